@@ -1,0 +1,32 @@
+# Two commands do all the set-up: `make demo` and `make test`. Both create .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup demo test check coverage clean
+
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "labeltide needs Python 3.11 or newer")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/labeltide demo --out demo-output
+
+test: setup
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+coverage: setup
+	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered
+
+clean:
+	rm -rf .venv demo-output

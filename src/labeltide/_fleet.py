@@ -1,0 +1,77 @@
+"""Modules whose every tensor carries a leading members axis, so that one program trains a whole fleet."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch import Generator, Tensor, nn
+
+
+class FleetModule(nn.Module):
+    """A module that is `members` modules side by side: they share code and never mix.
+
+    Every parameter and buffer has shape ``(members, ...)``. Subclasses draw their starting values in
+    `_initialise`, member by member, so that a member starts alike alone and in any fleet.
+    """
+
+    members: int
+
+    def initialise(self, generators: Sequence[Generator]) -> Self:
+        """Draw new starting values, the m-th member's from the m-th generator."""
+        for module in self.modules():
+            if isinstance(module, FleetModule):
+                module._initialise(generators)
+        return self
+
+    def _initialise(self, generators: Sequence[Generator]) -> None:
+        """Draw the tensors that this module itself holds (not those of its children)."""
+
+    def member(self, index: int) -> Self:
+        """A copy of one member as a fleet of one."""
+        tensors = [*self.parameters(), *self.buffers()]
+        memo = {id(tensor): _slice_like(tensor, index) for tensor in tensors}
+        clone = copy.deepcopy(self, memo)
+        for module in clone.modules():
+            if isinstance(module, FleetModule):
+                module.members = 1
+        return clone
+
+
+class MemberLinear(FleetModule):
+    """One affine map per member: ``(members, batch, inputs)`` → ``(members, batch, outputs)``."""
+
+    def __init__(self, members: int, inputs: int, outputs: int, gain: float | None = None) -> None:
+        super().__init__()
+        self.members, self.gain = members, gain
+        self.weight = nn.Parameter(torch.zeros(members, inputs, outputs))
+        self.bias = nn.Parameter(torch.zeros(members, 1, outputs))
+
+    def _initialise(self, generators: Sequence[Generator]) -> None:
+        # Without a gain, PyTorch's own starting range; with one, the variance-keeping range gain * sqrt(3 / inputs).
+        inputs = self.weight.shape[1]
+        uniform_(self.weight, (self.gain * 3**0.5 if self.gain else 1.0) / inputs**0.5, generators)
+        uniform_(self.bias, 1.0 / inputs**0.5, generators)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        flat = inputs.flatten(1, -2)  # (members, everything between, inputs)
+        return torch.baddbmm(self.bias, flat, self.weight).unflatten(1, inputs.shape[1:-1])
+
+
+def uniform_(parameter: Tensor, bound: float, generators: Sequence[Generator]) -> None:
+    """Fill each member's slice with uniform draws from ``[-bound, bound]``."""
+    with torch.no_grad():
+        for values, generator in zip(parameter, generators, strict=True):
+            values.uniform_(-bound, bound, generator=generator)
+
+
+def member_generators(seeds: Sequence[int]) -> list[Generator]:
+    """One random stream for each member, on the CPU so that every device starts from the same numbers."""
+    return [torch.Generator().manual_seed(int(seed)) for seed in seeds]
+
+
+def _slice_like(tensor: Tensor, index: int) -> Tensor:
+    values = tensor.detach()[index : index + 1].clone()
+    return nn.Parameter(values, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else values

@@ -1,0 +1,238 @@
+"""Every check on what users pass in, and the wording of every such error.
+
+An error says the rule, what came, and the way out. Inside the package, values that passed here are trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+MAX_CLASSES = 127  # labels are kept as signed bytes, with -1 for "not recorded"
+
+
+def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Finite float32 features of shape (n, steps, features), zero on padding, and lengths of shape (n,)."""
+    try:
+        features = np.array(X, dtype=np.float32)  # a copy: padding is overwritten below
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X must be numbers of shape (n, steps, features). Got {_describe(X)}: {error}") from None
+    if features.ndim != 3:
+        raise ValueError(
+            f"X must have shape (n, steps, features), one row of features per step. Got shape {features.shape}. "
+            "One sequence alone is X[None]; one feature alone is X[..., None]."
+        )
+    if 0 in features.shape:
+        raise ValueError(f"X must hold at least one sequence, one step and one feature. Got shape {features.shape}.")
+    counts = check_lengths(lengths, *features.shape[:2])
+    features[~steps_mask(counts, features.shape[1])] = 0
+    bad = np.argwhere(~np.isfinite(features))
+    if len(bad):
+        raise ValueError(
+            f"X must be finite within float32. {len(bad)} values are NaN, infinite or too large, the first in sequence "
+            f"{bad[0][0]}, step {bad[0][1]}, feature {bad[0][2]}. Fill or drop them; put padding beyond `lengths`."
+        )
+    return features, counts
+
+
+def check_lengths(lengths: ArrayLike | None, n: int, n_steps: int) -> np.ndarray:
+    """Whole numbers from 1 to n_steps, one for each sequence."""
+    if lengths is None:
+        return np.full(n, n_steps, dtype=np.int64)
+    values = np.asarray(lengths)
+    if values.shape != (n,) or not np.issubdtype(values.dtype, np.integer):
+        raise ValueError(f"lengths must be {n} whole numbers, one per sequence. Got {_describe(values)}.")
+    wrong = np.flatnonzero((values < 1) | (values > n_steps))
+    if len(wrong):
+        raise ValueError(
+            f"lengths must lie between 1 and {n_steps}, the steps of X. Got {values[wrong[0]]} for sequence {wrong[0]}"
+            f"{f' (and {len(wrong) - 1} more)' if len(wrong) > 1 else ''}."
+        )
+    return values.astype(np.int64)
+
+
+def steps_mask(lengths: np.ndarray, n_steps: int) -> np.ndarray:
+    """True on real steps, False on padding: shape (n, steps)."""
+    return np.arange(n_steps) < lengths[:, None]
+
+
+def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> np.ndarray:
+    """A finite moment for every step, of shape (n, steps); the position in [0, 1] when none is given."""
+    shape = (len(lengths), n_steps)
+    if clock is None:
+        return np.broadcast_to(np.arange(n_steps) / max(n_steps - 1, 1), shape).copy()
+    try:
+        values = np.array(clock, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"clock must be numbers. Got {_describe(clock)}; turn dates into days or hours.") from None
+    if values.shape not in (shape, shape[1:]):
+        raise ValueError(
+            f"clock must have shape {shape}, one moment per step, or {shape[1:]}, shared by all sequences. "
+            f"Got shape {values.shape}."
+        )
+    values = np.broadcast_to(values, shape).copy()
+    real = steps_mask(lengths, n_steps)
+    bad = np.argwhere(~np.isfinite(values) & real)
+    if len(bad):
+        raise ValueError(f"clock must be finite. Got {values[tuple(bad[0])]} in sequence {bad[0][0]}, step {bad[0][1]}.")
+    values[~real] = values[0, 0]  # any real moment will do: padding never counts
+    return values
+
+
+def check_labels(y: ArrayLike, n: int, n_steps: int) -> np.ndarray:
+    """Labels with an annotator axis, shape (n, steps, annotators), still in the user's own values."""
+    labels = y if isinstance(y, np.ndarray) else np.asarray(y)
+    if labels.shape[:2] != (n, n_steps) or labels.ndim not in (2, 3) or labels.size == 0:
+        raise ValueError(
+            f"y must have shape {(n, n_steps)}, one label per step of X, or {(n, n_steps, 'annotators')}. "
+            f"Got shape {labels.shape}."
+        )
+    return labels[..., None] if labels.ndim == 2 else labels
+
+
+def missing_labels(labels: np.ndarray) -> np.ndarray:
+    """True where nothing was recorded: -1 among whole numbers, NaN or None otherwise."""
+    if np.issubdtype(labels.dtype, np.integer):
+        return labels == -1
+    if np.issubdtype(labels.dtype, np.floating):
+        return np.isnan(labels)
+    if labels.dtype != object:
+        return np.zeros(labels.shape, dtype=bool)
+    flat = labels.ravel()
+    # NaN is the only value unlike itself; pandas.NA answers with neither True nor False.
+    gaps = np.fromiter((v is None or (v != v) is not False for v in flat), dtype=bool, count=flat.size)
+    present = [v for v, gap in zip(flat, gaps, strict=True) if not gap]
+    if present and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in present):
+        gaps |= np.fromiter((not gap and v == -1 for v, gap in zip(flat, gaps, strict=True)), bool, flat.size)
+    return gaps.reshape(labels.shape)
+
+
+def find_classes(labels: np.ndarray, present: np.ndarray) -> tuple[Hashable, ...]:
+    """The distinct labels, sorted where they can be sorted, else in order of appearance."""
+    values = labels[present]
+    if not len(values):
+        raise ValueError("y holds no label at all: every step is missing (-1, None or NaN) or beyond `lengths`.")
+    if labels.dtype != object:
+        classes = [value.item() for value in np.unique(values)]
+    else:
+        try:
+            classes = list(dict.fromkeys(v.item() if isinstance(v, np.generic) else v for v in values))
+        except TypeError:
+            raise ValueError("Labels must be hashable: numbers, strings, tuples and the like.") from None
+        try:
+            classes = sorted(classes)
+        except TypeError:
+            pass
+    if len(classes) < 2:
+        note = " Whole-number labels of -1 mean 'not recorded'." if isinstance(classes[0], int) else ""
+        raise ValueError(f"y must hold at least two classes. Got only {classes[0]!r}.{note}")
+    if len(classes) > MAX_CLASSES:
+        raise ValueError(f"y must hold at most {MAX_CLASSES} classes. Got {len(classes)}: is it a measurement?")
+    return tuple(classes)
+
+
+def encode_labels(
+    labels: np.ndarray, present: np.ndarray, classes: Sequence[Hashable], name: str = "y"
+) -> np.ndarray:
+    """Codes 0 .. classes - 1 as signed bytes, -1 where not present."""
+    index = {value: code for code, value in enumerate(classes)}
+    values = labels[present]
+    if labels.dtype == object:
+        found = np.fromiter((index.get(v, -1) for v in values), dtype=np.int8, count=len(values))
+        unknown = list(dict.fromkeys(v for v, code in zip(values, found, strict=True) if code < 0))
+    else:
+        distinct, inverse = np.unique(values, return_inverse=True)
+        lookup = np.array([index.get(value.item(), -1) for value in distinct], dtype=np.int8)
+        found = lookup[inverse.reshape(-1)] if len(distinct) else np.zeros(0, np.int8)
+        unknown = [value.item() for value, code in zip(distinct, lookup, strict=True) if code < 0]
+    if unknown:
+        raise ValueError(
+            f"{name} holds labels that fit never saw: {_shorten(unknown)}. Known labels: {_shorten(classes)}."
+        )
+    codes = np.full(labels.shape, -1, dtype=np.int8)
+    codes[present] = found
+    return codes
+
+
+def check_matrices(matrices: ArrayLike, clock: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+    """Valid matrices of shape (members, points, classes, classes) and their rising moments (points,)."""
+    values = np.asarray(matrices, dtype=np.float64)
+    if values.ndim not in (2, 3, 4) or values.shape[-1] != values.shape[-2] or values.size == 0:
+        raise ValueError(
+            "Noise matrices must have shape (classes, classes), (points, classes, classes) or "
+            f"(members, points, classes, classes). Got shape {values.shape}."
+        )
+    values = values.reshape((1,) * (4 - values.ndim) + values.shape)
+    if not np.all((values >= 0) & (values <= 1 + 1e-6)) or not np.allclose(values.sum(-1), 1, atol=1e-4):
+        raise ValueError(
+            "Every row of a noise matrix must be a distribution: Q[i, j] = P(recorded j | true i), no entry "
+            "negative, rows summing to one. Is the matrix transposed?"
+        )
+    points = values.shape[1]
+    moments = np.linspace(0, 1, points) if clock is None else np.asarray(clock, dtype=np.float64)
+    if moments.shape != (points,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) <= 0):
+        raise ValueError(f"The clock of {points} matrices must be {points} rising numbers. Got {_describe(moments)}.")
+    return values, moments
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
+    """One of the given names."""
+    options = list(choices)
+    if value not in options:
+        raise ValueError(f"Unknown {name} {value!r}. Choose one of: {', '.join(options)}.")
+    return value
+
+
+def check_number(
+    name: str, value: Any, low: float, high: float = float("inf"), *, whole: bool = False, above: bool = False
+) -> None:
+    """A number between low and high (strictly above low where asked)."""
+    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    right_kind = isinstance(value, kinds) and not isinstance(value, bool)
+    if not right_kind or not (low < value if above else low <= value) or not value <= high:
+        rule = f"{'a whole' if whole else 'a'} number {'above' if above else 'at least'} {low:g}"
+        limit = f" and at most {high:g}" if np.isfinite(high) else ""
+        raise ValueError(f"{name} must be {rule}{limit}. Got {value!r}.")
+
+
+def check_keys(kind: str, given: Mapping[str, Any], allowed: Iterable[str]) -> None:
+    """No key beyond the allowed ones."""
+    unknown = sorted(set(given) - set(allowed))
+    if unknown:
+        raise ValueError(f"Unknown {kind}: {', '.join(unknown)}. Choose from: {', '.join(allowed)}.")
+
+
+def check_device(device: str) -> str:
+    """A device that is there; "auto" takes a GPU where there is one."""
+    import torch  # here, so that what never trains never loads it
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError, ValueError):
+        here = ["auto", "cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        raise ValueError(f"Unknown or absent device {device!r}. This machine has: {', '.join(here)}.") from None
+    return str(device)
+
+
+def check_logits(shape: Sequence[int], expected: Sequence[int]) -> None:
+    """A model's answer of the promised shape."""
+    if tuple(shape) != tuple(expected):
+        raise ValueError(
+            f"The model must give logits of shape (batch, steps, classes) = {tuple(expected)[-3:]}, one per step and "
+            f"class. Got {tuple(shape)[-3:]}."
+        )
+
+
+def _describe(value: Any) -> str:
+    array = np.asarray(value, dtype=object) if not isinstance(value, np.ndarray) else value
+    return f"{type(value).__name__} of shape {array.shape} and type {array.dtype}"
+
+
+def _shorten(values: Sequence[Any], most: int = 8) -> str:
+    shown = ", ".join(repr(value) for value in list(values)[:most])
+    return shown + (f", ... ({len(values)} in all)" if len(values) > most else "")

@@ -1,0 +1,38 @@
+"""What every model of the true label is."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from torch import Tensor
+
+from labeltide._fleet import FleetModule
+
+
+class SequenceModel(FleetModule):
+    """Reads sequences and gives, at every step, one logit for each possible true label.
+
+    Attributes
+    ----------
+    is_causal : bool
+        Whether the output at a step depends on that step and earlier ones only.
+    """
+
+    name: ClassVar[str]
+    is_causal: bool
+
+    @abstractmethod
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Logits of the true label.
+
+        Parameters
+        ----------
+        features : Tensor of shape (members, batch, steps, features)
+        mask : bool Tensor of shape (members, batch, steps)
+            False on padding, which only ever stands at the end. Causal models need not look at it.
+
+        Returns
+        -------
+        Tensor of shape (members, batch, steps, classes)
+        """

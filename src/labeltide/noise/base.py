@@ -1,0 +1,53 @@
+"""What every noise function is, and the one convention for Q.
+
+``Q[..., i, j] = P(recorded label j | true label i)``; every row sums to one. Nothing else in labeltide
+transposes it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from labeltide._fleet import FleetModule
+
+
+class NoiseFunction(FleetModule):
+    """How recorded labels depart from true ones at each moment of the clock."""
+
+    n_classes: int
+
+    @abstractmethod
+    def forward(self, clock: Tensor) -> Tensor:
+        """Q at the given moments, valid whatever they are.
+
+        Parameters
+        ----------
+        clock : Tensor of any shape (...)
+
+        Returns
+        -------
+        Tensor of shape (members, ..., classes, classes)
+        """
+
+    @torch.no_grad()
+    def at(self, clock: ArrayLike) -> np.ndarray:
+        """Q of the first member as an array of shape ``(..., classes, classes)``."""
+        device = next((tensor.device for tensor in (*self.parameters(), *self.buffers())), None)
+        moments = torch.as_tensor(np.asarray(clock, dtype=np.float32), device=device)
+        return self(moments)[0].cpu().double().numpy()
+
+
+def dominant_rows(logits: Tensor) -> Tensor:
+    r"""Turn free numbers into rows of Q whose diagonal passes one half: :math:`(I + \mathrm{softmax}) / 2`.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (..., classes, classes)
+    """
+    identity = torch.eye(logits.shape[-1], dtype=logits.dtype, device=logits.device)
+    return (identity + logits.softmax(-1)) / 2

@@ -1,0 +1,52 @@
+"""A noise function that is given, not learned."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from labeltide import _validation
+from labeltide.noise.base import NoiseFunction
+
+
+class FixedNoise(NoiseFunction):
+    """Q at a few moments of the clock, straight lines between them, constant beyond both ends.
+
+    A mean of two valid matrices is valid, so Q is valid at every moment.
+
+    Parameters
+    ----------
+    matrices : array of shape (classes, classes), (points, classes, classes) or (members, points, classes, classes)
+    clock : array of shape (points,), optional
+        Rising moments to which the matrices belong; evenly spaced over [0, 1] when left out.
+    """
+
+    matrices: Tensor
+    clock: Tensor
+
+    def __init__(self, matrices: ArrayLike, clock: ArrayLike | None = None) -> None:
+        super().__init__()
+        values, moments = _validation.check_matrices(matrices, clock)
+        self.members, self.n_classes = values.shape[0], values.shape[-1]
+        self.register_buffer("matrices", torch.as_tensor(values, dtype=torch.float32))
+        self.register_buffer("clock", torch.as_tensor(moments, dtype=torch.float32).expand(self.members, -1))
+
+    def forward(self, clock: Tensor) -> Tensor:
+        knots = self.clock[0]
+        right = torch.searchsorted(knots, clock.to(knots).contiguous()).clamp(1, max(len(knots) - 1, 1))
+        left = right - 1
+        right = right.clamp(max=len(knots) - 1)
+        width = (knots[right] - knots[left]).clamp_min(torch.finfo(knots.dtype).tiny)
+        share = ((clock.to(knots) - knots[left]) / width).clamp(0, 1)[..., None, None]  # (..., 1, 1)
+        return torch.lerp(self.matrices[:, left], self.matrices[:, right], share)
+
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
+        """The first member's matrices, of shape ``(points, classes, classes)``."""
+        return self.matrices[0].cpu().numpy().astype(dtype or np.float64)
+
+
+def identity_noise(members: int, n_classes: int) -> FixedNoise:
+    """The noise function that changes no label."""
+    return FixedNoise(np.broadcast_to(np.eye(n_classes), (members, 1, n_classes, n_classes)))

@@ -1,0 +1,50 @@
+"""Q as a neural network of the clock, as in the paper's Continuous method."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from labeltide._fleet import MemberLinear
+from labeltide.noise.base import NoiseFunction, dominant_rows
+
+WIDTHS = (16, 32, 64, 128, 128, 128, 128, 128, 128, 128)  # the ten hidden layers of the paper's code
+
+
+class NetworkNoise(NoiseFunction):
+    """Ten hidden layers from the clock to the logits of Q.
+
+    The clock is mapped linearly so that ``bounds`` become [-1, 1], and every layer keeps the variance of its
+    input (He and others, 2015): the network starts as a gently curved function of time and cannot be
+    driven off by large numbers. ``raw_steps`` gives the network of the paper's code instead, which reads the step
+    index 0, 1, ..., raw_steps - 1 itself and starts from PyTorch's defaults.
+    """
+
+    bounds: Tensor
+
+    def __init__(
+        self, members: int, n_classes: int, bounds: tuple[float, float] = (0.0, 1.0), raw_steps: int | None = None
+    ) -> None:
+        super().__init__()
+        self.members, self.n_classes, self.raw_steps = members, n_classes, raw_steps
+        self.register_buffer("bounds", torch.tensor(bounds, dtype=torch.float32).expand(members, 2).clone())
+        sizes = (1, *WIDTHS)
+        gain = None if raw_steps else 2**0.5
+        self.layers = nn.ModuleList(
+            MemberLinear(members, inputs, outputs, gain) for inputs, outputs in zip(sizes, sizes[1:], strict=False)
+        )
+        self.head = MemberLinear(members, sizes[-1], n_classes * n_classes, None if raw_steps else 0.1)
+
+    def forward(self, clock: Tensor) -> Tensor:
+        hidden = self._scaled(clock.reshape(1, -1, 1)).expand(self.members, -1, -1)  # (members, points, 1)
+        for layer in self.layers:
+            hidden = layer(hidden).relu()
+        logits = self.head(hidden)  # (members, points, classes * classes)
+        return dominant_rows(logits.reshape(self.members, *clock.shape, self.n_classes, self.n_classes))
+
+    def _scaled(self, clock: Tensor) -> Tensor:
+        low, high = self.bounds[0]
+        position = (clock.to(low) - low) / (high - low).clamp_min(torch.finfo(low.dtype).tiny)
+        # Ten clock lengths beyond the data the function is held constant, so no clock value can overflow.
+        position = position.clamp(-10, 11)
+        return position * (self.raw_steps - 1) if self.raw_steps else 2 * position - 1
