@@ -1,0 +1,66 @@
+"""labeltide: learn from labels whose quality changes over time."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Loaded when first used, so that commands which never train start at once and never load torch.
+_HOMES = {
+    "METHODS": "labeltide.estimators",
+    "AnchorClassifier": "labeltide.estimators",
+    "ContinuousClassifier": "labeltide.estimators",
+    "DiscontinuousClassifier": "labeltide.estimators",
+    "IgnoreClassifier": "labeltide.estimators",
+    "KnownNoiseClassifier": "labeltide.estimators",
+    "PlugInClassifier": "labeltide.estimators",
+    "VolMinClassifier": "labeltide.estimators",
+    "fit_fleet": "labeltide.estimators",
+    "load": "labeltide.estimators.storage",
+    "Sequences": "labeltide.data.sequences",
+    "make_sequences": "labeltide.data.simulate",
+    "FixedNoise": "labeltide.noise.fixed",
+    "NoiseFunction": "labeltide.noise.base",
+    "corrupt": "labeltide.noise.corrupt",
+    "make_noise": "labeltide.noise.shapes",
+    "SequenceModel": "labeltide.models.base",
+    "wrap": "labeltide.models.wrap",
+    "backward_loss": "labeltide.objectives.losses",
+    "forward_loss": "labeltide.objectives.losses",
+}
+
+__all__ = sorted(_HOMES)
+
+if TYPE_CHECKING:
+    from labeltide.data.sequences import Sequences as Sequences
+    from labeltide.data.simulate import make_sequences as make_sequences
+    from labeltide.estimators import METHODS as METHODS
+    from labeltide.estimators import AnchorClassifier as AnchorClassifier
+    from labeltide.estimators import ContinuousClassifier as ContinuousClassifier
+    from labeltide.estimators import DiscontinuousClassifier as DiscontinuousClassifier
+    from labeltide.estimators import IgnoreClassifier as IgnoreClassifier
+    from labeltide.estimators import KnownNoiseClassifier as KnownNoiseClassifier
+    from labeltide.estimators import PlugInClassifier as PlugInClassifier
+    from labeltide.estimators import VolMinClassifier as VolMinClassifier
+    from labeltide.estimators import fit_fleet as fit_fleet
+    from labeltide.estimators.storage import load as load
+    from labeltide.models.base import SequenceModel as SequenceModel
+    from labeltide.models.wrap import wrap as wrap
+    from labeltide.noise.base import NoiseFunction as NoiseFunction
+    from labeltide.noise.corrupt import corrupt as corrupt
+    from labeltide.noise.fixed import FixedNoise as FixedNoise
+    from labeltide.noise.shapes import make_noise as make_noise
+    from labeltide.objectives.losses import backward_loss as backward_loss
+    from labeltide.objectives.losses import forward_loss as forward_loss
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"labeltide has no {name!r}. It has: {', '.join(__all__)}.")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

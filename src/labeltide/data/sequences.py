@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
+from labeltide.data.tables import TableLayout
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,74 @@ class Sequences:
             classes=names,
         )
 
-    # FROM_TABLE: written by the owner of data/tables.py
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        sequence: str | Sequence[str],
+        time: str,
+        label: str,
+        features: str | Sequence[str],
+        annotator: str | None = None,
+        clock: str | None = None,
+        clean: str | None = None,
+        zscore: str | Sequence[str] | None = None,
+        window: int | None = None,
+        offset: int = 0,
+        keep_tail: bool = True,
+    ) -> Self:
+        """Read a table with one row per step, in any order of rows.
+
+        Sequences keep their order of first appearance. The classes are the distinct labels of the whole
+        table, also of rows that no window keeps.
+
+        Parameters
+        ----------
+        table : data frame or path
+            pandas, polars, pyarrow or anything else narwhals reads; or a .parquet, .csv or .csv.gz file.
+        sequence : column, or several columns
+            The recording, person or night. Several columns give ids that are tuples.
+        time : column of numbers, datetimes or strings
+            Orders the steps of a sequence. Datetimes with a time zone are kept in UTC.
+        label : column of any hashable type
+            Null or NaN where nothing was recorded, and -1 too among whole numbers.
+        features : column, or several columns, of finite numbers
+        annotator : column, optional
+            Who gave the label, where rows of the same sequence and time hold the labels of several people.
+            The annotator axis follows their sorted names.
+        clock : column of numbers or datetimes, optional
+            Datetimes become days since the earliest in the table. When left out: the position in the
+            sequence or window, in [0, 1].
+        clean : column, optional
+            Labels known to be right, kept aside as `clean_labels`.
+        zscore : column, or several columns, optional
+            Centre and scale each feature (population standard deviation) within each group of these columns,
+            over all steps before windows are cut; what is constant in a group becomes zero there.
+            "sequence" stands for the columns of `sequence`.
+        window : int, optional
+            Cut sequences into consecutive windows of this many steps. Whole sequences when left out.
+        offset : int
+            The number of first steps to leave out of each sequence.
+        keep_tail : bool
+            Keep the rest of a sequence as a shorter window. When False only full windows are kept, and a
+            positive offset follows the paper's rule, ``range(offset, rows - window, window)``, so that its
+            windows come out the same: it leaves out a last window that would end exactly at the last row.
+        """
+        layout = TableLayout(
+            sequence=sequence,
+            time=time,
+            label=label,
+            features=features,
+            annotator=annotator,
+            clock=clock,
+            clean=clean,
+            zscore=zscore,
+            window=window,
+            offset=offset,
+            keep_tail=keep_tail,
+        )
+        return cls(**layout.read(table))
 
     def __len__(self) -> int:
         return len(self.features)

@@ -30,7 +30,7 @@ class FixedNoise(NoiseFunction):
         super().__init__()
         values, moments = _validation.check_matrices(matrices, clock)
         self.members, self.n_classes = values.shape[0], values.shape[-1]
-        self.register_buffer("matrices", torch.as_tensor(values, dtype=torch.float32))
+        self.register_buffer("matrices", torch.tensor(values, dtype=torch.float32))
         self.register_buffer("clock", torch.as_tensor(moments, dtype=torch.float32).expand(self.members, -1))
 
     def forward(self, clock: Tensor) -> Tensor:

@@ -1,0 +1,25 @@
+"""One training loop for fleets, and what it is told and gives back."""
+
+from labeltide.training.checkpoint import Checkpoint, fingerprint, write_atomically
+from labeltide.training.data import Batch, FleetData, clock_grid
+from labeltide.training.history import History
+from labeltide.training.loop import Fleet, evaluate, train
+from labeltide.training.progress import OnEpoch, epoch_bar
+from labeltide.training.schedule import AugmentedLagrangian, Schedule
+
+__all__ = [
+    "AugmentedLagrangian",
+    "Batch",
+    "Checkpoint",
+    "Fleet",
+    "FleetData",
+    "History",
+    "OnEpoch",
+    "Schedule",
+    "clock_grid",
+    "epoch_bar",
+    "evaluate",
+    "fingerprint",
+    "train",
+    "write_atomically",
+]

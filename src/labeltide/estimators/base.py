@@ -1,0 +1,201 @@
+"""The scikit-learn face that all methods share."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from labeltide import _validation
+from labeltide.estimators.fleet import FittedFleet, FleetJob, fit_fleet, model_log_probs
+from labeltide.models.base import SequenceModel
+
+
+class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
+    """Classifies every step of a sequence, learning from labels that are sometimes wrong.
+
+    Parameters
+    ----------
+    model : {"gru", "tcn", "transformer", "linear"}, torch module or factory, default "gru"
+        The network. Anyone's own module or factory is passed through `labeltide.wrap`.
+    hidden_size : int, default 32
+    causal : bool, default True
+        Whether a step may be judged by itself and earlier steps only.
+    epochs, batch_size, learning_rate : the paper's 150, 64 and 0.01
+    early_stopping : bool, default False
+        Hold out `validation_fraction` of the sequences and keep the epoch at which their *recorded* labels are
+        most likely. No clean label is needed. The paper trains to the end.
+    validation_fraction : float, default 0.2
+    device : str, default "auto"
+        "auto" takes a GPU where there is one.
+    checkpoint : path, optional
+        A folder in which a running fit saves itself; fitting again after a kill goes on from there. It is
+        emptied when the fit is done.
+    verbose : bool, default False
+        Draw a progress bar on a terminal.
+    random_state : int, RandomState or None
+        The same seed gives the same numbers.
+
+    Attributes
+    ----------
+    classes_ : array of shape (classes,)
+    noise_matrices_ : array of shape (points, classes, classes)
+        Q over `clock_grid_`: row i is the distribution of the recorded label when i is true.
+    clock_grid_ : array of shape (points,)
+        The distinct moments of the training clock; with the default clock, one for each step.
+    model_, noise_ : the trained network and noise function, as fleets of one
+    history_ : labeltide.training.History
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        model: str | torch.nn.Module | Callable[..., Any] = "gru",
+        hidden_size: int = 32,
+        causal: bool = True,
+        epochs: int = 150,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.2,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.model = model
+        self.hidden_size = hidden_size
+        self.causal = causal
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let methods add parameters of their own: the shared ones are joined to their signature.
+
+        scikit-learn reads parameters from the signature of ``__init__``, so this keeps get_params, clone and
+        `help` whole without repeating a dozen names in every file.
+        """
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            own = inspect.signature(cls.__init__).parameters.values()
+            shared = inspect.signature(NoisyLabelClassifier.__init__).parameters.values()
+            kept = [p for p in own if p.kind is not p.VAR_KEYWORD] + [p for p in shared if p.kind is p.KEYWORD_ONLY]
+            cls.__init__.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
+
+    @abstractmethod
+    def _fit_fleet(self, job: FleetJob) -> FittedFleet:
+        """Train all members of a job: the one thing in which methods differ."""
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        clock: ArrayLike | None = None,
+        lengths: ArrayLike | None = None,
+        trusted: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from recorded labels.
+
+        Parameters
+        ----------
+        X : array of shape (n, steps, features)
+        y : array of shape (n, steps) or (n, steps, annotators)
+            Labels of any hashable type; missing = -1 for whole numbers, None or NaN otherwise. All annotators share
+            one noise function.
+        clock : array of shape (n, steps) or (steps,), optional
+            The moments on which the noise depends; the position in the sequence when left out.
+        lengths : array of shape (n,), optional
+            Steps beyond a sequence's length are padding and never count.
+        trusted : array of shape (n, steps), optional
+            Labels known to be right, missing elsewhere.
+        """
+        fit_fleet([self], X, [y], clock=clock, lengths=lengths, trusted=trusted)
+        return self
+
+    def predict_proba(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
+        """The probability of each true label at every step: shape (n, steps, classes), zero on padding."""
+        check_is_fitted(self, "model_")
+        features, counts = self._check_features(X, lengths)
+        mask = _validation.steps_mask(counts, features.shape[1])
+        device = _validation.check_device(self.device)
+        model: SequenceModel = copy.deepcopy(self.model_).to(device)
+        probabilities = model_log_probs(model, torch.from_numpy(features), torch.from_numpy(mask), device)[0].exp()
+        return np.where(mask[..., None], probabilities.double().cpu().numpy(), 0.0)
+
+    def predict(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
+        """The most likely true label at every step: shape (n, steps), missing on padding."""
+        probabilities = self.predict_proba(X, lengths)
+        labels = self.classes_[probabilities.argmax(-1)]
+        padding = probabilities.sum(-1) == 0
+        if padding.any():
+            if not np.issubdtype(labels.dtype, np.number):
+                labels = labels.astype(object)
+            labels[padding] = -1 if np.issubdtype(labels.dtype, np.integer) else None
+        return labels
+
+    def score(
+        self, X: ArrayLike, y: ArrayLike, lengths: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """The share of labels in `y` that the prediction meets, step by step; gaps and padding never count."""
+        labels = self.predict_proba(X, lengths).argmax(-1)[..., None]
+        codes = self.encode(y, lengths)
+        weights = np.broadcast_to(
+            1.0 if sample_weight is None else np.asarray(sample_weight, dtype=float)[:, None, None], codes.shape
+        )
+        counted = codes >= 0
+        if not counted.any():
+            raise ValueError("y holds no label to score: every step is missing or beyond `lengths`.")
+        return float(np.average((labels == codes)[counted], weights=weights[counted]))
+
+    def encode(self, y: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
+        """Labels as codes into `classes_`, shape (n, steps, annotators), -1 where there is none."""
+        check_is_fitted(self, "classes_")
+        shape = np.shape(y)
+        labels = _validation.check_labels(y, *(shape[:2] if len(shape) > 1 else (-1, -1)))
+        counts = _validation.check_lengths(lengths, *labels.shape[:2])
+        present = _validation.steps_mask(counts, labels.shape[1])[..., None] & ~_validation.missing_labels(labels)
+        return _validation.encode_labels(labels, present, self.classes_.tolist())
+
+    def noise_at(self, clock: ArrayLike) -> np.ndarray:
+        """Q at any moments of the clock: shape (..., classes, classes)."""
+        check_is_fitted(self, "noise_")
+        moments = np.asarray(clock, dtype=np.float64)
+        if not np.isfinite(moments).all():
+            raise ValueError("clock must be finite. Got NaN or infinity.")
+        return self.noise_.at(moments)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted method to one file (safetensors with a JSON header, no pickle), whole or not at all."""
+        from labeltide.estimators.storage import save
+
+        save(self, Path(path))
+
+    def _check_features(self, X: ArrayLike, lengths: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+        features, counts = _validation.check_features(X, lengths)
+        if features.shape[2] != self.n_features_in_:
+            raise ValueError(f"X must have {self.n_features_in_} features, as in fit. Got {features.shape[2]}.")
+        return features, counts
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
+        tags.target_tags.two_d_labels = tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,34 @@
+"""The paper's Discontinuous method: a free matrix at every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labeltide.estimators.base import NoisyLabelClassifier
+from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.noise.stepwise import StepwiseNoise
+from labeltide.objectives.objective import Objective, Penalty
+from labeltide.objectives.penalties import log_volume
+
+
+class DiscontinuousClassifier(NoisyLabelClassifier):
+    """Learn a Q of least volume for each moment of the clock on its own, together with the network.
+
+    Parameters
+    ----------
+    volume_weight : float, default 1e-4
+        The weight of the average ``log |det Q_t|``.
+    **shared : the parameters of every method
+    """
+
+    name = "discontinuous"
+
+    def __init__(self, *, volume_weight: float = 1e-4, **shared: Any) -> None:
+        super().__init__(**shared)
+        self.volume_weight = volume_weight
+
+    def _fit_fleet(self, job: FleetJob) -> FittedFleet:
+        model = job.new_model()
+        noise = job.new_noise(StepwiseNoise(job.members, job.n_classes, job.data.grid.cpu()))
+        history = job.train(model, noise, Objective(penalties=(Penalty("log volume", log_volume, self.volume_weight),)))
+        return FittedFleet(model, noise, history)

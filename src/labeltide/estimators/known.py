@@ -1,0 +1,57 @@
+"""Correct for noise that is known beforehand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from labeltide import _validation
+from labeltide.estimators.base import NoisyLabelClassifier
+from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.noise.base import NoiseFunction
+from labeltide.noise.fixed import FixedNoise
+from labeltide.objectives.objective import LOSSES, Objective
+
+
+class KnownNoiseClassifier(NoisyLabelClassifier):
+    """Train with a given Q, through the forward or the backward loss.
+
+    Parameters
+    ----------
+    noise : NoiseFunction or array of shape (classes, classes) or (points, classes, classes)
+        A series of matrices belongs to the distinct moments of the training clock, in their order.
+    loss : {"forward", "backward"}, default "forward"
+    **shared : the parameters of every method
+    """
+
+    name = "known"
+
+    def __init__(self, *, noise: NoiseFunction | ArrayLike | None = None, loss: str = "forward", **shared: Any) -> None:
+        super().__init__(**shared)
+        self.noise = noise
+        self.loss = loss
+
+    def _fit_fleet(self, job: FleetJob) -> FittedFleet:
+        _validation.check_choice("loss", self.loss, LOSSES)
+        grid = job.data.grid.cpu().double().numpy()
+        matrices = [_on_grid(estimator.noise, grid, job.n_classes) for estimator in job.estimators]  # type: ignore[attr-defined]
+        noise = FixedNoise(np.stack(matrices), grid).to(job.data.features.device)
+        model = job.new_model()
+        history = job.train(model, noise, Objective(loss=self.loss))
+        return FittedFleet(model, noise, history)
+
+
+def _on_grid(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, n_classes: int) -> np.ndarray:
+    """The given Q at every moment of the training clock: shape (points, classes, classes)."""
+    if noise is None:
+        raise ValueError("The method 'known' needs to be told the noise. Pass noise=Q, or use 'continuous' to learn it.")
+    if not isinstance(noise, NoiseFunction):
+        series = np.asarray(noise)
+        if series.ndim == 3 and len(series) not in (1, len(grid)):
+            raise ValueError(f"noise must hold one matrix for each of the {len(grid)} clock moments. Got {len(series)}.")
+        noise = FixedNoise(series, grid if series.ndim == 3 and len(series) == len(grid) else None)
+    if noise.n_classes != n_classes:
+        raise ValueError(f"noise must be for the {n_classes} classes of y. Got one for {noise.n_classes}.")
+    return noise.at(grid)

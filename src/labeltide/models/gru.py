@@ -1,0 +1,61 @@
+"""The paper's model: one gated recurrent layer and a linear head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Generator, Tensor, nn
+
+from labeltide._fleet import FleetModule, MemberLinear, uniform_
+from labeltide.models.base import SequenceModel
+from labeltide.models.kernels.gru import gru_recurrence
+
+
+class GRUModel(SequenceModel):
+    """A GRU with 32 hidden units, or two of them in opposite directions when it need not be causal."""
+
+    name = "gru"
+
+    def __init__(
+        self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True
+    ) -> None:
+        super().__init__()
+        self.members, self.is_causal = members, causal
+        self.forwards = GRULayer(members, n_features, hidden_size)
+        self.backwards = None if causal else GRULayer(members, n_features, hidden_size)
+        self.head = MemberLinear(members, hidden_size * (1 if causal else 2), n_classes)
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        hidden = self.forwards(features)
+        if self.backwards is not None:
+            # Padding comes first in reversed time. Its state is held at zero by an update gate that never opens.
+            reverse = self.backwards(features.flip(2), mask.flip(2)).flip(2)
+            hidden = torch.cat([hidden, reverse], -1)
+        return self.head(hidden)
+
+
+class GRULayer(FleetModule):
+    """One GRU layer per member, with the gates and the parameter count of `torch.nn.GRU`."""
+
+    def __init__(self, members: int, inputs: int, hidden_size: int) -> None:
+        super().__init__()
+        self.members, self.hidden_size = members, hidden_size
+        self.weight_input = nn.Parameter(torch.zeros(members, inputs, 3 * hidden_size))
+        self.weight_hidden = nn.Parameter(torch.zeros(members, hidden_size, 3 * hidden_size))
+        self.bias_input = nn.Parameter(torch.zeros(members, 1, 3 * hidden_size))
+        self.bias_hidden = nn.Parameter(torch.zeros(members, 1, 3 * hidden_size))
+
+    def _initialise(self, generators: Sequence[Generator]) -> None:
+        for parameter in (self.weight_input, self.weight_hidden, self.bias_input, self.bias_hidden):
+            uniform_(parameter, self.hidden_size**-0.5, generators)
+
+    def forward(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Hidden states of shape (members, batch, steps, hidden)."""
+        by_step = features.permute(2, 0, 1, 3)  # (steps, members, batch, inputs)
+        gates = torch.matmul(by_step, self.weight_input) + self.bias_input  # (steps, members, batch, 3 * hidden)
+        if mask is not None:
+            closed = (~mask).permute(2, 0, 1).unsqueeze(-1) * 1e4  # sigmoid(1e4) = 1: keep the old state
+            hidden = self.hidden_size
+            gates = torch.cat([gates[..., :hidden], gates[..., hidden : 2 * hidden] + closed, gates[..., 2 * hidden :]], -1)
+        return gru_recurrence(gates, self.weight_hidden, self.bias_hidden).permute(1, 2, 0, 3)

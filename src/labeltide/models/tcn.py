@@ -1,0 +1,93 @@
+"""Dilated residual convolutions: the temporal convolutional network of Bai, Kolter and Koltun (2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import conv1d, pad
+
+from labeltide._fleet import FleetModule, MemberLinear, uniform_
+from labeltide.models.base import SequenceModel
+
+KERNEL = 3
+DILATIONS = (1, 2, 4, 8, 16)  # two convolutions each: a causal output sees the last 125 steps
+
+
+class TCNModel(SequenceModel):
+    """Five residual blocks of convolutions that reach ever further back (and ahead, unless causal).
+
+    References
+    ----------
+    Bai, Kolter, Koltun (2018), An empirical evaluation of generic convolutional and recurrent networks for
+    sequence modeling, arXiv:1803.01271. Without its dropout and weight normalisation.
+    """
+
+    name = "tcn"
+
+    def __init__(
+        self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True
+    ) -> None:
+        super().__init__()
+        self.members, self.is_causal = members, causal
+        self.embed = MemberLinear(members, n_features, hidden_size)
+        self.blocks = nn.ModuleList(ResidualBlock(members, hidden_size, d, causal) for d in DILATIONS)
+        self.head = MemberLinear(members, hidden_size, n_classes)
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        hidden = self.embed(features).permute(1, 0, 3, 2)  # (batch, members, hidden, steps)
+        padding = None if self.is_causal else ~mask.transpose(0, 1).unsqueeze(2)  # (batch, members, 1, steps)
+        for block in self.blocks:
+            hidden = block(hidden, padding)
+        return self.head(hidden.permute(1, 0, 3, 2))
+
+
+class ResidualBlock(FleetModule):
+    """Two convolutions of the same dilation, and the way around them."""
+
+    def __init__(self, members: int, hidden_size: int, dilation: int, causal: bool) -> None:
+        super().__init__()
+        self.members = members
+        self.first = MemberConv(members, hidden_size, dilation, causal)
+        self.second = MemberConv(members, hidden_size, dilation, causal)
+
+    def forward(self, hidden: Tensor, padding: Tensor | None) -> Tensor:
+        inner = torch.relu(self.first(hidden, padding))
+        return torch.relu(hidden + torch.relu(self.second(inner, padding)))
+
+
+class MemberConv(FleetModule):
+    """One dilated convolution per member, all of them in a single grouped convolution."""
+
+    def __init__(self, members: int, hidden_size: int, dilation: int, causal: bool) -> None:
+        super().__init__()
+        self.members, self.dilation, self.causal = members, dilation, causal
+        self.weight = nn.Parameter(torch.zeros(members, hidden_size, hidden_size, KERNEL))
+        self.bias = nn.Parameter(torch.zeros(members, hidden_size))
+
+    def _initialise(self, generators: Sequence[Generator]) -> None:
+        bound = (self.weight.shape[2] * KERNEL) ** -0.5  # PyTorch's own starting range for convolutions
+        uniform_(self.weight, bound, generators)
+        uniform_(self.bias, bound, generators)
+
+    def forward(self, hidden: Tensor, padding: Tensor | None) -> Tensor:
+        """The convolved sequences, of the shape that came.
+
+        Parameters
+        ----------
+        hidden : Tensor of shape (batch, members, hidden, steps)
+        padding : bool Tensor of shape (batch, members, 1, steps), or None where nothing looks ahead
+        """
+        if padding is not None:
+            hidden = hidden.masked_fill(padding, 0)
+        reach = self.dilation * (KERNEL - 1)
+        sides = (reach, 0) if self.causal else (reach // 2, reach // 2)
+        convolved = conv1d(
+            pad(hidden.flatten(1, 2), sides),  # (batch, members * hidden, steps + reach)
+            self.weight.flatten(0, 1),
+            self.bias.flatten(),
+            dilation=self.dilation,
+            groups=self.members,
+        )
+        return convolved.unflatten(1, hidden.shape[1:3])

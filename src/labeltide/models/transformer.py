@@ -1,0 +1,108 @@
+"""A small pre-norm transformer: attention over the steps so far, or over the whole sequence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
+
+from labeltide._fleet import FleetModule, MemberLinear
+from labeltide.models.base import SequenceModel
+
+HEADS = 4
+LAYERS = 2
+WIDENING = 4  # the feed-forward part is this much wider than the rest
+
+
+class TransformerModel(SequenceModel):
+    """Two pre-norm layers of four heads over features with sinusoidal positions.
+
+    References
+    ----------
+    Vaswani et al. (2017), Attention is all you need; the normalisation comes first as in Xiong et al. (2020),
+    On layer normalization in the transformer architecture, so that training needs no warm-up.
+    """
+
+    name = "transformer"
+
+    def __init__(
+        self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True
+    ) -> None:
+        super().__init__()
+        if hidden_size % HEADS:
+            raise ValueError(
+                f"hidden_size of a transformer must be divisible by {HEADS}, its heads. Got {hidden_size}; "
+                f"{HEADS * math.ceil(hidden_size / HEADS)} would do."
+            )
+        self.members, self.is_causal = members, causal
+        self.embed = MemberLinear(members, n_features, hidden_size)
+        self.layers = nn.ModuleList(TransformerLayer(members, hidden_size) for _ in range(LAYERS))
+        self.norm = MemberNorm(members, hidden_size)
+        self.head = MemberLinear(members, hidden_size, n_classes)
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        hidden = self.embed(features)  # (members, batch, steps, hidden)
+        hidden = hidden + sinusoids(hidden.shape[-2], hidden.shape[-1], hidden.device).to(hidden.dtype)
+        keys = None if self.is_causal else visible_keys(mask)
+        for layer in self.layers:
+            hidden = layer(hidden, keys)
+        return self.head(self.norm(hidden))
+
+
+class TransformerLayer(FleetModule):
+    """Attention, then a feed-forward part, each normalised first and added to what came."""
+
+    def __init__(self, members: int, hidden_size: int) -> None:
+        super().__init__()
+        self.members = members
+        self.norm_attention = MemberNorm(members, hidden_size)
+        self.queries_keys_values = MemberLinear(members, hidden_size, 3 * hidden_size)
+        self.attended = MemberLinear(members, hidden_size, hidden_size)
+        self.norm_feed = MemberNorm(members, hidden_size)
+        self.widen = MemberLinear(members, hidden_size, WIDENING * hidden_size)
+        self.narrow = MemberLinear(members, WIDENING * hidden_size, hidden_size)
+
+    def forward(self, hidden: Tensor, keys: Tensor | None) -> Tensor:
+        hidden = hidden + self.attended(self._attend(self.norm_attention(hidden), keys))
+        return hidden + self.narrow(gelu(self.widen(self.norm_feed(hidden))))
+
+    def _attend(self, hidden: Tensor, keys: Tensor | None) -> Tensor:
+        """What each step gathers, from the steps so far where no keys are given; the shape stays."""
+        parts = self.queries_keys_values(hidden).flatten(0, 1)  # (members * batch, steps, 3 * hidden)
+        query, key, value = (p.unflatten(-1, (HEADS, -1)).transpose(1, 2) for p in parts.chunk(3, dim=-1))
+        gathered = scaled_dot_product_attention(query, key, value, attn_mask=keys, is_causal=keys is None)
+        return gathered.transpose(1, 2).reshape(hidden.shape)
+
+
+class MemberNorm(FleetModule):
+    """Layer normalisation with a scale and a shift for each member."""
+
+    def __init__(self, members: int, size: int) -> None:
+        super().__init__()
+        self.members = members
+        self.scale = nn.Parameter(torch.ones(members, 1, 1, size))
+        self.shift = nn.Parameter(torch.zeros(members, 1, 1, size))
+
+    def _initialise(self, generators: Sequence[Generator]) -> None:
+        nn.init.ones_(self.scale)
+        nn.init.zeros_(self.shift)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return layer_norm(hidden, hidden.shape[-1:]) * self.scale + self.shift
+
+
+def sinusoids(n_steps: int, size: int, device: torch.device | None = None) -> Tensor:
+    r"""Positions as waves, :math:`\sin(t / 10000^{2i/size})` beside the cosines: (steps, size), size even."""
+    frequencies = torch.exp(torch.arange(0, size, 2, device=device) * (-math.log(10000.0) / size))
+    angles = torch.arange(n_steps, device=device)[:, None] * frequencies  # (steps, size / 2)
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+
+def visible_keys(mask: Tensor) -> Tensor:
+    """The steps that may be looked at, real ones only: (members * batch, 1, 1, steps)."""
+    keys = mask.clone()
+    keys[..., 0] = True  # a sequence of padding alone would otherwise average over nothing and give NaN
+    return keys.flatten(0, 1)[:, None, None]

@@ -1,0 +1,227 @@
+"""Anyone's torch module as a fleet: one copy of its weights for each member."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.parameter import is_lazy
+
+from labeltide._validation import check_logits
+from labeltide.models.base import SequenceModel
+
+Source = nn.Module | Callable[[int, int], nn.Module]
+Tensors = dict[str, Tensor]
+
+
+def wrap(module_or_factory: Source, *, causal: bool = True) -> ModelFactory:
+    """Make a model of a torch module that maps (batch, steps, features) to logits (batch, steps, classes).
+
+    Parameters
+    ----------
+    module_or_factory : nn.Module, or a function (n_features, n_classes) -> nn.Module
+        Members start as copies of the module, or each from its own call of the function under its own seed.
+        A class whose constructor takes (n_features, n_classes) is such a function.
+    causal : bool
+        Whether a step's output depends on that step and earlier ones only. The module sees zeros on padding,
+        and one that looks ahead must bear with them.
+    """
+    if not callable(module_or_factory):
+        raise TypeError(
+            "wrap needs a torch module, or a function of (n_features, n_classes) that makes one. "
+            f"Got {type(module_or_factory).__name__}."
+        )
+    return ModelFactory(module_or_factory, causal)
+
+
+@dataclass(frozen=True)
+class ModelFactory:
+    """Makes fleets of the wrapped module; called like the class of any other model."""
+
+    source: Source
+    causal: bool = True
+
+    def __call__(
+        self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True
+    ) -> WrappedModel:
+        """A fleet of the module. `hidden_size` and `causal` are unused: the module has settled both."""
+        return WrappedModel(self, members, n_features, n_classes)
+
+    def build(self, n_features: int, n_classes: int, seed: int) -> nn.Module:
+        """The module of one member; the global random state stays as it was."""
+        if isinstance(self.source, nn.Module):
+            return self.source
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would also reseed the GPUs
+            module = self.source(n_features, n_classes)
+        if not isinstance(module, nn.Module):
+            raise TypeError(
+                "The function given to wrap must return a torch nn.Module for (n_features, n_classes). "
+                f"Got {type(module).__name__}."
+            )
+        return module
+
+
+class Answer(NamedTuple):
+    """Logits, and the buffers as the module left them."""
+
+    logits: Tensor
+    buffers: Tensors
+
+
+class WrappedModel(SequenceModel):
+    """A fleet of one torch module: its code once, its parameters and buffers once for each member.
+
+    Members run together under `torch.func.vmap` where the module allows it, one after the other where it does
+    not (recurrent layers, decisions that depend on values). Buffers change in training mode only.
+    """
+
+    name = "wrapped"
+
+    def __init__(self, factory: ModelFactory, members: int, n_features: int, n_classes: int) -> None:
+        super().__init__()
+        self.members, self.is_causal = members, factory.causal
+        self.factory, self.n_features, self.n_classes = factory, n_features, n_classes
+        self._together: dict[tuple, bool] = {}  # situation -> whether vmap works in it
+        module = factory.build(n_features, n_classes, seed=0)
+        self._places = _places(module)
+        # Inside a tuple, so that torch does not take its empty tensors for ours.
+        self._skeleton = (hollow(module).train(self.training),)
+        for name, parameter in module.named_parameters():
+            stacked = nn.Parameter(_repeat(parameter, members), parameter.requires_grad)
+            self.register_parameter(_flat_name(name), stacked)
+        for name, buffer in module.named_buffers():
+            self.register_buffer(_flat_name(name), _repeat(buffer, members))
+
+    def _initialise(self, generators: Sequence[Generator]) -> None:
+        for index, generator in enumerate(generators):
+            seed = int(torch.randint(2**62, (), generator=generator))
+            self._set_member(index, self.factory.build(self.n_features, self.n_classes, seed))
+
+    def _set_member(self, index: int, module: nn.Module) -> None:
+        ours = self._stacked_parameters() | self._stacked_buffers()
+        theirs = dict(module.named_parameters()) | dict(module.named_buffers())
+        if {n: t.shape[1:] for n, t in ours.items()} != {n: t.shape for n, t in theirs.items()}:
+            raise ValueError("The function given to wrap must make the same parameters every time.")
+        with torch.no_grad():
+            for name, stacked in ours.items():
+                stacked[index].copy_(theirs[name])
+
+    def train(self, mode: bool = True) -> Self:
+        """Training or evaluation mode, for the wrapped module as well."""
+        super().train(mode)
+        self._skeleton[0].train(mode)
+        return self
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        logits, buffers = self._answer(features.masked_fill(~mask[..., None], 0))
+        if self.training:
+            with torch.no_grad():
+                for name, stacked in self._stacked_buffers().items():
+                    stacked.copy_(buffers[name])
+        return logits
+
+    def _answer(self, features: Tensor) -> Answer:
+        """All members, in the way that was found to work in this situation."""
+        if self.members == 1:
+            return self._one_by_one(features)
+        situation = (self.training, torch.is_grad_enabled(), features.device.type)
+        if situation in self._together:
+            return self._at_once(features) if self._together[situation] else self._one_by_one(features)
+        answer = self._try_at_once(features)
+        works = answer is not None
+        answer = answer or self._one_by_one(features)  # a fault of the module itself is raised here
+        self._together[situation] = works
+        return answer
+
+    def _try_at_once(self, features: Tensor) -> Answer | None:
+        try:
+            with warnings.catch_warnings():
+                # torch warns where vmap would itself run the members one by one, and slowly.
+                warnings.filterwarnings("error", message=".*performance drop")
+                return self._at_once(features)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception:  # what vmap cannot do is reported by many kinds of error
+            return None
+
+    def _at_once(self, features: Tensor) -> Answer:
+        run = vmap(self._run_member, randomness="different")
+        return run(self._stacked_parameters(), self._copied_buffers(), features)
+
+    def _one_by_one(self, features: Tensor) -> Answer:
+        parameters = _unbind(self._stacked_parameters(), self.members)
+        buffers = _unbind(self._copied_buffers(), self.members)
+        with warnings.catch_warnings():
+            # cuDNN would like all weights of a recurrent layer in one piece; ours are one piece per fleet.
+            warnings.filterwarnings("ignore", message="RNN module weights are not part")
+            answers = [self._run_member(*each) for each in zip(parameters, buffers, features, strict=True)]
+        after = {name: torch.stack([answer.buffers[name] for answer in answers]) for name in buffers[0]}
+        return Answer(torch.stack([answer.logits for answer in answers]), after)
+
+    def _run_member(self, parameters: Tensors, buffers: Tensors, features: Tensor) -> Answer:
+        """The module with one member's tensors: (batch, steps, features) → (batch, steps, classes)."""
+        own = parameters | buffers
+        tensors = {place: own[name] for place, name in self._places.items()}
+        logits = functional_call(self._skeleton[0], tensors, (features,), tie_weights=False)
+        if not isinstance(logits, Tensor):
+            raise TypeError(f"The wrapped module must give a tensor of logits. Got {type(logits).__name__}.")
+        check_logits(logits.shape, (*features.shape[:2], self.n_classes))
+        return Answer(logits, {name: tensors[name] for name in buffers})  # even those it replaced
+
+    def _stacked_parameters(self) -> Tensors:
+        return {name: getattr(self, _flat_name(name)) for name, _ in self._skeleton[0].named_parameters()}
+
+    def _stacked_buffers(self) -> Tensors:
+        return {name: getattr(self, _flat_name(name)) for name, _ in self._skeleton[0].named_buffers()}
+
+    def _copied_buffers(self) -> Tensors:
+        # Modules write into their buffers; an attempt that fails half-way must leave no trace.
+        return {name: stacked.clone() for name, stacked in self._stacked_buffers().items()}
+
+
+def hollow(module: nn.Module) -> nn.Module:
+    """A copy of the module whose tensors have shapes but no values: no stale value can ever be read."""
+    tensors = [*module.parameters(), *module.buffers()]
+    if any(is_lazy(tensor) for tensor in tensors):
+        raise ValueError("The wrapped module has lazy layers of unknown shape. Run it once, then wrap it.")
+    return copy.deepcopy(module, {id(tensor): _without_values(tensor) for tensor in tensors})
+
+
+def _places(module: nn.Module) -> dict[str, str]:
+    """Where each tensor stands → its first name; a tensor tied to another stands in several places.
+
+    Left to itself, torch would put back stale tensors into a layer that is used under two names (2.13).
+    """
+    names = {id(tensor): name for name, tensor in [*module.named_parameters(), *module.named_buffers()]}
+    places: dict[str, str] = {}
+    for path, part in module.named_modules():  # each part once, whatever its names
+        for tensors in (part.named_parameters(path, False, False), part.named_buffers(path, False, False)):
+            places |= {place: names[id(tensor)] for place, tensor in tensors}
+    return places
+
+
+def _without_values(tensor: Tensor) -> Tensor:
+    empty = torch.empty_like(tensor, device="meta", requires_grad=False)
+    return nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
+
+
+def _repeat(tensor: Tensor, members: int) -> Tensor:
+    return tensor.detach().expand(members, *tensor.shape).clone()
+
+
+def _unbind(tensors: Tensors, members: int) -> list[Tensors]:
+    # One unbind for each tensor: indexing would fill a whole fleet of zeros per member in the backward pass.
+    slices = {name: stacked.unbind() for name, stacked in tensors.items()}
+    return [{name: slices[name][m] for name in slices} for m in range(members)]
+
+
+def _flat_name(name: str) -> str:
+    """Where a tensor of the module is kept: without dots, which torch forbids, and unlike any attribute."""
+    return "module-" + name.replace(".", "-")

@@ -1,0 +1,203 @@
+"""Draw recorded labels from true ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from labeltide import _validation
+from labeltide.noise.base import NoiseFunction
+
+BLOCK = 2**18  # labels drawn at a time: small enough for the processor's cache, so memory stays flat
+NEVER = 2.0  # a threshold that no random number in [0, 1) reaches
+
+Steps = Callable[[slice], tuple[np.ndarray, np.ndarray]]
+
+
+def corrupt(
+    y: Any,
+    noise: NoiseFunction | ArrayLike,
+    random_state: int | np.random.Generator | None = 0,
+    *,
+    clock: ArrayLike | None = None,
+    lengths: ArrayLike | None = None,
+    classes: Sequence[Hashable] | None = None,
+) -> Any:
+    r"""Record every label through the noise: :math:`\tilde y_t = j` with probability :math:`Q_t[y_t, j]`.
+
+    Labels that are missing stay missing, and padding beyond `lengths` stays as it is. A `Sequences` keeps its own
+    clock, lengths and gaps; its clean labels, or where it has none its only annotator's labels, are what is corrupted,
+    once for each annotator.
+
+    Parameters
+    ----------
+    y : array of shape (n, steps) or (n, steps, annotators), or Sequences
+        Codes 0 .. classes - 1 into Q with -1 for missing, or labels of any type that hold, sorted, exactly the
+        classes of Q.
+    noise : NoiseFunction, or array of shape (classes, classes) or (steps, classes, classes)
+        A fleet's first member is used.
+    clock : array of shape (n, steps) or (steps,), optional
+        Moments at which a noise function is asked; the position in [0, 1] when left out.
+    lengths : array of shape (n,), optional
+    classes : names in the order of Q, optional
+
+    Returns
+    -------
+    array of the shape, type and label values of `y`, or a new Sequences
+    """
+    generator = np.random.default_rng(random_state)
+    if hasattr(y, "clean_labels"):  # a Sequences: its folder and this one do not import each other
+        if not (clock is None and lengths is None and classes is None):
+            raise ValueError("A Sequences has its own clock, lengths and classes. Leave these arguments out.")
+        return _corrupt_sequences(y, noise, generator)
+    labels = np.asarray(y)
+    if labels.ndim not in (2, 3) or labels.size == 0:
+        raise ValueError(
+            "y must have shape (n, steps) or (n, steps, annotators), one label per step. "
+            f"Got shape {labels.shape}. One sequence alone is y[None]."
+        )
+    cube = labels if labels.ndim == 3 else labels[..., None]  # (n, steps, annotators)
+    counts = _validation.check_lengths(lengths, *cube.shape[:2])
+    n_classes, steps = _matrices_by_step(noise, clock, counts, cube.shape[1])
+    present = ~_validation.missing_labels(cube) & _validation.steps_mask(counts, cube.shape[1])[..., None]
+    names = _names(cube, present, n_classes, classes)
+    codes = cube if names is None else _validation.encode_labels(cube, present, names)
+    drawn = _draw(codes, present, steps, generator)
+    return (drawn if names is None else _decode(drawn, present, names, cube)).reshape(labels.shape)
+
+
+def _corrupt_sequences(sequences: Any, noise: NoiseFunction | ArrayLike, generator: np.random.Generator) -> Any:
+    labels, clean = sequences.labels, sequences.clean_labels
+    if clean is None and labels.shape[2] > 1:
+        raise ValueError(
+            f"Without clean_labels there must be one annotator, whose labels are taken as true. Got {labels.shape[2]}."
+        )
+    clean = labels[..., 0] if clean is None else clean
+    clock = sequences.clock if isinstance(noise, NoiseFunction) else None
+    n_classes, steps = _matrices_by_step(noise, clock, sequences.lengths, labels.shape[1])
+    if n_classes != len(sequences.classes):
+        raise ValueError(f"noise must have the {len(sequences.classes)} classes of the Sequences. Got {n_classes}.")
+    truth = np.broadcast_to(clean[..., None], labels.shape)
+    drawn = _draw(truth, (labels >= 0) & (truth >= 0), steps, generator)
+    return dataclasses.replace(sequences, labels=np.where(labels >= 0, drawn, labels), clean_labels=clean)
+
+
+def _matrices_by_step(
+    noise: NoiseFunction | ArrayLike, clock: ArrayLike | None, lengths: np.ndarray, n_steps: int
+) -> tuple[int, Steps]:
+    """The number of classes, and a function from rows to matrices (points, classes, classes) with an index into
+    them of shape (rows or 1, steps)."""
+    if not isinstance(noise, NoiseFunction):
+        matrices = _checked_matrices(noise, clock, n_steps)
+        return matrices.shape[-1], lambda rows: (matrices, np.arange(n_steps)[None])
+    moments = _validation.check_clock(clock, lengths, n_steps)
+    longest = moments[np.argmax(lengths)]
+    if clock is None or np.all((moments == longest) | ~_validation.steps_mask(lengths, n_steps)):
+        shared = noise.at(longest)
+        return noise.n_classes, lambda rows: (shared, np.arange(n_steps)[None])
+
+    def of_rows(rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        distinct, index = np.unique(moments[rows], return_inverse=True)
+        return noise.at(distinct), index.reshape(-1, n_steps)
+
+    return noise.n_classes, of_rows
+
+
+def _checked_matrices(noise: ArrayLike, clock: ArrayLike | None, n_steps: int) -> np.ndarray:
+    """An array of matrices as (steps, classes, classes)."""
+    if clock is not None:
+        raise ValueError(
+            "A clock needs a noise function; an array of matrices goes by the step. "
+            "Give FixedNoise(matrices, clock=moments_of_the_matrices) instead."
+        )
+    array = np.asarray(noise)
+    if array.dtype.kind not in "fiu" or array.ndim not in (2, 3) or (array.ndim == 3 and len(array) != n_steps):
+        raise ValueError(
+            f"noise must be a noise function such as make_noise('mixed'), or matrices of shape (classes, classes) or "
+            f"({n_steps}, classes, classes). Got {type(noise).__name__} of shape {array.shape}."
+        )
+    matrices = _validation.check_matrices(array, None)[0][0]
+    return np.broadcast_to(matrices, (n_steps, *matrices.shape[1:]))
+
+
+def _names(
+    labels: np.ndarray, present: np.ndarray, n_classes: int, classes: Sequence[Hashable] | None
+) -> tuple[Hashable, ...] | None:
+    """The labels' names in the order of Q, or None where they are codes already."""
+    if classes is None and np.issubdtype(labels.dtype, np.integer):
+        low, high = (labels.min(), labels.max()) if present.all() else _range(labels[present])
+        if 0 <= low and high < n_classes:
+            return None
+    names = _validation.find_classes(labels, present) if classes is None else tuple(classes)
+    if len(names) != n_classes or len(set(names)) != n_classes:
+        raise ValueError(
+            f"y must hold exactly the {n_classes} classes of the noise, or codes 0 to {n_classes - 1}. "
+            f"{'Found' if classes is None else 'Got classes'} {names[:8]}{' ...' if len(names) > 8 else ''}. "
+            f"Name all {n_classes}, in the order of Q, with `classes`."
+        )
+    return names
+
+
+def _range(values: np.ndarray) -> tuple[int, int]:
+    return (values.min(), values.max()) if len(values) else (0, 0)
+
+
+def _draw(codes: np.ndarray, present: np.ndarray, steps: Steps, generator: np.random.Generator) -> np.ndarray:
+    """Codes drawn through the noise where present, and left alone elsewhere; shape (n, steps, annotators)."""
+    drawn = codes.copy()
+    n_classes = steps(slice(0, 1))[0].shape[-1]
+    for rows in _blocks(codes.shape, n_classes):
+        matrices, index = steps(rows)
+        chance = generator.random(codes[rows].shape)
+        true = np.where(present[rows], codes[rows], 0)
+        found = _search(_thresholds(matrices), index[..., None] * n_classes + true, chance)
+        np.copyto(drawn[rows], found, where=present[rows], casting="unsafe")
+    return drawn
+
+
+def _blocks(shape: tuple[int, ...], n_classes: int) -> Iterator[slice]:
+    # Where every step has its own moment, the matrices of a block are classes ** 2 times its labels.
+    size = max(1, BLOCK // (shape[1] * max(shape[2], n_classes**2 // 16)))
+    return (slice(start, start + size) for start in range(0, shape[0], size))
+
+
+def _thresholds(matrices: np.ndarray) -> np.ndarray:
+    """Upper ends of each class's share of [0, 1), as rows (points * classes, a power of two)."""
+    n_classes = matrices.shape[-1]
+    sums = matrices.cumsum(-1)
+    width = 1 << (n_classes - 1).bit_length()
+    rows = np.full((*sums.shape[:-1], width), NEVER)
+    # Dividing by the last sum makes it exactly one, so that a class without a share is never drawn.
+    rows[..., : n_classes - 1] = (sums / sums[..., -1:])[..., :-1]
+    return rows.reshape(-1, width)
+
+
+def _search(thresholds: np.ndarray, rows: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """How many thresholds of its row each random number reaches, by halving: log2(classes) looks per label."""
+    flat, width = thresholds.ravel(), thresholds.shape[1]
+    position = rows * width  # in `flat`: start of the row plus the thresholds known to be reached
+    half = width // 2
+    while half:
+        position += half * (chance >= flat.take(position + (half - 1)))
+        half //= 2
+    return position - rows * width
+
+
+def _decode(
+    codes: np.ndarray, present: np.ndarray, names: tuple[Hashable, ...], labels: np.ndarray
+) -> np.ndarray:
+    """Names in place of codes, in the type of `labels` unless a name does not fit it."""
+    values = np.empty(len(names), dtype=object)
+    for code, name in enumerate(names):  # one by one: a name may itself be a tuple
+        values[code] = name
+    if labels.dtype != object:
+        exact = np.array(list(names))
+        cast = exact.astype(labels.dtype)
+        values = cast if np.array_equal(cast, exact) else exact
+    result = labels.astype(np.result_type(labels.dtype, values.dtype))
+    result[present] = values[codes[present]]
+    return result

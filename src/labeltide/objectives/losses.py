@@ -1,0 +1,66 @@
+"""Losses that know how labels go wrong, per recorded label and without any averaging.
+
+Shapes are shared by both losses. `log_probs` has shape ``(..., batch, steps, classes)``. `labels` has shape
+``(..., batch, steps)``, or ``(..., batch, steps, annotators)`` with several people; -1 means not recorded and
+gives a loss of zero. `matrices` holds Q in the shape ``(classes, classes)``, ``(..., steps, classes, classes)`` when
+all sequences of a batch share one clock, or ``(..., batch, steps, classes, classes)`` when each has its own.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
+    r"""Push the prediction through the noise, then compare: :math:`-\log (Q_t^\top p_t)_{\tilde y_t}`.
+
+    Its minimiser over noisy labels is the clean posterior (proposition 1 of the paper), as long as every
+    :math:`Q_t` can be inverted.
+    """
+    labels, squeeze = _with_annotators(labels, log_probs)
+    columns = _columns(_per_sequence(matrices, log_probs), labels)  # (..., steps, classes, annotators)
+    tiny = torch.finfo(columns.dtype).tiny  # a true zero in Q stays finite, and its gradient is zero
+    joint = log_probs.unsqueeze(-1) + columns.clamp_min(tiny).log()
+    return _finish(-joint.logsumexp(-2), labels, squeeze)
+
+
+def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
+    r"""Undo the noise on the losses: :math:`\sum_j (Q_t^{-1})_{\tilde y_t j} \, (-\log p_{t,j})`.
+
+    Its mean over noisy labels is the clean loss, but single values may be negative and large where
+    :math:`Q_t` is close to singular.
+    """
+    labels, squeeze = _with_annotators(labels, log_probs)
+    inverse = torch.linalg.inv(_per_sequence(matrices, log_probs))
+    rows = _columns(inverse.transpose(-1, -2), labels)  # (..., steps, classes, annotators)
+    return _finish(-(rows * log_probs.unsqueeze(-1)).sum(-2), labels, squeeze)
+
+
+def cross_entropy(log_probs: Tensor, labels: Tensor) -> Tensor:
+    r"""Take every recorded label for the true one: :math:`-\log p_{t, \tilde y_t}`."""
+    labels, squeeze = _with_annotators(labels, log_probs)
+    return _finish(-log_probs.gather(-1, labels.clamp_min(0)), labels, squeeze)
+
+
+def _with_annotators(labels: Tensor, log_probs: Tensor) -> tuple[Tensor, bool]:
+    single = labels.ndim < log_probs.ndim
+    return (labels.unsqueeze(-1) if single else labels).long(), single
+
+
+def _finish(losses: Tensor, labels: Tensor, squeeze: bool) -> Tensor:
+    losses = losses.masked_fill(labels < 0, 0.0)
+    return losses.squeeze(-1) if squeeze else losses
+
+
+def _per_sequence(matrices: Tensor, log_probs: Tensor) -> Tensor:
+    """Give matrices that all sequences of a batch share the batch axis they lack."""
+    return matrices.unsqueeze(-4) if matrices.ndim == log_probs.ndim else matrices
+
+
+def _columns(matrices: Tensor, labels: Tensor) -> Tensor:
+    """``matrices[..., i, labels]`` for every true label i: shape (..., steps, classes, annotators)."""
+    n_classes = matrices.shape[-1]
+    shape = torch.broadcast_shapes(matrices.shape[:-2], labels.shape[:-1])
+    index = labels.clamp_min(0).unsqueeze(-2).expand(*shape, n_classes, -1)
+    return matrices.expand(*shape, n_classes, n_classes).gather(-1, index)

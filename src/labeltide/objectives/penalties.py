@@ -1,0 +1,26 @@
+"""Measures of how large Q is, one number for each matrix; minimising one makes the noise explain more."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def log_volume(matrices: Tensor) -> Tensor:
+    r"""The volume of the simplex that the rows of Q span: :math:`\log |\det Q|`, as in VolMinNet.
+
+    Parameters
+    ----------
+    matrices : Tensor of shape (..., classes, classes)
+    """
+    return torch.linalg.slogdet(matrices).logabsdet
+
+
+def frobenius(matrices: Tensor) -> Tensor:
+    r"""The paper's convex stand-in for the volume: :math:`\|Q\|_F`."""
+    return matrices.square().sum((-2, -1)).sqrt()
+
+
+def diagonal_norm(matrices: Tensor) -> Tensor:
+    r"""What the paper's published code shrinks instead: :math:`\|\mathrm{diag}\, Q\|`."""
+    return matrices.diagonal(dim1=-2, dim2=-1).square().sum(-1).sqrt()

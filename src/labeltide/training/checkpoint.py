@@ -1,0 +1,100 @@
+"""Save a running fit so that a killed one goes on to the same numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from labeltide.training.state import TrainingState
+
+
+class Resumed(NamedTuple):
+    """What a checkpoint gives back."""
+
+    tensors: dict[str, Tensor]
+    epoch: int
+    losses: np.ndarray  # (epochs, 2, members): training and held-out
+
+
+@dataclass
+class Checkpoint:
+    """A file that holds the newest state of one call of `train`, replaced as a whole or not at all.
+
+    Attributes
+    ----------
+    path : the file
+    fingerprint : a digest of data and settings
+        A file of another fit is refused, so that results are never mixed.
+    seconds : how long to wait between two writes
+    """
+
+    path: Path
+    fingerprint: str
+    seconds: float = 10.0
+    written: float = field(default_factory=time.monotonic, init=False)
+
+    def save(self, state: TrainingState, losses: np.ndarray, *, final: bool = False) -> None:
+        """Write the state if it is time to, or if it is the last one."""
+        if not final and time.monotonic() - self.written < self.seconds:
+            return
+        tensors = {name: value.cpu().contiguous() for name, value in state.tensors().items()}
+        tensors["losses"] = torch.from_numpy(losses)
+        about = {"fingerprint": self.fingerprint, "epoch": state.epoch}
+        write_atomically(self.path, save(tensors, metadata={"labeltide": json.dumps(about)}))
+        self.written = time.monotonic()
+
+    def load(self) -> Resumed | None:
+        """The saved state, or None where there is none yet."""
+        if not self.path.exists():
+            return None
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                about = json.loads(file.metadata()["labeltide"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"The checkpoint {self.path} cannot be read ({error}). Delete it to start anew.") from None
+        if about["fingerprint"] != self.fingerprint:
+            raise ValueError(
+                f"The checkpoint {self.path} belongs to a fit with other data or settings. Give the same data and "
+                "settings to go on with it, or delete it to start anew."
+            )
+        return Resumed(tensors, about["epoch"], tensors.pop("losses").numpy())
+
+
+def fingerprint(*parts: object) -> str:
+    """A digest of arrays, tensors and anything whose `repr` tells it apart."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, Tensor):
+            part = part.cpu().numpy()
+        if isinstance(part, np.ndarray):
+            digest.update(repr((part.shape, part.dtype)).encode())
+            digest.update(np.ascontiguousarray(part).tobytes())
+        else:
+            digest.update(repr(part).encode())
+    return digest.hexdigest()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, whatever kills us in between."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

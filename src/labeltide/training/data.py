@@ -1,0 +1,122 @@
+"""What a fleet is trained on: features that all members share, labels and rows that may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+MAX_POINTS = 1024  # a clock with more distinct moments is rounded to this many even cells; Q changes slowly
+
+
+class Batch(NamedTuple):
+    """Some rows for every member; the rows of one member need not be those of another."""
+
+    features: Tensor  # (members, batch, steps, features)
+    mask: Tensor  # (members, batch, steps), False on padding
+    labels: Tensor  # (members, batch, steps, annotators)
+    trusted: Tensor | None  # (members, batch, steps)
+    weights: Tensor  # (members, batch), zero for the rows that only fill up
+    points: Tensor | None  # (members, batch, steps), positions on the clock grid; None where rows share one clock
+
+
+@dataclass(frozen=True)
+class FleetData:
+    """Everything on one device, once.
+
+    Attributes
+    ----------
+    features : Tensor of shape (rows, steps, features)
+    mask : bool Tensor of shape (rows, steps)
+    labels : int8 Tensor of shape (members, rows, steps, annotators)
+    grid : Tensor of shape (points,)
+        The distinct moments of the clock, rising.
+    points : int64 Tensor of shape (rows, steps), or None
+        Where on the grid each step lies; None where all rows run through the grid step by step.
+    weights : Tensor of shape (members, rows)
+        How much a row counts in training; zero leaves it out.
+    held_out : bool Tensor of shape (members, rows)
+        Rows that decide when to stop.
+    trusted : int8 Tensor of shape (rows, steps), optional
+        Labels known to be right, -1 elsewhere.
+    """
+
+    features: Tensor
+    mask: Tensor
+    labels: Tensor
+    grid: Tensor
+    points: Tensor | None
+    weights: Tensor
+    held_out: Tensor
+    trusted: Tensor | None = None
+
+    @property
+    def members(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: str | torch.device) -> Self:
+        """The same data on another device."""
+        moved = {name: None if value is None else value.to(device) for name, value in vars(self).items()}
+        return type(self)(**moved)
+
+    def batch(self, rows: Tensor) -> Batch:
+        """Gather rows, given as (members, batch) with -1 to fill up."""
+        index = rows.clamp_min(0)
+        member = torch.arange(self.members, device=rows.device)[:, None]
+        return Batch(
+            features=self.features[index],
+            mask=self.mask[index],
+            labels=self.labels[member, index],
+            trusted=None if self.trusted is None else self.trusted[index],
+            weights=self.weights[member, index] * (rows >= 0),
+            points=None if self.points is None else self.points[index],
+        )
+
+    def epoch_rows(self, seeds: Sequence[int], epoch: int, batch_size: int) -> Tensor:
+        """Each member's own shuffled rows of one epoch, as (batches, members, batch_size) with -1 to fill up.
+
+        The order depends on the member's seed and the epoch alone, so a resumed or a lone fit sees the same.
+        """
+        chosen = self.weights.cpu().numpy() > 0
+        orders = [
+            np.random.default_rng([seed, epoch]).permutation(np.flatnonzero(rows))
+            for seed, rows in zip(seeds, chosen, strict=True)
+        ]
+        return _fill_up(orders, batch_size).to(self.features.device)
+
+    def held_out_rows(self, batch_size: int) -> Tensor:
+        """The rows held out from each member, in the same form."""
+        rows = [np.flatnonzero(held) for held in self.held_out.cpu().numpy()]
+        return _fill_up(rows, batch_size).to(self.features.device)
+
+
+def clock_grid(clock: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """The distinct moments of a clock and each step's place among them (None where rows share one clock).
+
+    Parameters
+    ----------
+    clock : array of shape (rows, steps)
+    mask : bool array of shape (rows, steps)
+    """
+    longest = clock[mask.sum(1).argmax()]
+    if mask.any(0).all() and np.all(np.diff(longest) > 0) and np.all((clock == longest) | ~mask):
+        return longest, None
+    grid = np.unique(clock[mask])
+    if len(grid) > MAX_POINTS:
+        grid = np.linspace(grid[0], grid[-1], MAX_POINTS)
+    middles = (grid[1:] + grid[:-1]) / 2
+    return grid, np.searchsorted(middles, clock)
+
+
+def _fill_up(orders: Sequence[np.ndarray], batch_size: int) -> Tensor:
+    longest = max(len(order) for order in orders)
+    width = min(batch_size, max(longest, 1))
+    batches = -(-longest // width)
+    table = np.full((len(orders), batches * width), -1, dtype=np.int64)
+    for member, order in enumerate(orders):
+        table[member, : len(order)] = order
+    return torch.from_numpy(table.reshape(len(orders), batches, width).swapaxes(0, 1).copy())
