@@ -29,11 +29,15 @@ _HOMES = {
     "wrap": "labeltide.models.wrap",
     "backward_loss": "labeltide.objectives.losses",
     "forward_loss": "labeltide.objectives.losses",
+    "read_study": "labeltide.benchmark",
+    "run_study": "labeltide.benchmark",
 }
 
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
+    from labeltide.benchmark import read_study as read_study
+    from labeltide.benchmark import run_study as run_study
     from labeltide.data.sequences import Sequences as Sequences
     from labeltide.data.simulate import make_sequences as make_sequences
     from labeltide.estimators import METHODS as METHODS

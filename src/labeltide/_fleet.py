@@ -41,23 +41,29 @@ class FleetModule(nn.Module):
 
 
 class MemberLinear(FleetModule):
-    """One affine map per member: ``(members, batch, inputs)`` → ``(members, batch, outputs)``."""
+    """One affine map per member: ``(members, ..., inputs)`` → ``(members, ..., outputs)``.
+
+    Without a `gain` it starts and learns as `torch.nn.Linear` does. With one, weights are held in units of
+    ``1 / sqrt(inputs)`` and start so that the output has `gain` times the spread of the input: an optimiser with a
+    fixed step, such as Adam, then moves wide and narrow layers alike (Jacot and others, 2018), and deep stacks of wide
+    layers stay calm at the learning rate of a small network.
+    """
 
     def __init__(self, members: int, inputs: int, outputs: int, gain: float | None = None) -> None:
         super().__init__()
         self.members, self.gain = members, gain
+        self.unit = inputs**-0.5 if gain else 1.0
         self.weight = nn.Parameter(torch.zeros(members, inputs, outputs))
         self.bias = nn.Parameter(torch.zeros(members, 1, outputs))
 
     def _initialise(self, generators: Sequence[Generator]) -> None:
-        # Without a gain, PyTorch's own starting range; with one, the variance-keeping range gain * sqrt(3 / inputs).
         inputs = self.weight.shape[1]
-        uniform_(self.weight, (self.gain * 3**0.5 if self.gain else 1.0) / inputs**0.5, generators)
-        uniform_(self.bias, 1.0 / inputs**0.5, generators)
+        uniform_(self.weight, self.gain * 3**0.5 if self.gain else inputs**-0.5, generators)
+        uniform_(self.bias, inputs**-0.5, generators)
 
     def forward(self, inputs: Tensor) -> Tensor:
         flat = inputs.flatten(1, -2)  # (members, everything between, inputs)
-        return torch.baddbmm(self.bias, flat, self.weight).unflatten(1, inputs.shape[1:-1])
+        return torch.baddbmm(self.bias, flat, self.weight, alpha=self.unit).unflatten(1, inputs.shape[1:-1])
 
 
 def uniform_(parameter: Tensor, bound: float, generators: Sequence[Generator]) -> None:

@@ -5,35 +5,44 @@ An error says the rule, what came, and the way out. Inside the package, values t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+HASHABLE = "must hold hashable labels: numbers, strings, tuples and the like."
 MAX_CLASSES = 127  # labels are kept as signed bytes, with -1 for "not recorded"
 
 
 def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Finite float32 features of shape (n, steps, features), zero on padding, and lengths of shape (n,)."""
     try:
-        features = np.array(X, dtype=np.float32)  # a copy: padding is overwritten below
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
+            features = np.array(X, dtype=np.float32)  # a copy: padding is overwritten below
     except (TypeError, ValueError) as error:
-        raise ValueError(f"X must be numbers of shape (n, steps, features). Got {_describe(X)}: {error}") from None
+        raise ValueError(
+            f"X must be numbers of shape (n, steps, features). Got {_describe(X)}: {error}"
+        ) from None
     if features.ndim != 3:
         raise ValueError(
-            f"X must have shape (n, steps, features), one row of features per step. Got shape {features.shape}. "
-            "One sequence alone is X[None]; one feature alone is X[..., None]."
+            "X must have shape (n, steps, features), one row of features per step. "
+            f"Got shape {features.shape}. One sequence alone is X[None]; one feature alone is X[..., None]."
         )
     if 0 in features.shape:
-        raise ValueError(f"X must hold at least one sequence, one step and one feature. Got shape {features.shape}.")
+        raise ValueError(
+            f"X must hold at least one sequence, one step and one feature. Got shape {features.shape}."
+        )
     counts = check_lengths(lengths, *features.shape[:2])
     features[~steps_mask(counts, features.shape[1])] = 0
     bad = np.argwhere(~np.isfinite(features))
     if len(bad):
         raise ValueError(
-            f"X must be finite within float32. {len(bad)} values are NaN, infinite or too large, the first in sequence "
-            f"{bad[0][0]}, step {bad[0][1]}, feature {bad[0][2]}. Fill or drop them; put padding beyond `lengths`."
+            f"X must be finite within float32. {len(bad)} values are NaN, infinite or too large, the first "
+            f"in sequence {bad[0][0]}, step {bad[0][1]}, feature {bad[0][2]}. Fill or drop them; put padding "
+            "beyond `lengths`."
         )
     return features, counts
 
@@ -48,8 +57,8 @@ def check_lengths(lengths: ArrayLike | None, n: int, n_steps: int) -> np.ndarray
     wrong = np.flatnonzero((values < 1) | (values > n_steps))
     if len(wrong):
         raise ValueError(
-            f"lengths must lie between 1 and {n_steps}, the steps of X. Got {values[wrong[0]]} for sequence {wrong[0]}"
-            f"{f' (and {len(wrong) - 1} more)' if len(wrong) > 1 else ''}."
+            f"lengths must lie between 1 and {n_steps}, the steps of X. Got {values[wrong[0]]} for sequence "
+            f"{wrong[0]}{f' (and {len(wrong) - 1} more)' if len(wrong) > 1 else ''}."
         )
     return values.astype(np.int64)
 
@@ -67,7 +76,9 @@ def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> n
     try:
         values = np.array(clock, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"clock must be numbers. Got {_describe(clock)}; turn dates into days or hours.") from None
+        raise ValueError(
+            f"clock must be numbers. Got {_describe(clock)}; turn dates into days or hours."
+        ) from None
     if values.shape not in (shape, shape[1:]):
         raise ValueError(
             f"clock must have shape {shape}, one moment per step, or {shape[1:]}, shared by all sequences. "
@@ -77,7 +88,9 @@ def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> n
     real = steps_mask(lengths, n_steps)
     bad = np.argwhere(~np.isfinite(values) & real)
     if len(bad):
-        raise ValueError(f"clock must be finite. Got {values[tuple(bad[0])]} in sequence {bad[0][0]}, step {bad[0][1]}.")
+        raise ValueError(
+            f"clock must be finite. Got {values[tuple(bad[0])]} in sequence {bad[0][0]}, step {bad[0][1]}."
+        )
     values[~real] = values[0, 0]  # any real moment will do: padding never counts
     return values
 
@@ -110,28 +123,44 @@ def missing_labels(labels: np.ndarray) -> np.ndarray:
     return gaps.reshape(labels.shape)
 
 
-def find_classes(labels: np.ndarray, present: np.ndarray) -> tuple[Hashable, ...]:
+def find_classes(labels: np.ndarray, present: np.ndarray, name: str = "y") -> tuple[Hashable, ...]:
     """The distinct labels, sorted where they can be sorted, else in order of appearance."""
     values = labels[present]
     if not len(values):
-        raise ValueError("y holds no label at all: every step is missing (-1, None or NaN) or beyond `lengths`.")
+        raise ValueError(
+            f"{name} holds no label at all: every step is missing (-1, None or NaN) or beyond `lengths`."
+        )
     if labels.dtype != object:
-        classes = [value.item() for value in np.unique(values)]
-    else:
-        try:
-            classes = list(dict.fromkeys(v.item() if isinstance(v, np.generic) else v for v in values))
-        except TypeError:
-            raise ValueError("Labels must be hashable: numbers, strings, tuples and the like.") from None
-        try:
-            classes = sorted(classes)
-        except TypeError:
-            pass
-    if len(classes) < 2:
-        note = " Whole-number labels of -1 mean 'not recorded'." if isinstance(classes[0], int) else ""
-        raise ValueError(f"y must hold at least two classes. Got only {classes[0]!r}.{note}")
-    if len(classes) > MAX_CLASSES:
-        raise ValueError(f"y must hold at most {MAX_CLASSES} classes. Got {len(classes)}: is it a measurement?")
-    return tuple(classes)
+        return check_classes([value.item() for value in np.unique(values)], name)
+    try:
+        classes = list(dict.fromkeys(v.item() if isinstance(v, np.generic) else v for v in values))
+    except TypeError:
+        raise ValueError(f"{name} {HASHABLE}") from None
+    with suppress(TypeError):
+        classes = sorted(classes)
+    return check_classes(classes, name)
+
+
+def check_classes(classes: Iterable[Hashable], name: str) -> tuple[Hashable, ...]:
+    """From 2 to 127 different names, in the order given."""
+    names = tuple(classes)
+    try:
+        repeated = [value for value, count in Counter(names).items() if count > 1]
+    except TypeError:
+        raise ValueError(f"{name} {HASHABLE}") from None
+    if repeated:
+        raise ValueError(f"{name} must hold every class once. Got {_shorten(repeated)} more than once.")
+    if len(names) < 2:
+        note = (
+            " Whole-number labels of -1 mean 'not recorded'." if names and isinstance(names[0], int) else ""
+        )
+        got = f"only {names[0]!r}" if names else "none"
+        raise ValueError(f"{name} must hold at least two classes. Got {got}.{note}")
+    if len(names) > MAX_CLASSES:
+        raise ValueError(
+            f"{name} must hold at most {MAX_CLASSES} classes. Got {len(names)}: is it a measurement?"
+        )
+    return names
 
 
 def encode_labels(
@@ -150,7 +179,8 @@ def encode_labels(
         unknown = [value.item() for value, code in zip(distinct, lookup, strict=True) if code < 0]
     if unknown:
         raise ValueError(
-            f"{name} holds labels that fit never saw: {_shorten(unknown)}. Known labels: {_shorten(classes)}."
+            f"{name} holds labels that are not among the known ones: {_shorten(unknown)}. "
+            f"Known labels: {_shorten(classes)}."
         )
     codes = np.full(labels.shape, -1, dtype=np.int8)
     codes[present] = found
@@ -174,7 +204,9 @@ def check_matrices(matrices: ArrayLike, clock: ArrayLike | None) -> tuple[np.nda
     points = values.shape[1]
     moments = np.linspace(0, 1, points) if clock is None else np.asarray(clock, dtype=np.float64)
     if moments.shape != (points,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) <= 0):
-        raise ValueError(f"The clock of {points} matrices must be {points} rising numbers. Got {_describe(moments)}.")
+        raise ValueError(
+            f"The clock of {points} matrices must be {points} rising numbers. Got {_describe(moments)}."
+        )
     return values, moments
 
 
@@ -215,7 +247,9 @@ def check_device(device: str) -> str:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, TypeError, ValueError):
         here = ["auto", "cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
-        raise ValueError(f"Unknown or absent device {device!r}. This machine has: {', '.join(here)}.") from None
+        raise ValueError(
+            f"Unknown or absent device {device!r}. This machine has: {', '.join(here)}."
+        ) from None
     return str(device)
 
 
@@ -223,8 +257,8 @@ def check_logits(shape: Sequence[int], expected: Sequence[int]) -> None:
     """A model's answer of the promised shape."""
     if tuple(shape) != tuple(expected):
         raise ValueError(
-            f"The model must give logits of shape (batch, steps, classes) = {tuple(expected)[-3:]}, one per step and "
-            f"class. Got {tuple(shape)[-3:]}."
+            f"The model must give logits of shape (batch, steps, classes) = {tuple(expected)[-3:]}, "
+            f"one per step and class. Got {tuple(shape)[-3:]}."
         )
 
 

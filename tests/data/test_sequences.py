@@ -60,8 +60,27 @@ def test_classes_can_be_given_in_any_order():
     data = build(np.array([["b", "a"]]), classes=["b", "a", "never"])
     assert data.classes == ("b", "a", "never")
     assert data.labels[0, :, 0].tolist() == [0, 1]
-    with pytest.raises(ValueError, match="labels that fit never saw: 'c'"):
+    with pytest.raises(
+        ValueError, match=r"y holds labels that are not among the known ones: 'c'. Known labels: 'b', 'a'"
+    ):
         build(np.array([["b", "c"]]), classes=["b", "a"])
+
+
+@pytest.mark.parametrize(
+    ("classes", "match"),
+    [
+        (["a", "b", "a"], "The list of classes must hold every class once. Got 'a' more than once"),
+        (["a", "a"], "every class once. Got 'a' more than once"),
+        ([0, False, 1], "every class once. Got 0 more than once"),
+        (["a"], "The list of classes must hold at least two classes. Got only 'a'"),
+        ([], "at least two classes. Got none"),
+        (range(128), "The list of classes must hold at most 127 classes. Got 128"),
+        ([["a"], ["b"]], "The list of classes must hold hashable labels"),
+    ],
+)
+def test_wrong_lists_of_classes_are_refused(classes, match):
+    with pytest.raises(ValueError, match=match):
+        build(np.array([["a", "b"]]), classes=classes)
 
 
 def test_annotators_have_their_own_axis():
@@ -147,7 +166,7 @@ def test_labels_that_teach_nothing_are_refused(y, match):
         ({"ids": ["a"]}, "ids must be 2 names"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.filterwarnings("error")
 def test_wrong_arrays_are_refused(changes, match):
     arrays = {"X": np.ones((2, 3, 1)), "y": np.array([[0, 1, 0], [1, 0, 1]]), **changes}
     with pytest.raises(ValueError, match=match):

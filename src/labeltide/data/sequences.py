@@ -35,6 +35,8 @@ class Sequences:
         Kept aside for simulations and benchmarks. No `fit` ever sees them.
     times : array of shape (n, steps), optional
         The user's own time stamps.
+    annotators : tuple of hashable names, optional
+        Who stands where along the annotator axis of `labels`.
     """
 
     features: np.ndarray
@@ -45,6 +47,7 @@ class Sequences:
     classes: tuple[Hashable, ...]
     clean_labels: np.ndarray | None = None
     times: np.ndarray | None = None
+    annotators: tuple[Hashable, ...] | None = None
 
     @classmethod
     def from_arrays(
@@ -68,14 +71,17 @@ class Sequences:
             The position in the sequence, in [0, 1], when left out.
         lengths : array of shape (n,), optional
         ids : n names, optional
-        classes : names in the order of their codes, optional
+        classes : 2 to 127 different names in the order of their codes, optional
             The distinct labels of `y`, sorted, when left out.
         """
         features, counts = _validation.check_features(X, lengths)
         n, n_steps = features.shape[:2]
         labels = _validation.check_labels(y, n, n_steps)
         present = _validation.steps_mask(counts, n_steps)[..., None] & ~_validation.missing_labels(labels)
-        names = tuple(classes) if classes is not None else _validation.find_classes(labels, present)
+        if classes is None:
+            names = _validation.find_classes(labels, present)
+        else:
+            names = _validation.check_classes(classes, "The list of classes")
         if ids is not None and len(ids) != n:
             raise ValueError(f"ids must be {n} names, one per sequence. Got {len(ids)}.")
         return cls(
@@ -122,7 +128,7 @@ class Sequences:
         features : column, or several columns, of finite numbers
         annotator : column, optional
             Who gave the label, where rows of the same sequence and time hold the labels of several people.
-            The annotator axis follows their sorted names.
+            The annotator axis follows their sorted names, kept as `annotators`.
         clock : column of numbers or datetimes, optional
             Datetimes become days since the earliest in the table. When left out: the position in the
             sequence or window, in [0, 1].
@@ -187,4 +193,5 @@ class Sequences:
             classes=self.classes,
             clean_labels=pick(self.clean_labels),
             times=pick(self.times),
+            annotators=self.annotators,
         )

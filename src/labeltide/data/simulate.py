@@ -20,17 +20,17 @@ def make_sequences(
     ragged: bool = False,
     missing: float = 0.0,
 ) -> Sequences:
-    r"""Sequences of hidden labels seen through Gaussian features: :math:`x_t \sim N(y_t \mathbf 1, \sigma^2 I)`.
+    r"""Hidden labels seen through Gaussian features: :math:`x_t \sim N(y_t \mathbf 1, \sigma^2 I)`.
 
-    The recorded labels are the clean ones; `labeltide.corrupt` makes them noisy. Turning `ragged` or `missing` on
-    changes no label and no feature that remains.
+    The recorded labels are the clean ones; `labeltide.corrupt` makes them noisy. Turning `ragged` or
+    `missing` on changes no label and no feature that remains.
 
     Parameters
     ----------
     n, n_steps, n_features : int
     n_classes : int from 2 to 127
     stay : float, optional
-        The probability that a label persists from one step to the next; else it moves to any other class alike.
+        The probability that a label persists from step to step; else it moves to any other class alike.
         When left out every step is drawn anew, the paper's synthetic set.
     variance : float
         Of each feature around its mean, the class index.
@@ -41,7 +41,8 @@ def make_sequences(
 
     Returns
     -------
-    Sequences with classes 0 .. n_classes - 1, labels of shape (n, steps, 1) and clean_labels of shape (n, steps)
+    Sequences
+        Of classes 0 .. n_classes - 1, labels of shape (n, steps, 1) and clean_labels of shape (n, steps).
     """
     _check(n, n_steps, n_features, n_classes, stay, variance, ragged, missing)
     streams = np.random.default_rng(random_state).spawn(4)

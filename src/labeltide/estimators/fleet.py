@@ -234,7 +234,7 @@ def _fleet_data(
         features=torch.from_numpy(first.features),
         mask=torch.from_numpy(first.mask),
         labels=torch.from_numpy(np.stack([study.labels for study in studies])),
-        grid=torch.from_numpy(grid).float(),
+        grid=torch.from_numpy(grid),
         points=None if points is None else torch.from_numpy(points),
         weights=torch.from_numpy(~held_out).float(),
         held_out=torch.from_numpy(held_out),

@@ -27,7 +27,8 @@ class NoiseFunction(FleetModule):
 
         Parameters
         ----------
-        clock : Tensor of any shape (...)
+        clock : Tensor of any shape (...) and number type
+            Keep its precision until it is scaled: seconds since 1970 do not fit single precision.
 
         Returns
         -------
@@ -38,7 +39,7 @@ class NoiseFunction(FleetModule):
     def at(self, clock: ArrayLike) -> np.ndarray:
         """Q of the first member as an array of shape ``(..., classes, classes)``."""
         device = next((tensor.device for tensor in (*self.parameters(), *self.buffers())), None)
-        moments = torch.as_tensor(np.asarray(clock, dtype=np.float32), device=device)
+        moments = torch.as_tensor(np.asarray(clock, dtype=np.float64), device=device)
         return self(moments)[0].cpu().double().numpy()
 
 

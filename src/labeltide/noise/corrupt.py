@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,12 +15,24 @@ from labeltide.noise.base import NoiseFunction
 BLOCK = 2**18  # labels drawn at a time: small enough for the processor's cache, so memory stays flat
 NEVER = 2.0  # a threshold that no random number in [0, 1) reaches
 
-Steps = Callable[[slice], tuple[np.ndarray, np.ndarray]]
+Noise = NoiseFunction | ArrayLike
+
+
+class Lookup(NamedTuple):
+    """Where a block of sequences finds its thresholds.
+
+    `of_rows` gives thresholds of shape (points * classes, a power of two) and the point of each step, an
+    index of shape (rows or 1, steps).
+    """
+
+    n_classes: int
+    labels_at_once: int
+    of_rows: Callable[[slice], tuple[np.ndarray, np.ndarray]]
 
 
 def corrupt(
     y: Any,
-    noise: NoiseFunction | ArrayLike,
+    noise: Noise,
     random_state: int | np.random.Generator | None = 0,
     *,
     clock: ArrayLike | None = None,
@@ -29,14 +41,14 @@ def corrupt(
 ) -> Any:
     r"""Record every label through the noise: :math:`\tilde y_t = j` with probability :math:`Q_t[y_t, j]`.
 
-    Labels that are missing stay missing, and padding beyond `lengths` stays as it is. A `Sequences` keeps its own
-    clock, lengths and gaps; its clean labels, or where it has none its only annotator's labels, are what is corrupted,
-    once for each annotator.
+    Labels that are missing stay missing, and padding beyond `lengths` stays as it is. A `Sequences` keeps its
+    own clock, lengths and gaps; its clean labels, or where it has none its only annotator's labels, are what
+    is corrupted, once for each annotator.
 
     Parameters
     ----------
     y : array of shape (n, steps) or (n, steps, annotators), or Sequences
-        Codes 0 .. classes - 1 into Q with -1 for missing, or labels of any type that hold, sorted, exactly the
+        Codes 0 .. classes - 1 into Q with -1 for missing, or labels of any type that, sorted, are exactly the
         classes of Q.
     noise : NoiseFunction, or array of shape (classes, classes) or (steps, classes, classes)
         A fleet's first member is used.
@@ -62,49 +74,55 @@ def corrupt(
         )
     cube = labels if labels.ndim == 3 else labels[..., None]  # (n, steps, annotators)
     counts = _validation.check_lengths(lengths, *cube.shape[:2])
-    n_classes, steps = _matrices_by_step(noise, clock, counts, cube.shape[1])
+    lookup = _lookup(noise, clock, counts, cube.shape[1])
     present = ~_validation.missing_labels(cube) & _validation.steps_mask(counts, cube.shape[1])[..., None]
-    names = _names(cube, present, n_classes, classes)
+    names = _names(cube, present, lookup.n_classes, classes)
     codes = cube if names is None else _validation.encode_labels(cube, present, names)
-    drawn = _draw(codes, present, steps, generator)
+    drawn = _draw(codes, present, lookup, generator)
     return (drawn if names is None else _decode(drawn, present, names, cube)).reshape(labels.shape)
 
 
-def _corrupt_sequences(sequences: Any, noise: NoiseFunction | ArrayLike, generator: np.random.Generator) -> Any:
+def _corrupt_sequences(sequences: Any, noise: Noise, generator: np.random.Generator) -> Any:
     labels, clean = sequences.labels, sequences.clean_labels
     if clean is None and labels.shape[2] > 1:
         raise ValueError(
-            f"Without clean_labels there must be one annotator, whose labels are taken as true. Got {labels.shape[2]}."
+            "Without clean_labels there must be one annotator, whose labels are taken as true. "
+            f"Got {labels.shape[2]} annotators."
         )
     clean = labels[..., 0] if clean is None else clean
     clock = sequences.clock if isinstance(noise, NoiseFunction) else None
-    n_classes, steps = _matrices_by_step(noise, clock, sequences.lengths, labels.shape[1])
-    if n_classes != len(sequences.classes):
-        raise ValueError(f"noise must have the {len(sequences.classes)} classes of the Sequences. Got {n_classes}.")
+    lookup = _lookup(noise, clock, sequences.lengths, labels.shape[1])
+    if lookup.n_classes != len(sequences.classes):
+        raise ValueError(
+            f"noise must have the {len(sequences.classes)} classes of the Sequences. Got {lookup.n_classes}."
+        )
     truth = np.broadcast_to(clean[..., None], labels.shape)
-    drawn = _draw(truth, (labels >= 0) & (truth >= 0), steps, generator)
+    drawn = _draw(truth, (labels >= 0) & (truth >= 0), lookup, generator)
     return dataclasses.replace(sequences, labels=np.where(labels >= 0, drawn, labels), clean_labels=clean)
 
 
-def _matrices_by_step(
-    noise: NoiseFunction | ArrayLike, clock: ArrayLike | None, lengths: np.ndarray, n_steps: int
-) -> tuple[int, Steps]:
-    """The number of classes, and a function from rows to matrices (points, classes, classes) with an index into
-    them of shape (rows or 1, steps)."""
+def _lookup(noise: Noise, clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> Lookup:
     if not isinstance(noise, NoiseFunction):
-        matrices = _checked_matrices(noise, clock, n_steps)
-        return matrices.shape[-1], lambda rows: (matrices, np.arange(n_steps)[None])
+        return _shared_lookup(_checked_matrices(noise, clock, n_steps))
+    if clock is None:
+        return _shared_lookup(noise.at(_validation.check_clock(None, lengths[:1], n_steps)[0]))
     moments = _validation.check_clock(clock, lengths, n_steps)
     longest = moments[np.argmax(lengths)]
-    if clock is None or np.all((moments == longest) | ~_validation.steps_mask(lengths, n_steps)):
-        shared = noise.at(longest)
-        return noise.n_classes, lambda rows: (shared, np.arange(n_steps)[None])
+    if np.all((moments == longest) | ~_validation.steps_mask(lengths, n_steps)):
+        return _shared_lookup(noise.at(longest))
 
     def of_rows(rows: slice) -> tuple[np.ndarray, np.ndarray]:
         distinct, index = np.unique(moments[rows], return_inverse=True)
-        return noise.at(distinct), index.reshape(-1, n_steps)
+        return _thresholds(noise.at(distinct)), index.reshape(-1, n_steps)
 
-    return noise.n_classes, of_rows
+    # Where every step has its own moment, the matrices of a block are classes ** 2 times its labels.
+    return Lookup(noise.n_classes, BLOCK // max(1, noise.n_classes**2 // 16), of_rows)
+
+
+def _shared_lookup(matrices: np.ndarray) -> Lookup:
+    """The same matrices (steps, classes, classes) for all sequences."""
+    thresholds, index = _thresholds(matrices), np.arange(len(matrices))[None]
+    return Lookup(matrices.shape[-1], BLOCK, lambda rows: (thresholds, index))
 
 
 def _checked_matrices(noise: ArrayLike, clock: ArrayLike | None, n_steps: int) -> np.ndarray:
@@ -115,10 +133,12 @@ def _checked_matrices(noise: ArrayLike, clock: ArrayLike | None, n_steps: int) -
             "Give FixedNoise(matrices, clock=moments_of_the_matrices) instead."
         )
     array = np.asarray(noise)
-    if array.dtype.kind not in "fiu" or array.ndim not in (2, 3) or (array.ndim == 3 and len(array) != n_steps):
+    fits_steps = array.ndim == 2 or (array.ndim == 3 and len(array) == n_steps)
+    if array.dtype.kind not in "fiu" or not fits_steps:
         raise ValueError(
-            f"noise must be a noise function such as make_noise('mixed'), or matrices of shape (classes, classes) or "
-            f"({n_steps}, classes, classes). Got {type(noise).__name__} of shape {array.shape}."
+            "noise must be a noise function such as make_noise('mixed'), or matrices of shape "
+            f"(classes, classes) or ({n_steps}, classes, classes). "
+            f"Got {type(noise).__name__} of shape {array.shape}."
         )
     matrices = _validation.check_matrices(array, None)[0][0]
     return np.broadcast_to(matrices, (n_steps, *matrices.shape[1:]))
@@ -130,7 +150,7 @@ def _names(
     """The labels' names in the order of Q, or None where they are codes already."""
     if classes is None and np.issubdtype(labels.dtype, np.integer):
         low, high = (labels.min(), labels.max()) if present.all() else _range(labels[present])
-        if 0 <= low and high < n_classes:
+        if low >= 0 and high < n_classes:
             return None
     names = _validation.find_classes(labels, present) if classes is None else tuple(classes)
     if len(names) != n_classes or len(set(names)) != n_classes:
@@ -146,23 +166,20 @@ def _range(values: np.ndarray) -> tuple[int, int]:
     return (values.min(), values.max()) if len(values) else (0, 0)
 
 
-def _draw(codes: np.ndarray, present: np.ndarray, steps: Steps, generator: np.random.Generator) -> np.ndarray:
+def _draw(
+    codes: np.ndarray, present: np.ndarray, lookup: Lookup, generator: np.random.Generator
+) -> np.ndarray:
     """Codes drawn through the noise where present, and left alone elsewhere; shape (n, steps, annotators)."""
     drawn = codes.copy()
-    n_classes = steps(slice(0, 1))[0].shape[-1]
-    for rows in _blocks(codes.shape, n_classes):
-        matrices, index = steps(rows)
+    size = max(1, lookup.labels_at_once // (codes.shape[1] * codes.shape[2]))
+    for start in range(0, len(codes), size):
+        rows = slice(start, start + size)
+        thresholds, index = lookup.of_rows(rows)
         chance = generator.random(codes[rows].shape)
-        true = np.where(present[rows], codes[rows], 0)
-        found = _search(_thresholds(matrices), index[..., None] * n_classes + true, chance)
+        true = np.where(present[rows], codes[rows], 0).astype(np.intp)
+        found = _search(thresholds, index[..., None] * lookup.n_classes + true, chance)
         np.copyto(drawn[rows], found, where=present[rows], casting="unsafe")
     return drawn
-
-
-def _blocks(shape: tuple[int, ...], n_classes: int) -> Iterator[slice]:
-    # Where every step has its own moment, the matrices of a block are classes ** 2 times its labels.
-    size = max(1, BLOCK // (shape[1] * max(shape[2], n_classes**2 // 16)))
-    return (slice(start, start + size) for start in range(0, shape[0], size))
 
 
 def _thresholds(matrices: np.ndarray) -> np.ndarray:
@@ -177,7 +194,7 @@ def _thresholds(matrices: np.ndarray) -> np.ndarray:
 
 
 def _search(thresholds: np.ndarray, rows: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    """How many thresholds of its row each random number reaches, by halving: log2(classes) looks per label."""
+    """How many thresholds of its row each random number reaches, by halving: log2(classes) looks each."""
     flat, width = thresholds.ravel(), thresholds.shape[1]
     position = rows * width  # in `flat`: start of the row plus the thresholds known to be reached
     half = width // 2

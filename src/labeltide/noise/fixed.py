@@ -18,7 +18,7 @@ class FixedNoise(NoiseFunction):
 
     Parameters
     ----------
-    matrices : array of shape (classes, classes), (points, classes, classes) or (members, points, classes, classes)
+    matrices : array of shape ([[members,] points,] classes, classes)
     clock : array of shape (points,), optional
         Rising moments to which the matrices belong; evenly spaced over [0, 1] when left out.
     """
@@ -31,7 +31,10 @@ class FixedNoise(NoiseFunction):
         values, moments = _validation.check_matrices(matrices, clock)
         self.members, self.n_classes = values.shape[0], values.shape[-1]
         self.register_buffer("matrices", torch.tensor(values, dtype=torch.float32))
-        self.register_buffer("clock", torch.as_tensor(moments, dtype=torch.float32).expand(self.members, -1))
+        # Double precision: neighbouring seconds since 1970 are one number in single precision.
+        self.register_buffer(
+            "clock", torch.tensor(moments, dtype=torch.float64).expand(self.members, -1).clone()
+        )
 
     def forward(self, clock: Tensor) -> Tensor:
         knots = self.clock[0]
@@ -40,7 +43,7 @@ class FixedNoise(NoiseFunction):
         right = right.clamp(max=len(knots) - 1)
         width = (knots[right] - knots[left]).clamp_min(torch.finfo(knots.dtype).tiny)
         share = ((clock.to(knots) - knots[left]) / width).clamp(0, 1)[..., None, None]  # (..., 1, 1)
-        return torch.lerp(self.matrices[:, left], self.matrices[:, right], share)
+        return torch.lerp(self.matrices[:, left], self.matrices[:, right], share.to(self.matrices))
 
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         """The first member's matrices, of shape ``(points, classes, classes)``."""

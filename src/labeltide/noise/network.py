@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 
@@ -14,24 +16,28 @@ WIDTHS = (16, 32, 64, 128, 128, 128, 128, 128, 128, 128)  # the ten hidden layer
 class NetworkNoise(NoiseFunction):
     """Ten hidden layers from the clock to the logits of Q.
 
-    The clock is mapped linearly so that ``bounds`` become [-1, 1], and every layer keeps the variance of its
-    input (He and others, 2015): the network starts as a gently curved function of time and cannot be
-    driven off by large numbers. ``raw_steps`` gives the network of the paper's code instead, which reads the step
-    index 0, 1, ..., raw_steps - 1 itself and starts from PyTorch's defaults.
+    The clock is mapped linearly so that ``bounds`` become [-1, 1], every layer keeps the spread of its input, and its
+    weights are held in units of its width: the network starts as a gently curved function of time, and neither large
+    clock values nor ten layers that all move at once can throw it off. ``raw_steps`` gives the network of the paper's code instead, which reads the
+    step index 0, 1, ..., raw_steps - 1 itself and starts from PyTorch's defaults.
     """
 
     bounds: Tensor
 
     def __init__(
-        self, members: int, n_classes: int, bounds: tuple[float, float] = (0.0, 1.0), raw_steps: int | None = None
+        self,
+        members: int,
+        n_classes: int,
+        bounds: tuple[float, float] = (0.0, 1.0),
+        raw_steps: int | None = None,
     ) -> None:
         super().__init__()
         self.members, self.n_classes, self.raw_steps = members, n_classes, raw_steps
-        self.register_buffer("bounds", torch.tensor(bounds, dtype=torch.float32).expand(members, 2).clone())
+        self.register_buffer("bounds", torch.tensor(bounds, dtype=torch.float64).expand(members, 2).clone())
         sizes = (1, *WIDTHS)
         gain = None if raw_steps else 2**0.5
         self.layers = nn.ModuleList(
-            MemberLinear(members, inputs, outputs, gain) for inputs, outputs in zip(sizes, sizes[1:], strict=False)
+            MemberLinear(members, inputs, outputs, gain) for inputs, outputs in pairwise(sizes)
         )
         self.head = MemberLinear(members, sizes[-1], n_classes * n_classes, None if raw_steps else 0.1)
 
@@ -46,5 +52,5 @@ class NetworkNoise(NoiseFunction):
         low, high = self.bounds[0]
         position = (clock.to(low) - low) / (high - low).clamp_min(torch.finfo(low.dtype).tiny)
         # Ten clock lengths beyond the data the function is held constant, so no clock value can overflow.
-        position = position.clamp(-10, 11)
+        position = position.clamp(-10, 11).to(self.head.weight)
         return position * (self.raw_steps - 1) if self.raw_steps else 2 * position - 1

@@ -1,7 +1,7 @@
 r"""The paper's six shapes of temporal label noise, at any average rate.
 
-With :math:`T` steps, :math:`k = 0 \ldots T-1`, :math:`s = 100 / T` and :math:`x` = ``linspace(0, T, T)``, the rate of
-leaving a class is
+With :math:`T` steps, :math:`k = 0 \ldots T-1`, :math:`s = 100 / T` and :math:`x` = ``linspace(0, T, T)``,
+the rate of leaving a class is
 
 ========  ==============================================================
 static    :math:`a`
@@ -36,8 +36,8 @@ DEFAULTS: dict[str, dict[str, float]] = {
 }
 SHAPES: tuple[str, ...] = tuple(DEFAULTS)
 
-# One way from no noise to the most noise: straight lines between these constants, the average rising all along,
-# through the defaults above (static apart, they lie on the last lines), and no rate ever above 0.49.
+# One way from no noise to the most noise: straight lines between these constants, through the defaults above.
+# The average rises all along, and no rate passes 0.49.
 PATHS: dict[str, tuple[dict[str, float], ...]] = {
     "static": ({"a": 0}, {"a": 0.49}),
     "linear": ({"a": 0, "b": 0}, {"a": 0.49, "b": 0}, {"a": 0.49, "b": 0.49}),
@@ -64,8 +64,8 @@ def make_noise(
 ) -> FixedNoise:
     """Noise of a named shape whose rate of wrong labels, averaged over steps and classes, is `rate`.
 
-    The rate of leaving class i is spread evenly over the other classes. The constants of the shape are found by
-    bisection along `PATHS`, to about 1e-8 of the average; rates never reach one half.
+    The rate of leaving class i is spread evenly over the other classes. The constants of the shape are found
+    by bisection along `PATHS`, to within 1e-6 of the average; rates never reach one half.
 
     Parameters
     ----------
@@ -95,8 +95,8 @@ def make_noise(
     if not np.all((rates >= 0) & (rates < 1)):
         named = ", ".join(f"{name}={value:g}" for name, value in constants.items())
         raise ValueError(
-            f"The rates of leaving a class must lie in [0, 1). The constants {named} of {shape} noise give rates from "
-            f"{rates.min():g} to {rates.max():g}. The paper's are {DEFAULTS[shape]}."
+            f"The rates of leaving a class must lie in [0, 1). The constants {named} of {shape} noise give "
+            f"rates from {rates.min():g} to {rates.max():g}. The paper's are {DEFAULTS[shape]}."
         )
     return FixedNoise(_spread(rates))
 
@@ -124,7 +124,7 @@ def _leaving_rates(
 
 def _spread(rates: np.ndarray) -> np.ndarray:
     """Matrices (steps, classes, classes) that leave each class at its rate, for all others alike."""
-    n_steps, n_classes = rates.shape
+    n_classes = rates.shape[1]
     matrices = np.repeat(rates[..., None] / (n_classes - 1), n_classes, axis=-1)  # (steps, classes, classes)
     every = np.arange(n_classes)
     matrices[:, every, every] = 1 - rates
@@ -145,19 +145,22 @@ def _solve(shape: str, rate: float, average: Callable[[Constants], float]) -> di
     most = average(_along(shape, high))
     if rate > most + 1e-9:
         raise ValueError(
-            f"{shape} noise with these classes, steps and variant can have an average rate in [0, {most:.4g}], so that "
-            f"every label stays right more often than not. Got rate={rate:g}. Lower it or name `constants`."
+            f"{shape} noise with these classes, steps and variant has an average rate in [0, {most:.4g}], "
+            "so that every class is recorded right more often than not. "
+            f"Got rate={rate:g}. Lower it or name `constants`."
         )
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if average(_along(shape, middle)) < rate else (low, middle)
-    return _along(shape, high)
+    return _along(shape, low)
 
 
 def _along(shape: str, position: float) -> dict[str, float]:
     """The constants at a position of the shape's path: 0 is its start, 1 its first corner, and so on."""
     corners = PATHS[shape]
-    moving = {name: np.interp(position, range(len(corners)), [c[name] for c in corners]) for name in corners[0]}
+    moving = {
+        name: np.interp(position, range(len(corners)), [c[name] for c in corners]) for name in corners[0]
+    }
     return {**DEFAULTS[shape], **moving}
 
 

@@ -25,7 +25,7 @@ class StepwiseNoise(NoiseFunction):
     def __init__(self, members: int, n_classes: int, clock: ArrayLike) -> None:
         super().__init__()
         self.members, self.n_classes = members, n_classes
-        grid = torch.as_tensor(clock, dtype=torch.float32)
+        grid = torch.as_tensor(clock, dtype=torch.float64)
         self.register_buffer("clock", grid.expand(members, -1).clone())
         self.logits = nn.Parameter(torch.zeros(members, len(grid), n_classes, n_classes))
 

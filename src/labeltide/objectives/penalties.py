@@ -5,15 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+JITTER = 1e-4
+
 
 def log_volume(matrices: Tensor) -> Tensor:
     r"""The volume of the simplex that the rows of Q span: :math:`\log |\det Q|`, as in VolMinNet.
+
+    A Q whose rows coincide has no volume, and the logarithm no slope; `JITTER` on the diagonal keeps both finite.
 
     Parameters
     ----------
     matrices : Tensor of shape (..., classes, classes)
     """
-    return torch.linalg.slogdet(matrices).logabsdet
+    jitter = JITTER * torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+    return torch.linalg.slogdet(matrices + jitter).logabsdet
 
 
 def frobenius(matrices: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from labeltide.training.checkpoint import Checkpoint, fingerprint, write_atomica
 from labeltide.training.data import Batch, FleetData, clock_grid
 from labeltide.training.history import History
 from labeltide.training.loop import Fleet, evaluate, train
-from labeltide.training.progress import OnEpoch, epoch_bar
+from labeltide.training.progress import OnEpoch, OnEpochShare, epoch_bar, watch_epochs
 from labeltide.training.schedule import AugmentedLagrangian, Schedule
 
 __all__ = [
@@ -15,11 +15,13 @@ __all__ = [
     "FleetData",
     "History",
     "OnEpoch",
+    "OnEpochShare",
     "Schedule",
     "clock_grid",
     "epoch_bar",
     "evaluate",
     "fingerprint",
     "train",
+    "watch_epochs",
     "write_atomically",
 ]

@@ -1,0 +1,47 @@
+"""The progress bar of a study: what is running, how far, and how long it will take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from labeltide.training import OnEpochShare
+
+
+@dataclass
+class StudyBar:
+    """Counts runs; a fleet in work counts by the share of its epochs that are done."""
+
+    progress: Progress
+    task: TaskID
+    done: float = 0.0
+
+    def start(self, title: str, runs: int) -> OnEpochShare:
+        """Say what is running and give the function that moves the bar within it."""
+        self.progress.update(self.task, description=title)
+        return lambda share: self.progress.update(self.task, completed=self.done + share * runs)
+
+    def finish(self, title: str, runs: int) -> None:
+        """Count a finished fleet."""
+        self.done += runs
+        self.progress.update(self.task, completed=self.done, description=f"{title}: done")
+
+
+@contextmanager
+def study_bar(runs: Sequence[int], shown: bool) -> Iterator[StudyBar]:
+    """A bar over all runs, on a terminal's standard error only."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f} of {task.total:.0f} runs"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as progress:
+        yield StudyBar(progress, progress.add_task("starting", total=sum(runs)))

@@ -1,0 +1,39 @@
+"""Reading members of zip archives and writing tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from zipfile import ZipFile
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+
+def find_member(archive: ZipFile, ending: str) -> str:
+    """The one member whose path ends so, such as "train/X_train.txt"; macOS's shadow copies do not count."""
+    wanted = PurePosixPath(ending).parts
+    found = [name for name in members(archive) if PurePosixPath(name).parts[-len(wanted) :] == wanted]
+    if len(found) != 1:
+        raise ValueError(f"The archive must hold exactly one {ending}. It holds {len(found)}.")
+    return found[0]
+
+
+def members(archive: ZipFile) -> list[str]:
+    """The files in an archive, without folders and macOS's shadow copies."""
+    return [name for name in archive.namelist() if not name.startswith("__MACOSX") and not name.endswith("/")]
+
+
+def read_numbers(archive: ZipFile, ending: str, dtype: type, delimiter: str | None = None) -> np.ndarray:
+    """A text member of numbers, one row a line, as an array of two axes."""
+    with archive.open(find_member(archive, ending)) as lines:
+        try:
+            return np.loadtxt(lines, dtype=dtype, delimiter=delimiter, ndmin=2)
+        except ValueError as error:
+            raise ValueError(f"{ending} must hold rows of numbers. It does not: {error}") from None
+
+
+def write_table(columns: Mapping[str, np.ndarray], path: Path) -> None:
+    """A parquet file of these columns, in this order."""
+    parquet.write_table(pa.table(dict(columns)), path, compression="zstd")

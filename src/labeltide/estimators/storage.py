@@ -1,0 +1,205 @@
+"""One file for a fitted method: safetensors with a JSON header, safe to open whoever wrote it.
+
+Nothing in the file is ever run or imported: it names a method, a network and a kind of noise, which are
+looked up in tables here, and holds numbers, whose shapes must be those that the named parts have.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import safetensors.torch
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from labeltide.estimators import NoisyLabelClassifier
+from labeltide.estimators.fleet import as_array
+from labeltide.estimators.storage_header import Described, describe, read_description, seal
+from labeltide.models import SequenceModel, make_model
+from labeltide.noise.base import NoiseFunction
+from labeltide.noise.fixed import FixedNoise
+from labeltide.noise.network import NetworkNoise
+from labeltide.noise.static import StaticNoise
+from labeltide.noise.stepwise import StepwiseNoise
+from labeltide.training import History, write_atomically
+
+Tensors = dict[str, Tensor]
+Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
+Model = nn.Module | Callable[..., Any]
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def save(estimator: NoisyLabelClassifier, path: Path) -> None:
+    """Write a fitted method to one file, whole or not at all, and only what `load` will take."""
+    check_is_fitted(estimator, "model_")
+    content = _to_bytes(estimator)
+    try:
+        _from_bytes(content, None if isinstance(estimator.model, str) else estimator.model)
+    except ValueError as error:
+        raise ValueError(
+            f"This {type(estimator).__name__} cannot be saved: {error} Were its settings changed after fit?"
+        ) from None
+    write_atomically(path, content)
+
+
+def load(path: str | Path, model: Model | None = None) -> NoisyLabelClassifier:
+    """Read a method that `save` wrote; it predicts to the last bit as it did then.
+
+    Parameters
+    ----------
+    path : the file
+        One from a stranger is safe to open. What is malformed, truncated or altered is a ValueError.
+    model : torch module or factory
+        The same that the method was fitted with, where that was the user's own: files hold numbers, no code.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}.")
+    if not path.is_file():
+        raise ValueError(f"{path} cannot be loaded: it is a folder or a device, not a file.")
+    try:
+        return _from_bytes(path.read_bytes(), model)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be loaded: {error}") from None
+
+
+def _to_bytes(estimator: NoisyLabelClassifier) -> bytes:
+    tensors = {f"model.{name}": tensor for name, tensor in estimator.model_.state_dict().items()}
+    tensors |= {f"noise.{name}": tensor for name, tensor in estimator.noise_.state_dict().items()}
+    tensors |= {f"history.{name}": torch.tensor(values) for name, values in vars(estimator.history_).items()}
+    tensors["clock_grid"] = torch.tensor(estimator.clock_grid_)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return seal(safetensors.torch.save(tensors, metadata={"labeltide": describe(estimator)}))
+
+
+def _from_bytes(raw: bytes, model: Model | None) -> NoisyLabelClassifier:
+    said = read_description(raw)
+    if said.params["model"] is not None and model is not None:
+        raise ValueError(f"it was fitted with labeltide's own {said.params['model']!r}. Leave out `model`.")
+    if said.params["model"] is None and (model is None or isinstance(model, str)):
+        raise ValueError(
+            "it was fitted with a model of the user's own. Pass the same one to load(path, model=...)."
+        )
+    return _restore(said, _read_tensors(raw), model)
+
+
+def _restore(said: Described, tensors: Tensors, model: Model | None) -> NoisyLabelClassifier:
+    params = said.params if model is None else {**said.params, "model": model}
+    parts = {part: _take(tensors, f"{part}.") for part in ("model", "noise", "history")}
+    _check_tensors("clock", tensors, {"clock_grid": ((said.n_points,), torch.float64)})
+    _check_rising(tensors["clock_grid"])
+    estimator = said.method(**params)
+    estimator.model_ = _restore_model(said, params, parts["model"])
+    estimator.noise_ = _restore_noise(said, parts["noise"])
+    estimator.history_ = _restore_history(parts["history"])
+    estimator.classes_ = as_array(said.classes)
+    estimator.n_features_in_ = said.n_features
+    estimator.clock_grid_ = tensors["clock_grid"].numpy()
+    estimator.noise_matrices_ = estimator.noise_.at(estimator.clock_grid_)
+    if "noise" in params:
+        estimator.set_params(noise=estimator.noise_)
+    return estimator
+
+
+def _restore_model(said: Described, params: dict[str, Any], tensors: Tensors) -> SequenceModel:
+    options = {"hidden_size": params["hidden_size"], "causal": params["causal"]}
+
+    def build() -> SequenceModel:
+        return make_model(params["model"], 1, said.n_features, len(said.classes), **options)
+
+    if said.params["model"] is not None:
+        return _fill("model", _without_memory(build), tensors).eval()
+    try:
+        skeleton = _without_memory(build)
+    except Exception:  # a user's own code need not bear the meta device
+        skeleton = build()
+    _check_tensors("model", tensors, _wanted(skeleton))
+    # Built anew, because tensors that are neither parameters nor buffers need their values too.
+    return _fill("model", build(), tensors, may_be_infinite=True).eval()  # as masks of attention are
+
+
+def _restore_noise(said: Described, tensors: Tensors) -> NoiseFunction:
+    n_classes, n_points = len(said.classes), said.n_points
+    if said.noise == "fixed":
+        n_points = tensors["matrices"].numel() // n_classes**2 if "matrices" in tensors else 1
+        one = _wanted(FixedNoise(np.eye(n_classes)))
+        shapes = {"matrices": (1, n_points, n_classes, n_classes), "clock": (1, n_points)}
+        _check_tensors("noise", tensors, {name: (shapes[name], dtype) for name, (_, dtype) in one.items()})
+        return FixedNoise(tensors["matrices"].numpy(), tensors["clock"][0].numpy()).eval()
+    builders: dict[str, Callable[[], NoiseFunction]] = {
+        "static": lambda: StaticNoise(1, n_classes),
+        "stepwise": lambda: StepwiseNoise(1, n_classes, torch.empty(n_points)),
+        "network": lambda: NetworkNoise(1, n_classes, raw_steps=said.raw_steps),
+    }
+    noise = _fill("noise", _without_memory(builders[said.noise]), tensors).eval()
+    moments = tensors.get("clock", tensors.get("bounds"))
+    if moments is not None:
+        _check_rising(moments[0])
+    return noise
+
+
+def _restore_history(tensors: Tensors) -> History:
+    n_epochs = len(tensors["loss"]) if "loss" in tensors and tensors["loss"].ndim else 0
+    per_epoch, per_member = ((n_epochs, 1), torch.float64), ((1,), torch.int64)
+    wanted = {"loss": per_epoch, "held_out": per_epoch, "best_epoch": per_member, "restarts": per_member}
+    _check_tensors("history", tensors, wanted)
+    return History(**{name: tensor.numpy() for name, tensor in tensors.items()})
+
+
+def _without_memory(build: Callable[[], Module]) -> Module:
+    """A module whose tensors have shapes but take no memory, whatever sizes a file asks for."""
+    try:
+        with torch.device("meta"):
+            return build()
+    except (RuntimeError, TypeError, OverflowError):
+        raise ValueError("it asks for a network of impossible size.") from None
+
+
+def _fill(part: str, module: Module, tensors: Tensors, may_be_infinite: bool = False) -> Module:
+    _check_tensors(part, tensors, _wanted(module))
+    for name, tensor in tensors.items():
+        if bool(tensor.isnan().any()) or not (may_be_infinite or bool(tensor.isfinite().all())):
+            raise ValueError(f"its {part} tensor {name!r} holds values that are not finite.")
+    module.load_state_dict(tensors, assign=True)
+    return module
+
+
+def _wanted(module: nn.Module) -> Shapes:
+    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in module.state_dict().items()}
+
+
+def _check_tensors(part: str, found: Tensors, wanted: Shapes) -> None:
+    if set(found) != set(wanted):
+        names = reprlib.repr(sorted(set(found) ^ set(wanted)))
+        raise ValueError(f"its {part} tensors do not fit its settings: {names} are missing or too many.")
+    for name, (shape, dtype) in wanted.items():
+        tensor = found[name]
+        if (tuple(tensor.shape), tensor.dtype) != (shape, dtype):
+            raise ValueError(
+                f"its {part} tensor {name!r} must have shape {shape} and type {dtype} to fit its settings. "
+                f"Got {tuple(tensor.shape)} and {tensor.dtype}."
+            )
+
+
+def _check_rising(moments: Tensor) -> None:
+    if not bool(moments.isfinite().all()) or bool((moments.diff() < 0).any()):
+        raise ValueError("the moments of its clock must be finite and rising.")
+
+
+def _take(tensors: Tensors, prefix: str) -> Tensors:
+    """Remove the tensors of one part, and give them back under their own names."""
+    names = [name for name in tensors if name.startswith(prefix)]
+    return {name.removeprefix(prefix): tensors.pop(name) for name in names}
+
+
+def _read_tensors(raw: bytes) -> Tensors:
+    try:
+        # Copies lie where torch puts its own tensors: products can differ in the last bit with the alignment.
+        return {name: tensor.clone() for name, tensor in safetensors.torch.load(raw).items()}
+    except Exception as error:  # a malformed header is reported by many kinds of error
+        raise ValueError(f"its tensors cannot be read ({error}).") from None

@@ -1,0 +1,246 @@
+"""What a saved file says about itself: JSON in its safetensors header, with a digest of the whole file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import reprlib
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labeltide import __version__, _validation
+from labeltide.estimators import METHODS, NoisyLabelClassifier
+from labeltide.models import MODELS
+from labeltide.noise.base import NoiseFunction
+from labeltide.noise.fixed import FixedNoise
+from labeltide.noise.network import NetworkNoise
+from labeltide.noise.static import StaticNoise
+from labeltide.noise.stepwise import StepwiseNoise
+
+FORMAT = 1
+NOISES: dict[str, type[NoiseFunction]] = {
+    "fixed": FixedNoise,
+    "static": StaticNoise,
+    "stepwise": StepwiseNoise,
+    "network": NetworkNoise,
+}
+FIELDS = ("sha256", "format", "labeltide", "method", "params", "classes", "n_features", "n_points", "noise")
+NOT_SAVED = ("checkpoint", "noise")  # parameters that are None in the file: the noise lies in its tensors
+DIGEST_MARK = b'\\"sha256\\": \\"'  # the digest follows; JSON within the JSON header, hence the backslashes
+NO_DIGEST = "0" * 64  # stands in for the digest while the file is digested
+MAX_HEADER = 100_000_000  # bytes, the limit of safetensors itself
+MAX_DEPTH = 16  # of tuples within tuples in a class name
+PLAIN = (str, int, float, bool, type(None))  # what JSON carries with its type
+
+
+@dataclass(frozen=True)
+class Described:
+    """What the JSON says, checked.
+
+    Attributes
+    ----------
+    method : the class of the estimator
+    params : its parameters; `model` is None where it was the user's own
+    classes, n_features : what fit saw
+    n_points : how many moments the training clock has
+    noise : key of `NOISES`
+    raw_steps : of the noise network
+    """
+
+    method: type[NoisyLabelClassifier]
+    params: dict[str, Any]
+    classes: tuple[Any, ...]
+    n_features: int
+    n_points: int
+    noise: str
+    raw_steps: int | None
+
+
+def describe(estimator: NoisyLabelClassifier) -> str:
+    """The JSON for a fitted method, with room for the digest."""
+    kinds = {cls: kind for kind, cls in NOISES.items()}
+    if METHODS.get(estimator.name) is not type(estimator) or type(estimator.noise_) not in kinds:
+        raise ValueError(
+            "Only the methods in labeltide.METHODS and their noise functions can be saved. "
+            f"Got {type(estimator).__name__} with {type(estimator.noise_).__name__}."
+        )
+    about = {
+        "sha256": NO_DIGEST,  # first, so that its mark is the first in the file
+        "format": FORMAT,
+        "labeltide": __version__,
+        "method": estimator.name,
+        "params": _plain_params(estimator),
+        "classes": [_plain_class(name) for name in estimator.classes_.tolist()],
+        "n_features": estimator.n_features_in_,
+        "n_points": len(estimator.clock_grid_),
+        "noise": {
+            "kind": kinds[type(estimator.noise_)],
+            "raw_steps": getattr(estimator.noise_, "raw_steps", None),
+        },
+    }
+    return json.dumps(about)
+
+
+def seal(raw: bytes) -> bytes:
+    """The file with its digest in place."""
+    start = _digest_start(raw)
+    return raw[:start] + _digest(raw, start).encode() + raw[start + len(NO_DIGEST) :]
+
+
+def read_description(raw: bytes) -> Described:
+    """Everything the header says, of a file that is whole and unaltered."""
+    about = _read_about(raw)
+    start = _digest_start(raw)
+    if about["sha256"] != _digest(raw, start) or raw[start : start + 64] != about["sha256"].encode():
+        raise ValueError("it is corrupted: its content has changed since it was saved. Use another copy.")
+    return _check_about(about)
+
+
+def _plain_params(estimator: NoisyLabelClassifier) -> dict[str, Any]:
+    """The parameters as JSON can carry them."""
+    params = estimator.get_params(deep=False)
+    params = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()
+    }
+    params |= {name: None for name in NOT_SAVED if name in params}
+    params["model"] = params["model"] if isinstance(params["model"], str) else None
+    params["device"] = "cpu" if str(params["device"]) == "cpu" else "auto"  # a GPU of ours may not be there
+    params["random_state"] = params["random_state"] if type(params["random_state"]) is int else None
+    for name, value in params.items():
+        if type(value) not in PLAIN:
+            raise ValueError(f"The parameter {name} must be a number or a string to be saved. Got {value!r}.")
+    return params
+
+
+def _plain_class(name: Any) -> Any:
+    """A class name as JSON can carry it: tuples become lists."""
+    name = name.item() if isinstance(name, np.generic) else name
+    if type(name) is tuple:
+        return [_plain_class(part) for part in name]
+    if type(name) not in PLAIN:
+        raise ValueError(
+            "Class names can be saved if they are strings, numbers, booleans or tuples of these. Got "
+            f"{name!r} of type {type(name).__name__}: fit with strings instead, such as {str(name)!r}."
+        )
+    return name
+
+
+def _digest_start(raw: bytes) -> int:
+    return raw.find(DIGEST_MARK) + len(DIGEST_MARK)
+
+
+def _digest(raw: bytes, start: int) -> str:
+    """SHA-256 of the whole file, in which the digest itself, at `start`, reads as zeros."""
+    view, end = memoryview(raw), start + len(NO_DIGEST)
+    digest = hashlib.sha256(view[:start])
+    digest.update(NO_DIGEST.encode())
+    digest.update(view[end:])
+    return digest.hexdigest()
+
+
+def _read_about(raw: bytes) -> dict[str, Any]:
+    """The JSON of the header, its fields and its version, of a file that is whole."""
+    start = 8 + int.from_bytes(raw[:8], "little")  # safetensors: the header's length, the header, the tensors
+    if raw[8:9] != b"{" or start > MAX_HEADER:
+        raise ValueError("it is not a labeltide file.")
+    try:
+        header = json.loads(raw[8:start])
+        about = json.loads(header.pop("__metadata__")["labeltide"])
+        end = start + max(entry["data_offsets"][1] for entry in header.values())
+        truncated = len(raw) < end
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        cut = (
+            "it is truncated."
+            if len(raw) < start
+            else "it is not a labeltide file, or its header is corrupted."
+        )
+        raise ValueError(cut) from None
+    if truncated:
+        raise ValueError(f"it is truncated: {len(raw)} of {end} bytes are there.")
+    if not isinstance(about, dict) or type(about.get("format")) is not int:
+        raise ValueError("it holds no fitted method. Was it written by `save`?")
+    if about["format"] > FORMAT:
+        raise ValueError(
+            f"it is from a newer version, labeltide {reprlib.repr(about.get('labeltide'))}. This is "
+            f"{__version__}: update it with `pip install --upgrade labeltide`."
+        )
+    _check_fields("header", about, FIELDS)
+    if type(about["sha256"]) is not str:
+        raise ValueError("its digest must be a string.")
+    return about
+
+
+def _check_about(about: dict[str, Any]) -> Described:
+    _validation.check_number("format", about["format"], 1, FORMAT, whole=True)
+    if type(about["labeltide"]) is not str:
+        raise ValueError("its version must be a string.")
+    method = METHODS[_validation.check_choice("method", about["method"], METHODS)]
+    defaults = method().get_params(deep=False)
+    _check_fields("params", about["params"], defaults)
+    for name, default in defaults.items():
+        _check_param(name, about["params"][name], default)
+    _validation.check_number("n_features", about["n_features"], 1, whole=True)
+    _validation.check_number("n_points", about["n_points"], 1, whole=True)
+    _check_fields("noise", about["noise"], ("kind", "raw_steps"))
+    kind, raw_steps = (
+        _validation.check_choice("noise", about["noise"]["kind"], NOISES),
+        about["noise"]["raw_steps"],
+    )
+    if raw_steps is not None:
+        _validation.check_number("raw_steps", raw_steps, about["n_points"], about["n_points"], whole=True)
+    return Described(
+        method=method,
+        params=about["params"],
+        classes=_check_classes(about["classes"]),
+        n_features=about["n_features"],
+        n_points=about["n_points"],
+        noise=kind,
+        raw_steps=raw_steps,
+    )
+
+
+def _check_param(name: str, value: Any, default: Any) -> None:
+    if name in NOT_SAVED:
+        if value is not None:
+            raise ValueError(f"{name} must be empty in a file. Got {reprlib.repr(value)}.")
+    elif name == "model":
+        if value is not None:
+            _validation.check_choice("model", value, MODELS)
+    elif name == "device":
+        _validation.check_choice("device", value, ("auto", "cpu"))
+    elif name == "random_state":
+        if value is not None:
+            _validation.check_number(name, value, 0, 2**32 - 1, whole=True)
+    elif isinstance(default, str | bool):
+        if not isinstance(value, str if isinstance(default, str) else int):
+            raise ValueError(f"{name} must be of type {type(default).__name__}. Got {reprlib.repr(value)}.")
+    elif isinstance(default, int):
+        _validation.check_number(name, value, 1, whole=True)
+    else:
+        _validation.check_number(name, value, -sys.float_info.max, sys.float_info.max)
+
+
+def _check_fields(part: str, found: Any, wanted: Iterable[str]) -> None:
+    if not isinstance(found, dict) or set(found) != set(wanted):
+        names = reprlib.repr(sorted(found) if isinstance(found, dict) else found)
+        raise ValueError(f"its {part} must hold the fields {', '.join(wanted)}. Got {names}.")
+
+
+def _check_classes(names: Any) -> tuple[Any, ...]:
+    if not isinstance(names, list) or not 2 <= len(names) <= _validation.MAX_CLASSES:
+        raise ValueError(f"it must name 2 to {_validation.MAX_CLASSES} classes. Got {reprlib.repr(names)}.")
+    classes = tuple(_check_class(name) for name in names)
+    if len(set(classes)) != len(classes) or None in classes:
+        raise ValueError(f"its classes must be distinct names. Got {reprlib.repr(names)}.")
+    return classes
+
+
+def _check_class(name: Any, depth: int = 0) -> Any:
+    """A class name as it was before JSON: lists become tuples again."""
+    if isinstance(name, dict) or depth > MAX_DEPTH or name != name:
+        raise ValueError(f"a class name must be a string, a number or a tuple. Got {reprlib.repr(name)}.")
+    return tuple(_check_class(part, depth + 1) for part in name) if isinstance(name, list) else name

@@ -1,0 +1,20 @@
+"""How far an estimated Q lies from the true one, at each moment: take the mean for one number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def frobenius_errors(true: np.ndarray, estimated: np.ndarray) -> np.ndarray:
+    r""":math:`\|Q_t - \hat Q_t\|_F`, the paper's approximation error before averaging over time.
+
+    Parameters
+    ----------
+    true, estimated : arrays of shape (points, classes, classes)
+    """
+    return np.linalg.norm(np.asarray(true) - np.asarray(estimated), axis=(-2, -1))
+
+
+def absolute_errors(true: np.ndarray, estimated: np.ndarray) -> np.ndarray:
+    """The mean absolute error of an entry of Q at each moment."""
+    return np.abs(np.asarray(true) - np.asarray(estimated)).mean((-2, -1))

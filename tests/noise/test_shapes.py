@@ -1,0 +1,159 @@
+"""Claims about the six shapes of noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labeltide.noise.shapes import SHAPES, average_rate, make_noise
+
+shapes = st.sampled_from(SHAPES)
+
+
+def leaving(noise) -> np.ndarray:
+    """P(leave class i) at every step, of shape (steps, classes)."""
+    return 1 - np.diagonal(np.asarray(noise), axis1=1, axis2=2)
+
+
+def paper_rates(shape: str, n_steps: int, **c: float) -> np.ndarray:
+    """The formulas of the paper's code, step by step, for one class of two: the slow, obvious version."""
+    s, x = 100 / n_steps, np.linspace(0, n_steps, n_steps)
+    at_step = {
+        "static": lambda k: c["a"],
+        "linear": lambda k: c["a"] + (c["b"] - c["a"]) * k / (n_steps - 1),
+        "decay": lambda k: c["a"] * (1 - c["b"] * s) ** k,
+        "growth": lambda k: (c["a"] - c["c"]) / (1 + np.exp(-c["b"] * s * (x[k] - n_steps / 2))) + c["c"],
+        "periodic": lambda k: c["c"] + (c["b"] - c["c"]) / 2 * (1 + np.sin(0.095 * s * x[k])),
+    }[shape]
+    return np.array([at_step(k) for k in range(n_steps)])
+
+
+@settings(deadline=None)
+@given(shapes, st.integers(2, 127), st.integers(1, 120), st.floats(0, 1), st.booleans())
+def test_every_row_is_a_distribution_that_favours_the_truth(shape, n_classes, n_steps, share, conditional):
+    most = average_rate(_most_noise(shape, n_classes, n_steps, conditional))
+    noise = make_noise(shape, n_classes, n_steps, share * most, class_conditional=conditional)
+    matrices = np.asarray(noise)
+    assert matrices.shape == (n_steps, n_classes, n_classes)
+    assert np.all(matrices >= 0)
+    np.testing.assert_allclose(matrices.sum(-1), 1, atol=1e-5)
+    assert leaving(noise).max() < 0.5
+    assert average_rate(noise) == pytest.approx(share * most, abs=1e-6)
+
+
+def _most_noise(shape, n_classes, n_steps, conditional):
+    ends = {"static": {"a": 0.49}, "decay": {"b": 0}, "growth": {"c": 0.49}, "periodic": {"c": 0.49}}
+    ends |= {"linear": {"b": 0.49}, "mixed": {"b": 0, "mix_c": 0.49}}
+    return make_noise(shape, n_classes, n_steps, class_conditional=conditional, constants=ends[shape])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("rate", [0.05, 0.2, 0.3, 0.4])
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+def test_the_requested_rate_is_met(shape, rate, n_classes):
+    assert average_rate(make_noise(shape, n_classes, rate=rate)) == pytest.approx(rate, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "constants"),
+    [
+        ("static", {"a": 0.25}),
+        ("linear", {"a": 0.4, "b": 0.2}),
+        ("decay", {"a": 0.49, "b": 0.03}),
+        ("growth", {"a": 0.45, "b": 0.1, "c": 0.05}),
+        ("periodic", {"b": 0.4, "c": 0.15}),
+    ],
+)
+@pytest.mark.parametrize("n_steps", [50, 100])
+def test_constants_give_the_papers_formula(shape, constants, n_steps):
+    noise = make_noise(shape, 2, n_steps, constants=constants)
+    np.testing.assert_allclose(leaving(noise)[:, 1], paper_rates(shape, n_steps, **constants), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "constants", "rate", "within"),
+    [
+        ("decay", {"a": 0.49, "b": 0.01}, 0.31, 0.005),
+        ("growth", {"a": 0.49, "b": 0.1, "c": 0.1}, 0.30, 0.01),
+        ("periodic", {"b": 0.49, "c": 0.1}, 0.32, 0.02),
+        ("linear", {"a": 0.49, "b": 0.1}, 0.30, 0.01),
+        ("mixed", {"b": 0.02, "mix_a": 0.49, "mix_c": 0.25}, 0.295, 0.006),
+    ],
+)
+def test_the_papers_levels_have_the_papers_rates(shape, constants, rate, within):
+    assert average_rate(make_noise(shape, constants=constants)) == pytest.approx(rate, abs=within)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_solver_passes_through_the_papers_level(shape):
+    paper = make_noise(shape, constants={})
+    solved = make_noise(shape, rate=average_rate(paper))
+    np.testing.assert_allclose(np.asarray(solved), np.asarray(paper), atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", ["static", "linear", "decay", "growth", "periodic"])
+def test_class_conditional_divides_the_rate_of_class_i_by_one_plus_a_quarter_i(shape):
+    rates = leaving(make_noise(shape, 5, class_conditional=True, rate=0.2))
+    np.testing.assert_allclose(rates * (1 + np.arange(5) / 4), rates[:, :1].repeat(5, 1), atol=1e-6)
+    assert rates.mean() == pytest.approx(0.2, abs=1e-6)
+
+
+@pytest.mark.parametrize(("shape", "sign"), [("linear", -1), ("decay", -1), ("growth", 1)])
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.45])
+def test_monotone_shapes_are_monotone(shape, sign, rate):
+    assert np.all(sign * np.diff(leaving(make_noise(shape, 3, rate=rate)), axis=0) >= -1e-7)
+
+
+@pytest.mark.parametrize(("n_classes", "n_decaying"), [(2, 1), (3, 1), (4, 2), (7, 3)])
+def test_in_mixed_noise_the_first_half_decays_and_the_rest_grows(n_classes, n_decaying):
+    change = np.diff(leaving(make_noise("mixed", n_classes)), axis=0)
+    assert np.all(change[:, :n_decaying] < 0)
+    assert np.all(change[:, n_decaying:] > 0)
+
+
+def test_leaving_a_class_reaches_all_others_alike():
+    matrices = np.asarray(make_noise("growth", 4))
+    others = matrices[:, ~np.eye(4, dtype=bool)].reshape(-1, 4, 3)
+    np.testing.assert_allclose(others, others[..., :1].repeat(3, -1), atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_one_step_is_enough(shape):
+    assert average_rate(make_noise(shape, n_steps=1, rate=0.2)) == pytest.approx(0.2, abs=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_noise_is_the_identity(shape):
+    np.testing.assert_array_equal(np.asarray(make_noise(shape, 3, 10, 0)), np.tile(np.eye(3), (10, 1, 1)))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_impossible_rate_names_the_possible_range(shape):
+    with pytest.raises(ValueError, match=r"average rate in \[0, 0\.49\].*Got rate=0\.6"):
+        make_noise(shape, rate=0.6)
+
+
+def test_the_possible_range_is_that_of_the_variant():
+    with pytest.raises(ValueError, match=r"\[0, 0\.441\]"):
+        make_noise("static", rate=0.45, class_conditional=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"shape": "wavy"}, "Unknown shape 'wavy'. Choose one of: static, linear"),
+        ({"n_classes": 1}, "n_classes must be a whole number at least 2"),
+        ({"n_classes": 128}, "at most 127"),
+        ({"n_steps": 0}, "n_steps must be a whole number at least 1"),
+        ({"rate": -0.1}, "rate must be a number at least 0"),
+        ({"rate": float("nan")}, "rate must be a number"),
+        ({"constants": {"z": 1}}, "Unknown constants of static noise: z. Choose from: a"),
+        ({"constants": {"a": 1.2}}, r"must lie in \[0, 1\).*a=1.2"),
+        ({"constants": {"a": "high"}}, "constant a of static noise must be a number"),
+    ],
+)
+def test_bad_arguments_are_answered_with_a_sentence(arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make_noise(**{"shape": "static", **arguments})

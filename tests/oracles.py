@@ -1,0 +1,106 @@
+"""Slow, obvious versions of what the library does fast: loops and one number at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def matrix_of(matrices: np.ndarray, member: int | None, row: int, step: int, kind: str) -> np.ndarray:
+    """The matrix of one step, from Q given as "static", "shared" or "own" (per sequence)."""
+    if kind == "static":
+        return matrices
+    if member is not None:
+        matrices = matrices[member]
+    return matrices[step] if kind == "shared" else matrices[row, step]
+
+
+def forward_loss_of_step(probs: np.ndarray, label: int, matrix: np.ndarray) -> float:
+    """-log P(recorded), by going through every label that could be the true one."""
+    if label < 0:
+        return 0.0
+    likelihood = 0.0
+    for true in range(len(probs)):
+        likelihood += probs[true] * matrix[true, label]
+    return -float(np.log(likelihood))
+
+
+def backward_loss_of_step(probs: np.ndarray, label: int, matrix: np.ndarray) -> float:
+    """The row of the inverse that belongs to the recorded label, times the losses of all labels."""
+    if label < 0:
+        return 0.0
+    return -float(sum(np.linalg.inv(matrix)[label, true] * np.log(probs[true]) for true in range(len(probs))))
+
+
+def cross_entropy_of_step(probs: np.ndarray, label: int) -> float:
+    return 0.0 if label < 0 else -float(np.log(probs[label]))
+
+
+def slow_objective(
+    losses: np.ndarray, weights: np.ndarray, linear: float = 1.0, quadratic: float = 0.0
+) -> tuple[float, float]:
+    """Total and average loss of one member from (batch, steps, annotators) losses and weights."""
+    n_batch, n_steps, n_annotators = losses.shape
+    all_weights = float(weights.sum())
+    data = squares = 0.0
+    for step in range(n_steps):
+        loss = weight = 0.0
+        for row in range(n_batch):
+            for annotator in range(n_annotators):
+                loss += weights[row, step, annotator] * losses[row, step, annotator]
+                weight += weights[row, step, annotator]
+        if weight > 0:
+            data += weight / all_weights * (loss / weight)
+            squares += weight / all_weights * (loss / weight) ** 2
+    return linear * data + quadratic / 2 * squares, data
+
+
+def gru_states(
+    features: np.ndarray,
+    weight_input: np.ndarray,
+    weight_hidden: np.ndarray,
+    bias_input: np.ndarray,
+    bias_hidden: np.ndarray,
+) -> np.ndarray:
+    """torch.nn.GRU's equations for one sequence (steps, inputs), step by step; gates in the order r, z, n."""
+    size = weight_hidden.shape[0]
+    hidden, states = np.zeros(size), []
+    for x in features:
+        a_reset, a_update, a_new = np.split(x @ weight_input + bias_input, 3)
+        h_reset, h_update, h_new = np.split(hidden @ weight_hidden + bias_hidden, 3)
+        reset = 1 / (1 + np.exp(-(a_reset + h_reset)))
+        update = 1 / (1 + np.exp(-(a_update + h_update)))
+        new = np.tanh(a_new + reset * h_new)
+        hidden = (1 - update) * new + update * hidden
+        states.append(hidden)
+    return np.stack(states)
+
+
+def adam_path(start: Tensor, gradients: list[Tensor], rate: float, clip: float) -> list[Tensor]:
+    """Where torch.optim.Adam with clip_grad_norm_ takes one member's parameters, after each gradient."""
+    parameter = torch.nn.Parameter(start.clone())
+    optimiser = torch.optim.Adam([parameter], lr=rate)
+    path = []
+    for gradient in gradients:
+        parameter.grad = gradient.clone()
+        torch.nn.utils.clip_grad_norm_([parameter], clip)
+        optimiser.step()
+        path.append(parameter.detach().clone())
+    return path
+
+
+def anchor_matrix(probabilities: np.ndarray, percentile: float) -> np.ndarray:
+    """Q of one member from (steps, classes) predictions: each class's anchor step, found by sorting."""
+    n_steps, n_classes = probabilities.shape
+    rows = []
+    for true in range(n_classes):
+        by_probability = sorted(range(n_steps), key=lambda step: probabilities[step, true])
+        anchor = by_probability[round(percentile / 100 * (n_steps - 1))]
+        rows.append(probabilities[anchor] / probabilities[anchor].sum())
+    return np.stack(rows)
+
+
+def nearest_moment(moment: float, grid: np.ndarray) -> int:
+    """The place on the grid closest to a moment."""
+    return min(range(len(grid)), key=lambda place: abs(grid[place] - moment))
