@@ -23,18 +23,14 @@ def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.n
         with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
             features = np.array(X, dtype=np.float32)  # a copy: padding is overwritten below
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"X must be numbers of shape (n, steps, features). Got {_describe(X)}: {error}"
-        ) from None
+        raise ValueError(f"X must be numbers of shape (n, steps, features). Got {_describe(X)}: {error}") from None
     if features.ndim != 3:
         raise ValueError(
             "X must have shape (n, steps, features), one row of features per step. "
             f"Got shape {features.shape}. One sequence alone is X[None]; one feature alone is X[..., None]."
         )
     if 0 in features.shape:
-        raise ValueError(
-            f"X must hold at least one sequence, one step and one feature. Got shape {features.shape}."
-        )
+        raise ValueError(f"X must hold at least one sequence, one step and one feature. Got shape {features.shape}.")
     counts = check_lengths(lengths, *features.shape[:2])
     features[~steps_mask(counts, features.shape[1])] = 0
     bad = np.argwhere(~np.isfinite(features))
@@ -76,9 +72,7 @@ def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> n
     try:
         values = np.array(clock, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"clock must be numbers. Got {_describe(clock)}; turn dates into days or hours."
-        ) from None
+        raise ValueError(f"clock must be numbers. Got {_describe(clock)}; turn dates into days or hours.") from None
     if values.shape not in (shape, shape[1:]):
         raise ValueError(
             f"clock must have shape {shape}, one moment per step, or {shape[1:]}, shared by all sequences. "
@@ -93,6 +87,16 @@ def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> n
         )
     values[~real] = values[0, 0]  # any real moment will do: padding never counts
     return values
+
+
+def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray:
+    """A finite weight, not negative, for each sequence; ones when none are given."""
+    weights = np.ones(n) if sample_weight is None else np.asarray(sample_weight)
+    if weights.shape != (n,) or not np.issubdtype(weights.dtype, np.number) or not np.all(weights >= 0):
+        raise ValueError(
+            f"sample_weight must be {n} numbers, one per sequence, none negative. Got {_describe(weights)}."
+        )
+    return weights.astype(float)
 
 
 def check_labels(y: ArrayLike, n: int, n_steps: int) -> np.ndarray:
@@ -127,9 +131,7 @@ def find_classes(labels: np.ndarray, present: np.ndarray, name: str = "y") -> tu
     """The distinct labels, sorted where they can be sorted, else in order of appearance."""
     values = labels[present]
     if not len(values):
-        raise ValueError(
-            f"{name} holds no label at all: every step is missing (-1, None or NaN) or beyond `lengths`."
-        )
+        raise ValueError(f"{name} holds no label at all: every step is missing (-1, None or NaN) or beyond `lengths`.")
     if labels.dtype != object:
         return check_classes([value.item() for value in np.unique(values)], name)
     try:
@@ -151,21 +153,15 @@ def check_classes(classes: Iterable[Hashable], name: str) -> tuple[Hashable, ...
     if repeated:
         raise ValueError(f"{name} must hold every class once. Got {_shorten(repeated)} more than once.")
     if len(names) < 2:
-        note = (
-            " Whole-number labels of -1 mean 'not recorded'." if names and isinstance(names[0], int) else ""
-        )
+        note = " Whole-number labels of -1 mean 'not recorded'." if names and isinstance(names[0], int) else ""
         got = f"only {names[0]!r}" if names else "none"
         raise ValueError(f"{name} must hold at least two classes. Got {got}.{note}")
     if len(names) > MAX_CLASSES:
-        raise ValueError(
-            f"{name} must hold at most {MAX_CLASSES} classes. Got {len(names)}: is it a measurement?"
-        )
+        raise ValueError(f"{name} must hold at most {MAX_CLASSES} classes. Got {len(names)}: is it a measurement?")
     return names
 
 
-def encode_labels(
-    labels: np.ndarray, present: np.ndarray, classes: Sequence[Hashable], name: str = "y"
-) -> np.ndarray:
+def encode_labels(labels: np.ndarray, present: np.ndarray, classes: Sequence[Hashable], name: str = "y") -> np.ndarray:
     """Codes 0 .. classes - 1 as signed bytes, -1 where not present."""
     index = {value: code for code, value in enumerate(classes)}
     values = labels[present]
@@ -204,9 +200,7 @@ def check_matrices(matrices: ArrayLike, clock: ArrayLike | None) -> tuple[np.nda
     points = values.shape[1]
     moments = np.linspace(0, 1, points) if clock is None else np.asarray(clock, dtype=np.float64)
     if moments.shape != (points,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) <= 0):
-        raise ValueError(
-            f"The clock of {points} matrices must be {points} rising numbers. Got {_describe(moments)}."
-        )
+        raise ValueError(f"The clock of {points} matrices must be {points} rising numbers. Got {_describe(moments)}.")
     return values, moments
 
 
@@ -223,7 +217,11 @@ def check_number(
 ) -> None:
     """A number between low and high (strictly above low where asked)."""
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
-    right_kind = isinstance(value, kinds) and not isinstance(value, bool)
+    right_kind = (
+        isinstance(value, kinds)
+        and not isinstance(value, bool)
+        and (isinstance(value, int) or bool(np.isfinite(value)))
+    )
     if not right_kind or not (low < value if above else low <= value) or not value <= high:
         rule = f"{'a whole' if whole else 'a'} number {'above' if above else 'at least'} {low:g}"
         limit = f" and at most {high:g}" if np.isfinite(high) else ""
@@ -247,9 +245,7 @@ def check_device(device: str) -> str:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, TypeError, ValueError):
         here = ["auto", "cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
-        raise ValueError(
-            f"Unknown or absent device {device!r}. This machine has: {', '.join(here)}."
-        ) from None
+        raise ValueError(f"Unknown or absent device {device!r}. This machine has: {', '.join(here)}.") from None
     return str(device)
 
 

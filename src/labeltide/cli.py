@@ -32,7 +32,9 @@ def demo(
     from labeltide.demo import run_demo
 
     result = run_demo(out, epochs=epochs, seed=seed)
-    table = Table(title=f"{result.wrong_labels:.0%} of the training labels are wrong, more at some times than at others")
+    table = Table(
+        title=f"{result.wrong_labels:.0%} of the training labels are wrong, more at some times than at others"
+    )
     table.add_column("method")
     table.add_column("error on clean labels", justify="right")
     table.add_column("error of Q (Frobenius)", justify="right")

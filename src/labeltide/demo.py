@@ -33,7 +33,7 @@ class DemoResult(NamedTuple):
 
 def run_demo(out: Path, *, epochs: int = 150, seed: int = 0, verbose: bool = True) -> DemoResult:
     """Simulate, corrupt, fit, compare with the truth and draw Q(t)."""
-    study = lt.make_sequences(n=300, n_steps=50, n_features=4, stay=0.9, random_state=seed)
+    study = lt.make_sequences(n=300, n_steps=50, n_features=8, stay=0.9, random_state=seed)
     training, unseen = study.take(np.arange(200)), study.take(np.arange(200, 300))
     noise = lt.make_noise("mixed", n_steps=50, rate=0.3)
     recorded = lt.corrupt(training, noise, random_state=seed)
@@ -42,7 +42,7 @@ def run_demo(out: Path, *, epochs: int = 150, seed: int = 0, verbose: bool = Tru
     for name in METHODS:
         method = lt.METHODS[name](epochs=epochs, random_state=seed, verbose=verbose)
         method.fit(recorded.features, recorded.labels)
-        error = error_rate(method.predict(unseen.features), unseen.clean_labels)
+        error = error_rate(method.predict(unseen.features), unseen.labels[..., 0])
         rows.append(DemoRow(name, error, float(frobenius_errors(true, method.noise_matrices_).mean())))
         estimates[name] = method.noise_matrices_
     picture = out / "noise.png"

@@ -21,9 +21,7 @@ def test_every_table_library_gives_the_same_sequences(kind):
     for stage in (small_table()["stage"], [0, None, 1, 2, -1, 0, 1, 2, 0, 1, 2, 0], [True, False, None] * 4):
         columns = with_column("stage", stage)
         expected = Sequences.from_table(pa.table(columns), **ROLES, clock="hour", zscore="night", window=2)
-        assert_same(
-            Sequences.from_table(kind(columns), **ROLES, clock="hour", zscore="night", window=2), expected
-        )
+        assert_same(Sequences.from_table(kind(columns), **ROLES, clock="hour", zscore="night", window=2), expected)
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "csv.gz"])
@@ -44,9 +42,7 @@ def test_categoricals_and_dictionaries_are_read_by_their_values():
     expected = Sequences.from_table(pa.table(columns), **ROLES)
     frame = pd.DataFrame(columns).astype({"night": "category", "stage": "category"})
     assert_same(Sequences.from_table(frame, **ROLES), expected)
-    assert_same(
-        Sequences.from_table(pl.DataFrame(columns).cast({"stage": pl.Categorical}), **ROLES), expected
-    )
+    assert_same(Sequences.from_table(pl.DataFrame(columns).cast({"stage": pl.Categorical}), **ROLES), expected)
     table = pa.table({**columns, "stage": pa.array(columns["stage"]).dictionary_encode()})
     chunked = pa.concat_tables([table.slice(0, 5), table.slice(5)])
     assert_same(Sequences.from_table(chunked, **ROLES), expected)

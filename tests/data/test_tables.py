@@ -39,9 +39,7 @@ def with_column(name, values):
 
 def assert_same(one: Sequences, other: Sequences):
     assert (one.ids, one.classes, one.annotators) == (other.ids, other.classes, other.annotators)
-    assert [type(name) for name in one.ids + one.classes] == [
-        type(name) for name in other.ids + other.classes
-    ]
+    assert [type(name) for name in one.ids + one.classes] == [type(name) for name in other.ids + other.classes]
     for field in ("features", "labels", "lengths", "clock", "times", "clean_labels"):
         np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
 
@@ -82,9 +80,7 @@ def test_a_small_table_comes_out_as_written():
 
 
 def test_several_sequence_columns_give_tuples_as_ids():
-    frame = pl.DataFrame(
-        {"who": ["b", "b", "a", "a"], "day": [2, 1, 1, 1], "t": [0, 0, 0, 1], "y": [0, 1, 0, 1]}
-    )
+    frame = pl.DataFrame({"who": ["b", "b", "a", "a"], "day": [2, 1, 1, 1], "t": [0, 0, 0, 1], "y": [0, 1, 0, 1]})
     data = Sequences.from_table(frame, sequence=["who", "day"], time="t", label="y", features=["t"])
     assert data.ids == (("b", 2), ("b", 1), ("a", 1))
     alone = Sequences.from_table(frame[2:], sequence=["who"], time="t", label="y", features=["t"])
@@ -117,9 +113,7 @@ def test_annotators_never_weigh_in_the_zscore():
 
 def test_clean_labels_share_the_classes():
     columns = {"s": [0, 0, 1], "t": [0, 1, 0], "y": ["a", "b", None], "truth": ["a", "c", None]}
-    data = Sequences.from_table(
-        pl.DataFrame(columns), sequence="s", time="t", label="y", features="t", clean="truth"
-    )
+    data = Sequences.from_table(pl.DataFrame(columns), sequence="s", time="t", label="y", features="t", clean="truth")
     assert data.classes == ("a", "b", "c")
     assert data.clean_labels.dtype == np.int8
     assert data.clean_labels.tolist() == [[0, 2], [-1, -1]]
@@ -251,9 +245,7 @@ def test_rows_of_one_step_must_agree(name):
 def test_an_annotator_who_labels_a_step_twice_is_refused():
     columns = {"s": [0, 0, 0], "t": [0, 0, 1], "who": [1, 1, 1], "y": [0, 1, 0]}
     with pytest.raises(ValueError, match=r"sequence, time and annotator may occur once. .* in row 1. Drop"):
-        Sequences.from_table(
-            pl.DataFrame(columns), sequence="s", time="t", label="y", features="t", annotator="who"
-        )
+        Sequences.from_table(pl.DataFrame(columns), sequence="s", time="t", label="y", features="t", annotator="who")
 
 
 # Real recordings

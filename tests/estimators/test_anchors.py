@@ -35,9 +35,7 @@ def make_plugin(**changes):
 
 def assert_equal_fits(one, two):
     np.testing.assert_array_equal(one.noise_matrices_, two.noise_matrices_)
-    for (name, a), (_, b) in zip(
-        one.model_.state_dict().items(), two.model_.state_dict().items(), strict=True
-    ):
+    for (name, a), (_, b) in zip(one.model_.state_dict().items(), two.model_.state_dict().items(), strict=True):
         assert torch.equal(a, b), name
     np.testing.assert_array_equal(one.history_.loss, two.history_.loss)
 
@@ -170,11 +168,7 @@ def test_plugin_works_with_few_or_very_many_moments_and_ragged_rows(n):
 @pytest.mark.parametrize("shared", [True, False])
 def test_plugin_takes_seconds_since_1970_for_a_clock(shared):
     X, y = make_study()
-    seconds = (
-        np.arange(float(STEPS))
-        if shared
-        else np.sort(np.random.default_rng(0).random((N, STEPS)) * 9, axis=1)
-    )
+    seconds = np.arange(float(STEPS)) if shared else np.sort(np.random.default_rng(0).random((N, STEPS)) * 9, axis=1)
     one = make_plugin(epochs=3).fit(X, y, clock=seconds)
     two = make_plugin(epochs=3).fit(X, y, clock=1.7e9 + seconds)
     assert len(two.noise_matrices_) == len(one.noise_matrices_)
@@ -209,9 +203,7 @@ def kill_in_stage(monkeypatch, stage, epoch):
 @pytest.mark.parametrize(
     ("stage", "epoch", "early_stopping"), [(1, 1, False), (2, 0, False), (2, 2, False), (2, 2, True)]
 )
-def test_plugin_killed_in_any_stage_goes_on_to_the_same_numbers(
-    tmp_path, monkeypatch, stage, epoch, early_stopping
-):
+def test_plugin_killed_in_any_stage_goes_on_to_the_same_numbers(tmp_path, monkeypatch, stage, epoch, early_stopping):
     X, y = make_study()
     undisturbed = make_plugin(early_stopping=early_stopping).fit(X, y)
     folder = tmp_path / "fit"
@@ -281,20 +273,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
             make_plugin(checkpoint=tmp_path).fit(other_X, other_y)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        pytest.param(
-            m,
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="fleet.py _checkpoint: the fingerprint "
-                "does not know `causal`, and these models have the same weights either way",
-            ),
-        )
-        for m in ("tcn", "transformer")
-    ],
-)
+@pytest.mark.parametrize("model", ["tcn", "transformer"])
 def test_a_checkpoint_of_a_model_that_looks_ahead_is_refused(tmp_path, monkeypatch, model):
     X, y = make_study()
     killed_fit(make_plugin(checkpoint=tmp_path, model=model, causal=False), X, y, monkeypatch)
@@ -302,11 +281,6 @@ def test_a_checkpoint_of_a_model_that_looks_ahead_is_refused(tmp_path, monkeypat
         make_plugin(checkpoint=tmp_path, model=model, causal=True).fit(X, y)
 
 
-ADDRESSES = pytest.mark.xfail(
-    strict=True,
-    raises=ValueError,
-    reason="fleet.py _checkpoint: str(objective) holds the memory addresses of penalties",
-)
 KILLED = """
 import os, signal, sys
 from functools import partial
@@ -330,7 +304,7 @@ lt.METHODS[sys.argv[1]](epochs=4, checkpoint=sys.argv[2], **SETTINGS).fit(*make_
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
-@pytest.mark.parametrize("method", ["ignore", pytest.param("discontinuous", marks=ADDRESSES)])
+@pytest.mark.parametrize("method", ["ignore", "discontinuous"])
 def test_a_fit_killed_in_one_process_goes_on_in_another(tmp_path, method):
     here = Path(__file__).parents[1]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(here.parent / "src"), str(here)])}

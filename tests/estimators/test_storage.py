@@ -99,9 +99,7 @@ def refused(load: Callable[[bytes], NoisyLabelClassifier], raw: bytes, match: st
     assert "cannot be loaded: " in str(caught.value)
 
 
-def assert_same_results(
-    first: NoisyLabelClassifier, second: NoisyLabelClassifier, X: np.ndarray, y: Any
-) -> None:
+def assert_same_results(first: NoisyLabelClassifier, second: NoisyLabelClassifier, X: np.ndarray, y: Any) -> None:
     np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
     np.testing.assert_array_equal(first.predict(X), second.predict(X))
     assert first.predict(X).dtype == second.predict(X).dtype
@@ -159,9 +157,7 @@ def test_a_loaded_known_method_holds_its_noise_as_a_function(study, tmp_path):
     np.testing.assert_array_equal(loaded.noise.at(loaded.clock_grid_), method.noise_matrices_)
 
 
-@pytest.mark.parametrize(
-    "own", [PerStep, lt.wrap(PerStep), PerStep(2, 2)], ids=["factory", "wrapped", "module"]
-)
+@pytest.mark.parametrize("own", [PerStep, lt.wrap(PerStep), PerStep(2, 2)], ids=["factory", "wrapped", "module"])
 def test_a_model_of_the_users_own_needs_to_be_given_again(own, study, tmp_path):
     method = lt.METHODS["ignore"](model=own, epochs=2, random_state=0).fit(*study)
     method.save(tmp_path / "file")
@@ -218,17 +214,7 @@ def types_in(value: Any) -> Any:
     return [types_in(part) for part in value] if isinstance(value, tuple) else type(value)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(
-            kind, marks=pytest.mark.xfail(strict=True, reason="fleet.as_array fails on ragged tuples")
-        )
-        if kind == "ragged"
-        else kind
-        for kind in NAMES
-    ],
-)
+@pytest.mark.parametrize("kind", NAMES)
 def test_class_names_survive_with_their_type(kind, study, tmp_path):
     X, codes = study
     names = np.empty(2, dtype=object)
@@ -239,9 +225,7 @@ def test_class_names_survive_with_their_type(kind, study, tmp_path):
     assert loaded.classes_.dtype == method.classes_.dtype
     assert loaded.classes_.tolist() == method.classes_.tolist()
     if kind != "numpy":  # whose parts become Python's own
-        assert [types_in(n) for n in loaded.classes_.tolist()] == [
-            types_in(n) for n in method.classes_.tolist()
-        ]
+        assert [types_in(n) for n in loaded.classes_.tolist()] == [types_in(n) for n in method.classes_.tolist()]
     assert_same_results(method, loaded, X, names[codes])
     loaded.save(tmp_path / "again")
     assert (tmp_path / "file").read_bytes() == (tmp_path / "again").read_bytes()
@@ -320,13 +304,9 @@ def test_files_of_another_kind_are_told_apart(load_bytes):
     refused(load_bytes, struct.pack("<Q", 2) + b"{}", "not a labeltide file")
     plain = safetensors.torch.save({"weight": torch.zeros(2)})
     refused(load_bytes, plain, "not a labeltide file")
-    refused(
-        load_bytes, safetensors.torch.save({"a": torch.zeros(2)}, {"labeltide": "[1]"}), "no fitted method"
-    )
+    refused(load_bytes, safetensors.torch.save({"a": torch.zeros(2)}, {"labeltide": "[1]"}), "no fitted method")
     deep = "[" * 200_000
-    refused(
-        load_bytes, safetensors.torch.save({"a": torch.zeros(2)}, {"labeltide": deep}), "not a labeltide file"
-    )
+    refused(load_bytes, safetensors.torch.save({"a": torch.zeros(2)}, {"labeltide": deep}), "not a labeltide file")
     refused(load_bytes, struct.pack("<Q", len(deep) + 1) + b"{" + deep.encode(), "not a labeltide file")
 
 
@@ -490,9 +470,7 @@ def test_a_digest_that_is_not_one_is_noticed(saved, load_bytes):
 def test_tensors_that_do_not_fit_are_refused(saved, load_bytes):
     about, tensors = parts(saved)
     for name, tensor in tensors.items():
-        refused(
-            load_bytes, join(about, {k: v for k, v in tensors.items() if k != name}), "missing or too many"
-        )
+        refused(load_bytes, join(about, {k: v for k, v in tensors.items() if k != name}), "missing or too many")
         for other in (
             tensor[None],
             tensor.flatten()[:0],

@@ -63,9 +63,7 @@ def _slow_conv(conv, m, hidden, dilation, causal):
 
 def test_tcn_reaches_125_steps_back():
     model = started(make_tcn(1))
-    features = torch.randn(
-        1, 1, 130, N_FEATURES, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
+    features = torch.randn(1, 1, 130, N_FEATURES, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     features.requires_grad_()
     model.double()(features, torch.ones(1, 1, 130, dtype=torch.bool))[0, 0, -1].sum().backward()
     seen = features.grad[0, 0].abs().sum(-1) > 0

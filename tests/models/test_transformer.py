@@ -57,9 +57,7 @@ def _slow_transformer(model, m, features):
         hidden = _affine(model.embed, m, features)
         hidden = hidden + sinusoids(*hidden.shape)
         for layer in model.layers:
-            hidden = hidden + _slow_attention(
-                layer, m, _norm(layer.norm_attention, m, hidden), model.is_causal
-            )
+            hidden = hidden + _slow_attention(layer, m, _norm(layer.norm_attention, m, hidden), model.is_causal)
             wide = gelu(_affine(layer.widen, m, _norm(layer.norm_feed, m, hidden)))
             hidden = hidden + _affine(layer.narrow, m, wide)
         return _affine(model.head, m, _norm(model.norm, m, hidden))

@@ -225,9 +225,7 @@ def test_double_precision_follows_the_fleet():
 
 def test_wrong_shapes_and_kinds_are_told_plainly():
     features = make_features(2)
-    with pytest.raises(
-        ValueError, match=r"logits of shape .* = \(3, 9, 2\), one per step and class\. Got \(3, 9, 5\)"
-    ):
+    with pytest.raises(ValueError, match=r"logits of shape .* = \(3, 9, 2\), one per step and class\. Got \(3, 9, 5\)"):
         run(wrap(nn.Linear(N_FEATURES, 5))(2, N_FEATURES, N_CLASSES), features)
     with pytest.raises(TypeError, match="must give a tensor of logits"):
         run(wrap(nn.GRU(N_FEATURES, 2, batch_first=True))(2, N_FEATURES, N_CLASSES), features)

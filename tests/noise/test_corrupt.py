@@ -198,9 +198,7 @@ def test_a_sequences_without_clean_labels_keeps_its_labels_as_the_clean_ones():
     study = some_sequences()
     recorded = corrupt(study, make_noise("mixed", 3, 10))
     np.testing.assert_array_equal(recorded.clean_labels, study.labels[..., 0])
-    np.testing.assert_array_equal(
-        recorded.labels[..., 0], corrupt(study.labels[..., 0], make_noise("mixed", 3, 10))
-    )
+    np.testing.assert_array_equal(recorded.labels[..., 0], corrupt(study.labels[..., 0], make_noise("mixed", 3, 10)))
     assert recorded.labels.dtype == np.int8
     assert recorded.features is study.features
 

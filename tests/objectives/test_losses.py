@@ -108,9 +108,7 @@ def test_minimiser_of_the_forward_loss_on_noisy_labels_is_the_clean_posterior(se
 
     def expected_loss():
         optimiser.zero_grad()
-        labels = torch.arange(n_classes).expand(
-            n_contexts, n_steps, -1
-        )  # every label once, as if by annotators
+        labels = torch.arange(n_classes).expand(n_contexts, n_steps, -1)  # every label once, as if by annotators
         total = (recorded * forward_loss(logits.log_softmax(-1), labels, matrices)).sum()
         total.backward()
         return total

@@ -38,20 +38,14 @@ class Case(NamedTuple):
 def make_case(seed, members=2, n_batch=3, n_steps=4, n_classes=3, n_annotators=2):
     rng = np.random.default_rng(seed)
     shape = (members, n_batch, n_steps)
-    matrices = 0.4 * np.eye(n_classes) + 0.6 * rng.dirichlet(
-        np.ones(n_classes), (members, n_steps, n_classes)
-    )
+    matrices = 0.4 * np.eye(n_classes) + 0.6 * rng.dirichlet(np.ones(n_classes), (members, n_steps, n_classes))
     return Case(
         torch.from_numpy(2 * rng.standard_normal((*shape, n_classes))).log_softmax(-1),
         torch.from_numpy(rng.integers(-1, n_classes, (*shape, n_annotators))),
-        torch.from_numpy(
-            rng.uniform(0.5, 2, (*shape, n_annotators)) * (rng.random((*shape, n_annotators)) < 0.8)
-        ),
+        torch.from_numpy(rng.uniform(0.5, 2, (*shape, n_annotators)) * (rng.random((*shape, n_annotators)) < 0.8)),
         torch.from_numpy(rng.integers(-1, n_classes, shape)),
         torch.from_numpy(matrices),
-        Multipliers(
-            torch.from_numpy(rng.uniform(0.5, 3, members)), torch.from_numpy(rng.uniform(0, 3, members))
-        ),
+        Multipliers(torch.from_numpy(rng.uniform(0.5, 3, members)), torch.from_numpy(rng.uniform(0, 3, members))),
     )
 
 
@@ -72,7 +66,7 @@ def test_objective_equals_a_slow_loop(name, loss, seed):
         penalty = sum(p.weight * np.mean([float(p.function(Q)) for Q in case.matrices[m]]) for p in PENALTIES)
         assert float(scored.total[m]) == pytest.approx(total + penalty)
         assert float(scored.data[m]) == pytest.approx(data)
-        assert float(scored.count[m]) == pytest.approx(weights[m].sum())
+        assert float(scored.labels[m]) == pytest.approx(weights[m].sum())
 
 
 def test_objective_takes_labels_for_true_without_matrices():
@@ -204,7 +198,7 @@ def test_no_label_at_all_gives_zero_and_no_gradient():
     empty = case._replace(log_probs=log_probs, labels=torch.full_like(case.labels, -1))
     scored = empty.score(Objective(), trusted=None)
     assert (scored.total == 0).all()
-    assert (scored.count == 0).all()
+    assert (scored.labels == 0).all()
     (gradient,) = torch.autograd.grad(scored.total.sum(), log_probs)
     assert (gradient == 0).all()
 

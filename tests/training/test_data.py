@@ -18,9 +18,7 @@ def make_data(members=2, n=7, n_steps=4, points=False, trusted=False, **changes)
     given = {
         "features": rows[:, None, None].expand(n, n_steps, 2).float(),
         "mask": torch.ones(n, n_steps, dtype=torch.bool),
-        "labels": (10 * torch.arange(members)[:, None] + rows)
-        .to(torch.int8)[..., None, None]
-        .repeat(1, 1, n_steps, 1),
+        "labels": (10 * torch.arange(members)[:, None] + rows).to(torch.int8)[..., None, None].repeat(1, 1, n_steps, 1),
         "grid": torch.linspace(0, 1, n_steps),
         "points": rows[:, None].repeat(1, n_steps) if points else None,
         "weights": torch.ones(members, n),
@@ -72,9 +70,7 @@ def test_a_lone_step_is_a_grid():
     np.testing.assert_array_equal(points, np.zeros((3, 2)))
 
 
-@pytest.mark.parametrize(
-    "shared", [[0.0, 0.5, 0.5, 1.0], [1.0, 0.5, 0.2, 0.0]], ids=["repeated moments", "falling"]
-)
+@pytest.mark.parametrize("shared", [[0.0, 0.5, 0.5, 1.0], [1.0, 0.5, 0.2, 0.0]], ids=["repeated moments", "falling"])
 def test_a_shared_clock_that_does_not_rise_gets_places(shared):
     clock = np.tile(shared, (3, 1))
     grid, points = clock_grid(clock, np.ones_like(clock, dtype=bool))
@@ -92,9 +88,7 @@ def test_places_on_an_irregular_clock_give_every_real_moment_back(seed, n, n_ste
     grid, points = clock_grid(clock, mask)
     np.testing.assert_array_equal(grid, np.unique(clock[mask]))
     if points is None:
-        assert all(
-            np.array_equal(row[real], grid[: real.sum()]) for row, real in zip(clock, mask, strict=True)
-        )
+        assert all(np.array_equal(row[real], grid[: real.sum()]) for row, real in zip(clock, mask, strict=True))
     else:
         np.testing.assert_array_equal(grid[points][mask], clock[mask])
         assert points.min() >= 0
@@ -161,9 +155,7 @@ def test_an_epoch_visits_every_row_of_positive_weight_once(batch_size):
 def test_the_order_of_an_epoch_depends_on_seed_and_epoch_only():
     data = make_data(members=3)
     orders = {
-        (seed, epoch): in_order(data.epoch_rows([1, seed, 2], epoch, 3), 1)
-        for seed in (4, 5)
-        for epoch in (0, 1)
+        (seed, epoch): in_order(data.epoch_rows([1, seed, 2], epoch, 3), 1) for seed in (4, 5) for epoch in (0, 1)
     }
     assert len({tuple(order) for order in orders.values()}) == 4
     alone = make_data(members=1)

@@ -201,4 +201,6 @@ def _check_columns(spec: DatasetSpec, table: pa.Table, names: list[str]) -> None
     missing = [name for name in names if name not in table.column_names]
     if missing:
         there = ", ".join(table.column_names[:20])
-        raise ValueError(f"[datasets.{spec.name!r}] names columns that are not there: {', '.join(missing)}. There are: {there}.")
+        raise ValueError(
+            f"[datasets.{spec.name!r}] names columns that are not there: {', '.join(missing)}. There are: {there}."
+        )

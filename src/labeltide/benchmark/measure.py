@@ -8,7 +8,13 @@ import numpy as np
 
 from labeltide.benchmark.datasets import Split
 from labeltide.estimators import NoisyLabelClassifier
-from labeltide.evaluation import absolute_errors, balanced_error, error_over_time, error_rate, frobenius_errors
+from labeltide.evaluation import (
+    absolute_errors,
+    balanced_error,
+    error_over_time,
+    error_rate,
+    frobenius_errors,
+)
 from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.shapes import average_rate
 

@@ -98,21 +98,19 @@ def run_fleet(plan: FleetPlan, data: Path, out: Path, device: str) -> list[dict[
     train = split.train
     clean = train.labels[..., 0]
     noises = [run.noise.make(len(train.classes), train.features.shape[1]) for run in plan.runs]
-    labels = [corrupt(clean, noise, np.random.default_rng(run.noise_seed)) for run, noise in zip(plan.runs, noises, strict=True)]
-    estimators = [
-        METHODS[method.method](
-            random_state=run.draw,
-            device=device,
-            checkpoint=_checkpoint(out, plan),
-            **settings,
-            **({} if told is None else {"noise": told_noise(told, np.asarray(noise))}),
-        )
+    labels = [
+        corrupt(clean, noise, np.random.default_rng(run.noise_seed))
         for run, noise in zip(plan.runs, noises, strict=True)
     ]
+    shared: dict[str, Any] = {**settings, "device": device, "checkpoint": _checkpoint(out, plan)}
+    estimators = [METHODS[method.method](random_state=run.draw, **shared) for run in plan.runs]
+    if told is not None:
+        for estimator, noise in zip(estimators, noises, strict=True):
+            estimator.set_params(noise=told_noise(told, np.asarray(noise)))
     started = time.perf_counter()
     fit_fleet(estimators, train.features, labels, clock=train.clock, lengths=train.lengths)
     seconds = (time.perf_counter() - started) / len(plan.runs)
-    shared = {"settings": settings, "device": _device_name(device), "fleet": len(plan.runs), **_origin()}
+    origin = {"settings": settings, "device": _device_name(device), "fleet": len(plan.runs), **_origin()}
     return [
         {
             "format": FORMAT,
@@ -125,7 +123,7 @@ def run_fleet(plan: FleetPlan, data: Path, out: Path, device: str) -> list[dict[
             "method": method.label,
             "draw": run.draw,
             "seed": run.draw,
-            **shared,
+            **origin,
             "seconds": round(seconds, 4),
             **measure(estimator, noise, recorded, split),
         }

@@ -17,7 +17,10 @@ from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.shapes import SHAPES, make_noise
 
 VARIANTS = ("uniform", "class-conditional")
-KNOWN_NOISE = ("temporal", "static")  # what the method "known" is told: the true Q(t), or its average over time
+KNOWN_NOISE = (
+    "temporal",
+    "static",
+)  # what the method "known" is told: the true Q(t), or its average over time
 
 
 @dataclass(frozen=True)

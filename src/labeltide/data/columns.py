@@ -65,9 +65,7 @@ def check_roles(roles: dict[str, list[str]], there: list[str]) -> None:
     for one, other in combinations(roles, 2):
         shared = set(roles[one]) & set(roles[other])
         if shared and {one, other} not in MAY_SHARE:
-            raise ValueError(
-                f"A column can play one role. Got {_name_all(sorted(shared))} for both {one} and {other}."
-            )
+            raise ValueError(f"A column can play one role. Got {_name_all(sorted(shared))} for both {one} and {other}.")
 
 
 def check_repeats(rows: np.ndarray, with_annotator: bool) -> None:

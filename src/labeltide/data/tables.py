@@ -86,9 +86,7 @@ class TableLayout:
         """First step and length of every window, from the number of steps of every sequence."""
         first = np.cumsum(counts) - counts
         found = [self._window_starts(int(count)) for count in counts]
-        starts = np.concatenate([start + own for start, own in zip(first, found, strict=True)]).astype(
-            np.int64
-        )
+        starts = np.concatenate([start + own for start, own in zip(first, found, strict=True)]).astype(np.int64)
         if not len(starts):
             raise ValueError(
                 f"No sequence is long enough: the longest has {counts.max()} steps, window={self.window} "

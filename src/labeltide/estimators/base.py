@@ -152,14 +152,16 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         return labels
 
     def score(
-        self, X: ArrayLike, y: ArrayLike, lengths: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        lengths: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> float:
         """The share of labels in `y` that the prediction meets, step by step; gaps and padding never count."""
         labels = self.predict_proba(X, lengths).argmax(-1)[..., None]
-        codes = self.encode(y, lengths)
-        weights = np.broadcast_to(
-            1.0 if sample_weight is None else np.asarray(sample_weight, dtype=float)[:, None, None], codes.shape
-        )
+        codes = self.encode(_validation.check_labels(y, *labels.shape[:2]), lengths)
+        weights = _validation.check_sample_weight(sample_weight, len(codes))[:, None, None] + np.zeros(codes.shape)
         counted = codes >= 0
         if not counted.any():
             raise ValueError("y holds no label to score: every step is missing or beyond `lengths`.")

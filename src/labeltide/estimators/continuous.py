@@ -32,7 +32,12 @@ class ContinuousClassifier(NoisyLabelClassifier):
     name = "continuous"
 
     def __init__(
-        self, *, objective: str = "lagrangian", diagonal_weight: float = 0.01, raw_steps: bool = False, **shared: Any
+        self,
+        *,
+        objective: str = "lagrangian",
+        diagonal_weight: float = 0.01,
+        raw_steps: bool = False,
+        **shared: Any,
     ) -> None:
         super().__init__(**shared)
         self.objective = objective
@@ -40,6 +45,7 @@ class ContinuousClassifier(NoisyLabelClassifier):
         self.raw_steps = raw_steps
 
     def _fit_fleet(self, job: FleetJob) -> FittedFleet:
+        _validation.check_number("diagonal_weight", self.diagonal_weight, 0)
         lagrangian = _validation.check_choice("objective", self.objective, ("lagrangian", "penalised")) == "lagrangian"
         grid = job.data.grid
         bounds = (float(grid[0]), float(grid[-1]))
@@ -50,6 +56,9 @@ class ContinuousClassifier(NoisyLabelClassifier):
             volume = Penalty("log volume", log_volume, 1e-4 / len(grid))
             penalties = (volume, Penalty("diagonal", diagonal_norm, self.diagonal_weight))
         history = job.train(
-            model, noise, Objective(penalties=penalties), lagrangian=AugmentedLagrangian() if lagrangian else None
+            model,
+            noise,
+            Objective(penalties=penalties),
+            lagrangian=AugmentedLagrangian() if lagrangian else None,
         )
         return FittedFleet(model, noise, history)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from labeltide import _validation
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.fleet import FittedFleet, FleetJob
 from labeltide.noise.stepwise import StepwiseNoise
@@ -28,6 +29,7 @@ class DiscontinuousClassifier(NoisyLabelClassifier):
         self.volume_weight = volume_weight
 
     def _fit_fleet(self, job: FleetJob) -> FittedFleet:
+        _validation.check_number("volume_weight", self.volume_weight, 0)
         model = job.new_model()
         noise = job.new_noise(StepwiseNoise(job.members, job.n_classes, job.data.grid.cpu()))
         history = job.train(model, noise, Objective(penalties=(Penalty("log volume", log_volume, self.volume_weight),)))

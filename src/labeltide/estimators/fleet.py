@@ -40,6 +40,12 @@ if TYPE_CHECKING:
 PER_MEMBER = {"random_state", "noise"}  # the parameters in which the estimators of one fleet may differ
 
 
+UNRELATED = PER_MEMBER | {
+    "device",
+    "checkpoint",
+    "verbose",
+    "model",
+}  # parameters that a resumed fit may change
 CHECKPOINT_PREFIX = "labeltide-fit-"  # the only files in a checkpoint folder that we ever delete
 
 
@@ -81,7 +87,10 @@ class FleetJob:
         model = make_model(settings.model, self.members, n_features, self.n_classes, **options)
         model.initialise(member_generators(self.seeds)).to(self.data.features.device)
         with torch.no_grad():
-            logits = model(self.data.features[:1].expand(self.members, 1, -1, -1), self.data.mask[:1].expand(self.members, 1, -1))
+            logits = model(
+                self.data.features[:1].expand(self.members, 1, -1, -1),
+                self.data.mask[:1].expand(self.members, 1, -1),
+            )
         _validation.check_logits(logits.shape, (self.members, 1, self.data.features.shape[1], self.n_classes))
         return model
 
@@ -120,8 +129,12 @@ class FleetJob:
     def _checkpoint(self, stage: str, fleet: Fleet, objective: Objective, schedule: Schedule) -> Checkpoint | None:
         if self.settings.checkpoint is None:
             return None
-        parts = [*vars(self.data).values(), *fleet.state_dict().values(), str(objective), schedule, self.seeds]
-        return Checkpoint(Path(self.settings.checkpoint) / f"{CHECKPOINT_PREFIX}{stage}.safetensors", fingerprint(*parts))
+        shared = {k: str(v) for k, v in self.settings.get_params().items() if k not in UNRELATED}
+        terms = [(penalty.name, penalty.weight) for penalty in objective.penalties]
+        parts = [*vars(self.data).values(), *fleet.state_dict().values(), terms, shared, schedule, self.seeds]
+        return Checkpoint(
+            Path(self.settings.checkpoint) / f"{CHECKPOINT_PREFIX}{stage}.safetensors", fingerprint(*parts)
+        )
 
 
 def fit_fleet(
@@ -179,9 +192,8 @@ def model_log_probs(
 
 def as_array(classes: Sequence[Any]) -> np.ndarray:
     """Class names as a one-dimensional array, of objects where NumPy would change them."""
-    array = np.asarray(classes)
-    if array.ndim == 1 and array.tolist() == list(classes) and len({type(name) for name in classes}) == 1:
-        return array
+    if len({type(name) for name in classes}) == 1 and isinstance(classes[0], str | int | float | bool):
+        return np.asarray(classes)
     array = np.empty(len(classes), dtype=object)
     for index, name in enumerate(classes):
         array[index] = name
@@ -223,7 +235,10 @@ def _union_of_classes(X: ArrayLike, labels: Sequence[ArrayLike], lengths: ArrayL
 
 
 def _fleet_data(
-    studies: Sequence[Sequences], seeds: Sequence[int], settings: NoisyLabelClassifier, trusted: ArrayLike | None
+    studies: Sequence[Sequences],
+    seeds: Sequence[int],
+    settings: NoisyLabelClassifier,
+    trusted: ArrayLike | None,
 ) -> FleetData:
     first = studies[0]
     grid, points = clock_grid(first.clock, first.mask)

@@ -36,7 +36,7 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
     def _fit_fleet(self, job: FleetJob) -> FittedFleet:
         _validation.check_choice("loss", self.loss, LOSSES)
         grid = job.data.grid.cpu().double().numpy()
-        matrices = [_on_grid(estimator.noise, grid, job.n_classes) for estimator in job.estimators]  # type: ignore[attr-defined]
+        matrices = [_on_grid(estimator.noise, grid, job.n_classes) for estimator in job.estimators]
         noise = FixedNoise(np.stack(matrices), grid).to(job.data.features.device)
         model = job.new_model()
         history = job.train(model, noise, Objective(loss=self.loss))
@@ -46,11 +46,15 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
 def _on_grid(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, n_classes: int) -> np.ndarray:
     """The given Q at every moment of the training clock: shape (points, classes, classes)."""
     if noise is None:
-        raise ValueError("The method 'known' needs to be told the noise. Pass noise=Q, or use 'continuous' to learn it.")
+        raise ValueError(
+            "The method 'known' needs to be told the noise. Pass noise=Q, or use 'continuous' to learn it."
+        )
     if not isinstance(noise, NoiseFunction):
         series = np.asarray(noise)
         if series.ndim == 3 and len(series) not in (1, len(grid)):
-            raise ValueError(f"noise must hold one matrix for each of the {len(grid)} clock moments. Got {len(series)}.")
+            raise ValueError(
+                f"noise must hold one matrix for each of the {len(grid)} clock moments. Got {len(series)}."
+            )
         noise = FixedNoise(series, grid if series.ndim == 3 and len(series) == len(grid) else None)
     if noise.n_classes != n_classes:
         raise ValueError(f"noise must be for the {n_classes} classes of y. Got one for {noise.n_classes}.")

@@ -82,9 +82,7 @@ def _from_bytes(raw: bytes, model: Model | None) -> NoisyLabelClassifier:
     if said.params["model"] is not None and model is not None:
         raise ValueError(f"it was fitted with labeltide's own {said.params['model']!r}. Leave out `model`.")
     if said.params["model"] is None and (model is None or isinstance(model, str)):
-        raise ValueError(
-            "it was fitted with a model of the user's own. Pass the same one to load(path, model=...)."
-        )
+        raise ValueError("it was fitted with a model of the user's own. Pass the same one to load(path, model=...).")
     return _restore(said, _read_tensors(raw), model)
 
 

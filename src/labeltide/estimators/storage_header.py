@@ -103,9 +103,7 @@ def read_description(raw: bytes) -> Described:
 def _plain_params(estimator: NoisyLabelClassifier) -> dict[str, Any]:
     """The parameters as JSON can carry them."""
     params = estimator.get_params(deep=False)
-    params = {
-        name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()
-    }
+    params = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
     params |= {name: None for name in NOT_SAVED if name in params}
     params["model"] = params["model"] if isinstance(params["model"], str) else None
     params["device"] = "cpu" if str(params["device"]) == "cpu" else "auto"  # a GPU of ours may not be there
@@ -153,11 +151,7 @@ def _read_about(raw: bytes) -> dict[str, Any]:
         end = start + max(entry["data_offsets"][1] for entry in header.values())
         truncated = len(raw) < end
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-        cut = (
-            "it is truncated."
-            if len(raw) < start
-            else "it is not a labeltide file, or its header is corrupted."
-        )
+        cut = "it is truncated." if len(raw) < start else "it is not a labeltide file, or its header is corrupted."
         raise ValueError(cut) from None
     if truncated:
         raise ValueError(f"it is truncated: {len(raw)} of {end} bytes are there.")

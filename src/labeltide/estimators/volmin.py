@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from labeltide import _validation
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.fleet import FittedFleet, FleetJob
 from labeltide.noise.static import StaticNoise
@@ -28,6 +29,7 @@ class VolMinClassifier(NoisyLabelClassifier):
         self.volume_weight = volume_weight
 
     def _fit_fleet(self, job: FleetJob) -> FittedFleet:
+        _validation.check_number("volume_weight", self.volume_weight, 0)
         model, noise = job.new_model(), job.new_noise(StaticNoise(job.members, job.n_classes))
         history = job.train(model, noise, Objective(penalties=(Penalty("log volume", log_volume, self.volume_weight),)))
         return FittedFleet(model, noise, history)

@@ -57,5 +57,7 @@ class GRULayer(FleetModule):
         if mask is not None:
             closed = (~mask).permute(2, 0, 1).unsqueeze(-1) * 1e4  # sigmoid(1e4) = 1: keep the old state
             hidden = self.hidden_size
-            gates = torch.cat([gates[..., :hidden], gates[..., hidden : 2 * hidden] + closed, gates[..., 2 * hidden :]], -1)
+            gates = torch.cat(
+                [gates[..., :hidden], gates[..., hidden : 2 * hidden] + closed, gates[..., 2 * hidden :]], -1
+            )
         return gru_recurrence(gates, self.weight_hidden, self.bias_hidden).permute(1, 2, 0, 3)

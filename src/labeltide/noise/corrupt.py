@@ -166,9 +166,7 @@ def _range(values: np.ndarray) -> tuple[int, int]:
     return (values.min(), values.max()) if len(values) else (0, 0)
 
 
-def _draw(
-    codes: np.ndarray, present: np.ndarray, lookup: Lookup, generator: np.random.Generator
-) -> np.ndarray:
+def _draw(codes: np.ndarray, present: np.ndarray, lookup: Lookup, generator: np.random.Generator) -> np.ndarray:
     """Codes drawn through the noise where present, and left alone elsewhere; shape (n, steps, annotators)."""
     drawn = codes.copy()
     size = max(1, lookup.labels_at_once // (codes.shape[1] * codes.shape[2]))
@@ -204,9 +202,7 @@ def _search(thresholds: np.ndarray, rows: np.ndarray, chance: np.ndarray) -> np.
     return position - rows * width
 
 
-def _decode(
-    codes: np.ndarray, present: np.ndarray, names: tuple[Hashable, ...], labels: np.ndarray
-) -> np.ndarray:
+def _decode(codes: np.ndarray, present: np.ndarray, names: tuple[Hashable, ...], labels: np.ndarray) -> np.ndarray:
     """Names in place of codes, in the type of `labels` unless a name does not fit it."""
     values = np.empty(len(names), dtype=object)
     for code, name in enumerate(names):  # one by one: a name may itself be a tuple

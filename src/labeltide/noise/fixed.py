@@ -32,9 +32,7 @@ class FixedNoise(NoiseFunction):
         self.members, self.n_classes = values.shape[0], values.shape[-1]
         self.register_buffer("matrices", torch.tensor(values, dtype=torch.float32))
         # Double precision: neighbouring seconds since 1970 are one number in single precision.
-        self.register_buffer(
-            "clock", torch.tensor(moments, dtype=torch.float64).expand(self.members, -1).clone()
-        )
+        self.register_buffer("clock", torch.tensor(moments, dtype=torch.float64).expand(self.members, -1).clone())
 
     def forward(self, clock: Tensor) -> Tensor:
         knots = self.clock[0]

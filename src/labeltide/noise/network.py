@@ -36,9 +36,7 @@ class NetworkNoise(NoiseFunction):
         self.register_buffer("bounds", torch.tensor(bounds, dtype=torch.float64).expand(members, 2).clone())
         sizes = (1, *WIDTHS)
         gain = None if raw_steps else 2**0.5
-        self.layers = nn.ModuleList(
-            MemberLinear(members, inputs, outputs, gain) for inputs, outputs in pairwise(sizes)
-        )
+        self.layers = nn.ModuleList(MemberLinear(members, inputs, outputs, gain) for inputs, outputs in pairwise(sizes))
         self.head = MemberLinear(members, sizes[-1], n_classes * n_classes, None if raw_steps else 0.1)
 
     def forward(self, clock: Tensor) -> Tensor:

@@ -143,7 +143,7 @@ def _solve(shape: str, rate: float, average: Callable[[Constants], float]) -> di
     _validation.check_number("rate", rate, 0, 1)
     low, high = 0.0, float(len(PATHS[shape]) - 1)
     most = average(_along(shape, high))
-    if rate > most + 1e-9:
+    if rate > most + 1e-6:
         raise ValueError(
             f"{shape} noise with these classes, steps and variant has an average rate in [0, {most:.4g}], "
             "so that every class is recorded right more often than not. "
@@ -158,9 +158,7 @@ def _solve(shape: str, rate: float, average: Callable[[Constants], float]) -> di
 def _along(shape: str, position: float) -> dict[str, float]:
     """The constants at a position of the shape's path: 0 is its start, 1 its first corner, and so on."""
     corners = PATHS[shape]
-    moving = {
-        name: np.interp(position, range(len(corners)), [c[name] for c in corners]) for name in corners[0]
-    }
+    moving = {name: np.interp(position, range(len(corners)), [c[name] for c in corners]) for name in corners[0]}
     return {**DEFAULTS[shape], **moving}
 
 
@@ -179,9 +177,7 @@ def _periodic(n_steps: int, b: float, c: float) -> np.ndarray:
     return c + (b - c) / 2 * (1 + np.sin(0.095 * 100 / n_steps * x))
 
 
-def _mixed(
-    n_steps: int, a: float, b: float, mix_a: float, mix_b: float, mix_c: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _mixed(n_steps: int, a: float, b: float, mix_a: float, mix_b: float, mix_c: float) -> tuple[np.ndarray, np.ndarray]:
     return _decay(n_steps, a, b), _growth(n_steps, mix_a, mix_b, mix_c)
 
 

@@ -20,7 +20,7 @@ class Scored(NamedTuple):
 
     total: Tensor  # what training minimises
     data: Tensor  # the average loss of a recorded label, which early stopping and the multipliers watch
-    count: Tensor  # the summed weights of the labels in that average
+    labels: Tensor  # the summed weights of the labels in that average
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,30 @@
-"""Pictures of Q(t)."""
+"""Pictures of Q(t): true against estimated, and the shapes of the noise."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from labeltide.report.cells import Cell
+from labeltide.report.style import INK, SETTINGS, Picture, colours, grid, legend, picture, shown
 
-TRUE_COLOUR = "#222222"
-COLOURS = ("#0b6e99", "#d1495b", "#edae49", "#66a182", "#6a4c93", "#8d99ae", "#2e4057")
+COLUMNS = 8  # panels side by side
+POINTS = 60  # of a curve; more cannot be seen in a small panel
+DASHES = ("-", "--", ":", "-.")
+TIME = "clock, from the start to the end of a sequence"
 
 
 def draw_noise(
-    path: Path, clock: np.ndarray, true: np.ndarray, estimates: Mapping[str, np.ndarray], class_names: Sequence[str]
+    path: Path,
+    clock: np.ndarray,
+    true: np.ndarray,
+    estimates: Mapping[str, np.ndarray],
+    class_names: Sequence[str],
 ) -> None:
     """Draw, for each class, how often its labels were wrong over the clock, true against estimated.
 
@@ -26,20 +34,125 @@ def draw_noise(
     true : array of shape (points, classes, classes)
     estimates : method name → array of the same shape
     """
-    n_classes = true.shape[-1]
-    figure, axes = plt.subplots(1, n_classes, figsize=(4.6 * n_classes, 3.6), sharey=True, squeeze=False)
-    for code, axis in enumerate(axes[0]):
-        axis.plot(clock, 100 * (1 - true[:, code, code]), color=TRUE_COLOUR, linewidth=3, label="true")
-        for (name, matrices), colour in zip(estimates.items(), COLOURS, strict=False):
-            axis.plot(clock, 100 * (1 - matrices[:, code, code]), color=colour, linewidth=2, label=name)
-        axis.set_title(f"when {class_names[code]} is true", fontsize=11)
-        axis.set_xlabel("time, from start to end of a sequence")
-        axis.set_ylim(-2, 60)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(axis="y", alpha=0.25)
-    axes[0][0].set_ylabel("recorded label is wrong (%)")
-    axes[0][-1].legend(frameon=False, loc="upper right")
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    colour = colours(list(estimates))
+    with matplotlib.rc_context({**SETTINGS, "font.size": 10, "axes.titlesize": 11}):
+        figure, axes = grid(1, true.shape[-1], (4.4, 3.3), legend=True)
+        for code, axis in enumerate(axes[0]):
+            axis.plot(clock, wrong(true, code), color=INK, linewidth=3)
+            for name, matrices in estimates.items():
+                axis.plot(clock, wrong(matrices, code), color=colour[name], linewidth=2)
+            axis.set_title(f"when {shown(str(class_names[code]), 40, 1)} is true")
+            axis.set_xlabel("time, from start to end of a sequence")
+            axis.set_ylim(-2, 60)
+        axes[0][0].set_ylabel("recorded label is wrong (%)")
+        looks = [
+            {"color": INK, "linewidth": 3},
+            *({"color": colour[name], "linewidth": 2} for name in estimates),
+        ]
+        legend(figure, ["true", *estimates], looks)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150, facecolor="white")
+
+
+def wrong(matrices: np.ndarray, code: int) -> np.ndarray:
+    """Percent of the labels of a class that are recorded wrong: the last axis but two is time."""
+    return 100 * (1 - matrices[..., code, code])
+
+
+def thinned(points: int) -> np.ndarray:
+    """Places of at most `POINTS` points of a curve, ends included."""
+    return np.unique(np.linspace(0, points - 1, min(points, POINTS)).round().astype(int))
+
+
+def draw_recovery(name: str, cell: Cell) -> Picture | None:
+    """Q(t) of every method in a cell, mean over draws with the range of all draws; None where none was kept."""
+    stacks = {method: cell.stack(method, "noise") for method in cell.runs}
+    kept = {method: stack for method, stack in stacks.items() if stack is not None}
+    first = cell.any_run
+    if first.true_noise is None or first.clock is None or not kept:
+        return None
+    with matplotlib.rc_context(SETTINGS):
+        columns = min(len(kept), COLUMNS)
+        bands = math.ceil(len(kept) / COLUMNS)
+        figure, axes = grid(cell.n_classes * bands, columns, (1.45, 1.3), legend=True)
+        colour = colours(list(cell.runs))
+        for place in range(bands * columns):
+            for code in range(cell.n_classes):
+                axis = axes[(place // columns) * cell.n_classes + code][place % columns]
+                if place >= len(kept):
+                    axis.set_axis_off()
+                    continue
+                method = list(kept)[place]
+                _recovery_panel(axis, first.clock, first.true_noise, kept[method], code, colour[method])
+                if code == 0:
+                    axis.set_title(shown(method))
+                if place % columns == 0:
+                    axis.set_ylabel(f"{shown(cell.class_names[code], 14, 1)}\nwrong (%)")
+        grey = {"color": INK, "alpha": 0.5}
+        looks = [{"color": INK, "linestyle": "--"}, grey, {**grey, "linewidth": 6, "alpha": 0.2}]
+        legend(figure, ["true", "estimate, mean over draws", "lowest to highest draw"], looks, 3)
+        title = f"{cell.name}, {cell.shape} noise"
+        caption = (
+            f"{title}: share of wrong labels of each true class over the clock, at {100 * cell.rate:.0f} % on average."
+        )
+        alt = f"{title}: true and estimated share of wrong labels over time, a column for each of {', '.join(kept)}."
+        return picture(figure, name, caption, alt)
+
+
+def _recovery_panel(axis: Axes, clock: np.ndarray, true: np.ndarray, stack: np.ndarray, code: int, colour: str) -> None:
+    """One method and one class; the stack has shape (draws, points, classes, classes)."""
+    curves = wrong(stack, code)  # (draws, points)
+    curves = curves[np.isfinite(curves).all(axis=1)]
+    steps = thinned(len(clock))
+    if len(curves) and curves.shape[1] == len(clock):
+        low, high = curves.min(axis=0)[steps], curves.max(axis=0)[steps]
+        axis.fill_between(clock[steps], low, high, color=colour, alpha=0.25, linewidth=0)
+        axis.plot(clock[steps], curves.mean(axis=0)[steps], color=colour)
+    axis.plot(clock[steps], wrong(true, code)[steps], color=INK, linestyle="--", linewidth=1.1)
+    axis.set_ylim(-2, 62)
+
+
+def draw_shapes(name: str, cells: Sequence[Cell], headlines: Sequence[Cell]) -> Picture | None:
+    """Every shape at every level, of the first data set that has it; the level of the tables drawn strong."""
+    shapes = list(dict.fromkeys(cell.shape for cell in cells if cell.any_run.true_noise is not None))
+    if not shapes:
+        return None
+    with matplotlib.rc_context(SETTINGS):
+        columns = min(len(shapes), 6)
+        figure, axes = grid(math.ceil(len(shapes) / columns), columns, (1.9, 1.7), legend=True)
+        flat = [axis for row in axes for axis in row]
+        for axis, shape in zip(flat, shapes, strict=False):
+            strong = next(cell for cell in headlines if cell.shape == shape)
+            for cell in (cell for cell in cells if cell.shape == shape and cell.task == strong.task):
+                _shape_panel(axis, cell, is_strong=cell is strong)
+            axis.set_title(shown(shape))
+            axis.set_ylim(-2, 62)
+        for axis in flat[len(shapes) :]:
+            axis.set_axis_off()
+        axes[0][0].set_ylabel("wrong (%)")
+        most = max(cell.n_classes for cell in cells)
+        looks = [{"color": INK, "linestyle": DASHES[code % len(DASHES)]} for code in range(most)]
+        legend(figure, [f"true class {code + 1}" for code in range(most)], looks)
+        caption = (
+            "The noise functions: share of wrong labels of each true class over the clock. Strong lines are the "
+            "level of the tables, faint lines the other levels."
+        )
+        return picture(figure, name, caption, f"Share of wrong labels over time for the shapes {', '.join(shapes)}.")
+
+
+def _shape_panel(axis: Axes, cell: Cell, *, is_strong: bool) -> None:
+    run = cell.any_run
+    if run.clock is None or run.true_noise is None:
+        return
+    steps = thinned(len(run.clock))
+    for code in range(cell.n_classes):
+        look = DASHES[code % len(DASHES)]
+        curve = wrong(run.true_noise, code)[steps]
+        axis.plot(
+            run.clock[steps],
+            curve,
+            linestyle=look,
+            color=INK,
+            alpha=1 if is_strong else 0.25,
+            linewidth=1.6 if is_strong else 0.8,
+        )

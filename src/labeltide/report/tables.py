@@ -137,7 +137,11 @@ def signed(fraction: float) -> str:
 
 
 def simple_table(
-    title: str, caption: str, rows: dict[str, dict[str, float]], methods: Sequence[str], show: Callable[[float], str]
+    title: str,
+    caption: str,
+    rows: dict[str, dict[str, float]],
+    methods: Sequence[str],
+    show: Callable[[float], str],
 ) -> Table:
     """Rows of one number each, such as seconds, under the same headings."""
     blocks = [

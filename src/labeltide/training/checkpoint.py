@@ -50,7 +50,12 @@ class Checkpoint:
             return
         tensors = {name: value.cpu().contiguous() for name, value in state.tensors().items()}
         tensors["losses"] = torch.from_numpy(losses)
-        about = {"fingerprint": self.fingerprint, "epoch": state.epoch}
+        tensors = dict(sorted(tensors.items()))
+        about = {
+            "fingerprint": self.fingerprint,
+            "epoch": state.epoch,
+            "digest": fingerprint(*tensors.values()),
+        }
         write_atomically(self.path, save(tensors, metadata={"labeltide": json.dumps(about)}))
         self.written = time.monotonic()
 
@@ -61,15 +66,19 @@ class Checkpoint:
         try:
             with safe_open(self.path, framework="pt") as file:
                 about = json.loads(file.metadata()["labeltide"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
+            owner, epoch, digest = about["fingerprint"], int(about["epoch"]), about["digest"]
+            if digest != fingerprint(*tensors.values()):
+                raise ValueError("its content has changed")
+            losses = tensors.pop("losses").numpy()
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"The checkpoint {self.path} cannot be read ({error}). Delete it to start anew.") from None
-        if about["fingerprint"] != self.fingerprint:
+        if owner != self.fingerprint:
             raise ValueError(
                 f"The checkpoint {self.path} belongs to a fit with other data or settings. Give the same data and "
                 "settings to go on with it, or delete it to start anew."
             )
-        return Resumed(tensors, about["epoch"], tensors.pop("losses").numpy())
+        return Resumed(tensors, epoch, losses)
 
 
 def fingerprint(*parts: object) -> str:

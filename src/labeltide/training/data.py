@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -60,7 +60,7 @@ class FleetData:
 
     def to(self, device: str | torch.device) -> Self:
         """The same data on another device."""
-        moved = {name: None if value is None else value.to(device) for name, value in vars(self).items()}
+        moved: dict[str, Any] = {name: v if v is None else v.to(device) for name, v in vars(self).items()}
         return type(self)(**moved)
 
     def batch(self, rows: Tensor) -> Batch:

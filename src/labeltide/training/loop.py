@@ -22,7 +22,7 @@ from labeltide.training.data import Batch, FleetData
 from labeltide.training.history import History
 from labeltide.training.progress import OnEpoch
 from labeltide.training.schedule import Schedule
-from labeltide.training.state import TrainingState, flatten_parameters
+from labeltide.training.state import TrainingState, flatten_parameters, join, learned
 
 logger = logging.getLogger("labeltide.training")
 
@@ -75,7 +75,8 @@ def train(
     likelihood of recorded labels remain.
     """
     _keep_freed_memory()
-    state = TrainingState.start(flatten_parameters(fleet), schedule.learning_rate)
+    parameters = flatten_parameters(fleet, data.members).to(data.features.device)
+    state = TrainingState.start(parameters, schedule.learning_rate, dict(fleet.model.named_buffers()))
     if schedule.lagrangian is not None:
         start = schedule.lagrangian.start(data.members, state.parameters.device)
         state.linear, state.quadratic = start.linear, start.quadratic
@@ -92,7 +93,8 @@ def train(
             last = state.epoch == schedule.epochs or not bool(state.active.any())
             checkpoint.save(state, np.stack(losses), final=last)
     if held_out is not None:
-        state.parameters.copy_(state.best)
+        state.return_to(state.best, state.best_buffers, torch.ones_like(state.active))
+    _leave_finite(fleet, data, objective, schedule, state, seeds)
     fleet.eval()
     return _history(state, losses, data.members)
 
@@ -107,7 +109,6 @@ def _run_epoch(
     held_out: Tensor | None,
 ) -> EpochLosses:
     """Train one epoch and decide who goes on."""
-    state.safe.copy_(state.parameters)
     running = state.active.clone()
     training = _improve(fleet, data, objective, schedule, state, seeds)
     if schedule.lagrangian is not None and (state.epoch + 1) % schedule.lagrangian.epochs_per_round == 0:
@@ -132,34 +133,58 @@ def _run_epoch(
 
 
 def _improve(
-    fleet: Fleet, data: FleetData, objective: Objective, schedule: Schedule, state: TrainingState, seeds: Sequence[int]
+    fleet: Fleet,
+    data: FleetData,
+    objective: Objective,
+    schedule: Schedule,
+    state: TrainingState,
+    seeds: Sequence[int],
 ) -> Tensor:
     """Go through all batches once; returns the average loss while doing so."""
-    parameters = list(fleet.parameters())
+    parameters = learned(fleet)
     factor = _group_factor(fleet, schedule.noise_factor(state.epoch), state.parameters)
     multipliers = Multipliers(state.linear, state.quadratic) if schedule.lagrangian is not None else None
     total, count = torch.zeros_like(state.best_score), torch.zeros_like(state.best_score)
-    for rows in data.epoch_rows(seeds, state.epoch, schedule.batch_size):
-        batch = data.batch(rows)
-        scored = fleet.score(data, batch, objective, multipliers)
-        pieces = torch.autograd.grad(scored.total.sum(), parameters, allow_unused=True, materialize_grads=True)
-        gradients = torch.cat([piece.flatten(1) for piece in pieces], 1)
-        state.adam(gradients, state.active & (rows >= 0).any(1), factor, schedule.clip)
-        total, count = total + scored.data.detach() * scored.count, count + scored.count
+    for number, rows in enumerate(data.epoch_rows(seeds, state.epoch, schedule.batch_size)):
+        scored = fleet.score(data, data.batch(rows), objective, multipliers)
+        if parameters:
+            pieces = torch.autograd.grad(scored.total.sum(), parameters, allow_unused=True, materialize_grads=True)
+            gradients = join(pieces)
+            if number == 0:
+                state.keep_safe(gradients)
+            state.adam(gradients, state.active & (rows >= 0).any(1), factor, schedule.clip)
+        total, count = total + scored.data.detach() * scored.labels, count + scored.labels
     return total / count.clamp_min(1e-12)
 
 
 @torch.no_grad()
 def evaluate(fleet: Fleet, data: FleetData, objective: Objective, rows: Tensor) -> Tensor:
-    """The average loss of recorded labels on the given (batches, members, batch) rows: shape (members,)."""
+    """The average loss of recorded labels on the given (batches, members, batch) rows: shape (members,).
+
+    Infinite where the model breaks down, NaN where there is no label to judge by.
+    """
     total, count = torch.zeros_like(data.weights[:, 0]), torch.zeros_like(data.weights[:, 0])
+    was_training = fleet.training
     fleet.eval()
     for index in rows:
         batch = data.batch(index)._replace(weights=(index >= 0).to(data.weights.dtype))
         scored = fleet.score(data, batch, objective)
-        total, count = total + scored.data * scored.count, count + scored.count
-    fleet.train()
-    return (total / count).nan_to_num(float("inf"))
+        total, count = total + scored.data * scored.labels, count + scored.labels
+    fleet.train(was_training)
+    return torch.where(count > 0, (total / count).nan_to_num(float("inf")), torch.nan)
+
+
+def _leave_finite(
+    fleet: Fleet,
+    data: FleetData,
+    objective: Objective,
+    schedule: Schedule,
+    state: TrainingState,
+    seeds: Sequence[int],
+) -> None:
+    """Put members whose last step broke their predictions back to the last parameters known to be sound."""
+    rows = data.epoch_rows(seeds, state.epoch, schedule.batch_size)[:1]
+    state.return_to(state.safe, state.safe_buffers, evaluate(fleet, data, objective, rows).isposinf())
 
 
 def _at_points(grid: Tensor | None, points: Tensor | None) -> Tensor | None:
@@ -171,7 +196,7 @@ def _at_points(grid: Tensor | None, points: Tensor | None) -> Tensor | None:
 
 
 def _group_factor(fleet: Fleet, noise_factor: float, parameters: Tensor) -> Tensor:
-    n_model = sum(parameter[0].numel() for parameter in fleet.model.parameters())
+    n_model = sum(parameter[0].numel() for parameter in learned(fleet.model))
     factor = torch.ones_like(parameters[0])
     factor[n_model:] = noise_factor
     return factor
@@ -182,7 +207,10 @@ def _resume(state: TrainingState, checkpoint: Checkpoint | None) -> list[np.ndar
     saved = checkpoint.load() if checkpoint is not None else None
     if saved is None:
         return []
-    for name, value in state.tensors().items():
+    current = state.tensors()
+    if {k: v.shape for k, v in current.items()} != {k: v.shape for k, v in saved.tensors.items()}:
+        raise ValueError(f"The checkpoint {checkpoint.path} does not fit this model. Delete it to start anew.")  # type: ignore[union-attr]
+    for name, value in current.items():
         value.copy_(saved.tensors[name])
     state.epoch = saved.epoch
     logger.info("Going on from epoch %d.", saved.epoch)

@@ -27,7 +27,8 @@ class AugmentedLagrangian:
     def start(self, members: int, device: torch.device) -> Multipliers:
         """The same starting weights for every member."""
         return Multipliers(
-            torch.full((members,), self.linear, device=device), torch.full((members,), self.quadratic, device=device)
+            torch.full((members,), float(self.linear), device=device),
+            torch.full((members,), float(self.quadratic), device=device),
         )
 
     def update(self, multipliers: Multipliers, violation: Tensor, before: Tensor) -> Multipliers:

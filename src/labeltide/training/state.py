@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from typing import Self
 
 import torch
@@ -11,14 +12,26 @@ from torch import Tensor, nn
 BETA_MEAN, BETA_VARIANCE, EPSILON = 0.9, 0.999, 1e-8  # Adam's own defaults
 
 
-def flatten_parameters(module: nn.Module) -> Tensor:
-    """Move all parameters of a fleet into one (members, size) tensor, of which they become views."""
-    parameters = list(module.parameters())
-    flat = torch.cat([parameter.detach().flatten(1) for parameter in parameters], 1)
+def learned(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that training moves; frozen ones stay as they are."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def flatten_parameters(module: nn.Module, members: int) -> Tensor:
+    """Move all learned parameters of a fleet into one (members, size) tensor, of which they become views."""
+    parameters = learned(module)
+    if not parameters:
+        return torch.zeros(members, 0)
+    flat = join(parameters)
     pieces = flat.split([parameter[0].numel() for parameter in parameters], 1)
     for parameter, piece in zip(parameters, pieces, strict=True):
-        parameter.data = piece.unflatten(1, parameter.shape[1:])
+        parameter.data = piece.view(parameter.shape)
     return flat
+
+
+def join(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors of shape (members, ...) side by side as one of shape (members, size)."""
+    return torch.cat([tensor.detach().reshape(len(tensor), -1) for tensor in tensors], 1)
 
 
 @dataclass
@@ -41,11 +54,15 @@ class TrainingState:
     linear: Tensor  # the multipliers of the augmented Lagrangian
     quadratic: Tensor
     violation: Tensor  # (members,), the average loss of the last round
+    buffers: dict[str, Tensor] = field(default_factory=dict)  # running statistics that users' own modules keep
+    safe_buffers: dict[str, Tensor] = field(default_factory=dict)
+    best_buffers: dict[str, Tensor] = field(default_factory=dict)
     epoch: int = 0
 
     @classmethod
-    def start(cls, parameters: Tensor, rate: float) -> Self:
+    def start(cls, parameters: Tensor, rate: float, buffers: dict[str, Tensor] | None = None) -> Self:
         """The state before the first epoch."""
+        buffers = buffers or {}
         members, device = len(parameters), parameters.device
 
         def full(value: float | bool | int, *shape: int) -> Tensor:
@@ -61,18 +78,36 @@ class TrainingState:
             mean=torch.zeros_like(parameters),
             variance=torch.zeros_like(parameters),
             count=full(0.0, 1),
-            rate=full(rate, 1),
+            rate=full(float(rate), 1),
             active=full(True),
             diverged=full(False),
             restarts=full(0),
             linear=full(1.0),
             quadratic=full(0.0),
             violation=full(float("inf")),
+            buffers=buffers,
+            safe_buffers={name: value.clone() for name, value in buffers.items()},
+            best_buffers={name: value.clone() for name, value in buffers.items()},
         )
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "epoch"}
+        found: dict[str, Tensor] = {}
+        for name in (f.name for f in fields(self) if f.name != "epoch"):
+            value = getattr(self, name)
+            found |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+        return found
+
+    def keep_safe(self, gradients: Tensor) -> None:
+        """Remember the parameters, and buffers, of members whose gradient there is finite."""
+        sound = gradients.isfinite().all(1)
+        _replace(self.safe, self.parameters, sound)
+        _replace_all(self.safe_buffers, self.buffers, sound)
+
+    def return_to(self, parameters: Tensor, buffers: dict[str, Tensor], chosen: Tensor) -> None:
+        """Put the chosen members back to remembered parameters and buffers."""
+        _replace(self.parameters, parameters, chosen)
+        _replace_all(self.buffers, buffers, chosen)
 
     def adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
         """One step of Adam for the members that take part; a gradient that is not finite marks its member.
@@ -102,7 +137,7 @@ class TrainingState:
         """Put diverged members back to where the epoch began, at half the rate; returns which they were."""
         lost = self.diverged | ~self.parameters.isfinite().all(1)
         column = lost[:, None]
-        torch.where(column, self.safe, self.parameters, out=self.parameters)
+        self.return_to(self.safe, self.safe_buffers, lost)
         self.mean.masked_fill_(column, 0)
         self.variance.masked_fill_(column, 0)
         self.count.masked_fill_(column, 0)
@@ -113,10 +148,24 @@ class TrainingState:
         return lost
 
     def keep_best(self, scores: Tensor, patience: int) -> None:
-        """Remember the parameters of members whose held-out loss improved; stop those that waited too long."""
-        better = self.active & (scores < self.best_score)
-        torch.where(better[:, None], self.parameters, self.best, out=self.best)
-        self.best_score = torch.where(better, scores, self.best_score)
+        """Remember the parameters of members whose held-out loss improved; stop those that waited too long.
+
+        A member with nothing to be judged by (a score of NaN) keeps its last parameters and trains to the end.
+        """
+        better = self.active & (scores.isnan() | (scores < self.best_score))
+        _replace(self.best, self.parameters, better)
+        _replace_all(self.best_buffers, self.buffers, better)
+        self.best_score = torch.where(better & ~scores.isnan(), scores, self.best_score)
         self.best_epoch = torch.where(better, self.epoch, self.best_epoch)
         self.waited = torch.where(better, 0, self.waited + 1)
         self.active &= self.waited < patience
+
+
+def _replace(old: Tensor, new: Tensor, chosen: Tensor) -> None:
+    """Overwrite the chosen members of `old` in place."""
+    torch.where(chosen.reshape(-1, *[1] * (old.ndim - 1)), new, old, out=old)
+
+
+def _replace_all(old: dict[str, Tensor], new: dict[str, Tensor], chosen: Tensor) -> None:
+    for name, values in old.items():
+        _replace(values, new[name], chosen)

@@ -39,9 +39,7 @@ def har_files(n_features: int) -> dict[str, str]:
     for part in HAR_COUNTS:
         features, labels, subjects = har_numbers(part, n_features)
         # A three-digit exponent, as in the original files.
-        rows = [
-            " ".join(f"{v:15.7e}".replace("e-", "e-0").replace("e+", "e+0") for v in row) for row in features
-        ]
+        rows = [" ".join(f"{v:15.7e}".replace("e-", "e-0").replace("e+", "e+0") for v in row) for row in features]
         files[f"{root}{part}/X_{part}.txt"] = "\n".join(rows) + "\n"
         files[f"{root}{part}/y_{part}.txt"] = "\n".join(map(str, labels)) + "\n"
         files[f"{root}{part}/subject_{part}.txt"] = "\n".join(map(str, subjects)) + "\n"

@@ -34,9 +34,7 @@ def header(signals: list[tuple], n_records: int, seconds: float, kind: str = "",
     return b"".join(str(value).encode("ascii").ljust(width) for value, width in fields)
 
 
-def write_signals(
-    path: Path, signals: list[tuple], digital: list[np.ndarray], seconds: float, **options
-) -> Path:
+def write_signals(path: Path, signals: list[tuple], digital: list[np.ndarray], seconds: float, **options) -> Path:
     """`digital` holds one array of shape (records, samples) for each signal."""
     body = np.concatenate(digital, axis=1).astype("<i2").tobytes()
     path.write_bytes(header(signals, len(digital[0]), seconds, **options) + body)
@@ -66,9 +64,7 @@ def write_recording(path: Path, n_records: int, seed: int = 0, record_seconds: i
     return write_signals(path, signals, digital, record_seconds, start=start)
 
 
-def write_night(
-    folder: Path, name: str = "SC4001", letter: str = "C", n_records: int = 10, **options
-) -> list[Path]:
+def write_night(folder: Path, name: str = "SC4001", letter: str = "C", n_records: int = 10, **options) -> list[Path]:
     """A recording of 5 minutes and a longer hypnogram."""
     notes = [
         (0, 60, "Sleep stage W"),

@@ -19,9 +19,7 @@ def test_signals_come_back_in_physical_units_record_after_record(tmp_path, digit
     assert [signal.unit for signal in edf.signals] == ["DegC", "uV"]
     assert edf.start == "24.04.89 16.13.00"
     slow = [34 + (d + 2048) / 4095 * 6 for record in digital[0] for d in record]
-    fast = [
-        200 + (d + 100) / 200 * -400 for record in digital[1] for d in record
-    ]  # a range may be upside down
+    fast = [200 + (d + 100) / 200 * -400 for record in digital[1] for d in record]  # a range may be upside down
     np.testing.assert_allclose(edf.read("Slow"), slow, rtol=1e-12)
     np.testing.assert_allclose(edf.read("Fast"), fast, atol=1e-9)
     np.testing.assert_array_equal(edf.read("Fast", every=4), edf.read("Fast")[::4])

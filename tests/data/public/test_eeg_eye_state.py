@@ -41,8 +41,6 @@ def test_every_number_comes_over_in_its_order(tmp_path, zipped):
     ],
 )
 def test_an_archive_of_other_content_is_refused(tmp_path, old, new, message):
-    archive = archives.make_zip(
-        tmp_path / "a.zip", {"EEG Eye State.arff": archives.eeg_text().replace(old, new)}
-    )
+    archive = archives.make_zip(tmp_path / "a.zip", {"EEG Eye State.arff": archives.eeg_text().replace(old, new)})
     with pytest.raises(ValueError, match=message):
         eeg_eye_state.convert(archive, tmp_path)

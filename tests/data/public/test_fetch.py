@@ -66,9 +66,7 @@ def test_a_zip_with_a_flipped_byte_leaves_nothing_behind(data):
     changed = bytearray(archive.read_bytes())
     changed[200] ^= 255
     archive.write_bytes(bytes(changed))
-    assert_fails_without_a_trace(
-        data, "eeg_eye_state", "eeg_eye_state could not be converted", archives=archive
-    )
+    assert_fails_without_a_trace(data, "eeg_eye_state", "eeg_eye_state could not be converted", archives=archive)
 
 
 def test_a_missing_member_leaves_nothing_behind(data):

@@ -53,9 +53,7 @@ def test_means_equal_slow_means_over_full_windows(converted):
         axes, labels = archives.har70_person(row.subject, SIZES[row.subject])
         rows = range(250 * row.window, 250 * (row.window + 1))
         for i, axis in enumerate(AXES):
-            assert getattr(row, f"{axis}_mean") == pytest.approx(
-                sum(axes[k, i] for k in rows) / 250, abs=1e-6
-            )
+            assert getattr(row, f"{axis}_mean") == pytest.approx(sum(axes[k, i] for k in rows) / 250, abs=1e-6)
         lengths = [sum(axes[k, i] ** 2 for i in range(3, 6)) ** 0.5 for k in rows]
         assert row.thigh_mag_mean == pytest.approx(sum(lengths) / 250, rel=1e-6)
         counts = Counter(labels[k] for k in rows)

@@ -43,9 +43,7 @@ def test_an_epoch_holds_features_of_its_own_30_seconds(tmp_path):
 def test_records_of_60_seconds_give_the_same_rows(tmp_path):  # SC4362F0 is such a file
     for seconds in (30, 60):
         (tmp_path / str(seconds)).mkdir()
-        files = edf_writer.write_night(
-            tmp_path / str(seconds), n_records=300 // seconds, record_seconds=seconds
-        )
+        files = edf_writer.write_night(tmp_path / str(seconds), n_records=300 // seconds, record_seconds=seconds)
         tables = sleep_edf.convert_night(Night(*files))
         assert tables["channels_1min.parquet"]["minute"].to_pylist() == [0, 1, 2, 4]
         assert tables["sleep_edf_sc_30s.parquet"]["epoch"].to_pylist() == [0, 1, 2, 3, 4, 5, 8]
@@ -79,9 +77,7 @@ def test_nights_follow_each_other_in_the_files(tmp_path):
 
 def test_what_does_not_fit_together_is_refused(tmp_path):
     recording, hypnogram = edf_writer.write_night(tmp_path)
-    other = edf_writer.write_hypnogram(
-        tmp_path / "b.edf", [(0, 30, "Sleep stage W")], ("25.04.89", "16.13.00")
-    )
+    other = edf_writer.write_hypnogram(tmp_path / "b.edf", [(0, 30, "Sleep stage W")], ("25.04.89", "16.13.00"))
     with pytest.raises(ValueError, match=r"must start together.*24\.04\.89.*25\.04\.89"):
         sleep_edf.convert_night(Night(recording, other))
     for notes, message in (([(0, 30, "Apnea")], "Got Apnea"), ([], "Got none")):

@@ -53,9 +53,7 @@ def list_datasets(data_dir: AnyPath) -> list[DatasetRow]:
     for dataset in DATASETS.values():
         folder = Path(data_dir, dataset.folder)
         missing = tuple(name for name in dataset.files if not (folder / name).is_file())
-        rows.append(
-            DatasetRow(dataset.name, dataset.title, dataset.licence, dataset.size, not missing, missing)
-        )
+        rows.append(DatasetRow(dataset.name, dataset.title, dataset.licence, dataset.size, not missing, missing))
     return rows
 
 

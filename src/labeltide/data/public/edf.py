@@ -100,9 +100,7 @@ class Edf:
             return []
         match = TAL.fullmatch(tal)
         if match is None:
-            raise ValueError(
-                f"{self.path.name} must hold annotations as onset, duration and texts. Got {tal[:60]!r}."
-            )
+            raise ValueError(f"{self.path.name} must hold annotations as onset, duration and texts. Got {tal[:60]!r}.")
         onset, duration, texts = float(match[1]), float(match[2] or 0), match[3].split(b"\x14")
         return [Annotation(onset, duration, text.decode("utf-8")) for text in texts if text]
 
@@ -112,9 +110,7 @@ def open_edf(path: Path) -> Edf:
     with open(path, "rb") as opened:
         head = opened.read(256)
         if len(head) < 256 or head[:8].strip() != b"0":
-            raise ValueError(
-                f"{path.name} must be an EDF file, which begins with '0'. It begins with {head[:8]!r}."
-            )
+            raise ValueError(f"{path.name} must be an EDF file, which begins with '0'. It begins with {head[:8]!r}.")
         n_signals = int(_number(path, head[252:256]))
         fields = _split_fields(opened.read(256 * n_signals), n_signals)
     if head[192:197] == b"EDF+D":
@@ -153,9 +149,7 @@ def _read_signals(path: Path, fields: dict[str, list[bytes]], n_signals: int) ->
             for name in ("physical_min", "physical_max", "digital_min", "digital_max", "samples")
         )
         if digital_low == digital_high:
-            raise ValueError(
-                f"{path.name} must have a digital range in signal {i + 1}. It is {digital_low:g} only."
-            )
+            raise ValueError(f"{path.name} must have a digital range in signal {i + 1}. It is {digital_low:g} only.")
         gain = (high - low) / (digital_high - digital_low)
         zero = low - gain * digital_low
         label, unit = _text(fields["label"][i]), _text(fields["unit"][i])
@@ -172,6 +166,4 @@ def _number(path: Path, field: bytes) -> float:
     try:
         return float(_text(field))
     except ValueError:
-        raise ValueError(
-            f"{path.name} must have numbers in its EDF header. Got {field!r}: is it cut off?"
-        ) from None
+        raise ValueError(f"{path.name} must have numbers in its EDF header. Got {field!r}: is it cut off?") from None

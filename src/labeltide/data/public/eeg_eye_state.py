@@ -58,9 +58,7 @@ def _check(names: tuple[str, ...], values: np.ndarray) -> dict[str, np.ndarray]:
         )
     counts = tuple(int((values[:, -1] == label).sum()) for label in (0, 1))
     if counts != CLASS_COUNTS:
-        raise ValueError(
-            f"{MEMBER} must have {CLASS_COUNTS} samples with eyes open and closed. Got {counts}."
-        )
+        raise ValueError(f"{MEMBER} must have {CLASS_COUNTS} samples with eyes open and closed. Got {counts}.")
     columns = {name: np.ascontiguousarray(values[:, i]) for i, name in enumerate(CHANNELS)}
     return columns | {LABEL: values[:, -1].astype(np.int8)}
 

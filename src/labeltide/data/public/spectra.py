@@ -38,9 +38,7 @@ def eeg_features(epochs: np.ndarray, rate: float) -> dict[str, np.ndarray]:
     variance = epochs.var(-1)
     features["logvar"] = _log10(variance)
     moves = np.diff(epochs, axis=-1).var(-1)
-    features["mobility"] = np.sqrt(
-        np.divide(moves, variance, out=np.zeros_like(moves), where=variance > FLOOR)
-    )
+    features["mobility"] = np.sqrt(np.divide(moves, variance, out=np.zeros_like(moves), where=variance > FLOOR))
     return {name: values.astype(np.float32) for name, values in features.items()}
 
 

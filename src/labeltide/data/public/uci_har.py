@@ -58,9 +58,7 @@ def _read_part(archive: ZipFile, part: str) -> dict[str, np.ndarray]:
         )
     counts = tuple(int((labels == label).sum()) for label in range(1, 7))
     if counts != CLASS_COUNTS[part]:
-        raise ValueError(
-            f"The {part} part must have {CLASS_COUNTS[part]} windows of activity 1 to 6. Got {counts}."
-        )
+        raise ValueError(f"The {part} part must have {CLASS_COUNTS[part]} windows of activity 1 to 6. Got {counts}.")
     if not np.isfinite(features).all():
         raise ValueError(f"The features of the {part} part must be finite. Some are not.")
     return {"subject": subjects, "label": labels} | {_column(i): features[:, i] for i in range(N_FEATURES)}

@@ -1,0 +1,141 @@
+"""Pictures of errors: against the level of noise, over time, and mean ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+
+from labeltide.report.cells import Cell, methods_of
+from labeltide.report.figures import thinned
+from labeltide.report.ranks import Ranks
+from labeltide.report.style import INK, MARKERS, SETTINGS, Picture, colours, grid, legend, picture, shown
+
+ERRORS = {
+    "test_error": "test error (%)",
+    "frobenius": "Q error,\nFrobenius (×100)",
+    "absolute": "Q error,\nabs. entry (×100)",
+}
+
+
+def draw_levels(name: str, cells: Sequence[Cell]) -> Picture | None:
+    """Errors of one data set against the true average rate of wrong labels, a column for each shape."""
+    shapes = [shape for shape in _shapes(cells) if sum(cell.shape == shape for cell in cells) > 1]
+    metrics = _measured(cells, "metrics")
+    if not shapes or not metrics:
+        return None
+    methods = methods_of(cells)
+    looks = _looks(methods)
+    with matplotlib.rc_context(SETTINGS):
+        figure, axes = grid(len(metrics), len(shapes), (2.1, 1.6), legend=True)
+        for row, metric in enumerate(metrics):
+            for axis, shape in zip(axes[row], shapes, strict=True):
+                at_levels = sorted((cell for cell in cells if cell.shape == shape), key=lambda cell: cell.rate)
+                for method in methods:
+                    _level_line(axis, at_levels, method, metric, looks[method])
+                axis.set_ylim(bottom=0)
+                if row == 0:
+                    axis.set_title(shown(shape))
+        return _finish(figure, axes, name, cells, metrics, looks, "average rate of wrong labels (%)")
+
+
+def _level_line(axis: Axes, cells: Sequence[Cell], method: str, metric: str, look: dict[str, object]) -> None:
+    numbers = [cell.number(method, metric) for cell in cells]
+    points = [(100 * cell.rate, 100 * n.mean, 100 * n.spread) for cell, n in zip(cells, numbers, strict=True) if n.n]
+    if points:
+        rates, means, spreads = np.array(points).T
+        axis.errorbar(rates, means, np.nan_to_num(spreads), elinewidth=0.7, **look)  # type: ignore[arg-type]
+
+
+def draw_over_time(name: str, cells: Sequence[Cell]) -> Picture | None:
+    """Errors of one data set over the clock, mean over draws, a column for each shape at the tables' level."""
+    metrics = _measured(cells, "over_time")
+    metrics.pop("absolute", None)  # it draws the same picture as the Frobenius norm
+    if not metrics:
+        return None
+    methods = methods_of(cells)
+    looks = _looks(methods)
+    with matplotlib.rc_context(SETTINGS):
+        figure, axes = grid(len(metrics), len(cells), (2.1, 1.6), legend=True)
+        for row, metric in enumerate(metrics):
+            for axis, cell in zip(axes[row], cells, strict=True):
+                for method in methods:
+                    _time_line(axis, cell, method, metric, looks[method])
+                axis.set_ylim(bottom=0)
+                if row == 0:
+                    axis.set_title(shown(cell.shape))
+        return _finish(figure, axes, name, cells, metrics, looks, "clock")
+
+
+def _time_line(axis: Axes, cell: Cell, method: str, metric: str, look: dict[str, object]) -> None:
+    stack, clock = cell.stack(method, metric), cell.any_run.clock
+    if stack is None or clock is None or stack.shape[1:] != clock.shape:
+        return
+    steps = thinned(len(clock))
+    counted = np.isfinite(stack).sum(axis=0)
+    means = np.divide(np.nansum(stack, axis=0), counted, out=np.full(clock.shape, np.nan), where=counted > 0)
+    axis.plot(clock[steps], 100 * means[steps], color=look["color"], linewidth=1.1)  # type: ignore[arg-type]
+
+
+def draw_ranks(name: str, ranks: Ranks) -> Picture:
+    """Mean ranks with bars as long as the critical difference: methods whose bars do not overlap differ."""
+    colour = colours(ranks.methods)
+    with matplotlib.rc_context(SETTINGS):
+        figure, axes = grid(1, 1, (6, 0.26 * len(ranks.methods) + 0.4))
+        axis = axes[0][0]
+        for place, (method, mean) in enumerate(zip(ranks.methods, ranks.means, strict=True)):
+            half = ranks.difference / 2
+            axis.plot([mean - half, mean + half], [place, place], color=colour[method], linewidth=5, alpha=0.3)
+            axis.plot([mean], [place], color=colour[method], marker="o", markersize=6)
+        axis.set_yticks(range(len(ranks.methods)), [shown(method, 34, 1) for method in ranks.methods])
+        axis.set_ylim(len(ranks.methods) - 0.5, -0.5)
+        axis.set_xlabel("mean rank of the test error (1 is best)")
+        caption = (
+            f"Mean ranks over the {ranks.n_cells} cells in which all these methods ran. Bars are as long as Nemenyi's "
+            f"critical difference at the 5 % level, {ranks.difference:.2f} ranks: methods whose bars do not overlap differ."
+        )
+        pairs = zip(ranks.methods, ranks.means, strict=True)
+        return picture(figure, name, caption, "Mean ranks: " + ", ".join(f"{m} {mean:.2f}" for m, mean in pairs) + ".")
+
+
+def _shapes(cells: Sequence[Cell]) -> list[str]:
+    return list(dict.fromkeys(cell.shape for cell in cells))
+
+
+def _measured(cells: Sequence[Cell], where: str) -> dict[str, str]:
+    """The errors that at least one run of the cells has."""
+    found = {key for cell in cells for runs in cell.runs.values() for run in runs for key in getattr(run, where)}
+    return {metric: text for metric, text in ERRORS.items() if metric in found}
+
+
+def _looks(methods: Sequence[str]) -> dict[str, dict[str, object]]:
+    """Colour and marker of every method, so that neither alone has to tell them apart."""
+    colour = colours(methods)
+    return {
+        method: {
+            "color": colour[method],
+            "marker": MARKERS[place % len(MARKERS)],
+            "markersize": 3,
+            "linewidth": 1.1,
+        }
+        for place, method in enumerate(methods)
+    }
+
+
+def _finish(figure, axes, name, cells, metrics, looks, along) -> Picture:  # type: ignore[no-untyped-def]
+    """Labels, legend, caption and alternative text that both kinds of chart share."""
+    for row, text in zip(axes, metrics.values(), strict=True):
+        row[0].set_ylabel(text)
+    figure.supxlabel(along, fontsize=8.5)
+    legend(figure, list(looks), list(looks.values()), min(len(looks), max(2, 2 * len(axes[0]))))
+    title = cells[0].name
+    return picture(
+        figure,
+        name,
+        f"{title}: errors against the {along}." if along != "clock" else f"{title}: errors over the clock.",
+        f"{title}: {', '.join(text.split(' (')[0] for text in metrics.values())} of {', '.join(looks)} against the {along}.".replace(
+            "\n", " "
+        ),
+    )

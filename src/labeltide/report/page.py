@@ -1,0 +1,94 @@
+"""From a results folder to one page that needs nothing else, and the figures as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from labeltide.report.cells import Cell
+from labeltide.report.charts import draw_levels, draw_over_time, draw_ranks
+from labeltide.report.figures import draw_recovery, draw_shapes
+from labeltide.report.published import FAR, source
+from labeltide.report.records import read_results
+from labeltide.report.style import Picture, write_atomically
+from labeltide.report.summary import Section, Summary, slug, summarise
+
+PAGE = "report.html"
+
+
+@dataclass(frozen=True)
+class SectionFigures:
+    """The pictures of one section."""
+
+    shapes: Picture | None
+    levels: list[Picture]
+    recovery: list[tuple[str, list[Picture]]]  # by data set
+    over_time: list[Picture]
+
+    def __iter__(self) -> Iterator[Picture]:
+        yield from [self.shapes] if self.shapes else []
+        yield from self.levels
+        yield from (picture for _, pictures in self.recovery for picture in pictures)
+        yield from self.over_time
+
+
+def write_report(results: Path, out: Path | None = None) -> Path:
+    """Write `report.html` and `figures/` from the records of a results folder, and give back the page's path.
+
+    Parameters
+    ----------
+    results : folder with `records.jsonl` or `records.jsonl.gz`, and the study's copy where there is one
+    out : folder for the page; the results folder unless named
+    """
+    results = Path(results)
+    out = results if out is None else Path(out)
+    summary = summarise(read_results(results))
+    figures = [draw_section(section) for section in summary.sections]
+    ranks = draw_ranks("mean-ranks", summary.ranks) if summary.ranks else None
+    for picture in [*([ranks] if ranks else []), *(picture for each in figures for picture in each)]:
+        picture.save(out / "figures")
+    page = out / PAGE
+    write_atomically(page, render(summary, figures, ranks).encode())
+    return page
+
+
+def render(summary: Summary, figures: Sequence[SectionFigures], ranks: Picture | None) -> str:
+    """The page's text; every name that came from a record is escaped."""
+    environment = Environment(
+        loader=PackageLoader("labeltide.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["drawing"] = lambda picture: Markup(picture.inline)
+    parts = list(zip(summary.sections, figures, strict=True))
+    template = environment.get_template("page.html")
+    return template.render(summary=summary, parts=parts, ranks=ranks, source=source(), far=FAR)
+
+
+def draw_section(section: Section) -> SectionFigures:
+    """All pictures of a section; names are unique within the study."""
+    datasets = list(dict.fromkeys((cell.task, cell.name) for cell in section.cells))
+    levels, recovery, over_time = [], [], []
+    for place, (task, name) in enumerate(datasets, start=1):
+        stem = f"{section.slug}-{place}-{slug(name)}"
+        headlines = [cell for cell in section.headlines if cell.task == task]
+        levels.append(draw_levels(f"{stem}-levels", [cell for cell in section.cells if cell.task == task]))
+        over_time.append(draw_over_time(f"{stem}-over-time", headlines))
+        recovery.append((name, _recovery(stem, headlines)))
+    return SectionFigures(
+        draw_shapes(f"{section.slug}-shapes", section.cells, section.headlines),
+        [picture for picture in levels if picture],
+        [(name, pictures) for name, pictures in recovery if pictures],
+        [picture for picture in over_time if picture],
+    )
+
+
+def _recovery(stem: str, cells: Sequence[Cell]) -> list[Picture]:
+    drawn = (draw_recovery(f"{stem}-q-{place}-{slug(cell.shape)}", cell) for place, cell in enumerate(cells, start=1))
+    return [picture for picture in drawn if picture]

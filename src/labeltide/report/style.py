@@ -1,0 +1,181 @@
+"""How pictures look and how they are saved: for a page that is light or dark, and as files."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tempfile
+import textwrap
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from labeltide.report.methods import base_name
+
+INK = "#1f2430"  # the one colour that a page may turn to its own: see `inline`
+COLOURS = {
+    "ignore": "#8b93a1",
+    "anchor": "#c28b1e",
+    "volmin": "#b5653a",
+    "plugin": "#3f9c6b",
+    "discontinuous": "#2b93c9",
+    "continuous": "#7d6fd6",
+    "tide": "#e0485c",
+    "known": "#4f9a9a",
+}
+SPARE = (
+    "#d36ba6",
+    "#6f9a2e",
+    "#a97bc9",
+    "#b8554f",
+    "#5f86d6",
+    "#9c8a5a",
+    "#c77f3f",
+)  # read on black and on white
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+LARGE = 300_000  # characters of SVG above which a page carries the PNG instead
+SETTINGS = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "axes.titlesize": 8.5,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": INK,
+    "grid.alpha": 0.14,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "text.parse_math": False,  # names are shown as they are, dollar signs and all
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.size": 2,
+    "ytick.major.size": 2,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "lines.linewidth": 1.5,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure, ready for a page and for files."""
+
+    name: str
+    caption: str
+    alt: str
+    svg: str
+    png: bytes
+    width: int  # in the page's pixels, at which its text is as large as the page's small print
+
+    @property
+    def inline(self) -> str:
+        """Markup for the page: small SVG in the page's own ink, or an embedded PNG."""
+        if len(self.svg) <= LARGE:
+            return inline_svg(self.svg, self.alt)
+        data = b64encode(self.png).decode()
+        return f'<img alt="{escape(self.alt)}" src="data:image/png;base64,{data}">'
+
+    def save(self, folder: Path) -> None:
+        write_atomically(folder / f"{self.name}.svg", self.svg.encode())
+        write_atomically(folder / f"{self.name}.png", self.png)
+
+
+def picture(figure: Figure, name: str, caption: str, alt: str) -> Picture:
+    """Save a figure in both forms; the same figure gives the same bytes."""
+    with matplotlib.rc_context({**SETTINGS, "svg.hashsalt": name}):
+        svg = io.StringIO()
+        figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        png = io.BytesIO()
+        figure.savefig(png, format="png", dpi=140, facecolor="white", metadata={"Software": None})
+    width = round(figure.get_figwidth() * 96)
+    return Picture(name, caption, alt, shorten(svg.getvalue()), png.getvalue(), width)
+
+
+def shorten(svg: str) -> str:
+    """Drop what no reader sees: the sixth decimal of a coordinate, names of groups, metadata, the font list."""
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<!--.*?-->\n?", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    numbers = re.compile(r"(-?\d+\.\d)\d+")
+    svg = re.sub(r'(?<= d=")[^"]*', lambda found: numbers.sub(r"\1", found[0]), svg)
+    svg = re.sub(r"(?<=[\"(, ])(-?\d+\.\d\d)\d+(?=[\"), ])(?=[^<>]*>)", r"\1", svg)
+    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 sans-serif", svg)
+    return re.sub(r"\n\s*", "\n", svg)
+
+
+def inline_svg(svg: str, alt: str) -> str:
+    """The drawing alone, without the parts that only a file needs, and with the page's text colour for ink."""
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r' xmlns(:xlink)?="[^"]*"', "", body, count=2).replace("xlink:href", "href")
+    body = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", body, count=1)
+    body = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", body, count=1)
+    body = body.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
+    return body.replace(INK, "currentColor")
+
+
+def escape(text: str) -> str:
+    """Text that is safe within an attribute."""
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
+        text = text.replace(character, entity)
+    return text
+
+
+def shown(name: str, width: int = 18, lines: int = 2) -> str:
+    """A name that fits a small panel; control characters, which no SVG may hold, become blanks."""
+    clean = " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
+    text = textwrap.wrap(clean, width, max_lines=lines, placeholder=" …") or ["unnamed"]
+    return "\n".join(text)
+
+
+def colours(methods: Sequence[str]) -> dict[str, str]:
+    """A colour for each method: a known one keeps its own, a second form of it and unknown ones get spare ones."""
+    found: dict[str, str] = {}
+    spare = iter(SPARE * (1 + len(methods) // len(SPARE)))
+    for method in methods:
+        own = COLOURS.get(base_name(method))
+        found[method] = own if own and own not in found.values() else next(spare)
+    return found
+
+
+def grid(
+    rows: int, columns: int, panel: tuple[float, float], *, legend: bool = False
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of equal small panels; sizes in inches."""
+    height = panel[1] * rows + (0.75 if legend else 0.4)
+    figure = Figure(figsize=(max(panel[0] * columns + 0.5, 3.4), height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey="row")
+    return figure, [list(row) for row in axes]
+
+
+def legend(figure: Figure, names: Sequence[str], looks: Sequence[dict[str, object]], columns: int = 4) -> None:
+    """One legend below all panels, where it covers nothing."""
+    handles = [Line2D([], [], **look) for look in looks]  # type: ignore[arg-type]
+    # A label that starts with an underscore would be left out: a blank of no width goes before it.
+    labels = [("\N{ZERO WIDTH SPACE}" if name.startswith("_") else "") + shown(name, 30, 1) for name in names]
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(draft, 0o644)
+        os.replace(draft, path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
