@@ -19,8 +19,8 @@ class ContinuousClassifier(NoisyLabelClassifier):
     Parameters
     ----------
     objective : {"lagrangian", "penalised"}, default "lagrangian"
-        The augmented Lagrangian of the paper's section 4.2 and algorithm 1, or what its published code minimises: forward
-        loss + 1e-4 mean log|det Q_t| / T + `diagonal_weight` mean ||diag Q_t||.
+        The augmented Lagrangian of the paper's section 4.2 and algorithm 1, or what its published code minimises:
+        forward loss + 1e-4 mean log|det Q_t| / T + `diagonal_weight` mean ||diag Q_t||.
     diagonal_weight : float, default 0.01
         Used by the penalised objective. The paper's code has .05 for moving, .01 for senior and sleeping, .001 for
         blinking.

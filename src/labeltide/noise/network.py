@@ -18,8 +18,8 @@ class NetworkNoise(NoiseFunction):
 
     The clock is mapped linearly so that ``bounds`` become [-1, 1], every layer keeps the spread of its input, and its
     weights are held in units of its width: the network starts as a gently curved function of time, and neither large
-    clock values nor ten layers that all move at once can throw it off. ``raw_steps`` gives the network of the paper's code instead, which reads the
-    step index 0, 1, ..., raw_steps - 1 itself and starts from PyTorch's defaults.
+    clock values nor ten layers that all move at once can throw it off. ``raw_steps`` gives the network of the paper's
+    code instead, which reads the step index 0, 1, ..., raw_steps - 1 itself and starts from PyTorch's defaults.
     """
 
     bounds: Tensor

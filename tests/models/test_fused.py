@@ -1,0 +1,103 @@
+"""The compiled GRU does what torch's own operations do."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labeltide._fleet import member_generators
+from labeltide.models.gru import GRULayer
+from labeltide.models.kernels import fused
+from labeltide.training.state import flatten_parameters
+
+compiled = pytest.mark.skipif(fused.library() is None, reason="No compiled GRU here: setup found no C compiler.")
+
+
+def make_layer(members=2, inputs=3, hidden=32):
+    return GRULayer(members, inputs, hidden).initialise(member_generators(range(members)))
+
+
+def values_and_gradients(layer, features, direction):
+    hidden = layer(features)
+    gradients = torch.autograd.grad((hidden * direction).sum(), list(layer.parameters()))
+    return [hidden.detach(), *gradients]
+
+
+def assert_both_ways_agree(layer, features):
+    direction = torch.randn(*features.shape[:3], layer.hidden_size, generator=torch.Generator().manual_seed(1))
+    fast = values_and_gradients(layer, features, direction)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fused, "usable", lambda *tensors: False)
+        slow = values_and_gradients(layer, features, direction)
+    for one, other in zip(fast, slow, strict=True):
+        scale = other.abs().max().clamp_min(1.0)
+        torch.testing.assert_close(one / scale, other / scale, atol=1e-5, rtol=0)
+
+
+@compiled
+@settings(max_examples=60, deadline=None)
+@given(
+    members=st.integers(1, 4),
+    batch=st.integers(1, 20),
+    steps=st.integers(1, 12),
+    inputs=st.integers(1, 11),
+    hidden=st.sampled_from([32, 64, 96]),
+    scale=st.sampled_from([0.1, 1.0, 30.0]),
+    threads=st.integers(1, 3),
+)
+def test_compiled_values_and_gradients_equal_torch(members, batch, steps, inputs, hidden, scale, threads):
+    generator = torch.Generator().manual_seed(batch)
+    features = scale * torch.randn(members, batch, steps, inputs, generator=generator)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert_both_ways_agree(make_layer(members, inputs, hidden), features)
+    finally:
+        torch.set_num_threads(before)
+
+
+@compiled
+def test_parameters_may_be_views_of_one_buffer():
+    layer = make_layer(3)
+    flatten_parameters(layer, 3)
+    assert not layer.weight_hidden.is_contiguous()
+    assert fused.usable(torch.zeros(3, 2, 2, 3), *layer.parameters())
+    assert_both_ways_agree(layer, torch.randn(3, 9, 5, 3))
+
+
+@compiled
+@pytest.mark.parametrize("capability", ["AVX2", "DEFAULT"])
+def test_narrower_processors_get_the_same_numbers(capability, monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    fused.library.cache_clear()
+    try:
+        assert_both_ways_agree(make_layer(), torch.randn(2, 10, 6, 3))
+    finally:
+        fused.library.cache_clear()
+
+
+@compiled
+def test_infinite_weights_are_never_hidden():
+    layer = make_layer(1)
+    with torch.no_grad():
+        layer.weight_hidden[0, 0, :] = float("nan")
+    assert not layer(torch.randn(1, 4, 3, 3)).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("features", "hidden"),
+    [
+        (torch.zeros(2, 4, 5, 3, dtype=torch.float64), 32),
+        (torch.zeros(2, 4, 5, 3, requires_grad=True), 32),
+        (torch.zeros(2, 4, 5, 3), 8),
+    ],
+)
+def test_what_the_compiled_layer_is_not_written_for_is_left_to_torch(features, hidden):
+    layer = make_layer(2, 3, hidden).to(features.dtype)
+    assert not fused.usable(features, *layer.parameters())
+    assert layer(features).shape == (2, 4, 5, hidden)
+
+
+def test_without_a_compiler_torch_does_the_work(monkeypatch):
+    monkeypatch.setattr(fused, "library", lambda: None)
+    assert make_layer()(torch.zeros(2, 4, 5, 3)).shape == (2, 4, 5, 32)
