@@ -1,6 +1,28 @@
 """Benchmark studies: read a TOML file, run every fit once, keep one JSON line for each."""
 
-from labeltide.benchmark.run import run_study
-from labeltide.benchmark.study import Study, read_study
+from __future__ import annotations
 
-__all__ = ["Study", "read_study", "run_study"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from labeltide.benchmark.records import read_records as read_records
+    from labeltide.benchmark.run import run_study as run_study
+    from labeltide.benchmark.study import Study as Study
+    from labeltide.benchmark.study import read_study as read_study
+
+# Loaded when first used, so that reading records never loads torch.
+_HOMES = {
+    "Study": "labeltide.benchmark.study",
+    "read_records": "labeltide.benchmark.records",
+    "read_study": "labeltide.benchmark.study",
+    "run_study": "labeltide.benchmark.run",
+}
+
+__all__ = ["Study", "read_records", "read_study", "run_study"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"labeltide.benchmark has no {name!r}. It has: {', '.join(__all__)}.")
+    return getattr(import_module(_HOMES[name]), name)

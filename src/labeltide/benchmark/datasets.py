@@ -1,30 +1,18 @@
-"""Data sets of a study: from table files, or simulated, to training and test sequences."""
+"""Data sets of a study: what a [datasets.NAME] of its file may say."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from dataclasses import dataclass, field
+from typing import Any
 
 from labeltide import _validation
-from labeltide.data.sequences import Sequences
+from labeltide.benchmark import keys
 from labeltide.data.simulate import make_sequences
 
 ROW, RECORDING, CLASS = "_row", "_recording", "_class"  # columns that loading adds
-
-
-class Split(NamedTuple):
-    """Labels to learn from and labels to test on; labels are clean."""
-
-    train: Sequences
-    test: Sequences
+BY_TIME = "time"  # splits by anything else are by the column of that name
 
 
 @dataclass(frozen=True)
@@ -38,10 +26,13 @@ class DatasetSpec:
     simulate : arguments of `make_sequences`, in place of files
     sequence, time : columns; without them the file is one recording in the order of its rows
     labels : class name → the values of the label column that belong to it; other rows are dropped
+    zscore : the column within whose groups features are centred and scaled; "" for none
     drop_outliers : rows with a feature this many standard deviations from its mean are dropped
     trim : {value, rows}: keep this many rows around the part where the label column is not `value`
-    split : {test, seed, by}: the share of windows to test on, at random, by a column, or by = "time": the last ones
+    split : {test, seed, by}: the share of windows to test on, taken at random; by = COLUMN keeps the windows of
+        one value together, and by = "time" takes the last ones of each sequence
     settings : parameters of every method on this data set
+    optional : leave the data set out where its files are missing, instead of refusing to run
     faithful, note : whether the data are the paper's own, and what they are
     like : another data set of the study, whose keys and settings hold unless changed here
     """
@@ -57,16 +48,22 @@ class DatasetSpec:
     features: tuple[str, ...] = ()
     label: str = "label"
     labels: Mapping[str, list[Any]] = field(default_factory=dict)
-    zscore: str | None = None
+    zscore: str = ""
     window: int | None = None
     offset: int = 0
     keep_tail: bool = False
     drop_outliers: float | None = None
     trim: Mapping[str, Any] | None = None
-    split: Mapping[str, Any] = field(default_factory=lambda: {"test": 0.2})
+    split: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    optional: bool = False
     faithful: bool = True
     note: str = ""
+
+    @property
+    def where(self) -> str:
+        """The data set as an error names it."""
+        return f"[datasets.{self.name!r}]"
 
     @property
     def split_name(self) -> str:
@@ -76,131 +73,110 @@ class DatasetSpec:
         by = self.split.get("by")
         return f"by {by}" if by else "random windows"
 
+    @property
+    def n_classes(self) -> int:
+        if self.simulate is None:
+            return len(self.labels)
+        return int(self.simulate.get("n_classes", SIMULATE["n_classes"].default))
 
-def read_dataset(name: str, entries: Mapping[str, Mapping[str, Any]]) -> DatasetSpec:
+    @property
+    def n_steps(self) -> int | None:
+        """The steps of a window; None where only the data can tell."""
+        if self.simulate is None:
+            return self.window
+        return int(self.simulate.get("n_steps", SIMULATE["n_steps"].default))
+
+
+def read_dataset(name: str, entries: Mapping[str, Any]) -> DatasetSpec:
     """Check one data set of a study; `like` takes over the keys of another and changes some."""
-    entry = dict(entries[name])
+    where = f"[datasets.{name!r}]"
+    entry = keys.table(where, entries[name])
     if "like" in entry:
-        other = _validation.check_choice(f"data set in [datasets.{name!r}].like", entry["like"], entries)
-        entry = {**entries[other], **entry}
-    allowed = [f.name for f in fields(DatasetSpec) if f.name != "name"]
-    _validation.check_keys(f"key in [datasets.{name!r}]", entry, allowed)
-    for key in ("files", "train", "test", "features"):
-        entry[key] = tuple(entry.get(key, ()))
-    spec = DatasetSpec(name=name, **entry)
-    if sum((bool(spec.files), bool(spec.train and spec.test), spec.simulate is not None)) != 1:
-        raise ValueError(f"[datasets.{name!r}] needs exactly one of 'files', 'train' with 'test', or 'simulate'.")
-    if spec.simulate is None and (not spec.features or len(spec.labels) < 2):
-        raise ValueError(f"[datasets.{name!r}] needs 'features' and at least two classes under 'labels'.")
-    _validation.check_keys(f"key in [datasets.{name!r}].split", spec.split, ("test", "seed", "by"))
+        others = [other for other in entries if other != name]
+        other = _validation.check_choice(f"data set in {where}.like", entry["like"], others)
+        base = keys.table(f"[datasets.{other!r}]", entries[other])
+        if "like" in base:
+            raise ValueError(f"{where}.like must name a data set without a 'like' of its own. Got {other!r}.")
+        entry = {**base, **entry}
+    spec = DatasetSpec(name=name, **keys.table_of(CHECKS)(where, entry))
+    _check_source(spec, entry)
+    if spec.simulate is None:
+        _check_columns_named(spec)
     return spec
 
 
-@cache
-def _open(path: Path) -> pa.Table:
-    if not path.exists():
-        raise FileNotFoundError(
-            f"There is no file {path}. Point --data at the folder that holds it, or get it with "
-            f"'labeltide datasets fetch {path.parent.name}'."
-        )
-    return pq.read_table(path)
-
-
-def missing_files(spec: DatasetSpec, data: Path) -> list[str]:
-    """The files of a data set that are not there."""
-    return [name for name in (*spec.files, *spec.train, *spec.test) if not (data / name).exists()]
-
-
-def load_dataset(spec: DatasetSpec, data: Path) -> Split:
-    """Read, clean, window and split one data set."""
+def _check_source(spec: DatasetSpec, entry: Mapping[str, Any]) -> None:
+    given = [bool(spec.files), bool(spec.train or spec.test), spec.simulate is not None]
+    if sum(given) != 1 or bool(spec.train) != bool(spec.test):
+        raise ValueError(f"{spec.where} needs exactly one of 'files', 'train' with 'test', or 'simulate'.")
+    if spec.train and "split" in entry:
+        raise ValueError(f"{spec.where} has 'train' and 'test', which are its split. Take out 'split'.")
     if spec.simulate is not None:
-        study = make_sequences(**spec.simulate)
-        return _cut(study, _test_rows(spec, study, {}))
-    if spec.train:
-        return Split(_windows(spec, _table(spec, data, spec.train)), _windows(spec, _table(spec, data, spec.test)))
-    table = _table(spec, data, spec.files)
-    study = _windows(spec, table)
-    by = spec.split.get("by")
-    groups: dict[Any, Any] = {}
-    if by not in (None, "time"):
-        _check_columns(spec, table, [by])
-        groups = dict(zip(table[spec.sequence].to_pylist(), table[by].to_pylist(), strict=True))
-    return _cut(study, _test_rows(spec, study, groups))
+        idle = sorted(set(entry) & TABLE_KEYS)
+        if idle or "by" in spec.split:
+            what = ", ".join(idle) or "split.by"
+            raise ValueError(f"{spec.where} is simulated and has no columns. Take out: {what}.")
 
 
-def _table(spec: DatasetSpec, data: Path, names: tuple[str, ...]) -> pa.Table:
-    """The rows of a data set in order, with the columns that the study works with."""
-    table = pa.concat_tables([_open(data / name) for name in names], promote_options="default")
-    table = table.append_column(ROW, pa.array(np.arange(len(table))))
-    table = table.append_column(RECORDING, pa.array(np.zeros(len(table), np.int8)))
-    _check_columns(spec, table, [spec.sequence, spec.time, spec.label, *spec.features])
-    class_of = {value: code for code, values in enumerate(spec.labels.values()) for value in values}
-    codes = np.array([class_of.get(value, -1) for value in table[spec.label].to_pylist()], dtype=np.int64)
-    table = table.append_column(CLASS, pa.array(codes))
-    if spec.trim is not None:
-        table = table.filter(pa.array(_trimmed(spec, table)))
-    if spec.drop_outliers is not None:
-        columns = np.column_stack([table[name].to_numpy() for name in spec.features]).astype(np.float64)
-        far = np.abs(columns - columns.mean(0)) >= spec.drop_outliers * columns.std(0)
-        table = table.filter(pa.array(~far.any(1)))
-    return table.filter(pc.greater_equal(table[CLASS], 0))
+def _check_columns_named(spec: DatasetSpec) -> None:
+    if not spec.features:
+        raise ValueError(f"{spec.where} needs 'features', the columns to learn from.")
+    if not spec.labels:
+        raise ValueError(f"{spec.where} needs 'labels', such as {{ still = [0], moving = [1, 2] }}.")
+    if spec.label in spec.features:
+        raise ValueError(f"{spec.where}.features must not hold {spec.label!r}, the column of labels.")
 
 
-def _trimmed(spec: DatasetSpec, table: pa.Table) -> np.ndarray:
-    """Keep `rows` rows before the first and after the last label that differs from `value`, in each sequence."""
-    assert spec.trim is not None
-    _validation.check_keys(f"key in [datasets.{spec.name!r}].trim", spec.trim, ("value", "rows"))
-    busy = table[spec.label].to_numpy() != spec.trim["value"]
-    sequences = np.asarray(table[spec.sequence].to_pylist())
-    keep = np.zeros(len(busy), dtype=bool)
-    for name in dict.fromkeys(sequences.tolist()):
-        rows = np.flatnonzero(sequences == name)
-        inside = np.flatnonzero(busy[rows])
-        if len(inside):
-            start, stop = inside[0] - spec.trim["rows"], inside[-1] + spec.trim["rows"]
-            keep[rows[max(start, 0) : stop + 1]] = True
-    return keep
+def _labels(where: str, value: Any) -> dict[str, list[Any]]:
+    classes = {name: keys.items(f"{where}.{name}", values) for name, values in keys.table(where, value).items()}
+    _validation.check_classes(classes, where)
+    owner: dict[Any, str] = {}
+    for name, values in classes.items():
+        for one in values:
+            if not isinstance(one, str | int | float):
+                raise ValueError(f"{where}.{name} must hold texts or numbers. Got {one!r}.")
+            if one in owner:
+                raise ValueError(f"{where} must give every value to one class. Got {one!r} in {owner[one]} and {name}.")
+            owner[one] = name
+    return classes
 
 
-def _windows(spec: DatasetSpec, table: pa.Table) -> Sequences:
-    study = Sequences.from_table(
-        table,
-        sequence=spec.sequence,
-        time=spec.time,
-        label=CLASS,
-        features=list(spec.features),
-        zscore=spec.zscore or None,
-        window=spec.window,
-        offset=spec.offset,
-        keep_tail=spec.keep_tail,
-    )
-    codes = np.array([*study.classes, -1], dtype=np.int8)  # a class may be absent from one of two files
-    return replace(study, labels=codes[study.labels], classes=tuple(range(len(spec.labels))))
+def _simulate(where: str, value: Any) -> dict[str, Any]:
+    arguments = keys.table(where, value)
+    _validation.check_keys(f"key in {where}", arguments, SIMULATE)
+    try:
+        _validation.check_number("n", arguments.get("n", 2), 2, whole=True)
+        make_sequences(**{**arguments, "n": 2})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from None
+    return arguments
 
 
-def _test_rows(spec: DatasetSpec, study: Sequences, groups: Mapping[Any, Any]) -> np.ndarray:
-    share, seed = spec.split.get("test", 0.2), spec.split.get("seed", 0)
-    _validation.check_number(f"[datasets.{spec.name!r}].split.test", share, 0, 0.9, above=True)
-    generator = np.random.default_rng(seed)
-    n_test = max(1, round(share * len(study)))
-    if spec.split.get("by") == "time":
-        return np.arange(len(study)) >= len(study) - n_test
-    if not groups:
-        return np.isin(np.arange(len(study)), generator.permutation(len(study))[:n_test])
-    group_of = np.array([groups[name] for name in study.ids])
-    names = generator.permutation(np.unique(group_of))
-    sizes = np.cumsum([np.sum(group_of == name) for name in names])
-    return np.isin(group_of, names[: 1 + np.searchsorted(sizes, n_test)])
-
-
-def _cut(study: Sequences, test: np.ndarray) -> Split:
-    return Split(study.take(~test), study.take(test))
-
-
-def _check_columns(spec: DatasetSpec, table: pa.Table, names: list[str]) -> None:
-    missing = [name for name in names if name not in table.column_names]
-    if missing:
-        there = ", ".join(table.column_names[:20])
-        raise ValueError(
-            f"[datasets.{spec.name!r}] names columns that are not there: {', '.join(missing)}. There are: {there}."
-        )
+SIMULATE = inspect.signature(make_sequences).parameters
+CHECKS: dict[str, keys.Check] = {
+    "like": keys.text,
+    "files": keys.texts,
+    "train": keys.texts,
+    "test": keys.texts,
+    "simulate": _simulate,
+    "sequence": keys.text,
+    "time": keys.text,
+    "features": keys.texts,
+    "label": keys.text,
+    "labels": _labels,
+    "zscore": keys.text,
+    "window": keys.number(1, whole=True),
+    "offset": keys.number(0, whole=True),
+    "keep_tail": keys.flag,
+    "drop_outliers": keys.number(0, above=True),
+    "trim": keys.table_of({"value": lambda where, value: value, "rows": keys.number(0, whole=True)}, ("value", "rows")),
+    "split": keys.table_of(
+        {"test": keys.number(0, 0.9, above=True), "seed": keys.number(0, whole=True), "by": keys.text}
+    ),
+    "settings": keys.table,
+    "optional": keys.flag,
+    "faithful": keys.flag,
+    "note": keys.text,
+}
+# Keys that say something about a table, and nothing about simulated data.
+TABLE_KEYS = set(CHECKS) - {"like", "simulate", "split", "settings", "optional", "faithful", "note"}

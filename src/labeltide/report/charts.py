@@ -7,11 +7,14 @@ from collections.abc import Sequence
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from labeltide.report.cells import Cell, methods_of
 from labeltide.report.figures import thinned
 from labeltide.report.ranks import Ranks
 from labeltide.report.style import INK, MARKERS, SETTINGS, Picture, colours, grid, legend, picture, shown
+
+Looks = dict[str, dict[str, object]]
 
 ERRORS = {
     "test_error": "test error (%)",
@@ -29,7 +32,7 @@ def draw_levels(name: str, cells: Sequence[Cell]) -> Picture | None:
     methods = methods_of(cells)
     looks = _looks(methods)
     with matplotlib.rc_context(SETTINGS):
-        figure, axes = grid(len(metrics), len(shapes), (2.1, 1.6), legend=True)
+        figure, axes = grid(len(metrics), len(shapes), (1.75, 1.3))
         for row, metric in enumerate(metrics):
             for axis, shape in zip(axes[row], shapes, strict=True):
                 at_levels = sorted((cell for cell in cells if cell.shape == shape), key=lambda cell: cell.rate)
@@ -38,7 +41,9 @@ def draw_levels(name: str, cells: Sequence[Cell]) -> Picture | None:
                 axis.set_ylim(bottom=0)
                 if row == 0:
                     axis.set_title(shown(shape))
-        return _finish(figure, axes, name, cells, metrics, looks, "average rate of wrong labels (%)")
+        _label(figure, axes, metrics, looks, "wrong labels (%)")
+        caption = f"{cells[0].name}: errors against the average rate of wrong labels."
+        return picture(figure, name, caption, _alt(cells, metrics, methods, "average rate of wrong labels"))
 
 
 def _level_line(axis: Axes, cells: Sequence[Cell], method: str, metric: str, look: dict[str, object]) -> None:
@@ -58,7 +63,7 @@ def draw_over_time(name: str, cells: Sequence[Cell]) -> Picture | None:
     methods = methods_of(cells)
     looks = _looks(methods)
     with matplotlib.rc_context(SETTINGS):
-        figure, axes = grid(len(metrics), len(cells), (2.1, 1.6), legend=True)
+        figure, axes = grid(len(metrics), len(cells), (1.75, 1.3))
         for row, metric in enumerate(metrics):
             for axis, cell in zip(axes[row], cells, strict=True):
                 for method in methods:
@@ -66,7 +71,8 @@ def draw_over_time(name: str, cells: Sequence[Cell]) -> Picture | None:
                 axis.set_ylim(bottom=0)
                 if row == 0:
                     axis.set_title(shown(cell.shape))
-        return _finish(figure, axes, name, cells, metrics, looks, "clock")
+        _label(figure, axes, metrics, looks, "clock")
+        return picture(figure, name, f"{cells[0].name}: errors over the clock.", _alt(cells, metrics, methods, "clock"))
 
 
 def _time_line(axis: Axes, cell: Cell, method: str, metric: str, look: dict[str, object]) -> None:
@@ -83,7 +89,7 @@ def draw_ranks(name: str, ranks: Ranks) -> Picture:
     """Mean ranks with bars as long as the critical difference: methods whose bars do not overlap differ."""
     colour = colours(ranks.methods)
     with matplotlib.rc_context(SETTINGS):
-        figure, axes = grid(1, 1, (6, 0.26 * len(ranks.methods) + 0.4))
+        figure, axes = grid(1, 1, (4.6, 0.26 * len(ranks.methods)), left=2.4, bottom=0.5)
         axis = axes[0][0]
         for place, (method, mean) in enumerate(zip(ranks.methods, ranks.means, strict=True)):
             half = ranks.difference / 2
@@ -91,6 +97,7 @@ def draw_ranks(name: str, ranks: Ranks) -> Picture:
             axis.plot([mean], [place], color=colour[method], marker="o", markersize=6)
         axis.set_yticks(range(len(ranks.methods)), [shown(method, 34, 1) for method in ranks.methods])
         axis.set_ylim(len(ranks.methods) - 0.5, -0.5)
+        axis.set_xticks(range(1, len(ranks.methods) + 1))
         axis.set_xlabel("mean rank of the test error (1 is best)")
         caption = (
             f"Mean ranks over the {ranks.n_cells} cells in which all these methods ran. Bars are as long as Nemenyi's "
@@ -110,7 +117,7 @@ def _measured(cells: Sequence[Cell], where: str) -> dict[str, str]:
     return {metric: text for metric, text in ERRORS.items() if metric in found}
 
 
-def _looks(methods: Sequence[str]) -> dict[str, dict[str, object]]:
+def _looks(methods: Sequence[str]) -> Looks:
     """Colour and marker of every method, so that neither alone has to tell them apart."""
     colour = colours(methods)
     return {
@@ -124,18 +131,15 @@ def _looks(methods: Sequence[str]) -> dict[str, dict[str, object]]:
     }
 
 
-def _finish(figure, axes, name, cells, metrics, looks, along) -> Picture:  # type: ignore[no-untyped-def]
-    """Labels, legend, caption and alternative text that both kinds of chart share."""
+def _label(figure: Figure, axes: list[list[Axes]], metrics: dict[str, str], looks: Looks, along: str) -> None:
+    """What both kinds of chart share: names of the axes and one legend."""
     for row, text in zip(axes, metrics.values(), strict=True):
         row[0].set_ylabel(text)
-    figure.supxlabel(along, fontsize=8.5)
-    legend(figure, list(looks), list(looks.values()), min(len(looks), max(2, 2 * len(axes[0]))))
-    title = cells[0].name
-    return picture(
-        figure,
-        name,
-        f"{title}: errors against the {along}." if along != "clock" else f"{title}: errors over the clock.",
-        f"{title}: {', '.join(text.split(' (')[0] for text in metrics.values())} of {', '.join(looks)} against the {along}.".replace(
-            "\n", " "
-        ),
-    )
+    for axis in axes[-1]:
+        axis.set_xlabel(along)
+    legend(figure, list(looks), list(looks.values()), min(len(looks), max(2, len(axes[0]))))
+
+
+def _alt(cells: Sequence[Cell], metrics: dict[str, str], methods: Sequence[str], along: str) -> str:
+    drawn = ", ".join(text.split(" (")[0].replace("\n", " ") for text in metrics.values())
+    return f"{cells[0].name}: {drawn} of {', '.join(methods)} against the {along}."

@@ -13,10 +13,9 @@ from matplotlib.axes import Axes
 from labeltide.report.cells import Cell
 from labeltide.report.style import INK, SETTINGS, Picture, colours, grid, legend, picture, shown
 
-COLUMNS = 8  # panels side by side
+COLUMNS = 10  # panels side by side
 POINTS = 60  # of a curve; more cannot be seen in a small panel
 DASHES = ("-", "--", ":", "-.")
-TIME = "clock, from the start to the end of a sequence"
 
 
 def draw_noise(
@@ -36,7 +35,7 @@ def draw_noise(
     """
     colour = colours(list(estimates))
     with matplotlib.rc_context({**SETTINGS, "font.size": 10, "axes.titlesize": 11}):
-        figure, axes = grid(1, true.shape[-1], (4.4, 3.3), legend=True)
+        figure, axes = grid(1, true.shape[-1], (4.2, 3.0), left=0.75)
         for code, axis in enumerate(axes[0]):
             axis.plot(clock, wrong(true, code), color=INK, linewidth=3)
             for name, matrices in estimates.items():
@@ -72,9 +71,11 @@ def draw_recovery(name: str, cell: Cell) -> Picture | None:
     if first.true_noise is None or first.clock is None or not kept:
         return None
     with matplotlib.rc_context(SETTINGS):
-        columns = min(len(kept), COLUMNS)
         bands = math.ceil(len(kept) / COLUMNS)
-        figure, axes = grid(cell.n_classes * bands, columns, (1.45, 1.3), legend=True)
+        columns = math.ceil(len(kept) / bands)
+        figure, axes = grid(
+            cell.n_classes * bands, columns, (1.28, 1.1), left=0.8, gap=0.1, row_gap=0.2 if bands == 1 else 0.45
+        )
         colour = colours(list(cell.runs))
         for place in range(bands * columns):
             for code in range(cell.n_classes):
@@ -88,6 +89,8 @@ def draw_recovery(name: str, cell: Cell) -> Picture | None:
                     axis.set_title(shown(method))
                 if place % columns == 0:
                     axis.set_ylabel(f"{shown(cell.class_names[code], 14, 1)}\nwrong (%)")
+        for axis in axes[-1]:
+            axis.set_xlabel("clock")
         grey = {"color": INK, "alpha": 0.5}
         looks = [{"color": INK, "linestyle": "--"}, grey, {**grey, "linewidth": 6, "alpha": 0.2}]
         legend(figure, ["true", "estimate, mean over draws", "lowest to highest draw"], looks, 3)
@@ -119,7 +122,7 @@ def draw_shapes(name: str, cells: Sequence[Cell], headlines: Sequence[Cell]) -> 
         return None
     with matplotlib.rc_context(SETTINGS):
         columns = min(len(shapes), 6)
-        figure, axes = grid(math.ceil(len(shapes) / columns), columns, (1.9, 1.7), legend=True)
+        figure, axes = grid(math.ceil(len(shapes) / columns), columns, (1.7, 1.4), bottom=0.9)
         flat = [axis for row in axes for axis in row]
         for axis, shape in zip(flat, shapes, strict=False):
             strong = next(cell for cell in headlines if cell.shape == shape)
@@ -130,6 +133,8 @@ def draw_shapes(name: str, cells: Sequence[Cell], headlines: Sequence[Cell]) -> 
         for axis in flat[len(shapes) :]:
             axis.set_axis_off()
         axes[0][0].set_ylabel("wrong (%)")
+        for axis in axes[-1]:
+            axis.set_xlabel("clock")
         most = max(cell.n_classes for cell in cells)
         looks = [{"color": INK, "linestyle": DASHES[code % len(DASHES)]} for code in range(most)]
         legend(figure, [f"true class {code + 1}" for code in range(most)], looks)

@@ -162,7 +162,9 @@ def _passed_over(results: Results) -> str:
 
 
 def _listed(values: Iterable[str]) -> str:
-    return ", ".join(value for value in dict.fromkeys(values) if value)
+    """Values once each; between semicolons where a value has a comma of its own."""
+    kept = [value for value in dict.fromkeys(values) if value]
+    return ("; " if any("," in value for value in kept) else ", ").join(kept)
 
 
 def _span(runs: Sequence[Run]) -> str:
@@ -209,14 +211,14 @@ def _origins(cells: Sequence[Cell]) -> list[str]:
         names[faithful if isinstance(faithful, bool) else None].append(group[0].name)
     sentences = []
     if names[True]:
-        sentences.append(f"Data that are the paper's own: {', '.join(names[True])}.")
+        sentences.append(f"Data that are the paper's own: {_listed(names[True])}.")
     if names[False]:
         sentences.append(
-            f"Substitutes for the paper's data: {', '.join(names[False])}. Their differences from the published "
+            f"Substitutes for the paper's data: {_listed(names[False])}. Their differences from the published "
             "numbers mix two things, other data and another implementation, so only methods on the same row compare."
         )
     if names[None]:
-        sentences.append(f"Data that the paper does not have: {', '.join(names[None])}.")
+        sentences.append(f"Data that the paper does not have: {_listed(names[None])}.")
     return sentences
 
 

@@ -95,7 +95,7 @@ def _agreement(cells: Sequence[Cell]) -> str:
     ]
     if not parts:
         return ""
-    return f"Within two of the paper's standard deviations of the number it published lie {' and '.join(parts)}."
+    return f"Of the paper's numbers, {' and '.join(parts)} lie within two of its standard deviations of ours."
 
 
 def _mean(values: np.ndarray) -> float:

@@ -1,0 +1,102 @@
+"""From the files of a data set, or none, to sequences to train on and to test on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from labeltide.benchmark import splits
+from labeltide.benchmark.datasets import BY_TIME, CLASS, DatasetSpec
+from labeltide.data.sequences import Sequences
+from labeltide.data.simulate import make_sequences
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Split(NamedTuple):
+    """Sequences to learn from and to test on; their labels are clean."""
+
+    train: Sequences
+    test: Sequences
+
+
+def missing_files(spec: DatasetSpec, data: Path) -> list[str]:
+    """The files of a data set that are not there."""
+    return [name for name in (*spec.files, *spec.train, *spec.test) if not (data / name).is_file()]
+
+
+def load_dataset(spec: DatasetSpec, data: Path) -> Split:
+    """Read, clean, window and split one data set."""
+    try:
+        split = _load(spec, data)
+        _check_split(spec, split)
+    except ValueError as error:
+        raise ValueError(f"{spec.where}: {str(error).rstrip('.')}.") from None
+    return split
+
+
+def _load(spec: DatasetSpec, data: Path) -> Split:
+    if spec.simulate is not None:
+        return _cut(spec, make_sequences(**spec.simulate), {})
+    from labeltide.benchmark import rows  # here, so that simulated studies need no tables
+
+    if spec.train:
+        tables = [rows.read_rows(spec, data, files) for files in (spec.train, spec.test)]
+        rows.check_label_values(spec, *tables)
+        return Split(*(_windows(spec, rows.clean_rows(spec, table)) for table in tables))
+    table = rows.read_rows(spec, data, spec.files)
+    rows.check_label_values(spec, table)
+    table = rows.clean_rows(spec, table)
+    by_column = spec.split.get("by", BY_TIME) != BY_TIME
+    return _cut(spec, _windows(spec, table), rows.groups_of_sequences(spec, table) if by_column else {})
+
+
+def _windows(spec: DatasetSpec, table: pa.Table) -> Sequences:
+    present = np.unique(table[CLASS].to_numpy())
+    if len(present) < 2:
+        raise ValueError(f"all rows are of the class {list(spec.labels)[present[0]]!r}. There must be two classes")
+    study = Sequences.from_table(
+        table,
+        sequence=spec.sequence,
+        time=spec.time,
+        label=CLASS,
+        features=list(spec.features),
+        zscore=spec.zscore or None,
+        window=spec.window,
+        offset=spec.offset,
+        keep_tail=spec.keep_tail or spec.window is None,
+    )
+    codes = np.array([*study.classes, -1], dtype=np.int8)  # a class may be absent from one of two files
+    return replace(study, labels=codes[study.labels], classes=tuple(range(len(spec.labels))))
+
+
+def _cut(spec: DatasetSpec, study: Sequences, groups: Mapping[Any, Any]) -> Split:
+    share, seed, by = (spec.split.get(key, default) for key, default in (("test", 0.2), ("seed", 0), ("by", None)))
+    n_pieces = len(set(groups[name] for name in study.ids)) if groups else len(study)
+    if n_pieces < 2:
+        what = f"one value of {by!r}" if groups else "one window"
+        raise ValueError(f"there is only {what}, and a split needs two: one to train on, one to test on")
+    if by == BY_TIME:
+        test = splits.by_time(study.ids, share)
+    elif groups:
+        test = splits.by_group([groups[name] for name in study.ids], share, seed)
+    else:
+        test = splits.at_random(len(study), share, seed)
+    return Split(study.take(~test), study.take(test))
+
+
+def _check_split(spec: DatasetSpec, split: Split) -> None:
+    names = list(spec.labels) or list(split.train.classes)
+    for part, study in zip(split._fields, split, strict=True):
+        if not len(study) or not (study.labels >= 0).any():
+            raise ValueError(f"the split leaves nothing to {part}. Lower split.test, or cut shorter windows")
+    absent = [name for code, name in enumerate(names) if not (split.train.labels == code).any()]
+    if absent:
+        raise ValueError(f"the training part holds no label of the class {absent[0]!r}. Choose another split.seed")
+
+

@@ -1,0 +1,45 @@
+"""Which sequences to test on: masks of shape (n,), True for the test."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+
+def at_random(n: int, share: float, seed: int) -> np.ndarray:
+    """A share of the sequences, drawn at random; windows of one recording may fall on both sides."""
+    chosen = np.random.default_rng(seed).permutation(n)[: _count(n, share)]
+    return np.isin(np.arange(n), chosen)
+
+
+def by_time(ids: Sequence[Hashable], share: float) -> np.ndarray:
+    """The last share of the windows of every recording, for windows that stand in order."""
+    counts, seen = Counter(ids), Counter[Hashable]()
+    test = np.zeros(len(ids), dtype=bool)
+    for row, name in enumerate(ids):
+        seen[name] += 1
+        test[row] = seen[name] > counts[name] - _count(counts[name], share)
+    return test
+
+
+def by_group(groups: Sequence[Hashable], share: float, seed: int) -> np.ndarray:
+    """Whole groups, drawn at random until they hold the share; at least one group is left to train on.
+
+    Parameters
+    ----------
+    groups : n names that can be sorted, one for each sequence
+    """
+    sizes = Counter(groups)
+    names = sorted(sizes)  # type: ignore[type-var]
+    order = [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
+    reached = np.cumsum([sizes[name] for name in order])
+    n_groups = 1 + int(np.searchsorted(reached, _count(len(groups), share)))
+    chosen = set(order[: min(n_groups, len(names) - 1)])
+    return np.array([name in chosen for name in groups], dtype=bool)
+
+
+def _count(n: int, share: float) -> int:
+    """A share of n: at least one, and never all."""
+    return min(max(1, round(share * n)), n - 1)
