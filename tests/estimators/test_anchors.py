@@ -190,12 +190,12 @@ def kill_in_stage(monkeypatch, stage, epoch):
     """Die at an epoch of the n-th call of `train`."""
     original, stages = loop_module._run_epoch, []
 
-    def run_epoch(fleet_, data, objective, schedule, state, *rest):
-        if state.epoch == 0:
+    def run_epoch(step, *rest):
+        if step.state.epoch == 0:
             stages.append(1)
-        if len(stages) == stage and state.epoch == epoch:
+        if len(stages) == stage and step.state.epoch == epoch:
             raise KilledError
-        return original(fleet_, data, objective, schedule, state, *rest)
+        return original(step, *rest)
 
     monkeypatch.setattr(loop_module, "_run_epoch", run_epoch)
 
@@ -292,10 +292,10 @@ from estimators.test_anchors import SETTINGS, make_study
 
 original = loop._run_epoch
 
-def run_epoch(fleet_, data, objective, schedule, state, *rest):
-    if state.epoch == 2:
+def run_epoch(step, *rest):
+    if step.state.epoch == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-    return original(fleet_, data, objective, schedule, state, *rest)
+    return original(step, *rest)
 
 loop._run_epoch = run_epoch
 fleet.Checkpoint = partial(Checkpoint, seconds=0)

@@ -17,10 +17,13 @@ class SequenceModel(FleetModule):
     ----------
     is_causal : bool
         Whether the output at a step depends on that step and earlier ones only.
+    is_recordable : bool
+        Whether a CUDA graph may replay it: no random draws, no look at values from the host.
     """
 
     name: ClassVar[str]
     is_causal: bool
+    is_recordable: bool = True
 
     @abstractmethod
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:

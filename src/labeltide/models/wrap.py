@@ -83,6 +83,7 @@ class WrappedModel(SequenceModel):
     """
 
     name = "wrapped"
+    is_recordable = False  # its code is not ours: it may draw random numbers or look at values
 
     def __init__(self, factory: ModelFactory, members: int, n_features: int, n_classes: int) -> None:
         super().__init__()

@@ -3,9 +3,10 @@
 from labeltide.training.checkpoint import Checkpoint, fingerprint, write_atomically
 from labeltide.training.data import Batch, FleetData, clock_grid
 from labeltide.training.history import History
-from labeltide.training.loop import Fleet, evaluate, train
+from labeltide.training.loop import evaluate, train
 from labeltide.training.progress import OnEpoch, OnEpochShare, epoch_bar, watch_epochs
 from labeltide.training.schedule import AugmentedLagrangian, Schedule
+from labeltide.training.step import Fleet
 
 __all__ = [
     "AugmentedLagrangian",

@@ -12,43 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from labeltide.models.base import SequenceModel
-from labeltide.noise.base import NoiseFunction
-from labeltide.objectives.objective import Multipliers, Objective, Scored
+from labeltide.objectives.objective import Objective
 from labeltide.training.checkpoint import Checkpoint
-from labeltide.training.data import Batch, FleetData
+from labeltide.training.data import FleetData
 from labeltide.training.history import History
 from labeltide.training.progress import OnEpoch
 from labeltide.training.schedule import Schedule
-from labeltide.training.state import TrainingState, flatten_parameters, join, learned
+from labeltide.training.state import TrainingState, flatten_parameters
+from labeltide.training.step import Fleet, TrainingStep
 
 logger = logging.getLogger("labeltide.training")
-
-
-class Fleet(nn.Module):
-    """What is trained together: models of the true label and, unless labels are taken for true, their noise."""
-
-    def __init__(self, model: SequenceModel, noise: NoiseFunction | None = None) -> None:
-        super().__init__()
-        self.model, self.noise = model, noise
-
-    def score(
-        self, data: FleetData, batch: Batch, objective: Objective, multipliers: Multipliers | None = None
-    ) -> Scored:
-        """The objective of a batch, for each member."""
-        logits = self.model(batch.features, batch.mask)
-        grid = None if self.noise is None else self.noise(data.grid)  # (members, points, classes, classes)
-        return objective(
-            logits.log_softmax(-1),
-            batch.labels,
-            batch.mask[..., None] * batch.weights[..., None, None],
-            trusted=batch.trusted,
-            matrices=_at_points(grid, batch.points),
-            grid=grid,
-            multipliers=multipliers,
-        )
 
 
 class EpochLosses(NamedTuple):
@@ -81,11 +56,12 @@ def train(
         start = schedule.lagrangian.start(data.members, state.parameters.device)
         state.linear, state.quadratic = start.linear, start.quadratic
     losses = _resume(state, checkpoint)
+    step = TrainingStep(fleet, data, objective, schedule, state)
     held_out = data.held_out_rows(4 * schedule.batch_size) if bool(data.held_out.any()) else None
     fleet.train()
     while state.epoch < schedule.epochs and bool(state.active.any()):
         with _seeded(seeds, state.epoch, state.parameters.device):
-            epoch = _run_epoch(fleet, data, objective, schedule, state, seeds, held_out)
+            epoch = _run_epoch(step, seeds, held_out)
         losses.append(torch.stack(epoch).double().cpu().numpy())
         if on_epoch is not None:
             on_epoch(state.epoch, float(np.nanmean(losses[-1][0])) if np.isfinite(losses[-1][0]).any() else np.nan)
@@ -94,29 +70,18 @@ def train(
             checkpoint.save(state, np.stack(losses), final=last)
     if held_out is not None:
         state.return_to(state.best, state.best_buffers, torch.ones_like(state.active))
-    _leave_finite(fleet, data, objective, schedule, state, seeds)
+    _leave_finite(step, seeds)
     fleet.eval()
     return _history(state, losses, data.members)
 
 
-def _run_epoch(
-    fleet: Fleet,
-    data: FleetData,
-    objective: Objective,
-    schedule: Schedule,
-    state: TrainingState,
-    seeds: Sequence[int],
-    held_out: Tensor | None,
-) -> EpochLosses:
+def _run_epoch(step: TrainingStep, seeds: Sequence[int], held_out: Tensor | None) -> EpochLosses:
     """Train one epoch and decide who goes on."""
+    state, schedule = step.state, step.schedule
     running = state.active.clone()
-    training = _improve(fleet, data, objective, schedule, state, seeds)
+    training = step.run_epoch(step.data.epoch_rows(seeds, state.epoch, schedule.batch_size), state.epoch)
     if schedule.lagrangian is not None and (state.epoch + 1) % schedule.lagrangian.epochs_per_round == 0:
-        update = schedule.lagrangian.update(Multipliers(state.linear, state.quadratic), training, state.violation)
-        finite = training.isfinite()
-        state.linear = torch.where(finite, update.linear, state.linear)
-        state.quadratic = torch.where(finite, update.quadratic, state.quadratic)
-        state.violation = torch.where(finite, training, state.violation)
+        state.next_round(schedule.lagrangian, training)
     lost = state.restart_diverged(schedule.max_restarts)
     if bool(lost.any()):  # the one wait for the device in an epoch
         logger.warning(
@@ -127,34 +92,9 @@ def _run_epoch(
     state.epoch += 1
     scores = torch.full_like(training, torch.nan)
     if held_out is not None:
-        scores = evaluate(fleet, data, objective, held_out)
+        scores = evaluate(step.fleet, step.data, step.objective, held_out)
         state.keep_best(scores, schedule.patience)
     return EpochLosses(training.masked_fill(~running, torch.nan), scores.masked_fill(~running, torch.nan))
-
-
-def _improve(
-    fleet: Fleet,
-    data: FleetData,
-    objective: Objective,
-    schedule: Schedule,
-    state: TrainingState,
-    seeds: Sequence[int],
-) -> Tensor:
-    """Go through all batches once; returns the average loss while doing so."""
-    parameters = learned(fleet)
-    factor = _group_factor(fleet, schedule.noise_factor(state.epoch), state.parameters)
-    multipliers = Multipliers(state.linear, state.quadratic) if schedule.lagrangian is not None else None
-    total, count = torch.zeros_like(state.best_score), torch.zeros_like(state.best_score)
-    for number, rows in enumerate(data.epoch_rows(seeds, state.epoch, schedule.batch_size)):
-        scored = fleet.score(data, data.batch(rows), objective, multipliers)
-        if parameters:
-            pieces = torch.autograd.grad(scored.total.sum(), parameters, allow_unused=True, materialize_grads=True)
-            gradients = join(pieces)
-            if number == 0:
-                state.keep_safe(gradients)
-            state.adam(gradients, state.active & (rows >= 0).any(1), factor, schedule.clip)
-        total, count = total + scored.data.detach() * scored.labels, count + scored.labels
-    return total / count.clamp_min(1e-12)
 
 
 @torch.no_grad()
@@ -174,32 +114,12 @@ def evaluate(fleet: Fleet, data: FleetData, objective: Objective, rows: Tensor) 
     return torch.where(count > 0, (total / count).nan_to_num(float("inf")), torch.nan)
 
 
-def _leave_finite(
-    fleet: Fleet,
-    data: FleetData,
-    objective: Objective,
-    schedule: Schedule,
-    state: TrainingState,
-    seeds: Sequence[int],
-) -> None:
+def _leave_finite(step: TrainingStep, seeds: Sequence[int]) -> None:
     """Put members whose last step broke their predictions back to the last parameters known to be sound."""
-    rows = data.epoch_rows(seeds, state.epoch, schedule.batch_size)[:1]
-    state.return_to(state.safe, state.safe_buffers, evaluate(fleet, data, objective, rows).isposinf())
-
-
-def _at_points(grid: Tensor | None, points: Tensor | None) -> Tensor | None:
-    """Q for every step of a batch, from Q on the grid."""
-    if grid is None or points is None:
-        return grid
-    member = torch.arange(len(grid), device=grid.device)[:, None, None]
-    return grid[member, points]  # (members, batch, steps, classes, classes)
-
-
-def _group_factor(fleet: Fleet, noise_factor: float, parameters: Tensor) -> Tensor:
-    n_model = sum(parameter[0].numel() for parameter in learned(fleet.model))
-    factor = torch.ones_like(parameters[0])
-    factor[n_model:] = noise_factor
-    return factor
+    state = step.state
+    rows = step.data.epoch_rows(seeds, state.epoch, step.schedule.batch_size)[:1]
+    broken = evaluate(step.fleet, step.data, step.objective, rows).isposinf()
+    state.return_to(state.safe, state.safe_buffers, broken)
 
 
 def _resume(state: TrainingState, checkpoint: Checkpoint | None) -> list[np.ndarray]:

@@ -9,6 +9,9 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from labeltide.objectives.objective import Multipliers
+from labeltide.training.schedule import AugmentedLagrangian
+
 BETA_MEAN, BETA_VARIANCE, EPSILON = 0.9, 0.999, 1e-8  # Adam's own defaults
 
 
@@ -36,7 +39,7 @@ def join(tensors: Sequence[Tensor]) -> Tensor:
 
 @dataclass
 class TrainingState:
-    """Tensors with a leading members axis; `epoch` counts the finished ones."""
+    """Tensors with a leading members axis, changed in place only; `epoch` counts the finished ones."""
 
     parameters: Tensor  # (members, size), the storage of the modules themselves
     safe: Tensor  # the parameters before the running epoch
@@ -98,9 +101,9 @@ class TrainingState:
             found |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
         return found
 
-    def keep_safe(self, gradients: Tensor) -> None:
-        """Remember the parameters, and buffers, of members whose gradient there is finite."""
-        sound = gradients.isfinite().all(1)
+    def keep_safe(self, gradients: Tensor, asked: Tensor) -> None:
+        """Where asked, remember the parameters, and buffers, of members whose gradient there is finite."""
+        sound = gradients.isfinite().all(1) & asked
         _replace(self.safe, self.parameters, sound)
         _replace_all(self.safe_buffers, self.buffers, sound)
 
@@ -141,11 +144,19 @@ class TrainingState:
         self.mean.masked_fill_(column, 0)
         self.variance.masked_fill_(column, 0)
         self.count.masked_fill_(column, 0)
-        self.rate = torch.where(column, self.rate / 2, self.rate)
-        self.restarts = self.restarts + lost
+        _replace(self.rate, self.rate / 2, lost)
+        self.restarts += lost
         self.active &= self.restarts <= max_restarts
         self.diverged.zero_()
         return lost
+
+    def next_round(self, lagrangian: AugmentedLagrangian, violation: Tensor) -> None:
+        """Weigh the data term anew after a round with this average loss, shape (members,)."""
+        update = lagrangian.update(Multipliers(self.linear, self.quadratic), violation, self.violation)
+        finite = violation.isfinite()
+        _replace(self.linear, update.linear, finite)
+        _replace(self.quadratic, update.quadratic, finite)
+        _replace(self.violation, violation, finite)
 
     def keep_best(self, scores: Tensor, patience: int) -> None:
         """Remember the parameters of members whose held-out loss improved; stop those that waited too long.
@@ -155,9 +166,10 @@ class TrainingState:
         better = self.active & (scores.isnan() | (scores < self.best_score))
         _replace(self.best, self.parameters, better)
         _replace_all(self.best_buffers, self.buffers, better)
-        self.best_score = torch.where(better & ~scores.isnan(), scores, self.best_score)
-        self.best_epoch = torch.where(better, self.epoch, self.best_epoch)
-        self.waited = torch.where(better, 0, self.waited + 1)
+        _replace(self.best_score, scores, better & ~scores.isnan())
+        self.best_epoch.masked_fill_(better, self.epoch)
+        self.waited += 1
+        self.waited.masked_fill_(better, 0)
         self.active &= self.waited < patience
 
 

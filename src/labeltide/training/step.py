@@ -1,0 +1,120 @@
+"""One batch for a whole fleet: score it, take the gradient, move every member."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+from torch import Tensor, nn
+
+from labeltide.models.base import SequenceModel
+from labeltide.noise.base import NoiseFunction
+from labeltide.objectives.objective import Multipliers, Objective, Scored
+from labeltide.training.data import Batch, FleetData
+from labeltide.training.schedule import Schedule
+from labeltide.training.state import TrainingState, join, learned
+
+logger = logging.getLogger("labeltide.training")
+
+
+class Fleet(nn.Module):
+    """What is trained together: models of the true label and, unless labels are taken for true, their noise."""
+
+    def __init__(self, model: SequenceModel, noise: NoiseFunction | None = None) -> None:
+        super().__init__()
+        self.model, self.noise = model, noise
+
+    def score(
+        self, data: FleetData, batch: Batch, objective: Objective, multipliers: Multipliers | None = None
+    ) -> Scored:
+        """The objective of a batch, for each member."""
+        logits = self.model(batch.features, batch.mask)
+        grid = None if self.noise is None else self.noise(data.grid)  # (members, points, classes, classes)
+        return objective(
+            logits.log_softmax(-1),
+            batch.labels,
+            batch.mask[..., None] * batch.weights[..., None, None],
+            trusted=batch.trusted,
+            matrices=_at_points(grid, batch.points),
+            grid=grid,
+            multipliers=multipliers,
+        )
+
+
+class TrainingStep:
+    """A training step that reads and writes the same tensors every time.
+
+    On a GPU it is recorded once as a CUDA graph and then replayed: a step of hundreds of small operations costs one
+    launch, and the host never waits within an epoch.
+    """
+
+    def __init__(self, fleet: Fleet, data: FleetData, objective: Objective, schedule: Schedule, state: TrainingState):
+        self.fleet, self.data, self.objective, self.schedule, self.state = fleet, data, objective, schedule, state
+        self.parameters = learned(fleet)
+        self.noise_factor = torch.ones_like(state.parameters[0])
+        self.first = torch.zeros((), dtype=torch.bool, device=state.parameters.device)
+        self.total, self.labels = torch.zeros_like(state.best_score), torch.zeros_like(state.best_score)
+        self.rows: Tensor | None = None
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.records = state.parameters.is_cuda and fleet.model.is_recordable
+
+    def run_epoch(self, table: Tensor, epoch: int) -> Tensor:
+        """Go through a (batches, members, batch) table of rows; returns the average loss while doing so."""
+        n_model = sum(parameter[0].numel() for parameter in learned(self.fleet.model))
+        self.noise_factor[n_model:] = self.schedule.noise_factor(epoch)
+        self.total.zero_()
+        self.labels.zero_()
+        for number, rows in enumerate(table):
+            self._put(rows, first=number == 0)
+            if self.graph is not None:
+                self.graph.replay()
+            else:
+                self._step()
+        return self.total / self.labels.clamp_min(1e-12)
+
+    def _put(self, rows: Tensor, first: bool) -> None:
+        if self.rows is None or self.rows.shape != rows.shape:
+            self.rows = torch.full_like(rows, -1)
+            if self.records:
+                self._record()
+        self.rows.copy_(rows)
+        self.first.fill_(first)
+
+    def _step(self) -> None:
+        assert self.rows is not None
+        state = self.state
+        multipliers = Multipliers(state.linear, state.quadratic) if self.schedule.lagrangian is not None else None
+        scored = self.fleet.score(self.data, self.data.batch(self.rows), self.objective, multipliers)
+        if self.parameters:
+            pieces = torch.autograd.grad(scored.total.sum(), self.parameters, allow_unused=True, materialize_grads=True)
+            gradients = join(pieces)
+            state.keep_safe(gradients, self.first)
+            state.adam(gradients, state.active & (self.rows >= 0).any(1), self.noise_factor, self.schedule.clip)
+        self.total += scored.data.detach() * scored.labels
+        self.labels += scored.labels
+
+    def _record(self) -> None:
+        """Run the step a few times on rows that move nobody, then record it."""
+        try:
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(3):
+                    self._step()
+            torch.cuda.current_stream().wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self._step()
+        except RuntimeError as error:  # an operation that cannot be recorded
+            logger.info("The training step is not recorded as a CUDA graph: %s", error)
+            torch.cuda.synchronize()
+            self.records, graph = False, None
+        self.graph = graph
+
+
+def _at_points(grid: Tensor | None, points: Tensor | None) -> Tensor | None:
+    """Q for every step of a batch, from Q on the grid."""
+    if grid is None or points is None:
+        return grid
+    member = torch.arange(len(grid), device=grid.device)[:, None, None]
+    return grid[member, points]  # (members, batch, steps, classes, classes)
