@@ -8,8 +8,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from labeltide._fleet import FleetModule, MemberLinear, uniform_
+from labeltide.models import kernels
 from labeltide.models.base import SequenceModel
-from labeltide.models.kernels import fused
 from labeltide.models.kernels.gru import gru_recurrence
 
 
@@ -54,8 +54,10 @@ class GRULayer(FleetModule):
     def forward(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """Hidden states of shape (members, batch, steps, hidden)."""
         parameters = (self.weight_input, self.weight_hidden, self.bias_input, self.bias_hidden)
-        if mask is None and fused.usable(features, *parameters):
-            return fused.fused_gru(features, *parameters)
+        if mask is None:
+            kernel = kernels.choose(features, *parameters)
+            if kernel is not None:
+                return kernel(features, *parameters)
         by_step = features.permute(2, 0, 1, 3)  # (steps, members, batch, inputs)
         gates = torch.matmul(by_step, self.weight_input) + self.bias_input  # (steps, members, batch, 3 * hidden)
         if mask is not None:

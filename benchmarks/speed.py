@@ -1,0 +1,216 @@
+"""How fast fleets are, as ratios within one run on one machine.
+
+    python benchmarks/speed.py --out results/speed            # this machine's CPU
+    python benchmarks/speed.py --out results/speed --device cuda
+
+Prints a table, appends one JSON line a measurement to speed-DEVICE.jsonl and draws how the cost grows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from plain import PlainModel, fit_plain_continuous, plain_step
+
+import labeltide as lt
+from labeltide._fleet import member_generators
+from labeltide.models.gru import GRUModel
+from labeltide.models.kernels import fused
+from labeltide.objectives.objective import Objective
+from labeltide.training import Fleet, FleetData, Schedule
+from labeltide.training.loop import _keep_freed_memory
+from labeltide.training.state import TrainingState, flatten_parameters
+from labeltide.training.step import TrainingStep
+
+BASE = {"members": 10, "batch": 64, "steps": 50, "features": 9, "hidden": 32}
+GROWTH = {
+    "members": (1, 2, 5, 10, 20, 50, 100),
+    "steps": (25, 50, 100, 200, 400),
+    "batch": (16, 32, 64, 128, 256),
+    "hidden": (32, 64, 128),
+}
+
+
+def seconds(work: Callable[[], Any], device: str, repeats: int = 9, least: float = 0.1) -> tuple[float, float]:
+    """The median time of a call and its spread (half the range of the middle half)."""
+
+    def timed(count: int) -> float:
+        started = time.perf_counter()
+        for _ in range(count):
+            work()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return (time.perf_counter() - started) / count
+
+    timed(2)
+    count = max(1, round(least / timed(1)))
+    times = sorted(timed(count) for _ in range(repeats))
+    return statistics.median(times), (times[repeats * 3 // 4] - times[repeats // 4]) / 2
+
+
+def fleet_step(device: str, members: int, batch: int, steps: int, features: int, hidden: int) -> Callable[[], Any]:
+    """One training step of a fleet that takes labels for true: sampling, forward, backward, clipping, Adam."""
+    rows = 3 * batch
+    study = lt.make_sequences(rows, steps, features, random_state=0)
+    data = FleetData(
+        features=torch.from_numpy(study.features),
+        mask=torch.from_numpy(study.mask),
+        labels=torch.from_numpy(study.labels).expand(members, -1, -1, -1).clone(),
+        grid=torch.linspace(0, 1, steps, dtype=torch.float64),
+        points=None,
+        weights=torch.ones(members, rows),
+        held_out=torch.zeros(members, rows, dtype=torch.bool),
+    ).to(device)
+    model = GRUModel(members, features, 2, hidden_size=hidden).initialise(member_generators(range(members))).to(device)
+    fleet = Fleet(model)
+    state = TrainingState.start(flatten_parameters(fleet, members), 0.01)
+    step = TrainingStep(fleet, data, Objective(), Schedule(batch_size=batch), state)
+    table = data.epoch_rows(range(members), 0, batch)[:1]
+    return lambda: step.run_epoch(table, 0)
+
+
+def one_plain_step(device: str) -> Callable[[], Any]:
+    """The same step for one model with `nn.GRU` and torch's Adam."""
+    model = PlainModel(BASE["features"], 2).to(device)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    features = torch.randn(BASE["batch"], BASE["steps"], BASE["features"], device=device)
+    labels = torch.randint(0, 2, features.shape[:2], device=device)
+    return lambda: plain_step(model, optimiser, features, labels)
+
+
+def fits(device: str, method: str, members: int, apart: bool = False) -> Callable[[], Any]:
+    """Fits on data of the size of `moving`'s training set, together or one after the other."""
+    study = lt.make_sequences(137, 50, 9, stay=0.9, random_state=0)
+    noise = lt.make_noise("mixed", n_steps=50)
+    labels = [lt.corrupt(study.labels[..., 0], noise, seed) for seed in range(members)]
+
+    def work() -> None:
+        estimators = [lt.METHODS[method](random_state=seed, device=device) for seed in range(members)]
+        groups = [slice(i, i + 1) for i in range(members)] if apart else [slice(members)]
+        for group in groups:
+            lt.fit_fleet(estimators[group], study.features, labels[group])
+
+    return work
+
+
+def plain_fit(device: str) -> Callable[[], Any]:
+    """The plain loop doing what one `continuous` fit does."""
+    study = lt.make_sequences(137, 50, 9, stay=0.9, random_state=0)
+    noisy = lt.corrupt(study.labels[..., 0], lt.make_noise("mixed", n_steps=50), 0)
+    features, labels = torch.from_numpy(study.features).to(device), torch.from_numpy(noisy.astype(np.int64)).to(device)
+    return lambda: fit_plain_continuous(features, labels, 2)
+
+
+def measure(device: str) -> list[dict[str, Any]]:
+    """Every measurement as a record; long ones once or twice, short ones many times."""
+    records = []
+
+    def note(name: str, work: Callable[[], Any], per: int = 1, repeats: int = 9, **about: Any) -> float:
+        median, spread = seconds(work, device, repeats, least=0.1 if repeats > 3 else 0.0)
+        records.append(
+            {"name": name, "ms": 1e3 * median, "spread_ms": 1e3 * spread, "ms_per_model": 1e3 * median / per, **about}
+        )
+        print(
+            f"{name:<52} {1e3 * median:10.2f} ms ± {1e3 * spread:.2f}   {1e3 * median / per:9.3f} ms per model",
+            flush=True,
+        )
+        return median
+
+    note("step, one model, nn.GRU and a plain loop", one_plain_step(device))
+    for members in (1, 10) if device == "cpu" else (1, 10, 60, 1000):
+        note(f"step, fleet of {members}", fleet_step(device, **{**BASE, "members": members}), members, members=members)
+    for name, values in GROWTH.items():
+        for value in values:
+            sizes = {**BASE, name: value}
+            note(
+                f"growth: {name} = {value}",
+                fleet_step(device, **sizes),
+                sizes["members"],
+                repeats=5,
+                growth=name,
+                value=value,
+            )
+    note("continuous, one fit, plain loop", plain_fit(device), repeats=3)
+    note("continuous, one fit", fits(device, "continuous", 1), repeats=3)
+    note("continuous, ten fits as a fleet", fits(device, "continuous", 10), 10, repeats=3)
+    note("continuous, ten fits one after another", fits(device, "continuous", 10, apart=True), 10, repeats=1)
+    note("ignore, ten fits as a fleet", fits(device, "ignore", 10), 10, repeats=3)
+    note("ignore, ten fits one after another", fits(device, "ignore", 10, apart=True), 10, repeats=1)
+    return records
+
+
+def summarise(records: list[dict[str, Any]]) -> list[str]:
+    """The ratios that matter."""
+    ms = {record["name"]: record["ms"] for record in records}
+    plain = ms["step, one model, nn.GRU and a plain loop"]
+    lines = [
+        f"fleet of {m}, per model, against nn.GRU: {plain / (ms[f'step, fleet of {m}'] / m):.1f}x"
+        for m in (1, 10, 60, 1000)
+        if f"step, fleet of {m}" in ms
+    ]
+    one, ten = ms["continuous, one fit"], ms["continuous, ten fits as a fleet"]
+    lines.append(f"one continuous fit against the plain loop: {ms['continuous, one fit, plain loop'] / one:.1f}x")
+    lines.append(f"ten continuous fits as a fleet cost {ten / one:.1f} times one")
+    for method in ("continuous", "ignore"):
+        apart = ms[f"{method}, ten fits one after another"]
+        lines.append(
+            f"ten {method} fits as a fleet against one by one: {apart / ms[f'{method}, ten fits as a fleet']:.1f}x"
+        )
+    return lines
+
+
+def draw(records: list[dict[str, Any]], path: Path) -> None:
+    """How the cost of a step grows with each size."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(GROWTH), figsize=(3.4 * len(GROWTH), 3.2))
+    for axis, name in zip(axes, GROWTH, strict=True):
+        found = [(r["value"], r["ms"]) for r in records if r.get("growth") == name]
+        axis.loglog(*zip(*found, strict=True), marker="o", color="#0b6e99")
+        first = found[0]
+        axis.loglog([v for v, _ in found], [first[1] * v / first[0] for v, _ in found], ":", color="#888888")
+        axis.set_xlabel(name)
+        axis.set_ylabel("ms a step" if axis is axes[0] else "")
+        axis.grid(alpha=0.25)
+    figure.suptitle(f"A training step of {BASE}; dotted: in proportion", fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/speed"))
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    arguments = parser.parse_args()
+    _keep_freed_memory()
+    records = measure(arguments.device)
+    machine = torch.cuda.get_device_name() if arguments.device == "cuda" else f"{torch.get_num_threads()} cores"
+    about = {
+        "machine": machine,
+        "date": time.strftime("%Y-%m-%d"),
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "compiled": fused.library() is not None,
+    }
+    print(*summarise(records), sep="\n")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    name = f"speed-{arguments.device}"
+    with open(arguments.out / f"{name}.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps({**about, **record}) + "\n" for record in records)
+    draw(records, arguments.out / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()

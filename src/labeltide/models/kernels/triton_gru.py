@@ -1,0 +1,200 @@
+"""The GRU of a fleet as two Triton kernels: all steps of 16 sequences of one member in one program.
+
+State and weights stay in registers over all steps; the gradient of the weights is summed there too, so that only what
+the equations of `gru.py` must remember travels through memory. Products are taken as three tf32 products, which is
+float32 accuracy on the matrix units. Without a GPU the kernels run in Triton's interpreter (``TRITON_INTERPRET=1``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+ROWS = 16  # the least number of rows that a matrix unit takes
+MAX_HIDDEN = 64  # the weight gradient of a member must fit into the registers of one program
+
+
+def usable(features: Tensor, *parameters: Tensor) -> bool:
+    """Whether the kernels can take these tensors."""
+    hidden = parameters[1].shape[1]
+    return (
+        not features.requires_grad
+        and hidden in (16, 32, 64)
+        and features.shape[-1] <= MAX_HIDDEN
+        and all(t.dtype == torch.float32 for t in (features, *parameters))
+        and all(p[0].is_contiguous() for p in parameters)
+        and 0 not in features.shape
+    )
+
+
+def triton_gru(
+    features: Tensor, weight_input: Tensor, weight_hidden: Tensor, bias_input: Tensor, bias_hidden: Tensor
+) -> Tensor:
+    """Hidden states of every step: shape (members, batch, steps, hidden). Takes what `fused.fused_gru` takes."""
+    return _TritonGRU.apply(features.contiguous(), weight_input, weight_hidden, bias_input, bias_hidden)
+
+
+class _TritonGRU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, *parameters: Tensor) -> Tensor:
+        members, batch, steps, inputs = features.shape
+        hidden = parameters[1].shape[1]
+        out = features.new_empty(members, batch, steps, hidden)
+        needed = any(ctx.needs_input_grad)
+        kept = features.new_empty((members, batch, steps, 4, hidden) if needed else (1,))
+        sizes = {"INPUTS": max(16, triton.next_power_of_2(inputs)), "HIDDEN": hidden, "ROWS": ROWS}
+        grid = (members, triton.cdiv(batch, ROWS))
+        strides = [parameter.stride(0) for parameter in parameters]
+        _forward[grid](
+            features, *parameters, *strides, out, kept, batch, steps, inputs, KEEP=needed, **sizes, num_warps=4
+        )
+        ctx.save_for_backward(features, parameters[1], out, kept)
+        ctx.sizes = sizes
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        features, weight_hidden, out, kept = ctx.saved_tensors
+        members, batch, steps, inputs = features.shape
+        width = 3 * weight_hidden.shape[1]
+        tiles = triton.cdiv(batch, ROWS)
+        shapes = ((inputs, width), (weight_hidden.shape[1], width), (1, width), (1, width))
+        sums = [features.new_empty(members, tiles, *shape) for shape in shapes]
+        arguments = (features, weight_hidden, weight_hidden.stride(0), out, kept, grads[0].contiguous(), *sums)
+        warps = 4 if width <= 96 else 8
+        _backward[(members, tiles)](*arguments, batch, steps, inputs, **ctx.sizes, num_warps=warps)
+        return None, *(part.sum(1) for part in sums)
+
+
+@triton.jit
+def _dot(a, b):  # type: ignore[no-untyped-def]
+    return tl.dot(a, b, input_precision="tf32x3")
+
+
+@triton.jit
+def _tanh(x):  # type: ignore[no-untyped-def]
+    return 2 * tl.sigmoid(2 * x) - 1
+
+
+@triton.jit
+def _forward(  # type: ignore[no-untyped-def]
+    features, weight_input, weight_hidden, bias_input, bias_hidden,
+    stride_weight_input, stride_weight_hidden, stride_bias_input, stride_bias_hidden,
+    out, kept, batch, steps, inputs,
+    KEEP: tl.constexpr, INPUTS: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(0).to(tl.int64)
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    unit, source = tl.arange(0, HIDDEN), tl.arange(0, INPUTS)
+    real_row, real_input = rows < batch, source < inputs
+    own_input = weight_input + member * stride_weight_input + source[:, None] * (3 * HIDDEN) + unit[None, :]
+    own_hidden = weight_hidden + member * stride_weight_hidden + unit[:, None] * (3 * HIDDEN) + unit[None, :]
+    input_reset = tl.load(own_input, mask=real_input[:, None], other=0.0)
+    input_update = tl.load(own_input + HIDDEN, mask=real_input[:, None], other=0.0)
+    input_new = tl.load(own_input + 2 * HIDDEN, mask=real_input[:, None], other=0.0)
+    hidden_reset = tl.load(own_hidden)
+    hidden_update = tl.load(own_hidden + HIDDEN)
+    hidden_new = tl.load(own_hidden + 2 * HIDDEN)
+    from_input = bias_input + member * stride_bias_input + unit
+    from_hidden = bias_hidden + member * stride_bias_hidden + unit
+    bias_reset = tl.load(from_input) + tl.load(from_hidden)
+    bias_update = tl.load(from_input + HIDDEN) + tl.load(from_hidden + HIDDEN)
+    bias_new, bias_mix = tl.load(from_input + 2 * HIDDEN), tl.load(from_hidden + 2 * HIDDEN)
+    first = (member * batch + rows) * steps  # each row's first step among all steps of all rows
+    state = tl.zeros((ROWS, HIDDEN), tl.float32)
+    for t in range(steps):
+        at = first + t
+        x = tl.load(
+            features + at[:, None] * inputs + source[None, :], mask=real_row[:, None] & real_input[None, :], other=0.0
+        )
+        reset = tl.sigmoid(_dot(x, input_reset) + _dot(state, hidden_reset) + bias_reset[None, :])
+        update = tl.sigmoid(_dot(x, input_update) + _dot(state, hidden_update) + bias_update[None, :])
+        mix = _dot(state, hidden_new) + bias_mix[None, :]
+        new = _tanh(_dot(x, input_new) + bias_new[None, :] + reset * mix)
+        state = new + update * (state - new)
+        tl.store(out + at[:, None] * HIDDEN + unit[None, :], state, mask=real_row[:, None])
+        if KEEP:
+            own_kept = kept + at[:, None] * (4 * HIDDEN) + unit[None, :]
+            tl.store(own_kept, reset, mask=real_row[:, None])
+            tl.store(own_kept + HIDDEN, update, mask=real_row[:, None])
+            tl.store(own_kept + 2 * HIDDEN, new, mask=real_row[:, None])
+            tl.store(own_kept + 3 * HIDDEN, mix, mask=real_row[:, None])
+
+
+@triton.jit
+def _backward(  # type: ignore[no-untyped-def]
+    features, weight_hidden, stride_weight_hidden, out, kept, grad_out,
+    sum_weight_input, sum_weight_hidden, sum_bias_input, sum_bias_hidden, batch, steps, inputs,
+    INPUTS: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(0).to(tl.int64)
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    unit, source = tl.arange(0, HIDDEN), tl.arange(0, INPUTS)
+    real_row, real_input = rows < batch, source < inputs
+    # Transposed on loading: back[j, i] = weight[i, j].
+    own_hidden = weight_hidden + member * stride_weight_hidden + unit[None, :] * (3 * HIDDEN) + unit[:, None]
+    back_reset, back_update = tl.load(own_hidden), tl.load(own_hidden + HIDDEN)
+    back_new = tl.load(own_hidden + 2 * HIDDEN)
+    first = (member * batch + rows) * steps
+    carry = tl.zeros((ROWS, HIDDEN), tl.float32)
+    grad_hidden_reset = tl.zeros((HIDDEN, HIDDEN), tl.float32)
+    grad_hidden_update = tl.zeros((HIDDEN, HIDDEN), tl.float32)
+    grad_hidden_new = tl.zeros((HIDDEN, HIDDEN), tl.float32)
+    grad_input_reset = tl.zeros((INPUTS, HIDDEN), tl.float32)
+    grad_input_update = tl.zeros((INPUTS, HIDDEN), tl.float32)
+    grad_input_new = tl.zeros((INPUTS, HIDDEN), tl.float32)
+    bias_reset = tl.zeros((HIDDEN,), tl.float32)
+    bias_update = tl.zeros((HIDDEN,), tl.float32)
+    bias_new = tl.zeros((HIDDEN,), tl.float32)
+    bias_mix = tl.zeros((HIDDEN,), tl.float32)
+    for step in range(steps):
+        t = steps - 1 - step
+        at = first + t
+        own_kept = kept + at[:, None] * (4 * HIDDEN) + unit[None, :]
+        reset = tl.load(own_kept, mask=real_row[:, None], other=0.0)
+        update = tl.load(own_kept + HIDDEN, mask=real_row[:, None], other=0.0)
+        new = tl.load(own_kept + 2 * HIDDEN, mask=real_row[:, None], other=0.0)
+        mix = tl.load(own_kept + 3 * HIDDEN, mask=real_row[:, None], other=0.0)
+        has_before = real_row & (at > first)
+        before = tl.load(out + (at[:, None] - 1) * HIDDEN + unit[None, :], mask=has_before[:, None], other=0.0)
+        grad = carry + tl.load(grad_out + at[:, None] * HIDDEN + unit[None, :], mask=real_row[:, None], other=0.0)
+        grad_new = grad * (1 - update) * (1 - new * new)
+        grad_update = grad * (before - new) * update * (1 - update)
+        grad_reset = grad_new * mix * reset * (1 - reset)
+        grad_mix = grad_new * reset
+        carry = grad * update + _dot(grad_reset, back_reset) + _dot(grad_update, back_update) + _dot(grad_mix, back_new)
+        x = tl.load(
+            features + at[:, None] * inputs + source[None, :], mask=real_row[:, None] & real_input[None, :], other=0.0
+        )
+        before_t, x_t = tl.trans(before), tl.trans(x)
+        grad_hidden_reset += _dot(before_t, grad_reset)
+        grad_hidden_update += _dot(before_t, grad_update)
+        grad_hidden_new += _dot(before_t, grad_mix)
+        grad_input_reset += _dot(x_t, grad_reset)
+        grad_input_update += _dot(x_t, grad_update)
+        grad_input_new += _dot(x_t, grad_new)
+        bias_reset += tl.sum(grad_reset, 0)
+        bias_update += tl.sum(grad_update, 0)
+        bias_new += tl.sum(grad_new, 0)
+        bias_mix += tl.sum(grad_mix, 0)
+    slot = member * tl.num_programs(1) + tl.program_id(1)
+    to_hidden = sum_weight_hidden + slot * (3 * HIDDEN * HIDDEN) + unit[:, None] * (3 * HIDDEN) + unit[None, :]
+    tl.store(to_hidden, grad_hidden_reset)
+    tl.store(to_hidden + HIDDEN, grad_hidden_update)
+    tl.store(to_hidden + 2 * HIDDEN, grad_hidden_new)
+    to_input = sum_weight_input + slot * (3 * HIDDEN) * inputs + source[:, None] * (3 * HIDDEN) + unit[None, :]
+    tl.store(to_input, grad_input_reset, mask=real_input[:, None])
+    tl.store(to_input + HIDDEN, grad_input_update, mask=real_input[:, None])
+    tl.store(to_input + 2 * HIDDEN, grad_input_new, mask=real_input[:, None])
+    to_bias_input = sum_bias_input + slot * (3 * HIDDEN) + unit
+    tl.store(to_bias_input, bias_reset)
+    tl.store(to_bias_input + HIDDEN, bias_update)
+    tl.store(to_bias_input + 2 * HIDDEN, bias_new)
+    to_bias_hidden = sum_bias_hidden + slot * (3 * HIDDEN) + unit
+    tl.store(to_bias_hidden, bias_reset)
+    tl.store(to_bias_hidden + HIDDEN, bias_update)
+    tl.store(to_bias_hidden + 2 * HIDDEN, bias_mix)
