@@ -22,9 +22,9 @@ import torch
 from plain import PlainModel, fit_plain_continuous, plain_step
 
 import labeltide as lt
+from labeltide import _native
 from labeltide._fleet import member_generators
 from labeltide.models.gru import GRUModel
-from labeltide.models.kernels import fused
 from labeltide.objectives.objective import Objective
 from labeltide.training import Fleet, FleetData, Schedule
 from labeltide.training.loop import _keep_freed_memory
@@ -202,7 +202,7 @@ def main() -> None:
         "date": time.strftime("%Y-%m-%d"),
         "torch": str(torch.__version__),
         "python": platform.python_version(),
-        "compiled": fused.library() is not None,
+        "compiled": _native.library() is not None,
     }
     print(*summarise(records), sep="\n")
     arguments.out.mkdir(parents=True, exist_ok=True)

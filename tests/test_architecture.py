@@ -15,7 +15,7 @@ import labeltide
 
 ROOT = Path(__file__).parents[1] / "src" / "labeltide"
 STEPS = [
-    {"_validation", "_fleet"},
+    {"_validation", "_fleet", "_native"},
     {"data", "noise", "models", "objectives", "chain"},
     {"training"},
     {"estimators", "inference", "evaluation"},

@@ -5,13 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labeltide import _native
 from labeltide._fleet import member_generators
 from labeltide.models import kernels
 from labeltide.models.gru import GRULayer
 from labeltide.models.kernels import fused
 from labeltide.training.state import flatten_parameters
 
-compiled = pytest.mark.skipif(fused.library() is None, reason="No compiled GRU here: setup found no C compiler.")
+compiled = pytest.mark.skipif(_native.library() is None, reason="No compiled GRU here: setup found no C compiler.")
 
 
 def make_layer(members=2, inputs=3, hidden=32):
@@ -70,11 +71,11 @@ def test_parameters_may_be_views_of_one_buffer():
 @pytest.mark.parametrize("capability", ["AVX2", "DEFAULT"])
 def test_narrower_processors_get_the_same_numbers(capability, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    fused.library.cache_clear()
+    _native.library.cache_clear()
     try:
         assert_both_ways_agree(make_layer(), torch.randn(2, 10, 6, 3))
     finally:
-        fused.library.cache_clear()
+        _native.library.cache_clear()
 
 
 @compiled
@@ -100,5 +101,5 @@ def test_what_the_compiled_layer_is_not_written_for_is_left_to_torch(features, h
 
 
 def test_without_a_compiler_torch_does_the_work(monkeypatch):
-    monkeypatch.setattr(fused, "library", lambda: None)
+    monkeypatch.setattr(_native, "library", lambda: None)
     assert make_layer()(torch.zeros(2, 4, 5, 3)).shape == (2, 4, 5, 32)

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from labeltide import _native
 from labeltide.training.state import TrainingState, flatten_parameters
 from oracles import adam_path
 
@@ -147,3 +148,19 @@ def test_every_tensor_is_named_once_for_the_checkpoint():
     assert "epoch" not in state.tensors()
     assert all(len(value) == MEMBERS for value in state.tensors().values())
     assert state.tensors()["parameters"] is state.parameters
+
+
+def test_compiled_adam_equals_the_plain_one(monkeypatch):
+    states = [make_state(), make_state()]
+    factor = torch.linspace(0.5, 1.0, SIZE)
+    for number in range(4):
+        gradients = draw(MEMBERS, SIZE, seed=number) * 10.0 ** (number - 1)
+        if number == 2:
+            gradients[1, 0] = torch.nan
+        taking_part = torch.arange(MEMBERS) != number
+        states[0].adam(gradients, taking_part, factor, 1.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(_native, "library", lambda: None)
+            states[1].adam(gradients, taking_part, factor, 1.0)
+    for name, value in states[0].tensors().items():
+        torch.testing.assert_close(value, states[1].tensors()[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Self
@@ -9,6 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from labeltide import _native
 from labeltide.objectives.objective import Multipliers
 from labeltide.training.schedule import AugmentedLagrangian
 
@@ -122,6 +124,18 @@ class TrainingState:
         group_factor : Tensor of shape (size,)
             The share of the learning rate for each parameter.
         """
+        if self.parameters.device.type == "cpu" and self.parameters.dtype == torch.float32 and _native.library():
+            self._compiled_adam(gradients, taking_part, group_factor, clip)
+        else:
+            self._plain_adam(gradients, taking_part, group_factor, clip)
+
+    def _compiled_adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
+        tensors = (self.parameters, self.mean, self.variance, gradients.contiguous(), self.count, self.rate)
+        sizes = (ctypes.c_int64(gradients.shape[1]), ctypes.c_float(clip))
+        arguments = (*tensors, group_factor, taking_part, self.diverged, *sizes)
+        _native.call("labeltide_adam", arguments, len(gradients))
+
+    def _plain_adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
         norms = torch.linalg.vector_norm(gradients, dim=1)
         finite = norms.isfinite()
         self.diverged |= taking_part & ~finite

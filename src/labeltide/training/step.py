@@ -69,7 +69,7 @@ class TrainingStep:
             if self.graph is not None:
                 self.graph.replay()
             else:
-                self._step()
+                self._step(keep_safe=number == 0)
         return self.total / self.labels.clamp_min(1e-12)
 
     def _put(self, rows: Tensor, first: bool) -> None:
@@ -80,7 +80,7 @@ class TrainingStep:
         self.rows.copy_(rows)
         self.first.fill_(first)
 
-    def _step(self) -> None:
+    def _step(self, keep_safe: bool = True) -> None:
         assert self.rows is not None
         state = self.state
         multipliers = Multipliers(state.linear, state.quadratic) if self.schedule.lagrangian is not None else None
@@ -88,7 +88,8 @@ class TrainingStep:
         if self.parameters:
             pieces = torch.autograd.grad(scored.total.sum(), self.parameters, allow_unused=True, materialize_grads=True)
             gradients = join(pieces)
-            state.keep_safe(gradients, self.first)
+            if keep_safe:
+                state.keep_safe(gradients, self.first)
             state.adam(gradients, state.active & (self.rows >= 0).any(1), self.noise_factor, self.schedule.clip)
         self.total += scored.data.detach() * scored.labels
         self.labels += scored.labels

@@ -1,4 +1,4 @@
-"""The compiled GRU: finds the library that setup built for this processor, and calls it from as many threads as torch.
+"""The compiled GRU, fused over time.
 
 Where there was no compiler, or the tensors are not what it is written for, `usable` says no and `gru.py` does the same
 with torch alone.
@@ -7,23 +7,19 @@ with torch alone.
 from __future__ import annotations
 
 import ctypes
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-ROWS = 8  # sequences that run through the steps together, as in fused_gru.c
+from labeltide import _native
+
+ROWS = 8  # sequences that run through the steps together, as in _native_gru.c
 MULTIPLE = 32  # hidden units come in pairs of the widest vectors
-LIBRARIES = {"AVX512": ("avx512", "avx2", "plain"), "AVX2": ("avx2", "plain")}  # best first
 
 
 class Shape(ctypes.Structure):
-    """The sizes of one call, as fused_gru.c declares them."""
+    """The sizes of one call, as _native_gru.c declares them."""
 
     _fields_ = [
         (name, ctypes.c_int64)
@@ -38,7 +34,7 @@ def usable(features: Tensor, *parameters: Tensor) -> bool:
     """Whether the compiled GRU can take these tensors."""
     weight_hidden = parameters[1]
     return (
-        library() is not None
+        _native.library() is not None
         and not features.requires_grad
         and weight_hidden.shape[1] % MULTIPLE == 0
         and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in (features, *parameters))
@@ -61,21 +57,6 @@ def fused_gru(
     return _FusedGRU.apply(features.contiguous(), weight_input, weight_hidden, bias_input, bias_hidden)
 
 
-@cache
-def library() -> ctypes.CDLL | None:
-    """The compiled library for this processor, or None."""
-    folder = Path(__file__).parent
-    for name in LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("plain",)):
-        for suffix in EXTENSION_SUFFIXES:
-            path = folder / f"_fused_gru_{name}{suffix}"
-            if path.exists():
-                try:
-                    return ctypes.CDLL(str(path))
-                except OSError:  # built for another system
-                    continue
-    return None
-
-
 class _FusedGRU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, *parameters: Tensor) -> Tensor:
@@ -87,7 +68,8 @@ class _FusedGRU(torch.autograd.Function):
         out = features.new_empty(members, batch, steps, hidden)
         needed = any(ctx.needs_input_grad)
         kept = features.new_empty(members * tiles * steps * 4 * ROWS * hidden) if needed else None
-        _call("labeltide_gru_forward", shape, features, *parameters, out, kept)
+        arguments = (ctypes.byref(shape), features, *parameters, out, kept)
+        _native.call("labeltide_gru_forward", arguments, members * chunks)
         ctx.shape = shape
         ctx.save_for_backward(features, parameters[1], out, kept)
         return out
@@ -100,26 +82,6 @@ class _FusedGRU(torch.autograd.Function):
         sizes = ((shape.inputs, width), (shape.hidden, width), (1, width), (1, width))
         sums = [features.new_empty(items, *size) for size in sizes]
         back = weight_hidden.transpose(1, 2).contiguous()
-        _call("labeltide_gru_backward", shape, features, back, out, kept, grads[0].contiguous(), *sums)
+        arguments = (ctypes.byref(shape), features, back, out, kept, grads[0].contiguous(), *sums)
+        _native.call("labeltide_gru_backward", arguments, items)
         return None, *(part.unflatten(0, (shape.members, shape.chunks)).sum(1) for part in sums)
-
-
-def _call(name: str, shape: Shape, *tensors: Tensor | None) -> None:
-    """Share the items of a call among threads; ctypes lets go of Python's lock meanwhile."""
-    function = getattr(library(), name)
-    pointers = [ctypes.c_void_p(0 if tensor is None else tensor.data_ptr()) for tensor in tensors]
-    items = shape.members * shape.chunks
-    threads = min(torch.get_num_threads(), items)
-    bounds = [items * i // threads for i in range(threads + 1)]
-
-    def work(first: int, last: int) -> int:
-        return function(ctypes.byref(shape), *pointers, ctypes.c_int64(first), ctypes.c_int64(last))
-
-    others = [_pool(threads).submit(work, a, b) for a, b in pairwise(bounds[1:])]
-    if work(0, bounds[1]) or any(other.result() for other in others):
-        raise MemoryError("Not enough memory for a step of the GRU.")
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max(threads - 1, 1), thread_name_prefix="labeltide-gru")

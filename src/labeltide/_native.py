@@ -1,0 +1,65 @@
+"""The compiled library: found where setup built it for this processor, called from as many threads as torch has.
+
+Where there was no compiler `library` gives None, and torch does the same work with its own operations.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LIBRARIES = {"AVX512": ("avx512", "avx2", "plain"), "AVX2": ("avx2", "plain")}  # best first
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled library for this processor, or None."""
+    folder = Path(__file__).parent
+    for name in LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("plain",)):
+        for suffix in EXTENSION_SUFFIXES:
+            path = folder / f"_native_{name}{suffix}"
+            if path.exists():
+                try:
+                    return ctypes.CDLL(str(path))
+                except OSError:  # built for another system
+                    continue
+    return None
+
+
+def call(name: str, arguments: Sequence[Any], items: int) -> None:
+    """Share the items of a call among threads; ctypes lets go of Python's lock meanwhile.
+
+    Tensors are passed as pointers (None as a null pointer), everything else as it is; the function is told the first
+    and the last item to do.
+    """
+    function = getattr(library(), name)
+    given = [_as_argument(argument) for argument in arguments]
+    threads = max(1, min(torch.get_num_threads(), items))
+    bounds = [items * i // threads for i in range(threads + 1)]
+
+    def work(first: int, last: int) -> int:
+        return function(*given, ctypes.c_int64(first), ctypes.c_int64(last))
+
+    others = [_pool(threads).submit(work, first, last) for first, last in pairwise(bounds[1:])]
+    if any([work(0, bounds[1]), *(other.result() for other in others)]):
+        raise MemoryError(f"Not enough memory for {name}.")
+
+
+def _as_argument(value: Any) -> Any:
+    if value is None or isinstance(value, Tensor):
+        return ctypes.c_void_p(0 if value is None else value.data_ptr())
+    return value
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max(threads - 1, 1), thread_name_prefix="labeltide")
