@@ -6,8 +6,10 @@ Where there was no compiler `library` gives None, and torch does the same work w
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from itertools import pairwise
@@ -17,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_kept_threads: ContextVar[int | None] = ContextVar("kept_threads", default=None)
 LIBRARIES = {"AVX512": ("avx512", "avx2", "plain"), "AVX2": ("avx2", "plain")}  # best first
 
 
@@ -43,15 +46,37 @@ def call(name: str, arguments: Sequence[Any], items: int) -> None:
     """
     function = getattr(library(), name)
     given = [_as_argument(argument) for argument in arguments]
-    threads = max(1, min(torch.get_num_threads(), items))
-    bounds = [items * i // threads for i in range(threads + 1)]
+    workers = max(1, min(threads(), items))
+    bounds = [items * i // workers for i in range(workers + 1)]
 
     def work(first: int, last: int) -> int:
         return function(*given, ctypes.c_int64(first), ctypes.c_int64(last))
 
-    others = [_pool(threads).submit(work, first, last) for first, last in pairwise(bounds[1:])]
+    others = [_pool(workers).submit(work, first, last) for first, last in pairwise(bounds[1:])]
     if any([work(0, bounds[1]), *(other.result() for other in others)]):
         raise MemoryError(f"Not enough memory for {name}.")
+
+
+def threads() -> int:
+    """How many threads a call may use."""
+    return _kept_threads.get() or torch.get_num_threads()
+
+
+@contextmanager
+def all_threads_to_ourselves() -> Iterator[None]:
+    """Let torch use one thread for its own operations while our calls use as many as it had.
+
+    Around a fused kernel torch's operations are small. Shared among threads they gain little on a quiet machine, and
+    on a busy one every operation waits for the slowest thread: a fit took ten times as long beside one other process.
+    """
+    before = torch.get_num_threads()
+    token = _kept_threads.set(threads())
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _kept_threads.reset(token)
 
 
 def _as_argument(value: Any) -> Any:

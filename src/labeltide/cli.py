@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import labeltide
@@ -17,7 +18,10 @@ app = App(
     name="labeltide",
     help="Learn from labels whose quality changes over time, and see when and how they went wrong.",
     version=labeltide.__version__,
+    suppress_keyboard_interrupt=False,  # `main` says that it stopped
 )
+datasets = App(name="datasets", help="List and fetch the public data sets that the paper's studies read.")
+app.command(datasets)
 console = Console(soft_wrap=True)
 
 
@@ -74,11 +78,57 @@ def report(
     console.print(f"Page: {write_report(results, out)}")
 
 
+@datasets.command(name="list")
+def list_datasets(
+    *,
+    data: Annotated[Path, Parameter(help="Folder below which data sets lie.")] = Path("data"),
+) -> None:
+    """Say what each data set is, its licence and size, and whether it is here."""
+    from labeltide.data import public
+
+    table = Table(title=f"Public data sets, below {data}", show_lines=True, expand=True)
+    for column, ratio in (("name", None), ("what it is", 4), ("licence", 3), ("download", 2), ("here", 4)):
+        table.add_column(column, ratio=ratio, overflow="fold", no_wrap=ratio is None)
+    for row in public.list_datasets(data):
+        here = "present" if row.present else "\n".join(("missing:", *row.missing))
+        table.add_row(row.name, row.title, row.licence, row.size, here)
+    Console().print(table)
+
+
+@datasets.command
+def fetch(
+    name: Annotated[str, Parameter(help="A data set of 'labeltide datasets list'.")],
+    *,
+    data: Annotated[Path, Parameter(help="Folder below which to put it.")] = Path("data"),
+    archives: Annotated[
+        list[Path] | None,
+        Parameter(
+            consume_multiple=True, negative=(), help="Archives downloaded by hand, to convert instead of downloading."
+        ),
+    ] = None,
+) -> None:
+    """Download a data set from its official address, check it and convert it, or change nothing."""
+    from labeltide.data import public
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    terminal = Console(stderr=True)
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
+        task = progress.add_task(f"{name}: starting", total=None)
+
+        def show(title: str, done: int, total: int) -> None:
+            progress.update(task, description=title, completed=done, total=total or None)
+
+        folder = public.fetch(name, data, archives, show)
+    console.print(f"{name} is in {folder}")
+
+
 def main() -> None:
     """Run the command line; a wrong use or bad data ends with a sentence and exit code 2."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
-        app()
+        app(sys.argv[1:], exit_on_error=False)
+    except CycloptsError:  # it has said what was wrong
+        sys.exit(2)
     except (ValueError, OSError) as error:
         Console(stderr=True, soft_wrap=True).print(f"labeltide: {error}", style="red", markup=False)
         sys.exit(2)

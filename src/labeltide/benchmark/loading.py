@@ -69,7 +69,7 @@ def _windows(spec: DatasetSpec, table: pa.Table) -> Sequences:
         zscore=spec.zscore or None,
         window=spec.window,
         offset=spec.offset,
-        keep_tail=spec.keep_tail or spec.window is None,
+        keep_tail=spec.keep_tail,
     )
     codes = np.array([*study.classes, -1], dtype=np.int8)  # a class may be absent from one of two files
     return replace(study, labels=codes[study.labels], classes=tuple(range(len(spec.labels))))
@@ -77,7 +77,7 @@ def _windows(spec: DatasetSpec, table: pa.Table) -> Sequences:
 
 def _cut(spec: DatasetSpec, study: Sequences, groups: Mapping[Any, Any]) -> Split:
     share, seed, by = (spec.split.get(key, default) for key, default in (("test", 0.2), ("seed", 0), ("by", None)))
-    n_pieces = len(set(groups[name] for name in study.ids)) if groups else len(study)
+    n_pieces = len({groups[name] for name in study.ids}) if groups else len(study)
     if n_pieces < 2:
         what = f"one value of {by!r}" if groups else "one window"
         raise ValueError(f"there is only {what}, and a split needs two: one to train on, one to test on")
@@ -91,12 +91,10 @@ def _cut(spec: DatasetSpec, study: Sequences, groups: Mapping[Any, Any]) -> Spli
 
 
 def _check_split(spec: DatasetSpec, split: Split) -> None:
-    names = list(spec.labels) or list(split.train.classes)
+    names: list[Any] = list(spec.labels) or list(split.train.classes)
     for part, study in zip(split._fields, split, strict=True):
         if not len(study) or not (study.labels >= 0).any():
             raise ValueError(f"the split leaves nothing to {part}. Lower split.test, or cut shorter windows")
     absent = [name for code, name in enumerate(names) if not (split.train.labels == code).any()]
     if absent:
         raise ValueError(f"the training part holds no label of the class {absent[0]!r}. Choose another split.seed")
-
-

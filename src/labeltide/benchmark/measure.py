@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from labeltide.benchmark.datasets import Split
+from labeltide.benchmark.loading import Split
 from labeltide.estimators import NoisyLabelClassifier
 from labeltide.evaluation import (
     absolute_errors,
@@ -20,7 +20,7 @@ from labeltide.noise.shapes import average_rate
 
 
 def measure(estimator: NoisyLabelClassifier, noise: FixedNoise, recorded: np.ndarray, split: Split) -> dict[str, Any]:
-    """Errors on clean labels and of Q, and Q itself, in plain numbers."""
+    """Errors on clean labels and of Q, and Q itself; a record turns what is not finite into null."""
     clock = estimator.clock_grid_
     true = noise.at(clock)
     test, train = split.test, split.train
@@ -39,18 +39,11 @@ def measure(estimator: NoisyLabelClassifier, noise: FixedNoise, recorded: np.nda
             "wrong_labels": error_rate(recorded, train_codes),
         },
         "over_time": {
-            "test_error": _plain(error_over_time(predicted, test_codes)),
-            "frobenius": _plain(frobenius),
-            "absolute": _plain(absolute),
+            "test_error": np.round(error_over_time(predicted, test_codes), 4),
+            "frobenius": np.round(frobenius, 4),
+            "absolute": np.round(absolute, 4),
         },
-        "clock": _plain(clock),
-        "true_noise": _plain(true),
-        "noise": _plain(estimator.noise_matrices_),
+        "clock": np.round(clock, 4),
+        "true_noise": np.round(true, 4),
+        "noise": np.round(estimator.noise_matrices_, 4),
     }
-
-
-def _plain(values: np.ndarray) -> Any:
-    """Lists of numbers with four decimals; None where there is none."""
-    rounded = np.round(np.asarray(values, dtype=float), 4).astype(object)
-    rounded[rounded != rounded] = None
-    return rounded.tolist()

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from labeltide.benchmark.datasets import DatasetSpec
-from labeltide.benchmark.study import MethodSpec, NoiseSpec, Study
+from labeltide.benchmark.methods import MethodSpec
+from labeltide.benchmark.study import NoiseSpec, Study
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING
 
 from labeltide.training import OnEpochShare
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 
 @dataclass
@@ -34,6 +35,9 @@ class StudyBar:
 @contextmanager
 def study_bar(runs: Sequence[int], shown: bool) -> Iterator[StudyBar]:
     """A bar over all runs, on a terminal's standard error only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from labeltide import _validation
+from labeltide.benchmark import keys
 from labeltide.benchmark.datasets import DatasetSpec, read_dataset
-from labeltide.estimators import METHODS
+from labeltide.benchmark.methods import MethodSpec, check_settings, read_method
 from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.shapes import SHAPES, make_noise
 
 VARIANTS = ("uniform", "class-conditional")
-KNOWN_NOISE = (
-    "temporal",
-    "static",
-)  # what the method "known" is told: the true Q(t), or its average over time
 
 
 @dataclass(frozen=True)
@@ -36,21 +32,6 @@ class NoiseSpec:
         """The noise function for a data set's classes and steps."""
         conditional = self.variant == "class-conditional"
         return make_noise(self.shape, n_classes, n_steps, class_conditional=conditional, **self.level)
-
-
-@dataclass(frozen=True)
-class MethodSpec:
-    """A method under the name the study gives it, with its settings."""
-
-    label: str
-    method: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def settings_for(self, dataset: DatasetSpec) -> dict[str, Any]:
-        """The data set's settings, then the method's, then those for the pair: the last one named holds."""
-        pair = self.per_dataset.get(dataset.name, self.per_dataset.get(dataset.like or "", {}))
-        return {**dataset.settings, **self.settings, **pair}
 
 
 @dataclass(frozen=True)
@@ -70,75 +51,98 @@ class Study:
         """The noise that this data set is tried with."""
         return (noise for noise in self.noise if not noise.datasets or dataset.name in noise.datasets)
 
+    @property
+    def n_runs(self) -> int:
+        """The fits that make the whole study."""
+        levels = sum(len(list(self.noise_for(dataset))) for dataset in self.datasets)
+        return levels * len(self.methods) * self.draws
+
 
 def read_study(path: str | Path) -> Study:
     """Read and check a study file; whatever is wrong is named with its key and the choices there are."""
     path = Path(path)
-    if not path.exists():
+    if not path.is_file():
         raise FileNotFoundError(f"There is no study file {path}.")
-    text = path.read_text(encoding="utf-8")
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        text = path.read_text(encoding="utf-8")
+        return _parse(path.stem, tomllib.loads(text), text)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}.") from None
-    try:
-        return _parse(path.stem, content, text)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
 def _parse(name: str, content: dict[str, Any], text: str) -> Study:
-    keys = ("title", "description", "draws", "datasets", "noise", "methods")
-    _validation.check_keys("key in the study", content, keys)
+    allowed = ("title", "description", "draws", "datasets", "noise", "methods")
+    _validation.check_keys("key in the study", content, allowed)
     for key in ("datasets", "noise", "methods"):
         if not content.get(key):
             raise ValueError(f"The study needs at least one entry under '{key}'.")
-    draws = content.get("draws", 10)
-    _validation.check_number("draws", draws, 1, whole=True)
-    datasets = tuple(read_dataset(label, content["datasets"]) for label in content["datasets"])
+    entries = keys.table("[datasets]", content["datasets"])
+    datasets = tuple(read_dataset(label, entries) for label in entries)
     names = [dataset.name for dataset in datasets]
-    return Study(
+    methods = keys.table("[methods]", content["methods"])
+    study = Study(
         name=name,
-        title=content.get("title", name),
-        description=content.get("description", ""),
-        draws=draws,
+        title=keys.text("title", content.get("title", name)),
+        description=keys.text("description", content.get("description", "")),
+        draws=keys.number(1, whole=True)("draws", content.get("draws", 10)),
         datasets=datasets,
-        noise=tuple(spec for entry in content["noise"] for spec in _read_noise(entry, names)),
-        methods=tuple(_read_method(label, entry, names) for label, entry in content["methods"].items()),
+        noise=tuple(spec for entry in _noise_entries(content["noise"]) for spec in _read_noise(entry, names)),
+        methods=tuple(read_method(label, entry, names) for label, entry in methods.items()),
         text=text,
     )
+    _check_noise(study)
+    check_settings(study.methods, study.datasets)
+    return study
+
+
+def _noise_entries(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        raise ValueError("noise must be a list of tables, each under a line [[noise]] with two brackets.")
+    return [keys.table("[[noise]]", entry) for entry in value]
 
 
 def _read_noise(entry: dict[str, Any], datasets: list[str]) -> Iterator[NoiseSpec]:
     _validation.check_keys("key in [[noise]]", entry, ("shape", "rates", "constants", "variants", "datasets"))
     shape = _validation.check_choice("noise shape", entry.get("shape"), SHAPES)
+    where = f"[[noise]] of shape {shape!r}:"
     if ("rates" in entry) == ("constants" in entry):
-        raise ValueError(f"[[noise]] {shape} needs either 'rates' or 'constants', a list of levels.")
-    levels = [{"rate": rate} for rate in entry.get("rates", ())] or [{"constants": c} for c in entry["constants"]]
-    chosen = tuple(_validation.check_choice("data set in [[noise]]", d, datasets) for d in entry.get("datasets", ()))
-    for variant in entry.get("variants", VARIANTS[:1]):
-        _validation.check_choice("noise variant", variant, VARIANTS)
-        for level in levels:
-            spec = NoiseSpec(shape, level, variant, chosen)
-            spec.make(2, 100)  # an impossible rate or an unknown constant is said before anything runs
-            yield spec
+        raise ValueError(f"{where} it needs either 'rates' or 'constants', a list of levels.")
+    if "rates" in entry:
+        levels = [{"rate": rate} for rate in keys.items(f"{where} rates", entry["rates"])]
+    else:
+        constants = keys.items(f"{where} constants", entry["constants"])
+        levels = [{"constants": keys.table(f"{where} every level of constants", level)} for level in constants]
+    chosen = keys.texts(f"{where} datasets", entry["datasets"]) if "datasets" in entry else ()
+    for name in chosen:
+        _validation.check_choice(f"data set in {where} datasets", name, datasets)
+    for variant in keys.texts(f"{where} variants", entry.get("variants", ["uniform"])):
+        _validation.check_choice(f"variant in {where} variants", variant, VARIANTS)
+        yield from (NoiseSpec(shape, level, variant, chosen) for level in levels)
 
 
-def _read_method(label: str, entry: dict[str, Any], datasets: list[str]) -> MethodSpec:
-    settings = dict(entry)
-    method = settings.pop("method", label)
-    per_dataset = settings.pop("datasets", {})
-    _validation.check_choice(f"method in [methods.{label!r}]", method, METHODS)
-    allowed = METHODS[method]().get_params()
-    for name, values in {"": settings, **per_dataset}.items():
-        if name:
-            _validation.check_choice(f"data set in [methods.{label!r}.datasets]", name, datasets)
-        _validation.check_keys(f"setting of [methods.{label!r}]", values, allowed)
-    if method == "known":
-        settings["noise"] = _validation.check_choice("noise of 'known'", settings.get("noise", "temporal"), KNOWN_NOISE)
-    return MethodSpec(label, method, settings, per_dataset)
+def _check_noise(study: Study) -> None:
+    """Say what is impossible for a data set's classes, repeated or left without noise before anything runs."""
+    possible = set()
+    for dataset in study.datasets:
+        chosen = [(noise.shape, repr(noise.level), noise.variant) for noise in study.noise_for(dataset)]
+        if not chosen:
+            raise ValueError(f"{dataset.where} has no [[noise]]. Name it under 'datasets' of one, or take it out.")
+        (shape, level, variant), count = Counter(chosen).most_common(1)[0]
+        if count > 1:
+            raise ValueError(f"[[noise]] {shape}, {variant}, {level} is there {count} times for {dataset.where}.")
+        for noise, name in zip(study.noise_for(dataset), chosen, strict=True):
+            size = (dataset.n_classes, dataset.n_steps or 100)
+            if (*name, *size) not in possible:
+                possible.add((*name, *size))
+                _check_level(noise, dataset, *size)
 
 
-def told_noise(kind: str, matrices: np.ndarray) -> np.ndarray:
-    """What the method "known" is told: Q(t) itself, or its average at every step."""
-    return matrices if kind == "temporal" else np.broadcast_to(matrices.mean(0), matrices.shape)
+def _check_level(noise: NoiseSpec, dataset: DatasetSpec, n_classes: int, n_steps: int) -> None:
+    try:
+        noise.make(n_classes, n_steps)
+    except ValueError as error:
+        raise ValueError(
+            f"[[noise]] of shape {noise.shape!r} with {dataset.where} ({n_classes} classes, {noise.variant}): {error}"
+        ) from None

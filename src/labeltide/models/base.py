@@ -19,11 +19,14 @@ class SequenceModel(FleetModule):
         Whether the output at a step depends on that step and earlier ones only.
     is_recordable : bool
         Whether a CUDA graph may replay it: no random draws, no look at values from the host.
+    is_fused : bool
+        Whether its heavy part is a compiled kernel with threads of its own.
     """
 
     name: ClassVar[str]
     is_causal: bool
     is_recordable: bool = True
+    is_fused: bool = False
 
     @abstractmethod
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ class GRUModel(SequenceModel):
     """A GRU with 32 hidden units, or two of them in opposite directions when it need not be causal."""
 
     name = "gru"
+    is_fused = True
 
     def __init__(
         self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True

@@ -73,7 +73,7 @@ class Cell:
         return number(run.metrics.get(metric, np.nan) for run in self.runs.get(method, []))
 
     def stack(self, method: str, what: str) -> np.ndarray | None:
-        """`noise`, or a name of `over_time`, of every draw: shape (draws, points, ...); None where it was not kept."""
+        """`noise` or a name of `over_time`, of shape (draws, points, ...); None where it was not kept."""
         runs = self.runs.get(method, [])
         arrays = [run.noise if what == "noise" else run.over_time.get(what) for run in runs]
         kept = [array for array in arrays if array is not None]
@@ -92,7 +92,7 @@ def number(values: Iterable[float]) -> Number:
 
 
 def make_cells(runs: Sequence[Run]) -> list[Cell]:
-    """Group runs to cells, in the order in which the study came to their data sets and shapes, then by rate."""
+    """Group runs to cells, in the order in which data sets and shapes first came, then by rate."""
     names = _names(runs)
     found: dict[tuple[Task, str, str, str], dict[str, list[Run]]] = {}
     for run in runs:

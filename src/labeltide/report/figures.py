@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 
 from labeltide.report.cells import Cell
-from labeltide.report.style import INK, SETTINGS, Picture, colours, grid, legend, picture, shown
+from labeltide.report.style import SETTINGS, Picture, colours, grid, legend, picture, shown
+from labeltide.report.svg import INK
 
 COLUMNS = 10  # panels side by side
-POINTS = 60  # of a curve; more cannot be seen in a small panel
+POINTS = 50  # of a curve; more cannot be seen in a small panel
 DASHES = ("-", "--", ":", "-.")
 
 
@@ -35,7 +37,7 @@ def draw_noise(
     """
     colour = colours(list(estimates))
     with matplotlib.rc_context({**SETTINGS, "font.size": 10, "axes.titlesize": 11}):
-        figure, axes = grid(1, true.shape[-1], (4.2, 3.0), left=0.75)
+        figure, axes = grid(1, true.shape[-1], (4.2, 3.0), entries=1 + len(estimates))
         for code, axis in enumerate(axes[0]):
             axis.plot(clock, wrong(true, code), color=INK, linewidth=3)
             for name, matrices in estimates.items():
@@ -74,7 +76,13 @@ def draw_recovery(name: str, cell: Cell) -> Picture | None:
         bands = math.ceil(len(kept) / COLUMNS)
         columns = math.ceil(len(kept) / bands)
         figure, axes = grid(
-            cell.n_classes * bands, columns, (1.28, 1.1), left=0.8, gap=0.1, row_gap=0.2 if bands == 1 else 0.45
+            cell.n_classes * bands,
+            columns,
+            (1.28, 1.1),
+            entries=3,
+            left=0.8,
+            gap=0.1,
+            row_gap=0.2 if bands == 1 else 0.45,
         )
         colour = colours(list(cell.runs))
         for place in range(bands * columns):
@@ -91,9 +99,9 @@ def draw_recovery(name: str, cell: Cell) -> Picture | None:
                     axis.set_ylabel(f"{shown(cell.class_names[code], 14, 1)}\nwrong (%)")
         for axis in axes[-1]:
             axis.set_xlabel("clock")
-        grey = {"color": INK, "alpha": 0.5}
-        looks = [{"color": INK, "linestyle": "--"}, grey, {**grey, "linewidth": 6, "alpha": 0.2}]
-        legend(figure, ["true", "estimate, mean over draws", "lowest to highest draw"], looks, 3)
+        grey: dict[str, Any] = {"color": INK, "alpha": 0.5}
+        looks: list[dict[str, Any]] = [{"color": INK, "linestyle": "--"}, grey, {**grey, "linewidth": 6, "alpha": 0.2}]
+        legend(figure, ["true", "estimate, mean over draws", "lowest to highest draw"], looks)
         title = f"{cell.name}, {cell.shape} noise"
         caption = (
             f"{title}: share of wrong labels of each true class over the clock, at {100 * cell.rate:.0f} % on average."
@@ -113,6 +121,7 @@ def _recovery_panel(axis: Axes, clock: np.ndarray, true: np.ndarray, stack: np.n
         axis.plot(clock[steps], curves.mean(axis=0)[steps], color=colour)
     axis.plot(clock[steps], wrong(true, code)[steps], color=INK, linestyle="--", linewidth=1.1)
     axis.set_ylim(-2, 62)
+    axis.set_yticks([0, 25, 50])
 
 
 def draw_shapes(name: str, cells: Sequence[Cell], headlines: Sequence[Cell]) -> Picture | None:
@@ -122,7 +131,8 @@ def draw_shapes(name: str, cells: Sequence[Cell], headlines: Sequence[Cell]) -> 
         return None
     with matplotlib.rc_context(SETTINGS):
         columns = min(len(shapes), 6)
-        figure, axes = grid(math.ceil(len(shapes) / columns), columns, (1.7, 1.4), bottom=0.9)
+        most = max(cell.n_classes for cell in cells)
+        figure, axes = grid(math.ceil(len(shapes) / columns), columns, (1.7, 1.4), entries=most)
         flat = [axis for row in axes for axis in row]
         for axis, shape in zip(flat, shapes, strict=False):
             strong = next(cell for cell in headlines if cell.shape == shape)
@@ -135,7 +145,6 @@ def draw_shapes(name: str, cells: Sequence[Cell], headlines: Sequence[Cell]) -> 
         axes[0][0].set_ylabel("wrong (%)")
         for axis in axes[-1]:
             axis.set_xlabel("clock")
-        most = max(cell.n_classes for cell in cells)
         looks = [{"color": INK, "linestyle": DASHES[code % len(DASHES)]} for code in range(most)]
         legend(figure, [f"true class {code + 1}" for code in range(most)], looks)
         caption = (

@@ -32,7 +32,7 @@ def base_name(label: str) -> str:
 
 
 def group_methods(labels: Iterable[str]) -> tuple[Group, ...]:
-    """Labels under the headings of the paper's tables; within a heading in the paper's order, then as they came."""
+    """Labels under the headings of the paper's tables, in the paper's order, then as they came."""
     labels = list(dict.fromkeys(labels))
     homes = {base: title for title, bases in GROUPS.items() for base in bases}
     order = {base: place for place, base in enumerate(homes)}

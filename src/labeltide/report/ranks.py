@@ -36,7 +36,7 @@ class Ranks(NamedTuple):
 
 
 def scores(cells: Sequence[Cell], methods: Sequence[str], metric: str) -> np.ndarray:
-    """Means over draws, shape (cells, methods): NaN where a method did not run, infinite where no draw succeeded."""
+    """Means over draws, shape (cells, methods): NaN where a method did not run, infinite where it failed."""
     table = np.full((len(cells), len(methods)), np.nan)
     for row, cell in enumerate(cells):
         for column, method in enumerate(methods):
@@ -93,7 +93,7 @@ def mean_ranks(cells: Sequence[Cell], metric: str = "test_error") -> Ranks | Non
 
 
 def critical_difference(n_methods: int, n_cells: int, level: float = LEVEL) -> float:
-    r"""Nemenyi: :math:`q_\alpha \sqrt{k (k + 1) / (6 N)}`, with q the studentised range over the root of two."""
+    r"""Nemenyi: :math:`q_\alpha \sqrt{k (k + 1) / (6 N)}`, q being the studentised range over √2."""
     q = studentized_range.ppf(1 - level, n_methods, math.inf) / math.sqrt(2)
     return float(q * math.sqrt(n_methods * (n_methods + 1) / (6 * n_cells)))
 

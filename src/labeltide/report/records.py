@@ -77,7 +77,7 @@ class Run:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """What tells this run apart from every other; a second line with the same place replaces the first."""
+        """What tells this run apart from every other; a later line with the same place replaces it."""
         return (*self.task, self.shape, self.level, self.variant, self.method, self.draw)
 
 
@@ -96,7 +96,7 @@ def read_results(folder: Path) -> Results:
     paths = sorted(path for path in folder.glob("records*.jsonl*") if path.name.endswith((".jsonl", ".jsonl.gz")))
     if not paths:
         raise FileNotFoundError(
-            f"{folder} holds no records.jsonl. Point to the folder that 'labeltide bench' wrote to with --out."
+            f"{folder} holds no records.jsonl. Point to the folder that 'labeltide bench' wrote to."
         )
     runs: dict[tuple[object, ...], Run] = {}
     unreadable = repeated = 0
@@ -114,7 +114,7 @@ def read_results(folder: Path) -> Results:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines of a file that are not blank; a compressed file that was cut off gives what it still holds."""
+    """The lines of a file that are not blank; a compressed file that was cut off gives what it holds."""
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8", errors="replace") as file:
@@ -134,7 +134,7 @@ def _run(line: str) -> Run | None:
         return None
     if newer:
         raise ValueError(
-            f"The records have format {record['format']}; this labeltide reads up to {FORMAT}. Update labeltide."
+            f"The records have format {record['format']}, and this labeltide reads up to {FORMAT}. Update labeltide."
         )
     try:
         return _parse(record)

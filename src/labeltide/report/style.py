@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
 import os
-import re
 import tempfile
 import textwrap
 from base64 import b64encode
@@ -12,16 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from labeltide.report.methods import base_name
+from labeltide.report.svg import INK, inline_svg, shorten
 
-INK = "#1f2430"  # the one colour that a page may turn to its own: see `inline`
 COLOURS = {
     "ignore": "#8b93a1",
     "anchor": "#c28b1e",
@@ -42,8 +44,9 @@ SPARE = (
     "#c77f3f",
 )  # read on black and on white
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
-LARGE = 300_000  # characters of SVG above which a page carries the PNG instead
-SETTINGS = {
+ENTRY, LINE = 1.9, 0.19  # inches of a legend's entry and of its line
+LARGE = 400_000  # characters of SVG above which a page carries the PNG instead
+SETTINGS: Any = {  # Any: matplotlib types its several hundred keys one by one
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
     "axes.titlesize": 8.5,
@@ -60,8 +63,8 @@ SETTINGS = {
     "text.parse_math": False,  # names are shown as they are, dollar signs and all
     "xtick.color": INK,
     "ytick.color": INK,
-    "xtick.major.size": 2,
-    "ytick.major.size": 2,
+    "xtick.bottom": False,  # the grid marks the places
+    "ytick.left": False,
     "legend.frameon": False,
     "svg.fonttype": "none",
     "lines.linewidth": 1.5,
@@ -103,33 +106,6 @@ def picture(figure: Figure, name: str, caption: str, alt: str) -> Picture:
     return Picture(name, caption, alt, shorten(svg.getvalue()), png.getvalue(), width)
 
 
-def shorten(svg: str) -> str:
-    """Drop what no reader sees: the sixth decimal of a coordinate, names of groups, metadata, the font list."""
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<!--.*?-->\n?", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    numbers = re.compile(r"(-?\d+\.\d)\d+")
-    svg = re.sub(r'(?<= d=")[^"]*', lambda found: _compact(numbers.sub(r"\1", found[0])), svg)
-    svg = re.sub(r"(?<=[\"(, ])(-?\d+\.\d\d)\d+(?=[\"), ])(?=[^<>]*>)", r"\1", svg)
-    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 sans-serif", svg)
-    return re.sub(r"\n\s*", "\n", svg)
-
-
-def _compact(path: str) -> str:
-    """A path without the blanks that its letters make needless."""
-    return re.sub(r"\s*([MLCQz])\s*", r"\1", path)
-
-
-def inline_svg(svg: str, alt: str) -> str:
-    """The drawing alone, without the parts that only a file needs, and with the page's text colour for ink."""
-    body = svg[svg.index("<svg") :]
-    body = re.sub(r' xmlns(:xlink)?="[^"]*"', "", body, count=2).replace("xlink:href", "href")
-    body = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", body, count=1)
-    body = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", body, count=1)
-    body = body.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
-    return body.replace(INK, "currentColor")
-
-
 def shown(name: str, width: int = 18, lines: int = 2) -> str:
     """A name that fits a small panel; control characters, which no SVG may hold, become blanks."""
     clean = " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
@@ -152,17 +128,18 @@ def grid(
     columns: int,
     panel: tuple[float, float],
     *,
+    entries: int = 0,
     left: float = 0.72,
-    bottom: float = 0.9,
     gap: float = 0.16,
     row_gap: float = 0.2,
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A figure of equal small panels, with room on the left for labels and below for the legend; all in inches.
+    """A figure of equal small panels, with room on the left for labels and below for a legend; all in inches.
 
     The places are set by hand: matplotlib's own layout takes longer than all of the drawing.
     """
     top, right = 0.42, 0.12
     width = max(left + columns * (panel[0] + gap) - gap + right, 3.4)
+    bottom = 0.56 + LINE * math.ceil(entries / _legend_columns(width, entries))
     height = top + rows * (panel[1] + row_gap) - row_gap + bottom
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
@@ -175,15 +152,25 @@ def grid(
         "hspace": row_gap / panel[1],
     }
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey="row", gridspec_kw=places)
+    for axis in axes.flat:
+        axis.xaxis.set_major_locator(MaxNLocator(4 if panel[0] > 1.5 else 3, steps=[1, 2, 5, 10]))
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     return figure, [list(row) for row in axes]
 
 
-def legend(figure: Figure, names: Sequence[str], looks: Sequence[dict[str, object]], columns: int = 4) -> None:
-    """One legend below all panels, where it covers nothing."""
-    handles = [Line2D([], [], **look) for look in looks]  # type: ignore[arg-type]
+def legend(figure: Figure, names: Sequence[str], looks: Sequence[dict[str, Any]]) -> None:
+    """One legend below all panels, where it covers nothing; `grid` made room for this many entries."""
+    handles = [Line2D([], [], **look) for look in looks]
     # A label that starts with an underscore would be left out: a blank of no width goes before it.
-    labels = [("\N{ZERO WIDTH SPACE}" if name.startswith("_") else "") + shown(name, 30, 1) for name in names]
-    figure.legend(handles, labels, loc="lower center", ncols=columns, borderaxespad=0.2)
+    labels = [("\N{ZERO WIDTH SPACE}" if name.startswith("_") else "") + shown(name, 26, 1) for name in names]
+    columns = _legend_columns(figure.get_figwidth(), len(names))
+    figure.legend(handles, labels, loc="lower center", ncols=columns, borderaxespad=0.2, labelspacing=0.3)
+
+
+def _legend_columns(width: float, entries: int) -> int:
+    """As many as fit side by side, in rows of about the same length."""
+    most = max(1, int(width / ENTRY))
+    return max(1, math.ceil(entries / math.ceil(entries / most))) if entries else 1
 
 
 def write_atomically(path: Path, content: bytes) -> None:

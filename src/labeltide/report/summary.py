@@ -191,12 +191,17 @@ def _datasets(cells: Sequence[Cell]) -> list[Dataset]:
             ORIGINS.get(cell.info.faithful, ORIGINS[None]),
             cell.info.note,
             cell.info.split,
-            f"{_known(cell.info.n_train)} + {_known(cell.info.n_test)} sequences of {_known(cell.info.n_steps)} steps, "
-            f"{_known(cell.info.n_features)} features",
+            _size(cell),
             ", ".join(cell.class_names),
         )
         for cell in firsts
     ]
+
+
+def _size(cell: Cell) -> str:
+    info = cell.info
+    sequences = f"{_known(info.n_train)} + {_known(info.n_test)} sequences"
+    return f"{sequences} of {_known(info.n_steps)} steps, {_known(info.n_features)} features"
 
 
 def _known(value: int | None) -> str:
@@ -214,8 +219,9 @@ def _origins(cells: Sequence[Cell]) -> list[str]:
         sentences.append(f"Data that are the paper's own: {_listed(names[True])}.")
     if names[False]:
         sentences.append(
-            f"Substitutes for the paper's data: {_listed(names[False])}. Their differences from the published "
-            "numbers mix two things, other data and another implementation, so only methods on the same row compare."
+            f"Substitutes for the paper's data: {_listed(names[False])}. Their differences from the "
+            "published numbers mix two things, other data and another implementation, so only methods on the "
+            "same row compare."
         )
     if names[None]:
         sentences.append(f"Data that the paper does not have: {_listed(names[None])}.")
@@ -238,4 +244,6 @@ def _seconds(cells: Sequence[Cell]) -> Table | None:
     fleets = sorted({run.fleet for cell in cells for runs in cell.runs.values() for run in runs})
     sizes = str(fleets[0]) if len(fleets) == 1 else f"{fleets[0]} to {fleets[-1]}"
     caption = f"Fits trained together share their time equally; {sizes} were trained together here."
-    return simple_table("Seconds for one fit", caption, rows, methods_of(cells), lambda value: f"{value:.3g}")
+    return simple_table(
+        "mean over all fits of a data set and method", caption, rows, methods_of(cells), lambda value: f"{value:.3g}"
+    )

@@ -20,8 +20,8 @@ def write_verdict(cells: Sequence[Cell], headlines: Sequence[Cell]) -> list[str]
     if len(methods) == 1:
         table = scores(cells, methods, "test_error")
         return [
-            f"Only one method was run, {methods[0]}, so there is nothing to compare. Its mean error on clean test "
-            f"labels is {_percent(_mean(table[:, 0]))} over {count(len(cells), 'cell')}."
+            f"Only one method was run, {methods[0]}, so there is nothing to compare. Its mean error on "
+            f"clean test labels is {_percent(_mean(table[:, 0]))} over {count(len(cells), 'cell')}."
         ]
     sentences = [_winner(cells, "test_error", "error on clean test labels"), _against_ignore(cells)]
     sentences += [_winner(cells, "frobenius", "approximation error of Q"), _agreement(headlines)]
@@ -39,11 +39,12 @@ def _winner(cells: Sequence[Cell], metric: str, what: str) -> str:
         return ""
     order = sorted(wins.firsts, key=lambda name: -wins.firsts[name])
     first, second = order[0], order[1]
-    most = wins.firsts[first]
+    most, total = wins.firsts[first], count(wins.n_cells, "cell")
     if wins.firsts[second] == most:
-        return f"For the {what}, {first} and {second} are each lowest in {most} of {count(wins.n_cells, 'cell')}."
-    text = f"{first} has the lowest {what} in {most} of {count(wins.n_cells, 'cell')} ({round(100 * most / wins.n_cells)} %)"
-    return text + _margin(cells, metric, first, wins) + "."
+        return f"For the {what}, {first} and {second} are each lowest in {most} of {total}."
+    share = round(100 * most / wins.n_cells)
+    margin = _margin(cells, metric, first, wins)
+    return f"{first} has the lowest {what} in {most} of {total} ({share} %){margin}."
 
 
 def _margin(cells: Sequence[Cell], metric: str, first: str, wins: Wins) -> str:
@@ -81,7 +82,8 @@ def _against_ignore(cells: Sequence[Cell]) -> str:
 
 def _agreement(cells: Sequence[Cell]) -> str:
     """How many of the paper's cells lie within two of its standard deviations."""
-    own, substitute = [], []
+    own: list[bool] = []
+    substitute: list[bool] = []
     for cell in filter(has_published, cells):
         for method in cell.runs:
             for metric in ("test_error", "frobenius"):

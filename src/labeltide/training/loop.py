@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labeltide import _native
+from labeltide.models.base import SequenceModel
 from labeltide.objectives.objective import Objective
 from labeltide.training.checkpoint import Checkpoint
 from labeltide.training.data import FleetData
@@ -60,7 +62,7 @@ def train(
     held_out = data.held_out_rows(4 * schedule.batch_size) if bool(data.held_out.any()) else None
     fleet.train()
     while state.epoch < schedule.epochs and bool(state.active.any()):
-        with _seeded(seeds, state.epoch, state.parameters.device):
+        with _seeded(seeds, state.epoch, state.parameters.device), _threads_for(fleet.model):
             epoch = _run_epoch(step, seeds, held_out)
         losses.append(torch.stack(epoch).double().cpu().numpy())
         if on_epoch is not None:
@@ -149,6 +151,10 @@ def _seeded(seeds: Sequence[int], epoch: int, device: torch.device) -> Iterator[
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(int(np.random.SeedSequence([*map(int, seeds), epoch]).generate_state(1)[0]))
         yield
+
+
+def _threads_for(model: SequenceModel) -> contextlib.AbstractContextManager[None]:
+    return _native.all_threads_to_ourselves() if model.is_fused and _native.library() else contextlib.nullcontext()
 
 
 @cache

@@ -63,7 +63,7 @@ class _FusedGRU(torch.autograd.Function):
         members, batch, steps, inputs = features.shape
         hidden = parameters[1].shape[1]
         tiles = -(-batch // ROWS)
-        chunks = max(1, min(tiles, -(-torch.get_num_threads() // members)))
+        chunks = max(1, min(tiles, -(-_native.threads() // members)))
         shape = Shape(members, batch, steps, inputs, hidden, chunks, *(p.stride(0) for p in parameters))
         out = features.new_empty(members, batch, steps, hidden)
         needed = any(ctx.needs_input_grad)

@@ -1,0 +1,116 @@
+"""Train one fleet of runs and make the record of each."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labeltide.benchmark.datasets import DatasetSpec
+from labeltide.benchmark.loading import Split, load_dataset
+from labeltide.benchmark.measure import measure
+from labeltide.benchmark.methods import told_noise
+from labeltide.benchmark.origin import origin
+from labeltide.benchmark.plan import FleetPlan, Run
+from labeltide.data.sequences import Sequences
+from labeltide.estimators import METHODS, NoisyLabelClassifier, fit_fleet
+from labeltide.noise.corrupt import corrupt
+from labeltide.noise.fixed import FixedNoise
+
+FORMAT = 1
+
+
+class Draw(NamedTuple):
+    """The noise of a run, and the labels recorded through it."""
+
+    noise: FixedNoise
+    recorded: np.ndarray  # (n, steps)
+
+
+def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> list[dict[str, Any]]:
+    """Train all runs of a fleet together and measure each."""
+    spec, method = plan.runs[0].dataset, plan.runs[0].method
+    split, settings = load_once(spec, data), method.settings_for(spec)
+    draws = [draw(run, split.train) for run in plan.runs]
+    estimators = [_estimator(run, one, settings, device, checkpoint) for run, one in zip(plan.runs, draws, strict=True)]
+    started = time.perf_counter()
+    recorded = [one.recorded for one in draws]
+    fit_fleet(estimators, split.train.features, recorded, clock=split.train.clock, lengths=split.train.lengths)
+    seconds = (time.perf_counter() - started) / len(plan.runs)
+    shared = {
+        "dataset_info": _about(spec, split),
+        "settings": settings,
+        **origin(device),
+        "fleet": len(plan.runs),
+        "seconds": round(seconds, 4),  # of this run's share of the fleet, since the last start
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return [
+        {**_identity(run), **shared, **measure(estimator, one.noise, one.recorded, split)}
+        for run, estimator, one in zip(plan.runs, estimators, draws, strict=True)
+    ]
+
+
+def draw(run: Run, train: Sequences) -> Draw:
+    """The labels that are recorded in a run: the same for every method."""
+    noise = run.noise.make(len(train.classes), train.features.shape[1])
+    recorded = corrupt(train.labels[..., 0], noise, np.random.default_rng(run.noise_seed))
+    absent = set(range(len(train.classes))) - set(np.unique(recorded).tolist())
+    if absent:
+        raise ValueError(
+            f"{run.key}: no label of class number {min(absent)} was recorded. "
+            f"{run.dataset.where} has too few of it for this noise."
+        )
+    return Draw(noise, recorded)
+
+
+def load_once(spec: DatasetSpec, data: Path) -> Split:
+    """Load a data set unless it is the one loaded last; fleets come data set by data set."""
+    key = (repr(spec), data)
+    if key not in _loaded:
+        _loaded.clear()
+        _loaded[key] = load_dataset(spec, data)
+    return _loaded[key]
+
+
+_loaded: dict[tuple[str, Path], Split] = {}
+
+
+def _estimator(run: Run, drawn: Draw, settings: dict[str, Any], device: str, checkpoint: Path) -> NoisyLabelClassifier:
+    settings = {**settings, "random_state": run.draw, "device": device, "checkpoint": checkpoint}
+    if "noise" in settings:
+        settings["noise"] = told_noise(settings["noise"], np.asarray(drawn.noise))
+    return METHODS[run.method.method](**settings)
+
+
+def _identity(run: Run) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "key": run.key,
+        "dataset": run.dataset.name,
+        "shape": run.noise.shape,
+        "level": dict(run.noise.level),
+        "variant": run.noise.variant,
+        "method": run.method.label,
+        "estimator": run.method.method,
+        "draw": run.draw,
+        "seed": run.draw,
+        "noise_seed": run.noise_seed,
+    }
+
+
+def _about(spec: DatasetSpec, split: Split) -> dict[str, Any]:
+    n_train, n_steps, n_features = split.train.features.shape
+    return {
+        "faithful": spec.faithful,
+        "note": spec.note,
+        "split": spec.split_name,
+        "n_train": n_train,
+        "n_test": len(split.test),
+        "n_steps": n_steps,
+        "n_features": n_features,
+        "classes": list(spec.labels) or [str(name) for name in split.train.classes],
+    }

@@ -1,0 +1,50 @@
+"""What a record says about the program and machine that made it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import labeltide
+
+
+@cache
+def origin(device: str) -> dict[str, Any]:
+    """Versions, commit and device; asking for them never fails a finished run."""
+    versions = {
+        "labeltide": labeltide.__version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+    }
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+    return {"versions": versions, "commit": _commit(), "device": name}
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that labeltide runs from, "-dirty" where files differ from it.
+
+    LABELTIDE_COMMIT speaks for copies without git's own folder, such as those on a rented machine.
+    """
+    file = Path(labeltide.__file__)
+    if _git("ls-files", "--error-unmatch", file.name) is None:  # installed: a checkout around it is someone else's
+        return os.environ.get("LABELTIDE_COMMIT")
+    changed = _git("status", "--porcelain", "--untracked-files=no", ".")
+    return (_git("rev-parse", "HEAD") or "") + ("-dirty" if changed else "")
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says in the package's folder; None where it is absent or refuses."""
+    folder = Path(labeltide.__file__).parent
+    try:
+        answer = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()

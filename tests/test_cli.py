@@ -1,0 +1,142 @@
+"""The command line: does what it is asked and exits with 0, or says why not and exits with 2."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from benchmark.toys import STUDY, write_study
+from data.public import archives
+from data.public.conftest import small as small
+from labeltide import __version__, cli
+from labeltide.benchmark import read_records
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Give it the words of a command; it gives back exit code, output and complaints, each on one line."""
+
+    def command(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["labeltide", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        said = capsys.readouterr()
+        return code, " ".join(said.out.split()), " ".join(said.err.split())
+
+    return command
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("demo",), ("bench",), ("report",), ("datasets",), ("datasets", "list"), ("datasets", "fetch")]
+)
+def test_every_command_has_help(run, words):
+    code, out, _ = run(*words, "--help")
+    assert code == 0
+    assert out.startswith(f"Usage: {' '.join(['labeltide', *words])}")
+
+
+def test_the_version_is_said(run):
+    assert run("--version")[:2] == (0, __version__)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("dance",), 'Unknown command "dance"'),
+        (("bench",), "requires an argument"),
+        (("bench", "a.toml", "--job", "2"), "Unknown option: --job"),
+        (("bench", "a.toml", "--jobs", "two"), "two"),
+        (("bench", "nowhere/a.toml"), "labeltide: There is no study file nowhere/a.toml."),
+        (("datasets", "fetch", "everything"), "labeltide: Unknown data set 'everything'. Choose one of: uci_har,"),
+        (("datasets", "fetch", "uci_har", "--archives", "no.zip"), "labeltide: archives must be paths of files"),
+        (("report", "nowhere"), "labeltide: "),
+    ],
+)
+def test_wrong_use_ends_with_a_sentence_and_code_2(run, words, said):
+    code, out, err = run(*words)
+    assert code == 2
+    assert said in out + err
+    assert "Traceback" not in out + err
+
+
+def test_the_demo_compares_with_the_truth_and_draws_a_picture(run, tmp_path):
+    code, out, _ = run("demo", tmp_path, "--epochs", 1)
+    assert code == 0
+    assert "ignore" in out
+    assert "continuous" in out
+    assert (tmp_path / "noise.png").stat().st_size > 1000
+
+
+def test_bench_runs_a_study_and_goes_on_where_it_stopped(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = write_study(tmp_path, STUDY.replace("draws = 2", "draws = 1"))
+    code, out, _ = run("bench", path, "--device", "cpu")
+    assert code == 0
+    assert "Make the page with: labeltide report results/toy" in out
+    records = list(read_records(tmp_path / "results" / "toy"))
+    assert len(records) == 6
+    assert run("bench", path, "--device", "cpu")[0] == 0
+    assert list(read_records(tmp_path / "results" / "toy")) == records
+
+
+def test_bench_names_what_is_wrong_in_a_study(run, tmp_path):
+    path = write_study(tmp_path, STUDY.replace("mixed", "wavy"))
+    code, _, err = run("bench", path, "--out", tmp_path / "out")
+    assert code == 2
+    assert "toy.toml: Unknown noise shape 'wavy'. Choose one of: static, linear" in err
+
+
+def test_datasets_list_says_what_is_there_and_what_is_missing(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    folder = tmp_path / "eeg_eye_state"
+    folder.mkdir()
+    (folder / "eeg_eye_state.parquet").touch()
+    code, out, _ = run("datasets", "list", "--data", tmp_path)
+    assert code == 0
+    for name in ("uci_har", "eeg_eye_state", "har70plus", "sleep_edf", "CC BY 4.0"):
+        assert name in out
+    assert out.count("present") == 1
+    assert "train.parquet" in out
+
+
+def test_datasets_fetch_converts_an_archive(run, tmp_path, small):
+    archive = archives.make_har(tmp_path / "har.zip", 12)
+    code, out, err = run("datasets", "fetch", "uci_har", "--data", tmp_path / "data", "--archives", archive)
+    assert (code, err) == (0, "")
+    assert "uci_har is in" in out
+    assert (tmp_path / "data" / "uci_har" / "train.parquet").is_file()
+
+
+def test_a_broken_archive_ends_with_a_sentence_and_code_2(run, tmp_path, small):
+    (tmp_path / "har.zip").write_text("no zip")
+    code, _, err = run("datasets", "fetch", "uci_har", "--data", tmp_path / "data", "--archives", tmp_path / "har.zip")
+    assert code == 2
+    assert "labeltide: uci_har could not be converted from the given archives" in err
+    assert "Nothing was changed." in err
+
+
+def test_ctrl_c_stops_a_bench_that_can_go_on(tmp_path):
+    path = write_study(tmp_path, STUDY.replace("epochs = 8", "epochs = 100000"))
+    out = tmp_path / "out"
+    words = ["bench", str(path), "--out", str(out), "--device", "cpu"]
+    code = "from labeltide.cli import main; main()"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    end = time.monotonic() + 60
+    while not (out / "study.toml").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    said = child.communicate(timeout=60)[1]
+    assert child.returncode == 130
+    assert said.strip() == "labeltide: stopped."
+    assert not (out / "bench.lock").exists(), "the folder is free again"
