@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
+
+Module = TypeVar("Module", bound="FleetModule")
 
 
 class FleetModule(nn.Module):
@@ -38,6 +40,20 @@ class FleetModule(nn.Module):
             if isinstance(module, FleetModule):
                 module.members = 1
         return clone
+
+
+def stack(modules: Sequence[Module]) -> Module:
+    """Modules of one kind as one fleet: the reverse of `FleetModule.member`."""
+    memo: dict[int, Any] = {}
+    for tensors in zip(*([*module.parameters(), *module.buffers()] for module in modules), strict=True):
+        joined = torch.cat([tensor.detach() for tensor in tensors])
+        first = tensors[0]
+        memo[id(first)] = nn.Parameter(joined, first.requires_grad) if isinstance(first, nn.Parameter) else joined
+    fleet = copy.deepcopy(modules[0], memo)
+    for module in fleet.modules():
+        if isinstance(module, FleetModule):
+            module.members = len(modules)
+    return fleet
 
 
 class MemberLinear(FleetModule):

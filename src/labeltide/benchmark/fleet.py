@@ -5,29 +5,21 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from labeltide.benchmark.datasets import DatasetSpec
 from labeltide.benchmark.loading import Split, load_dataset
-from labeltide.benchmark.measure import measure
+from labeltide.benchmark.measure import Draw, Predicted, measure
 from labeltide.benchmark.methods import told_noise
 from labeltide.benchmark.origin import origin
 from labeltide.benchmark.plan import FleetPlan, Run
 from labeltide.data.sequences import Sequences
-from labeltide.estimators import METHODS, NoisyLabelClassifier, fit_fleet
+from labeltide.estimators import METHODS, NoisyLabelClassifier, fit_fleet, predict_fleet
 from labeltide.noise.corrupt import corrupt
-from labeltide.noise.fixed import FixedNoise
 
 FORMAT = 1
-
-
-class Draw(NamedTuple):
-    """The noise of a run, and the labels recorded through it."""
-
-    noise: FixedNoise
-    recorded: np.ndarray  # (n, steps)
 
 
 def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> list[dict[str, Any]]:
@@ -48,9 +40,12 @@ def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> lis
         "seconds": round(seconds, 4),  # of this run's share of the fleet, since the last start
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    on_test, on_train = (
+        predict_fleet(estimators, part.features, part.lengths).argmax(-1) for part in (split.test, split.train)
+    )
     return [
-        {**_identity(run), **shared, **measure(estimator, one.noise, one.recorded, split)}
-        for run, estimator, one in zip(plan.runs, estimators, draws, strict=True)
+        {**_identity(run), **shared, **measure(estimator, one, split, Predicted(*predicted))}
+        for run, estimator, one, *predicted in zip(plan.runs, estimators, draws, on_test, on_train, strict=True)
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,27 +19,38 @@ from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.shapes import average_rate
 
 
-def measure(estimator: NoisyLabelClassifier, noise: FixedNoise, recorded: np.ndarray, split: Split) -> dict[str, Any]:
+class Draw(NamedTuple):
+    """The noise of a run, and the labels recorded through it."""
+
+    noise: FixedNoise
+    recorded: np.ndarray  # (n, steps)
+
+
+class Predicted(NamedTuple):
+    """The labels that a fitted run gives, (n, steps) each."""
+
+    test: np.ndarray
+    train: np.ndarray
+
+
+def measure(estimator: NoisyLabelClassifier, draw: Draw, split: Split, predicted: Predicted) -> dict[str, Any]:
     """Errors on clean labels and of Q, and Q itself; a record turns what is not finite into null."""
     clock = estimator.clock_grid_
-    true = noise.at(clock)
-    test, train = split.test, split.train
-    test_codes, train_codes = test.labels[..., 0], train.labels[..., 0]
-    predicted = estimator.predict_proba(test.features, test.lengths).argmax(-1)
-    fitted = estimator.predict_proba(train.features, train.lengths).argmax(-1)
+    true = draw.noise.at(clock)
+    test_codes, train_codes = split.test.labels[..., 0], split.train.labels[..., 0]
     frobenius, absolute = (f(true, estimator.noise_matrices_) for f in (frobenius_errors, absolute_errors))
     return {
         "rate": round(float(average_rate(true)), 5),
         "metrics": {
-            "test_error": error_rate(predicted, test_codes),
-            "train_error": error_rate(fitted, train_codes),
-            "balanced_test_error": balanced_error(predicted, test_codes),
+            "test_error": error_rate(predicted.test, test_codes),
+            "train_error": error_rate(predicted.train, train_codes),
+            "balanced_test_error": balanced_error(predicted.test, test_codes),
             "frobenius": float(frobenius.mean()),
             "absolute": float(absolute.mean()),
-            "wrong_labels": error_rate(recorded, train_codes),
+            "wrong_labels": error_rate(draw.recorded, train_codes),
         },
         "over_time": {
-            "test_error": np.round(error_over_time(predicted, test_codes), 4),
+            "test_error": np.round(error_over_time(predicted.test, test_codes), 4),
             "frobenius": np.round(frobenius, 4),
             "absolute": np.round(absolute, 4),
         },

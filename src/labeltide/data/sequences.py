@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
-from labeltide.data.tables import TableLayout
 
 
 @dataclass(frozen=True)
@@ -147,6 +146,8 @@ class Sequences:
             positive offset follows the paper's rule, ``range(offset, rows - window, window)``, so that its
             windows come out the same: it leaves out a last window that would end exactly at the last row.
         """
+        from labeltide.data.tables import TableLayout  # here, so that arrays need no table library
+
         layout = TableLayout(
             sequence=sequence,
             time=time,

@@ -6,7 +6,7 @@ from labeltide.estimators.anchor import AnchorClassifier
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.continuous import ContinuousClassifier
 from labeltide.estimators.discontinuous import DiscontinuousClassifier
-from labeltide.estimators.fleet import fit_fleet
+from labeltide.estimators.fleet import fit_fleet, predict_fleet
 from labeltide.estimators.ignore import IgnoreClassifier
 from labeltide.estimators.known import KnownNoiseClassifier
 from labeltide.estimators.plugin import PlugInClassifier
@@ -42,6 +42,6 @@ METHODS = Methods(
     }
 )
 
-__all__ = ["METHODS", "Methods", "NoisyLabelClassifier", "UnknownMethodError", "fit_fleet"] + [
+__all__ = ["METHODS", "Methods", "NoisyLabelClassifier", "UnknownMethodError", "fit_fleet", "predict_fleet"] + [
     method.__name__ for method in METHODS.values()
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable
@@ -16,8 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from labeltide import _validation
-from labeltide.estimators.fleet import FittedFleet, FleetJob, fit_fleet, model_log_probs
-from labeltide.models.base import SequenceModel
+from labeltide.estimators.fleet import FittedFleet, FleetJob, fit_fleet, predict_fleet
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
@@ -133,12 +131,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """The probability of each true label at every step: shape (n, steps, classes), zero on padding."""
         check_is_fitted(self, "model_")
-        features, counts = self._check_features(X, lengths)
-        mask = _validation.steps_mask(counts, features.shape[1])
-        device = _validation.check_device(self.device)
-        model: SequenceModel = copy.deepcopy(self.model_).to(device)
-        probabilities = model_log_probs(model, torch.from_numpy(features), torch.from_numpy(mask), device)[0].exp()
-        return np.where(mask[..., None], probabilities.double().cpu().numpy(), 0.0)
+        return predict_fleet([self], X, lengths)[0]
 
     def predict(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """The most likely true label at every step: shape (n, steps), missing on padding."""

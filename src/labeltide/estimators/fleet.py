@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,8 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from labeltide import _validation
-from labeltide._fleet import member_generators
-from labeltide.data.sequences import Sequences
+from labeltide._fleet import member_generators, stack
+from labeltide.estimators.prepare import prepare
 from labeltide.models import make_model
 from labeltide.models.base import SequenceModel
 from labeltide.noise.base import NoiseFunction
@@ -28,14 +29,16 @@ from labeltide.training import (
     FleetData,
     History,
     Schedule,
-    clock_grid,
     epoch_bar,
     fingerprint,
+    free_memory,
     train,
 )
 
 if TYPE_CHECKING:
     from labeltide.estimators.base import NoisyLabelClassifier
+
+logger = logging.getLogger("labeltide.estimators")
 
 PER_MEMBER = {"random_state", "noise"}  # the parameters in which the estimators of one fleet may differ
 
@@ -46,6 +49,9 @@ UNRELATED = PER_MEMBER | {
     "verbose",
     "model",
 }  # parameters that a resumed fit may change
+MEMORY_SHARE = 0.6  # of the free memory, for what the estimate of a member's need leaves out
+NOISE_BYTES = 8 * 2**20  # the paper's network for Q, its gradient, Adam's moments and snapshots
+ROWS_AT_ONCE = 8192  # sequences that are predicted together, over all members
 CHECKPOINT_PREFIX = "labeltide-fit-"  # the only files in a checkpoint folder that we ever delete
 
 
@@ -65,6 +71,7 @@ class FleetJob:
     data: FleetData
     classes: tuple[Any, ...]
     seeds: tuple[int, ...]
+    part: str = ""  # tells the checkpoints of a fleet apart that is trained in parts
 
     @property
     def settings(self) -> NoisyLabelClassifier:
@@ -133,7 +140,7 @@ class FleetJob:
         terms = [(penalty.name, penalty.weight) for penalty in objective.penalties]
         parts = [*vars(self.data).values(), *fleet.state_dict().values(), terms, shared, schedule, self.seeds]
         return Checkpoint(
-            Path(self.settings.checkpoint) / f"{CHECKPOINT_PREFIX}{stage}.safetensors", fingerprint(*parts)
+            Path(self.settings.checkpoint) / f"{CHECKPOINT_PREFIX}{stage}{self.part}.safetensors", fingerprint(*parts)
         )
 
 
@@ -160,27 +167,63 @@ def fit_fleet(
     """
     _check_fleet(estimators, labels)
     device = _validation.check_device(estimators[0].device)
-    names = _union_of_classes(X, labels, lengths)
-    studies = [Sequences.from_arrays(X, y, clock=clock, lengths=lengths, classes=names) for y in labels]
     seeds = tuple(_seed(estimator.random_state) for estimator in estimators)
-    data = _fleet_data(studies, seeds, estimators[0], trusted).to(device)
-    fitted = estimators[0]._fit_fleet(FleetJob(estimators, data, studies[0].classes, seeds))
-    model, noise = fitted.model.cpu().eval(), fitted.noise.cpu().eval()
-    for index, estimator in enumerate(estimators):
-        estimator.model_, estimator.noise_ = model.member(index), noise.member(index)
-        estimator.history_ = fitted.history.member(index)
-        estimator.classes_ = as_array(studies[0].classes)
-        estimator.n_features_in_ = data.features.shape[-1]
-        estimator.clock_grid_ = data.grid.double().cpu().numpy()
-        estimator.noise_matrices_ = estimator.noise_.at(estimator.clock_grid_)
+    held_out = estimators[0].validation_fraction if estimators[0].early_stopping else 0.0
+    data, classes = prepare(X, labels, seeds, clock=clock, lengths=lengths, trusted=trusted, held_out=held_out)
+    parts = _parts(estimators[0], data, device)
+    for number, part in enumerate(parts):
+        job = FleetJob(
+            estimators[part], data.members_in(part).to(device), classes, seeds[part], f"-{number}" if number else ""
+        )
+        _store(job, estimators[0]._fit_fleet(job))
     _remove_checkpoints(estimators[0].checkpoint)
 
 
+def _store(job: FleetJob, fitted: FittedFleet) -> None:
+    """Give each estimator its own member."""
+    model, noise = fitted.model.cpu().eval(), fitted.noise.cpu().eval()
+    for index, estimator in enumerate(job.estimators):
+        estimator.model_, estimator.noise_ = model.member(index), noise.member(index)
+        estimator.history_ = fitted.history.member(index)
+        estimator.classes_ = as_array(job.classes)
+        estimator.n_features_in_ = job.data.features.shape[-1]
+        estimator.clock_grid_ = job.data.grid.double().cpu().numpy()
+        estimator.noise_matrices_ = estimator.noise_.at(estimator.clock_grid_)
+
+
+def _parts(settings: NoisyLabelClassifier, data: FleetData, device: str) -> list[slice]:
+    """Cut a fleet that would not fit into memory."""
+    rows = min(settings.batch_size, len(data.features))
+    floats_per_step = 2 * data.features.shape[2] + (16 if settings.model == "gru" else 128) * settings.hidden_size
+    needed = 4 * rows * data.features.shape[1] * floats_per_step + NOISE_BYTES
+    free = free_memory(device)
+    most = max(1, int(MEMORY_SHARE * free / needed))
+    if most < data.members:
+        logger.info("%d fits are trained %d at a time: %.1f GiB are free.", data.members, most, free / 2**30)
+    return [slice(start, start + most) for start in range(0, data.members, most)]
+
+
+def predict_fleet(
+    estimators: Sequence[NoisyLabelClassifier], X: ArrayLike, lengths: ArrayLike | None = None
+) -> np.ndarray:
+    """The probabilities that fitted estimators of one method give for the same sequences, all at once.
+
+    Returns
+    -------
+    array of shape (estimators, n, steps, classes), zero on padding
+    """
+    features, counts = estimators[0]._check_features(X, lengths)
+    mask = _validation.steps_mask(counts, features.shape[1])
+    device = _validation.check_device(estimators[0].device)
+    model = stack([estimator.model_ for estimator in estimators]).to(device)
+    probabilities = model_log_probs(model, torch.from_numpy(features), torch.from_numpy(mask), device).exp()
+    return np.where(mask[..., None], probabilities.double().cpu().numpy(), 0.0)
+
+
 @torch.no_grad()
-def model_log_probs(
-    model: SequenceModel, features: Tensor, mask: Tensor, device: str | torch.device, rows: int = 1024
-) -> Tensor:
+def model_log_probs(model: SequenceModel, features: Tensor, mask: Tensor, device: str | torch.device) -> Tensor:
     """Predictions of every member for the same sequences: shape (members, n, steps, classes)."""
+    rows = max(1, ROWS_AT_ONCE // model.members)
     pieces = []
     model.eval()
     for start in range(0, len(features), rows):
@@ -220,56 +263,6 @@ def _check_settings(estimator: NoisyLabelClassifier) -> None:
         _validation.check_number(name, getattr(estimator, name), 1, whole=True)
     _validation.check_number("learning_rate", estimator.learning_rate, 0, above=True)
     _validation.check_number("validation_fraction", estimator.validation_fraction, 0, 0.9, above=True)
-
-
-def _union_of_classes(X: ArrayLike, labels: Sequence[ArrayLike], lengths: ArrayLike | None) -> tuple[Any, ...] | None:
-    """The classes of all members together; None leaves a lone member to name its own."""
-    if len(labels) == 1:
-        return None
-    shape = np.shape(X)[:2]
-    stacked = [_validation.check_labels(y, *shape) for y in labels]
-    counts = _validation.check_lengths(lengths, *shape)
-    real = _validation.steps_mask(counts, shape[1])[..., None]
-    together = np.concatenate(stacked, -1)
-    return _validation.find_classes(together, real & ~_validation.missing_labels(together))
-
-
-def _fleet_data(
-    studies: Sequence[Sequences],
-    seeds: Sequence[int],
-    settings: NoisyLabelClassifier,
-    trusted: ArrayLike | None,
-) -> FleetData:
-    first = studies[0]
-    grid, points = clock_grid(first.clock, first.mask)
-    held_out = np.zeros((len(studies), len(first)), dtype=bool)
-    if settings.early_stopping:
-        held_out = np.stack([_hold_out(seed, len(first), settings.validation_fraction) for seed in seeds])
-    return FleetData(
-        features=torch.from_numpy(first.features),
-        mask=torch.from_numpy(first.mask),
-        labels=torch.from_numpy(np.stack([study.labels for study in studies])),
-        grid=torch.from_numpy(grid),
-        points=None if points is None else torch.from_numpy(points),
-        weights=torch.from_numpy(~held_out).float(),
-        held_out=torch.from_numpy(held_out),
-        trusted=None if trusted is None else torch.from_numpy(_encode_trusted(trusted, first)),
-    )
-
-
-def _encode_trusted(trusted: ArrayLike, study: Sequences) -> np.ndarray:
-    labels = _validation.check_labels(trusted, *study.features.shape[:2])
-    if labels.shape[2] != 1:
-        raise ValueError(f"trusted must hold one label per step. Got shape {labels.shape}.")
-    present = study.mask[..., None] & ~_validation.missing_labels(labels)
-    return _validation.encode_labels(labels, present, study.classes, "trusted")[..., 0]
-
-
-def _hold_out(seed: int, n: int, fraction: float) -> np.ndarray:
-    if n < 2:
-        raise ValueError("early_stopping needs at least two sequences, one of them to hold out. Got 1.")
-    chosen = np.random.default_rng([seed, 2]).permutation(n)[: min(max(1, round(fraction * n)), n - 1)]
-    return np.isin(np.arange(n), chosen)
 
 
 def _remove_checkpoints(folder: str | Path | None) -> None:

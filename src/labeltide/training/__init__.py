@@ -1,7 +1,7 @@
 """One training loop for fleets, and what it is told and gives back."""
 
 from labeltide.training.checkpoint import Checkpoint, fingerprint, write_atomically
-from labeltide.training.data import Batch, FleetData, clock_grid
+from labeltide.training.data import Batch, FleetData, clock_grid, free_memory
 from labeltide.training.history import History
 from labeltide.training.loop import evaluate, train
 from labeltide.training.progress import OnEpoch, OnEpochShare, epoch_bar, watch_epochs
@@ -22,6 +22,7 @@ __all__ = [
     "epoch_bar",
     "evaluate",
     "fingerprint",
+    "free_memory",
     "train",
     "watch_epochs",
     "write_atomically",

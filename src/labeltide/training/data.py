@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -63,6 +64,10 @@ class FleetData:
         moved: dict[str, Any] = {name: v if v is None else v.to(device) for name, v in vars(self).items()}
         return type(self)(**moved)
 
+    def members_in(self, part: slice) -> Self:
+        """Some of the members, with the same features."""
+        return replace(self, labels=self.labels[part], weights=self.weights[part], held_out=self.held_out[part])
+
     def batch(self, rows: Tensor) -> Batch:
         """Gather rows, given as (members, batch) with -1 to fill up."""
         index = rows.clamp_min(0)
@@ -92,6 +97,16 @@ class FleetData:
         """The rows held out from each member, in the same form."""
         rows = [np.flatnonzero(held) for held in self.held_out.cpu().numpy()]
         return _fill_up(rows, batch_size).to(self.features.device)
+
+
+def free_memory(device: str) -> int:
+    """Bytes that a fleet may take on a device."""
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not every system tells
+        return 4 * 2**30
 
 
 def clock_grid(clock: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

@@ -68,8 +68,7 @@ def train(
         if on_epoch is not None:
             on_epoch(state.epoch, float(np.nanmean(losses[-1][0])) if np.isfinite(losses[-1][0]).any() else np.nan)
         if checkpoint is not None:
-            last = state.epoch == schedule.epochs or not bool(state.active.any())
-            checkpoint.save(state, np.stack(losses), final=last)
+            checkpoint.save(state, np.stack(losses))
     if held_out is not None:
         state.return_to(state.best, state.best_buffers, torch.ones_like(state.active))
     _leave_finite(step, seeds)

@@ -1,0 +1,75 @@
+"""From what users pass to `fit` to what the loop trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from labeltide import _validation
+from labeltide.training import FleetData, clock_grid
+
+
+def prepare(
+    X: ArrayLike,
+    labels: Sequence[ArrayLike],
+    seeds: Sequence[int],
+    *,
+    clock: ArrayLike | None,
+    lengths: ArrayLike | None,
+    trusted: ArrayLike | None,
+    held_out: float,
+) -> tuple[FleetData, tuple[Any, ...]]:
+    """Check everything, name the classes of all members together, and hold out a share of each member's rows."""
+    features, counts = _validation.check_features(X, lengths)
+    n, n_steps = features.shape[:2]
+    mask = _validation.steps_mask(counts, n_steps)
+    moments = _validation.check_clock(clock, counts, n_steps)
+    codes, classes = _encode(labels, mask)
+    grid, points = clock_grid(moments, mask)
+    held = np.zeros((len(labels), n), dtype=bool)
+    if held_out:
+        held = np.stack([_hold_out(seed, n, held_out) for seed in seeds])
+    data = FleetData(
+        features=torch.from_numpy(features),
+        mask=torch.from_numpy(mask),
+        labels=torch.from_numpy(codes),
+        grid=torch.from_numpy(grid),
+        points=None if points is None else torch.from_numpy(points),
+        weights=torch.from_numpy(~held).float(),
+        held_out=torch.from_numpy(held),
+        trusted=None if trusted is None else torch.from_numpy(_encode_trusted(trusted, mask, classes)),
+    )
+    return data, classes
+
+
+def _encode(labels: Sequence[ArrayLike], mask: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
+    """Codes of shape (members, rows, steps, annotators) and the classes that any member has."""
+    given = [_validation.check_labels(y, *mask.shape) for y in labels]
+    if len({y.shape for y in given}) > 1:
+        raise ValueError("The label arrays of one fleet must have one shape. Pad annotators who are missing with -1.")
+    together = np.stack(given)
+    present = mask[..., None] & ~_validation.missing_labels(together)
+    classes = _validation.find_classes(together, present)
+    for y, there in zip(given, present, strict=True):
+        if not there.any():  # a member without any label would be trained on nothing
+            _validation.find_classes(y, there)
+    return _validation.encode_labels(together, present, classes), classes
+
+
+def _encode_trusted(trusted: ArrayLike, mask: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
+    labels = _validation.check_labels(trusted, *mask.shape)
+    if labels.shape[2] != 1:
+        raise ValueError(f"trusted must hold one label per step. Got shape {labels.shape}.")
+    present = mask[..., None] & ~_validation.missing_labels(labels)
+    return _validation.encode_labels(labels, present, classes, "trusted")[..., 0]
+
+
+def _hold_out(seed: int, n: int, fraction: float) -> np.ndarray:
+    if n < 2:
+        raise ValueError("early_stopping needs at least two sequences, one of them to hold out. Got 1.")
+    chosen = np.random.default_rng([seed, 2]).permutation(n)[: min(max(1, round(fraction * n)), n - 1)]
+    return np.isin(np.arange(n), chosen)
