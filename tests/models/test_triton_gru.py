@@ -46,9 +46,7 @@ def test_values_and_gradients_equal_torch(members, batch, steps, inputs, hidden)
         torch.testing.assert_close(one / scale, other / scale, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "hidden", "dtype"), [(3, 48, torch.float32), (80, 32, torch.float32), (3, 32, torch.float64)]
-)
+@pytest.mark.parametrize(("inputs", "hidden", "dtype"), [(3, 48, torch.float32), (3, 32, torch.float64)])
 def test_what_the_kernels_are_not_written_for_is_refused(inputs, hidden, dtype):
     layer = GRULayer(1, inputs, hidden).to(dtype)
     features = torch.zeros(1, 2, 2, inputs, dtype=dtype)

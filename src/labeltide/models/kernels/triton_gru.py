@@ -15,7 +15,8 @@ import triton.language as tl
 from torch import Tensor
 
 ROWS = 16  # the least number of rows that a matrix unit takes
-MAX_HIDDEN = 64  # the weight gradient of a member must fit into the registers of one program
+MAX_INPUTS = 16  # more inputs are projected, and their gradient is taken, by torch outside the kernels
+HIDDEN_SIZES = (16, 32, 64)  # the weight gradient of a member must fit into the registers of one program
 
 
 def usable(features: Tensor, *parameters: Tensor) -> bool:
@@ -23,8 +24,7 @@ def usable(features: Tensor, *parameters: Tensor) -> bool:
     hidden = parameters[1].shape[1]
     return (
         not features.requires_grad
-        and hidden in (16, 32, 64)
-        and features.shape[-1] <= MAX_HIDDEN
+        and hidden in HIDDEN_SIZES
         and all(t.dtype == torch.float32 for t in (features, *parameters))
         and all(p[0].is_contiguous() for p in parameters)
         and 0 not in features.shape
@@ -46,28 +46,41 @@ class _TritonGRU(torch.autograd.Function):
         out = features.new_empty(members, batch, steps, hidden)
         needed = any(ctx.needs_input_grad)
         kept = features.new_empty((members, batch, steps, 4, hidden) if needed else (1,))
-        sizes = {"INPUTS": max(16, triton.next_power_of_2(inputs)), "HIDDEN": hidden, "ROWS": ROWS}
-        grid = (members, triton.cdiv(batch, ROWS))
+        ctx.sizes = {
+            "INPUTS": max(16, triton.next_power_of_2(inputs)),
+            "HIDDEN": hidden,
+            "ROWS": ROWS,
+            "PROJECTED": inputs > MAX_INPUTS,
+            "num_warps": 4 if hidden <= 32 else 8,
+        }
+        source = _project(features, parameters[0], parameters[2]) if inputs > MAX_INPUTS else features
         strides = [parameter.stride(0) for parameter in parameters]
-        _forward[grid](
-            features, *parameters, *strides, out, kept, batch, steps, inputs, KEEP=needed, **sizes, num_warps=4
-        )
+        arguments = (source, *parameters, *strides, out, kept, batch, steps, inputs)
+        _forward[(members, triton.cdiv(batch, ROWS))](*arguments, KEEP=needed, **ctx.sizes)
         ctx.save_for_backward(features, parameters[1], out, kept)
-        ctx.sizes = sizes
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         features, weight_hidden, out, kept = ctx.saved_tensors
         members, batch, steps, inputs = features.shape
-        width = 3 * weight_hidden.shape[1]
+        hidden, width = weight_hidden.shape[1:]
+        projected = ctx.sizes["PROJECTED"]
         tiles = triton.cdiv(batch, ROWS)
-        shapes = ((inputs, width), (weight_hidden.shape[1], width), (1, width), (1, width))
+        shapes = ((1, 1) if projected else (inputs, width), (hidden, width), (1, width), (1, width))
         sums = [features.new_empty(members, tiles, *shape) for shape in shapes]
-        arguments = (features, weight_hidden, weight_hidden.stride(0), out, kept, grads[0].contiguous(), *sums)
-        warps = 4 if width <= 96 else 8
-        _backward[(members, tiles)](*arguments, batch, steps, inputs, **ctx.sizes, num_warps=warps)
-        return None, *(part.sum(1) for part in sums)
+        gates = features.new_empty((members, batch, steps, width) if projected else (1,))
+        arguments = (features, weight_hidden, weight_hidden.stride(0), out, kept, grads[0].contiguous(), *sums, gates)
+        _backward[(members, tiles)](*arguments, batch, steps, inputs, **ctx.sizes)
+        weight_input, *others = (part.sum(1) for part in sums)
+        if projected:
+            weight_input = features.flatten(1, 2).transpose(1, 2) @ gates.flatten(1, 2)
+        return None, weight_input, *others
+
+
+def _project(features: Tensor, weight_input: Tensor, bias_input: Tensor) -> Tensor:
+    """The input's share of all gates at once: shape (members, batch, steps, 3 * hidden)."""
+    return torch.baddbmm(bias_input, features.flatten(1, 2), weight_input).unflatten(1, features.shape[1:3])
 
 
 @triton.jit
@@ -85,36 +98,46 @@ def _forward(  # type: ignore[no-untyped-def]
     features, weight_input, weight_hidden, bias_input, bias_hidden,
     stride_weight_input, stride_weight_hidden, stride_bias_input, stride_bias_hidden,
     out, kept, batch, steps, inputs,
-    KEEP: tl.constexpr, INPUTS: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr,
+    KEEP: tl.constexpr, INPUTS: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr, PROJECTED: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(0).to(tl.int64)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     unit, source = tl.arange(0, HIDDEN), tl.arange(0, INPUTS)
     real_row, real_input = rows < batch, source < inputs
-    own_input = weight_input + member * stride_weight_input + source[:, None] * (3 * HIDDEN) + unit[None, :]
     own_hidden = weight_hidden + member * stride_weight_hidden + unit[:, None] * (3 * HIDDEN) + unit[None, :]
-    input_reset = tl.load(own_input, mask=real_input[:, None], other=0.0)
-    input_update = tl.load(own_input + HIDDEN, mask=real_input[:, None], other=0.0)
-    input_new = tl.load(own_input + 2 * HIDDEN, mask=real_input[:, None], other=0.0)
     hidden_reset = tl.load(own_hidden)
     hidden_update = tl.load(own_hidden + HIDDEN)
     hidden_new = tl.load(own_hidden + 2 * HIDDEN)
-    from_input = bias_input + member * stride_bias_input + unit
     from_hidden = bias_hidden + member * stride_bias_hidden + unit
-    bias_reset = tl.load(from_input) + tl.load(from_hidden)
-    bias_update = tl.load(from_input + HIDDEN) + tl.load(from_hidden + HIDDEN)
-    bias_new, bias_mix = tl.load(from_input + 2 * HIDDEN), tl.load(from_hidden + 2 * HIDDEN)
+    bias_reset, bias_update = tl.load(from_hidden), tl.load(from_hidden + HIDDEN)
+    bias_mix = tl.load(from_hidden + 2 * HIDDEN)
+    if not PROJECTED:
+        own_input = weight_input + member * stride_weight_input + source[:, None] * (3 * HIDDEN) + unit[None, :]
+        input_reset = tl.load(own_input, mask=real_input[:, None], other=0.0)
+        input_update = tl.load(own_input + HIDDEN, mask=real_input[:, None], other=0.0)
+        input_new = tl.load(own_input + 2 * HIDDEN, mask=real_input[:, None], other=0.0)
+        from_input = bias_input + member * stride_bias_input + unit
+        bias_reset += tl.load(from_input)
+        bias_update += tl.load(from_input + HIDDEN)
+        bias_new = tl.load(from_input + 2 * HIDDEN)
     first = (member * batch + rows) * steps  # each row's first step among all steps of all rows
     state = tl.zeros((ROWS, HIDDEN), tl.float32)
     for t in range(steps):
         at = first + t
-        x = tl.load(
-            features + at[:, None] * inputs + source[None, :], mask=real_row[:, None] & real_input[None, :], other=0.0
-        )
-        reset = tl.sigmoid(_dot(x, input_reset) + _dot(state, hidden_reset) + bias_reset[None, :])
-        update = tl.sigmoid(_dot(x, input_update) + _dot(state, hidden_update) + bias_update[None, :])
+        if PROJECTED:
+            own_gates = features + at[:, None] * (3 * HIDDEN) + unit[None, :]
+            gate_reset = tl.load(own_gates, mask=real_row[:, None], other=0.0)
+            gate_update = tl.load(own_gates + HIDDEN, mask=real_row[:, None], other=0.0)
+            gate_new = tl.load(own_gates + 2 * HIDDEN, mask=real_row[:, None], other=0.0)
+        else:
+            real = real_row[:, None] & real_input[None, :]
+            x = tl.load(features + at[:, None] * inputs + source[None, :], mask=real, other=0.0)
+            gate_reset, gate_update = _dot(x, input_reset), _dot(x, input_update)
+            gate_new = _dot(x, input_new) + bias_new[None, :]
+        reset = tl.sigmoid(gate_reset + _dot(state, hidden_reset) + bias_reset[None, :])
+        update = tl.sigmoid(gate_update + _dot(state, hidden_update) + bias_update[None, :])
         mix = _dot(state, hidden_new) + bias_mix[None, :]
-        new = _tanh(_dot(x, input_new) + bias_new[None, :] + reset * mix)
+        new = _tanh(gate_new + reset * mix)
         state = new + update * (state - new)
         tl.store(out + at[:, None] * HIDDEN + unit[None, :], state, mask=real_row[:, None])
         if KEEP:
@@ -128,8 +151,8 @@ def _forward(  # type: ignore[no-untyped-def]
 @triton.jit
 def _backward(  # type: ignore[no-untyped-def]
     features, weight_hidden, stride_weight_hidden, out, kept, grad_out,
-    sum_weight_input, sum_weight_hidden, sum_bias_input, sum_bias_hidden, batch, steps, inputs,
-    INPUTS: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr,
+    sum_weight_input, sum_weight_hidden, sum_bias_input, sum_bias_hidden, grad_gates, batch, steps, inputs,
+    INPUTS: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr, PROJECTED: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(0).to(tl.int64)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -144,9 +167,10 @@ def _backward(  # type: ignore[no-untyped-def]
     grad_hidden_reset = tl.zeros((HIDDEN, HIDDEN), tl.float32)
     grad_hidden_update = tl.zeros((HIDDEN, HIDDEN), tl.float32)
     grad_hidden_new = tl.zeros((HIDDEN, HIDDEN), tl.float32)
-    grad_input_reset = tl.zeros((INPUTS, HIDDEN), tl.float32)
-    grad_input_update = tl.zeros((INPUTS, HIDDEN), tl.float32)
-    grad_input_new = tl.zeros((INPUTS, HIDDEN), tl.float32)
+    if not PROJECTED:
+        grad_input_reset = tl.zeros((INPUTS, HIDDEN), tl.float32)
+        grad_input_update = tl.zeros((INPUTS, HIDDEN), tl.float32)
+        grad_input_new = tl.zeros((INPUTS, HIDDEN), tl.float32)
     bias_reset = tl.zeros((HIDDEN,), tl.float32)
     bias_update = tl.zeros((HIDDEN,), tl.float32)
     bias_new = tl.zeros((HIDDEN,), tl.float32)
@@ -167,16 +191,21 @@ def _backward(  # type: ignore[no-untyped-def]
         grad_reset = grad_new * mix * reset * (1 - reset)
         grad_mix = grad_new * reset
         carry = grad * update + _dot(grad_reset, back_reset) + _dot(grad_update, back_update) + _dot(grad_mix, back_new)
-        x = tl.load(
-            features + at[:, None] * inputs + source[None, :], mask=real_row[:, None] & real_input[None, :], other=0.0
-        )
-        before_t, x_t = tl.trans(before), tl.trans(x)
+        before_t = tl.trans(before)
         grad_hidden_reset += _dot(before_t, grad_reset)
         grad_hidden_update += _dot(before_t, grad_update)
         grad_hidden_new += _dot(before_t, grad_mix)
-        grad_input_reset += _dot(x_t, grad_reset)
-        grad_input_update += _dot(x_t, grad_update)
-        grad_input_new += _dot(x_t, grad_new)
+        if PROJECTED:
+            own_gates = grad_gates + at[:, None] * (3 * HIDDEN) + unit[None, :]
+            tl.store(own_gates, grad_reset, mask=real_row[:, None])
+            tl.store(own_gates + HIDDEN, grad_update, mask=real_row[:, None])
+            tl.store(own_gates + 2 * HIDDEN, grad_new, mask=real_row[:, None])
+        else:
+            real = real_row[:, None] & real_input[None, :]
+            x_t = tl.trans(tl.load(features + at[:, None] * inputs + source[None, :], mask=real, other=0.0))
+            grad_input_reset += _dot(x_t, grad_reset)
+            grad_input_update += _dot(x_t, grad_update)
+            grad_input_new += _dot(x_t, grad_new)
         bias_reset += tl.sum(grad_reset, 0)
         bias_update += tl.sum(grad_update, 0)
         bias_new += tl.sum(grad_new, 0)
@@ -186,10 +215,11 @@ def _backward(  # type: ignore[no-untyped-def]
     tl.store(to_hidden, grad_hidden_reset)
     tl.store(to_hidden + HIDDEN, grad_hidden_update)
     tl.store(to_hidden + 2 * HIDDEN, grad_hidden_new)
-    to_input = sum_weight_input + slot * (3 * HIDDEN) * inputs + source[:, None] * (3 * HIDDEN) + unit[None, :]
-    tl.store(to_input, grad_input_reset, mask=real_input[:, None])
-    tl.store(to_input + HIDDEN, grad_input_update, mask=real_input[:, None])
-    tl.store(to_input + 2 * HIDDEN, grad_input_new, mask=real_input[:, None])
+    if not PROJECTED:
+        to_input = sum_weight_input + slot * (3 * HIDDEN) * inputs + source[:, None] * (3 * HIDDEN) + unit[None, :]
+        tl.store(to_input, grad_input_reset, mask=real_input[:, None])
+        tl.store(to_input + HIDDEN, grad_input_update, mask=real_input[:, None])
+        tl.store(to_input + 2 * HIDDEN, grad_input_new, mask=real_input[:, None])
     to_bias_input = sum_bias_input + slot * (3 * HIDDEN) + unit
     tl.store(to_bias_input, bias_reset)
     tl.store(to_bias_input + HIDDEN, bias_update)
