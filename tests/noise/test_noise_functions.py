@@ -224,3 +224,13 @@ def test_identity_noise_changes_no_label():
 def test_bad_matrices_are_answered_with_a_sentence(matrices, clock, sentence):
     with pytest.raises(ValueError, match=sentence):
         FixedNoise(matrices, clock)
+
+
+def test_a_network_driven_into_a_corner_still_has_a_gradient():
+    noise = NetworkNoise(1, 2).initialise(member_generators([0]))
+    with torch.no_grad():
+        noise.head.bias[0, 0] = torch.tensor([-100.0, 100.0, 100.0, -100.0])  # both rows near one half
+    matrices = noise(torch.tensor([0.5], dtype=torch.float64))
+    assert matrices[0, 0, 0, 1] > 0.499
+    gradient = torch.autograd.grad(matrices[0, 0, 0, 1], noise.head.bias)[0]
+    assert (gradient[0, 0, :2].abs() > 1e-8).all()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from labeltide._fleet import MemberLinear
 from labeltide.noise.base import NoiseFunction, dominant_rows
 
+BOUND = 4.0  # noise rates between 0.02 and 49.98 % for two classes
 WIDTHS = (16, 32, 64, 128, 128, 128, 128, 128, 128, 128)  # the ten hidden layers of the paper's code
 
 
@@ -20,6 +21,10 @@ class NetworkNoise(NoiseFunction):
     weights are held in units of its width: the network starts as a gently curved function of time, and neither large
     clock values nor ten layers that all move at once can throw it off. ``raw_steps`` gives the network of the paper's
     code instead, which reads the step index 0, 1, ..., raw_steps - 1 itself and starts from PyTorch's defaults.
+
+    Logits are bent to stay within ``BOUND`` of zero. A penalty on Q can drive all rows together, where the classifier
+    no longer matters; there a plain softmax saturates, its gradient is exactly zero and nothing ever moves again. Bent
+    logits keep a gradient, so that the data win once the augmented Lagrangian weighs them enough.
     """
 
     bounds: Tensor
@@ -44,6 +49,8 @@ class NetworkNoise(NoiseFunction):
         for layer in self.layers:
             hidden = layer(hidden).relu()
         logits = self.head(hidden)  # (members, points, classes * classes)
+        if not self.raw_steps:
+            logits = BOUND * logits / (BOUND + logits.abs())
         return dominant_rows(logits.reshape(self.members, *clock.shape, self.n_classes, self.n_classes))
 
     def _scaled(self, clock: Tensor) -> Tensor:
