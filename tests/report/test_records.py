@@ -62,7 +62,7 @@ def test_records_of_a_newer_format_ask_for_an_update(write, record):
 
 def test_a_file_that_only_pretends_to_be_compressed_is_named(tmp_path):
     (tmp_path / "records.jsonl.gz").write_text("plain")
-    with pytest.raises(ValueError, match="is not a gzip file"):
+    with pytest.raises(ValueError, match="is not compressed as its name says"):
         read_results(tmp_path)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import math
 import os
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+OPENERS: dict[str, Any] = {".jsonl": open, ".gz": gzip.open, ".xz": lzma.open}
 FILE = "records.jsonl"
 BLOCK = 2**16  # bytes looked at together when searching for the end of the last whole line
 
@@ -50,21 +52,29 @@ def drop_torn_line(path: Path) -> None:
 
 
 def read_records(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every finished run in a results folder, from plain and gzipped files; a torn last line is passed over."""
-    for path in sorted(Path(folder).glob("records*.jsonl*")):
-        if path.name.endswith((".jsonl", ".jsonl.gz")):
-            yield from _read(path)
+    """Every finished run in a results folder, from plain and compressed files; a torn last line is passed over."""
+    for path in record_files(folder):
+        yield from _read(path)
+
+
+def record_files(folder: Path) -> list[Path]:
+    """The files of a results folder that hold records."""
+    return sorted(path for path in Path(folder).glob("records*.jsonl*") if path.suffix in OPENERS)
+
+
+def open_records(path: Path, errors: str = "strict") -> TextIO:
+    """A file of records as text, whether plain or compressed."""
+    return OPENERS[path.suffix](path, "rt", encoding="utf-8", errors=errors)
 
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:
-    opener = gzip.open if path.suffix == ".gz" else open
     number, line = 0, ""
     try:
-        with opener(path, "rt", encoding="utf-8") as file:
+        with open_records(path) as file:
             for number, line in enumerate(file, 1):  # noqa: B007 (told in the error)
                 if line.endswith("\n"):
                     yield _record(line)
-    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (ValueError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise ValueError(
             f"{path} cannot be read near line {number}: {error}. Repair the line, or delete it to run that fit again."
         ) from None

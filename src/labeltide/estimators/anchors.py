@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
 import torch
 from torch import Tensor
 
+from labeltide import _validation
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.fleet import FittedFleet, FleetJob
 from labeltide.noise.fixed import FixedNoise
@@ -15,17 +18,36 @@ from labeltide.training import FleetData
 MIN_STEPS = 100  # steps that share one estimate where sequences have clocks of their own
 
 
-def fit_with_anchors(job: FleetJob, warm_up: int, percentile: float, *, temporal: bool) -> FittedFleet:
-    """Warm up on recorded labels, read Q off the anchor points, and go on training with it."""
-    settings: NoisyLabelClassifier = job.settings
-    model = job.new_model()
-    job.train(model, None, Objective(), stage="warm-up", epochs=min(warm_up, settings.epochs))
-    probabilities = job.log_probs(model).exp()  # of the recorded label: (members, rows, steps, classes)
-    clock, groups = _groups(job.data, temporal)
-    matrices = torch.stack([anchor_rows(probabilities[:, inside], percentile) for inside in groups], 1)
-    noise = FixedNoise(matrices.cpu().double().numpy(), clock).to(job.data.features.device)
-    history = job.train(model, noise, Objective(), epochs=max(settings.epochs - warm_up, 1))
-    return FittedFleet(model, noise, history)
+class AnchorPointClassifier(NoisyLabelClassifier):
+    """Warm up on recorded labels, read Q off the anchor points, and go on training with it.
+
+    Parameters
+    ----------
+    warm_up : int, default 25
+        Epochs on recorded labels, out of all `epochs`, before the anchor points are read.
+    percentile : float, default 97
+        An anchor point is the step on this percentile of the class's predicted probability.
+    **shared : the parameters of every method
+    """
+
+    is_temporal: ClassVar[bool]
+
+    def __init__(self, *, warm_up: int = 25, percentile: float = 97.0, **shared: Any) -> None:
+        super().__init__(**shared)
+        self.warm_up = warm_up
+        self.percentile = percentile
+
+    def _fit_fleet(self, job: FleetJob) -> FittedFleet:
+        _validation.check_number("warm_up", self.warm_up, 1, whole=True)
+        _validation.check_number("percentile", self.percentile, 0, 100)
+        model = job.new_model()
+        job.train(model, None, Objective(), stage="warm-up", epochs=min(self.warm_up, self.epochs))
+        probabilities = job.log_probs(model).exp()  # of the recorded label: (members, rows, steps, classes)
+        clock, groups = _groups(job.data, self.is_temporal)
+        matrices = torch.stack([anchor_rows(probabilities[:, inside], self.percentile) for inside in groups], 1)
+        noise = FixedNoise(matrices.cpu().double().numpy(), clock).to(job.data.features.device)
+        history = job.train(model, noise, Objective(), epochs=max(self.epochs - self.warm_up, 1))
+        return FittedFleet(model, noise, history)
 
 
 def anchor_rows(probabilities: Tensor, percentile: float) -> Tensor:

@@ -1,35 +1,10 @@
 """The paper's Plug-In method: anchor points at every step."""
 
-from __future__ import annotations
-
-from typing import Any
-
-from labeltide import _validation
-from labeltide.estimators.anchors import fit_with_anchors
-from labeltide.estimators.base import NoisyLabelClassifier
-from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.estimators.anchors import AnchorPointClassifier
 
 
-class PlugInClassifier(NoisyLabelClassifier):
-    """Estimate Q at every moment of the clock from that moment's anchor points, then train with it.
-
-    Parameters
-    ----------
-    warm_up : int, default 25
-        Epochs on recorded labels, out of all `epochs`, before the anchor points are read.
-    percentile : float, default 97
-        An anchor point is the step on this percentile of the class's predicted probability.
-    **shared : the parameters of every method
-    """
+class PlugInClassifier(AnchorPointClassifier):
+    """Estimate Q at every moment of the clock from that moment's anchor points, then train with it."""
 
     name = "plugin"
-
-    def __init__(self, *, warm_up: int = 25, percentile: float = 97.0, **shared: Any) -> None:
-        super().__init__(**shared)
-        self.warm_up = warm_up
-        self.percentile = percentile
-
-    def _fit_fleet(self, job: FleetJob) -> FittedFleet:
-        _validation.check_number("warm_up", self.warm_up, 1, whole=True)
-        _validation.check_number("percentile", self.percentile, 0, 100)
-        return fit_with_anchors(job, self.warm_up, self.percentile, temporal=True)
+    is_temporal = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import math
 import tomllib
 import zlib
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from labeltide.benchmark.records import open_records, record_files
 
 FORMAT = 1  # the newest form of a record that is understood here
 
@@ -92,8 +95,8 @@ class Results(NamedTuple):
 
 
 def read_results(folder: Path) -> Results:
-    """Read every `records*.jsonl` and `.jsonl.gz` of a folder, and the study's title where it is there."""
-    paths = sorted(path for path in folder.glob("records*.jsonl*") if path.name.endswith((".jsonl", ".jsonl.gz")))
+    """Read every file of records in a folder, and the study's title where it is there."""
+    paths = record_files(folder)
     if not paths:
         raise FileNotFoundError(
             f"{folder} holds no records.jsonl. Point to the folder that 'labeltide bench' wrote to."
@@ -115,12 +118,11 @@ def read_results(folder: Path) -> Results:
 
 def _lines(path: Path) -> Iterator[str]:
     """The lines of a file that are not blank; a compressed file that was cut off gives what it holds."""
-    opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8", errors="replace") as file:
+        with open_records(path, errors="replace") as file:
             yield from (line for line in file if line.strip())
-    except gzip.BadGzipFile:
-        raise ValueError(f"{path} is not a gzip file, though its name says so. Rename or remove it.") from None
+    except (gzip.BadGzipFile, lzma.LZMAError):
+        raise ValueError(f"{path} is not compressed as its name says. Rename or remove it.") from None
     except (EOFError, zlib.error):
         yield "a line that ended early"  # counted as unreadable
 
