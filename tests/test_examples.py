@@ -1,0 +1,32 @@
+"""What the README and the examples show runs as it stands."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(code, folder):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "error::UserWarning", "-c", code]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_every_example_runs(path, tmp_path):
+    result = run(path.read_text(), tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+
+
+def test_the_quick_start_runs_and_has_fifteen_lines(tmp_path):
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 15
+    result = run(code, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "model.safetensors").exists()
