@@ -15,6 +15,7 @@ from torch import Tensor
 from labeltide import _native
 
 ROWS = 8  # sequences that run through the steps together, as in _native_gru.c
+CHUNKS = 4  # parts of a batch summed apart; a fixed number, so that sums depend neither on threads nor on members
 MULTIPLE = 32  # hidden units come in pairs of the widest vectors
 
 
@@ -63,7 +64,7 @@ class _FusedGRU(torch.autograd.Function):
         members, batch, steps, inputs = features.shape
         hidden = parameters[1].shape[1]
         tiles = -(-batch // ROWS)
-        chunks = max(1, min(tiles, -(-_native.threads() // members)))
+        chunks = min(tiles, CHUNKS)
         shape = Shape(members, batch, steps, inputs, hidden, chunks, *(p.stride(0) for p in parameters))
         out = features.new_empty(members, batch, steps, hidden)
         needed = any(ctx.needs_input_grad)
