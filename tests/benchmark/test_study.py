@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmark.toys import DATASET, METHODS, NOISE, STUDY, TABLE, toy_study, write_study
-from labeltide.benchmark import read_study
+from labeltide.benchmark import read_study, run_study
+from labeltide.benchmark.records import read_records
 
 STUDIES = sorted(Path(__file__).parents[2].joinpath("studies").glob("*.toml"))
 
@@ -192,7 +193,28 @@ def test_our_own_studies_are_right_and_their_noise_is_possible(path):
 
 def test_the_numbers_of_runs_in_the_comments_are_right():
     counts = {path.stem: read_study(path).n_runs for path in STUDIES if path.stem.startswith("paper")}
-    assert counts == {"paper-tables": 7 * 2 * 7 * 10, "paper-figures": 33_540, "paper-static": 1_200}
+    assert counts == {"paper-tables": 9 * 2 * 7 * 10, "paper-figures": 33_540, "paper-static": 1_200}
     for path in STUDIES:
         if path.stem in ("paper-figures", "paper-static"):
             assert f"# {counts[path.stem]:,} runs: " in path.read_text().replace("runs:\n", "runs: \n")
+
+
+def test_a_study_may_keep_some_metrics_only(tmp_path):
+    path = tmp_path / "study.toml"
+    text = """
+draws = 1
+metrics = ["test_error", "frobenius"]
+[datasets.tiny]
+simulate = { n = 12, n_steps = 5, n_features = 2 }
+[[noise]]
+shape = "static"
+rates = [0.2]
+[methods.ignore]
+epochs = 1
+"""
+    path.write_text(text)
+    (record,) = read_records(run_study(read_study(path), tmp_path, tmp_path / "out"))
+    assert set(record["metrics"]) == set(record["over_time"]) == {"test_error", "frobenius"}
+    path.write_text(text.replace('"frobenius"', '"accuracy"'))
+    with pytest.raises(ValueError, match="Unknown metric 'accuracy'"):
+        read_study(path)

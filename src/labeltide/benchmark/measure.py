@@ -18,6 +18,8 @@ from labeltide.evaluation import (
 from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.shapes import average_rate
 
+METRICS = ("test_error", "train_error", "balanced_test_error", "frobenius", "absolute", "wrong_labels")
+
 
 class Draw(NamedTuple):
     """The noise of a run, and the labels recorded through it."""

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from labeltide import _validation
 from labeltide.benchmark.fleet import load_once
@@ -61,10 +62,19 @@ def run_study(
         sizes = [len(plan.runs) for plan in fleets]
         with study_bar(sizes, verbose) as bar, closing(run_jobs(work, jobs, bar.start)) as finished:
             for plan, records in finished:
-                append_records(out, [record for record in records if record["key"] not in done])
+                append_records(out, [_chosen(study, record) for record in records if record["key"] not in done])
                 bar.finish(plan.title, len(plan.runs))
         shutil.rmtree(out / "unfinished", ignore_errors=True)
     return out
+
+
+def _chosen(study: Study, record: dict[str, Any]) -> dict[str, Any]:
+    """The record with the metrics that the study asks for."""
+    parts = {
+        part: {name: value for name, value in record[part].items() if name in study.metrics}
+        for part in ("metrics", "over_time")
+    }
+    return {**record, **parts}
 
 
 def _leave_out_missing(study: Study, data: Path) -> Study:

@@ -12,6 +12,7 @@ from typing import Any
 from labeltide import _validation
 from labeltide.benchmark import keys
 from labeltide.benchmark.datasets import DatasetSpec, read_dataset
+from labeltide.benchmark.measure import METRICS
 from labeltide.benchmark.methods import MethodSpec, check_settings, read_method
 from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.shapes import SHAPES, make_noise
@@ -42,6 +43,7 @@ class Study:
     title: str
     description: str
     draws: int
+    metrics: tuple[str, ...]  # those that records keep
     datasets: tuple[DatasetSpec, ...]
     noise: tuple[NoiseSpec, ...]
     methods: tuple[MethodSpec, ...]
@@ -73,7 +75,7 @@ def read_study(path: str | Path) -> Study:
 
 
 def _parse(name: str, content: dict[str, Any], text: str) -> Study:
-    allowed = ("title", "description", "draws", "datasets", "noise", "methods")
+    allowed = ("title", "description", "draws", "metrics", "datasets", "noise", "methods")
     _validation.check_keys("key in the study", content, allowed)
     for key in ("datasets", "noise", "methods"):
         if not content.get(key):
@@ -87,6 +89,7 @@ def _parse(name: str, content: dict[str, Any], text: str) -> Study:
         title=keys.text("title", content.get("title", name)),
         description=keys.text("description", content.get("description", "")),
         draws=keys.number(1, whole=True)("draws", content.get("draws", 10)),
+        metrics=_read_metrics(content.get("metrics", list(METRICS))),
         datasets=datasets,
         noise=tuple(spec for entry in _noise_entries(content["noise"]) for spec in _read_noise(entry, names)),
         methods=tuple(read_method(label, entry, names) for label, entry in methods.items()),
@@ -95,6 +98,10 @@ def _parse(name: str, content: dict[str, Any], text: str) -> Study:
     _check_noise(study)
     check_settings(study.methods, study.datasets)
     return study
+
+
+def _read_metrics(value: Any) -> tuple[str, ...]:
+    return tuple(_validation.check_choice("metric", name, METRICS) for name in keys.texts("metrics", value))
 
 
 def _noise_entries(value: Any) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 
 from labeltide.data.public import sleep_nights
@@ -33,6 +34,7 @@ UNSCORED = ("Sleep stage ?", "Movement time")
 STAGES = np.array([0, 1, 2, 3, 3, 4], np.int8)  # W, N1, N2, N3 (= S3 and S4), REM
 MINUTE_FILE = "channels_1min.parquet"
 EPOCH_FILE = "sleep_edf_sc_30s.parquet"
+TWENTY_FILE = "sleep_edf_sc_20nights_30s.parquet"  # the nights of subjects 0 to 9, which our studies read
 
 
 def fetch(source: Source, folder: Path) -> None:
@@ -42,11 +44,17 @@ def fetch(source: Source, folder: Path) -> None:
 
 
 def convert(nights: Iterable[Night], folder: Path) -> None:
-    """Write one row a minute of all seven channels, and one row each 30 s of spectral features."""
+    """Write one row a minute of all seven channels, and one row each 30 s of spectral features.
+
+    The first twenty nights (ten subjects) also go to a file of their own.
+    """
     with ExitStack() as stack:
         writers: dict[str, parquet.ParquetWriter] = {}
         for night in nights:
-            for name, table in convert_night(night).items():
+            tables = convert_night(night)
+            epochs = tables[EPOCH_FILE]
+            tables[TWENTY_FILE] = epochs.filter(pc.less(epochs["subject"], 10))  # empty for later nights
+            for name, table in tables.items():
                 if name not in writers:
                     writer = parquet.ParquetWriter(folder / name, table.schema, compression="zstd")
                     writers[name] = stack.enter_context(writer)
@@ -144,6 +152,6 @@ DATASET = PublicDataset(
     size="about 7 GB, one night (50 MB) at a time",
     archives=(sleep_nights.BASE + sleep_nights.FOLDER, sleep_nights.BASE + sleep_nights.SUMS),
     folder="sleep_edf",
-    files=(MINUTE_FILE, EPOCH_FILE),
+    files=(MINUTE_FILE, EPOCH_FILE, TWENTY_FILE),
     fetch=fetch,
 )
