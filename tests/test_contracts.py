@@ -621,3 +621,48 @@ def test_a_fleet_needs_labels_for_each_estimator(study):
         lt.fit_fleet([make("ignore"), make("ignore")], X, [y])
     with pytest.raises(ValueError, match=r"one label array for each estimator. Got 0 and 0"):
         lt.fit_fleet([], X, [])
+
+
+def test_gaps_in_a_list_of_texts_are_gaps():
+    X = np.zeros((2, 3, 1))
+    clf = lt.METHODS["ignore"](epochs=1, random_state=0).fit(X, [["a", "b", float("nan")], ["a", None, "b"]])
+    assert clf.classes_.tolist() == ["a", "b"]
+
+
+def test_noise_is_never_stretched_silently_over_another_clock():
+    study = lt.make_sequences(n=4, n_steps=6, n_features=1)
+    noise, hours = lt.make_noise("linear", n_steps=6), np.arange(6) * 4.0
+    with pytest.raises(ValueError, match="clock from 0 to 1, but the data's clock runs from 0 to 20"):
+        lt.corrupt(study.labels[..., 0], noise, clock=hours)
+    with pytest.raises(ValueError, match="clock from 0 to 1"):
+        lt.METHODS["known"](noise=noise, epochs=1).fit(study.features, study.labels, clock=hours)
+    placed = lt.FixedNoise(np.asarray(noise), clock=hours)
+    assert lt.corrupt(study.labels[..., 0], placed, clock=hours).shape == (4, 6)
+
+
+def test_a_singular_noise_has_no_backward_loss():
+    study = lt.make_sequences(n=4, n_steps=6, n_features=1)
+    with pytest.raises(ValueError, match="can be inverted"):
+        lt.METHODS["known"](noise=np.full((2, 2), 0.5), loss="backward", epochs=1).fit(study.features, study.labels)
+
+
+def test_a_checkpoint_needs_a_seed(tmp_path):
+    study = lt.make_sequences(n=4, n_steps=6, n_features=1)
+    with pytest.raises(ValueError, match="random_state must be a whole number"):
+        lt.METHODS["ignore"](checkpoint=tmp_path, epochs=1).fit(study.features, study.labels)
+
+
+def test_only_labelled_sequences_are_held_out():
+    study = lt.make_sequences(n=20, n_steps=6, n_features=1)
+    labels = study.labels.copy()
+    labels[4:] = -1
+    clf = lt.METHODS["ignore"](early_stopping=True, epochs=2, random_state=0).fit(study.features, labels)
+    assert np.isfinite(clf.history_.held_out).all()
+
+
+@pytest.mark.parametrize("weights", [np.full(4, np.inf), np.zeros(4)])
+def test_weights_that_say_nothing_are_refused(weights):
+    study = lt.make_sequences(n=4, n_steps=6, n_features=1)
+    clf = lt.METHODS["ignore"](epochs=1, random_state=0).fit(study.features, study.labels)
+    with pytest.raises(ValueError, match=r"sample_weight|no label to score"):
+        clf.score(study.features, study.labels, sample_weight=weights)

@@ -4,7 +4,8 @@
    called through ctypes. The equations are those of gru.py beside it.
 
    ROWS sequences of one member run through all steps together, so that their state and the member's weights stay in
-   the nearest cache. Vectors run along hidden units, whose number must be a multiple of 16. Weights have shape
+   the nearest cache. Vectors run along hidden units in pairs, so their number must be a multiple of 2 * LANES
+   (32 in the widest build); fused.py sees to it. Weights have shape
    (inputs, 3 * hidden) in the order reset, update, new. */
 
 #include <stdint.h>

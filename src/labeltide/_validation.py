@@ -92,22 +92,32 @@ def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> n
 def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray:
     """A finite weight, not negative, for each sequence; ones when none are given."""
     weights = np.ones(n) if sample_weight is None else np.asarray(sample_weight)
-    if weights.shape != (n,) or not np.issubdtype(weights.dtype, np.number) or not np.all(weights >= 0):
+    numbers = np.issubdtype(weights.dtype, np.number) or weights.dtype == bool
+    if weights.shape != (n,) or not numbers or not np.all((weights >= 0) & (weights < np.inf)):
         raise ValueError(
-            f"sample_weight must be {n} numbers, one per sequence, none negative. Got {_describe(weights)}."
+            f"sample_weight must be {n} numbers, one per sequence, finite, none negative. Got {_describe(weights)}."
         )
     return weights.astype(float)
 
 
 def check_labels(y: ArrayLike, n: int, n_steps: int) -> np.ndarray:
     """Labels with an annotator axis, shape (n, steps, annotators), still in the user's own values."""
-    labels = y if isinstance(y, np.ndarray) else np.asarray(y)
+    labels = as_labels(y)
     if labels.shape[:2] != (n, n_steps) or labels.ndim not in (2, 3) or labels.size == 0:
         raise ValueError(
             f"y must have shape {(n, n_steps)}, one label per step of X, or {(n, n_steps, 'annotators')}. "
             f"Got shape {labels.shape}."
         )
     return labels[..., None] if labels.ndim == 2 else labels
+
+
+def as_labels(y: ArrayLike) -> np.ndarray:
+    """Labels as an array that keeps gaps: NumPy would write the NaN of a list of texts as 'nan'."""
+    labels = y if isinstance(y, np.ndarray) else np.asarray(y)
+    if not isinstance(y, np.ndarray) and labels.dtype.kind in "US":
+        objects = np.asarray(y, dtype=object)
+        return labels if all(isinstance(value, str) for value in objects.ravel()) else objects
+    return labels
 
 
 def missing_labels(labels: np.ndarray) -> np.ndarray:

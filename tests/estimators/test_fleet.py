@@ -67,7 +67,7 @@ def test_members_differ_in_their_known_noise():
 def test_a_fleet_takes_clocks_lengths_and_trusted_labels_as_fit_does(method):
     study, labels = make_study(ragged=True)
     lengths = study.lengths
-    clock = np.broadcast_to(np.arange(STEPS) ** 2 / 10.0, (N, STEPS)).copy()
+    clock = np.broadcast_to(np.linspace(0, 1, STEPS) ** 2, (N, STEPS)).copy()
     trusted = np.where(np.random.default_rng(0).random((N, STEPS)) < 0.2, study.clean_labels, -1)
     given = {"clock": clock, "lengths": lengths, "trusted": trusted}
     together = make_estimators(method)
@@ -109,7 +109,7 @@ def test_members_are_copies_that_share_no_memory():
 def test_held_out_sequences_without_labels_do_not_leave_an_untrained_model():
     study, labels = make_study()
     y = labels[0].astype(int)
-    kept = np.flatnonzero(~_hold_out(SEEDS[0], N, 0.2))[:6]
+    kept = np.flatnonzero(~_hold_out(SEEDS[0], np.ones(N, bool), 0.2))[:6]
     sparse = np.full_like(y, -1)
     sparse[kept] = y[kept]
     trained = make_estimators("ignore", early_stopping=True)[0].fit(study.features, sparse)
@@ -120,10 +120,13 @@ def test_held_out_sequences_without_labels_do_not_leave_an_untrained_model():
 
 @pytest.mark.parametrize(("fraction", "n", "count"), [(0.2, 24, 5), (0.01, 24, 1), (0.9, 2, 1), (0.5, 3, 2)])
 def test_rows_held_out_depend_on_the_seed_and_leave_some_to_train_on(fraction, n, count):
-    assert _hold_out(1, n, fraction).sum() == count
-    np.testing.assert_array_equal(_hold_out(1, n, fraction), _hold_out(1, n, fraction))
+    assert _hold_out(1, np.ones(n, bool), fraction).sum() == count
+    np.testing.assert_array_equal(_hold_out(1, np.ones(n, bool), fraction), _hold_out(1, np.ones(n, bool), fraction))
     if n == 24:
-        assert any(not np.array_equal(_hold_out(1, n, fraction), _hold_out(seed, n, fraction)) for seed in range(5))
+        assert any(
+            not np.array_equal(_hold_out(1, np.ones(n, bool), fraction), _hold_out(seed, np.ones(n, bool), fraction))
+            for seed in range(5)
+        )
 
 
 def test_one_sequence_cannot_be_held_out():

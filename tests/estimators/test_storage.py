@@ -241,8 +241,9 @@ def test_class_names_that_json_cannot_carry_are_an_error_at_save(study, tmp_path
 
 
 def test_parameters_that_do_not_travel_are_left_out(study, tmp_path):
-    given = {"random_state": np.random.RandomState(0), "checkpoint": tmp_path / "running", "device": "cpu"}
+    given = {"random_state": np.random.RandomState(0), "device": "cpu"}
     method = lt.METHODS["volmin"](epochs=np.int64(1), volume_weight=np.float32(0.5), **given).fit(*study)
+    method.set_params(checkpoint=tmp_path / "running")
     method.save(tmp_path / "file")
     loaded = lt.load(tmp_path / "file")
     assert (loaded.random_state, loaded.checkpoint, loaded.device) == (None, None, "cpu")

@@ -36,8 +36,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     device : str, default "auto"
         "auto" takes a GPU where there is one.
     checkpoint : path, optional
-        A folder in which a running fit saves itself; fitting again after a kill goes on from there. It is
-        emptied when the fit is done.
+        A folder of its own in which a running fit saves itself; fitting again after a kill, with the same whole
+        number as `random_state`, goes on from there. Our files in it are removed when the fit is done.
     verbose : bool, default False
         Draw a progress bar on a terminal.
     random_state : int, RandomState or None
@@ -155,9 +155,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         labels = self.predict_proba(X, lengths).argmax(-1)[..., None]
         codes = self.encode(_validation.check_labels(y, *labels.shape[:2]), lengths)
         weights = _validation.check_sample_weight(sample_weight, len(codes))[:, None, None] + np.zeros(codes.shape)
-        counted = codes >= 0
+        counted = (codes >= 0) & (weights > 0)
         if not counted.any():
-            raise ValueError("y holds no label to score: every step is missing or beyond `lengths`.")
+            raise ValueError("y holds no label to score: every step is missing, beyond `lengths` or without weight.")
         return float(np.average((labels == codes)[counted], weights=weights[counted]))
 
     def encode(self, y: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:

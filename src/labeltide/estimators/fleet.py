@@ -51,7 +51,7 @@ UNRELATED = PER_MEMBER | {
 }  # parameters that a resumed fit may change
 MEMORY_SHARE = 0.6  # of the free memory, for what the estimate of a member's need leaves out
 NOISE_BYTES = 8 * 2**20  # the paper's network for Q, its gradient, Adam's moments and snapshots
-ROWS_AT_ONCE = 8192  # sequences that are predicted together, over all members
+STEPS_AT_ONCE = 2**20  # steps that are predicted together, over all sequences and members
 CHECKPOINT_PREFIX = "labeltide-fit-"  # the only files in a checkpoint folder that we ever delete
 
 
@@ -155,7 +155,8 @@ def fit_fleet(
 ) -> None:
     """Fit estimators that differ only in their seed (and given noise), each to its own labels, all at once.
 
-    Every estimator ends as if it had been fitted alone, in far less time.
+    Every estimator ends as if it had been fitted alone, in far less time; `classes_` are those of all label arrays
+    together.
 
     Parameters
     ----------
@@ -223,7 +224,7 @@ def predict_fleet(
 @torch.no_grad()
 def model_log_probs(model: SequenceModel, features: Tensor, mask: Tensor, device: str | torch.device) -> Tensor:
     """Predictions of every member for the same sequences: shape (members, n, steps, classes)."""
-    rows = max(1, ROWS_AT_ONCE // model.members)
+    rows = max(1, STEPS_AT_ONCE // (model.members * features.shape[1]))
     pieces = []
     model.eval()
     for start in range(0, len(features), rows):
@@ -250,11 +251,12 @@ def _check_fleet(estimators: Sequence[NoisyLabelClassifier], labels: Sequence[Ar
     _check_settings(first)
     for other in estimators[1:]:
         given, wanted = other.get_params(deep=False), first.get_params(deep=False)
-        differing = [name for name in wanted if name not in PER_MEMBER and given.get(name, wanted) != wanted[name]]
+        differing = [name for name in wanted if name not in PER_MEMBER and given.get(name) != wanted[name]]
         if type(other) is not type(first) or differing:
             raise ValueError(
                 "The estimators of one fleet must be of one method and differ in "
-                f"{' and '.join(sorted(PER_MEMBER))} only. Got {type(other).__name__} with other values of {differing}."
+                f"{' and '.join(sorted(PER_MEMBER))} only. Got {type(other).__name__} with other values of "
+                f"{differing}. A module of your own must be the same object in all of them; better pass a factory."
             )
 
 
@@ -263,6 +265,11 @@ def _check_settings(estimator: NoisyLabelClassifier) -> None:
         _validation.check_number(name, getattr(estimator, name), 1, whole=True)
     _validation.check_number("learning_rate", estimator.learning_rate, 0, above=True)
     _validation.check_number("validation_fraction", estimator.validation_fraction, 0, 0.9, above=True)
+    if estimator.checkpoint is not None and not isinstance(estimator.random_state, int | np.integer):
+        raise ValueError(
+            "With checkpoint, random_state must be a whole number: a resumed fit goes on with the same seed. "
+            f"Got random_state={estimator.random_state!r}."
+        )
 
 
 def _remove_checkpoints(folder: str | Path | None) -> None:

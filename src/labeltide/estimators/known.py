@@ -37,6 +37,8 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
         _validation.check_choice("loss", self.loss, LOSSES)
         grid = job.data.grid.cpu().double().numpy()
         matrices = [_on_grid(estimator.noise, grid, job.n_classes) for estimator in job.estimators]
+        if self.loss == "backward":
+            _check_inverse(np.stack(matrices), grid)
         noise = FixedNoise(np.stack(matrices), grid).to(job.data.features.device)
         model = job.new_model()
         history = job.train(model, noise, Objective(loss=self.loss))
@@ -58,4 +60,15 @@ def _on_grid(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, n_classe
         noise = FixedNoise(series, grid if series.ndim == 3 and len(series) == len(grid) else None)
     if noise.n_classes != n_classes:
         raise ValueError(f"noise must be for the {n_classes} classes of y. Got one for {noise.n_classes}.")
+    noise.check_covers(grid)
     return noise.at(grid)
+
+
+def _check_inverse(matrices: np.ndarray, grid: np.ndarray) -> None:
+    """The backward loss inverts Q, which must not be close to singular at any moment."""
+    condition = np.linalg.cond(matrices).max(0)  # (points,)
+    if condition.max() > 1e6:
+        raise ValueError(
+            f"The backward loss needs a Q that can be inverted. At the clock value {grid[condition.argmax()]:g} it "
+            'cannot. Use loss="forward".'
+        )

@@ -32,7 +32,8 @@ def prepare(
     grid, points = clock_grid(moments, mask)
     held = np.zeros((len(labels), n), dtype=bool)
     if held_out:
-        held = np.stack([_hold_out(seed, n, held_out) for seed in seeds])
+        labelled = np.asarray((codes >= 0).any((2, 3)))  # (members, rows)
+        held = np.stack([_hold_out(seed, rows, held_out) for seed, rows in zip(seeds, labelled, strict=True)])
     data = FleetData(
         features=torch.from_numpy(features),
         mask=torch.from_numpy(mask),
@@ -55,8 +56,7 @@ def _encode(labels: Sequence[ArrayLike], mask: np.ndarray) -> tuple[np.ndarray, 
     present = mask[..., None] & ~_validation.missing_labels(together)
     classes = _validation.find_classes(together, present)
     for y, there in zip(given, present, strict=True):
-        if not there.any():  # a member without any label would be trained on nothing
-            _validation.find_classes(y, there)
+        _validation.find_classes(y, there)  # each member needs two classes of its own
     return _validation.encode_labels(together, present, classes), classes
 
 
@@ -68,8 +68,10 @@ def _encode_trusted(trusted: ArrayLike, mask: np.ndarray, classes: Sequence[Any]
     return _validation.encode_labels(labels, present, classes, "trusted")[..., 0]
 
 
-def _hold_out(seed: int, n: int, fraction: float) -> np.ndarray:
-    if n < 2:
-        raise ValueError("early_stopping needs at least two sequences, one of them to hold out. Got 1.")
-    chosen = np.random.default_rng([seed, 2]).permutation(n)[: min(max(1, round(fraction * n)), n - 1)]
-    return np.isin(np.arange(n), chosen)
+def _hold_out(seed: int, labelled: np.ndarray, fraction: float) -> np.ndarray:
+    """Choose a share of the rows that hold a label: only those can tell when to stop."""
+    rows = np.flatnonzero(labelled)
+    if len(rows) < 2:
+        raise ValueError(f"early_stopping needs at least two sequences with labels, one to hold out. Got {len(rows)}.")
+    n_held = min(max(1, round(fraction * len(rows))), len(rows) - 1)
+    return np.isin(np.arange(len(labelled)), np.random.default_rng([seed, 2]).permutation(rows)[:n_held])

@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 from labeltide._fleet import FleetModule, MemberLinear, uniform_
 from labeltide.models import kernels
 from labeltide.models.base import SequenceModel
+from labeltide.models.kernels import fused
 from labeltide.models.kernels.gru import gru_recurrence
 
 
@@ -17,13 +18,13 @@ class GRUModel(SequenceModel):
     """A GRU with 32 hidden units, or two of them in opposite directions when it need not be causal."""
 
     name = "gru"
-    is_fused = True
 
     def __init__(
         self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True
     ) -> None:
         super().__init__()
         self.members, self.is_causal = members, causal
+        self.is_fused = causal and hidden_size % fused.MULTIPLE == 0
         self.forwards = GRULayer(members, n_features, hidden_size)
         self.backwards = None if causal else GRULayer(members, n_features, hidden_size)
         self.head = MemberLinear(members, hidden_size * (1 if causal else 2), n_classes)

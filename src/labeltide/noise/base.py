@@ -35,6 +35,9 @@ class NoiseFunction(FleetModule):
         Tensor of shape (members, ..., classes, classes)
         """
 
+    def check_covers(self, clock: np.ndarray) -> None:
+        """Refuse moments for which this noise says nothing; learned functions say something everywhere."""
+
     @torch.no_grad()
     def at(self, clock: ArrayLike) -> np.ndarray:
         """Q of the first member as an array of shape ``(..., classes, classes)``."""

@@ -66,7 +66,7 @@ def corrupt(
         if not (clock is None and lengths is None and classes is None):
             raise ValueError("A Sequences has its own clock, lengths and classes. Leave these arguments out.")
         return _corrupt_sequences(y, noise, generator)
-    labels = np.asarray(y)
+    labels = _validation.as_labels(y)
     if labels.ndim not in (2, 3) or labels.size == 0:
         raise ValueError(
             "y must have shape (n, steps) or (n, steps, annotators), one label per step. "
@@ -107,6 +107,7 @@ def _lookup(noise: Noise, clock: ArrayLike | None, lengths: np.ndarray, n_steps:
     if clock is None:
         return _shared_lookup(noise.at(_validation.check_clock(None, lengths[:1], n_steps)[0]))
     moments = _validation.check_clock(clock, lengths, n_steps)
+    noise.check_covers(moments)
     longest = moments[np.argmax(lengths)]
     if np.all((moments == longest) | ~_validation.steps_mask(lengths, n_steps)):
         return _shared_lookup(noise.at(longest))

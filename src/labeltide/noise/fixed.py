@@ -43,6 +43,17 @@ class FixedNoise(NoiseFunction):
         share = ((clock.to(knots) - knots[left]) / width).clamp(0, 1)[..., None, None]  # (..., 1, 1)
         return torch.lerp(self.matrices[:, left], self.matrices[:, right], share.to(self.matrices))
 
+    def check_covers(self, clock: np.ndarray) -> None:
+        """Refuse a clock that runs beyond the moments to which the matrices belong."""
+        low, high = float(self.clock[0, 0]), float(self.clock[0, -1])
+        slack = 0.01 * (high - low)
+        if self.matrices.shape[1] > 1 and (clock.min() < low - slack or clock.max() > high + slack):
+            raise ValueError(
+                f"The noise is given for a clock from {low:g} to {high:g}, but the data's clock runs from "
+                f"{clock.min():g} to {clock.max():g}. Place its matrices on that clock with "
+                "FixedNoise(matrices, clock=moments)."
+            )
+
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         """The first member's matrices, of shape ``(points, classes, classes)``."""
         return self.matrices[0].cpu().numpy().astype(dtype or np.float64)

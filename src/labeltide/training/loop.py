@@ -153,7 +153,8 @@ def _seeded(seeds: Sequence[int], epoch: int, device: torch.device) -> Iterator[
 
 
 def _threads_for(model: SequenceModel) -> contextlib.AbstractContextManager[None]:
-    return _native.all_threads_to_ourselves() if model.is_fused and _native.library() else contextlib.nullcontext()
+    ours = model.is_fused and _native.library() and next(model.parameters()).device.type == "cpu"
+    return _native.all_threads_to_ourselves() if ours else contextlib.nullcontext()
 
 
 @cache

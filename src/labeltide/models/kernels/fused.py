@@ -55,20 +55,21 @@ def fused_gru(
     weight_input, weight_hidden : Tensor of shape (members, inputs or hidden, 3 * hidden)
     bias_input, bias_hidden : Tensor of shape (members, 1, 3 * hidden)
     """
-    return _FusedGRU.apply(features.contiguous(), weight_input, weight_hidden, bias_input, bias_hidden)
+    parameters = (weight_input, weight_hidden, bias_input, bias_hidden)
+    keep = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
+    return _FusedGRU.apply(keep, features.contiguous(), *parameters)
 
 
 class _FusedGRU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, features: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, keep: bool, features: Tensor, *parameters: Tensor) -> Tensor:
         members, batch, steps, inputs = features.shape
         hidden = parameters[1].shape[1]
         tiles = -(-batch // ROWS)
         chunks = min(tiles, CHUNKS)
         shape = Shape(members, batch, steps, inputs, hidden, chunks, *(p.stride(0) for p in parameters))
         out = features.new_empty(members, batch, steps, hidden)
-        needed = any(ctx.needs_input_grad)
-        kept = features.new_empty(members * tiles * steps * 4 * ROWS * hidden) if needed else None
+        kept = features.new_empty(members * tiles * steps * 4 * ROWS * hidden) if keep else None
         arguments = (ctypes.byref(shape), features, *parameters, out, kept)
         _native.call("labeltide_gru_forward", arguments, members * chunks)
         ctx.shape = shape
@@ -85,4 +86,4 @@ class _FusedGRU(torch.autograd.Function):
         back = weight_hidden.transpose(1, 2).contiguous()
         arguments = (ctypes.byref(shape), features, back, out, kept, grads[0].contiguous(), *sums)
         _native.call("labeltide_gru_backward", arguments, items)
-        return None, *(part.unflatten(0, (shape.members, shape.chunks)).sum(1) for part in sums)
+        return None, None, *(part.unflatten(0, (shape.members, shape.chunks)).sum(1) for part in sums)

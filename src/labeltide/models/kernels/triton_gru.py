@@ -35,17 +35,18 @@ def triton_gru(
     features: Tensor, weight_input: Tensor, weight_hidden: Tensor, bias_input: Tensor, bias_hidden: Tensor
 ) -> Tensor:
     """Hidden states of every step: shape (members, batch, steps, hidden). Takes what `fused.fused_gru` takes."""
-    return _TritonGRU.apply(features.contiguous(), weight_input, weight_hidden, bias_input, bias_hidden)
+    parameters = (weight_input, weight_hidden, bias_input, bias_hidden)
+    keep = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
+    return _TritonGRU.apply(keep, features.contiguous(), *parameters)
 
 
 class _TritonGRU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, features: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, keep: bool, features: Tensor, *parameters: Tensor) -> Tensor:
         members, batch, steps, inputs = features.shape
         hidden = parameters[1].shape[1]
         out = features.new_empty(members, batch, steps, hidden)
-        needed = any(ctx.needs_input_grad)
-        kept = features.new_empty((members, batch, steps, 4, hidden) if needed else (1,))
+        kept = features.new_empty((members, batch, steps, 4, hidden) if keep else (1,))
         ctx.sizes = {
             "INPUTS": max(16, triton.next_power_of_2(inputs)),
             "HIDDEN": hidden,
@@ -56,7 +57,7 @@ class _TritonGRU(torch.autograd.Function):
         source = _project(features, parameters[0], parameters[2]) if inputs > MAX_INPUTS else features
         strides = [parameter.stride(0) for parameter in parameters]
         arguments = (source, *parameters, *strides, out, kept, batch, steps, inputs)
-        _forward[(members, triton.cdiv(batch, ROWS))](*arguments, KEEP=needed, **ctx.sizes)
+        _forward[(members, triton.cdiv(batch, ROWS))](*arguments, KEEP=keep, **ctx.sizes)
         ctx.save_for_backward(features, parameters[1], out, kept)
         return out
 
@@ -75,7 +76,7 @@ class _TritonGRU(torch.autograd.Function):
         weight_input, *others = (part.sum(1) for part in sums)
         if projected:
             weight_input = features.flatten(1, 2).transpose(1, 2) @ gates.flatten(1, 2)
-        return None, weight_input, *others
+        return None, None, weight_input, *others
 
 
 def _project(features: Tensor, weight_input: Tensor, bias_input: Tensor) -> Tensor:
