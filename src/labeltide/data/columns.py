@@ -11,9 +11,10 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-from pyarrow import csv, parquet
+from pyarrow import parquet
 
 from labeltide._validation import missing_labels
+from labeltide.data.files import open_file
 
 ROLES = ("sequence", "time", "label", "features", "annotator", "clock", "clean", "zscore")
 OPTIONAL = ("annotator", "clock", "clean", "zscore")
@@ -25,7 +26,7 @@ MAY_SHARE = [{"time", "clock"}, {"time", "features"}, {"clock", "features"}, {"s
 def open_table(table: Any) -> tuple[list[str], Callable[[list[str]], nw.DataFrame]]:
     """The names of the columns, and a function that loads some of them."""
     if isinstance(table, str | Path):
-        table = _open_file(Path(table))
+        table = open_file(Path(table))
     if isinstance(table, parquet.ParquetFile):
         return table.schema_arrow.names, lambda names: nw.from_native(table.read(columns=names))
     try:
@@ -33,10 +34,10 @@ def open_table(table: Any) -> tuple[list[str], Callable[[list[str]], nw.DataFram
     except TypeError:
         raise ValueError(
             "table must be a data frame (pandas, polars, pyarrow or another that narwhals reads) or the path "
-            f"of a .parquet or .csv file. Got {type(table).__name__}."
+            f"of a .parquet, .csv or .arrow file. Got {type(table).__name__}."
         ) from None
     except ValueError:  # narwhals refuses repeated names, also of columns that nobody asked for
-        _check_unique(getattr(table, "column_names", getattr(table, "columns", ())))
+        check_unique(getattr(table, "column_names", getattr(table, "columns", ())))
         raise
     return frame.collect_schema().names(), lambda names: frame.select(names).collect()
 
@@ -60,12 +61,12 @@ def check_roles(roles: dict[str, list[str]], there: list[str]) -> None:
     """Columns that are there, once, each in one role or in two that may share it."""
     absent = [name for names in roles.values() for name in names if name not in there]
     if absent:
-        raise ValueError(f"The table has no column {_name_all(absent)}. It has: {_name_all(there)}.")
-    _check_unique(name for name in there if any(name in names for names in roles.values()))
+        raise ValueError(f"The table has no column {name_all(absent)}. It has: {name_all(there)}.")
+    check_unique(name for name in there if any(name in names for names in roles.values()))
     for one, other in combinations(roles, 2):
         shared = set(roles[one]) & set(roles[other])
         if shared and {one, other} not in MAY_SHARE:
-            raise ValueError(f"A column can play one role. Got {_name_all(sorted(shared))} for both {one} and {other}.")
+            raise ValueError(f"A column can play one role. Got {name_all(sorted(shared))} for both {one} and {other}.")
 
 
 def check_repeats(rows: np.ndarray, with_annotator: bool) -> None:
@@ -86,7 +87,7 @@ def read_numbers(series: nw.Series, role: str) -> np.ndarray:
     if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
         ways = "numbers or datetimes" if role == "clock" else "numbers"
         raise ValueError(f"The {role} column {series.name!r} must hold {ways}. Got {series.dtype}.")
-    values = _to_arrow(series).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    values = to_arrow(series).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):
         wrong = ~np.isfinite(values.astype(np.float32))
     if wrong.any():
@@ -103,7 +104,7 @@ def read_times(series: nw.Series, role: str = "time") -> tuple[np.ndarray, np.nd
         codes, distinct = factorize(series, role)
         codes, distinct = sort_codes(series.name, codes, distinct)
         return distinct[codes], codes
-    array = _to_arrow(series)
+    array = to_arrow(series)
     _check_full(series.name, role, array.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
     values = array.to_numpy(zero_copy_only=False)
     return values, np.unique(values, return_inverse=True)[1].reshape(-1)
@@ -121,7 +122,7 @@ def factorize_labels(series: nw.Series) -> tuple[np.ndarray, np.ndarray]:
 def factorize(series: nw.Series, role: str | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Codes into the distinct values, in order of appearance; nulls are -1, or an error in a given role."""
     try:
-        encoded = _to_arrow(series).dictionary_encode(null_encoding="encode")
+        encoded = to_arrow(series).dictionary_encode(null_encoding="encode")
         codes, distinct = encoded.indices.to_numpy(), _as_objects(_to_python(encoded.dictionary))
     except pa.ArrowException:  # tuples, mixed types and other Python objects
         codes, distinct = _factorize_objects(series)
@@ -160,20 +161,6 @@ def name_rows(rows: np.ndarray, most: int = 5) -> str:
     return f"row{'s' if len(rows) > 1 else ''} {shown}{more}"
 
 
-def _open_file(path: Path) -> parquet.ParquetFile | pa.Table:
-    name = path.name.lower()
-    if not name.endswith((".parquet", ".csv", ".csv.gz")):
-        raise ValueError(f"The file of a table must end in .parquet, .csv or .csv.gz. Got {str(path)!r}.")
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
-    try:
-        if name.endswith(".parquet"):
-            return parquet.ParquetFile(path)
-        return csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True))
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"The file {str(path)!r} cannot be read as {path.suffix[1:]}: {error}") from None
-
-
 def _factorize_objects(series: nw.Series) -> tuple[np.ndarray, np.ndarray]:
     index: dict[Any, int] = {}
     try:
@@ -189,7 +176,8 @@ def _drop(codes: np.ndarray, distinct: np.ndarray, gaps: np.ndarray) -> tuple[np
     return np.append(np.where(gaps, -1, np.cumsum(~gaps) - 1), -1)[codes], distinct[~gaps]
 
 
-def _to_arrow(series: nw.Series) -> pa.Array:
+def to_arrow(series: nw.Series) -> pa.Array:
+    """One Arrow array with plain values, no dictionary; Python objects are refused."""
     if series.dtype == nw.Object:
         raise pa.ArrowInvalid("Python objects stay Python objects.")
     array = series.to_arrow()
@@ -208,11 +196,12 @@ def _as_objects(values: Sequence[Any]) -> np.ndarray:
     return np.fromiter(values, dtype=object, count=len(values))  # np.array would unpack tuples
 
 
-def _check_unique(names: Iterable[Hashable]) -> None:
+def check_unique(names: Iterable[Hashable]) -> None:
+    """No two columns of one name."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ValueError(
-            f"Every column of a table must have its own name. Got {_name_all(repeated)} more than once. "
+            f"Every column of a table must have its own name. Got {name_all(repeated)} more than once. "
             "Rename or drop the repeats."
         ) from None  # narwhals' own words for it
 
@@ -223,6 +212,7 @@ def _check_full(name: str, role: str, gaps: np.ndarray) -> None:
         raise ValueError(f"The {role} column {name!r} must be given in every row. It is null in {rows}.")
 
 
-def _name_all(names: Sequence[Hashable], most: int = 20) -> str:
+def name_all(names: Sequence[Hashable], most: int = 20) -> str:
+    """Names in quotes, the first of them where there are many."""
     shown = ", ".join(repr(name) for name in names[:most])
     return shown + (f", ... ({len(names)} in all)" if len(names) > most else "")

@@ -117,7 +117,8 @@ class Sequences:
         Parameters
         ----------
         table : data frame or path
-            pandas, polars, pyarrow or anything else narwhals reads; or a .parquet, .csv or .csv.gz file.
+            pandas, polars, pyarrow or anything else narwhals reads; or a file: .parquet, .csv,
+            .tsv (both also with .gz), .arrow, .feather or .ipc.
         sequence : column, or several columns
             The recording, person or night. Several columns give ids that are tuples.
         time : column of numbers, datetimes or strings

@@ -45,7 +45,7 @@ class TableLayout:
     def read(self, table: Any) -> dict[str, Any]:
         """The fields of `Sequences`, by name."""
         roles, frame = self._load(table)
-        steps = _find_steps(frame, roles, isinstance(self.sequence, str))
+        steps = find_steps(frame, roles, isinstance(self.sequence, str))
         starts, lengths = self._cut(np.bincount(steps.sequence))
         n_steps = self.window or int(lengths.max())
         real = steps_mask(lengths, n_steps)
@@ -107,7 +107,7 @@ class TableLayout:
 
 
 @dataclass(frozen=True)
-class _Steps:
+class Steps:
     """How rows become steps: several rows, one for each annotator, may describe the same step."""
 
     rows: np.ndarray  # (steps,) the row that stands for each step; steps ordered by sequence, then time
@@ -129,7 +129,8 @@ class _Steps:
         return values[self.rows]
 
 
-def _find_steps(frame: nw.DataFrame, roles: dict[str, list[str]], one_name: bool) -> _Steps:
+def find_steps(frame: nw.DataFrame, roles: dict[str, list[str]], one_name: bool) -> Steps:
+    """Group rows by sequence and time, and refuse those that say the same thing twice."""
     sequence, ids = group_rows(frame, roles["sequence"], "sequence")
     times, moment = read_times(frame[roles["time"][0]])
     annotator, annotators = np.zeros(len(frame), dtype=np.int64), None
@@ -145,11 +146,11 @@ def _find_steps(frame: nw.DataFrame, roles: dict[str, list[str]], one_name: bool
     step_of_row = np.empty(len(frame), dtype=np.int64)
     step_of_row[order] = np.cumsum(~same_step) - 1
     names: list[Hashable] = [key[0] if one_name else key for key in ids]
-    return _Steps(rows, sequence[rows], names, times[rows], step_of_row, annotator, annotators)
+    return Steps(rows, sequence[rows], names, times[rows], step_of_row, annotator, annotators)
 
 
 def _read_labels(
-    frame: nw.DataFrame, steps: _Steps, label: str, clean: str | None
+    frame: nw.DataFrame, steps: Steps, label: str, clean: str | None
 ) -> tuple[np.ndarray, np.ndarray | None, tuple[Hashable, ...]]:
     """Recorded labels (steps, annotators), clean labels (steps,) and the classes of both together."""
     parts = [factorize_labels(frame[name]) for name in (label, clean) if name]
@@ -166,7 +167,7 @@ def _read_labels(
     return labels, steps.pick(clean, codes[1]) if clean else None, classes
 
 
-def _read_features(frame: nw.DataFrame, steps: _Steps, names: list[str], zscore: list[str]) -> np.ndarray:
+def _read_features(frame: nw.DataFrame, steps: Steps, names: list[str], zscore: list[str]) -> np.ndarray:
     """Features of shape (steps, features), as float32."""
     columns = [steps.pick(name, read_numbers(frame[name], "feature")) for name in names]
     if zscore:
@@ -186,7 +187,7 @@ def _zscore(values: np.ndarray, group: np.ndarray) -> np.ndarray:
     return centred / np.where(scale > 0, scale, 1)[group]
 
 
-def _read_clock(frame: nw.DataFrame, steps: _Steps, name: str) -> np.ndarray:
+def _read_clock(frame: nw.DataFrame, steps: Steps, name: str) -> np.ndarray:
     """Numbers as they are; datetimes as days since the earliest."""
     if frame[name].dtype in (nw.Datetime, nw.Date):
         moments, _ = read_times(frame[name], "clock")
