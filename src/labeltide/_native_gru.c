@@ -1,112 +1,87 @@
-/* A fleet of GRU layers, fused over time, forward and backward.
+/* A fleet of GRU layers with a linear head, fused over time, forward and backward.
 
-   Plain C without any header of Python or torch: it is built once for each vector width (see pyproject.toml) and
-   called through ctypes. The equations are those of gru.py beside it.
+   Plain C without any header of Python or torch: it is built once for each vector width (see pyproject.toml) and called
+   through ctypes. The equations are those of models/kernels/gru.py.
 
-   ROWS sequences of one member run through all steps together, so that their state and the member's weights stay in
-   the nearest cache. Vectors run along hidden units in pairs, so their number must be a multiple of 2 * LANES
-   (32 in the widest build); fused.py sees to it. Weights have shape
-   (inputs, 3 * hidden) in the order reset, update, new. */
+   An item is a tile: ROWS sequences of one member, which run through all steps together, so that their state and the
+   member's weights stay in the nearest caches. Weights are copied onto cache lines first. Vectors run along hidden units in pairs, so their number must be a multiple of 2 * LANES (32 in the widest build);
+   fused.py sees to it. Weights have shape (inputs, 3 * hidden) in the order reset, update, new. */
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "_native.h"
 
-#ifndef LANES
-#define LANES 4
-#endif
 #define ROWS 8
-#define INLINE static inline __attribute__((always_inline))
-
-typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32_t ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+#define STEPS 4 /* steps whose share of the weight gradient is added up at once */
 
 typedef struct {
-    int64_t members, batch, steps, inputs, hidden, chunks;
-    int64_t stride_weight_input, stride_weight_hidden, stride_bias_input, stride_bias_hidden; /* between members */
-} Shape;
+    int64_t members, batch, steps, inputs, hidden, classes; /* no head where there are no classes */
+    int64_t strides[6];                                     /* between the members of each parameter */
+    const float *features;                                  /* (members, batch, steps, inputs) */
+    const float *parameters[6];                             /* weight_input, weight_hidden, bias_input, bias_hidden, head */
+    float *out;            /* (members, batch, steps, classes), or hidden states where there are no classes */
+    const float *grad_out; /* of the same shape */
+    float *kept;           /* (members, tiles, kept_size): what the gradient needs; NULL where none is wanted */
+    float *gradients;      /* (members, tiles, size), the parameters side by side */
+} Task;
 
-INLINE vec load(const float *p) { return *(const vec *)p; }
-INLINE void store(float *p, vec v) { *(vec *)p = v; }
-INLINE vec fill(float a) { return (vec){0} + a; }
+/* One tile's own memory, all of it on cache lines. */
+typedef struct {
+    float *weight_input, *weight_hidden, *weight_back, *bias_input, *bias_hidden, *head, *head_back, *head_bias;
+    float *x, *states, *kept, *logits, *carry, *gates, *sums;
+} Tile;
 
-INLINE vec bounded(vec x, float limit) {
-    vec high = fill(limit), low = fill(-limit);
-    ivec over = x > high, under = x < low;
-    ivec bits = ((ivec)x & ~over & ~under) | ((ivec)high & over) | ((ivec)low & under);
-    return (vec)bits;
+INLINE int64_t head_width(const Task *s) { return (s->classes + LANES - 1) / LANES * LANES; }
+
+static float *make_room(Tile *tile, const Task *s, int backward) {
+    const int64_t hidden = s->hidden, block = ROWS * hidden, width = head_width(s);
+    const struct {
+        float **place;
+        int64_t size;
+    } parts[] = {
+        {&tile->weight_input, s->inputs * 3 * hidden},
+        {&tile->weight_hidden, hidden * 3 * hidden},
+        {&tile->weight_back, backward ? hidden * 3 * hidden : 0},
+        {&tile->bias_input, 3 * hidden},
+        {&tile->bias_hidden, 3 * hidden},
+        {&tile->head, hidden * width},
+        {&tile->head_back, hidden * s->classes},
+        {&tile->head_bias, width},
+        {&tile->x, ROWS * s->inputs},
+        {&tile->states, 2 * block},
+        {&tile->kept, 4 * block},
+        {&tile->logits, ROWS * width},
+        {&tile->carry, block},
+        {&tile->gates, backward ? STEPS * 4 * block : 0},
+        {&tile->sums, backward ? s->inputs * 3 * hidden + hidden * 3 * hidden + 6 * hidden + hidden * s->classes + 64 : 0},
+    };
+    const int count = sizeof parts / sizeof *parts;
+    int64_t all = 0;
+    for (int i = 0; i < count; i++) all += in_lines(parts[i].size);
+    float *memory = room(all), *next = memory;
+    for (int i = 0; memory && i < count; next += in_lines(parts[i].size), i++) *parts[i].place = next;
+    return memory;
 }
 
-/* exp(x) for |x| <= 40: split x into a power of two and a rest below log(2) / 2, whose series is cut after x^6 / 720;
-   the error is below two units in the last place. */
-INLINE vec exponential(vec x) {
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
-    vec shifted = x * 1.44269504f + magic;
-    vec whole = shifted - magic;
-    vec rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
-    vec series = fill(1.0f / 720);
-    series = series * rest + 1.0f / 120;
-    series = series * rest + 1.0f / 24;
-    series = series * rest + 1.0f / 6;
-    series = series * rest + 0.5f;
-    series = series * rest + 1.0f;
-    series = series * rest + 1.0f;
-    return (vec)((ivec)series + ((ivec)shifted << 23));
+static void transpose(float *to, int64_t to_stride, const float *from, int64_t rows, int64_t columns) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) to[j * to_stride + i] = from[i * columns + j];
 }
 
-/* ROWS x 2 vectors of sums: out[row][0..2 LANES) += in[row][k] * weight[k][...] over k. */
-INLINE void multiply_add(vec sum[ROWS][2], const float *in, int64_t in_stride, const float *weight,
-                         int64_t weight_stride, int64_t depth) {
-    for (int64_t k = 0; k < depth; k++) {
-        vec left = load(weight + k * weight_stride), right = load(weight + k * weight_stride + LANES);
-        for (int row = 0; row < ROWS; row++) {
-            float value = in[row * in_stride + k];
-            sum[row][0] += value * left;
-            sum[row][1] += value * right;
-        }
-    }
-}
-
-/* weight_sums[k][c] += sum over rows of left[row][k] * right[row][c], for k < depth and c < width. */
-INLINE void outer_add(float *sums, const float *left, int64_t left_stride, int64_t depth, const float *right,
-                      int64_t right_stride, int64_t width) {
-    int64_t k = 0;
-    for (; k + 4 <= depth; k += 4) {
-        for (int64_t c = 0; c < width; c += 2 * LANES) {
-            vec sum[4][2];
-            for (int i = 0; i < 4; i++) {
-                sum[i][0] = load(sums + (k + i) * width + c);
-                sum[i][1] = load(sums + (k + i) * width + c + LANES);
-            }
-            for (int row = 0; row < ROWS; row++) {
-                vec a = load(right + row * right_stride + c), b = load(right + row * right_stride + c + LANES);
-                for (int i = 0; i < 4; i++) {
-                    float value = left[row * left_stride + k + i];
-                    sum[i][0] += value * a;
-                    sum[i][1] += value * b;
-                }
-            }
-            for (int i = 0; i < 4; i++) {
-                store(sums + (k + i) * width + c, sum[i][0]);
-                store(sums + (k + i) * width + c + LANES, sum[i][1]);
-            }
-        }
-    }
-    for (; k < depth; k++) {
-        for (int64_t c = 0; c < width; c += LANES) {
-            vec sum = load(sums + k * width + c);
-            for (int row = 0; row < ROWS; row++) sum += left[row * left_stride + k] * load(right + row * right_stride + c);
-            store(sums + k * width + c, sum);
-        }
-    }
-}
-
-/* The rows of one tile at one step, side by side; rows beyond the batch repeat its last one. */
-INLINE void gather_rows(float *tile, const float *source, int64_t first, int64_t batch, int64_t row_stride, int64_t size) {
-    for (int row = 0; row < ROWS; row++) {
-        int64_t index = first + row < batch ? first + row : batch - 1;
-        memcpy(tile + row * size, source + index * row_stride, (size_t)size * sizeof(float));
-    }
+static void take_weights(Tile *tile, const Task *s, int64_t member, int backward) {
+    const int64_t hidden = s->hidden, width = head_width(s);
+    const float *from[6];
+    for (int i = 0; i < (s->classes ? 6 : 4); i++) from[i] = s->parameters[i] + member * s->strides[i];
+    memcpy(tile->weight_input, from[0], (size_t)(s->inputs * 3 * hidden) * sizeof(float));
+    memcpy(tile->weight_hidden, from[1], (size_t)(hidden * 3 * hidden) * sizeof(float));
+    memcpy(tile->bias_input, from[2], (size_t)(3 * hidden) * sizeof(float));
+    memcpy(tile->bias_hidden, from[3], (size_t)(3 * hidden) * sizeof(float));
+    if (backward) transpose(tile->weight_back, hidden, from[1], hidden, 3 * hidden);
+    if (!s->classes) return;
+    memset(tile->head, 0, (size_t)(hidden * width) * sizeof(float));
+    memset(tile->head_bias, 0, (size_t)width * sizeof(float));
+    for (int64_t k = 0; k < hidden; k++)
+        memcpy(tile->head + k * width, from[4] + k * s->classes, (size_t)s->classes * sizeof(float));
+    memcpy(tile->head_bias, from[5], (size_t)s->classes * sizeof(float));
+    transpose(tile->head_back, hidden, from[4], hidden, s->classes);
 }
 
 INLINE void start_sums(vec sum[ROWS][2], const float *first, const float *second) {
@@ -116,162 +91,245 @@ INLINE void start_sums(vec sum[ROWS][2], const float *first, const float *second
 }
 
 /* One step of one tile. `kept` has room for reset, update, new and mix, (4, ROWS, hidden). */
-INLINE void step_forward(const Shape *s, const float *x, float *state, float *kept, const float *weight_input,
-                         const float *weight_hidden, const float *bias_input, const float *bias_hidden) {
-    const int64_t hidden = s->hidden, width = 3 * hidden, block = ROWS * hidden;
+INLINE void step_forward(const Tile *tile, const int64_t inputs, const int64_t hidden, const float *x, const float *state,
+                         float *after, float *kept) {
+    const int64_t width = 3 * hidden, block = ROWS * hidden;
     float *reset = kept, *update = kept + block, *new = kept + 2 * block, *mix = kept + 3 * block;
     for (int64_t c = 0; c < hidden; c += 2 * LANES) {
         vec r[ROWS][2], z[ROWS][2];
-        start_sums(r, bias_input + c, bias_hidden + c);
-        start_sums(z, bias_input + hidden + c, bias_hidden + hidden + c);
-        multiply_add(r, x, s->inputs, weight_input + c, width, s->inputs);
-        multiply_add(r, state, hidden, weight_hidden + c, width, hidden);
-        multiply_add(z, x, s->inputs, weight_input + hidden + c, width, s->inputs);
-        multiply_add(z, state, hidden, weight_hidden + hidden + c, width, hidden);
-        for (int row = 0; row < ROWS; row++) {
-            for (int half = 0; half < 2; half++) {
-                /* Two logistic functions for one division. */
-                vec a = 1.0f + exponential(-bounded(r[row][half], 40.0f));
-                vec b = 1.0f + exponential(-bounded(z[row][half], 40.0f));
-                vec inverse = 1.0f / (a * b);
-                store(reset + row * hidden + c + half * LANES, inverse * b);
-                store(update + row * hidden + c + half * LANES, inverse * a);
-            }
-        }
+        start_sums(r, tile->bias_input + c, tile->bias_hidden + c);
+        multiply_add(r, ROWS, x, inputs, tile->weight_input + c, width, inputs);
+        multiply_add(r, ROWS, state, hidden, tile->weight_hidden + c, width, hidden);
+        for (int row = 0; row < ROWS; row++)
+            for (int half = 0; half < 2; half++)
+                store(reset + row * hidden + c + half * LANES,
+                      reciprocal(1.0f + exponential(-bounded(r[row][half], 40.0f))));
+        start_sums(z, tile->bias_input + hidden + c, tile->bias_hidden + hidden + c);
+        multiply_add(z, ROWS, x, inputs, tile->weight_input + hidden + c, width, inputs);
+        multiply_add(z, ROWS, state, hidden, tile->weight_hidden + hidden + c, width, hidden);
+        for (int row = 0; row < ROWS; row++)
+            for (int half = 0; half < 2; half++)
+                store(update + row * hidden + c + half * LANES,
+                      reciprocal(1.0f + exponential(-bounded(z[row][half], 40.0f))));
     }
     for (int64_t c = 0; c < hidden; c += 2 * LANES) {
-        vec n[ROWS][2], m[ROWS][2];
-        start_sums(n, bias_input + 2 * hidden + c, NULL);
-        start_sums(m, bias_hidden + 2 * hidden + c, NULL);
-        multiply_add(n, x, s->inputs, weight_input + 2 * hidden + c, width, s->inputs);
-        multiply_add(m, state, hidden, weight_hidden + 2 * hidden + c, width, hidden);
+        vec m[ROWS][2], n[ROWS][2];
+        start_sums(m, tile->bias_hidden + 2 * hidden + c, NULL);
+        multiply_add(m, ROWS, state, hidden, tile->weight_hidden + 2 * hidden + c, width, hidden);
         for (int row = 0; row < ROWS; row++) {
             for (int half = 0; half < 2; half++) {
-                int64_t at = row * hidden + c + half * LANES;
-                vec inside = n[row][half] + load(reset + at) * m[row][half];
-                vec tanh = 2.0f / (1.0f + exponential(-2.0f * bounded(inside, 20.0f))) - 1.0f;
+                const int64_t at = row * hidden + c + half * LANES;
                 store(mix + at, m[row][half]);
-                store(new + at, tanh);
+                n[row][half] = m[row][half] * load(reset + at) + load(tile->bias_input + 2 * hidden + c + half * LANES);
             }
         }
-    }
-    for (int64_t at = 0; at < block; at += LANES) {
-        vec n = load(new + at);
-        store(state + at, n + load(update + at) * (load(state + at) - n));
+        multiply_add(n, ROWS, x, inputs, tile->weight_input + 2 * hidden + c, width, inputs);
+        for (int row = 0; row < ROWS; row++) {
+            for (int half = 0; half < 2; half++) {
+                const int64_t at = row * hidden + c + half * LANES;
+                vec tanh = 2.0f * reciprocal(1.0f + exponential(-2.0f * bounded(n[row][half], 20.0f))) - 1.0f;
+                store(new + at, tanh);
+                store(after + at, tanh + load(update + at) * (load(state + at) - tanh));
+            }
+        }
     }
 }
 
-/* Items are pairs (member, chunk of tiles); a call does items first .. last - 1.
-   features (members, batch, steps, inputs), out (members, batch, steps, hidden),
-   kept (members, tiles, steps, 4, ROWS, hidden) or NULL where no gradient is wanted. Returns 0, or 1 without memory. */
-int labeltide_gru_forward(const Shape *s, const float *features, const float *weight_input, const float *weight_hidden,
-                          const float *bias_input, const float *bias_hidden, float *out, float *kept, int64_t first,
-                          int64_t last) {
-    const int64_t hidden = s->hidden, block = ROWS * hidden, tiles = (s->batch + ROWS - 1) / ROWS;
-    float *x = malloc((size_t)(ROWS * s->inputs + 5 * block) * sizeof(float));
-    if (!x) return 1;
-    float *state = x + ROWS * s->inputs, *scratch = state + block;
-    for (int64_t item = first; item < last; item++) {
-        const int64_t member = item / s->chunks, chunk = item % s->chunks;
-        const float *rows = features + member * s->batch * s->steps * s->inputs;
-        float *answers = out + member * s->batch * s->steps * hidden;
-        for (int64_t tile = chunk * tiles / s->chunks; tile < (chunk + 1) * tiles / s->chunks; tile++) {
-            memset(state, 0, (size_t)block * sizeof(float));
-            for (int64_t t = 0; t < s->steps; t++) {
-                float *here = kept ? kept + ((member * tiles + tile) * s->steps + t) * 4 * block : scratch;
-                gather_rows(x, rows + t * s->inputs, tile * ROWS, s->batch, s->steps * s->inputs, s->inputs);
-                step_forward(s, x, state, here, weight_input + member * s->stride_weight_input,
-                             weight_hidden + member * s->stride_weight_hidden, bias_input + member * s->stride_bias_input,
-                             bias_hidden + member * s->stride_bias_hidden);
-                for (int64_t row = 0; row < ROWS && tile * ROWS + row < s->batch; row++)
-                    memcpy(answers + ((tile * ROWS + row) * s->steps + t) * hidden, state + row * hidden,
-                           (size_t)hidden * sizeof(float));
-            }
+/* The logits of one tile at one step, where there is a head; hidden states where there is none. */
+INLINE void write_out(const Task *s, const Tile *tile, const float *state, int64_t member, int64_t first, int64_t t) {
+    const int64_t size = s->classes ? s->classes : s->hidden, width = head_width(s);
+    const float *answers = state;
+    int64_t stride = s->hidden;
+    for (int64_t c = 0; c < width; c += LANES) {
+        vec sum[ROWS];
+        for (int row = 0; row < ROWS; row++) sum[row] = load(tile->head_bias + c);
+        for (int64_t k = 0; k < s->hidden; k++) {
+            vec weight = load(tile->head + k * width + c);
+            for (int row = 0; row < ROWS; row++) sum[row] += state[row * s->hidden + k] * weight;
         }
+        for (int row = 0; row < ROWS; row++) store(tile->logits + row * width + c, sum[row]);
+        answers = tile->logits, stride = width;
     }
-    free(x);
+    float *out = s->out + ((member * s->batch + first) * s->steps + t) * size;
+    for (int64_t row = 0; row < ROWS && first + row < s->batch; row++)
+        for (int64_t i = 0; i < size; i++) out[row * s->steps * size + i] = answers[row * stride + i];
+}
+
+/* How many floats a tile keeps for its gradient, and the tile keeping them where the caller wants them. */
+INLINE int64_t kept_size(const Task *s) {
+    return (5 * s->steps + 1) * ROWS * s->hidden + in_lines(s->steps * ROWS * s->inputs);
+}
+INLINE void keep_in(Tile *tile, const Task *s, float *place) {
+    const int64_t block = ROWS * s->hidden;
+    tile->states = place;
+    tile->kept = tile->states + (s->steps + 1) * block;
+    tile->x = tile->kept + s->steps * 4 * block;
+}
+
+/* Run a tile through all steps; where a gradient is wanted, every step has a place of its own. */
+INLINE void run_forward(const Task *s, Tile *tile, const int64_t hidden, int64_t member, int64_t first) {
+    const int keep = s->kept != NULL;
+    const int64_t inputs = s->inputs, block = ROWS * hidden;
+    memset(tile->states, 0, (size_t)block * sizeof(float));
+    for (int64_t t = 0; t < s->steps; t++) {
+        float *x = tile->x + (keep ? t * ROWS * inputs : 0), *kept = tile->kept + (keep ? t * 4 * block : 0);
+        float *state = tile->states + (keep ? t : t % 2) * block, *after = tile->states + (keep ? t + 1 : (t + 1) % 2) * block;
+        for (int64_t row = 0; row < ROWS; row++) { /* rows beyond the batch repeat its last one */
+            const int64_t index = member * s->batch + (first + row < s->batch ? first + row : s->batch - 1);
+            memcpy(x + row * inputs, s->features + (index * s->steps + t) * inputs, (size_t)inputs * sizeof(float));
+        }
+        step_forward(tile, inputs, hidden, x, state, after, kept);
+        write_out(s, tile, after, member, first, t);
+    }
+}
+
+int labeltide_gru_forward(const Task *s, Work *work) {
+    const int64_t tiles = (s->batch + ROWS - 1) / ROWS;
+    Tile tile;
+    float *memory = make_room(&tile, s, 0);
+    if (!memory) return 1;
+    int64_t holds = -1;
+    for (int64_t item; (item = next_item(work)) < work->items;) {
+        const int64_t member = item / tiles, first = item % tiles * ROWS;
+        if (member != holds) take_weights(&tile, s, member, 0);
+        holds = member;
+        if (s->kept) keep_in(&tile, s, s->kept + item * kept_size(s));
+        if (s->hidden == 32) /* the paper's size, known to the compiler */
+            run_forward(s, &tile, 32, member, first);
+        else
+            run_forward(s, &tile, s->hidden, member, first);
+    }
+    free(memory);
     return 0;
 }
 
-/* The gradients of one tile at one step; `carry` is the gradient of the state after the step, then of that before. */
-INLINE void step_backward(const Shape *s, const float *before, const float *kept, float *carry, float *share, float *gate,
-                          const float *weight_back) {
-    const int64_t hidden = s->hidden, width = 3 * hidden, block = ROWS * hidden;
+/* Where each gradient stands in a tile's sums, as the caller reads them. */
+typedef struct {
+    float *weight_input, *weight_hidden, *bias_input, *bias_hidden, *head, *head_bias;
+} Sums;
+
+INLINE Sums place_sums(const Task *s, float *start) {
+    const int64_t width = 3 * s->hidden;
+    Sums sums = {.weight_input = start};
+    sums.weight_hidden = sums.weight_input + s->inputs * width;
+    sums.bias_input = sums.weight_hidden + s->hidden * width;
+    sums.bias_hidden = sums.bias_input + width;
+    sums.head = sums.bias_hidden + width; /* (classes, hidden): transposed when it leaves */
+    sums.head_bias = sums.head + s->hidden * s->classes;
+    return sums;
+}
+
+/* Add the gradient that comes from outside at step t to `carry`, the gradient of the state after it. */
+INLINE void take_grad(const Task *s, const Tile *tile, Sums *sums, const int64_t hidden, const float *after, int64_t member,
+                      int64_t first, int64_t t) {
+    const int64_t size = s->classes ? s->classes : hidden;
+    for (int64_t row = 0; row < ROWS && first + row < s->batch; row++) {
+        const float *grad = s->grad_out + ((member * s->batch + first + row) * s->steps + t) * size;
+        float *carry = tile->carry + row * hidden;
+        if (!s->classes)
+            for (int64_t c = 0; c < hidden; c += LANES) store(carry + c, load(carry + c) + load(grad + c));
+        for (int64_t j = 0; j < s->classes; j++) {
+            const float value = grad[j];
+            sums->head_bias[j] += value;
+            for (int64_t c = 0; c < hidden; c += LANES) {
+                store(carry + c, load(carry + c) + value * load(tile->head_back + j * hidden + c));
+                float *sum = sums->head + j * hidden + c;
+                store(sum, load(sum) + value * load(after + row * hidden + c));
+            }
+        }
+    }
+}
+
+/* The gradients of one tile at one step; `carry` is the gradient of the state after the step, then of that before.
+   `gates` gets those of reset, update, mix and new, (ROWS, 4, hidden). */
+INLINE void step_backward(const Tile *tile, Sums *sums, const int64_t hidden, const float *before, const float *kept,
+                          float *gates) {
+    const int64_t block = ROWS * hidden;
     const float *reset = kept, *update = kept + block, *new = kept + 2 * block, *mix = kept + 3 * block;
-    for (int row = 0; row < ROWS; row++) {
-        for (int64_t c = 0; c < hidden; c += LANES) {
+    float *carry = tile->carry;
+    for (int64_t c = 0; c < hidden; c += LANES) {
+        vec sum[4] = {{0}};
+        for (int row = 0; row < ROWS; row++) {
             const int64_t at = row * hidden + c;
+            float *own = gates + row * 4 * hidden + c;
             vec grad = load(carry + at), r = load(reset + at), z = load(update + at), n = load(new + at);
             vec grad_new = grad * (1.0f - z) * (1.0f - n * n);
             vec grad_update = grad * (load(before + at) - n) * z * (1.0f - z);
-            vec grad_reset = grad_new * load(mix + at) * r * (1.0f - r);
-            float *own_share = share + row * width + c, *own_gate = gate + row * width + c;
-            store(own_share, grad_reset), store(own_gate, grad_reset);
-            store(own_share + hidden, grad_update), store(own_gate + hidden, grad_update);
-            store(own_share + 2 * hidden, grad_new * r), store(own_gate + 2 * hidden, grad_new);
+            vec grad_mix = grad_new * r;
+            vec grad_reset = grad_mix * load(mix + at) * (1.0f - r);
+            store(own, grad_reset), store(own + hidden, grad_update);
+            store(own + 2 * hidden, grad_mix), store(own + 3 * hidden, grad_new);
             store(carry + at, grad * z);
+            sum[0] += grad_reset, sum[1] += grad_update, sum[2] += grad_mix, sum[3] += grad_new;
+        }
+        for (int gate = 0; gate < 3; gate++) {
+            float *input = sums->bias_input + gate * hidden + c, *recurrent = sums->bias_hidden + gate * hidden + c;
+            store(input, load(input) + sum[gate == 2 ? 3 : gate]);
+            store(recurrent, load(recurrent) + sum[gate]);
         }
     }
     for (int64_t c = 0; c < hidden; c += 2 * LANES) {
         vec sum[ROWS][2];
-        for (int row = 0; row < ROWS; row++) {
-            sum[row][0] = load(carry + row * hidden + c);
-            sum[row][1] = load(carry + row * hidden + c + LANES);
+        for (int row = 0; row < ROWS; row++)
+            sum[row][0] = load(carry + row * hidden + c), sum[row][1] = load(carry + row * hidden + c + LANES);
+        multiply_add(sum, ROWS, gates, 4 * hidden, tile->weight_back + c, hidden, 3 * hidden);
+        for (int row = 0; row < ROWS; row++)
+            store(carry + row * hidden + c, sum[row][0]), store(carry + row * hidden + c + LANES, sum[row][1]);
+    }
+}
+
+INLINE void run_backward(const Task *s, Tile *tile, const int64_t hidden, int64_t member, int64_t first) {
+    const int64_t inputs = s->inputs, width = 3 * hidden, block = ROWS * hidden;
+    Sums sums = place_sums(s, tile->sums);
+    memset(tile->carry, 0, (size_t)block * sizeof(float));
+    for (int64_t last = s->steps; last > 0; last -= STEPS) {
+        const int64_t start = last > STEPS ? last - STEPS : 0, rows = (last - start) * ROWS;
+        for (int64_t t = last - 1; t >= start; t--) {
+            take_grad(s, tile, &sums, hidden, tile->states + (t + 1) * block, member, first, t);
+            step_backward(tile, &sums, hidden, tile->states + t * block, tile->kept + t * 4 * block,
+                          tile->gates + (t - start) * 4 * block);
         }
-        multiply_add(sum, share, width, weight_back + c, hidden, width);
-        for (int row = 0; row < ROWS; row++) {
-            store(carry + row * hidden + c, sum[row][0]);
-            store(carry + row * hidden + c + LANES, sum[row][1]);
+        for (int64_t c = 0; c < width; c += 2 * LANES) {
+            const float *share = tile->gates + c, *gate = tile->gates + (c < 2 * hidden ? c : c + hidden);
+            outer_add(sums.weight_hidden + c, width, hidden, tile->states + start * block, hidden, share, 4 * hidden, rows);
+            outer_add(sums.weight_input + c, width, inputs, tile->x + start * ROWS * inputs, inputs, gate, 4 * hidden, rows);
         }
     }
 }
 
-/* weight_back (members, 3 * hidden, hidden) is weight_hidden transposed. The four gradients have a slot for each item,
-   shape (members * chunks, ...), and are summed over chunks by the caller. Returns 0, or 1 without memory. */
-int labeltide_gru_backward(const Shape *s, const float *features, const float *weight_back, const float *out,
-                           const float *kept, const float *grad_out, float *grad_weight_input, float *grad_weight_hidden,
-                           float *grad_bias_input, float *grad_bias_hidden, int64_t first, int64_t last) {
-    const int64_t hidden = s->hidden, width = 3 * hidden, block = ROWS * hidden, inputs = s->inputs;
-    const int64_t tiles = (s->batch + ROWS - 1) / ROWS;
-    float *x = malloc((size_t)(ROWS * inputs + 2 * block + 2 * ROWS * width) * sizeof(float));
-    if (!x) return 1;
-    float *before = x + ROWS * inputs, *carry = before + block, *share = carry + block, *gate = share + ROWS * width;
-    for (int64_t item = first; item < last; item++) {
-        const int64_t member = item / s->chunks, chunk = item % s->chunks;
-        const float *rows = features + member * s->batch * s->steps * inputs;
-        const float *states = out + member * s->batch * s->steps * hidden;
-        const float *grads = grad_out + member * s->batch * s->steps * hidden;
-        float *sum_input = grad_weight_input + item * inputs * width, *sum_hidden = grad_weight_hidden + item * hidden * width;
-        float *sum_gate = grad_bias_input + item * width, *sum_share = grad_bias_hidden + item * width;
-        memset(sum_input, 0, (size_t)(inputs * width) * sizeof(float));
-        memset(sum_hidden, 0, (size_t)(hidden * width) * sizeof(float));
-        memset(sum_gate, 0, (size_t)width * sizeof(float));
-        memset(sum_share, 0, (size_t)width * sizeof(float));
-        for (int64_t tile = chunk * tiles / s->chunks; tile < (chunk + 1) * tiles / s->chunks; tile++) {
-            memset(carry, 0, (size_t)block * sizeof(float));
-            for (int64_t t = s->steps - 1; t >= 0; t--) {
-                for (int64_t row = 0; row < ROWS && tile * ROWS + row < s->batch; row++)
-                    for (int64_t c = 0; c < hidden; c += LANES) {
-                        float *sum = carry + row * hidden + c;
-                        store(sum, load(sum) + load(grads + ((tile * ROWS + row) * s->steps + t) * hidden + c));
-                    }
-                gather_rows(x, rows + t * inputs, tile * ROWS, s->batch, s->steps * inputs, inputs);
-                if (t > 0)
-                    gather_rows(before, states + (t - 1) * hidden, tile * ROWS, s->batch, s->steps * hidden, hidden);
-                else
-                    memset(before, 0, (size_t)block * sizeof(float));
-                step_backward(s, before, kept + ((member * tiles + tile) * s->steps + t) * 4 * block, carry, share, gate,
-                              weight_back + member * width * hidden);
-                outer_add(sum_hidden, before, hidden, hidden, share, width, width);
-                outer_add(sum_input, x, inputs, inputs, gate, width, width);
-                for (int64_t c = 0; c < width; c += LANES) {
-                    vec a = load(sum_gate + c), b = load(sum_share + c);
-                    for (int row = 0; row < ROWS; row++) a += load(gate + row * width + c), b += load(share + row * width + c);
-                    store(sum_gate + c, a), store(sum_share + c, b);
-                }
-            }
+/* Whether anything comes from outside; rows that only fill up a batch bring nothing. */
+static int has_grad(const Task *s, int64_t member, int64_t first) {
+    const int64_t rows = first + ROWS < s->batch ? ROWS : s->batch - first;
+    const int64_t size = s->steps * (s->classes ? s->classes : s->hidden);
+    const float *grad = s->grad_out + (member * s->batch + first) * size;
+    for (int64_t i = 0; i < rows * size; i++)
+        if (grad[i] != 0.0f) return 1;
+    return 0;
+}
+
+int labeltide_gru_backward(const Task *s, Work *work) {
+    const int64_t tiles = (s->batch + ROWS - 1) / ROWS, hidden = s->hidden;
+    const int64_t up_to_head = (s->inputs + hidden + 2) * 3 * hidden, size = up_to_head + (hidden + 1) * s->classes;
+    Tile tile;
+    float *memory = make_room(&tile, s, 1);
+    if (!memory) return 1;
+    int64_t holds = -1;
+    for (int64_t item; (item = next_item(work)) < work->items;) {
+        const int64_t member = item / tiles, first = item % tiles * ROWS;
+        float *gradients = s->gradients + item * size;
+        memset(tile.sums, 0, (size_t)size * sizeof(float));
+        if (has_grad(s, member, first)) {
+            if (member != holds) take_weights(&tile, s, member, 1);
+            holds = member;
+            keep_in(&tile, s, s->kept + item * kept_size(s));
+            if (hidden == 32)
+                run_backward(s, &tile, 32, member, first);
+            else
+                run_backward(s, &tile, hidden, member, first);
         }
+        memcpy(gradients, tile.sums, (size_t)size * sizeof(float));
+        transpose(gradients + up_to_head, s->classes, tile.sums + up_to_head, s->classes, hidden);
     }
-    free(x);
+    free(memory);
     return 0;
 }

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from labeltide import _native
 from labeltide._fleet import member_generators
 from labeltide.models import kernels
-from labeltide.models.gru import GRULayer
+from labeltide.models.gru import GRULayer, GRUModel
 from labeltide.models.kernels import fused
 from labeltide.training.state import flatten_parameters
 
@@ -56,6 +56,53 @@ def test_compiled_values_and_gradients_equal_torch(members, batch, steps, inputs
         assert_both_ways_agree(make_layer(members, inputs, hidden), features)
     finally:
         torch.set_num_threads(before)
+
+
+@compiled
+@settings(max_examples=40, deadline=None)
+@given(
+    members=st.integers(1, 3),
+    batch=st.integers(1, 20),
+    steps=st.integers(1, 12),
+    hidden=st.sampled_from([32, 64]),
+    classes=st.integers(2, 40),
+    flat=st.booleans(),
+)
+def test_compiled_head_equals_torch(members, batch, steps, hidden, classes, flat):
+    model = GRUModel(members, 5, classes, hidden_size=hidden).initialise(member_generators(range(members)))
+    if flat:
+        flatten_parameters(model, members)
+    generator = torch.Generator().manual_seed(batch)
+    features = torch.randn(members, batch, steps, 5, generator=generator)
+    direction = torch.randn(members, batch, steps, classes, generator=generator)
+    direction[:, batch // 2 :] = 0  # rows that only fill up
+    mask = torch.ones(members, batch, steps, dtype=torch.bool)
+
+    def both() -> list[torch.Tensor]:
+        logits = model(features, mask)
+        return [logits.detach(), *torch.autograd.grad((logits * direction).sum(), list(model.parameters()))]
+
+    fast = both()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_native, "library", lambda: None)
+        slow = both()
+    for one, other in zip(fast, slow, strict=True):
+        scale = other.abs().max().clamp_min(1.0)
+        torch.testing.assert_close(one / scale, other / scale, atol=1e-5, rtol=0)
+
+
+@compiled
+def test_rows_that_fill_up_change_no_bit_of_the_gradient():
+    model = GRUModel(1, 3, 2).initialise(member_generators([0]))
+    features, direction = torch.randn(1, 40, 6, 3), torch.randn(1, 40, 6, 2)
+    direction[:, 11:] = 0
+
+    def gradients(rows: int) -> list[torch.Tensor]:
+        logits = model(features[:, :rows], torch.ones(1, rows, 6, dtype=torch.bool))
+        return list(torch.autograd.grad((logits * direction[:, :rows]).sum(), list(model.parameters())))
+
+    for one, other in zip(gradients(11), gradients(40), strict=True):
+        assert torch.equal(one, other)
 
 
 @compiled

@@ -30,6 +30,9 @@ class GRUModel(SequenceModel):
         self.head = MemberLinear(members, hidden_size * (1 if causal else 2), n_classes)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        parameters = (*self.forwards.parameters(), *self.head.parameters())
+        if self.backwards is None and fused.usable(features, *parameters):
+            return fused.fused_logits(features, *parameters)
         hidden = self.forwards(features)
         if self.backwards is not None:
             # Padding comes first in reversed time. Its state is held at zero by an update gate that never opens.

@@ -7,6 +7,7 @@ with torch alone.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,19 +16,19 @@ from torch import Tensor
 from labeltide import _native
 
 ROWS = 8  # sequences that run through the steps together, as in _native_gru.c
-CHUNKS = 4  # parts of a batch summed apart; a fixed number, so that sums depend neither on threads nor on members
+LINE = 16  # floats in a cache line; vectors across two lines cost twice
 MULTIPLE = 32  # hidden units come in pairs of the widest vectors
 
 
-class Shape(ctypes.Structure):
-    """The sizes of one call, as _native_gru.c declares them."""
+class Task(ctypes.Structure):
+    """One call, as _native_gru.c declares it."""
 
     _fields_ = [
-        (name, ctypes.c_int64)
-        for name in (
-            *("members", "batch", "steps", "inputs", "hidden", "chunks"),
-            *("stride_weight_input", "stride_weight_hidden", "stride_bias_input", "stride_bias_hidden"),
-        )
+        *((name, ctypes.c_int64) for name in ("members", "batch", "steps", "inputs", "hidden", "classes")),
+        ("strides", ctypes.c_int64 * 6),
+        ("features", ctypes.c_void_p),
+        ("parameters", ctypes.c_void_p * 6),
+        *((name, ctypes.c_void_p) for name in ("out", "grad_out", "kept", "gradients")),
     ]
 
 
@@ -55,7 +56,18 @@ def fused_gru(
     weight_input, weight_hidden : Tensor of shape (members, inputs or hidden, 3 * hidden)
     bias_input, bias_hidden : Tensor of shape (members, 1, 3 * hidden)
     """
-    parameters = (weight_input, weight_hidden, bias_input, bias_hidden)
+    return _apply(features, weight_input, weight_hidden, bias_input, bias_hidden)
+
+
+def fused_logits(features: Tensor, *parameters: Tensor) -> Tensor:
+    """What a linear head makes of the hidden states: shape (members, batch, steps, classes).
+
+    Takes the parameters of `fused_gru`, then the head's weight (members, hidden, classes) and bias.
+    """
+    return _apply(features, *parameters)
+
+
+def _apply(features: Tensor, *parameters: Tensor) -> Tensor:
     keep = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
     return _FusedGRU.apply(keep, features.contiguous(), *parameters)
 
@@ -63,27 +75,42 @@ def fused_gru(
 class _FusedGRU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, keep: bool, features: Tensor, *parameters: Tensor) -> Tensor:
-        members, batch, steps, inputs = features.shape
-        hidden = parameters[1].shape[1]
-        tiles = -(-batch // ROWS)
-        chunks = min(tiles, CHUNKS)
-        shape = Shape(members, batch, steps, inputs, hidden, chunks, *(p.stride(0) for p in parameters))
-        out = features.new_empty(members, batch, steps, hidden)
-        kept = features.new_empty(members * tiles * steps * 4 * ROWS * hidden) if keep else None
-        arguments = (ctypes.byref(shape), features, *parameters, out, kept)
-        _native.call("labeltide_gru_forward", arguments, members * chunks)
-        ctx.shape = shape
-        ctx.save_for_backward(features, parameters[1], out, kept)
+        task = _task(features, parameters)
+        tiles = -(-task.batch // ROWS)
+        out = features.new_empty(*features.shape[:3], task.classes or task.hidden)
+        kept = features.new_empty(task.members * tiles * _kept_size(task) + LINE) if keep else None
+        task.out, task.kept = out.data_ptr(), _on_a_line(kept)
+        _native.run("labeltide_gru_forward", task, task.members * tiles)
+        ctx.save_for_backward(features, kept, *parameters)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        features, weight_hidden, out, kept = ctx.saved_tensors
-        shape = ctx.shape
-        items, width = shape.members * shape.chunks, 3 * shape.hidden
-        sizes = ((shape.inputs, width), (shape.hidden, width), (1, width), (1, width))
-        sums = [features.new_empty(items, *size) for size in sizes]
-        back = weight_hidden.transpose(1, 2).contiguous()
-        arguments = (ctypes.byref(shape), features, back, out, kept, grads[0].contiguous(), *sums)
-        _native.call("labeltide_gru_backward", arguments, items)
-        return None, None, *(part.unflatten(0, (shape.members, shape.chunks)).sum(1) for part in sums)
+        features, kept, *parameters = ctx.saved_tensors
+        task, grad, tiles = _task(features, parameters), grads[0].contiguous(), -(-features.shape[1] // ROWS)
+        sizes = [parameter[0].numel() for parameter in parameters]
+        parts = features.new_empty(task.members, tiles, sum(sizes))
+        task.kept, task.grad_out, task.gradients = _on_a_line(kept), grad.data_ptr(), parts.data_ptr()
+        _native.run("labeltide_gru_backward", task, task.members * tiles)
+        gradients = _native.sum_parts(parts).split(sizes, 1)
+        return None, None, *(g.view(p.shape) for g, p in zip(gradients, parameters, strict=True))
+
+
+def _kept_size(task: Task) -> int:
+    """How many floats the gradient of one tile needs: states, gates and inputs of all steps, each part on its lines."""
+    inputs = -(-task.steps * ROWS * task.inputs // LINE) * LINE
+    return (5 * task.steps + 1) * ROWS * task.hidden + inputs
+
+
+def _on_a_line(kept: Tensor | None) -> int | None:
+    """The first address within a tensor that starts a cache line."""
+    return None if kept is None else -(-kept.data_ptr() // (4 * LINE)) * (4 * LINE)
+
+
+def _task(features: Tensor, parameters: Sequence[Tensor]) -> Task:
+    classes = parameters[4].shape[2] if len(parameters) > 4 else 0
+    task = Task(*features.shape, parameters[1].shape[1], classes)
+    task.features = features.data_ptr()
+    for i, parameter in enumerate(parameters):
+        task.strides[i], task.parameters[i] = parameter.stride(0), parameter.data_ptr()
+    return task

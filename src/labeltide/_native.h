@@ -1,0 +1,121 @@
+/* What the compiled files share: vectors, the exponential function, and the pool that deals items out to threads. */
+
+#ifndef LABELTIDE_NATIVE_H
+#define LABELTIDE_NATIVE_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef LANES
+#define LANES 4
+#endif
+#if LANES > 4
+#include <immintrin.h>
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+/* The items of one call. Every thread takes the next one until none is left; what an item computes and where it puts it
+   must not depend on the thread. */
+typedef struct {
+    int64_t next, items;
+} Work;
+
+INLINE int64_t next_item(Work *work) { return __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED); }
+
+/* Room for floats that starts on a cache line; a vector across two lines costs twice. NULL without memory. */
+INLINE float *room(int64_t floats) {
+    const size_t line = 64, bytes = ((size_t)floats * sizeof(float) + line - 1) / line * line;
+    return aligned_alloc(line, bytes ? bytes : line);
+}
+INLINE int64_t in_lines(int64_t floats) { return (floats + 15) / 16 * 16; }
+
+INLINE vec load(const float *p) { return *(const vec *)p; }
+INLINE void store(float *p, vec v) { *(vec *)p = v; }
+INLINE vec fill(float a) { return (vec){0} + a; }
+INLINE vec choose(ivec where, vec yes, vec no) { return (vec)(((ivec)yes & where) | ((ivec)no & ~where)); }
+
+INLINE vec bounded(vec x, float limit) { /* NaN stays NaN: these give their second operand where either is one */
+#if LANES == 16
+    return (vec)_mm512_max_ps((__m512)fill(-limit), _mm512_min_ps((__m512)fill(limit), (__m512)x));
+#elif LANES == 8
+    return (vec)_mm256_max_ps((__m256)fill(-limit), _mm256_min_ps((__m256)fill(limit), (__m256)x));
+#else
+    vec high = fill(limit), low = fill(-limit);
+    return choose(x > high, high, choose(x < low, low, x));
+#endif
+}
+
+/* 1 / x for finite x away from the ends of the range, to about one unit in the last place. */
+INLINE vec reciprocal(vec x) {
+#if LANES == 16
+    vec guess = (vec)_mm512_rcp14_ps((__m512)x);
+    return guess + guess * (1.0f - x * guess);
+#else
+    return 1.0f / x;
+#endif
+}
+
+/* exp(x) for |x| <= 80: split x into a power of two and a rest below log(2) / 2, whose series is cut after x^6 / 720;
+   the error is below two units in the last place. */
+INLINE vec exponential(vec x) {
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    vec shifted = x * 1.44269504f + magic;
+    vec whole = shifted - magic;
+    vec rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+    vec series = fill(1.0f / 720);
+    series = series * rest + 1.0f / 120;
+    series = series * rest + 1.0f / 24;
+    series = series * rest + 1.0f / 6;
+    series = series * rest + 0.5f;
+    series = series * rest + 1.0f;
+    series = series * rest + 1.0f;
+    return (vec)((ivec)series + ((ivec)shifted << 23));
+}
+
+/* ROWS x 2 vectors: sum[row] += in[row][k] * weight[k][0 .. 2 LANES) over k < depth. Inlined with constant rows, the sums
+   stay in registers. */
+INLINE void multiply_add(vec (*sum)[2], const int rows, const float *in, int64_t in_stride, const float *weight,
+                         int64_t weight_stride, int64_t depth) {
+    for (int64_t k = 0; k < depth; k++) {
+        vec left = load(weight + k * weight_stride), right = load(weight + k * weight_stride + LANES);
+        for (int row = 0; row < rows; row++) {
+            float value = in[row * in_stride + k];
+            sum[row][0] += value * left;
+            sum[row][1] += value * right;
+        }
+    }
+}
+
+/* sums[k][c] += left[row][k] * right[row][c] over rows, for `few` k's and 2 LANES c's. */
+INLINE void outer_block(float *sums, int64_t sums_stride, const int few, const float *left, int64_t left_stride,
+                        const float *right, int64_t right_stride, int64_t rows) {
+    vec sum[8][2];
+    for (int i = 0; i < few; i++) sum[i][0] = load(sums + i * sums_stride), sum[i][1] = load(sums + i * sums_stride + LANES);
+    for (int64_t row = 0; row < rows; row++) {
+        vec a = load(right + row * right_stride), b = load(right + row * right_stride + LANES);
+        for (int i = 0; i < few; i++) {
+            float value = left[row * left_stride + i];
+            sum[i][0] += value * a;
+            sum[i][1] += value * b;
+        }
+    }
+    for (int i = 0; i < few; i++) store(sums + i * sums_stride, sum[i][0]), store(sums + i * sums_stride + LANES, sum[i][1]);
+}
+
+/* The same for all k < depth. */
+INLINE void outer_add(float *sums, int64_t sums_stride, int64_t depth, const float *left, int64_t left_stride,
+                      const float *right, int64_t right_stride, int64_t rows) {
+    int64_t k = 0;
+    for (; k + 8 <= depth; k += 8)
+        outer_block(sums + k * sums_stride, sums_stride, 8, left + k, left_stride, right, right_stride, rows);
+    for (; k + 4 <= depth; k += 4)
+        outer_block(sums + k * sums_stride, sums_stride, 4, left + k, left_stride, right, right_stride, rows);
+    for (; k < depth; k++)
+        outer_block(sums + k * sums_stride, sums_stride, 1, left + k, left_stride, right, right_stride, rows);
+}
+
+#endif
