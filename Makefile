@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check coverage clean
+.PHONY: setup demo test check coverage screenshots clean
 
 setup: .venv/.ready
 
@@ -27,6 +27,10 @@ check: setup
 
 coverage: setup
 	$(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term-missing:skip-covered
+
+# Pictures of an audit's page: of made-up results, or of the folder named by AUDIT=folder.
+screenshots: setup
+	$(BIN)/python docs/screenshots.py $(AUDIT)
 
 clean:
 	rm -rf .venv demo-output

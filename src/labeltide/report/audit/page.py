@@ -1,0 +1,129 @@
+"""From the folder of an audit to one page that needs nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from labeltide.report.audit import tables
+from labeltide.report.audit.checks import check_title, meaning
+from labeltide.report.audit.curves import PANELS, Drawer
+from labeltide.report.audit.names import name_markup, text_markup
+from labeltide.report.audit.numbers import is_known, number, percent
+from labeltide.report.audit.payload import build_payload, embed
+from labeltide.report.audit.read import read_audit
+from labeltide.report.audit.words import size, write_verdict
+from labeltide.report.style import write_atomically
+
+PAGE = "report.html"
+SCRIPTS = ("audit_base.js", "audit_issues.js", "audit_timeline.js", "audit_view.js")
+FILES = {
+    "issues.csv": "the labels to check, ranked, for a spreadsheet",
+    "issues.parquet": "the same, for programs",
+    "labels.parquet": "every label: recorded, probability that it is right, suggested, corrected",
+    "noise.csv": "Q over the clock with its bands",
+    "audit.json": "all numbers, settings and versions",
+    "model/model.safetensors": "the fitted model, for labeltide predict",
+}
+
+
+def write_page(folder: Path) -> Path:
+    """Write `report.html` into the folder of an audit, whole or not at all, and give back its path.
+
+    Parameters
+    ----------
+    folder : holds `audit.json`, `labels.parquet` and `issues.parquet`, as `labeltide audit` writes them
+    """
+    folder = Path(folder)
+    audit = read_audit(folder)
+    text = render(audit, build_payload(folder, audit))
+    write_atomically(folder / PAGE, text.encode("utf-8", "replace"))
+    return folder / PAGE
+
+
+def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
+    """The page's text; what came from the table is escaped by the template or written as JSON that nothing can end."""
+    script = _script()
+    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment = Environment(
+        loader=PackageLoader("labeltide.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(name=name_markup, text=text_markup, percent=percent)
+    template = environment.get_template("audit.html")
+    return template.render(
+        audit=audit,
+        payload=payload,
+        data=Markup(embed(payload)),
+        script=Markup(script),
+        digest=digest,
+        files=FILES,
+        size=size(audit),
+        verdict=write_verdict(audit),
+        meaning=meaning,
+        check_title=check_title,
+        **_drawn(audit),
+        **_tabled(audit),
+    )
+
+
+def _script() -> str:
+    """The page's own script, of which the policy in its head allows this text and no other."""
+    folder = files("labeltide.report") / "templates"
+    parts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    return "(() => {\n" + "\n".join(["'use strict';", *parts]) + "\n})();\n"
+
+
+def _drawn(audit: Mapping[str, Any]) -> dict[str, Any]:
+    drawer = Drawer(audit)
+    if not drawer.can_draw:
+        return {
+            "overall": [],
+            "by_class": [],
+            "classes_left": 0,
+            "multiples": [],
+            "annotators": [],
+            "kappa_drawing": None,
+        }
+    return {
+        "overall": drawer.overall(),
+        "by_class": drawer.by_class(),
+        "classes_left": max(0, len(drawer.classes) - PANELS),
+        "multiples": drawer.multiples(),
+        "annotators": drawer.annotators(),
+        "kappa_drawing": drawer.agreement(),
+    }
+
+
+def _tabled(audit: Mapping[str, Any]) -> dict[str, Any]:
+    drawer, test, agreement = Drawer(audit), audit["temporality"], audit.get("agreement") or {}
+    panels = {panel.name: panel.detail for panel in drawer.by_class()} if drawer.can_draw else {}
+    people = {panel.name: panel.detail for panel in drawer.annotators()} if drawer.can_draw else {}
+    amounts = {
+        str(curve["annotator"]): curve["labels"] for curve in drawer.curves if curve.get("annotator") is not None
+    }
+    return {
+        "clock": drawer.clock,
+        "moments": tables.as_numbers(drawer) if drawer.can_draw else ([], []),
+        "class_changes": tables.changes(test.get("per_class") or [], "class", panels, {}),
+        "annotator_changes": tables.changes(test.get("per_annotator") or [], "annotator", people, amounts),
+        "pairs": tables.pairs(agreement),
+        "fleiss": (tables.kappa(agreement["fleiss"]), tables.kappa_word(agreement["fleiss"]))
+        if is_known(number(agreement.get("fleiss")))
+        else None,
+        "plan": (audit.get("plan") or [])[: tables.PLAN],
+        "sequences": (audit["issues"].get("by_sequence") or [])[: tables.SEQUENCES],
+        "facts": tables.facts(audit),
+        "settings": list((audit.get("settings") or {}).items()),
+        "versions": [("labeltide", audit["labeltide"]), *(audit.get("versions") or {}).items()],
+    }

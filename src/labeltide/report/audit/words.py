@@ -1,0 +1,249 @@
+"""The verdict in words: how many labels are wrong, when, whether that changes, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labeltide.report.audit.checks import check_title
+from labeltide.report.audit.clock import Clock
+from labeltide.report.audit.names import quoted
+from labeltide.report.audit.numbers import (
+    SIGN,
+    count,
+    interval,
+    is_known,
+    join,
+    number,
+    numbers,
+    p_value,
+    percent,
+    points,
+)
+
+SURE = 0.05  # below this p a change, or noise at all, is said to be there
+
+
+@dataclass(frozen=True)
+class Card:
+    """One question with its answer in a few words, and what stands behind it."""
+
+    question: str
+    answer: str
+    detail: str
+    link: tuple[str, str] | None = None  # place on the page, words
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a reader in a hurry takes away."""
+
+    headline: str
+    cards: list[Card]
+    caution: str  # "" where no check raised a warning
+
+
+def write_verdict(audit: Mapping[str, Any]) -> Verdict:
+    """Words computed from the numbers; nothing is claimed that a test does not carry."""
+    clock = Clock.read(audit["clock"])
+    cards = [_how_many(audit), _when(audit, clock), _changes(audit, clock), _next(audit)]
+    return Verdict(_headline(audit, clock), cards, _caution(audit.get("diagnostics") or []))
+
+
+def is_noisy(audit: Mapping[str, Any]) -> bool:
+    """Whether the data show wrong labels at all."""
+    p = number(audit["temporality"].get("is_noisy_p"))
+    return not is_known(p) or p < SURE
+
+
+def is_temporal(audit: Mapping[str, Any]) -> bool:
+    """Whether the data show that the noise changes over the clock."""
+    p = number(audit["temporality"].get("p_value"))
+    return is_known(p) and p < SURE and is_noisy(audit)
+
+
+def size(audit: Mapping[str, Any]) -> str:
+    """99,000 labels in 60 sequences, by 2 annotators."""
+    table = audit["table"]
+    annotators = table.get("annotators") or []
+    by = f", by {count(len(annotators), 'annotator')}" if len(annotators) > 1 else ""
+    return f"{count(table['labels'], 'label')} in {count(table['sequences'], 'sequence')}{by}"
+
+
+def _headline(audit: Mapping[str, Any], clock: Clock) -> str:
+    rate = number(audit["noise"].get("rate"))
+    if not is_known(rate):
+        return "How many of these labels are wrong could not be estimated."
+    if not is_noisy(audit):
+        return "There is no clear sign that these labels are wrong."
+    much = f"About {_in_hundred(rate)} recorded labels are probably wrong"
+    if not is_temporal(audit):
+        return f"{much}. Whether this changes {clock.over} is not clear."
+    worst = number(audit["temporality"].get("worst_at"))
+    return f"{much}, and it changes {clock.over}" + (f": worst {clock.moment(worst)}." if is_known(worst) else ".")
+
+
+def _in_hundred(rate: float) -> str:
+    return f"{100 * rate:.0f} in 100" if rate >= 0.015 else f"{1000 * rate:.0f} in 1,000"
+
+
+def _how_many(audit: Mapping[str, Any]) -> Card:
+    noise, issues, labels = audit["noise"], audit["issues"], audit["table"]["labels"]
+    rate = number(noise.get("rate"))
+    range_ = interval(number(noise.get("rate_lower")), number(noise.get("rate_upper")))
+    surely = f" (95 % interval {range_})" if range_ else ""
+    if not is_known(rate):
+        return Card("How many labels are wrong?", "Not known", "The share of wrong labels could not be estimated.")
+    if not is_noisy(audit):
+        detail = f"The estimate is {percent(rate)}{surely}, which labels without mistakes could also give."
+        return Card("How many labels are wrong?", "No clear sign of any", f"{detail} {_named(issues)}")
+    about = f"An estimated {percent(rate)} of {count(labels, 'recorded label')}{surely}: some {_round(rate * labels)}."
+    parts = [about, _named(issues), _worst_class(audit)]
+    return Card(
+        "How many labels are wrong?",
+        f"About {percent(rate)}",
+        " ".join(filter(None, parts)),
+        ("issues", "The labels to check"),
+    )
+
+
+def _named(issues: Mapping[str, Any]) -> str:
+    """What can be pointed at is less than what is wrong; both are said, with the price of pointing."""
+    if not issues.get("count"):
+        return "No single label is certain enough to be named."
+    false = number(issues.get("expected_false_alarms"))
+    price = f"; expect {_in_hundred(false)} of those to be right after all" if is_known(false) else ""
+    return f"{count(issues['count'], 'label')} can be named one by one{price}."
+
+
+def _worst_class(audit: Mapping[str, Any]) -> str:
+    p = number(audit["temporality"].get("classes_differ_p"))
+    curves = audit["noise"].get("curves") or []
+    if not (is_known(p) and p < SURE and curves):
+        return ""
+    rates = numbers(curves[0].get("class_rate"))
+    if rates.ndim != 2 or not np.isfinite(rates).any(axis=1).all():
+        return ""
+    mean = np.nanmean(rates, axis=1)
+    worst = int(mean.argmax())
+    name, rate = quoted(audit["table"]["classes"][worst]), percent(float(mean[worst]))
+    return f"True {name} is mislabelled most often ({rate} over the clock)."
+
+
+def _when(audit: Mapping[str, Any], clock: Clock) -> Card:
+    test = audit["temporality"]
+    names = ("worst_at", "worst_rate", "best_at", "best_rate")
+    worst, high, best, low = (number(test.get(name)) for name in names)
+    link = ("clock", "The error rate over the clock")
+    if not is_known(worst, high):
+        return Card("When is it worst?", "Not known", "The error rate over the clock could not be estimated.")
+    if not is_temporal(audit):
+        detail = f"The highest estimate is {percent(high)}, {clock.moment(worst)}, but chance alone could put it there."
+        return Card("When is it worst?", "No moment stands out", detail, link)
+    detail = f"There {percent(high)} of labels are wrong."
+    if is_known(best, low):
+        detail += f" The best moment is {clock.moment(best)}, with {percent(low)}."
+    answer = clock.moment(worst)
+    return Card("When is it worst?", answer[0].upper() + answer[1:], detail, link)
+
+
+def _changes(audit: Mapping[str, Any], clock: Clock) -> Card:
+    test = audit["temporality"]
+    p, change = number(test.get("p_value")), number(test.get("change"))
+    low, high = number(test.get("change_lower")), number(test.get("change_upper"))
+    question = "Does it change over time?"
+    if not is_known(p):
+        return Card(question, "Not known", "The test for a change over the clock could not be made.")
+    if not is_temporal(audit):
+        still = f" A change of up to {points(high)} cannot be ruled out." if is_known(high) else ""
+        return Card(
+            question, "Not shown", f"A constant error rate explains these labels as well ({p_value(p)}).{still}"
+        )
+    moves = ""
+    if is_known(change):
+        range_ = f" (95 % interval {interval(low, high).removesuffix(SIGN)})" if is_known(low, high) else ""
+        moves = f"The error rate moves by {points(change)}{range_} {clock.over}. "
+    return Card(question, _sureness(p), f"{moves}{_by_chance(p)}{_who_changes(test)}")
+
+
+def _sureness(p: float) -> str:
+    return "Yes, very surely" if p < 0.001 else "Yes, surely" if p < 0.01 else "Probably"
+
+
+def _by_chance(p: float) -> str:
+    if p < 0.001:
+        often = "less than once in 1,000 such studies"
+    else:
+        often = (
+            f"about {max(1, round(1000 * p))} times in 1,000 such studies"
+            if p < 0.0095
+            else f"about {round(100 * p)} times in 100 such studies"
+        )
+    return f"If it were constant, a change this large would appear {often} ({p_value(p)})."
+
+
+def _who_changes(test: Mapping[str, Any]) -> str:
+    entries = test.get("per_class") or []
+    sure = [entry for entry in entries if is_known(number(entry.get("p_value"))) and entry["p_value"] < SURE]
+    if len(entries) < 2 or not sure or len(sure) == len(entries):
+        return ""
+    return f" The change is clear for {join([quoted(entry['class']) for entry in sure])}."
+
+
+def _next(audit: Mapping[str, Any]) -> Card:
+    plan, issues = audit.get("plan") or [], audit["issues"]
+    question, check = "What should I do next?", "Check the named labels from the top of the list, the surest first."
+    if not plan and not issues.get("count"):
+        return Card(
+            question, "Nothing urgent", "Use the labels as they are, and audit again when more have been recorded."
+        )
+    if not is_noisy(audit):
+        named = (
+            f" To be on the safe side, check the {count(issues['count'], 'named label')}."
+            if issues.get("count")
+            else ""
+        )
+        return Card(
+            question, "Nothing urgent", f"The labels can be used as they are.{named}", ("issues", "The labels to check")
+        )
+    corrected = issues.get("corrected") or 0
+    least = number(issues.get("min_confidence"))
+    sure = f" at least {percent(least)} sure" if is_known(least) else " sure enough"
+    train = (
+        f" For training, the column “corrected” replaces {count(corrected, 'label')} where the model is{sure}."
+        if corrected
+        else ""
+    )
+    if not plan:
+        return Card(
+            question, f"Check {count(issues['count'], 'label')}", check + train, ("issues", "The labels to check")
+        )
+    steps = sum(entry.get("steps") or 0 for entry in plan)
+    first = f"Begin with sequence {quoted(plan[0]['sequence'])}: {count(steps, 'step')} in all." if steps else ""
+    answer = f"Annotate {count(len(plan), 'stretch', 'stretches')} again"
+    return Card(
+        question,
+        answer,
+        f"{first} Then check the named labels, the surest first.{train}",
+        ("plan", "What to annotate again"),
+    )
+
+
+def _caution(diagnostics: Sequence[Mapping[str, Any]]) -> str:
+    warnings = [entry for entry in diagnostics if entry.get("is_warning")]
+    if not warnings:
+        return ""
+    names = join([quoted(check_title(entry["name"])) for entry in warnings])
+    verb = "raises a warning" if len(warnings) == 1 else "raise warnings"
+    return f"{count(len(warnings), 'check')} {verb} ({names}): read the numbers with care."
+
+
+def _round(amount: float) -> str:
+    """Two figures less than the estimate seems to give: about 31,000."""
+    if amount < 100:
+        return count(round(amount), "label")
+    digits = max(0, len(str(int(amount))) - 2)
+    return f"{round(amount, -digits):,.0f} labels"

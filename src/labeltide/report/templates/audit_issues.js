@@ -1,0 +1,131 @@
+// The ranked labels to check: filter, turn pages, download.
+const issues = data.issues;
+const PER_PAGE = 50;
+let chosen = [];
+let page = 0;
+const order = Array.from({ length: issues.shown }, (_, place) => place);
+
+const columns = [
+  ['Rank', 'number', (i) => counted(issues.rank[i])],
+  ['Recorded', '', (i) => classElement(issues.recorded[i])],
+  ['Suggested', '', (i) => classElement(issues.suggested[i])],
+  ['Chance wrong', 'number', (i) => sureness(issues.right[i])],
+  ['Sequence', '', (i) => (issues.sequence[i] < 0 ? 'none' : nameElement(words.sequence[issues.sequence[i]], 28))],
+  ['Time', 'time', (i) => (issues.time[i] === null ? 'none' : nameElement(issues.time[i], 28))],
+  ...(data.hasAnnotators ? [['Annotator', '', (i) => annotatorElement(issues.annotator[i])]] : []),
+  ['Row', 'number', (i) => counted(issues.row[i])],
+  ['Why', 'why', (i) => (issues.reason[i] < 0 ? '' : shorten(words.reason[issues.reason[i]], 160))],
+  ['Timeline', 'act', (i) => showButton(i)],
+];
+
+function annotatorElement(number) {
+  return number < 0 ? 'none' : nameElement(words.annotator[number], 24);
+}
+function sureness(right) {
+  if (right === null) return 'unknown';
+  const bar = element('i', { class: 'bar', style: `--part: ${(100 * (1 - right)).toFixed(0)}%` });
+  return element('span', {}, bar, chance(1 - right));
+}
+function showButton(i) {
+  const at = data.timelines.findIndex((each) => each.sequence === issues.sequence[i]);
+  if (at < 0 || issues.step[i] < 0) return '';
+  const button = element('button', { type: 'button', 'aria-label': `Show rank ${issues.rank[i]} in its timeline` }, 'Show');
+  button.addEventListener('click', () => window.dispatchEvent(new CustomEvent('show-step', { detail: { at, step: issues.step[i] } })));
+  return button;
+}
+
+function fillChoice(id, values, texts, missing) {
+  const select = byId(id);
+  if (!select) return;
+  const found = [...new Set(values)].sort((a, b) => a - b);
+  for (const value of found) select.append(element('option', { value }, value < 0 ? missing : shorten(texts[value], 60)));
+}
+
+function filtered() {
+  const value = (id) => (byId(id) ? byId(id).value : '');
+  const [recorded, suggested, annotator] = ['recorded', 'suggested', 'annotator'].map((name) => value(`filter-${name}`));
+  const least = Number(value('filter-sure')) / 100;
+  const text = value('filter-sequence').trim().toLowerCase();
+  const holds = text && words.sequence.map((name) => name.toLowerCase().includes(text));
+  return order.filter((i) =>
+    (recorded === '' || issues.recorded[i] === Number(recorded)) &&
+    (suggested === '' || issues.suggested[i] === Number(suggested)) &&
+    (annotator === '' || issues.annotator[i] === Number(annotator)) &&
+    (least === 0 || (issues.right[i] !== null && 1 - issues.right[i] >= least - 1e-9)) &&
+    (!text || (issues.sequence[i] >= 0 && holds[issues.sequence[i]])));
+}
+
+function showPage() {
+  const pages = Math.max(1, Math.ceil(chosen.length / PER_PAGE));
+  page = Math.min(Math.max(page, 0), pages - 1);
+  const rows = chosen.slice(page * PER_PAGE, (page + 1) * PER_PAGE).map((i) =>
+    element('tr', {}, ...columns.map(([, look, cell]) => element('td', look ? { class: look } : {}, cell(i)))));
+  byId('issues-table').tBodies[0].replaceChildren(...rows);
+  byId('page-shown').textContent = `Page ${counted(page + 1)} of ${counted(pages)}`;
+  for (const button of byId('pager').querySelectorAll('button')) {
+    const isBack = ['first', 'back'].includes(button.dataset.page);
+    button.disabled = isBack ? page === 0 : page === pages - 1;
+  }
+}
+
+function refresh() {
+  byId('filter-sure-shown').textContent = `${byId('filter-sure').value} %`;
+  chosen = filtered();
+  page = 0;
+  const of = issues.shown < issues.total ? `the first ${counted(issues.shown)}` : counted(issues.shown);
+  byId('issues-count').textContent = chosen.length === issues.shown
+    ? `${issues.shown < issues.total ? 'The first ' : ''}${counted(chosen.length)} labels to check`
+    : `${counted(chosen.length)} of ${of} labels chosen`;
+  byId('download').disabled = chosen.length === 0;
+  showPage();
+}
+
+// Spreadsheet programs run cells that begin like a formula, also after blanks or quotes: those get an apostrophe before them.
+const FORMULA = /^[\s"']*[=+\-@\t\r\n|\uff1d\uff0b\uff0d\uff20]|^[\t\r\n]/;
+const NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
+function csvCell(value) {
+  if (value === null || value === undefined) return '';
+  if (typeof value === 'number') return String(value);
+  const text = FORMULA.test(value) && !NUMBER.test(value) ? "'" + value : value;
+  return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+}
+function csv(rows) {
+  const text = (kind, number) => (number < 0 ? null : words[kind][number]);
+  const head = ['rank', 'row', 'sequence', 'time', 'annotator', 'clock', 'recorded', 'probability_right', 'suggested', 'suggested_probability', 'corrected', 'reason'];
+  const lines = rows.map((i) => [
+    issues.rank[i], issues.row[i], text('sequence', issues.sequence[i]), issues.time[i], text('annotator', issues.annotator[i]),
+    issues.clock[i], text('class', issues.recorded[i]), issues.right[i], text('class', issues.suggested[i]), issues.sure[i],
+    text('class', issues.corrected[i]), text('reason', issues.reason[i]),
+  ].map(csvCell).join(','));
+  return '\ufeff' + [head.join(','), ...lines].join('\r\n') + '\r\n'; // the mark lets spreadsheets read it as UTF-8
+}
+function download() {
+  const address = URL.createObjectURL(new Blob([csv(chosen)], { type: 'text/csv;charset=utf-8' }));
+  const link = element('a', { href: address, download: 'issues-selection.csv' });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
+if (issues.shown) {
+  const heads = columns.map(([name, look]) => element('th', { scope: 'col', class: look }, name));
+  byId('issues-table').tHead.append(element('tr', {}, ...heads));
+  fillChoice('filter-recorded', issues.recorded, words.class, 'none');
+  fillChoice('filter-suggested', issues.suggested, words.class, 'none');
+  fillChoice('filter-annotator', issues.annotator, words.annotator, 'not named');
+  const form = byId('filters');
+  form.addEventListener('input', refresh);
+  form.addEventListener('submit', (event) => event.preventDefault());
+  form.addEventListener('reset', () => setTimeout(refresh));
+  byId('download').addEventListener('click', download);
+  byId('pager').addEventListener('click', (event) => {
+    const go = event.target.dataset.page;
+    if (!go) return;
+    const last = Math.ceil(chosen.length / PER_PAGE) - 1;
+    page = { first: 0, back: page - 1, on: page + 1, last }[go];
+    showPage();
+  });
+  form.reset(); // browsers keep old choices over a reload
+  refresh();
+}
