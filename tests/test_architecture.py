@@ -21,7 +21,7 @@ STEPS = [
     {"estimators", "inference", "evaluation"},
     {"benchmark"},
     {"report"},
-    {"demo"},
+    {"auditing", "demo"},
     {"cli"},
 ]
 FRONT = "__init__"  # may name everything, and everything may read its version

@@ -1,0 +1,39 @@
+"""CSV that spreadsheet programs show and never run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from labeltide.auditing.intake import is_text
+
+# What starts a formula, also in the wide forms of East Asian keyboards; blanks, marks of direction and quotes before
+# it do not help. A plain number such as -5 is none.
+_WIDE = "\uff1d\uff0b\uff0d\uff20"
+_QUOTES = "\"'`\u201c\u201d\u2018\u2019"
+RISKY = rf"^[\s\p{{Z}}\p{{C}}{_QUOTES}]*[=+\-@{_WIDE}]|^[ ]*[\t\r\n]"
+NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+# After one of these, a program that takes them for the end of a cell would start a new one.
+INSIDE = rf"([,;\t\r\n|\"'][\s\p{{Z}}\p{{C}}\"']*)([=+\-@{_WIDE}])"
+
+
+def write_safe_csv(table: pa.Table, path: Path) -> None:
+    """Write a table as CSV in which no text starts a formula; numbers stay numbers."""
+    columns = {name: safe_texts(column) if is_text(column.type) else column for name, column in _columns(table)}
+    csv.write_csv(pa.table(columns), path)
+
+
+def safe_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The texts, with an apostrophe before whatever a spreadsheet program would run."""
+    risky = pc.match_substring_regex(column, RISKY)
+    number = pc.match_substring_regex(column, NUMBER)
+    inside = pc.replace_substring_regex(column, INSIDE, r"\1'\2")
+    guarded = pc.binary_join_element_wise(pa.scalar("'", column.type), inside, pa.scalar("", column.type))
+    return pc.if_else(pc.and_not(risky, number), guarded, pc.if_else(number, column, inside))
+
+
+def _columns(table: pa.Table) -> list[tuple[str, pa.ChunkedArray]]:
+    return list(zip(table.column_names, table.columns, strict=True))

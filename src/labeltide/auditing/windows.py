@@ -1,0 +1,85 @@
+"""Long sequences in overlapping windows, and results put together again on the user's own rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from labeltide._validation import check_number, steps_mask
+
+WHOLE = 200  # sequences up to this long stay whole
+USUAL = 100
+SMALLEST = 16
+OVERLAP = 0.25
+MOST_PADDING = 4.0  # padded steps for each real one, before the window we choose shrinks
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Where windows lie among the steps, which are ordered by sequence, then time.
+
+    Attributes
+    ----------
+    starts, lengths : int64 arrays of shape (n,)
+    warm_up : int64 array of shape (n,)
+        How many first steps a window shares with the one before it. A causal network knows little there, so
+        these steps belong to the window before, in training and in results: every step belongs to one window.
+    groups : int64 array of shape (n,)
+        The sequence of each window.
+    window : int
+    """
+
+    starts: np.ndarray
+    lengths: np.ndarray
+    warm_up: np.ndarray
+    groups: np.ndarray
+    window: int
+
+    @property
+    def index(self) -> np.ndarray:
+        """The step at each place of each window, -1 on padding: int64 of shape (n, steps)."""
+        n_steps = int(self.lengths.max())
+        return np.where(steps_mask(self.lengths, n_steps), self.starts[:, None] + np.arange(n_steps), -1)
+
+    @property
+    def belongs(self) -> np.ndarray:
+        """True where a step belongs to the window: shape (n, steps); every step belongs to one."""
+        places = np.arange(int(self.lengths.max()))
+        return (places >= self.warm_up[:, None]) & (places < self.lengths[:, None])
+
+
+def cut_windows(counts: np.ndarray, window: int | None = None) -> Windows:
+    """Cut sequences of the given numbers of steps; None chooses the window from them."""
+    if window is None:
+        window = choose_window(counts)
+    check_number("window", window, 1, whole=True)
+    window = min(int(window), int(counts.max()))
+    stride = window - int(window * OVERLAP)
+    n_windows = 1 + np.ceil(np.maximum(counts - window, 0) / stride).astype(np.int64)
+    groups = np.repeat(np.arange(len(counts)), n_windows)
+    turn = np.arange(len(groups)) - np.repeat(np.cumsum(n_windows) - n_windows, n_windows)
+    # The last window ends with the sequence: as long as the others, it knows as much as they do.
+    local = np.minimum(turn * stride, np.maximum(counts[groups] - window, 0))
+    before = (turn - 1) * stride + window  # where the window before ends
+    return Windows(
+        starts=(np.cumsum(counts) - counts)[groups] + local,
+        lengths=np.minimum(counts[groups], window),
+        warm_up=np.where(turn > 0, before - local, 0),
+        groups=groups,
+        window=window,
+    )
+
+
+def choose_window(counts: np.ndarray) -> int:
+    """Whole sequences up to 200 steps, else 100; less where most sequences are far shorter than a few."""
+    longest = int(counts.max())
+    window = longest if longest <= WHOLE else USUAL
+    while window > SMALLEST and _padded(counts, window) > MOST_PADDING * counts.sum():
+        window //= 2
+    return window
+
+
+def _padded(counts: np.ndarray, window: int) -> float:
+    stride = window - int(window * OVERLAP)
+    return float(window * (1 + np.ceil(np.maximum(counts - window, 0) / stride)).sum())
