@@ -33,7 +33,8 @@ def run(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("demo",), ("bench",), ("report",), ("datasets",), ("datasets", "list"), ("datasets", "fetch")]
+    "words",
+    [(), ("demo",), ("simulate",), ("bench",), ("report",), ("datasets",), ("datasets", "list"), ("datasets", "fetch")],
 )
 def test_every_command_has_help(run, words):
     code, out, _ = run(*words, "--help")
@@ -56,6 +57,8 @@ def test_the_version_is_said(run):
         (("datasets", "fetch", "everything"), "labeltide: Unknown data set 'everything'. Choose one of: uci_har,"),
         (("datasets", "fetch", "uci_har", "--archives", "no.zip"), "labeltide: archives must be paths of files"),
         (("report", "nowhere"), "labeltide: "),
+        (("simulate", "study.xlsx"), "labeltide: The file must end in .parquet, .csv or .csv.gz. Got 'study.xlsx'."),
+        (("simulate", "study.csv", "--rate", "2"), "labeltide: rate must be a number at least 0 and at most 0.5."),
     ],
 )
 def test_wrong_use_ends_with_a_sentence_and_code_2(run, words, said):
@@ -71,6 +74,18 @@ def test_the_demo_compares_with_the_truth_and_draws_a_picture(run, tmp_path):
     assert "ignore" in out
     assert "continuous" in out
     assert (tmp_path / "noise.png").stat().st_size > 1000
+
+
+def test_simulate_writes_a_table_that_is_never_written_over(run, tmp_path):
+    path = tmp_path / "study.csv"
+    code, out, _ = run("simulate", path, "--people", 2, "--days", 1, "--seed", 3)
+    assert code == 0
+    assert f"rows with true_label beside label: {path}" in out
+    before = path.read_bytes()
+    code, _, err = run("simulate", path, "--people", 2, "--days", 1)
+    assert code == 2
+    assert "is there already; remove it or name another." in err
+    assert path.read_bytes() == before
 
 
 def test_bench_runs_a_study_and_goes_on_where_it_stopped(run, tmp_path, monkeypatch):

@@ -49,6 +49,22 @@ def demo(
 
 
 @app.command
+def simulate(
+    out: Annotated[Path, Parameter(help="A new file, .parquet, .csv or .csv.gz.")],
+    *,
+    people: Annotated[int, Parameter(help="How many wear a sensor.")] = 60,
+    days: Annotated[int, Parameter(help="How long they wear it.")] = 14,
+    rate: Annotated[float, Parameter(help="The share of labels that are wrong.")] = 0.2,
+    seed: Annotated[int, Parameter(help="The same seed gives the same table.")] = 0,
+) -> None:
+    """Write a simulated wearable study, with two annotators and their known mistakes, to try things on."""
+    from labeltide.auditing.simulate import simulate_study, write_study
+
+    table = simulate_study(people=people, days=days, rate=rate, seed=seed)
+    console.print(f"{table.num_rows} rows with true_label beside label: {write_study(table, out)}", markup=False)
+
+
+@app.command
 def bench(
     study: Annotated[Path, Parameter(help="The study, a TOML file.")],
     *,
