@@ -61,9 +61,15 @@ def run(name: str, task: ctypes.Structure, items: int) -> None:
     """Share the items of a task among the library's own threads, which wake up faster than Python's."""
     compiled = library()
     assert compiled is not None
-    kernel = ctypes.cast(getattr(compiled, name), ctypes.c_void_p)
-    if compiled.labeltide_run(kernel, ctypes.byref(task), ctypes.c_int64(items), ctypes.c_int64(threads())):
+    if compiled.labeltide_run(
+        _kernel(compiled, name), ctypes.byref(task), ctypes.c_int64(items), ctypes.c_int64(threads())
+    ):
         raise MemoryError(f"Not enough memory for {name}.")
+
+
+@cache
+def _kernel(compiled: ctypes.CDLL, name: str) -> ctypes.c_void_p:
+    return ctypes.cast(getattr(compiled, name), ctypes.c_void_p)
 
 
 def pointer(tensor: Tensor | None) -> int | None:
@@ -75,7 +81,7 @@ class Sum(ctypes.Structure):
     """The parts of each member, to be summed in their order: the same bits on any number of threads."""
 
     _fields_ = [
-        *((name, ctypes.c_int64) for name in ("members", "count", "size")),
+        *((name, ctypes.c_int64) for name in ("members", "count", "size", "stride")),
         *((name, ctypes.c_void_p) for name in ("parts", "sums")),
     ]
 
@@ -84,7 +90,7 @@ def sum_parts(parts: Tensor) -> Tensor:
     """Sum (members, count, size) over its second axis."""
     members, count, size = parts.shape
     sums = parts.new_empty(members, size)
-    run("labeltide_sum", Sum(members, count, size, pointer(parts), pointer(sums)), members)
+    run("labeltide_sum", Sum(members, count, size, size, pointer(parts), pointer(sums)), members)
     return sums
 
 

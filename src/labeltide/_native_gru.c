@@ -15,7 +15,8 @@
 typedef struct {
     int64_t members, batch, steps, inputs, hidden, classes; /* no head where there are no classes */
     int64_t strides[6];                                     /* between the members of each parameter */
-    const float *features;                                  /* (members, batch, steps, inputs) */
+    const float *features; /* (members, batch, steps, inputs); with rows, a table of (any number, steps, inputs) */
+    const int64_t *rows;   /* (members, batch), places in that table, -1 to fill up; or NULL */
     const float *parameters[6];                             /* weight_input, weight_hidden, bias_input, bias_hidden, head */
     float *out;            /* (members, batch, steps, classes), or hidden states where there are no classes */
     const float *grad_out; /* of the same shape */
@@ -175,12 +176,20 @@ INLINE void run_forward(const Task *s, Tile *tile, const int64_t hidden, int64_t
         float *x = tile->x + (keep ? t * ROWS * inputs : 0), *kept = tile->kept + (keep ? t * 4 * block : 0);
         float *state = tile->states + (keep ? t : t % 2) * block, *after = tile->states + (keep ? t + 1 : (t + 1) % 2) * block;
         for (int64_t row = 0; row < ROWS; row++) { /* rows beyond the batch repeat its last one */
-            const int64_t index = member * s->batch + (first + row < s->batch ? first + row : s->batch - 1);
+            int64_t index = member * s->batch + (first + row < s->batch ? first + row : s->batch - 1);
+            if (s->rows) index = s->rows[index] < 0 ? 0 : s->rows[index];
             memcpy(x + row * inputs, s->features + (index * s->steps + t) * inputs, (size_t)inputs * sizeof(float));
         }
         step_forward(tile, inputs, hidden, x, state, after, kept);
         write_out(s, tile, after, member, first, t);
     }
+}
+
+/* Whether a tile holds nothing but rows that fill up; nobody reads what comes of them. */
+static int is_empty(const Task *s, int64_t member, int64_t first) {
+    for (int64_t row = first; row < first + ROWS && row < s->batch; row++)
+        if (!s->rows || s->rows[member * s->batch + row] >= 0) return 0;
+    return 1;
 }
 
 int labeltide_gru_forward(const Task *s, Work *work) {
@@ -191,6 +200,7 @@ int labeltide_gru_forward(const Task *s, Work *work) {
     int64_t holds = -1;
     for (int64_t item; (item = next_item(work)) < work->items;) {
         const int64_t member = item / tiles, first = item % tiles * ROWS;
+        if (is_empty(s, member, first)) continue;
         if (member != holds) take_weights(&tile, s, member, 0);
         holds = member;
         if (s->kept) keep_in(&tile, s, s->kept + item * kept_size(s));

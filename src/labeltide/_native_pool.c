@@ -83,9 +83,9 @@ int labeltide_run(Kernel given, const void *its_task, int64_t items, int64_t thr
     return result;
 }
 
-/* The parts of each member summed in their order: parts (members, count, size) to sums (members, size). */
+/* The parts of each member summed in their order: parts (members, count, size) to sums, which lie `stride` apart. */
 typedef struct {
-    int64_t members, count, size;
+    int64_t members, count, size, stride;
     const float *parts;
     float *sums;
 } Sum;
@@ -93,7 +93,7 @@ typedef struct {
 int labeltide_sum(const Sum *s, Work *items) {
     for (int64_t member; (member = next_item(items)) < s->members;) {
         const float *part = s->parts + member * s->count * s->size;
-        float *sum = s->sums + member * s->size;
+        float *sum = s->sums + member * s->stride;
         memcpy(sum, part, (size_t)s->size * sizeof(float));
         for (int64_t i = 1; i < s->count; i++)
             for (int64_t j = 0; j < s->size; j++) sum[j] += part[i * s->size + j];

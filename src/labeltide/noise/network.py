@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from labeltide._fleet import MemberLinear
+from labeltide.noise import fused_network
 from labeltide.noise.base import NoiseFunction, dominant_rows
 
 BOUND = 4.0  # noise rates between 0.02 and 49.98 % for two classes
@@ -45,6 +46,9 @@ class NetworkNoise(NoiseFunction):
         self.head = MemberLinear(members, sizes[-1], n_classes * n_classes, None if raw_steps else 0.1)
 
     def forward(self, clock: Tensor) -> Tensor:
+        plan = self.plan(clock)
+        if fused_network.usable(*plan):
+            return fused_network.fused_network(*plan)
         hidden = self._scaled(clock.reshape(1, -1, 1)).expand(self.members, -1, -1)  # (members, points, 1)
         for layer in self.layers:
             hidden = layer(hidden).relu()
@@ -52,6 +56,12 @@ class NetworkNoise(NoiseFunction):
         if not self.raw_steps:
             logits = BOUND * logits / (BOUND + logits.abs())
         return dominant_rows(logits.reshape(self.members, *clock.shape, self.n_classes, self.n_classes))
+
+    def plan(self, clock: Tensor) -> tuple[list[MemberLinear], fused_network.Input]:
+        """The layers, the head last, and how they are used: what the compiled network is told."""
+        scale, shift, bound = (self.raw_steps - 1, 0.0, 0.0) if self.raw_steps else (2.0, -1.0, BOUND)
+        given = fused_network.Input(clock, self.bounds[0], scale, shift, bound, self.n_classes)
+        return [*self.layers, self.head], given
 
     def _scaled(self, clock: Tensor) -> Tensor:
         low, high = self.bounds[0]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from labeltide.models.base import SequenceModel
 from labeltide.noise.base import NoiseFunction
 from labeltide.objectives.objective import Multipliers, Objective, Scored
+from labeltide.training.compiled import Measured, compiled_step
 from labeltide.training.data import Batch, FleetData
 from labeltide.training.schedule import Schedule
 from labeltide.training.state import TrainingState, join, learned
@@ -54,6 +55,7 @@ class TrainingStep:
         self.noise_factor = torch.ones_like(state.parameters[0])
         self.first = torch.zeros((), dtype=torch.bool, device=state.parameters.device)
         self.total, self.labels = torch.zeros_like(state.best_score), torch.zeros_like(state.best_score)
+        self.compiled = compiled_step(fleet.model, fleet.noise, data, objective)
         self.rows: Tensor | None = None
         self.graph: torch.cuda.CUDAGraph | None = None
         self.records = state.parameters.is_cuda and fleet.model.is_recordable
@@ -84,15 +86,22 @@ class TrainingStep:
         assert self.rows is not None
         state = self.state
         multipliers = Multipliers(state.linear, state.quadratic) if self.schedule.lagrangian is not None else None
-        scored = self.fleet.score(self.data, self.data.batch(self.rows), self.objective, multipliers)
-        if self.parameters:
-            pieces = torch.autograd.grad(scored.total.sum(), self.parameters, allow_unused=True, materialize_grads=True)
-            gradients = join(pieces)
+        measured = self.compiled(self.rows, multipliers) if self.compiled else self._by_autograd(self.rows, multipliers)
+        if measured.gradients is not None:
+            gradients = measured.gradients
             if keep_safe:
                 state.keep_safe(gradients, self.first)
             state.adam(gradients, state.active & (self.rows >= 0).any(1), self.noise_factor, self.schedule.clip)
-        self.total += scored.data.detach() * scored.labels
-        self.labels += scored.labels
+        self.total += measured.loss
+        self.labels += measured.labels
+
+    def _by_autograd(self, rows: Tensor, multipliers: Multipliers | None) -> Measured:
+        scored = self.fleet.score(self.data, self.data.batch(rows), self.objective, multipliers)
+        gradients = None
+        if self.parameters:
+            pieces = torch.autograd.grad(scored.total.sum(), self.parameters, allow_unused=True, materialize_grads=True)
+            gradients = join(pieces)
+        return Measured(scored.data.detach() * scored.labels, scored.labels, gradients)
 
     def _record(self) -> None:
         """Run the step a few times on rows that move nobody, then record it."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from labeltide import _native
 
 ROWS = 8  # sequences that run through the steps together, as in _native_gru.c
-LINE = 16  # floats in a cache line; vectors across two lines cost twice
+LINE = 16  # floats in a cache line, on which torch starts every tensor
 MULTIPLE = 32  # hidden units come in pairs of the widest vectors
 
 
@@ -27,6 +27,7 @@ class Task(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("members", "batch", "steps", "inputs", "hidden", "classes")),
         ("strides", ctypes.c_int64 * 6),
         ("features", ctypes.c_void_p),
+        ("rows", ctypes.c_void_p),
         ("parameters", ctypes.c_void_p * 6),
         *((name, ctypes.c_void_p) for name in ("out", "grad_out", "kept", "gradients")),
     ]
@@ -78,8 +79,8 @@ class _FusedGRU(torch.autograd.Function):
         task = _task(features, parameters)
         tiles = -(-task.batch // ROWS)
         out = features.new_empty(*features.shape[:3], task.classes or task.hidden)
-        kept = features.new_empty(task.members * tiles * _kept_size(task) + LINE) if keep else None
-        task.out, task.kept = out.data_ptr(), _on_a_line(kept)
+        kept = features.new_empty(task.members * tiles * kept_size(task)) if keep else None
+        task.out, task.kept = out.data_ptr(), _native.pointer(kept)
         _native.run("labeltide_gru_forward", task, task.members * tiles)
         ctx.save_for_backward(features, kept, *parameters)
         return out
@@ -90,21 +91,16 @@ class _FusedGRU(torch.autograd.Function):
         task, grad, tiles = _task(features, parameters), grads[0].contiguous(), -(-features.shape[1] // ROWS)
         sizes = [parameter[0].numel() for parameter in parameters]
         parts = features.new_empty(task.members, tiles, sum(sizes))
-        task.kept, task.grad_out, task.gradients = _on_a_line(kept), grad.data_ptr(), parts.data_ptr()
+        task.kept, task.grad_out, task.gradients = kept.data_ptr(), grad.data_ptr(), parts.data_ptr()
         _native.run("labeltide_gru_backward", task, task.members * tiles)
         gradients = _native.sum_parts(parts).split(sizes, 1)
         return None, None, *(g.view(p.shape) for g, p in zip(gradients, parameters, strict=True))
 
 
-def _kept_size(task: Task) -> int:
+def kept_size(task: Task) -> int:
     """How many floats the gradient of one tile needs: states, gates and inputs of all steps, each part on its lines."""
     inputs = -(-task.steps * ROWS * task.inputs // LINE) * LINE
     return (5 * task.steps + 1) * ROWS * task.hidden + inputs
-
-
-def _on_a_line(kept: Tensor | None) -> int | None:
-    """The first address within a tensor that starts a cache line."""
-    return None if kept is None else -(-kept.data_ptr() // (4 * LINE)) * (4 * LINE)
 
 
 def _task(features: Tensor, parameters: Sequence[Tensor]) -> Task:

@@ -1,0 +1,23 @@
+"""The compiled average loss: `Objective`'s data term and its gradient, straight from logits."""
+
+from __future__ import annotations
+
+import ctypes
+
+STEPS = 8  # steps in one item, as in _native_objective.c
+
+
+class Task(ctypes.Structure):
+    """One call, as _native_objective.c declares it."""
+
+    _fields_ = [
+        *((n, ctypes.c_int64) for n in ("members", "batch", "steps", "classes", "annotators", "table", "points")),
+        *((name, ctypes.c_void_p) for name in ("rows", "labels", "mask", "weights", "places", "logits", "matrices")),
+        *((name, ctypes.c_void_p) for name in ("linear", "quadratic", "losses", "counts")),
+        *((name, ctypes.c_void_p) for name in ("grad_logits", "grad_matrices")),
+    ]
+
+
+def items(task: Task) -> int:
+    """How many parts a call has: some steps of one member, or a member where sequences have clocks of their own."""
+    return task.members * (1 if task.places else -(-task.steps // STEPS))

@@ -1,0 +1,132 @@
+"""The compiled step measures what the objective and autograd do."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labeltide import _native
+from labeltide._fleet import member_generators
+from labeltide.models.gru import GRUModel
+from labeltide.noise.network import NetworkNoise
+from labeltide.noise.static import StaticNoise
+from labeltide.objectives.objective import Multipliers, Objective, Penalty
+from labeltide.objectives.penalties import diagonal_norm, frobenius, log_volume
+from labeltide.training import Fleet, FleetData
+from labeltide.training.compiled import compiled_step
+from labeltide.training.state import flatten_parameters, join, learned
+
+compiled = pytest.mark.skipif(_native.library() is None, reason="No compiled step here: setup found no C compiler.")
+PENALTIES = (
+    Penalty("frobenius", frobenius, 1.0),
+    Penalty("diagonal", diagonal_norm, 0.3),
+    Penalty("v", log_volume, 0.1),
+)
+
+
+def make_data(members, table, steps, classes, annotators=1, own_clocks=False, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, steps + 1, (table, 1), generator=generator)
+    return FleetData(
+        features=torch.randn(table, steps, 3, generator=generator),
+        mask=torch.arange(steps) < lengths,
+        labels=torch.randint(-1, classes, (members, table, steps, annotators), generator=generator).to(torch.int8),
+        grid=torch.linspace(0, 1, 7 if own_clocks else steps, dtype=torch.float64),
+        points=torch.randint(0, 7, (table, steps), generator=generator) if own_clocks else None,
+        weights=torch.rand(members, table, generator=generator).round(decimals=1),
+        held_out=torch.zeros(members, table, dtype=torch.bool),
+    )
+
+
+def make_fleet(members, classes, noise=NetworkNoise):
+    model = GRUModel(members, 3, classes).initialise(member_generators(range(members)))
+    noise = None if noise is None else noise(members, classes).initialise(member_generators(range(members)))
+    fleet = Fleet(model, noise)
+    flatten_parameters(fleet, members)
+    return fleet
+
+
+def by_autograd(fleet, data, objective, rows, multipliers):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_native, "library", lambda: None)
+        scored = fleet.score(data, data.batch(rows), objective, multipliers)
+        pieces = torch.autograd.grad(scored.total.sum(), learned(fleet), allow_unused=True, materialize_grads=True)
+    return scored.data * scored.labels, scored.labels, join(pieces)
+
+
+@compiled
+@settings(max_examples=60, deadline=None)
+@given(
+    members=st.integers(1, 3),
+    batch=st.integers(1, 20),
+    steps=st.integers(1, 20),
+    classes=st.integers(2, 4),
+    annotators=st.integers(1, 2),
+    noise=st.sampled_from([None, StaticNoise, NetworkNoise]),
+    own_clocks=st.booleans(),
+    multiplied=st.booleans(),
+    filled=st.integers(0, 12),
+    seed=st.integers(0, 99),
+)
+def test_compiled_step_equals_autograd(
+    members, batch, steps, classes, annotators, noise, own_clocks, multiplied, filled, seed
+):
+    data = make_data(members, 20, steps, classes, annotators, own_clocks, seed)
+    fleet = make_fleet(members, classes, noise)
+    objective = Objective(penalties=PENALTIES)
+    generator = torch.Generator().manual_seed(seed)
+    multipliers = Multipliers(*torch.rand(2, members, generator=generator)) if multiplied else None
+    rows = torch.stack([torch.randperm(20, generator=generator)[:batch] for _ in range(members)])
+    rows[:, max(1, batch - filled) :] = -1
+    step = compiled_step(fleet.model, fleet.noise, data, objective)
+    for _ in range(2):  # the same memory twice
+        measured = step(rows, multipliers)
+    for one, other in zip(measured, by_autograd(fleet, data, objective, rows, multipliers), strict=True):
+        scale = other.abs().max().clamp_min(1.0)
+        torch.testing.assert_close(one / scale, other.detach() / scale, atol=1e-5, rtol=0)
+
+
+@compiled
+def test_a_member_gets_the_same_bits_alone_and_in_a_fleet_and_from_any_number_of_threads():
+    data, fleet = make_data(3, 40, 21, 2), make_fleet(3, 2)
+    rows = torch.stack([torch.randperm(40)[:30] for _ in range(3)])
+    multipliers = Multipliers(torch.ones(3), torch.ones(3))
+    alone = Fleet(fleet.model.member(1), fleet.noise.member(1))
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            step = compiled_step(fleet.model, fleet.noise, data, Objective(penalties=PENALTIES[:1]))
+            found.append([part[1].clone() for part in step(rows, multipliers)])
+            step = compiled_step(
+                alone.model, alone.noise, data.members_in(slice(1, 2)), Objective(penalties=PENALTIES[:1])
+            )
+            single = Multipliers(torch.ones(1), torch.ones(1))
+            found.append([part[0].clone() for part in step(rows[1:2].contiguous(), single)])
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+@compiled
+def test_weights_that_are_not_finite_reach_the_gradient():
+    data, fleet = make_data(2, 9, 5, 2), make_fleet(2, 2)
+    with torch.no_grad():
+        fleet.model.forwards.weight_hidden[0, 0] = float("nan")
+    gradients = compiled_step(fleet.model, fleet.noise, data, Objective())(torch.arange(9).expand(2, -1).clone(), None)[
+        2
+    ]
+    assert not gradients[0].isfinite().all()
+    assert gradients[1].isfinite().all()
+
+
+def test_what_the_compiled_step_is_not_written_for_is_left_to_autograd(monkeypatch):
+    data, fleet = make_data(2, 9, 5, 2), make_fleet(2, 2)
+    assert compiled_step(fleet.model.double(), fleet.noise, data, Objective()) is None
+    both_ways = GRUModel(2, 3, 2, causal=False)
+    assert compiled_step(both_ways, None, data, Objective()) is None
+    fleet = make_fleet(2, 2)
+    assert compiled_step(fleet.model, fleet.noise, data, Objective(loss="backward")) is None
+    monkeypatch.setattr(_native, "library", lambda: None)
+    assert compiled_step(fleet.model, fleet.noise, data, Objective()) is None
