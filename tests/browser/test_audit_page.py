@@ -1,5 +1,6 @@
 import csv
 import io
+import json
 import re
 
 import pyarrow.parquet as pq
@@ -155,6 +156,21 @@ def test_timelines_zoom_and_scroll_by_mouse_and_leave_the_page_alone_until_click
     page.mouse.move(x - 200, y, steps=4)
     page.mouse.up()
     assert left(page) > before
+
+
+def test_pointing_at_a_curve_reads_it(visit, pages):
+    page = visit().page
+    curve = json.loads((pages["plain"].parent / "audit.json").read_text())["noise"]
+    page.locator("#clock .panel.wide svg").scroll_into_view_if_needed()
+    area = page.locator("#clock .panel.wide svg").bounding_box()
+    page.mouse.move(area["x"] + area["width"] * (44 + 0.5 * (900 - 44 - 18)) / 900, area["y"] + 80)
+    text = page.locator("#clock .panel.wide .reading text").text_content().replace("\u00a0", " ")
+    at = curve["clock"].index(12.0)
+    found = [float(number) for number in re.fullmatch(r"12:00: ([\d.]+) % \(([\d.]+) to ([\d.]+) %\)", text).groups()]
+    wanted = [100 * curve["curves"][0][name][at] for name in ("rate", "rate_lower", "rate_upper")]
+    assert found == pytest.approx(wanted, abs=0.15)
+    page.mouse.move(2, 2)
+    assert page.locator(".reading").count() == 0
 
 
 def test_an_issue_is_shown_in_its_timeline(visit):

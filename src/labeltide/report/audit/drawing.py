@@ -76,8 +76,20 @@ def draw(curves: Sequence[Curve], points: np.ndarray, frame: Frame, alt: str) ->
         parts += [_mark(frame, *mark) for mark in curve.marks]
         body.append(f'<g class="curve c{curve.colour % 10 if curve.colour >= 0 else "x"}">{"".join(parts)}</g>')
     width, height = frame.size
-    head = Markup('<svg role="img" viewBox="0 0 {} {}" aria-label="{}">').format(width, height, alt)
+    axes = Markup("") if frame.size == SMALL else Markup(_axes_for_script(frame))
+    head = Markup('<svg role="img" viewBox="0 0 {} {}" aria-label="{}"{}>').format(width, height, alt, axes)
     return head + Markup("".join(body)) + Markup("</svg>")
+
+
+def _axes_for_script(frame: Frame) -> str:
+    """What the page's script needs to read a curve back from the drawing: the box, and the values at its ends."""
+    width, height = frame.size
+    left, right, top, bottom = frame.margins
+    axes = (left, width - right, top, height - bottom, *frame.ends, frame.top)
+    share = ' data-share="1"' if frame.is_share else ""
+    kinds = ("hour_of_day", "day_of_week", "position")
+    kind = frame.clock.kind if frame.clock.kind in kinds else "number"
+    return f' data-axes="{" ".join(f"{float(end):.10g}" for end in axes)}" data-kind="{kind}"{share}'
 
 
 def describe(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:

@@ -23,7 +23,7 @@ from labeltide.report.audit.words import size, write_verdict
 from labeltide.report.style import write_atomically
 
 PAGE = "report.html"
-SCRIPTS = ("audit_base.js", "audit_issues.js", "audit_timeline.js", "audit_view.js")
+SCRIPTS = ("audit_base.js", "audit_issues.js", "audit_timeline.js", "audit_view.js", "audit_curves.js")
 FILES = {
     "issues.csv": "the labels to check, ranked, for a spreadsheet",
     "issues.parquet": "the same, for programs",

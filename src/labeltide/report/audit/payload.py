@@ -17,6 +17,16 @@ from labeltide.report.audit.read import read_issues, read_labels
 
 MOST_ISSUES = 20_000
 ISSUE_BYTES, TIMELINE_BYTES = 1_800_000, 2_200_000
+TIME = 60  # letters of a time
+NUMBERS = {"clock": ("clock", 6), "right": ("probability_right", 4), "sure": ("suggested_probability", 4)}  # and digits
+TEXTS = {  # columns of text, and the words they share
+    "sequence": "sequence",
+    "annotator": "annotator",
+    "recorded": "class",
+    "suggested": "class",
+    "corrected": "class",
+    "reason": "reason",
+}
 TRACKS = 6  # annotators drawn in one timeline
 
 
@@ -72,25 +82,17 @@ _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"
 
 
 def _issues(folder: Path, words: Mapping[str, Words]) -> dict[str, Any]:
-    table, total = read_issues(folder, MOST_ISSUES)
-    columns: dict[str, list[Any]] = {
-        "rank": table["rank"].to_pylist(),
-        "row": table["row"].to_pylist(),
-        "time": [None if each is None else shorten(sound(each), 60) for each in table["time"].to_pylist()],
-        "clock": _rounded(table["clock"], 6),
-        "right": _rounded(table["probability_right"], 4),
-        "sure": _rounded(table["suggested_probability"], 4),
-    }
-    for name, kind in (
-        ("sequence", "sequence"),
-        ("annotator", "annotator"),
-        ("recorded", "class"),
-        ("suggested", "class"),
-        ("corrected", "class"),
-        ("reason", "reason"),
-    ):
-        columns[name] = [words[kind].number(each) for each in table[name].to_pylist()]
-    kept = _within(columns, words, ISSUE_BYTES)
+    parts, total = read_issues(folder, MOST_ISSUES)
+    columns: dict[str, list[Any]] = {name: [] for name in ("rank", "row", "time", *NUMBERS, *TEXTS)}
+    for part in parts:
+        columns["rank"] += part["rank"].to_pylist()
+        columns["row"] += part["row"].to_pylist()
+        columns["time"] += [None if each is None else shorten(sound(each), TIME) for each in part["time"].to_pylist()]
+        for name, (column, digits) in NUMBERS.items():
+            columns[name] += _rounded(part[column], digits)
+        for name, kind in TEXTS.items():
+            columns[name] += [words[kind].number(each) for each in part[name].to_pylist()]
+    kept = min(MOST_ISSUES, _within(columns, words, ISSUE_BYTES))
     return {"total": total, "shown": kept, **{name: values[:kept] for name, values in columns.items()}}
 
 
@@ -194,7 +196,7 @@ def _signal(name: str, values: Sequence[float | None]) -> dict[str, Any]:
 
 
 def _time(value: Any) -> str | float | int:
-    return value if isinstance(value, int | float) else shorten(sound(value), 60)
+    return value if isinstance(value, int | float) else shorten(sound(value), TIME)
 
 
 def _gaps(times: Sequence[Any]) -> list[int]:
@@ -211,5 +213,5 @@ def _gaps(times: Sequence[Any]) -> list[int]:
     return (np.flatnonzero(jumps > 3 * np.median(jumps)) + 1).tolist() if np.median(jumps) > 0 else []
 
 
-def _rounded(column: pa.ChunkedArray, digits: int) -> list[float | None]:
+def _rounded(column: pa.Array, digits: int) -> list[float | None]:
     return [None if each is None or not math.isfinite(each) else round(each, digits) for each in column.to_pylist()]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 from labeltide.report.audit.names import sound
 
 FORMAT = 1  # the newest form of audit.json that is understood here
+PART = 2000  # rows of the ranked issues read at once
 AUDIT, LABELS, ISSUES = "audit.json", "labels.parquet", "issues.parquet"
 
 
@@ -31,12 +33,11 @@ def read_audit(folder: Path) -> dict[str, Any]:
     return dict(audit)
 
 
-def read_issues(folder: Path, most: int) -> tuple[pa.Table, int]:
-    """The first ranked issues, and how many there are in all."""
+def read_issues(folder: Path, most: int) -> tuple[Iterator[pa.RecordBatch], int]:
+    """The first ranked issues, a part at a time (their texts may be long), and how many there are in all."""
     file = pq.ParquetFile(_existing(folder, ISSUES))
-    batch = next(file.iter_batches(batch_size=most), None) if file.metadata.num_rows else None
-    table = pa.Table.from_batches([batch]) if batch is not None else file.schema_arrow.empty_table()
-    return table, file.metadata.num_rows
+    parts = file.iter_batches(batch_size=min(most, PART))
+    return islice(parts, -(-most // PART)), file.metadata.num_rows
 
 
 def read_labels(folder: Path, sequences: list[str]) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -10,24 +9,71 @@ from typing import Any
 
 from markupsafe import Markup
 
+from labeltide.report.audit.checks import check_title
+from labeltide.report.audit.clock import Clock
 from labeltide.report.audit.curves import Drawer
-from labeltide.report.audit.names import name_markup, plain, shown
+from labeltide.report.audit.names import name_markup, plain, quoted, shown
+from labeltide.report.audit.numbers import SIGN, count, interval, is_known, join, number, p_value, percent, points
 from labeltide.report.audit.read import read_audit
-from labeltide.report.audit.words import size, write_verdict
+from labeltide.report.audit.words import is_noisy, is_temporal, size, write_verdict
 
-WIDTH, HEAD = 96, 12
-HEADS = ("Wrong", "When", "Over time", "Next")  # the verdict's four questions, in a word
+HEAD = 11  # letters before each line's words
 
 
 def summary_text(audit: Mapping[str, Any]) -> str:
     """What a person can read in ten seconds; names cannot reach the terminal's controls."""
-    verdict = write_verdict(audit)
-    lines = [f"{shown(audit['table']['name'], 60)}: {size(audit)}.", plain(verdict.headline), ""]
-    parts = [(head, f"{card.answer}. {card.detail}") for head, card in zip(HEADS, verdict.cards, strict=True)]
-    parts += [("Careful", verdict.caution)] if verdict.caution else []
-    for head, text in parts:
-        lines += textwrap.wrap(plain(text), WIDTH, initial_indent=f"{head:<{HEAD}}", subsequent_indent=" " * HEAD)
-    return "\n".join(lines)
+    lines = {
+        "Wrong": _wrong(audit),
+        "Worst": _worst(audit),
+        "Over time": _over_time(audit),
+        "Next": _next(audit),
+        "Careful": _careful(audit),
+    }
+    told = [f"{head:<{HEAD}}{plain(text)}" for head, text in lines.items() if text]
+    return "\n".join([f"{shown(audit['table']['name'], 60)}: {size(audit)}.", *told])
+
+
+def _wrong(audit: Mapping[str, Any]) -> str:
+    noise, found = audit["noise"], audit["issues"].get("count") or 0
+    rate, lower, upper = (number(noise.get(f"rate{end}")) for end in ("", "_lower", "_upper"))
+    if not is_known(rate):
+        return "not known"
+    range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
+    much = f"about {percent(rate)}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
+    return f"{much}; {count(found, 'label')} to check, the surest first"
+
+
+def _worst(audit: Mapping[str, Any]) -> str:
+    clock, test = Clock.read(audit["clock"]), audit["temporality"]
+    parts = []
+    for word in ("worst", "best"):
+        at, rate = number(test.get(f"{word}_at")), number(test.get(f"{word}_rate"))
+        parts += (
+            [f"{'' if word == 'worst' else 'best '}{clock.moment(at)} ({percent(rate)})"] if is_known(at, rate) else []
+        )
+    return "; ".join(parts) if parts and is_temporal(audit) else "no moment stands out"
+
+
+def _over_time(audit: Mapping[str, Any]) -> str:
+    test = audit["temporality"]
+    p, change = number(test.get("p_value")), number(test.get("change"))
+    if not is_temporal(audit):
+        return f"no change shown ({p_value(p)})"
+    range_ = interval(number(test.get("change_lower")), number(test.get("change_upper"))).removesuffix(SIGN)
+    by = f" by {points(change)}{f' ({range_})' if range_ else ''}" if is_known(change) else ""
+    return f"changes{by}, {p_value(p)}"
+
+
+def _next(audit: Mapping[str, Any]) -> str:
+    answer = write_verdict(audit).cards[-1].answer
+    plan = audit.get("plan") or []
+    first = f", {quoted(plan[0]['sequence'])} first" if plan and is_noisy(audit) else ""
+    return answer[0].lower() + answer[1:] + first
+
+
+def _careful(audit: Mapping[str, Any]) -> str:
+    warnings = [check_title(each["name"]) for each in audit.get("diagnostics") or [] if each.get("is_warning")]
+    return f"{count(len(warnings), 'warning')}: {join([shown(name) for name in warnings])}" if warnings else ""
 
 
 def summary_html(source: Path | str | Mapping[str, Any]) -> str:

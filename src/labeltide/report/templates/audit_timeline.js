@@ -76,17 +76,21 @@ function drawLane(svg, lane, { from, to, x, top, width, inner }) {
     svg.append(drawn('path', { class: lane.kind, d: linePath(values, from, to, x, y) }));
     return;
   }
+  const blocks = new Map(); // one path for each class: thousands of rectangles would be slow
+  const names = [];
   for (const [first, end, value] of runs(lane.values, from, to)) {
+    if (value < 0) continue;
     const left = Math.max(PAD, x(first)), right = Math.min(width - PAD, x(end));
-    const look = value < 0 ? 'strip none' : `strip c${value % 10}`;
-    svg.append(drawn('rect', { class: look, x: left.toFixed(1), y: top, width: Math.max(0.5, right - left).toFixed(1), height: lane.height }));
+    const wide = Math.max(0.5, right - left).toFixed(1);
+    blocks.set(value, `${blocks.get(value) || ''}M${left.toFixed(1)} ${top}h${wide}v${lane.height}h-${wide}z`);
+    const letters = Array.from(shorten(words.class[value], 60));
     const room = Math.floor((right - left - 6) / 7);
-    if (value >= 0 && room >= Math.min(4, shorten(words.class[value]).length)) {
-      const letters = Array.from(shorten(words.class[value], 200));
-      const fits = letters.length <= room ? letters.join('') : letters.slice(0, room - 1).join('') + '…';
-      svg.append(drawn('text', { class: 'inside', x: ((left + right) / 2).toFixed(1), y: top + 14, 'text-anchor': 'middle' }, '\u2068' + fits + '\u2069'));
-    }
+    if (room < Math.min(4, letters.length)) continue;
+    const fits = letters.length <= room ? letters.join('') : letters.slice(0, room - 1).join('') + '…';
+    names.push(drawn('text', { class: 'inside', x: ((left + right) / 2).toFixed(1), y: top + 14, 'text-anchor': 'middle' }, '\u2068' + fits + '\u2069'));
   }
+  for (const [value, path] of blocks) svg.append(drawn('path', { class: `strip c${value % 10}`, d: path }));
+  svg.append(...names);
   const half = Math.min(4, Math.max(1, inner / (to - from) / 2));
   const flags = lane.issues.filter((step) => step >= from && step < to);
   const path = flags.map((step) => `M${(x(step + 0.5) - half).toFixed(1)} ${top - 6}h${(2 * half).toFixed(1)}l${(-half).toFixed(1)} 7z`).join('');

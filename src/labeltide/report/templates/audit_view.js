@@ -4,6 +4,7 @@ const timelines = data.timelines;
 let current = 0;
 const view = { from: 0, to: 1, cursor: -1 };
 let isWaiting = false;
+let saying = 0;
 
 const timelineNow = () => timelines[current];
 const stepsNow = () => timelineNow().times.length;
@@ -58,15 +59,17 @@ function sayState() {
   const { times, tracks, leftOut } = timelineNow();
   const from = Math.floor(view.from), to = Math.min(times.length, Math.ceil(view.to)) - 1;
   const inside = issueSteps(timelineNow()).filter((step) => step >= from && step <= to).length;
+  clearTimeout(saying);
   const more = leftOut ? ` ${leftOut} more annotators are in the files beside this page.` : '';
-  byId('timeline-state').textContent = `Shown: ${isolated(times[from], 28)} to ${isolated(times[to], 28)}, ` +
+  const text = `Shown: ${isolated(times[from], 28)} to ${isolated(times[to], 28)}, ` +
     `${counted(to - from + 1)} of ${counted(times.length)} steps, ${counted(inside)} with a label to check.${tracks.length ? more : ''}`;
+  saying = setTimeout(() => { byId('timeline-state').textContent = text; }, 200); // once at rest: it is read aloud
 }
 function sayStep() {
   const { times, tracks, suggested } = timelineNow();
   const step = view.cursor;
   const parts = tracks.filter((track) => track.recorded[step] >= 0).map((track) => {
-    const who = track.annotator < 0 ? '' : ` by ${isolated(words.annotator[track.annotator], 24)}`;
+    const who = track.annotator < 0 ? '' : ` by ${isolated(words.annotator[track.annotator], 24)}:`;
     const right = track.right[step] < 0 ? '' : ` (chance right ${chance(track.right[step] / 1000)})`;
     return `recorded${who} ${isolated(words.class[track.recorded[step]], 28)}${right}${track.issues.includes(step) ? ', to check' : ''}`;
   });
