@@ -20,9 +20,9 @@ from labeltide.report.audit import write_page
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "docs" / "screenshots"
 LOOKS = {  # width, height, colours
-    "desktop": (1180, 3400, "light"),
+    "desktop": (1180, 4700, "light"),
     "dark": (1180, 2200, "dark"),
-    "phone": (390, 3000, "light"),
+    "phone": (390, 3400, "light"),
 }
 PRINTED = 4  # pages side by side
 
