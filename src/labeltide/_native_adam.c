@@ -1,8 +1,8 @@
 /* One step of Adam for every member of a fleet, in one pass over its parameters. The equations are those of
    training/state.py, which does the same with torch where this is not built. */
 
+#include "_native.h"
 #include <math.h>
-#include <stdint.h>
 
 #define BETA_MEAN 0.9f
 #define BETA_VARIANCE 0.999f
@@ -10,13 +10,25 @@
 
 /* All tensors have shape (members, size) or (members,), but factor (size,). A member moves if it takes part, has not diverged
    and its gradient is finite; one that takes part with a gradient that is not finite is marked in `diverged`. */
-int labeltide_adam(float *restrict parameters, float *restrict mean, float *restrict variance,
-                   const float *restrict gradients, float *restrict count, const float *restrict rate,
-                   const float *restrict factor, const uint8_t *restrict taking_part, uint8_t *restrict diverged,
-                   int64_t size, float clip, int64_t first, int64_t last) {
-    for (int64_t member = first; member < last; member++) {
-        if (!taking_part[member] || diverged[member]) continue;
-        const float *gradient = gradients + member * size;
+typedef struct {
+    int64_t members, size;
+    float *parameters, *mean, *variance;
+    const float *gradients;
+    float *count;
+    const float *rate, *factor;
+    const uint8_t *taking_part;
+    uint8_t *diverged;
+    float clip;
+} Adam;
+
+int labeltide_adam(const Adam *s, Work *work) {
+    const int64_t size = s->size;
+    for (int64_t member; (member = next_item(work)) < s->members;) {
+        if (!s->taking_part[member] || s->diverged[member]) continue;
+        float *restrict count = s->count, *restrict own = s->parameters + member * size;
+        float *restrict m = s->mean + member * size, *restrict v = s->variance + member * size;
+        const float *restrict factor = s->factor;
+        const float *restrict gradient = s->gradients + member * size;
         double squares = 0.0;
         for (int64_t start = 0; start < size; start += 4096) { /* in blocks, so that floats sum precisely and fast */
             const int64_t stop = start + 4096 < size ? start + 4096 : size;
@@ -29,14 +41,13 @@ int labeltide_adam(float *restrict parameters, float *restrict mean, float *rest
         }
         const float norm = (float)sqrt(squares);
         if (!isfinite(norm)) {
-            diverged[member] = 1;
+            s->diverged[member] = 1;
             continue;
         }
         count[member] += 1.0f;
-        const float shrink = norm > clip ? clip / norm : 1.0f;
+        const float shrink = norm > s->clip ? s->clip / norm : 1.0f;
         const float root = sqrtf(1.0f - powf(BETA_VARIANCE, count[member]));
-        const float length = rate[member] * root / (1.0f - powf(BETA_MEAN, count[member]));
-        float *own = parameters + member * size, *m = mean + member * size, *v = variance + member * size;
+        const float length = s->rate[member] * root / (1.0f - powf(BETA_MEAN, count[member]));
         for (int64_t i = 0; i < size; i++) {
             const float g = gradient[i] * shrink;
             m[i] += (1.0f - BETA_MEAN) * (g - m[i]);

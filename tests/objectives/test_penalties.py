@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.objectives.penalties import diagonal_norm, frobenius, log_volume
+from labeltide.objectives.penalties import diagonal_norm, frobenius, gradient, log_volume
 
 PLAIN = {
     log_volume: lambda Q: np.log(abs(np.linalg.det(Q))),
@@ -45,3 +45,11 @@ def test_penalty_of_a_matrix_whose_rows_coincide_is_finite_with_its_gradient(pen
 def test_penalty_gradients_equal_finite_differences(penalty):
     matrices = np.random.default_rng(1).dirichlet(np.ones(3), (2, 3))
     assert torch.autograd.gradcheck(penalty, torch.from_numpy(matrices).requires_grad_())
+
+
+@pytest.mark.parametrize("penalty", PLAIN, ids=lambda penalty: penalty.__name__)
+def test_gradient_is_that_of_the_average_over_the_clock(penalty):
+    rows = np.random.default_rng(1).dirichlet(np.ones(3), (2, 5, 3))
+    matrices = torch.from_numpy((np.eye(3) + rows) / 2).requires_grad_()
+    expected = torch.autograd.grad(penalty(matrices).mean(1).sum(), matrices)[0]
+    torch.testing.assert_close(gradient(penalty, matrices.detach()), expected)

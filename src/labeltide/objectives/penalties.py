@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -29,3 +31,11 @@ def frobenius(matrices: Tensor) -> Tensor:
 def diagonal_norm(matrices: Tensor) -> Tensor:
     r"""What the paper's published code shrinks instead: :math:`\|\mathrm{diag}\, Q\|`."""
     return matrices.diagonal(dim1=-2, dim2=-1).square().sum(-1).sqrt()
+
+
+def gradient(function: Callable[[Tensor], Tensor], matrices: Tensor) -> Tensor:
+    """How a penalty's average over the clock grows with each entry of Q, shape (members, points, classes, classes)."""
+    if function is frobenius:
+        return matrices / (frobenius(matrices)[..., None, None] * matrices.shape[1])
+    leaf = matrices.detach().requires_grad_()
+    return torch.autograd.grad(function(leaf).mean(1).sum(), leaf)[0]

@@ -22,6 +22,7 @@ from labeltide.noise.base import NoiseFunction
 from labeltide.noise.network import NetworkNoise
 from labeltide.objectives import fused as fused_objective
 from labeltide.objectives.objective import Multipliers, Objective
+from labeltide.objectives.penalties import gradient
 from labeltide.training.data import FleetData
 from labeltide.training.state import join, learned
 
@@ -94,9 +95,7 @@ class CompiledStep:
     def _noise_gradient(self, grid: Tensor) -> None:
         grad = self.grad_matrices
         for penalty in self.objective.penalties:
-            leaf = grid.detach().requires_grad_()
-            value = penalty.weight * penalty.function(leaf).mean(1).sum()
-            grad += torch.autograd.grad(value, leaf)[0]
+            grad.add_(gradient(penalty.function, grid.detach()), alpha=penalty.weight)
         if self.network is not None:
             self.network.backward(grad, self.gradients[:, self.n_model :])
         else:
