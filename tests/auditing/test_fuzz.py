@@ -1,8 +1,10 @@
 """Whatever the table, an audit gets its arrays or a sentence, and every row comes back once."""
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import csv, feather, parquet
 
 from auditing.tables import HOSTILE, studies, tables
 from labeltide.auditing import read_audit_table
@@ -96,3 +98,37 @@ def test_a_study_comes_back_row_by_row(table, window, annotator, features, clock
     if "v" in audit.feature_names:
         signal = audit.signal(audit.feature_names.index("v"))[audit.line_step]
         np.testing.assert_allclose(signal, table["v"].to_numpy(), atol=1e-4)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@given(table=studies(), end=st.sampled_from(["parquet", "csv", "csv.gz", "tsv", "feather"]))
+def test_any_file_gives_arrays_or_a_sentence(tmp_path_factory, table, end):
+    path = tmp_path_factory.mktemp("file") / f"study.{end}"
+    try:
+        write(table, path)
+    except (pa.ArrowException, ValueError):
+        return  # this kind of file cannot hold such a table
+    audit, _ = read_or_sentence(path, sequence="s", time="t", label="y", annotator="who")
+    if audit is not None:
+        assert_whole(audit)
+
+
+@settings(max_examples=100, deadline=None)
+@given(content=st.binary(max_size=80) | st.text("ab,;\t\n\"'0123456789-=\r", max_size=80).map(str.encode))
+def test_any_bytes_called_a_table_give_arrays_or_a_sentence(tmp_path_factory, content):
+    folder = tmp_path_factory.mktemp("bytes")
+    for end in ("parquet", "csv", "csv.gz", "tsv", "arrow"):
+        path = folder / f"study.{end}"
+        path.write_bytes(content)
+        read_or_sentence(path, label="a")
+
+
+def write(table, path):
+    """Write a table in the format that the name of the file says."""
+    if path.suffix == ".parquet":
+        parquet.write_table(table, path)
+    elif path.suffix == ".feather":
+        feather.write_feather(table, path)
+    else:
+        with pa.output_stream(path) as sink:
+            csv.write_csv(table, sink, csv.WriteOptions(delimiter="\t" if path.suffix == ".tsv" else ","))

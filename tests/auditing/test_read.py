@@ -11,7 +11,7 @@ import pytest
 from pyarrow import csv, feather, parquet
 
 from auditing.test_fuzz import assert_whole
-from labeltide.auditing import UnanswerableError, read_audit_table, simulate_study
+from labeltide.auditing import UnanswerableError, read_audit_table, read_new_table, simulate_study
 
 LONG = {
     "person": ["p", "p", "p", "q", "q"],
@@ -126,7 +126,7 @@ def test_tables_that_cannot_answer_say_why(changes, match):
     ],
 )
 def test_broken_tables_are_refused(changes, match, monkeypatch):
-    monkeypatch.setattr("labeltide.auditing.read.MOST_ANNOTATORS", 3)
+    monkeypatch.setattr("labeltide.auditing.rows.MOST_ANNOTATORS", 3)
     with pytest.raises(ValueError, match=match):
         read_audit_table(pa.table({**LONG, **changes}), sequence="person")
 
@@ -185,6 +185,46 @@ def test_only_named_columns_are_loaded(study):
 def test_names_that_are_no_texts_are_refused():
     with pytest.raises(ValueError, match=r"named by a text. Got '0' and '1'. Rename"):
         read_audit_table(pd.DataFrame([[1, 2]]))
+
+
+# Another table for a trained model
+
+
+def test_the_same_table_without_labels_gives_the_same_features(study):
+    audit = read_audit_table(study)
+    bare = study.drop_columns(["label", "true_label"])
+    new = read_new_table(bare, encoders=audit.encoders, class_names=audit.class_names, window=audit.window)
+    assert_whole(new)
+    np.testing.assert_array_equal(new.features, audit.features)
+    assert (new.labels == -1).all()
+    assert new.lines()["recorded"].null_count == len(study)
+    assert (
+        new.lines()
+        .drop_columns(["recorded"])
+        .equals(audit.lines().drop_columns(["recorded", "clock"]).add_column(4, "clock", audit.lines()["clock"]))
+    )
+
+
+def test_another_table_is_scaled_as_the_first_and_its_new_levels_are_gaps():
+    rows = {"person": ["p"] * 4, "t": range(4), "label": ["x", "y"] * 2}
+    first = {**rows, "v": [1.0, 2, 3, 4], "where": ["a", "b", "c", "a"], "on": [True, False, True, True]}
+    audit = read_audit_table(pa.table(first))
+    other = {"person": ["q", "q"], "t": [0, 1], "v": ["4", None], "where": ["b", "moon"], "on": [None, False]}
+    new = read_new_table(pa.table(other), encoders=audit.encoders, class_names=("x", "y"), window=9)
+    assert new.feature_names == audit.feature_names
+    np.testing.assert_allclose(new.signal(0), [4, 4], rtol=1e-6)
+    assert new.features[0, :, 1:].tolist() == [[0, 1, 0, 0], [0, 0, 0, 0]]
+    with pytest.raises(ValueError, match=r"columns on which the model was trained. It has no 'v'"):
+        read_new_table(
+            pa.table({name: other[name] for name in ("person", "t", "where", "on")}),
+            encoders=audit.encoders,
+            class_names=("x", "y"),
+            window=9,
+        )
+    with pytest.raises(ValueError, match=r"feature column 'v' cannot be used: text"):
+        read_new_table(
+            pa.table({**other, "v": ["far", "near"]}), encoders=audit.encoders, class_names=("x", "y"), window=9
+        )
 
 
 REAL = [

@@ -51,6 +51,8 @@ def test_a_column_whose_type_changes_far_down_is_read_by_the_wider_type(tmp_path
 def test_a_file_in_an_older_encoding_is_read(tmp_path):
     (tmp_path / "t.csv").write_bytes("größe,name\n1,Müller\n".encode("latin-1"))
     assert open_file(tmp_path / "t.csv").to_pydict() == {"größe": [1], "name": ["Müller"]}
+    (tmp_path / "t.csv").write_bytes("größe,name\n1,2\n".encode("latin-1"))
+    assert open_file(tmp_path / "t.csv").to_pydict() == {"größe": [1], "name": [2]}
 
 
 def test_cells_may_hold_several_lines(tmp_path):

@@ -70,11 +70,11 @@ class Columns:
     said: list[str] = field(default_factory=list)
 
 
-def find_columns(table: pa.Table, request: Request) -> Columns:
-    """Fill the roles that the user left open, or say why it cannot be done."""
+def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) -> Columns:
+    """Fill the roles that the user left open, or say why it cannot be done; without labels, no features either."""
     named = request.columns(table.column_names)
     guess = _Guess(table, {name for names in named.values() for name in names})
-    label = named["label"] or guess.label(bool(named["annotator"]))
+    label = named["label"] or (guess.label(bool(named["annotator"])) if labelled else [])
     annotator = named["annotator"] or ([] if len(label) > 1 else guess.annotator())
     sequence = named["sequence"] or guess.sequence()
     time = named["time"] or guess.time(sequence)
@@ -86,7 +86,7 @@ def find_columns(table: pa.Table, request: Request) -> Columns:
     if not time:
         guess.said.append("I found no column of times, so steps follow the order of the rows.")
     derived = request.clock if request.clock in DERIVED and not named["clock"] else None
-    features = named["features"] or guess.features()
+    features = named["features"] or (guess.features() if labelled else [])
     for role, names in {**named, "label": label, "annotator": annotator, "sequence": sequence, "time": time}.items():
         _check_plain(table, role, names if role != "features" else [])
     return Columns(

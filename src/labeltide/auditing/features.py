@@ -87,8 +87,7 @@ def encode_features(
     table: pa.Table, names: Sequence[str], steps: Steps, labels: np.ndarray, *, named: bool
 ) -> Features:
     """Read, fill, mark and scale the columns; `named` ones must all be usable."""
-    first = np.concatenate([[0], np.flatnonzero(np.diff(steps.sequence)) + 1])
-    first = np.repeat(first, np.diff([*first, len(steps.sequence)]))
+    first = _first_steps(steps)
     columns: list[np.ndarray] = []
     encoders: list[Encoder] = []
     out: dict[str, list[str]] = {}
@@ -107,6 +106,48 @@ def encode_features(
         columns += encoder.encode(values, first)
         encoders.append(encoder)
     return Features(columns, tuple(encoders), tuple(_sentences(encoders, out, notes)))
+
+
+def apply_encoders(table: pa.Table, encoders: Sequence[Encoder], steps: Steps) -> Features:
+    """The features of another table, encoded as those of the table on which a model was trained."""
+    absent = [encoder.column for encoder in encoders if encoder.column not in table.column_names]
+    if absent:
+        raise ValueError(
+            f"The table must have the columns on which the model was trained. It has no {quoted(absent)}. It has: "
+            f"{quoted(table.column_names)}."
+        )
+    first = _first_steps(steps)
+    columns: list[np.ndarray] = []
+    for encoder in encoders:
+        array = whole(table[encoder.column])
+        try:
+            values = _read_levels(encoder, array, steps) if encoder.levels else _read_again(encoder, array, steps)
+        except (UnusableError, pa.ArrowException) as error:
+            raise ValueError(f"The feature column {quoted([encoder.column])} cannot be used: {error}.") from None
+        columns += encoder.encode(values, first)
+    return Features(columns, tuple(encoders), ())
+
+
+def _read_again(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
+    if is_text(array.type):
+        array = _numbers_in_text(encoder.column, array, len(array.unique()), {})
+    if pa.types.is_null(array.type) or pa.types.is_boolean(array.type):
+        array = array.cast(pa.float64())
+    return _read(encoder.column, array, steps, {})[0]
+
+
+def _read_levels(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
+    """Codes into the known levels; a level that was never seen is a gap."""
+    if pa.types.is_boolean(array.type):
+        array = pc.if_else(array, "True", "False")
+    codes = pc.index_in(array.cast(pa.string()), pa.array(encoder.levels)).fill_null(-1).to_numpy(zero_copy_only=False)
+    return _merge(encoder.column, codes, codes >= 0, steps, -1)
+
+
+def _first_steps(steps: Steps) -> np.ndarray:
+    """The first step of the sequence to which each step belongs."""
+    counts = np.bincount(steps.sequence)
+    return np.repeat(np.cumsum(counts) - counts, counts)
 
 
 CONSTANT = "what never changes says nothing"

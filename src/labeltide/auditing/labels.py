@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 
 from labeltide._validation import encode_labels, find_classes
 from labeltide.auditing.intake import UnanswerableError, is_text, whole
+from labeltide.auditing.rows import Rows
 from labeltide.auditing.words import quoted, texts
 from labeltide.data.columns import factorize_labels, name_rows
 from labeltide.data.tables import Steps
-
-MOST_ANNOTATORS = 64
 
 
 @dataclass(frozen=True)
@@ -73,13 +72,14 @@ def read_trusted(table: pa.Table, name: str, labels: Labels, steps: Steps) -> tu
     return merged, f"I trust {count} label{'s' if count > 1 else ''} in {quoted([name])}."
 
 
-def labels_of_steps(labels: Labels, steps: Steps, annotator: np.ndarray, n_annotators: int) -> np.ndarray:
+def labels_of_steps(labels: Labels, rows: Rows) -> np.ndarray:
     """Recorded labels, int8 of shape (steps, annotators)."""
+    steps = rows.steps
     if labels.codes.shape[1] > 1:
         return labels.codes[steps.rows]
-    recorded = np.full((len(steps.rows), n_annotators), -1, dtype=np.int8)
-    known = annotator >= 0
-    recorded[steps.step_of_row[known], annotator[known]] = labels.codes[known, 0]
+    recorded = np.full((len(steps.rows), rows.n_annotators), -1, dtype=np.int8)
+    known = rows.annotator >= 0
+    recorded[steps.step_of_row[known], rows.annotator[known]] = labels.codes[known, 0]
     return recorded
 
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from labeltide.auditing.clock import positions, read_clock
 from labeltide.auditing.columns import Columns, Names, Request, find_columns
-from labeltide.auditing.features import Features, encode_features
-from labeltide.auditing.intake import UnanswerableError, column_names, load_table, whole
-from labeltide.auditing.labels import MOST_ANNOTATORS, labels_of_steps, read_labels, read_trusted
-from labeltide.auditing.moments import Moments, read_moments
+from labeltide.auditing.features import Encoder, Features, apply_encoders, encode_features
+from labeltide.auditing.intake import UnanswerableError, column_names, load_table
+from labeltide.auditing.labels import labels_of_steps, read_labels, read_trusted
+from labeltide.auditing.rows import Rows, find_rows
 from labeltide.auditing.table import AuditTable, decode
 from labeltide.auditing.windows import Windows, cut_windows
-from labeltide.auditing.words import ANNOTATORS, means, quoted, texts
-from labeltide.data.tables import Steps, find_steps
-
-UNNAMED = "(not named)"
+from labeltide.auditing.words import ANNOTATORS, means, texts
 
 
 def read_audit_table(
@@ -62,37 +59,69 @@ def _read(table: Any, request: Request, window: int | None) -> AuditTable:
     loaded = load_table(table, _needed(table, request))
     columns = find_columns(loaded, request)
     labels = read_labels(loaded, columns.label)
-    steps, moments, people, annotators = _find_steps(loaded, columns, labels.codes)
-    recorded = labels_of_steps(labels, steps, people, len(annotators or (None,)))
-    found = encode_features(loaded, columns.features, steps, recorded, named=columns.features_named)
-    counts = np.bincount(steps.sequence)
-    cut = cut_windows(counts, window)
-    moment, clock_info, clock_said = read_clock(loaded, columns.clock, columns.time, moments, steps)
-    said = [*columns.said, *labels.said, *(moments.said if moments else ()), *found.said, clock_said]
-    known = None
+    rows = find_rows(loaded, columns, labels.codes)
+    recorded = labels_of_steps(labels, rows)
+    features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
+    clock, clock_info, clock_said = read_clock(loaded, columns.clock, columns.time, rows.moments, rows.steps)
+    said = [*columns.said, *labels.said, *(rows.moments.said if rows.moments else ()), *features.said, clock_said]
+    trusted = None
     if columns.trusted:
-        known, sentence = read_trusted(loaded, columns.trusted, labels, steps)
+        trusted, sentence = read_trusted(loaded, columns.trusted, labels, rows.steps)
         said.append(sentence)
-    if not found.columns:
-        found = _only_position(steps, recorded)
-        said += found.said
-    said.append(_say_windows(cut, counts))
-    lines = _lines(loaded.num_rows, steps, people, labels.codes.shape[1])
-    names = texts(steps.ids)
+    if not features.columns:
+        features = _only_position(rows)
+        said += features.said
+    cut = cut_windows(np.bincount(rows.steps.sequence), window)
+    said.append(_say_windows(cut, np.bincount(rows.steps.sequence)))
+    arrays = _arrays(cut, features.columns, recorded, clock, trusted)
+    return _build(rows, features, labels.names, arrays, clock_info=clock_info, window=cut.window, said=tuple(said))
+
+
+def read_new_table(
+    table: Any,
+    *,
+    encoders: Sequence[Encoder],
+    class_names: Sequence[str],
+    window: int,
+    sequence: Names = None,
+    time: str | None = None,
+    annotator: str | None = None,
+) -> AuditTable:
+    """Read another table as a trained model knows it: the same features, no labels, the position as clock.
+
+    Parameters
+    ----------
+    encoders, class_names, window : as in the `AuditTable` on which the model was trained
+    sequence, time, annotator : columns, found where that is plain
+    """
+    loaded = load_table(table)
+    columns = find_columns(loaded, Request(sequence, time, annotator=annotator), labelled=False)
+    rows = find_rows(loaded, columns, np.full((len(loaded), 1), -1, dtype=np.int8))
+    features = apply_encoders(loaded, encoders, rows.steps) if encoders else _position(rows)
+    nothing = np.full((len(rows.steps.rows), rows.n_annotators), -1, dtype=np.int8)
+    clock, clock_info, _ = read_clock(loaded, None, columns.time, rows.moments, rows.steps)
+    cut = cut_windows(np.bincount(rows.steps.sequence), window)
+    arrays = _arrays(cut, features.columns, nothing, clock, None)
+    said = tuple(columns.said)
+    return _build(rows, features, tuple(class_names), arrays, clock_info=clock_info, window=cut.window, said=said)
+
+
+def _build(
+    rows: Rows, features: Features, class_names: tuple[str, ...], arrays: dict[str, Any], **about: Any
+) -> AuditTable:
+    names = tuple(texts(rows.steps.ids))
     return AuditTable(
-        **_arrays(cut, found.columns, recorded, moment, known),
-        **lines,
-        ids=decode(steps.sequence[steps.step_of_row], tuple(names)),
-        times=moments.texts if moments else pa.array(np.arange(loaded.num_rows)).cast(pa.string()),
-        sequence_names=tuple(names),
-        class_names=labels.names,
-        annotator_names=annotators,
-        feature_names=found.names or ("position in the sequence",),
-        clock_info=clock_info,
-        columns=_describe(columns),
-        window=cut.window,
-        encoders=found.encoders,
-        said=tuple(said),
+        **arrays,
+        **rows.lines(),
+        **about,
+        ids=decode(rows.steps.sequence[rows.steps.step_of_row], names),
+        times=rows.times,
+        sequence_names=names,
+        class_names=class_names,
+        annotator_names=rows.annotators,
+        feature_names=features.names or ("position in the sequence",),
+        columns=_describe(rows.columns),
+        encoders=features.encoders,
     )
 
 
@@ -105,63 +134,19 @@ def _needed(table: Any, request: Request) -> set[str] | None:
     return named | {name for name in there if means(name, ANNOTATORS)}
 
 
-def _find_steps(
-    table: pa.Table, columns: Columns, codes: np.ndarray
-) -> tuple[Steps, Moments | None, np.ndarray, tuple[str, ...] | None]:
-    """Steps, their moments, and the annotator of every row (a place among the names)."""
-    moments = read_moments(columns.time, whole(table[columns.time])) if columns.time else None
-    order = columns.time or _new_name("order of rows", table)
-    whole_table = _new_name("whole table", table)
-    parts = {name: table[name] for name in columns.sequence} or {whole_table: pa.array(["table"] * len(table))}
-    parts[order] = moments.order if moments else pa.array(np.arange(len(table)))
-    roles = {"sequence": list(parts)[:-1], "time": [order], "annotator": []}
-    if columns.annotator:
-        roles["annotator"] = [columns.annotator]
-        parts[columns.annotator] = _name_annotators(table[columns.annotator])
-    try:
-        steps = find_steps(nw.from_native(pa.table(parts)), roles, len(roles["sequence"]) == 1)
-    except ValueError as error:
-        if "may occur once" not in str(error) or columns.sequence:
-            raise
-        raise ValueError(f"{error} Or name the column of the sequences with the option sequence.") from None
-    if len(columns.label) > 1:
-        return steps, moments, steps.annotator_of_row, tuple(texts(columns.label))
-    if steps.annotators is None:
-        return steps, moments, steps.annotator_of_row, None
-    return steps, moments, *_people(steps, codes[:, 0])
-
-
-def _people(steps: Steps, codes: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Annotators who recorded something; rows that name none and hold no label belong to nobody."""
-    assert steps.annotators is not None
-    names, people = texts(steps.annotators), steps.annotator_of_row
-    nobody = names.index(UNNAMED) if UNNAMED in names else -1
-    if nobody >= 0 and not (codes[people == nobody] >= 0).any():
-        people = np.where(people == nobody, -1, people - (people > nobody))
-        names.remove(UNNAMED)
-    if len(names) > MOST_ANNOTATORS:
-        raise ValueError(f"There can be at most {MOST_ANNOTATORS} annotators. Got {len(names)}: {quoted(names)}.")
-    return people, tuple(names)
-
-
-def _name_annotators(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    if pa.types.is_null(column.type):
-        return pa.array([UNNAMED] * len(column))
-    return pc.fill_null(column.cast(pa.string()), UNNAMED) if column.null_count else column
-
-
-def _only_position(steps: Steps, recorded: np.ndarray) -> Features:
+def _only_position(rows: Rows) -> Features:
     """The place in the sequence as the only feature, where several annotators can still be compared."""
-    if recorded.shape[1] < 2:
+    if rows.n_annotators < 2:
         raise UnanswerableError(
             "With one annotator an audit needs features: nothing else can tell a wrong label from a right one. No "
             "column is left that can be one. Name some with the option features (--features COLUMN,...)."
         )
-    values = (positions(steps) * 2 - 1).astype(np.float32)
-    said = (
-        "No column is left for features, so the audit rests on the annotators and the position in the sequence alone."
-    )
-    return Features([values], (), (said,))
+    said = "No column is left for features, so the audit rests on the annotators and the position in the sequence."
+    return replace(_position(rows), said=(said,))
+
+
+def _position(rows: Rows) -> Features:
+    return Features([(positions(rows.steps) * 2 - 1).astype(np.float32)], (), ())
 
 
 def _arrays(
@@ -191,12 +176,6 @@ def _arrays(
     }
 
 
-def _lines(n_rows: int, steps: Steps, people: np.ndarray, n_columns: int) -> dict[str, np.ndarray]:
-    rows = np.repeat(np.arange(n_rows), n_columns)
-    annotator = people if n_columns == 1 else np.tile(np.arange(n_columns), n_rows)
-    return {"line_row": rows, "line_step": steps.step_of_row[rows], "line_annotator": annotator}
-
-
 def _say_windows(cut: Windows, counts: np.ndarray) -> str:
     if len(cut.groups) == len(counts):
         return f"Sequences have up to {counts.max()} steps and stay whole."
@@ -210,9 +189,3 @@ def _say_windows(cut: Windows, counts: np.ndarray) -> str:
 def _describe(columns: Columns) -> dict[str, str | None]:
     joined = {"sequence": ",".join(columns.sequence) or None, "label": ",".join(columns.label)}
     return {**joined, "time": columns.time, "annotator": columns.annotator, "trusted": columns.trusted}
-
-
-def _new_name(wish: str, table: pa.Table) -> str:
-    while wish in table.column_names:
-        wish += "_"
-    return wish

@@ -31,7 +31,7 @@ def open_file(path: Path) -> parquet.ParquetFile | pa.Table:
         return _read_arrow(path) if name.endswith(ARROW) else _read_text(path, name)
     except (pa.ArrowException, OSError, EOFError) as error:
         kind = name.removesuffix(".gz").rsplit(".", 1)[-1]
-        raise ValueError(f"The file {str(path)!r} cannot be read as {kind}: {error}") from None
+        raise ValueError(f"The file {str(path)!r} cannot be read as {kind}: {str(error).rstrip('.')}.") from None
 
 
 def _read_arrow(path: Path) -> pa.Table:
@@ -50,7 +50,8 @@ def _read_text(path: Path, name: str) -> pa.Table:
     separator = _separator(path, name)
     try:
         table = _read_widening(path, separator, "utf8")
-    except UnicodeDecodeError:  # the names of the columns
+        dict.fromkeys(table.column_names)  # names are decoded when asked for
+    except UnicodeDecodeError:
         return _read_widening(path, separator, "latin-1")
     if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what is no UTF-8 stays bytes
         return _read_widening(path, separator, "latin-1")
