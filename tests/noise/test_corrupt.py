@@ -53,6 +53,50 @@ def test_recorded_labels_follow_q_when_every_row_differs():
     assert_frequencies(clean, corrupt(clean, Q, 2), np.tile(Q, (4, 1, 1)))
 
 
+@pytest.mark.parametrize("bursts", [0.5, 0.9])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_in_bursts_every_step_still_follows_q(n_classes, bursts):
+    noise = make_noise("mixed", n_classes, 20)
+    clean = clean_labels(20_000, 20, n_classes)
+    assert_frequencies(clean, corrupt(clean, noise, 5, bursts=bursts), np.asarray(noise))
+
+
+@pytest.mark.parametrize("bursts", [0.0, 0.5, 0.9])
+def test_under_constant_noise_mistakes_are_a_switch_with_the_correlation_of_the_bursts(bursts):
+    clean = clean_labels(5_000, 60, 3)  # labels change at most steps, and the switch does not notice
+    wrong = corrupt(clean, make_noise("static", 3, 60), 4, bursts=bursts) != clean
+    for lag in (1, 2, 5):
+        correlation = np.corrcoef(wrong[:, lag:].ravel(), wrong[:, :-lag].ravel())[0, 1]
+        assert correlation == pytest.approx(bursts**lag, abs=0.015)
+
+
+def test_a_number_that_is_always_kept_makes_a_sequence_right_or_wrong_as_a_whole():
+    clean = clean_labels(4_000, 10, 2)
+    wrong = corrupt(clean, make_noise("static", 2, 10), 4, bursts=1) != clean
+    assert (wrong.all(1) | ~wrong.any(1)).all()
+    assert wrong.mean() == pytest.approx(0.3, abs=0.03)
+
+
+def test_annotators_have_bursts_of_their_own():
+    clean = np.repeat(clean_labels(20_000, 4, 2)[..., None], 2, 2)
+    wrong = corrupt(clean, make_noise("static", rate=0.3, n_steps=4), bursts=0.9) != clean
+    assert wrong.all(-1).mean() == pytest.approx(0.09, abs=0.01)
+
+
+def test_in_bursts_a_gap_changes_no_other_draw():
+    clean = clean_labels(100, 10, 2)
+    gappy = np.where(np.random.default_rng(0).random(clean.shape) < 0.2, -1, clean)
+    whole = corrupt(clean, make_noise("static"), bursts=0.9)
+    np.testing.assert_array_equal(corrupt(gappy, make_noise("static"), bursts=0.9), np.where(gappy == -1, -1, whole))
+
+
+def test_bursts_of_a_sequences_are_those_of_its_labels():
+    study, noise = some_sequences(), make_noise("growth", 3, 10)
+    np.testing.assert_array_equal(
+        corrupt(study, noise, bursts=0.9).labels[..., 0], corrupt(study.labels[..., 0], noise, bursts=0.9)
+    )
+
+
 def test_each_step_uses_its_own_moment_of_the_clock():
     noise = FixedNoise([np.eye(2), [[0.5, 0.5], [0.2, 0.8]]])
     clean = clean_labels(40_000, 3, 2)
@@ -75,10 +119,11 @@ def test_a_shared_clock_gives_the_same_draw_however_it_is_written():
 def test_the_draw_does_not_depend_on_the_block_size(monkeypatch):
     noise, clean = make_noise("decay", 3, 7), clean_labels(60, 7, 3)
     clocks = np.random.default_rng(0).random(clean.shape)
-    whole = corrupt(clean, noise), corrupt(clean, noise, clock=clocks)
+    ways: list[dict] = [{}, {"clock": clocks}, {"bursts": 0.5}, {"clock": clocks, "bursts": 0.5}]
+    whole = [corrupt(clean, noise, **way) for way in ways]
     monkeypatch.setattr(corrupt_module, "BLOCK", 20)
-    np.testing.assert_array_equal(corrupt(clean, noise), whole[0])
-    np.testing.assert_array_equal(corrupt(clean, noise, clock=clocks), whole[1])
+    for way, expected in zip(ways, whole, strict=True):
+        np.testing.assert_array_equal(corrupt(clean, noise, **way), expected)
 
 
 @settings(deadline=None)
@@ -86,6 +131,7 @@ def test_the_draw_does_not_depend_on_the_block_size(monkeypatch):
 def test_the_identity_changes_nothing(n_classes, n_steps, seed):
     clean = clean_labels(20, n_steps, n_classes, seed)
     np.testing.assert_array_equal(corrupt(clean, np.eye(n_classes), seed), clean)
+    np.testing.assert_array_equal(corrupt(clean, np.eye(n_classes), seed, bursts=0.5), clean)
 
 
 @settings(deadline=None)
@@ -94,6 +140,7 @@ def test_certain_matrices_are_followed_exactly(n_classes, seed):
     target = np.random.default_rng(seed).integers(0, n_classes, n_classes)
     clean = clean_labels(20, 5, n_classes, seed)
     np.testing.assert_array_equal(corrupt(clean, np.eye(n_classes)[target], seed), target[clean])
+    np.testing.assert_array_equal(corrupt(clean, np.eye(n_classes)[target], seed, bursts=0.5), target[clean])
 
 
 def test_missing_labels_stay_missing():
@@ -242,6 +289,7 @@ def test_every_annotator_of_a_sequences_is_drawn_from_the_same_clean_labels():
         ([[0, 1]], [[0.5, 0.1], [0.5, 0.9]], {}, "Is the matrix transposed"),
         ([[0, 1]], np.eye(2), {"clock": [0, 1]}, "A clock needs a noise function"),
         ([[0, 1]], make_noise("static"), {"clock": [0, 1, 2]}, "clock must have shape"),
+        ([[0, 1]], np.eye(2), {"bursts": 1.1}, "bursts must be a number at least 0 and at most 1. Got 1.1"),
         ([[0, 1]], np.eye(2), {"lengths": [3]}, "lengths must lie between 1 and 2"),
         (some_sequences(), np.eye(2), {}, "must have the 3 classes of the Sequences. Got 2"),
         (some_sequences(), np.eye(3), {"lengths": [3]}, "has its own clock, lengths and classes"),

@@ -1,4 +1,4 @@
-"""Claims about the six shapes of noise."""
+"""Claims about the shapes of noise."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_row_is_a_distribution_that_favours_the_truth(shape, n_classes, n_
 
 def _most_noise(shape, n_classes, n_steps, conditional):
     ends = {"static": {"a": 0.49}, "decay": {"b": 0}, "growth": {"c": 0.49}, "periodic": {"c": 0.49}}
-    ends |= {"linear": {"b": 0.49}, "mixed": {"b": 0, "mix_c": 0.49}}
+    ends |= {"linear": {"b": 0.49}, "mixed": {"b": 0, "mix_c": 0.49}, "jump": {"c": 0.49}}
     return make_noise(shape, n_classes, n_steps, class_conditional=conditional, constants=ends[shape])
 
 
@@ -93,14 +93,14 @@ def test_the_solver_passes_through_the_papers_level(shape):
     np.testing.assert_allclose(np.asarray(solved), np.asarray(paper), atol=1e-5)
 
 
-@pytest.mark.parametrize("shape", ["static", "linear", "decay", "growth", "periodic"])
+@pytest.mark.parametrize("shape", ["static", "linear", "decay", "growth", "periodic", "jump"])
 def test_class_conditional_divides_the_rate_of_class_i_by_one_plus_a_quarter_i(shape):
     rates = leaving(make_noise(shape, 5, class_conditional=True, rate=0.2))
     np.testing.assert_allclose(rates * (1 + np.arange(5) / 4), rates[:, :1].repeat(5, 1), atol=1e-6)
     assert rates.mean() == pytest.approx(0.2, abs=1e-6)
 
 
-@pytest.mark.parametrize(("shape", "sign"), [("linear", -1), ("decay", -1), ("growth", 1)])
+@pytest.mark.parametrize(("shape", "sign"), [("linear", -1), ("decay", -1), ("growth", 1), ("jump", 1)])
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.45])
 def test_monotone_shapes_are_monotone(shape, sign, rate):
     assert np.all(sign * np.diff(leaving(make_noise(shape, 3, rate=rate)), axis=0) >= -1e-7)
@@ -111,6 +111,15 @@ def test_in_mixed_noise_the_first_half_decays_and_the_rest_grows(n_classes, n_de
     change = np.diff(leaving(make_noise("mixed", n_classes)), axis=0)
     assert np.all(change[:, :n_decaying] < 0)
     assert np.all(change[:, n_decaying:] > 0)
+
+
+@pytest.mark.parametrize(("n_steps", "first_high"), [(2, 1), (5, 2), (50, 25), (101, 50)])
+def test_a_jump_has_a_low_rate_and_from_the_middle_of_the_clock_on_a_high_one(n_steps, first_high):
+    rates = leaving(make_noise("jump", 3, n_steps, 0.3))
+    low, high = rates[:first_high], rates[first_high:]
+    assert np.ptp(low) == np.ptp(high) == 0
+    assert low.max() < 0.2
+    assert high.min() == pytest.approx(0.49)
 
 
 def test_leaving_a_class_reaches_all_others_alike():

@@ -38,6 +38,7 @@ def corrupt(
     clock: ArrayLike | None = None,
     lengths: ArrayLike | None = None,
     classes: Sequence[Hashable] | None = None,
+    bursts: float = 0.0,
 ) -> Any:
     r"""Record every label through the noise: :math:`\tilde y_t = j` with probability :math:`Q_t[y_t, j]`.
 
@@ -56,16 +57,21 @@ def corrupt(
         Moments at which a noise function is asked; the position in [0, 1] when left out.
     lengths : array of shape (n,), optional
     classes : names in the order of Q, optional
+    bursts : float, default 0
+        The probability with which the random number behind a label is that of the step before. Every label still
+        follows its own Q, but mistakes come in runs: under noise that does not change, whether a label is wrong is
+        a hidden switch of two states whose correlation over k steps is ``bursts ** k``.
 
     Returns
     -------
     array of the shape, type and label values of `y`, or a new Sequences
     """
     generator = np.random.default_rng(random_state)
+    _validation.check_number("bursts", bursts, 0, 1)
     if hasattr(y, "clean_labels"):  # a Sequences: its folder and this one do not import each other
         if not (clock is None and lengths is None and classes is None):
             raise ValueError("A Sequences has its own clock, lengths and classes. Leave these arguments out.")
-        return _corrupt_sequences(y, noise, generator)
+        return _corrupt_sequences(y, noise, generator, bursts)
     labels = _validation.as_labels(y)
     if labels.ndim not in (2, 3) or labels.size == 0:
         raise ValueError(
@@ -78,11 +84,11 @@ def corrupt(
     present = ~_validation.missing_labels(cube) & _validation.steps_mask(counts, cube.shape[1])[..., None]
     names = _names(cube, present, lookup.n_classes, classes)
     codes = cube if names is None else _validation.encode_labels(cube, present, names)
-    drawn = _draw(codes, present, lookup, generator)
+    drawn = _draw(codes, present, lookup, generator, bursts)
     return (drawn if names is None else _decode(drawn, present, names, cube)).reshape(labels.shape)
 
 
-def _corrupt_sequences(sequences: Any, noise: Noise, generator: np.random.Generator) -> Any:
+def _corrupt_sequences(sequences: Any, noise: Noise, generator: np.random.Generator, bursts: float) -> Any:
     labels, clean = sequences.labels, sequences.clean_labels
     if clean is None and labels.shape[2] > 1:
         raise ValueError(
@@ -97,7 +103,7 @@ def _corrupt_sequences(sequences: Any, noise: Noise, generator: np.random.Genera
             f"noise must have the {len(sequences.classes)} classes of the Sequences. Got {lookup.n_classes}."
         )
     truth = np.broadcast_to(clean[..., None], labels.shape)
-    drawn = _draw(truth, (labels >= 0) & (truth >= 0), lookup, generator)
+    drawn = _draw(truth, (labels >= 0) & (truth >= 0), lookup, generator, bursts)
     return dataclasses.replace(sequences, labels=np.where(labels >= 0, drawn, labels), clean_labels=clean)
 
 
@@ -167,18 +173,38 @@ def _range(values: np.ndarray) -> tuple[int, int]:
     return (values.min(), values.max()) if len(values) else (0, 0)
 
 
-def _draw(codes: np.ndarray, present: np.ndarray, lookup: Lookup, generator: np.random.Generator) -> np.ndarray:
+def _draw(
+    codes: np.ndarray, present: np.ndarray, lookup: Lookup, generator: np.random.Generator, bursts: float
+) -> np.ndarray:
     """Codes drawn through the noise where present, and left alone elsewhere; shape (n, steps, annotators)."""
     drawn = codes.copy()
     size = max(1, lookup.labels_at_once // (codes.shape[1] * codes.shape[2]))
     for start in range(0, len(codes), size):
         rows = slice(start, start + size)
         thresholds, index = lookup.of_rows(rows)
-        chance = generator.random(codes[rows].shape)
         true = np.where(present[rows], codes[rows], 0).astype(np.intp)
-        found = _search(thresholds, index[..., None] * lookup.n_classes + true, chance)
+        places = index[..., None] * lookup.n_classes + true  # rows of `thresholds`
+        if bursts:
+            chance = _right_first(_kept(generator, true.shape, bursts), thresholds, places, true)
+        else:
+            chance = generator.random(true.shape)
+        found = _search(thresholds, places, chance)
         np.copyto(drawn[rows], found, where=present[rows], casting="unsafe")
     return drawn
+
+
+def _kept(generator: np.random.Generator, shape: tuple[int, ...], bursts: float) -> np.ndarray:
+    """Random numbers (n, steps, annotators) that are often those of the step before; each alone is uniform."""
+    n, n_steps, annotators = shape
+    chance, fresh = np.moveaxis(generator.random((n, 2, n_steps, annotators)), 1, 0)  # in one call: blocks agree
+    steps = np.where(fresh >= bursts, np.arange(n_steps)[:, None], 0)
+    return np.take_along_axis(chance, np.maximum.accumulate(steps, axis=1), axis=1)
+
+
+def _right_first(chance: np.ndarray, thresholds: np.ndarray, places: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Turn [0, 1) so that the share of the true class comes first: a number that errs does so in every class."""
+    before = np.where(true > 0, thresholds[places, true - 1], 0.0)
+    return (chance + before) % 1.0
 
 
 def _thresholds(matrices: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-r"""The paper's six shapes of temporal label noise, at any average rate.
+r"""The paper's six shapes of temporal label noise, and one that jumps, at any average rate.
 
 With :math:`T` steps, :math:`k = 0 \ldots T-1`, :math:`s = 100 / T` and :math:`x` = ``linspace(0, T, T)``,
 the rate of leaving a class is
@@ -10,6 +10,7 @@ decay     :math:`a (1 - b s)^k`, the base held at 0 where steps are few
 growth    :math:`(a - c) / (1 + \exp(-b s (x - T/2))) + c`
 periodic  :math:`c + (b - c) / 2 \cdot (1 + \sin(0.095 s x))`
 mixed     decay (a, b) for the first ``n_classes // 2`` classes, growth (mix_a, mix_b, mix_c) for the rest
+jump      :math:`c` before the middle of the clock, :math:`a` from there on
 ========  ==============================================================
 """
 
@@ -33,6 +34,7 @@ DEFAULTS: dict[str, dict[str, float]] = {
     "growth": {"a": 0.49, "b": 0.1, "c": 0.1},
     "periodic": {"b": 0.49, "c": 0.1},
     "mixed": {"a": 0.49, "b": 0.02, "mix_a": 0.49, "mix_b": 0.1, "mix_c": 0.25},
+    "jump": {"a": 0.49, "c": 0.1},  # not of the paper
 }
 SHAPES: tuple[str, ...] = tuple(DEFAULTS)
 
@@ -50,6 +52,7 @@ PATHS: dict[str, tuple[dict[str, float], ...]] = {
         {"a": 0.49, "b": 0.02, "mix_a": 0.49, "mix_c": 0.25},
         {"a": 0.49, "b": 0, "mix_a": 0.49, "mix_c": 0.49},
     ),
+    "jump": ({"a": 0, "c": 0}, {"a": 0.49, "c": 0}, {"a": 0.49, "c": 0.49}),
 }
 
 
@@ -69,7 +72,7 @@ def make_noise(
 
     Parameters
     ----------
-    shape : one of static, linear, decay, growth, periodic, mixed
+    shape : one of static, linear, decay, growth, periodic, mixed, jump
     n_classes : int from 2 to 127
     n_steps : int
         Points of the noise function, at the default clock ``k / (n_steps - 1)``.
@@ -96,7 +99,7 @@ def make_noise(
         named = ", ".join(f"{name}={value:g}" for name, value in constants.items())
         raise ValueError(
             f"The rates of leaving a class must lie in [0, 1). The constants {named} of {shape} noise give "
-            f"rates from {rates.min():g} to {rates.max():g}. The paper's are {DEFAULTS[shape]}."
+            f"rates from {rates.min():g} to {rates.max():g}. The defaults are {DEFAULTS[shape]}."
         )
     return FixedNoise(_spread(rates))
 
@@ -181,6 +184,10 @@ def _mixed(n_steps: int, a: float, b: float, mix_a: float, mix_b: float, mix_c: 
     return _decay(n_steps, a, b), _growth(n_steps, mix_a, mix_b, mix_c)
 
 
+def _jump(n_steps: int, a: float, c: float) -> np.ndarray:
+    return np.where(np.linspace(0, 1, n_steps) < 0.5, c, a)
+
+
 def _for_both(curve: Callable[..., np.ndarray]) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
     """The same curve for both halves of the classes."""
     return lambda n_steps, **constants: (curve(n_steps, **constants),) * 2
@@ -194,4 +201,5 @@ _CURVES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
     "growth": _for_both(_growth),
     "periodic": _for_both(_periodic),
     "mixed": _mixed,
+    "jump": _for_both(_jump),
 }
