@@ -76,6 +76,27 @@ INLINE vec exponential(vec x) {
     return (vec)((ivec)series + ((ivec)shifted << 23));
 }
 
+/* log(x) for positive x, to about one unit in the last place (the series of the Cephes library); NaN stays NaN. */
+INLINE vec logarithm(vec x) {
+    ivec bits = (ivec)x, power = (bits >> 23) - 127;
+    vec part = (vec)((bits & 0x7fffff) | 0x3f800000);
+    ivec above = part > 1.41421356f; /* all ones, which is -1, where true */
+    part = choose(above, 0.5f * part, part) - 1.0f;
+    vec whole = __builtin_convertvector(power - above, vec);
+    vec series = fill(7.0376836292e-2f);
+    series = series * part - 1.1514610310e-1f;
+    series = series * part + 1.1676998740e-1f;
+    series = series * part - 1.2420140846e-1f;
+    series = series * part + 1.4249322787e-1f;
+    series = series * part - 1.6668057665e-1f;
+    series = series * part + 2.0000714765e-1f;
+    series = series * part - 2.4999993993e-1f;
+    series = series * part + 3.3333331174e-1f;
+    vec square = part * part;
+    vec rest = series * part * square - 2.12194440e-4f * whole - 0.5f * square;
+    return part + rest + 0.693359375f * whole + (x - x);
+}
+
 /* ROWS x 2 vectors: sum[row] += in[row][k] * weight[k][0 .. 2 LANES) over k < depth. Inlined with constant rows, the sums
    stay in registers. */
 INLINE void multiply_add(vec (*sum)[2], const int rows, const float *in, int64_t in_stride, const float *weight,

@@ -25,13 +25,22 @@ typedef struct {
     float *grad_matrices;    /* of the shape of matrices */
 } Objective;
 
-/* The logarithm of the sum of exponentials; `shares` gets each one's share of the sum. */
-INLINE float log_sum(const float *x, float *shares, int64_t count) {
-    float largest = x[0], sum = 0.0f;
-    for (int64_t i = 1; i < count; i++) largest = x[i] > largest ? x[i] : largest;
-    for (int64_t i = 0; i < count; i++) sum += shares[i] = expf(x[i] - largest);
-    for (int64_t i = 0; i < count; i++) shares[i] /= sum;
-    return largest + logf(sum);
+/* For each of `count` columns of x (classes, width): the logarithm of its summed exponentials, and each one's share. */
+static void log_sums(const float *x, float *shares, float *sums, int64_t classes, int64_t width, int64_t count) {
+    for (int64_t j = 0; j < count; j += LANES) {
+        vec largest = load(x + j), sum = fill(0.0f);
+        for (int64_t i = 1; i < classes; i++) {
+            vec value = load(x + i * width + j);
+            largest = choose(value > largest, value, largest);
+        }
+        for (int64_t i = 0; i < classes; i++) {
+            vec power = exponential(bounded(load(x + i * width + j) - largest, 80.0f));
+            store(shares + i * width + j, power);
+            sum += power;
+        }
+        for (int64_t i = 0; i < classes; i++) store(shares + i * width + j, load(shares + i * width + j) / sum);
+        store(sums + j, largest + logarithm(sum));
+    }
 }
 
 INLINE float weight_of(const Objective *s, int64_t member, int64_t row, int64_t t) {
@@ -59,59 +68,93 @@ INLINE const int8_t *labels_of(const Objective *s, int64_t member, int64_t row, 
     return s->labels + ((member * s->table + row) * s->steps + t) * s->annotators;
 }
 
-/* The weighted loss of the labels of one position and its gradient by the logits. `explained` gets, for every annotator, the
-   probability of each true label given the recorded one. */
-INLINE float position(const Objective *s, const int8_t *labels, const float *logits, const float *logs, float weight,
-                      float *grad_logits, float *explained, float *scratch, float *count) {
-    const int64_t classes = s->classes;
-    float *shares = scratch, *joint = scratch + classes, loss = 0.0f;
-    const float whole = log_sum(logits, shares, classes);
-    for (int64_t a = 0; a < s->annotators; a++, explained += classes) {
-        const int64_t label = labels[a];
-        if (label < 0) continue;
-        *count += weight;
-        for (int64_t i = 0; i < classes; i++) {
-            joint[i] = logs ? logits[i] + logs[i * classes + label] : logits[i];
-            explained[i] = i == label ? 1.0f : 0.0f;
+/* The sequences that count at one step, side by side: (..., width). */
+typedef struct {
+    int64_t width, count;
+    int64_t *rows, *places;                    /* in the table, and in the batch */
+    float *weights, *x, *shares, *whole, *joint; /* logits, softmax and log-sum; logits plus log Q of the recorded label */
+    float *explained, *parts; /* (annotators, classes, width), (width,): the true label given the recorded; its log-sum */
+} Column;
+
+static int64_t column_size(const Objective *s) { return in_lines(s->batch) * (7 + (3 + s->annotators) * s->classes); }
+static void place_column(Column *c, const Objective *s, float *memory) {
+    const int64_t width = in_lines(s->batch), classes = s->classes * width;
+    c->width = width, c->rows = (int64_t *)memory, c->places = c->rows + width;
+    c->weights = (float *)(c->places + width), c->x = c->weights + width, c->shares = c->x + classes;
+    c->whole = c->shares + classes, c->joint = c->whole + width, c->parts = c->joint + classes;
+    c->explained = c->parts + width;
+}
+
+static void take_column(const Objective *s, Column *c, int64_t member, int64_t t) {
+    const int64_t classes = s->classes, width = c->width;
+    c->count = 0;
+    for (int64_t b = 0; b < s->batch; b++) {
+        const int64_t row = s->rows[member * s->batch + b], at = ((member * s->batch + b) * s->steps + t) * classes;
+        const float weight = weight_of(s, member, row, t);
+        if (weight == 0.0f) {
+            memset(s->grad_logits + at, 0, (size_t)classes * sizeof(float));
+            continue;
         }
-        loss += whole - (logs ? log_sum(joint, explained, classes) : logits[label]);
-        for (int64_t i = 0; i < classes; i++) grad_logits[i] += weight * (shares[i] - explained[i]);
+        c->rows[c->count] = row, c->places[c->count] = at, c->weights[c->count] = weight;
+        for (int64_t i = 0; i < classes; i++) c->x[i * width + c->count] = s->logits[at + i];
+        c->count++;
     }
-    return weight * loss;
+    for (int64_t j = c->count; j < (c->count + LANES - 1) / LANES * LANES; j++)
+        for (int64_t i = 0; i < classes; i++) c->x[i * width + j] = c->joint[i * width + j] = 0.0f;
+    log_sums(c->x, c->shares, c->whole, classes, width, c->count);
+}
+
+/* What each recorded label of one annotator says about the true one, and the summed loss. */
+static float explain(const Objective *s, Column *c, int64_t member, int64_t t, int64_t annotator, const float *logs,
+                     float *count) {
+    const int64_t classes = s->classes, width = c->width, size = classes * classes;
+    float *explained = c->explained + annotator * classes * width, loss = 0.0f;
+    for (int64_t j = 0; j < c->count; j++) {
+        const int64_t row = c->rows[j], label = labels_of(s, member, row, t)[annotator];
+        const float *log = logs + (s->places ? s->places[row * s->steps + t] : t) * size;
+        for (int64_t i = 0; i < classes; i++) {
+            if (s->matrices)
+                c->joint[i * width + j] = c->x[i * width + j] + (label < 0 ? 0.0f : log[i * classes + label]);
+            else
+                explained[i * width + j] = i == label ? 1.0f : 0.0f;
+        }
+        if (!s->matrices) c->parts[j] = label < 0 ? 0.0f : c->x[label * width + j];
+    }
+    if (s->matrices) log_sums(c->joint, explained, c->parts, classes, width, c->count);
+    for (int64_t j = 0; j < c->count; j++) {
+        if (labels_of(s, member, c->rows[j], t)[annotator] < 0) continue;
+        loss += c->weights[j] * (c->whole[j] - c->parts[j]), *count += c->weights[j];
+    }
+    return loss;
 }
 
 /* One step of one member. Gradients are scaled once the average loss of the step is known. */
-static void one_step(const Objective *s, int64_t member, int64_t t, double all, const float *logs, float *explained,
-                     float *scratch) {
-    const int64_t classes = s->classes, size = classes * classes, each = s->annotators * classes;
-    const int64_t *rows = s->rows + member * s->batch;
+static void one_step(const Objective *s, Column *c, int64_t member, int64_t t, double all, const float *logs) {
+    const int64_t classes = s->classes, size = classes * classes, width = c->width;
     float loss = 0.0f, count = 0.0f;
-    for (int64_t b = 0; b < s->batch; b++) {
-        const int64_t row = rows[b], at = ((member * s->batch + b) * s->steps + t) * classes;
-        const float weight = weight_of(s, member, row, t);
-        memset(s->grad_logits + at, 0, (size_t)classes * sizeof(float));
-        if (weight == 0.0f) continue;
-        const int64_t point = s->places ? s->places[row * s->steps + t] : t;
-        loss += position(s, labels_of(s, member, row, t), s->logits + at, s->matrices ? logs + point * size : NULL, weight,
-                         s->grad_logits + at, explained + b * each, scratch, &count);
-    }
+    take_column(s, c, member, t);
+    for (int64_t a = 0; a < s->annotators; a++) loss += explain(s, c, member, t, a, logs, &count);
     s->losses[member * s->steps + t] = loss, s->counts[member * s->steps + t] = count;
     const float average = count > 0.0f ? loss / count : 0.0f;
     const float pull = s->linear ? s->linear[member] + s->quadratic[member] * average : 1.0f;
     const float scale = all > 1e-12 ? (float)(pull / all) : 0.0f;
-    for (int64_t b = 0; b < s->batch; b++) {
-        const int64_t row = rows[b], at = ((member * s->batch + b) * s->steps + t) * classes;
-        const float weight = weight_of(s, member, row, t);
-        if (weight == 0.0f) continue;
-        for (int64_t i = 0; i < classes; i++) s->grad_logits[at + i] *= scale;
+    for (int64_t j = 0; j < c->count; j++) {
+        const int64_t row = c->rows[j];
         const int8_t *labels = labels_of(s, member, row, t);
         const int64_t point = (member * s->points + (s->places ? s->places[row * s->steps + t] : t)) * size;
-        for (int64_t a = 0; s->matrices && a < s->annotators; a++)
-            for (int64_t i = 0; labels[a] >= 0 && i < classes; i++) {
+        const float weight = scale * c->weights[j];
+        for (int64_t i = 0; i < classes; i++) {
+            float grad = 0.0f;
+            for (int64_t a = 0; a < s->annotators; a++) {
+                if (labels[a] < 0) continue;
+                const float share = c->explained[(a * classes + i) * width + j];
                 const int64_t entry = point + i * classes + labels[a];
-                if (s->matrices[entry] >= FLT_MIN) /* a true zero in Q stays one */
-                    s->grad_matrices[entry] -= scale * weight * explained[b * each + a * classes + i] / s->matrices[entry];
+                grad += c->shares[i * width + j] - share;
+                if (s->matrices && s->matrices[entry] >= FLT_MIN) /* a true zero in Q stays one */
+                    s->grad_matrices[entry] -= weight * share / s->matrices[entry];
             }
+            s->grad_logits[c->places[j] + i] = weight * grad;
+        }
     }
 }
 
@@ -119,10 +162,10 @@ static void one_step(const Objective *s, int64_t member, int64_t t, double all, 
 int labeltide_objective(const Objective *s, Work *work) {
     const int64_t size = s->classes * s->classes, each = work->items / s->members;
     const int64_t points = s->matrices ? s->points : 0;
-    float *logs = room(in_lines(points * size) + in_lines(s->batch * s->annotators * s->classes) + 2 * s->classes);
+    Column column;
+    float *logs = room(in_lines(points * size) + column_size(s));
     if (!logs) return 1;
-    float *explained = logs + in_lines(points * size);
-    float *scratch = explained + in_lines(s->batch * s->annotators * s->classes);
+    place_column(&column, s, logs + in_lines(points * size));
     int64_t holds = -1;
     double all = 0.0;
     for (int64_t item; (item = next_item(work)) < work->items;) {
@@ -135,7 +178,7 @@ int labeltide_objective(const Objective *s, Work *work) {
             logs[i] = logf(value < FLT_MIN ? FLT_MIN : value); /* NaN stays NaN */
             s->grad_matrices[member * points * size + i] = 0.0f;
         }
-        for (int64_t t = first; t < last; t++) one_step(s, member, t, all, logs, explained, scratch);
+        for (int64_t t = first; t < last; t++) one_step(s, &column, member, t, all, logs);
     }
     free(logs);
     return 0;

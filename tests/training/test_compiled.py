@@ -110,6 +110,22 @@ def test_a_member_gets_the_same_bits_alone_and_in_a_fleet_and_from_any_number_of
 
 
 @compiled
+@pytest.mark.parametrize("capability", ["AVX2", "DEFAULT"])
+def test_narrower_processors_get_the_same_numbers(capability, monkeypatch):
+    data, fleet, objective = make_data(2, 20, 13, 3, 2), make_fleet(2, 3), Objective(penalties=PENALTIES)
+    rows = torch.stack([torch.randperm(20)[:17] for _ in range(2)])
+    wide = compiled_step(fleet.model, fleet.noise, data, objective)(rows, None)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    _native.library.cache_clear()
+    try:
+        narrow = compiled_step(fleet.model, fleet.noise, data, objective)(rows, None)
+    finally:
+        _native.library.cache_clear()
+    for one, other in zip(narrow, wide, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+@compiled
 def test_weights_that_are_not_finite_reach_the_gradient():
     data, fleet = make_data(2, 9, 5, 2), make_fleet(2, 2)
     with torch.no_grad():
