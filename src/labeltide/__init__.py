@@ -16,6 +16,7 @@ _HOMES = {
     "IgnoreClassifier": "labeltide.estimators",
     "KnownNoiseClassifier": "labeltide.estimators",
     "PlugInClassifier": "labeltide.estimators",
+    "TideClassifier": "labeltide.estimators",
     "VolMinClassifier": "labeltide.estimators",
     "fit_fleet": "labeltide.estimators",
     "load": "labeltide.estimators.storage",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from labeltide.estimators import IgnoreClassifier as IgnoreClassifier
     from labeltide.estimators import KnownNoiseClassifier as KnownNoiseClassifier
     from labeltide.estimators import PlugInClassifier as PlugInClassifier
+    from labeltide.estimators import TideClassifier as TideClassifier
     from labeltide.estimators import VolMinClassifier as VolMinClassifier
     from labeltide.estimators import fit_fleet as fit_fleet
     from labeltide.estimators.storage import load as load

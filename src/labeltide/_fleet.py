@@ -31,14 +31,14 @@ class FleetModule(nn.Module):
     def _initialise(self, generators: Sequence[Generator]) -> None:
         """Draw the tensors that this module itself holds (not those of its children)."""
 
-    def member(self, index: int) -> Self:
-        """A copy of one member as a fleet of one."""
+    def member(self, index: int, count: int = 1) -> Self:
+        """A copy of one member, or of several in a row, as a fleet of its own."""
         tensors = [*self.parameters(), *self.buffers()]
-        memo = {id(tensor): _slice_like(tensor, index) for tensor in tensors}
+        memo = {id(tensor): _slice_like(tensor, slice(index, index + count)) for tensor in tensors}
         clone = copy.deepcopy(self, memo)
         for module in clone.modules():
             if isinstance(module, FleetModule):
-                module.members = 1
+                module.members = count
         return clone
 
 
@@ -52,7 +52,7 @@ def stack(modules: Sequence[Module]) -> Module:
     fleet = copy.deepcopy(modules[0], memo)
     for module in fleet.modules():
         if isinstance(module, FleetModule):
-            module.members = len(modules)
+            module.members = sum(one.members for one in modules)
     return fleet
 
 
@@ -94,6 +94,6 @@ def member_generators(seeds: Sequence[int]) -> list[Generator]:
     return [torch.Generator().manual_seed(int(seed)) for seed in seeds]
 
 
-def _slice_like(tensor: Tensor, index: int) -> Tensor:
-    values = tensor.detach()[index : index + 1].clone()
+def _slice_like(tensor: Tensor, members: slice) -> Tensor:
+    values = tensor.detach()[members].clone()
     return nn.Parameter(values, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else values

@@ -9,6 +9,8 @@ N, STEPS, FEATURES = 24, 6, 3
 SEEDS = (3, 4, 7)
 SETTINGS = {"hidden_size": 4, "batch_size": 10, "device": "cpu", "learning_rate": 0.02, "epochs": 5}
 OWN = {"plugin": {"warm_up": 2}, "anchor": {"warm_up": 2}, "continuous": {"epochs": 3}}
+# Rounding in torch's products depends on how many members there are, and EM magnifies it; our own GRU's does not.
+OWN |= {"tide": {"hidden_size": 32}}
 # Each member's own noise, in every form that is taken.
 NOISES = [
     np.array([[0.9, 0.1], [0.3, 0.7]]),
@@ -37,7 +39,8 @@ def assert_close_fits(one, two, X, **given):
     np.testing.assert_array_equal(one.clock_grid_, two.clock_grid_)
     epochs = len(two.history_.loss)
     np.testing.assert_allclose(one.history_.loss[:epochs], two.history_.loss, atol=1e-4)
-    assert one.model_.members == one.noise_.members == 1
+    assert one.noise_.members == 1
+    assert one.model_.members == two.model_.members == (5 if one.name == "tide" else 1)
 
 
 @pytest.mark.parametrize(

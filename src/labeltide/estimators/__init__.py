@@ -10,6 +10,7 @@ from labeltide.estimators.fleet import fit_fleet, predict_fleet
 from labeltide.estimators.ignore import IgnoreClassifier
 from labeltide.estimators.known import KnownNoiseClassifier
 from labeltide.estimators.plugin import PlugInClassifier
+from labeltide.estimators.tide import TideClassifier
 from labeltide.estimators.volmin import VolMinClassifier
 
 
@@ -38,6 +39,7 @@ METHODS = Methods(
             DiscontinuousClassifier,
             ContinuousClassifier,
             KnownNoiseClassifier,
+            TideClassifier,
         )
     }
 )

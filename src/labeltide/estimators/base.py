@@ -50,11 +50,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Q over `clock_grid_`: row i is the distribution of the recorded label when i is true.
     clock_grid_ : array of shape (points,)
         The distinct moments of the training clock; with the default clock, one for each step.
-    model_, noise_ : the trained network and noise function, as fleets of one
+    model_, noise_ : the trained network, or the ensemble that is averaged, and the noise function, as fleets
     history_ : labeltide.training.History
     """
 
     name: ClassVar[str]
+    members_per_fit: ClassVar[int] = 1  # networks that one fit trains at once
 
     def __init__(
         self,
@@ -182,6 +183,15 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         from labeltide.estimators.storage import save
 
         save(self, Path(path))
+
+    def _learned(self) -> dict[str, Any]:
+        """What fit found beyond the attributes that all methods have, as JSON carries it."""
+        return {}
+
+    def _take_learned(self, said: Any) -> None:
+        """Check and take back what `_learned` gave."""
+        if said != {}:
+            raise ValueError(f"it holds more than a {type(self).__name__} learns.")
 
     def _check_features(self, X: ArrayLike, lengths: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
         features, counts = _validation.check_features(X, lengths)

@@ -61,6 +61,7 @@ class FittedFleet(NamedTuple):
     model: SequenceModel
     noise: NoiseFunction
     history: History
+    learned: Sequence[dict[str, Any]] = ()  # more attributes for each estimator
 
 
 @dataclass(frozen=True)
@@ -115,14 +116,16 @@ class FleetJob:
         stage: str = "train",
         epochs: int | None = None,
         lagrangian: AugmentedLagrangian | None = None,
+        **more: Any,
     ) -> History:
-        """Train networks and noise together in place."""
+        """Train networks and noise together in place; `more` goes to the `Schedule`."""
         settings = self.settings
         schedule = Schedule(
             epochs=settings.epochs if epochs is None else epochs,
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
             lagrangian=lagrangian,
+            **more,
         )
         fleet = Fleet(model, noise)
         checkpoint = self._checkpoint(stage, fleet, objective, schedule)
@@ -183,20 +186,23 @@ def fit_fleet(
 def _store(job: FleetJob, fitted: FittedFleet) -> None:
     """Give each estimator its own member."""
     model, noise = fitted.model.cpu().eval(), fitted.noise.cpu().eval()
+    each = model.members // job.members  # networks of one estimator
     for index, estimator in enumerate(job.estimators):
-        estimator.model_, estimator.noise_ = model.member(index), noise.member(index)
+        estimator.model_, estimator.noise_ = model.member(index * each, each), noise.member(index)
         estimator.history_ = fitted.history.member(index)
         estimator.classes_ = as_array(job.classes)
         estimator.n_features_in_ = job.data.features.shape[-1]
         estimator.clock_grid_ = job.data.grid.double().cpu().numpy()
         estimator.noise_matrices_ = estimator.noise_.at(estimator.clock_grid_)
+        for name, value in fitted.learned[index].items() if fitted.learned else ():
+            setattr(estimator, name, value)
 
 
 def _parts(settings: NoisyLabelClassifier, data: FleetData, device: str) -> list[slice]:
     """Cut a fleet that would not fit into memory."""
     rows = min(settings.batch_size, len(data.features))
     floats_per_step = 2 * data.features.shape[2] + (16 if settings.model == "gru" else 128) * settings.hidden_size
-    needed = 4 * rows * data.features.shape[1] * floats_per_step + NOISE_BYTES
+    needed = settings.members_per_fit * (4 * rows * data.features.shape[1] * floats_per_step + NOISE_BYTES)
     free = free_memory(device)
     most = max(1, int(MEMORY_SHARE * free / needed))
     if most < data.members:
@@ -218,6 +224,7 @@ def predict_fleet(
     device = _validation.check_device(estimators[0].device)
     model = stack([estimator.model_ for estimator in estimators]).to(device)
     probabilities = model_log_probs(model, torch.from_numpy(features), torch.from_numpy(mask), device).exp()
+    probabilities = probabilities.unflatten(0, (len(estimators), -1)).mean(1)  # over the networks of an ensemble
     return np.where(mask[..., None], probabilities.double().cpu().numpy(), 0.0)
 
 

@@ -99,6 +99,7 @@ def _restore(said: Described, tensors: Tensors, model: Model | None) -> NoisyLab
     estimator.n_features_in_ = said.n_features
     estimator.clock_grid_ = tensors["clock_grid"].numpy()
     estimator.noise_matrices_ = estimator.noise_.at(estimator.clock_grid_)
+    estimator._take_learned(said.learned)
     if "noise" in params:
         estimator.set_params(noise=estimator.noise_)
     return estimator
@@ -106,9 +107,10 @@ def _restore(said: Described, tensors: Tensors, model: Model | None) -> NoisyLab
 
 def _restore_model(said: Described, params: dict[str, Any], tensors: Tensors) -> SequenceModel:
     options = {"hidden_size": params["hidden_size"], "causal": params["causal"]}
+    members = max((len(tensor) for tensor in tensors.values() if tensor.ndim), default=1)  # more in an ensemble
 
     def build() -> SequenceModel:
-        return make_model(params["model"], 1, said.n_features, len(said.classes), **options)
+        return make_model(params["model"], members, said.n_features, len(said.classes), **options)
 
     if said.params["model"] is not None:
         return _fill("model", _without_memory(build), tensors).eval()

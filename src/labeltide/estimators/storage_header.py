@@ -28,7 +28,7 @@ NOISES: dict[str, type[NoiseFunction]] = {
     "stepwise": StepwiseNoise,
     "network": NetworkNoise,
 }
-FIELDS = ("sha256", "format", "labeltide", "method", "params", "classes", "n_features", "n_points", "noise")
+FIELDS = ("sha256", "format", "labeltide", "method", "params", "classes", "n_features", "n_points", "noise", "learned")
 NOT_SAVED = ("checkpoint", "noise")  # parameters that are None in the file: the noise lies in its tensors
 DIGEST_MARK = b'\\"sha256\\": \\"'  # the digest follows; JSON within the JSON header, hence the backslashes
 NO_DIGEST = "0" * 64  # stands in for the digest while the file is digested
@@ -49,6 +49,7 @@ class Described:
     n_points : how many moments the training clock has
     noise : key of `NOISES`
     raw_steps : of the noise network
+    learned : what else the method found, for it to check
     """
 
     method: type[NoisyLabelClassifier]
@@ -58,6 +59,7 @@ class Described:
     n_points: int
     noise: str
     raw_steps: int | None
+    learned: Any
 
 
 def describe(estimator: NoisyLabelClassifier) -> str:
@@ -81,6 +83,7 @@ def describe(estimator: NoisyLabelClassifier) -> str:
             "kind": kinds[type(estimator.noise_)],
             "raw_steps": getattr(estimator.noise_, "raw_steps", None),
         },
+        "learned": estimator._learned(),
     }
     return json.dumps(about)
 
@@ -194,6 +197,7 @@ def _check_about(about: dict[str, Any]) -> Described:
         n_points=about["n_points"],
         noise=kind,
         raw_steps=raw_steps,
+        learned=about["learned"],
     )
 
 

@@ -62,6 +62,7 @@ class Objective:
         weights: Tensor,
         *,
         trusted: Tensor | None = None,
+        targets: Tensor | None = None,
         matrices: Tensor | None = None,
         grid: Tensor | None = None,
         multipliers: Multipliers | None = None,
@@ -76,13 +77,18 @@ class Objective:
             Zero on padding and on rows that do not count. Labels of -1 never count.
         trusted : Tensor of shape (members, batch, steps), optional
             Labels known to be right (-1 elsewhere): one more annotator, who makes no mistakes.
+        targets : Tensor of shape (members, batch, steps, classes), optional
+            Probabilities of the true label, in place of recorded and trusted labels; all zero where there is none.
         matrices : Tensor, optional
             Q as the losses take it; without it, recorded labels are taken for true.
         grid : Tensor of shape (members, points, classes, classes), optional
             Q over the whole clock, for the penalties.
         multipliers : Multipliers, optional
         """
-        if matrices is None:
+        if targets is not None:
+            values = -(targets * log_probs).sum(-1, keepdim=True)
+            labels, trusted = targets.sum(-1, keepdim=True).ceil() - 1, None  # -1 where there is no target
+        elif matrices is None:
             values = losses.cross_entropy(log_probs, labels)
         else:
             values = LOSSES[self.loss](log_probs, labels, matrices)

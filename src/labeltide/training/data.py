@@ -23,6 +23,7 @@ class Batch(NamedTuple):
     trusted: Tensor | None  # (members, batch, steps)
     weights: Tensor  # (members, batch), zero for the rows that only fill up
     points: Tensor | None  # (members, batch, steps), positions on the clock grid; None where rows share one clock
+    targets: Tensor | None = None  # (members, batch, steps, classes)
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class FleetData:
         Rows that decide when to stop.
     trusted : int8 Tensor of shape (rows, steps), optional
         Labels known to be right, -1 elsewhere.
+    targets : Tensor of shape (members, rows, steps, classes), optional
+        Probabilities of the true label to learn from in place of the labels.
     """
 
     features: Tensor
@@ -54,6 +57,7 @@ class FleetData:
     weights: Tensor
     held_out: Tensor
     trusted: Tensor | None = None
+    targets: Tensor | None = None
 
     @property
     def members(self) -> int:
@@ -66,7 +70,9 @@ class FleetData:
 
     def members_in(self, part: slice) -> Self:
         """Some of the members, with the same features."""
-        return replace(self, labels=self.labels[part], weights=self.weights[part], held_out=self.held_out[part])
+        targets = None if self.targets is None else self.targets[part]
+        own = {"labels": self.labels[part], "weights": self.weights[part], "held_out": self.held_out[part]}
+        return replace(self, **own, targets=targets)
 
     def batch(self, rows: Tensor) -> Batch:
         """Gather rows, given as (members, batch) with -1 to fill up."""
@@ -79,6 +85,7 @@ class FleetData:
             trusted=None if self.trusted is None else self.trusted[index],
             weights=self.weights[member, index] * (rows >= 0),
             points=None if self.points is None else self.points[index],
+            targets=None if self.targets is None else self.targets[member, index],
         )
 
     def epoch_rows(self, seeds: Sequence[int], epoch: int, batch_size: int) -> Tensor:

@@ -36,6 +36,7 @@ class Fleet(nn.Module):
             batch.labels,
             batch.mask[..., None] * batch.weights[..., None, None],
             trusted=batch.trusted,
+            targets=batch.targets,
             matrices=_at_points(grid, batch.points),
             grid=grid,
             multipliers=multipliers,
@@ -52,7 +53,7 @@ class TrainingStep:
     def __init__(self, fleet: Fleet, data: FleetData, objective: Objective, schedule: Schedule, state: TrainingState):
         self.fleet, self.data, self.objective, self.schedule, self.state = fleet, data, objective, schedule, state
         self.parameters = learned(fleet)
-        self.noise_factor = torch.ones_like(state.parameters[0])
+        self.rate_factor = torch.ones_like(state.parameters[0])
         self.first = torch.zeros((), dtype=torch.bool, device=state.parameters.device)
         self.total, self.labels = torch.zeros_like(state.best_score), torch.zeros_like(state.best_score)
         self.compiled = compiled_step(fleet.model, fleet.noise, data, objective)
@@ -63,7 +64,8 @@ class TrainingStep:
     def run_epoch(self, table: Tensor, epoch: int) -> Tensor:
         """Go through a (batches, members, batch) table of rows; returns the average loss while doing so."""
         n_model = sum(parameter[0].numel() for parameter in learned(self.fleet.model))
-        self.noise_factor[n_model:] = self.schedule.noise_factor(epoch)
+        self.rate_factor[:n_model] = self.schedule.rate_factor(epoch)
+        self.rate_factor[n_model:] = self.schedule.rate_factor(epoch) * self.schedule.noise_factor(epoch)
         self.total.zero_()
         self.labels.zero_()
         for number, rows in enumerate(table):
@@ -91,7 +93,7 @@ class TrainingStep:
             gradients = measured.gradients
             if keep_safe:
                 state.keep_safe(gradients, self.first)
-            state.adam(gradients, state.active & (self.rows >= 0).any(1), self.noise_factor, self.schedule.clip)
+            state.adam(gradients, state.active & (self.rows >= 0).any(1), self.rate_factor, self.schedule.clip)
         self.total += measured.loss
         self.labels += measured.labels
 

@@ -1,0 +1,281 @@
+/* Forward and backward over label chains, many sequences and many chains at once. The equations are those of
+   chain/plain.py, which does the same with torch where this is not built.
+
+   ROWS sequences of one member run side by side, one in each lane of the loops over `l`, which the compiler turns
+   into vectors. Everything is scaled step by step, so that no product of probabilities can vanish. */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS 16
+#define TINY 1e-30f
+#define LANES_OF(l) for (int l = 0; l < ROWS; l++)
+
+typedef struct {
+    int64_t members, rows, steps, classes, annotators, groups, points;
+} Shape;
+
+typedef struct {
+    const int8_t *labels;    /* (sets, rows, steps, annotators) */
+    const int64_t *lengths;  /* (rows,) */
+    const int64_t *places;   /* (rows, steps), on the clock grid */
+    const float *evidence;   /* (sets, rows, steps, classes) or null */
+    const int8_t *trusted;   /* (rows, steps) or null */
+    const int64_t *label_of; /* (members,) */
+    const int64_t *evidence_of;
+    const float *weights; /* (members, rows) */
+    const float *start, *transition, *power, *matrices;
+    double *log_likelihood;                 /* (members, rows) */
+    float *counts, *starts, *pairs, *slope; /* as in Expected, zero at first */
+    float *posterior;                       /* (members, rows, steps, classes) or null */
+} Tensors;
+
+/* exp(x) for -80 <= x <= 0, to two units in the last place, in a form that compilers turn into vectors. */
+static inline float exponential(float x) {
+    x = x < -80.0f ? -80.0f : x;
+    const float magic = 12582912.0f;
+    float shifted = x * 1.44269504f + magic, whole = shifted - magic;
+    float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+    float series = 1.0f / 720;
+    series = series * rest + 1.0f / 120;
+    series = series * rest + 1.0f / 24;
+    series = series * rest + 1.0f / 6;
+    series = series * rest + 0.5f;
+    series = series * rest + 1.0f;
+    series = series * rest + 1.0f;
+    int32_t bits, shift;
+    memcpy(&bits, &series, 4);
+    memcpy(&shift, &shifted, 4);
+    bits += (int32_t)((uint32_t)shift << 23);
+    memcpy(&series, &bits, 4);
+    return series;
+}
+
+/* What the steps of ROWS sequences hold, each (steps, classes, ROWS) but scale (steps, ROWS). */
+typedef struct {
+    float *ratio, *likelihood, *filtered, *scale, *evidence;
+} Block;
+
+static void read_block(const Shape *s, const Tensors *d, const Block *b, int64_t member, int64_t first) {
+    const int64_t C = s->classes, T = s->steps, A = s->annotators;
+    const float k = d->power[member];
+    for (int l = 0; l < ROWS; l++) {
+        const int64_t row = first + l < s->rows ? first + l : s->rows - 1;
+        const int8_t *labels = d->labels + (d->label_of[member] * s->rows + row) * T * A;
+        for (int64_t t = 0; t < T; t++) {
+            float *likelihood = b->likelihood + t * C * ROWS + l, *ratio = b->ratio + t * C * ROWS + l;
+            const int real = t < d->lengths[row];
+            for (int64_t i = 0; i < C; i++)
+                likelihood[i * ROWS] = 1.0f, ratio[i * ROWS] = b->evidence[(t * C + i) * ROWS + l] = 0.0f;
+            if (!real) continue;
+            const int64_t place = d->places[row * T + t];
+            for (int64_t a = 0; a < A; a++) {
+                const int recorded = labels[t * A + a];
+                if (recorded < 0) continue;
+                const int64_t group = s->groups > 1 ? a : 0;
+                const float *Q = d->matrices + ((member * s->groups + group) * s->points + place) * C * C + recorded;
+                for (int64_t i = 0; i < C; i++) likelihood[i * ROWS] *= Q[i * C];
+            }
+            const int known = d->trusted ? d->trusted[row * T + t] : -1;
+            for (int64_t i = 0; i < C; i++) {
+                float value = known >= 0 && i != known ? 0.0f : likelihood[i * ROWS];
+                likelihood[i * ROWS] = value > TINY ? value : TINY;
+            }
+            if (!d->evidence) continue;
+            const float *e = d->evidence + ((d->evidence_of[member] * s->rows + row) * T + t) * C;
+            float top = -INFINITY;
+            for (int64_t i = 0; i < C; i++) {
+                b->evidence[(t * C + i) * ROWS + l] = e[i];
+                top = k * e[i] > top ? k * e[i] : top;
+            }
+            for (int64_t i = 0; i < C; i++) ratio[i * ROWS] = k * e[i] - top;
+        }
+    }
+    for (int64_t x = 0; x < T * C * ROWS; x++) b->ratio[x] = exponential(b->ratio[x]);
+}
+
+/* Filtered probabilities of every step; returns in `log_likelihood` the sum over real steps. */
+static void run_forward(const Shape *s, const Block *b, const float *start, const float *transition, const float *lengths,
+                        double *log_likelihood) {
+    const int64_t C = s->classes, T = s->steps;
+    float prior[C][ROWS], share[C][ROWS];
+    for (int64_t t = 0; t < T; t++) {
+        const float *ratio = b->ratio + t * C * ROWS, *likelihood = b->likelihood + t * C * ROWS;
+        float *filtered = b->filtered + t * C * ROWS, total[ROWS];
+        if (t == 0) {
+            LANES_OF(l) total[l] = TINY;
+            for (int64_t j = 0; j < C; j++) LANES_OF(l) {
+                prior[j][l] = start[j] * ratio[j * ROWS + l];
+                total[l] += prior[j][l];
+            }
+            for (int64_t j = 0; j < C; j++) LANES_OF(l) prior[j][l] /= total[l];
+        } else {
+            const float *before = filtered - C * ROWS;
+            for (int64_t i = 0; i < C; i++) {
+                LANES_OF(l) total[l] = TINY;
+                for (int64_t j = 0; j < C; j++) LANES_OF(l) total[l] += transition[i * C + j] * ratio[j * ROWS + l];
+                LANES_OF(l) share[i][l] = before[i * ROWS + l] / total[l];
+            }
+            for (int64_t j = 0; j < C; j++) {
+                LANES_OF(l) prior[j][l] = 0.0f;
+                for (int64_t i = 0; i < C; i++) LANES_OF(l) prior[j][l] += share[i][l] * transition[i * C + j];
+                LANES_OF(l) prior[j][l] *= ratio[j * ROWS + l];
+            }
+        }
+        LANES_OF(l) total[l] = 0.0f;
+        for (int64_t j = 0; j < C; j++) LANES_OF(l) total[l] += prior[j][l] * likelihood[j * ROWS + l];
+        LANES_OF(l) total[l] = total[l] > TINY ? total[l] : TINY;
+        for (int64_t j = 0; j < C; j++)
+            LANES_OF(l) filtered[j * ROWS + l] = prior[j][l] * likelihood[j * ROWS + l] / total[l];
+        LANES_OF(l) b->scale[t * ROWS + l] = total[l];
+        LANES_OF(l) if (t < lengths[l]) log_likelihood[l] += log((double)total[l]);
+    }
+}
+
+/* The sums of one member while its blocks are run through: lanes are added up at the end. */
+typedef struct {
+    float *pairs, *exposure, *starts, *start_exposure; /* (classes [, classes], ROWS) */
+    float slope[ROWS], curvature[ROWS];
+} Sums;
+
+static void run_backward(const Shape *s, const Tensors *d, const Block *b, Sums *sums, int64_t member, int64_t first,
+                         const float *weights, const float *lengths) {
+    const int64_t C = s->classes, T = s->steps, A = s->annotators;
+    const float *transition = d->transition + member * C * C, *start = d->start + member * C;
+    float back[C][ROWS], gamma[C][ROWS], ahead[C][ROWS], share[C][ROWS], flow[C][ROWS], w[ROWS];
+    for (int64_t j = 0; j < C; j++) LANES_OF(l) back[j][l] = 1.0f;
+    for (int64_t t = T - 1; t >= 0; t--) {
+        const float *ratio = b->ratio + t * C * ROWS, *likelihood = b->likelihood + t * C * ROWS;
+        const float *filtered = b->filtered + t * C * ROWS, *e = b->evidence + t * C * ROWS;
+        LANES_OF(l) w[l] = t < lengths[l] ? weights[l] : 0.0f;
+        for (int64_t j = 0; j < C; j++) LANES_OF(l) gamma[j][l] = filtered[j * ROWS + l] * back[j][l];
+        for (int l = 0; l < ROWS && first + l < s->rows; l++) {
+            const int64_t row = first + l;
+            if (t >= d->lengths[row]) continue;
+            if (d->posterior) {
+                float *out = d->posterior + ((member * s->rows + row) * T + t) * C;
+                for (int64_t i = 0; i < C; i++) out[i] = gamma[i][l];
+            }
+            if (w[l] == 0.0f) continue;
+            const int8_t *labels = d->labels + ((d->label_of[member] * s->rows + row) * T + t) * A;
+            for (int64_t a = 0; a < A; a++) {
+                if (labels[a] < 0) continue;
+                const int64_t group = s->groups > 1 ? a : 0;
+                float *counts = d->counts +
+                                ((member * s->groups + group) * s->points + d->places[row * T + t]) * C * C + labels[a];
+                for (int64_t i = 0; i < C; i++) counts[i * C] += w[l] * gamma[i][l];
+            }
+        }
+        if (d->evidence)
+            for (int64_t j = 0; j < C; j++) LANES_OF(l) sums->slope[l] += w[l] * gamma[j][l] * e[j * ROWS + l];
+        if (t == 0) {
+            float total[ROWS], average[ROWS], square[ROWS];
+            LANES_OF(l) total[l] = TINY, average[l] = 0.0f, square[l] = 0.0f;
+            for (int64_t j = 0; j < C; j++) LANES_OF(l) total[l] += start[j] * ratio[j * ROWS + l];
+            for (int64_t j = 0; j < C; j++) LANES_OF(l) {
+                sums->starts[j * ROWS + l] += w[l] * gamma[j][l];
+                sums->start_exposure[j * ROWS + l] += w[l] * ratio[j * ROWS + l] / total[l];
+            }
+            if (!d->evidence) break;
+            for (int64_t j = 0; j < C; j++) LANES_OF(l) {
+                const float part = start[j] * ratio[j * ROWS + l] / total[l], value = e[j * ROWS + l];
+                average[l] += part * value;
+                square[l] += part * value * value;
+            }
+            LANES_OF(l) sums->slope[l] -= w[l] * average[l];
+            LANES_OF(l) sums->curvature[l] += w[l] * (square[l] - average[l] * average[l]);
+            break;
+        }
+        const float *before = filtered - C * ROWS;
+        for (int64_t j = 0; j < C; j++)
+            LANES_OF(l) ahead[j][l] = ratio[j * ROWS + l] * likelihood[j * ROWS + l] * back[j][l] / b->scale[t * ROWS + l];
+        for (int64_t i = 0; i < C; i++) {
+            float total[ROWS], average[ROWS], square[ROWS];
+            LANES_OF(l) total[l] = TINY, flow[i][l] = 0.0f;
+            for (int64_t j = 0; j < C; j++) LANES_OF(l) {
+                total[l] += transition[i * C + j] * ratio[j * ROWS + l];
+                flow[i][l] += transition[i * C + j] * ahead[j][l];
+            }
+            LANES_OF(l) share[i][l] = before[i * ROWS + l] / total[l];
+            float now[ROWS]; /* the posterior of i at the step before, over the normaliser of its moves */
+            LANES_OF(l) now[l] = w[l] * share[i][l] * flow[i][l] / total[l];
+            for (int64_t j = 0; j < C; j++) LANES_OF(l) {
+                sums->pairs[(i * C + j) * ROWS + l] += w[l] * share[i][l] * ahead[j][l];
+                sums->exposure[(i * C + j) * ROWS + l] += now[l] * ratio[j * ROWS + l];
+            }
+            if (d->evidence) {
+                LANES_OF(l) average[l] = 0.0f, square[l] = 0.0f;
+                for (int64_t j = 0; j < C; j++) LANES_OF(l) {
+                    const float part = transition[i * C + j] * ratio[j * ROWS + l], value = e[j * ROWS + l];
+                    average[l] += part * value;
+                    square[l] += part * value * value;
+                }
+                LANES_OF(l) sums->slope[l] -= now[l] * average[l];
+                LANES_OF(l) sums->curvature[l] += now[l] * (square[l] - average[l] * average[l] / total[l]);
+            }
+            LANES_OF(l) flow[i][l] /= total[l];
+        }
+        for (int64_t i = 0; i < C; i++) LANES_OF(l) back[i][l] = t < lengths[l] ? flow[i][l] : back[i][l];
+    }
+}
+
+static void add_up(const Shape *s, const Tensors *d, const Sums *sums, int64_t member) {
+    const int64_t C = s->classes;
+    for (int64_t i = 0; i < C; i++) {
+        for (int64_t j = 0; j < C; j++) {
+            double pairs = 0.0, exposure = 0.0;
+            LANES_OF(l) pairs += sums->pairs[(i * C + j) * ROWS + l];
+            LANES_OF(l) exposure += sums->exposure[(i * C + j) * ROWS + l];
+            d->pairs[(member * 2 * C + i) * C + j] = (float)(pairs * d->transition[(member * C + i) * C + j]);
+            d->pairs[((member * 2 + 1) * C + i) * C + j] = (float)exposure;
+        }
+        double starts = 0.0, exposure = 0.0;
+        LANES_OF(l) starts += sums->starts[i * ROWS + l];
+        LANES_OF(l) exposure += sums->start_exposure[i * ROWS + l];
+        d->starts[member * 2 * C + i] = (float)starts;
+        d->starts[(member * 2 + 1) * C + i] = (float)exposure;
+    }
+    double slope = 0.0, curvature = 0.0;
+    LANES_OF(l) slope += sums->slope[l], curvature += sums->curvature[l];
+    d->slope[member * 2] = (float)slope;
+    d->slope[member * 2 + 1] = (float)curvature;
+}
+
+int labeltide_chain(const Shape *s, const Tensors *d, int64_t first, int64_t last) {
+    const int64_t C = s->classes, T = s->steps, size = T * C * ROWS;
+    float *memory = malloc((size_t)(4 * size + T * ROWS) * sizeof(float));
+    float *totals = malloc((size_t)(2 * C * C + 2 * C) * ROWS * sizeof(float));
+    if (!memory || !totals) {
+        free(memory);
+        free(totals);
+        return 1;
+    }
+    Block block = {memory, memory + size, memory + 2 * size, memory + 4 * size, memory + 3 * size};
+    Sums sums = {totals, totals + C * C * ROWS, totals + 2 * C * C * ROWS, totals + (2 * C * C + C) * ROWS, {0}, {0}};
+    for (int64_t member = first; member < last; member++) {
+        memset(totals, 0, (size_t)(2 * C * C + 2 * C) * ROWS * sizeof(float));
+        memset(sums.slope, 0, sizeof sums.slope);
+        memset(sums.curvature, 0, sizeof sums.curvature);
+        for (int64_t row = 0; row < s->rows; row += ROWS) {
+            float weights[ROWS], lengths[ROWS], weight = 0.0f;
+            double log_likelihood[ROWS] = {0};
+            for (int l = 0; l < ROWS; l++) {
+                const int there = row + l < s->rows;
+                weights[l] = there ? d->weights[member * s->rows + row + l] : 0.0f;
+                lengths[l] = (float)(there ? d->lengths[row + l] : d->lengths[s->rows - 1]);
+                weight += weights[l];
+            }
+            read_block(s, d, &block, member, row);
+            run_forward(s, &block, d->start + member * C, d->transition + member * C * C, lengths, log_likelihood);
+            for (int l = 0; l < ROWS && row + l < s->rows; l++)
+                d->log_likelihood[member * s->rows + row + l] = log_likelihood[l];
+            if (weight > 0.0f || d->posterior) run_backward(s, d, &block, &sums, member, row, weights, lengths);
+        }
+        add_up(s, d, &sums, member);
+    }
+    free(memory);
+    free(totals);
+    return 0;
+}

@@ -1,0 +1,100 @@
+"""What a chain sees and what it is made of: tensors with a leading members axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class ChainData:
+    """Recorded labels and evidence, on one device; several members may share one set of either.
+
+    Attributes
+    ----------
+    labels : int8 Tensor of shape (sets, rows, steps, annotators)
+        -1 where nothing was recorded.
+    mask : bool Tensor of shape (rows, steps)
+        False on padding, which stands at the end.
+    points : int64 Tensor of shape (rows, steps), or None
+        The place of each step on the clock grid; None where all rows run through the grid step by step.
+    n_points, n_classes : sizes of the grid and of the label alphabet
+    evidence : Tensor of shape (evidence sets, rows, steps, classes), optional
+        Log-probabilities of the true label given the features.
+    trusted : int8 Tensor of shape (rows, steps), optional
+        True labels where they are known, -1 elsewhere.
+    """
+
+    labels: Tensor
+    mask: Tensor
+    points: Tensor | None
+    n_points: int
+    n_classes: int
+    evidence: Tensor | None = None
+    trusted: Tensor | None = None
+
+    def with_evidence(self, evidence: Tensor | None) -> Self:
+        """The same labels with other evidence."""
+        return replace(self, evidence=evidence)
+
+    def places(self) -> Tensor:
+        """The place of each step on the clock grid: (rows, steps)."""
+        if self.points is not None:
+            return self.points
+        return torch.arange(self.mask.shape[1], device=self.mask.device).expand_as(self.mask)
+
+
+class Chain(NamedTuple):
+    """One chain after fitting, in plain numbers; see `ChainParameters`."""
+
+    start: np.ndarray  # (classes,)
+    transition: np.ndarray  # (classes, classes)
+    power: float
+
+
+class Members(NamedTuple):
+    """Which labels and evidence each member of a fleet of chains sees, and which rows it learns from."""
+
+    labels: Tensor  # (members,), into the sets of labels
+    evidence: Tensor  # (members,), into the sets of evidence
+    weights: Tensor  # (members, rows); a row of weight zero is judged but not learned from
+
+    def take(self, index: Tensor) -> Members:
+        """Some of the members."""
+        return Members(self.labels[index], self.evidence[index], self.weights[index])
+
+
+class ChainParameters(NamedTuple):
+    r"""One directed chain per member: :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`.
+
+    P is the evidence. With k = 0 labels alone speak; with equal rows of A the network alone.
+    """
+
+    start: Tensor  # (members, classes)
+    transition: Tensor  # (members, classes, classes)
+    power: Tensor  # (members,), the exponent k
+    matrices: Tensor  # (members, annotators or 1, points, classes, classes), Q
+
+    def take(self, index: Tensor) -> ChainParameters:
+        """Some of the members."""
+        return ChainParameters(*(tensor[index] for tensor in self))
+
+
+class Expected(NamedTuple):
+    """What one pass over the sequences gives: the likelihood, and what the next parameters are computed from."""
+
+    log_likelihood: Tensor  # (members, rows)
+    counts: Tensor  # (members, annotators, points, classes, classes): true i recorded as j
+    starts: Tensor  # (members, 2, classes): expected first labels, and what would be expected at weight one
+    pairs: Tensor  # (members, 2, classes, classes): the same for transitions
+    power: Tensor  # (members, 2): slope and curvature of the likelihood in the power
+    posterior: Tensor | None  # (members, rows, steps, classes)
+
+
+def cat_parameters(parts: list[ChainParameters]) -> ChainParameters:
+    """Several fleets of chains as one."""
+    return ChainParameters(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))

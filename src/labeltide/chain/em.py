@@ -1,0 +1,67 @@
+"""Expectation and maximisation for fleets of chains: persistence, the weight of evidence, and Q(t)."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+from torch import Tensor
+
+from labeltide._native import all_threads_to_ourselves
+from labeltide.chain.data import ChainData, ChainParameters, Expected, Members
+from labeltide.chain.fused import usable
+from labeltide.chain.logit import Families
+from labeltide.chain.passes import expect
+
+PSEUDO = 0.5  # pseudo-counts of every transition
+MAX_POWER = 20.0
+
+
+class FittedChains(NamedTuple):
+    """Chains after EM."""
+
+    parameters: ChainParameters
+    log_likelihood: Tensor  # (members, rows), also of rows that were not learned from
+
+
+def fit_chains(
+    data: ChainData,
+    members: Members,
+    families: Families,
+    parameters: ChainParameters,
+    *,
+    iterations: int,
+    learn_power: bool = False,
+    learn_moves: bool = True,
+) -> FittedChains:
+    """Improve all chains together for a number of iterations, from parameters whose Q the families come close to."""
+    with all_threads_to_ourselves() if usable(data) else contextlib.nullcontext():
+        coefficients = families.fit_start(parameters.matrices)
+        for _ in range(iterations):
+            expected = expect(data, members, parameters)
+            coefficients = families.step(coefficients, expected.counts)
+            parameters = _maximise(parameters, expected, families.noise(coefficients), learn_power, learn_moves)
+        return FittedChains(parameters, expect(data, members, parameters).log_likelihood)
+
+
+def _maximise(
+    parameters: ChainParameters, expected: Expected, matrices: Tensor, learn_power: bool, learn_moves: bool
+) -> ChainParameters:
+    r"""The next start, transitions and power.
+
+    The transitions enter through their normaliser too. Its logarithm is bounded by its tangent, which gives the
+    closed form :math:`A_{ij} = N_{ij} / D_{ij}` and never lowers the likelihood; without evidence it is the usual one.
+    """
+    start, transition, power = parameters.start, parameters.transition, parameters.power
+    if learn_moves:
+        start = _normalise((expected.starts[:, 0] + PSEUDO) / (expected.starts[:, 1] + PSEUDO))
+        transition = _normalise((expected.pairs[:, 0] + PSEUDO) / (expected.pairs[:, 1] + PSEUDO))
+    if learn_power:
+        slope, curvature = expected.power.unbind(1)
+        step = (slope / curvature.clamp_min(1e-6)).clamp(-0.5, 0.5)
+        power = (power + step).clamp(0.0, MAX_POWER)
+    return ChainParameters(start, transition, power, matrices)
+
+
+def _normalise(values: Tensor) -> Tensor:
+    return values / values.sum(-1, keepdim=True)

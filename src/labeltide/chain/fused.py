@@ -1,0 +1,65 @@
+"""The forward-backward pass in C, where it could be built."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+from labeltide import _native
+from labeltide.chain.data import ChainData, ChainParameters, Expected, Members
+
+
+class Shape(ctypes.Structure):
+    """The sizes of one call, as _native_chain.c declares them."""
+
+    _fields_ = [
+        (name, ctypes.c_int64) for name in ("members", "rows", "steps", "classes", "annotators", "groups", "points")
+    ]
+
+
+class Pointers(ctypes.Structure):
+    """The tensors of one call, as _native_chain.c declares them."""
+
+    _fields_ = [
+        (name, ctypes.c_void_p)
+        for name in (
+            *("labels", "lengths", "places", "evidence", "trusted", "label_of", "evidence_of", "weights"),
+            *("start", "transition", "power", "matrices"),
+            *("log_likelihood", "counts", "starts", "pairs", "slope", "posterior"),
+        )
+    ]
+
+
+def usable(data: ChainData) -> bool:
+    """Whether the compiled pass can take these data."""
+    return data.labels.device.type == "cpu" and _native.library() is not None
+
+
+def fused_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
+    """One forward and one backward run over all sequences of all members; see `expect`."""
+    _, rows, steps, annotators = data.labels.shape
+    m, groups, points, classes = parameters.matrices.shape[:4]
+    out = Expected(
+        torch.zeros(m, rows, dtype=torch.float64),
+        torch.zeros(m, groups, points, classes, classes),
+        torch.zeros(m, 2, classes),
+        torch.zeros(m, 2, classes, classes),
+        torch.zeros(m, 2),
+        torch.zeros(m, rows, steps, classes) if posterior else None,
+    )
+    tensors = [
+        data.labels,
+        data.mask.sum(1),
+        data.places(),
+        data.evidence if data.evidence is None else data.evidence.float(),
+        data.trusted,
+        *members[:2],
+        *(tensor.float() for tensor in (members.weights, *parameters)),
+        *out,
+    ]
+    ready = [None if tensor is None else tensor.contiguous() for tensor in tensors]
+    pointers = Pointers(*(None if tensor is None else tensor.data_ptr() for tensor in ready))
+    shape = Shape(m, rows, steps, classes, annotators, groups, points)
+    _native.call("labeltide_chain", (ctypes.byref(shape), ctypes.byref(pointers)), m)
+    return out._replace(log_likelihood=out.log_likelihood.to(parameters.power.dtype))

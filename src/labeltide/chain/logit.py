@@ -1,0 +1,99 @@
+"""Q(t) from expected counts: a multinomial logit over the design of a family, one damped Newton step at a time.
+
+In double precision, so that rounding, which depends on how many members are computed together, stays invisible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labeltide.chain.families import Family
+
+MAX_STEP = 2.0  # the most by which a logit may move in one step
+Coefficients = list[Tensor]  # of each group, (members of the group, annotators, coefficients)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Members whose families have the same size, so that they can be computed together."""
+
+    members: Tensor  # (members of the group,)
+    design: Tensor  # (members of the group or 1, points * entries, coefficients)
+    penalty: Tensor  # (members of the group or 1, coefficients, coefficients)
+
+
+@dataclass(frozen=True)
+class Families:
+    """Which family each member of a fleet of chains belongs to."""
+
+    groups: tuple[Group, ...]
+    n_points: int
+    n_classes: int
+
+    @classmethod
+    def of(cls, families: Sequence[Family], device: torch.device | None = None) -> Self:
+        """The family of each member, one by one; those of one name and size form a group."""
+        keys: dict[tuple[str, int], list[int]] = {}
+        for member, family in enumerate(families):
+            keys.setdefault((family.name, family.design.shape[2]), []).append(member)
+        groups = []
+        for members in keys.values():
+            own = [families[member] for member in members]
+            if all(family is own[0] for family in own):
+                own = own[:1]
+            design = torch.from_numpy(np.stack([family.design for family in own])).to(device)
+            penalty = torch.from_numpy(np.stack([family.penalty for family in own])).to(device)
+            groups.append(Group(torch.tensor(members, device=device), design.flatten(1, 2), penalty))
+        n_points, n_entries, _ = families[0].design.shape
+        return cls(tuple(groups), n_points, round((1 + (1 + 4 * n_entries) ** 0.5) / 2))
+
+    def fit_start(self, matrices: Tensor) -> Coefficients:
+        """Coefficients whose Q is close to the given (members, annotators, points, classes, classes)."""
+        logs = matrices.double().clamp_min(1e-4).log()
+        target = (_others(logs) - logs.diagonal(dim1=-2, dim2=-1)[..., None]).flatten(2)
+        return [target[group.members] @ torch.linalg.pinv(group.design).mT for group in self.groups]
+
+    def noise(self, coefficients: Coefficients) -> Tensor:
+        """Q on the grid: (members, annotators, points, true, recorded)."""
+        parts = [self._noise(group, own) for group, own in zip(self.groups, coefficients, strict=True)]
+        order = torch.cat([group.members for group in self.groups]).argsort()
+        return torch.cat(parts)[order].float()
+
+    def step(self, coefficients: Coefficients, counts: Tensor) -> Coefficients:
+        """Coefficients under which (members, annotators, points, true, recorded) counts are more likely."""
+        pairs = zip(self.groups, coefficients, strict=True)
+        return [self._newton(group, own, counts[group.members].double()) for group, own in pairs]
+
+    def _noise(self, group: Group, coefficients: Tensor) -> Tensor:
+        logits = coefficients @ group.design.mT  # (members, annotators, points * entries)
+        whole = logits.new_zeros(*logits.shape[:2], self.n_points, self.n_classes, self.n_classes)
+        off = ~torch.eye(self.n_classes, dtype=torch.bool, device=logits.device)
+        whole[..., off] = logits.unflatten(2, (self.n_points, -1))
+        return whole.softmax(-1)
+
+    def _newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
+        totals = counts.sum(-1, keepdim=True)  # (members, annotators, points, true, 1)
+        probs = _others(self._noise(group, coefficients))  # (members, annotators, points, true, others)
+        residual = (_others(counts) - totals * probs).flatten(2)
+        gradient = residual @ group.design - coefficients @ group.penalty
+        spread = totals[..., None] * (torch.diag_embed(probs) - probs[..., None] * probs[..., None, :])
+        design = group.design.unflatten(1, probs.shape[2:]).unsqueeze(1)  # (..., points, true, others, coefficients)
+        weighted = (spread @ design).flatten(2, 4)  # (members, annotators, points * entries, coefficients)
+        hessian = group.design.mT.unsqueeze(1) @ weighted + group.penalty.unsqueeze(1)
+        factor = torch.linalg.cholesky_ex(hessian).L
+        step = torch.cholesky_solve(gradient[..., None], factor)[..., 0]
+        largest = (step @ group.design.mT).abs().amax(-1, keepdim=True)  # (members, annotators, 1)
+        return coefficients + step * (MAX_STEP / largest.clamp_min(MAX_STEP))
+
+
+def _others(values: Tensor) -> Tensor:
+    """Leave out the diagonal: (..., true, recorded) → (..., true, recorded - 1)."""
+    classes = values.shape[-1]
+    flat = values.flatten(-2)[..., 1:].unflatten(-1, (classes - 1, classes + 1))[..., :-1]
+    return flat.flatten(-2).unflatten(-1, (classes, classes - 1))

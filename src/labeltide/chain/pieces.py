@@ -1,0 +1,49 @@
+"""Where Q jumps: change points of expected counts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+MIN_COUNT = 20.0  # labels on either side of a change point
+
+
+def find_pieces(counts: np.ndarray, n_pieces: int) -> np.ndarray:
+    """Split the clock greedily where two constant matrices explain the counts best.
+
+    Parameters
+    ----------
+    counts : array of shape (points, true, recorded)
+
+    Returns
+    -------
+    array of shape (points,), the number of each point's piece, from 0; fewer pieces where no split is worth it
+    """
+    edges = [0, len(counts)]
+    for _ in range(n_pieces - 1):
+        gains = [(_best_split(counts[low:high]), low) for low, high in pairwise(edges)]
+        (gain, at), low = max(gains, key=lambda found: found[0][0])
+        if gain <= 0:
+            break
+        edges = sorted([*edges, low + at])
+    return np.searchsorted(edges[1:-1], np.arange(len(counts)), side="right")
+
+
+def _best_split(counts: np.ndarray) -> tuple[float, int]:
+    """The gain in log-likelihood of the best split, and the first point after it."""
+    left = counts.cumsum(0)[:-1]  # (points - 1, true, recorded)
+    right = counts.sum(0) - left
+    gain = _fit(left) + _fit(right) - _fit(counts.sum(0)[None])
+    enough = (left.sum((1, 2)) >= MIN_COUNT) & (right.sum((1, 2)) >= MIN_COUNT)
+    if not enough.any():
+        return 0.0, 0
+    best = int(np.where(enough, gain, -np.inf).argmax())
+    return float(gain[best]), best + 1
+
+
+def _fit(counts: np.ndarray) -> np.ndarray:
+    """The log-likelihood of counts under their own shares: (splits, true, recorded) → (splits,)."""
+    totals = counts.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nansum(np.where(counts > 0, counts * np.log(counts / totals), 0.0), (1, 2))

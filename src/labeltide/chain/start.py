@@ -1,0 +1,83 @@
+"""Chains to begin with: from the labels alone, then with evidence."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from labeltide.chain.data import ChainData, ChainParameters, Members
+from labeltide.chain.em import FittedChains, fit_chains
+from labeltide.chain.families import family, spline_shape
+from labeltide.chain.logit import Families
+from labeltide.chain.passes import expect
+
+SMOOTHNESS = 10.0
+STAY, RIGHT = 0.8, 0.75  # where EM starts: how often true labels stay, and how often recorded ones are right
+LABEL_ITERATIONS, ITERATIONS = 60, 40
+
+
+def flat_chain(members: int, groups: int, data: ChainData, stay: float | None = None) -> ChainParameters:
+    """Chains that know nothing: equal rows of A, or some persistence; the same moderate noise at all times."""
+    classes, device = data.n_classes, data.mask.device
+    matrices = _mostly(classes, RIGHT, device).expand(members, groups, data.n_points, -1, -1).clone()
+    transition = _mostly(classes, 1 / classes if stay is None else stay, device)
+    start = torch.full((members, classes), 1 / classes, device=device)
+    power = torch.full((members,), 0.0 if data.evidence is None else 1.0, device=device)
+    return ChainParameters(start, transition.expand(members, -1, -1).clone(), power, matrices)
+
+
+def label_chain(
+    data: ChainData, jobs: Members, grid: np.ndarray, period: float | None = None, groups: int = 1
+) -> ChainParameters:
+    """Learn persistence and Q(t) from the recorded labels alone.
+
+    Without features classes could swap their names; they are put so that recorded labels are mostly right.
+    """
+    labels_only = data.with_evidence(None)
+    kinds = _spline(data, len(jobs.labels), grid, period)
+    start = flat_chain(len(jobs.labels), groups, labels_only, STAY)
+    fitted = fit_chains(labels_only, jobs, kinds, start, iterations=LABEL_ITERATIONS)
+    return _name_states(fitted.parameters, expect(labels_only, jobs, fitted.parameters).counts)
+
+
+def join_evidence(
+    data: ChainData, jobs: Members, start: ChainParameters, grid: np.ndarray, period: float | None = None
+) -> FittedChains:
+    """Learn the nested chain from two starts, the given one and one that knows nothing, and keep the likelier."""
+    n_jobs = len(jobs.labels)
+    kinds = _spline(data, 2 * n_jobs, grid, period)
+    groups = start.matrices.shape[1]
+    given = start._replace(power=torch.ones_like(start.power))
+    flat = flat_chain(n_jobs, groups, data)
+    both = ChainParameters(*(torch.cat(tensors) for tensors in zip(given, flat, strict=True)))
+    twice = Members(*(torch.cat([tensor, tensor]) for tensor in jobs))
+    fitted = fit_chains(data, twice, kinds, both, iterations=ITERATIONS, learn_power=True)
+    reached = (fitted.log_likelihood * twice.weights).sum(1)
+    index = torch.arange(n_jobs, device=reached.device)
+    better = torch.where(reached[n_jobs:] > reached[:n_jobs], index + n_jobs, index)
+    return FittedChains(fitted.parameters.take(better), fitted.log_likelihood[better])
+
+
+def _spline(data: ChainData, members: int, grid: np.ndarray, period: float | None) -> Families:
+    shape = spline_shape(grid, SMOOTHNESS, period)
+    return Families.of([family(data.n_classes, shape, "each", "by class")] * members, data.mask.device)
+
+
+def _mostly(classes: int, right: float, device: torch.device) -> Tensor:
+    matrix = torch.full((classes, classes), (1 - right) / (classes - 1), device=device)
+    return matrix.fill_diagonal_(right)
+
+
+def _name_states(parameters: ChainParameters, counts: Tensor) -> ChainParameters:
+    """Give each hidden state the name of the label that is recorded most for it, one state for each label."""
+    start, transition, power, matrices = parameters
+    totals = counts.sum((1, 2)).double().cpu().numpy()  # (members, state, recorded)
+    shares = totals / totals.sum(-1, keepdims=True).clip(1e-12)
+    order = np.stack([linear_sum_assignment(-own.T)[1] for own in shares])  # the state of each label
+    index = torch.from_numpy(order).to(start.device)
+    member = torch.arange(len(start), device=start.device)[:, None]
+    rows = matrices.permute(0, 3, 1, 2, 4)[member, index].permute(0, 2, 3, 1, 4)
+    moved = transition[member, index].mT[member, index].mT
+    return ChainParameters(start[member, index], moved, power, rows.contiguous())

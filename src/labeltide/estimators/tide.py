@@ -1,0 +1,71 @@
+"""Tide: labels that persist, networks that never saw what they judge, and Q(t), weighed by one likelihood."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from labeltide.chain.data import Chain
+from labeltide.estimators.base import NoisyLabelClassifier
+from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.estimators.tide_steps import FOLDS, find_posterior, learn_posterior
+
+
+class TideClassifier(NoisyLabelClassifier):
+    r"""Learn from wrong labels with nothing to set and no clean label.
+
+    A chain over the recorded labels alone gives a first Q(t). With it, networks are trained by the forward loss, each
+    without a fifth of the sequences, on whose recorded labels it is stopped. Their predictions for what they have not
+    seen join the chain, :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`, of which the labels alone
+    (k = 0) and the paper's model (equal rows of A, k = 1) are special cases; the likelihood of the recorded labels
+    weighs the two, and chooses among families of Q(t) by sequences left out. A last ensemble is trained on the
+    posterior of the true labels. Prediction uses features only.
+
+    Parameters
+    ----------
+    ensemble : bool, default True
+        Predict with the average of five networks. With False they teach a single one, for small devices and
+        streams.
+    **shared : the parameters of every method
+        `early_stopping` and `validation_fraction` change nothing here: every network that meets wrong labels is
+        stopped on sequences that it does not see.
+
+    Attributes
+    ----------
+    chain_ : labeltide.chain.data.Chain
+        How true labels persist, and how much the network's evidence counts beside that.
+    families_ : dict of str to float
+        The weight of each family of Q(t), by the likelihood of sequences left out.
+    """
+
+    name = "tide"
+    members_per_fit: ClassVar[int] = FOLDS
+
+    def __init__(self, *, ensemble: bool = True, **shared: Any) -> None:
+        super().__init__(**shared)
+        self.ensemble = ensemble
+
+    def _fit_fleet(self, job: FleetJob) -> FittedFleet:
+        posterior = find_posterior(job)
+        model, history = learn_posterior(job, posterior.labels, self.ensemble)
+        return FittedFleet(model, posterior.noise, history, posterior.learned)
+
+    def _learned(self) -> dict[str, Any]:
+        start, transition, power = self.chain_
+        chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power}
+        return {"chain": chain, "families": self.families_}
+
+    def _take_learned(self, said: Any) -> None:
+        n_classes = len(self.classes_)
+        try:
+            chain, families = said["chain"], said["families"]
+            start, transition = np.asarray(chain["start"], float), np.asarray(chain["transition"], float)
+            weights = np.asarray(list(families.values()), float)
+            power = float(chain["power"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise ValueError("its chain or its families of Q are malformed.") from None
+        sound = all(np.all((values >= 0) & (values < np.inf)) for values in (start, transition, weights, power))
+        if start.shape != (n_classes,) or transition.shape != (n_classes, n_classes) or not sound:
+            raise ValueError(f"its chain must hold finite numbers for {n_classes} classes.")
+        self.chain_, self.families_ = Chain(start, transition, power), dict(families)

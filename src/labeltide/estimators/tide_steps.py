@@ -1,0 +1,218 @@
+"""The steps of `tide`: cross-fitted networks, one chain with their evidence, and the last ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labeltide.chain.data import Chain, ChainData, ChainParameters, Members
+from labeltide.chain.passes import expect
+from labeltide.chain.select import Chosen, choose_noise
+from labeltide.chain.start import join_evidence, label_chain
+from labeltide.estimators.fleet import FleetJob
+from labeltide.models.base import SequenceModel
+from labeltide.noise.fixed import FixedNoise
+from labeltide.objectives.objective import Objective
+from labeltide.training import FleetData, History
+
+FOLDS = 5
+ENSEMBLE = 5
+PATIENCE = 10  # epochs without a better held-out likelihood after which a cross-fitted network stops
+MAX_POINTS = 128  # moments at which Q is estimated; straight lines between them
+AGAIN = 0.05  # mean Frobenius change of Q above which the networks are trained once more
+
+
+class Posterior(NamedTuple):
+    """What is known of the true labels once all evidence is in."""
+
+    labels: Tensor  # (jobs, rows, steps, classes), zero on padding
+    noise: FixedNoise
+    learned: list[dict[str, Any]]  # more attributes for each estimator
+
+
+class Evidence(NamedTuple):
+    """Networks that never saw the rows they judge, and the chain they are part of."""
+
+    log_probs: Tensor  # (jobs, rows, steps, classes)
+    chain: ChainParameters
+    log_likelihood: Tensor  # (jobs,)
+
+
+def find_posterior(job: FleetJob) -> Posterior:
+    """From recorded labels and features to the posterior of the true labels and to Q(t)."""
+    folds = make_folds(job)
+    data, grid = chain_data(job.data, job.n_classes)
+    jobs = _every_row(folds)
+    chain = label_chain(data, jobs, grid)
+    if data.trusted is not None and bool((data.trusted >= 0)[data.mask].all()):
+        return _conclude(data, jobs, folds, chain, grid)  # nothing is left to find out
+    found = _gather(job, data, folds, chain, grid, "round 1")
+    change = (found.chain.matrices - chain.matrices).square().sum((-2, -1)).sqrt().mean((1, 2))  # (jobs,)
+    again = (change > AGAIN).nonzero().flatten()
+    if len(again):
+        part = replace(data, labels=data.labels[again])
+        retried = _gather(_take(job, again), part, folds[again], found.chain.take(again), grid, "round 2")
+        found = _keep_better(found, retried, again)
+    return _conclude(data.with_evidence(found.log_probs), jobs, folds, found.chain, grid)
+
+
+def _conclude(data: ChainData, jobs: Members, folds: Tensor, chain: ChainParameters, grid: np.ndarray) -> Posterior:
+    """Choose the family of Q, and say what is known of the true labels under it."""
+    chosen = choose_noise(data, jobs, chain, folds, grid)
+    labels = expect(data, jobs, chosen.parameters, posterior=True).posterior
+    assert labels is not None
+    noise = FixedNoise(chosen.parameters.matrices[:, 0].double().cpu().numpy(), grid).to(folds.device)
+    return Posterior(labels, noise, _learned(chosen))
+
+
+def learn_posterior(job: FleetJob, labels: Tensor, ensemble: bool) -> tuple[SequenceModel, History]:
+    """Train several networks for each job on the probabilities of the true labels; or one, taught by them."""
+    copies = _repeat(job, ENSEMBLE, first_seed=100)
+    data = _with_targets(copies.data, labels.repeat_interleave(ENSEMBLE, 0))
+    copies = replace(copies, data=data)
+    model = copies.new_model()
+    history = copies.train(model, None, Objective(), stage="ensemble", cosine=True)
+    if ensemble:
+        return model, _average(history, ENSEMBLE)
+    taught = copies.log_probs(model).exp().unflatten(0, (job.members, ENSEMBLE)).mean(1)
+    single = replace(job, data=_with_targets(_every_weight(job.data), taught * job.data.mask[..., None]))
+    model = single.new_model()
+    return model, single.train(model, None, Objective(), stage="single", cosine=True)
+
+
+def make_folds(job: FleetJob) -> Tensor:
+    """The fold of every row, drawn from each job's own seed; rows without labels are spread too: (jobs, rows)."""
+    labelled = (job.data.labels >= 0).any(-1).any(-1).cpu().numpy()  # (jobs, rows)
+    fewest = int(labelled.sum(1).min())
+    if fewest < 2:
+        raise ValueError(
+            "tide needs at least two sequences with labels, to judge one by the other. "
+            f"Got {fewest}. Cut a long sequence into windows."
+        )
+    count = min(FOLDS, fewest)
+    folds = np.zeros(labelled.shape, dtype=np.int64)
+    for own, rows, seed in zip(folds, labelled, job.seeds, strict=True):
+        generator = np.random.default_rng([seed, 3])
+        order = np.concatenate([generator.permutation(np.flatnonzero(kind)) for kind in (rows, ~rows)])
+        own[order] = np.arange(len(order)) % count
+    return torch.from_numpy(folds).to(job.data.features.device)
+
+
+def chain_data(data: FleetData, n_classes: int) -> tuple[ChainData, np.ndarray]:
+    """The labels as a chain sees them, and the moments at which it estimates Q."""
+    grid, points = data.grid.double().cpu().numpy(), data.points
+    if len(grid) > MAX_POINTS:
+        coarse = np.linspace(grid[0], grid[-1], MAX_POINTS)
+        nearest = np.searchsorted((coarse[1:] + coarse[:-1]) / 2, grid)
+        place = torch.from_numpy(nearest).to(data.mask.device)
+        points = place.expand_as(data.mask) if points is None else place[points]
+        grid = coarse
+    return ChainData(data.labels, data.mask, points, len(grid), n_classes, trusted=data.trusted), grid
+
+
+def _gather(
+    job: FleetJob, data: ChainData, folds: Tensor, chain: ChainParameters, grid: np.ndarray, stage: str
+) -> Evidence:
+    """Train networks with the chain's Q, each without one fold, and join what they say of that fold to the chain."""
+    log_probs = cross_fit(job, folds, chain.matrices[:, 0], grid, stage)
+    fitted = join_evidence(data.with_evidence(log_probs), _every_row(folds), chain, grid)
+    return Evidence(log_probs, fitted.parameters, fitted.log_likelihood.sum(1))
+
+
+def cross_fit(job: FleetJob, folds: Tensor, matrices: Tensor, grid: np.ndarray, stage: str) -> Tensor:
+    """What networks say of rows they have not seen: (jobs, rows, steps, classes), log-probabilities."""
+    count = int(folds.max()) + 1
+    copies = _repeat(job, count, first_seed=10)
+    held_out = (
+        folds.repeat_interleave(count, 0) == torch.arange(count, device=folds.device).repeat(job.members)[:, None]
+    )
+    copies = replace(copies, data=replace(copies.data, held_out=held_out, weights=(~held_out).float()))
+    noise = FixedNoise(matrices.repeat_interleave(count, 0).double().cpu().numpy(), grid).to(folds.device)
+    model = copies.new_model()
+    copies.train(model, noise, Objective(), stage=stage, patience=PATIENCE)
+    every = copies.log_probs(model).unflatten(0, (job.members, count))  # (jobs, folds, rows, steps, classes)
+    index = folds[:, None, :, None, None].expand(-1, 1, -1, *every.shape[3:])
+    return every.gather(1, index)[:, 0]
+
+
+def _keep_better(first: Evidence, second: Evidence, jobs: Tensor) -> Evidence:
+    """Put the second try of some jobs in place of their first where labels are likelier under it."""
+    wins = second.log_likelihood > first.log_likelihood[jobs]
+    place = jobs[wins]
+
+    def put(old: Tensor, new: Tensor) -> Tensor:
+        return old.index_copy(0, place, new[wins])
+
+    chain = ChainParameters(*(put(old, new) for old, new in zip(first.chain, second.chain, strict=True)))
+    return Evidence(put(first.log_probs, second.log_probs), chain, put(first.log_likelihood, second.log_likelihood))
+
+
+def _learned(chosen: Chosen) -> list[dict[str, Any]]:
+    start, transition, power, _ = (tensor.double().cpu().numpy() for tensor in chosen.parameters)
+    weights = chosen.weights.double().cpu().numpy()
+    return [
+        {
+            "chain_": Chain(start[job], transition[job], float(power[job])),
+            "families_": dict(zip(chosen.names[job], weights[job].tolist(), strict=True)),
+        }
+        for job in range(len(weights))
+    ]
+
+
+def _every_row(folds: Tensor) -> Members:
+    index = torch.arange(len(folds), device=folds.device)
+    return Members(index, index, torch.ones_like(folds, dtype=torch.float32))
+
+
+def _every_weight(data: FleetData) -> FleetData:
+    return replace(data, weights=torch.ones_like(data.weights), held_out=torch.zeros_like(data.held_out))
+
+
+def _with_targets(data: FleetData, targets: Tensor) -> FleetData:
+    return replace(data, targets=targets, trusted=None)
+
+
+def _take(job: FleetJob, index: Tensor) -> FleetJob:
+    """Some of the jobs."""
+    chosen: Sequence[int] = index.tolist()
+    data = job.data
+    own = replace(data, labels=data.labels[index], weights=data.weights[index], held_out=data.held_out[index])
+    return replace(
+        job, estimators=[job.estimators[i] for i in chosen], data=own, seeds=tuple(job.seeds[i] for i in chosen)
+    )
+
+
+def _repeat(job: FleetJob, copies: int, first_seed: int) -> FleetJob:
+    """Several networks for each job, each with a seed of its own and with every row."""
+    seeds = tuple(
+        int(np.random.SeedSequence([seed, first_seed + copy]).generate_state(1)[0])
+        for seed in job.seeds
+        for copy in range(copies)
+    )
+    data = _every_weight(job.data)
+    data = replace(
+        data,
+        labels=data.labels.repeat_interleave(copies, 0),
+        weights=data.weights.repeat_interleave(copies, 0),
+        held_out=data.held_out.repeat_interleave(copies, 0),
+    )
+    return replace(job, estimators=[one for one in job.estimators for _ in range(copies)], data=data, seeds=seeds)
+
+
+def _average(history: History, copies: int) -> History:
+    """The history of each job, averaged over its networks."""
+
+    def fold(values: np.ndarray) -> np.ndarray:
+        return values.reshape(*values.shape[:-1], -1, copies)
+
+    return History(
+        fold(history.loss).mean(-1),
+        fold(history.held_out).mean(-1),
+        fold(history.best_epoch).max(-1),
+        fold(history.restarts).sum(-1),
+    )

@@ -1,0 +1,122 @@
+"""EM climbs, finds what was simulated, and chooses families by rows left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import labeltide as lt
+from labeltide.chain.data import ChainData, Members
+from labeltide.chain.em import fit_chains
+from labeltide.chain.families import (
+    constant_shape,
+    family,
+    pieces_shape,
+    spline_shape,
+    wave_shape,
+)
+from labeltide.chain.logit import Families
+from labeltide.chain.passes import expect
+from labeltide.chain.pieces import find_pieces
+from labeltide.chain.select import choose_noise
+from labeltide.chain.start import flat_chain, join_evidence, label_chain
+
+STEPS = 30
+GRID = np.linspace(0, 1, STEPS)
+
+
+def study(shape: str, n=120, n_classes=2, stay=0.9, seed=0):
+    """Recorded labels of persistent true ones, as a chain sees them, with one job."""
+    true = lt.make_sequences(n=n, n_steps=STEPS, n_features=2, n_classes=n_classes, stay=stay, random_state=seed)
+    noise = lt.make_noise(shape, n_classes=n_classes, n_steps=STEPS, rate=0.25)
+    recorded = lt.corrupt(true.labels, noise, random_state=seed)
+    data = ChainData(torch.tensor(recorded)[None], torch.ones(n, STEPS, dtype=torch.bool), None, STEPS, n_classes)
+    jobs = Members(torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long), torch.ones(1, n))
+    return data, jobs, np.asarray(noise), true.labels[..., 0]
+
+
+def frobenius(one, two):
+    return float(np.sqrt(((np.asarray(one) - np.asarray(two)) ** 2).sum((-1, -2))).mean())
+
+
+@pytest.mark.parametrize("with_evidence", [False, True])
+def test_every_iteration_raises_the_likelihood(with_evidence):
+    data, jobs, _, truth = study("growth")
+    if with_evidence:
+        right = torch.nn.functional.one_hot(torch.tensor(truth).long(), 2).float()
+        data = data.with_evidence((0.3 + 0.4 * right).log()[None])
+    kinds = Families.of([family(2, constant_shape(GRID), "each")])
+    chain, reached = flat_chain(1, 1, data, 0.8), []
+    for _ in range(12):
+        fitted = fit_chains(data, jobs, kinds, chain, iterations=1, learn_power=with_evidence)
+        chain = fitted.parameters
+        reached.append(float(fitted.log_likelihood.sum()))
+    assert np.all(np.diff(reached) > -0.05)  # pseudo-counts and the ridge cost a trifle
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_labels_alone_show_the_noise_where_they_persist(n_classes):
+    data, jobs, noise, truth = study("growth", n=300, n_classes=n_classes, stay=0.95)
+    chain = label_chain(data, jobs, GRID)
+    assert frobenius(chain.matrices[0, 0], noise) < 0.15
+    posterior = expect(data, jobs, chain, posterior=True).posterior[0].argmax(-1).numpy()
+    assert (posterior != truth).mean() < 0.7 * (data.labels[0, ..., 0].numpy() != truth).mean()
+
+
+def test_states_keep_the_names_of_their_labels():
+    data, jobs, _, _ = study("static", n_classes=3)
+    matrices = label_chain(data, jobs, GRID).matrices[0, 0].mean(0)
+    assert matrices.argmax(-1).tolist() == [0, 1, 2]
+
+
+def test_evidence_counts_for_what_it_is_worth():
+    data, jobs, _, truth = study("growth")
+    right = torch.nn.functional.one_hot(torch.tensor(truth).long(), 2).float()
+    telling = data.with_evidence((0.1 + 0.8 * right).log()[None])
+    empty = data.with_evidence(torch.randn(1, *right.shape, generator=torch.Generator().manual_seed(0)).log_softmax(-1))
+    chain = label_chain(data, jobs, GRID)
+    powers = [float(join_evidence(given, jobs, chain, GRID).parameters.power) for given in (telling, empty)]
+    assert powers[0] > 0.7
+    assert powers[1] < 0.2
+
+
+@pytest.mark.parametrize(("shape", "wanted"), [("static", "static"), ("growth", "spline"), ("mixed", "each")])
+def test_the_family_that_made_the_noise_is_found(shape, wanted):
+    data, jobs, noise, _ = study(shape, n=250, stay=0.95)
+    folds = torch.arange(250)[None] % 5
+    chosen = choose_noise(data, jobs, label_chain(data, jobs, GRID), folds, GRID)
+    weights = dict(zip(chosen.names[0], chosen.weights[0].tolist(), strict=True))
+    assert sum(weights.values()) == pytest.approx(1)
+    assert sum(weight for name, weight in weights.items() if wanted in name) > 0.2
+    assert frobenius(chosen.parameters.matrices[0, 0], noise) < 0.1
+
+
+def test_a_jump_is_found_where_it_is():
+    counts = np.full((20, 2, 2), 5.0)
+    counts[:, [0, 1], [0, 1]] = np.where(np.arange(20) < 8, 95, 40)[:, None]
+    assert find_pieces(counts, 2).tolist() == [0] * 8 + [1] * 12
+    assert find_pieces(np.zeros((5, 2, 2)), 3).tolist() == [0] * 5
+
+
+@pytest.mark.parametrize(("level", "movement"), [("alike", "alike"), ("each", "by class"), ("each", "each")])
+@pytest.mark.parametrize(
+    "shape", [spline_shape(GRID, 1.0), wave_shape(GRID, 0.5), pieces_shape(np.arange(STEPS) // 10)]
+)
+def test_newton_finds_the_noise_behind_exact_counts(shape, level, movement):
+    kinds = Families.of([family(3, shape, level, movement)])
+    generator = torch.Generator().manual_seed(1)
+    size = kinds.groups[0].design.shape[2]
+    true = [0.4 * torch.randn(1, 1, size, generator=generator, dtype=torch.float64)]
+    wanted = kinds.noise(true)
+    found = kinds.fit_start(torch.full_like(wanted, 1 / 3))
+    for _ in range(20):
+        found = kinds.step(found, 1e6 * wanted)
+    assert float((kinds.noise(found) - wanted).abs().max()) < 1e-3
+
+
+def test_a_spline_over_a_ring_ends_where_it_begins():
+    grid = np.linspace(0, 24, 49)
+    basis = spline_shape(grid, 1.0, period=24.0).basis
+    np.testing.assert_allclose(basis[0], basis[-1], atol=1e-9)
+    np.testing.assert_allclose(basis.sum(1), 1)

@@ -1,0 +1,145 @@
+"""Forward-backward against every path written out."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labeltide import _native
+from labeltide.chain import passes
+from labeltide.chain.data import ChainData, ChainParameters, Members
+from labeltide.chain.fused import fused_pass
+from labeltide.chain.plain import plain_pass
+
+compiled = pytest.mark.skipif(_native.library() is None, reason="Nothing was compiled here.")
+
+
+def normal(values: torch.Tensor) -> torch.Tensor:
+    return values / values.sum(-1, keepdim=True)
+
+
+def make_case(seed: int, members=2, rows=3, steps=4, classes=2, annotators=1, groups=1, points=3, evidence=True):
+    """Random chains over ragged rows with gaps, shared clocks or not, and a few trusted labels."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(*shape):
+        return torch.rand(*shape, generator=generator)
+
+    def whole(low, high, *shape):
+        return torch.randint(low, high, shape, generator=generator)
+
+    lengths = whole(1, steps + 1, rows)
+    lengths[0] = steps
+    data = ChainData(
+        labels=whole(-1, classes, 2, rows, steps, annotators).to(torch.int8),
+        mask=torch.arange(steps) < lengths[:, None],
+        points=whole(0, points, rows, steps) if points != steps else None,
+        n_points=points,
+        n_classes=classes,
+        evidence=(2 * torch.randn(2, rows, steps, classes, generator=generator)).log_softmax(-1) if evidence else None,
+        trusted=torch.where(uniform(rows, steps) < 0.2, whole(0, classes, rows, steps), -1).to(torch.int8),
+    )
+    chosen = Members(
+        whole(0, 2, members), whole(0, 2, members), uniform(members, rows) * (uniform(members, rows) < 0.8)
+    )
+    parameters = ChainParameters(
+        normal(uniform(members, classes) + 0.1),
+        normal(uniform(members, classes, classes) + 0.1),
+        2 * uniform(members) if evidence else torch.zeros(members),
+        normal(uniform(members, groups, points, classes, classes) + 0.05),
+    )
+    return data, chosen, parameters
+
+
+def enumerate_paths(data, members, parameters, member, row):
+    """The likelihood, posterior, pair counts and slope in the power of one row, by summing over all its paths."""
+    length, classes = int(data.mask[row].sum()), data.n_classes
+    start, transition, power, matrices = (tensor[member].double().numpy() for tensor in parameters)
+    labels = data.labels[members.labels[member], row].numpy()
+    e = np.zeros((length, classes))
+    if data.evidence is not None:
+        e = data.evidence[members.evidence[member], row].double().numpy()
+    places = data.places()[row].numpy()
+    total, slope = 0.0, 0.0
+    posterior, pairs = np.zeros((length, classes)), np.zeros((classes, classes))
+    for path in itertools.product(range(classes), repeat=length):
+        weight, own_slope = 1.0, 0.0
+        for t, state in enumerate(path):
+            base = start if t == 0 else transition[path[t - 1]]
+            moves = base * np.exp(power * e[t])
+            moves /= moves.sum()
+            weight *= moves[state]
+            own_slope += e[t, state] - moves @ e[t]
+            for annotator, recorded in enumerate(labels[t]):
+                if recorded >= 0:
+                    weight *= matrices[annotator if len(matrices) > 1 else 0, places[t], state, recorded]
+            if data.trusted is not None and data.trusted[row, t] >= 0:
+                weight *= float(data.trusted[row, t] == state)
+        total += weight
+        slope += weight * own_slope
+        for t, state in enumerate(path):
+            posterior[t, state] += weight
+            if t:
+                pairs[path[t - 1], state] += weight
+    return np.log(total), posterior / total, pairs / total, slope / total
+
+
+@pytest.mark.parametrize("run", [plain_pass, pytest.param(fused_pass, marks=compiled)])
+@pytest.mark.parametrize("evidence", [True, False])
+@pytest.mark.parametrize(("classes", "annotators", "groups", "points"), [(2, 1, 1, 3), (3, 2, 2, 3), (2, 3, 1, 4)])
+def test_a_pass_equals_the_sum_over_all_paths(run, evidence, classes, annotators, groups, points):
+    sizes = {"classes": classes, "annotators": annotators, "groups": groups, "points": points, "evidence": evidence}
+    data, members, parameters = make_case(classes + points, **sizes)
+    found = run(data, members, parameters, posterior=True)
+    n_members, rows = members.weights.shape
+    for member in range(n_members):
+        pairs, slope = 0.0, 0.0
+        counts = np.zeros(found.counts.shape[1:])
+        for row in range(rows):
+            likelihood, posterior, own_pairs, own_slope = enumerate_paths(data, members, parameters, member, row)
+            length, weight = len(posterior), float(members.weights[member, row])
+            np.testing.assert_allclose(found.log_likelihood[member, row], likelihood, rtol=1e-5)
+            np.testing.assert_allclose(found.posterior[member, row, :length], posterior, atol=1e-5)
+            assert not found.posterior[member, row, length:].any()
+            pairs, slope = pairs + weight * own_pairs, slope + weight * own_slope
+            for t, annotator in itertools.product(range(length), range(data.labels.shape[-1])):
+                recorded = int(data.labels[members.labels[member], row, t, annotator])
+                if recorded >= 0:
+                    place = int(data.places()[row, t])
+                    counts[annotator if groups > 1 else 0, place, :, recorded] += weight * posterior[t]
+        np.testing.assert_allclose(found.pairs[member, 0], pairs, atol=1e-5)
+        np.testing.assert_allclose(found.counts[member], counts, atol=1e-5)
+        if evidence:
+            np.testing.assert_allclose(found.power[member, 0], slope, atol=1e-4)
+
+
+@compiled
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    members=st.integers(1, 5),
+    rows=st.integers(1, 40),
+    steps=st.integers(1, 12),
+    classes=st.integers(2, 6),
+    annotators=st.integers(1, 3),
+    evidence=st.booleans(),
+)
+def test_the_compiled_pass_equals_the_plain_one(seed, members, rows, steps, classes, annotators, evidence):
+    groups = 1 + seed % 2 * (annotators - 1)
+    case = make_case(seed, members, rows, steps, classes, annotators, groups, 5, evidence)
+    for one, two in zip(plain_pass(*case, posterior=True), fused_pass(*case, posterior=True), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4 * (1 + float(two.abs().max())))
+
+
+def test_members_in_parts_equal_members_at_once(monkeypatch):
+    case = make_case(3, members=5)
+    whole = plain_pass(*case, posterior=True)
+    monkeypatch.setattr(passes, "usable", lambda data: False)
+    monkeypatch.setattr(passes, "NUMBERS_AT_ONCE", 200)
+    for one, two in zip(whole, passes.expect(*case, posterior=True), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-6)
