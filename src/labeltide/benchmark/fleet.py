@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from labeltide.benchmark.datasets import DatasetSpec
+from labeltide.benchmark.drawing import draw_labels
 from labeltide.benchmark.loading import Split, load_dataset
 from labeltide.benchmark.measure import Draw, Predicted, measure
 from labeltide.benchmark.methods import told_noise
@@ -17,7 +18,6 @@ from labeltide.benchmark.origin import origin
 from labeltide.benchmark.plan import FleetPlan, Run
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import METHODS, NoisyLabelClassifier, fit_fleet, predict_fleet
-from labeltide.noise.corrupt import corrupt
 
 FORMAT = 1
 
@@ -29,8 +29,7 @@ def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> lis
     draws = [draw(run, split.train) for run in plan.runs]
     estimators = [_estimator(run, one, settings, device, checkpoint) for run, one in zip(plan.runs, draws, strict=True)]
     started = time.perf_counter()
-    recorded = [one.recorded for one in draws]
-    fit_fleet(estimators, split.train.features, recorded, clock=split.train.clock, lengths=split.train.lengths)
+    _fit(estimators, [one.recorded for one in draws], split.train, clean=method.clean)
     seconds = (time.perf_counter() - started) / len(plan.runs)
     shared = {
         "dataset_info": _about(spec, split),
@@ -52,7 +51,7 @@ def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> lis
 def draw(run: Run, train: Sequences) -> Draw:
     """The labels that are recorded in a run: the same for every method."""
     noise = run.noise.make(len(train.classes), train.features.shape[1])
-    recorded = corrupt(train.labels[..., 0], noise, np.random.default_rng(run.noise_seed))
+    recorded = draw_labels(train, noise, run.noise.variant, np.random.default_rng(run.noise_seed))
     absent = set(range(len(train.classes))) - set(np.unique(recorded).tolist())
     if absent:
         raise ValueError(
@@ -81,6 +80,12 @@ def _estimator(run: Run, drawn: Draw, settings: dict[str, Any], device: str, che
     return METHODS[run.method.method](**settings)
 
 
+def _fit(estimators: list[NoisyLabelClassifier], recorded: list[np.ndarray], train: Sequences, *, clean: bool) -> None:
+    """Fit to recorded labels. Only here can a method see clean ones, and only one that the study marks so."""
+    trusted = train.labels[..., 0] if clean else None
+    fit_fleet(estimators, train.features, recorded, clock=train.clock, lengths=train.lengths, trusted=trusted)
+
+
 def _identity(run: Run) -> dict[str, Any]:
     return {
         "format": FORMAT,
@@ -91,6 +96,7 @@ def _identity(run: Run) -> dict[str, Any]:
         "variant": run.noise.variant,
         "method": run.method.label,
         "estimator": run.method.method,
+        "clean": run.method.clean,
         "draw": run.draw,
         "seed": run.draw,
         "noise_seed": run.noise_seed,

@@ -15,16 +15,21 @@ from labeltide.estimators import METHODS
 
 TOLD = ("temporal", "static")  # what the method "known" is told: the true Q(t), or its average over time
 OURS = {"device", "checkpoint", "verbose", "random_state"}  # parameters that the benchmark gives itself
+CLEAN = "tide"  # the method that trains its last networks on trusted labels alone where all are trusted
 
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method under the name the study gives it, with its settings."""
+    """A method under the name the study gives it, with its settings.
+
+    With `clean` it is a reference, not a method to compare: it is given the clean training labels.
+    """
 
     label: str
     method: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    clean: bool = False
 
     @property
     def where(self) -> str:
@@ -42,6 +47,9 @@ def read_method(label: str, entry: Any, datasets: Sequence[str]) -> MethodSpec:
     where = f"[methods.{label!r}]"
     settings = dict(keys.table(where, entry))
     method = _validation.check_choice(f"method in {where}", settings.pop("method", label), METHODS)
+    clean = keys.flag(f"{where}.clean", settings.pop("clean", False))
+    if clean:
+        _check_clean(where, label, method)
     per_dataset = keys.table(f"{where}.datasets", settings.pop("datasets", {}))
     for name, values in per_dataset.items():
         _validation.check_choice(f"data set in {where}.datasets", name, datasets)
@@ -49,7 +57,14 @@ def read_method(label: str, entry: Any, datasets: Sequence[str]) -> MethodSpec:
     _check_names(where, method, settings)
     if method == "known":
         settings.setdefault("noise", TOLD[0])
-    return MethodSpec(label, method, settings, per_dataset)
+    return MethodSpec(label, method, settings, per_dataset, clean)
+
+
+def _check_clean(where: str, label: str, method: str) -> None:
+    if method != CLEAN:
+        raise ValueError(f"{where}.clean is for method = {CLEAN!r}, which can train on trusted labels alone.")
+    if not label.casefold().startswith("clean"):
+        raise ValueError(f"{where} sees clean labels. Let its name begin with 'clean', so that no page ranks it.")
 
 
 def _check_names(where: str, method: str, values: Mapping[str, Any]) -> None:
@@ -69,19 +84,20 @@ def check_settings(methods: Iterable[MethodSpec], datasets: Iterable[DatasetSpec
         for method in methods:
             _check_names(f"{dataset.where}.settings", method.method, dataset.settings)
             settings = method.settings_for(dataset)
-            if (key := (method.method, repr(sorted(settings.items())))) not in tried:
+            if (key := (method.method, method.clean, repr(sorted(settings.items())))) not in tried:
                 tried.add(key)
-                _try(f"{method.where} on {dataset.where}", method.method, settings)
+                _try(f"{method.where} on {dataset.where}", method, settings)
 
 
-def _try(where: str, method: str, settings: dict[str, Any]) -> None:
+def _try(where: str, method: MethodSpec, settings: dict[str, Any]) -> None:
     """Fit a few short sequences for one epoch: enough of them for methods that fold or hold out."""
     toy, labels = np.random.default_rng(0).normal(size=(16, 6, 2)), np.tile([0, 0, 1, 1, 0, 1], (16, 1))
     told = {"noise": np.eye(2)} if "noise" in settings else {}
     try:
         if "epochs" in settings:
             _validation.check_number("epochs", settings["epochs"], 1, whole=True)
-        METHODS[method](**{**settings, **told, "epochs": 1, "device": "cpu", "random_state": 0}).fit(toy, labels)
+        ours = {**told, "epochs": 1, "device": "cpu", "random_state": 0}
+        METHODS[method.method](**{**settings, **ours}).fit(toy, labels, trusted=labels if method.clean else None)
     except Exception as error:  # whatever it is, it would stop the study later
         raise ValueError(f"{where}: these settings cannot be used. {error}") from None
 

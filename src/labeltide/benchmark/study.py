@@ -12,12 +12,11 @@ from typing import Any
 from labeltide import _validation
 from labeltide.benchmark import keys
 from labeltide.benchmark.datasets import DatasetSpec, read_dataset
+from labeltide.benchmark.drawing import CONDITIONAL, VARIANTS
 from labeltide.benchmark.measure import METRICS
 from labeltide.benchmark.methods import MethodSpec, check_settings, read_method
 from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.shapes import SHAPES, make_noise
-
-VARIANTS = ("uniform", "class-conditional")
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class NoiseSpec:
 
     def make(self, n_classes: int, n_steps: int) -> FixedNoise:
         """The noise function for a data set's classes and steps."""
-        conditional = self.variant == "class-conditional"
+        conditional = self.variant == CONDITIONAL
         return make_noise(self.shape, n_classes, n_steps, class_conditional=conditional, **self.level)
 
 

@@ -1,0 +1,98 @@
+"""The variants of a study's noise: how the recorded labels of a run are drawn once Q(t) is given."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from labeltide.data.sequences import Sequences
+from labeltide.noise.corrupt import corrupt
+from labeltide.noise.fixed import FixedNoise
+
+CONDITIONAL = "class-conditional"  # the one variant that changes Q itself
+BURSTS = {"bursts 0.5": 0.5, "bursts 0.9": 0.9}
+NEAR = "near boundaries"
+VARIANTS = ("uniform", CONDITIONAL, *BURSTS, NEAR)
+MOST = 0.98  # the highest chance of a mistake near a boundary: twice the highest rate of the shapes
+
+
+def draw_labels(train: Sequences, noise: FixedNoise, variant: str, generator: np.random.Generator) -> np.ndarray:
+    """Recorded labels (n, steps) for clean ones, missing where those are.
+
+    In every variant a label of class i at step t is recorded as j with probability :math:`Q_t[i, j]`: over draws for
+    most, over the sequences of a draw for "near boundaries". What differs is which labels go wrong together.
+    """
+    clean = train.labels[..., 0]
+    if variant == NEAR:
+        return corrupt_near_boundaries(clean, train.features, np.asarray(noise), generator)
+    return corrupt(clean, noise, generator, bursts=BURSTS.get(variant, 0.0))
+
+
+def corrupt_near_boundaries(
+    clean: np.ndarray, features: np.ndarray, matrices: np.ndarray, generator: np.random.Generator
+) -> np.ndarray:
+    """Record labels wrongly where a simple classifier of the clean ones is unsure.
+
+    A label is wrong with the chance that Q(t) gives it, times `doubts`; the wrong label follows Q's row.
+
+    Parameters
+    ----------
+    clean : codes of shape (n, steps), -1 for missing
+    features : array of shape (n, steps, features)
+    matrices : array of shape (steps, classes, classes)
+    """
+    present = clean >= 0
+    codes = np.where(present, clean, 0).astype(np.intp)
+    others = matrices[np.arange(clean.shape[1]), codes]  # (n, steps, classes)
+    np.put_along_axis(others, codes[..., None], 0.0, axis=-1)
+    ends = others.cumsum(-1)
+    rates = ends[..., -1]  # (n, steps)
+    wrong = present & (generator.random(clean.shape) < np.minimum(rates * doubts(clean, features), MOST))
+    places = generator.random(clean.shape) * rates
+    drawn = np.minimum((places[..., None] >= ends).sum(-1), matrices.shape[-1] - 1)
+    return np.where(wrong, drawn, clean).astype(clean.dtype)
+
+
+def doubts(clean: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """Factors (n, steps) from nearly two where the classifier is least sure down to nearly none where it is surest.
+
+    They fall linearly with the rank of the margin among the labels of the same class and step. So they average one
+    in each of these groups, and Q(t) stays what it says: the share of each class that is recorded wrongly.
+    """
+    key = hashlib.blake2b(clean.tobytes() + features.tobytes()).digest()
+    if key not in _doubts:  # the runs of a fleet share one data set
+        _doubts.clear()
+        _doubts[key] = _falling(margins(clean, features), clean)
+    return _doubts[key]
+
+
+_doubts: dict[bytes, np.ndarray] = {}
+
+
+def margins(clean: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """How much a logistic regression on one step's features prefers its first choice to its second: (n, steps)."""
+    from sklearn.linear_model import LogisticRegression  # here, so that studies without it need not wait
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    present = clean >= 0
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    classifier.fit(features[present], clean[present])
+    # Differences of logits, for those of probabilities are all one where the classes lie far apart.
+    logits = classifier.decision_function(features.reshape(-1, features.shape[-1]))
+    if logits.ndim == 2:
+        logits = np.sort(logits, axis=1)
+        logits = logits[:, -1] - logits[:, -2]
+    return np.abs(logits).reshape(clean.shape)
+
+
+def _falling(margin: np.ndarray, clean: np.ndarray) -> np.ndarray:
+    """Two minus twice the middle of each rank's share, within the labels of one class and step."""
+    group = (clean.astype(np.int64) * clean.shape[1] + np.arange(clean.shape[1])).ravel()
+    order = np.lexsort((margin.ravel(), group))
+    _, first, count = np.unique(group[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(first, count)
+    factor = np.empty(len(order))
+    factor[order] = 2 - 2 * (rank + 0.5) / np.repeat(count, count)
+    return factor.reshape(clean.shape)
