@@ -1,5 +1,6 @@
 """Whatever is wrong in a study file is said before anything runs, with its key and the choices."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_wrong_study_is_named(tmp_path, text, said):
         ('shape = "static"\nconstants = [0.3]', "every level of constants must be a table"),
         ('shape = "static"\nconstants = [{ b = 1 }]', "Unknown constants of static noise: b. Choose from: a."),
         ('shape = "static"\nconstants = [{ a = 1.5 }]', "The rates of leaving a class must lie in [0, 1)."),
-        ('shape = "static"\nrates = [0.1]\nvariants = ["odd"]', "Choose one of: uniform, class-conditional."),
+        ('shape = "static"\nrates = [0.1]\nvariants = ["odd"]', "one of: uniform, class-conditional, bursts 0.5,"),
         ('shape = "static"\nrates = [0.1]\nvariants = "uniform"', "variants must be a list of at least one value"),
         ('shape = "static"\nrates = [0.1]\ndatasets = ["tex"]', "datasets 'tex'. Choose one of: toy."),
         ('shape = "static"\nrates = [0.1, 0.1]', "is there 2 times for [datasets.'toy']."),
@@ -192,11 +193,26 @@ def test_our_own_studies_are_right_and_their_noise_is_possible(path):
 
 
 def test_the_numbers_of_runs_in_the_comments_are_right():
-    counts = {path.stem: read_study(path).n_runs for path in STUDIES if path.stem.startswith("paper")}
-    assert counts == {"paper-tables": 9 * 2 * 7 * 10, "paper-figures": 33_540, "paper-static": 1_200}
+    counts = {path.stem: read_study(path).n_runs for path in STUDIES if path.stem != "quick"}
+    assert counts == {
+        "paper-figures": 39_130,
+        "paper-static": 1_200,
+        "paper-tables": 9 * 2 * 8 * 10,
+        "tide": 6 * 13 * 8 * 10,
+        "tide-beyond": (4 * 7 + 3) * 4 * 10,
+        "tide-splits": 4 * 3 * 5 * 10,
+    }
     for path in STUDIES:
-        if path.stem in ("paper-figures", "paper-static"):
+        if path.stem in counts:
             assert f"# {counts[path.stem]:,} runs: " in path.read_text().replace("runs:\n", "runs: \n")
+
+
+def test_data_sets_of_one_name_are_the_same_in_all_our_studies():
+    found: dict[str, set[str]] = {}
+    for path in STUDIES:
+        for spec in read_study(path).datasets:
+            found.setdefault(spec.name, set()).add(repr(replace(spec, like=None, optional=False)))
+    assert {name for name, forms in found.items() if len(forms) > 1} == set()
 
 
 def test_a_study_may_keep_some_metrics_only(tmp_path):
