@@ -26,9 +26,12 @@ class Group(NamedTuple):
 
 
 def base_name(label: str) -> str:
-    """The method a label names: "continuous (paper's code)" and "Continuous" are both continuous."""
+    """The method a label names: "continuous (paper's code)" and "Continuous" are both continuous.
+
+    Whatever begins with "clean" is a reference trained on clean labels; studies let no other method be called so.
+    """
     name = re.sub(r"[^a-z0-9]", "", re.split(r"[(,:]", label.casefold())[0])
-    return ALIASES.get(name, name)
+    return "clean" if name.startswith("clean") else ALIASES.get(name, name)
 
 
 def group_methods(labels: Iterable[str]) -> tuple[Group, ...]:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from labeltide.report.cells import Cell
 from labeltide.report.charts import draw_levels, draw_over_time, draw_ranks
+from labeltide.report.cost_table import FILES, as_csv, as_markdown
 from labeltide.report.figures import draw_recovery, draw_shapes
 from labeltide.report.published import FAR, source
 from labeltide.report.records import read_results
@@ -39,6 +40,8 @@ class SectionFigures:
 def write_report(results: Path, out: Path | None = None) -> Path:
     """Write `report.html` and `figures/` from the records of a results folder, and give back the page's path.
 
+    Where tide ran beside its reference on clean labels, `cost.csv` and `cost.md` hold that section of the page.
+
     Parameters
     ----------
     results : folder with `records.jsonl` or `records.jsonl.gz`, and the study's copy where there is one
@@ -51,6 +54,9 @@ def write_report(results: Path, out: Path | None = None) -> Path:
     ranks = draw_ranks("mean-ranks", summary.ranks) if summary.ranks else None
     for picture in [*([ranks] if ranks else []), *(picture for each in figures for picture in each)]:
         picture.save(out / "figures")
+    if summary.cost:
+        for name, text in zip(FILES, (as_csv(summary.cost), as_markdown(summary.cost)), strict=True):
+            write_atomically(out / name, text.encode())
     page = out / PAGE
     write_atomically(page, render(summary, figures, ranks).encode())
     return page

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labeltide.report.cells import UNIFORM, Cell, make_cells, methods_of
+from labeltide.report.cost_table import Cost, make_cost
 from labeltide.report.published import headline
 from labeltide.report.ranks import Ranks, Wins, count_wins, mean_ranks
 from labeltide.report.records import Results, Run
@@ -60,6 +61,7 @@ class Summary:
     origins: list[str]
     wins: Wins | None
     ranks: Ranks | None
+    cost: Cost | None
     sections: list[Section]
     seconds: Table | None
 
@@ -78,6 +80,7 @@ def summarise(results: Results) -> Summary:
         origins=_origins(cells),
         wins=count_wins(cells) if several else None,
         ranks=mean_ranks(cells) if several else None,
+        cost=make_cost(cells),
         sections=sections,
         seconds=_seconds(cells),
     )
