@@ -60,7 +60,7 @@ def test_the_bound_itself_is_met_and_more_is_named_worst_first(goals):
     )
     goal = found["Close to clean labels"]
     assert goal.answer == "Missed"
-    assert "in 1 of 3 cells, and +2.34 points above on average." in goal.words
+    assert "in 1 of 3 cells; the mean difference is +2.34 points." in goal.words
     assert goal.words.endswith("More in: far: decay (+5.00); over: mixed (+1.01).")
 
 
@@ -109,8 +109,10 @@ def test_at_forty_percent_the_worst_cell_is_told_and_nothing_is_judged(goals):
         (at(0.4, dataset="b"), {"ignore": 0.1, "tide": 0.5, "clean": 0.1}),
     )
     assert set(found) == {"More noise"}
-    assert "+25.00 points above that with clean labels on average over 2 cells" in found["More noise"].words
-    assert "most in b: mixed, 40 % (+40.00)." in found["More noise"].words
+    assert (
+        "the mean difference between tide and clean labels is +25.00 points over 2 cells" in found["More noise"].words
+    )
+    assert "the largest in b: mixed, 40 % (+40.00)." in found["More noise"].words
 
 
 def test_a_cell_without_a_number_misses_its_goal_and_is_named(goals):

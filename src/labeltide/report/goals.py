@@ -83,7 +83,7 @@ def _against_clean(costs: Sequence[CellCost]) -> Iterator[Goal]:
     above = {name_cell(one.cell): one.cost.mean for one in costs}
     words = (
         f"At 30 % wrong labels, tide's error lies at most {_bound(COST)} above that of the same networks trained on "
-        f"clean labels in {_share(above, COST)}, and {_average(above)} above on average."
+        f"clean labels in {_share(above, COST)}; the mean difference is {_average(above)}."
     )
     yield Goal("Close to clean labels", _holds(above, COST), words + _named("More in", above, COST))
 
@@ -148,8 +148,8 @@ def _high(costs: Sequence[CellCost]) -> Iterator[Goal]:
         return
     most = max(above, key=lambda name: above[name])
     words = (
-        f"At 40 % wrong labels, tide's error lies {_average(above)} above that with clean labels on average over "
-        f"{count(len(above), 'cell')}, most in {most} ({_difference(above[most])})."
+        f"At 40 % wrong labels, the mean difference between tide and clean labels is {_average(above)} over "
+        f"{count(len(above), 'cell')}, the largest in {most} ({_difference(above[most])})."
     )
     yield Goal("More noise", None, words)
 
