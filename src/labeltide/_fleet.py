@@ -42,6 +42,14 @@ class FleetModule(nn.Module):
         return clone
 
 
+def put_members(fleet: FleetModule, index: Tensor, others: FleetModule) -> None:
+    """Overwrite some members of a fleet with those of another of the same kind."""
+    pairs = zip((*fleet.parameters(), *fleet.buffers()), (*others.parameters(), *others.buffers()), strict=True)
+    with torch.no_grad():
+        for old, new in pairs:
+            old[index] = new
+
+
 def stack(modules: Sequence[Module]) -> Module:
     """Modules of one kind as one fleet: the reverse of `FleetModule.member`."""
     memo: dict[int, Any] = {}

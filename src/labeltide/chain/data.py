@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -36,6 +36,13 @@ class ChainData:
     n_classes: int
     evidence: Tensor | None = None
     trusted: Tensor | None = None
+
+    def job(self, index: int) -> Self:
+        """The labels and evidence of one job, on the CPU."""
+        part = slice(index, index + 1)
+        own: dict[str, Any] = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in vars(self).items()}
+        evidence = None if self.evidence is None else own["evidence"][part]
+        return type(self)(**{**own, "labels": own["labels"][part], "evidence": evidence})
 
     def with_evidence(self, evidence: Tensor | None) -> Self:
         """The same labels with other evidence."""
@@ -82,6 +89,15 @@ class ChainParameters(NamedTuple):
     def take(self, index: Tensor) -> ChainParameters:
         """Some of the members."""
         return ChainParameters(*(tensor[index] for tensor in self))
+
+
+class TrainingEvidence(NamedTuple):
+    """What a fit learned Q(t) from: everything that bands, tests and checks of it need. One job."""
+
+    data: ChainData  # with the evidence of networks that did not see the rows they judge
+    parameters: ChainParameters  # the chain that was chosen
+    folds: Tensor  # (1, rows)
+    grid: np.ndarray  # the moments at which Q is estimated
 
 
 class Expected(NamedTuple):

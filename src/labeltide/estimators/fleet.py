@@ -115,6 +115,7 @@ class FleetJob:
         *,
         stage: str = "train",
         epochs: int | None = None,
+        batch_size: int | None = None,
         lagrangian: AugmentedLagrangian | None = None,
         **more: Any,
     ) -> History:
@@ -122,7 +123,7 @@ class FleetJob:
         settings = self.settings
         schedule = Schedule(
             epochs=settings.epochs if epochs is None else epochs,
-            batch_size=settings.batch_size,
+            batch_size=settings.batch_size if batch_size is None else batch_size,
             learning_rate=settings.learning_rate,
             lagrangian=lagrangian,
             **more,

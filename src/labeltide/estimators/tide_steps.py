@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide.chain.data import Chain, ChainData, ChainParameters, Members
+from labeltide._fleet import put_members, stack
+from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence
 from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import join_evidence, label_chain
@@ -24,6 +25,8 @@ FOLDS = 5
 ENSEMBLE = 5
 PATIENCE = 10  # epochs without a better held-out likelihood after which a cross-fitted network stops
 MAX_POINTS = 128  # moments at which Q is estimated; straight lines between them
+BATCHES = 8  # steps that an epoch takes at least, where there are rows enough
+TILE = 8  # rows that the compiled GRU takes together
 AGAIN = 0.05  # mean Frobenius change of Q above which the networks are trained once more
 
 
@@ -39,6 +42,7 @@ class Evidence(NamedTuple):
     """Networks that never saw the rows they judge, and the chain they are part of."""
 
     log_probs: Tensor  # (jobs, rows, steps, classes)
+    model: SequenceModel  # (jobs * folds) networks
     chain: ChainParameters
     log_likelihood: Tensor  # (jobs,)
 
@@ -50,7 +54,7 @@ def find_posterior(job: FleetJob) -> Posterior:
     jobs = _every_row(folds)
     chain = label_chain(data, jobs, grid)
     if data.trusted is not None and bool((data.trusted >= 0)[data.mask].all()):
-        return _conclude(data, jobs, folds, chain, grid)  # nothing is left to find out
+        return _conclude(data, jobs, folds, chain, grid, None)  # nothing is left to find out
     found = _gather(job, data, folds, chain, grid, "round 1")
     change = (found.chain.matrices - chain.matrices).square().sum((-2, -1)).sqrt().mean((1, 2))  # (jobs,)
     again = (change > AGAIN).nonzero().flatten()
@@ -58,16 +62,29 @@ def find_posterior(job: FleetJob) -> Posterior:
         part = replace(data, labels=data.labels[again])
         retried = _gather(_take(job, again), part, folds[again], found.chain.take(again), grid, "round 2")
         found = _keep_better(found, retried, again)
-    return _conclude(data.with_evidence(found.log_probs), jobs, folds, found.chain, grid)
+    return _conclude(data.with_evidence(found.log_probs), jobs, folds, found.chain, grid, found.model)
 
 
-def _conclude(data: ChainData, jobs: Members, folds: Tensor, chain: ChainParameters, grid: np.ndarray) -> Posterior:
+def _conclude(
+    data: ChainData,
+    jobs: Members,
+    folds: Tensor,
+    chain: ChainParameters,
+    grid: np.ndarray,
+    model: SequenceModel | None,
+) -> Posterior:
     """Choose the family of Q, and say what is known of the true labels under it."""
     chosen = choose_noise(data, jobs, chain, folds, grid)
     labels = expect(data, jobs, chosen.parameters, posterior=True).posterior
     assert labels is not None
     noise = FixedNoise(chosen.parameters.matrices[:, 0].double().cpu().numpy(), grid).to(folds.device)
-    return Posterior(labels, noise, _learned(chosen))
+    learned = _learned(chosen)
+    for job, found in enumerate(learned):
+        own = ChainParameters(*(tensor[job : job + 1].cpu() for tensor in chosen.parameters))
+        found["training_"] = TrainingEvidence(data.job(job), own, folds[job : job + 1].cpu(), grid)
+        count = 0 if model is None else model.members // len(learned)
+        found["fold_model_"] = None if model is None else model.member(job * count, count).cpu().eval()
+    return Posterior(labels, noise, learned)
 
 
 def learn_posterior(job: FleetJob, labels: Tensor, ensemble: bool) -> tuple[SequenceModel, History]:
@@ -76,13 +93,19 @@ def learn_posterior(job: FleetJob, labels: Tensor, ensemble: bool) -> tuple[Sequ
     data = _with_targets(copies.data, labels.repeat_interleave(ENSEMBLE, 0))
     copies = replace(copies, data=data)
     model = copies.new_model()
-    history = copies.train(model, None, Objective(), stage="ensemble", cosine=True)
+    history = copies.train(model, None, Objective(), stage="ensemble", batch_size=_batch_size(job), cosine=True)
     if ensemble:
         return model, _average(history, ENSEMBLE)
     taught = copies.log_probs(model).exp().unflatten(0, (job.members, ENSEMBLE)).mean(1)
     single = replace(job, data=_with_targets(_every_weight(job.data), taught * job.data.mask[..., None]))
     model = single.new_model()
-    return model, single.train(model, None, Objective(), stage="single", cosine=True)
+    return model, single.train(model, None, Objective(), stage="single", batch_size=_batch_size(job), cosine=True)
+
+
+def _batch_size(job: FleetJob) -> int:
+    """The batch size that was asked for, or less, so that an epoch takes several steps however few rows there are."""
+    share = -(-len(job.data.features) // (BATCHES * TILE)) * TILE
+    return min(job.settings.batch_size, share)
 
 
 def make_folds(job: FleetJob) -> Tensor:
@@ -119,13 +142,15 @@ def _gather(
     job: FleetJob, data: ChainData, folds: Tensor, chain: ChainParameters, grid: np.ndarray, stage: str
 ) -> Evidence:
     """Train networks with the chain's Q, each without one fold, and join what they say of that fold to the chain."""
-    log_probs = cross_fit(job, folds, chain.matrices[:, 0], grid, stage)
+    log_probs, model = cross_fit(job, folds, chain.matrices[:, 0], grid, stage)
     fitted = join_evidence(data.with_evidence(log_probs), _every_row(folds), chain, grid)
-    return Evidence(log_probs, fitted.parameters, fitted.log_likelihood.sum(1))
+    return Evidence(log_probs, model, fitted.parameters, fitted.log_likelihood.sum(1))
 
 
-def cross_fit(job: FleetJob, folds: Tensor, matrices: Tensor, grid: np.ndarray, stage: str) -> Tensor:
-    """What networks say of rows they have not seen: (jobs, rows, steps, classes), log-probabilities."""
+def cross_fit(
+    job: FleetJob, folds: Tensor, matrices: Tensor, grid: np.ndarray, stage: str
+) -> tuple[Tensor, SequenceModel]:
+    """What networks say of rows they have not seen, log-probabilities (jobs, rows, steps, classes), and they."""
     count = int(folds.max()) + 1
     copies = _repeat(job, count, first_seed=10)
     held_out = (
@@ -134,22 +159,28 @@ def cross_fit(job: FleetJob, folds: Tensor, matrices: Tensor, grid: np.ndarray, 
     copies = replace(copies, data=replace(copies.data, held_out=held_out, weights=(~held_out).float()))
     noise = FixedNoise(matrices.repeat_interleave(count, 0).double().cpu().numpy(), grid).to(folds.device)
     model = copies.new_model()
-    copies.train(model, noise, Objective(), stage=stage, patience=PATIENCE)
+    copies.train(model, noise, Objective(), stage=stage, batch_size=_batch_size(job), patience=PATIENCE)
     every = copies.log_probs(model).unflatten(0, (job.members, count))  # (jobs, folds, rows, steps, classes)
     index = folds[:, None, :, None, None].expand(-1, 1, -1, *every.shape[3:])
-    return every.gather(1, index)[:, 0]
+    return every.gather(1, index)[:, 0], model
 
 
 def _keep_better(first: Evidence, second: Evidence, jobs: Tensor) -> Evidence:
     """Put the second try of some jobs in place of their first where labels are likelier under it."""
     wins = second.log_likelihood > first.log_likelihood[jobs]
     place = jobs[wins]
+    count = first.model.members // len(first.log_probs)
+    each = torch.arange(count, device=jobs.device)
+    chosen = (wins.nonzero() * count + each).flatten().tolist()
+    put_members(first.model, (place[:, None] * count + each).flatten(), stack([second.model.member(i) for i in chosen]))
 
     def put(old: Tensor, new: Tensor) -> Tensor:
         return old.index_copy(0, place, new[wins])
 
     chain = ChainParameters(*(put(old, new) for old, new in zip(first.chain, second.chain, strict=True)))
-    return Evidence(put(first.log_probs, second.log_probs), chain, put(first.log_likelihood, second.log_likelihood))
+    return Evidence(
+        put(first.log_probs, second.log_probs), first.model, chain, put(first.log_likelihood, second.log_likelihood)
+    )
 
 
 def _learned(chosen: Chosen) -> list[dict[str, Any]]:
