@@ -42,12 +42,12 @@ class FleetModule(nn.Module):
         return clone
 
 
-def put_members(fleet: FleetModule, index: Tensor, others: FleetModule) -> None:
-    """Overwrite some members of a fleet with those of another of the same kind."""
+def put_members(fleet: FleetModule, index: Tensor, others: FleetModule, theirs: Tensor) -> None:
+    """Overwrite some members of a fleet with some of another of the same kind."""
     pairs = zip((*fleet.parameters(), *fleet.buffers()), (*others.parameters(), *others.buffers()), strict=True)
     with torch.no_grad():
         for old, new in pairs:
-            old[index] = new
+            old[index] = new[theirs]
 
 
 def stack(modules: Sequence[Module]) -> Module:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide._fleet import put_members, stack
+from labeltide._fleet import put_members
 from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence
 from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
@@ -171,8 +171,8 @@ def _keep_better(first: Evidence, second: Evidence, jobs: Tensor) -> Evidence:
     place = jobs[wins]
     count = first.model.members // len(first.log_probs)
     each = torch.arange(count, device=jobs.device)
-    chosen = (wins.nonzero() * count + each).flatten().tolist()
-    put_members(first.model, (place[:, None] * count + each).flatten(), stack([second.model.member(i) for i in chosen]))
+    theirs = (wins.nonzero() * count + each).flatten()
+    put_members(first.model, (place[:, None] * count + each).flatten(), second.model, theirs)
 
     def put(old: Tensor, new: Tensor) -> Tensor:
         return old.index_copy(0, place, new[wins])
