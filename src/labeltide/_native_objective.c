@@ -1,5 +1,6 @@
 /* The average loss of recorded labels and its gradient, for a fleet. The equations are those of objectives/objective.py with
-   forward_loss or cross_entropy of losses.py, which do the same with torch where this is not built.
+   forward_loss or cross_entropy of losses.py, which do the same with torch where this is not built. Trusted labels come as
+   annotators after those whose labels go through Q; targets come with one annotator, whose labels say where there is one.
 
    With N the summed weights of all labels, R_t the average loss at step t and l, c the multipliers, a label of weight w
    at step t moves the objective by w (l + c R_t) / N times its loss. An item is some steps of one member. */
@@ -12,10 +13,12 @@
 
 typedef struct {
     int64_t members, batch, steps, classes, annotators, table, points; /* table: sequences that rows may choose from */
+    int64_t noisy;           /* how many annotators, from the first, speak through Q; the others make no mistakes */
     const int64_t *rows;     /* (members, batch), -1 to fill up */
     const int8_t *labels;    /* (members, table, steps, annotators), -1 where none was recorded */
     const uint8_t *mask;     /* (table, steps) */
     const float *weights;    /* (members, table) */
+    const float *targets;    /* (members, table, steps, classes), what to learn in place of the labels, or NULL */
     const int64_t *places;   /* (table, steps), on the clock grid; NULL where step t is point t */
     const float *logits;     /* (members, batch, steps, classes) */
     const float *matrices;   /* (members, points, classes, classes), or NULL to take labels for true */
@@ -73,16 +76,17 @@ typedef struct {
     int64_t width, count;
     int64_t *rows, *places;                    /* in the table, and in the batch */
     float *weights, *x, *shares, *whole, *joint; /* logits, softmax and log-sum; logits plus log Q of the recorded label */
+    float *mass; /* the summed target; 1 for labels */
     float *explained, *parts; /* (annotators, classes, width), (width,): the true label given the recorded; its log-sum */
 } Column;
 
-static int64_t column_size(const Objective *s) { return in_lines(s->batch) * (7 + (3 + s->annotators) * s->classes); }
+static int64_t column_size(const Objective *s) { return in_lines(s->batch) * (8 + (3 + s->annotators) * s->classes); }
 static void place_column(Column *c, const Objective *s, float *memory) {
     const int64_t width = in_lines(s->batch), classes = s->classes * width;
     c->width = width, c->rows = (int64_t *)memory, c->places = c->rows + width;
     c->weights = (float *)(c->places + width), c->x = c->weights + width, c->shares = c->x + classes;
     c->whole = c->shares + classes, c->joint = c->whole + width, c->parts = c->joint + classes;
-    c->explained = c->parts + width;
+    c->mass = c->parts + width, c->explained = c->mass + width;
 }
 
 static void take_column(const Objective *s, Column *c, int64_t member, int64_t t) {
@@ -95,7 +99,7 @@ static void take_column(const Objective *s, Column *c, int64_t member, int64_t t
             memset(s->grad_logits + at, 0, (size_t)classes * sizeof(float));
             continue;
         }
-        c->rows[c->count] = row, c->places[c->count] = at, c->weights[c->count] = weight;
+        c->rows[c->count] = row, c->places[c->count] = at, c->weights[c->count] = weight, c->mass[c->count] = 1.0f;
         for (int64_t i = 0; i < classes; i++) c->x[i * width + c->count] = s->logits[at + i];
         c->count++;
     }
@@ -108,22 +112,40 @@ static void take_column(const Objective *s, Column *c, int64_t member, int64_t t
 static float explain(const Objective *s, Column *c, int64_t member, int64_t t, int64_t annotator, const float *logs,
                      float *count) {
     const int64_t classes = s->classes, width = c->width, size = classes * classes;
+    const int through = s->matrices && annotator < s->noisy;
     float *explained = c->explained + annotator * classes * width, loss = 0.0f;
     for (int64_t j = 0; j < c->count; j++) {
         const int64_t row = c->rows[j], label = labels_of(s, member, row, t)[annotator];
         const float *log = logs + (s->places ? s->places[row * s->steps + t] : t) * size;
         for (int64_t i = 0; i < classes; i++) {
-            if (s->matrices)
+            if (through)
                 c->joint[i * width + j] = c->x[i * width + j] + (label < 0 ? 0.0f : log[i * classes + label]);
             else
                 explained[i * width + j] = i == label ? 1.0f : 0.0f;
         }
-        if (!s->matrices) c->parts[j] = label < 0 ? 0.0f : c->x[label * width + j];
+        if (!through) c->parts[j] = label < 0 ? 0.0f : c->x[label * width + j];
     }
-    if (s->matrices) log_sums(c->joint, explained, c->parts, classes, width, c->count);
+    if (through) log_sums(c->joint, explained, c->parts, classes, width, c->count);
     for (int64_t j = 0; j < c->count; j++) {
         if (labels_of(s, member, c->rows[j], t)[annotator] < 0) continue;
         loss += c->weights[j] * (c->whole[j] - c->parts[j]), *count += c->weights[j];
+    }
+    return loss;
+}
+
+/* The same for targets: what they say is what they are. */
+static float follow(const Objective *s, Column *c, int64_t member, int64_t t, float *count) {
+    const int64_t classes = s->classes, width = c->width;
+    float loss = 0.0f;
+    for (int64_t j = 0; j < c->count; j++) {
+        const float *target = s->targets + ((member * s->table + c->rows[j]) * s->steps + t) * classes;
+        float own = 0.0f, mass = 0.0f;
+        for (int64_t i = 0; i < classes; i++) {
+            c->explained[i * width + j] = target[i], mass += target[i];
+            own += target[i] * (c->whole[j] - c->x[i * width + j]);
+        }
+        c->mass[j] = mass;
+        if (labels_of(s, member, c->rows[j], t)[0] >= 0) loss += c->weights[j] * own, *count += c->weights[j];
     }
     return loss;
 }
@@ -133,7 +155,8 @@ static void one_step(const Objective *s, Column *c, int64_t member, int64_t t, d
     const int64_t classes = s->classes, size = classes * classes, width = c->width;
     float loss = 0.0f, count = 0.0f;
     take_column(s, c, member, t);
-    for (int64_t a = 0; a < s->annotators; a++) loss += explain(s, c, member, t, a, logs, &count);
+    for (int64_t a = 0; a < s->annotators; a++)
+        loss += s->targets ? follow(s, c, member, t, &count) : explain(s, c, member, t, a, logs, &count);
     s->losses[member * s->steps + t] = loss, s->counts[member * s->steps + t] = count;
     const float average = count > 0.0f ? loss / count : 0.0f;
     const float pull = s->linear ? s->linear[member] + s->quadratic[member] * average : 1.0f;
@@ -149,8 +172,8 @@ static void one_step(const Objective *s, Column *c, int64_t member, int64_t t, d
                 if (labels[a] < 0) continue;
                 const float share = c->explained[(a * classes + i) * width + j];
                 const int64_t entry = point + i * classes + labels[a];
-                grad += c->shares[i * width + j] - share;
-                if (s->matrices && s->matrices[entry] >= FLT_MIN) /* a true zero in Q stays one */
+                grad += c->mass[j] * c->shares[i * width + j] - share;
+                if (s->matrices && a < s->noisy && s->matrices[entry] >= FLT_MIN) /* a true zero in Q stays one */
                     s->grad_matrices[entry] -= weight * share / s->matrices[entry];
             }
             s->grad_logits[c->places[j] + i] = weight * grad;

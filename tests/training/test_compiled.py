@@ -24,9 +24,12 @@ PENALTIES = (
 )
 
 
-def make_data(members, table, steps, classes, annotators=1, own_clocks=False, seed=0):
+def make_data(members, table, steps, classes, annotators=1, own_clocks=False, seed=0, told=""):
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, steps + 1, (table, 1), generator=generator)
+    trusted = torch.randint(-1, classes, (table, steps), generator=generator).to(torch.int8)
+    targets = torch.rand(members, table, steps, classes, generator=generator)  # of any sum
+    targets *= torch.rand(members, table, steps, 1, generator=generator) < 0.8
     return FleetData(
         features=torch.randn(table, steps, 3, generator=generator),
         mask=torch.arange(steps) < lengths,
@@ -35,6 +38,8 @@ def make_data(members, table, steps, classes, annotators=1, own_clocks=False, se
         points=torch.randint(0, 7, (table, steps), generator=generator) if own_clocks else None,
         weights=torch.rand(members, table, generator=generator).round(decimals=1),
         held_out=torch.zeros(members, table, dtype=torch.bool),
+        trusted=trusted if "trusted" in told else None,
+        targets=targets if "targets" in told else None,
     )
 
 
@@ -55,7 +60,7 @@ def by_autograd(fleet, data, objective, rows, multipliers):
 
 
 @compiled
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     members=st.integers(1, 3),
     batch=st.integers(1, 20),
@@ -64,14 +69,15 @@ def by_autograd(fleet, data, objective, rows, multipliers):
     annotators=st.integers(1, 2),
     noise=st.sampled_from([None, StaticNoise, NetworkNoise]),
     own_clocks=st.booleans(),
+    told=st.sampled_from(["", "trusted", "targets", "trusted and targets"]),
     multiplied=st.booleans(),
     filled=st.integers(0, 12),
     seed=st.integers(0, 99),
 )
 def test_compiled_step_equals_autograd(
-    members, batch, steps, classes, annotators, noise, own_clocks, multiplied, filled, seed
+    members, batch, steps, classes, annotators, noise, own_clocks, told, multiplied, filled, seed
 ):
-    data = make_data(members, 20, steps, classes, annotators, own_clocks, seed)
+    data = make_data(members, 20, steps, classes, annotators, own_clocks, seed, told)
     fleet = make_fleet(members, classes, noise)
     objective = Objective(penalties=PENALTIES)
     generator = torch.Generator().manual_seed(seed)
@@ -87,8 +93,9 @@ def test_compiled_step_equals_autograd(
 
 
 @compiled
-def test_a_member_gets_the_same_bits_alone_and_in_a_fleet_and_from_any_number_of_threads():
-    data, fleet = make_data(3, 40, 21, 2), make_fleet(3, 2)
+@pytest.mark.parametrize("told", ["", "trusted", "targets"])
+def test_a_member_gets_the_same_bits_alone_and_in_a_fleet_and_from_any_number_of_threads(told):
+    data, fleet = make_data(3, 40, 21, 2, told=told), make_fleet(3, 2)
     rows = torch.stack([torch.randperm(40)[:30] for _ in range(3)])
     multipliers = Multipliers(torch.ones(3), torch.ones(3))
     alone = Fleet(fleet.model.member(1), fleet.noise.member(1))

@@ -11,9 +11,10 @@ class Task(ctypes.Structure):
     """One call, as _native_objective.c declares it."""
 
     _fields_ = [
-        *((n, ctypes.c_int64) for n in ("members", "batch", "steps", "classes", "annotators", "table", "points")),
-        *((name, ctypes.c_void_p) for name in ("rows", "labels", "mask", "weights", "places", "logits", "matrices")),
-        *((name, ctypes.c_void_p) for name in ("linear", "quadratic", "losses", "counts")),
+        *((name, ctypes.c_int64) for name in ("members", "batch", "steps", "classes")),
+        *((name, ctypes.c_int64) for name in ("annotators", "table", "points", "noisy")),
+        *((name, ctypes.c_void_p) for name in ("rows", "labels", "mask", "weights", "targets", "places", "logits")),
+        *((name, ctypes.c_void_p) for name in ("matrices", "linear", "quadratic", "losses", "counts")),
         *((name, ctypes.c_void_p) for name in ("grad_logits", "grad_matrices")),
     ]
 

@@ -49,8 +49,8 @@ def compiled_step(
         and all(table.is_contiguous() for table in tables)
         and (data.points is None or data.points.is_contiguous())
         and (data.labels.dtype, data.mask.dtype, data.weights.dtype) == (torch.int8, torch.bool, torch.float32)
-        and data.trusted is None
-        and getattr(data, "targets", None) is None
+        and (data.trusted is None or data.trusted.dtype == torch.int8)
+        and (data.targets is None or (data.targets.dtype == torch.float32 and data.targets.is_contiguous()))
         and (noise is None or objective.loss == "forward")
         and 0 not in data.labels.shape
     )
@@ -68,6 +68,7 @@ class CompiledStep:
         n_noise = sum(parameter[0].numel() for parameter in self.noise_parameters)
         self.gradients = torch.zeros(data.members, self.n_model + n_noise)
         self.network = _network(noise, data.grid)
+        self.labels, self.noisy = _labels(data)
         self.batch = 0
 
     def __call__(self, rows: Tensor, multipliers: Multipliers | None) -> Measured:
@@ -105,7 +106,7 @@ class CompiledStep:
     def _make_room(self, batch: int) -> None:
         """Tasks and their memory for batches of this size."""
         self.batch, data = batch, self.data
-        members, table, steps, annotators = data.labels.shape
+        members, table, steps, annotators = self.labels.shape
         hidden, classes = self.parameters[4].shape[1:]
         gru = fused.Task(members, batch, steps, data.features.shape[2], hidden, classes)
         for i, parameter in enumerate(self.parameters):
@@ -122,12 +123,27 @@ class CompiledStep:
         self.gru = gru
         self.sum = _native.Sum(members, tiles, self.n_model, self.gradients.stride(0))
         self.sum.parts, self.sum.sums = self.parts.data_ptr(), self.gradients.data_ptr()
-        task = fused_objective.Task(members, batch, steps, classes, annotators, table, len(data.grid))
-        task.labels, task.mask, task.weights = data.labels.data_ptr(), data.mask.data_ptr(), data.weights.data_ptr()
-        task.places, task.logits = _native.pointer(data.points), self.logits.data_ptr()
+        task = fused_objective.Task(members, batch, steps, classes, annotators, table, len(data.grid), self.noisy)
+        task.labels, task.mask, task.weights = self.labels.data_ptr(), data.mask.data_ptr(), data.weights.data_ptr()
+        task.places, task.targets = _native.pointer(data.points), _native.pointer(data.targets)
+        task.logits = self.logits.data_ptr()
         task.losses, task.counts = self.losses.data_ptr(), self.counts.data_ptr()
         task.grad_logits, task.grad_matrices = self.grad_logits.data_ptr(), self.grad_matrices.data_ptr()
         self.task = task
+
+
+def _labels(data: FleetData) -> tuple[Tensor, int]:
+    """The annotators' labels as the compiled objective takes them, and how many of them speak through Q.
+
+    Trusted labels are one more annotator, who makes no mistakes; targets one, whose labels say where there is a target.
+    """
+    if data.targets is not None:
+        return ((data.targets.sum(-1, keepdim=True) > 0).to(torch.int8) - 1).contiguous(), 0
+    annotators = data.labels.shape[-1]
+    if data.trusted is None:
+        return data.labels, annotators
+    trusted = data.trusted[None, ..., None].expand(data.members, -1, -1, -1)
+    return torch.cat([data.labels, trusted], -1), annotators
 
 
 def _network(noise: NoiseFunction | None, grid: Tensor) -> fused_network.CompiledNetwork | None:
