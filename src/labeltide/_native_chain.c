@@ -27,8 +27,9 @@ typedef struct {
     const int64_t *evidence_of;
     const float *weights; /* (members, rows) */
     const float *start, *transition, *power, *matrices;
+    const float *bursts; /* (members,) or null */
     double *log_likelihood;                 /* (members, rows) */
-    float *counts, *starts, *pairs, *slope; /* as in Expected, zero at first */
+    float *counts, *starts, *pairs, *slope, *kept; /* as in Expected, zero at first */
     float *posterior;                       /* (members, rows, steps, classes) or null */
 } Tensors;
 
@@ -53,10 +54,49 @@ static inline float exponential(float x) {
     return series;
 }
 
-/* What the steps of ROWS sequences hold, each (steps, classes, ROWS) but scale (steps, ROWS). */
+/* What the steps of ROWS sequences hold, each (steps, classes, ROWS) but scale (steps, ROWS); where errors come in
+   bursts also the likelihood for every pair of labels (steps, classes, classes, ROWS), and the share of it in which the
+   draw behind the label was kept. */
 typedef struct {
-    float *ratio, *likelihood, *filtered, *scale, *evidence;
+    float *ratio, *likelihood, *filtered, *scale, *evidence, *pair, *kept;
 } Block;
+
+/* The likelihood of one annotator's label for true labels i, then j, if the draw of the step before is kept with some
+   probability: an error goes on as far as the rates of both moments allow, so that every moment keeps its own Q. */
+static inline float with_bursts(float bursts, float q, float error, float before, int was_wrong, int is_right, float *kept) {
+    const float tiny = 1e-6f;
+    float again = was_wrong ? error / (before > tiny ? before : tiny)
+                            : (error - before) / (1.0f - before > tiny ? 1.0f - before : tiny);
+    again = again < 0.0f ? 0.0f : again > 1.0f ? 1.0f : again;
+    const float same = bursts * (is_right ? 1.0f - again : again * q / (error > tiny ? error : tiny));
+    const float total = (1.0f - bursts) * q + same;
+    *kept += same / (total > TINY ? total : TINY);
+    return total;
+}
+
+static void read_pairs(const Shape *s, const Tensors *d, const Block *b, int64_t member, int64_t row, int64_t t, int l) {
+    const int64_t C = s->classes, A = s->annotators, size = s->points * C * C;
+    const int8_t *now = d->labels + ((d->label_of[member] * s->rows + row) * s->steps + t) * A, *before = now - A;
+    const int known = d->trusted ? d->trusted[row * s->steps + t] : -1;
+    for (int64_t i = 0; i < C; i++) {
+        for (int64_t j = 0; j < C; j++) {
+            float value = known >= 0 && j != known ? 0.0f : 1.0f, kept = 0.0f;
+            for (int64_t a = 0; a < A; a++) {
+                if (now[a] < 0) continue;
+                const float *Q = d->matrices + (member * s->groups + (s->groups > 1 ? a : 0)) * size;
+                const float *here = Q + d->places[row * s->steps + t] * C * C;
+                const float *there = Q + d->places[row * s->steps + t - 1] * C * C;
+                const float q = here[j * C + now[a]];
+                value *= before[a] < 0 ? q
+                                       : with_bursts(d->bursts[member], q, 1.0f - here[j * C + j], 1.0f - there[i * C + i],
+                                                     before[a] != i, now[a] == j, &kept);
+            }
+            const int64_t place = ((t * C + i) * C + j) * ROWS + l;
+            b->pair[place] = value > TINY ? value : TINY;
+            b->kept[place] = kept;
+        }
+    }
+}
 
 static void read_block(const Shape *s, const Tensors *d, const Block *b, int64_t member, int64_t first) {
     const int64_t C = s->classes, T = s->steps, A = s->annotators;
@@ -92,6 +132,16 @@ static void read_block(const Shape *s, const Tensors *d, const Block *b, int64_t
             }
             for (int64_t i = 0; i < C; i++) ratio[i * ROWS] = k * e[i] - top;
         }
+        for (int64_t t = 0; b->pair && t < T; t++) {
+            if (t > 0 && t < d->lengths[row]) {
+                read_pairs(s, d, b, member, row, t, l);
+            } else {
+                for (int64_t x = 0; x < C * C; x++) {
+                    b->pair[(t * C * C + x) * ROWS + l] = b->likelihood[(t * C + x % C) * ROWS + l];
+                    b->kept[(t * C * C + x) * ROWS + l] = 0.0f;
+                }
+            }
+        }
     }
     for (int64_t x = 0; x < T * C * ROWS; x++) b->ratio[x] = exponential(b->ratio[x]);
 }
@@ -120,15 +170,19 @@ static void run_forward(const Shape *s, const Block *b, const float *start, cons
             }
             for (int64_t j = 0; j < C; j++) {
                 LANES_OF(l) prior[j][l] = 0.0f;
-                for (int64_t i = 0; i < C; i++) LANES_OF(l) prior[j][l] += share[i][l] * transition[i * C + j];
+                for (int64_t i = 0; i < C; i++) {
+                    const float *pair = b->pair ? b->pair + ((t * C + i) * C + j) * ROWS : likelihood + j * ROWS;
+                    LANES_OF(l) prior[j][l] += share[i][l] * transition[i * C + j] * pair[l];
+                }
                 LANES_OF(l) prior[j][l] *= ratio[j * ROWS + l];
             }
         }
+        if (t == 0)
+            for (int64_t j = 0; j < C; j++) LANES_OF(l) prior[j][l] *= likelihood[j * ROWS + l];
         LANES_OF(l) total[l] = 0.0f;
-        for (int64_t j = 0; j < C; j++) LANES_OF(l) total[l] += prior[j][l] * likelihood[j * ROWS + l];
+        for (int64_t j = 0; j < C; j++) LANES_OF(l) total[l] += prior[j][l];
         LANES_OF(l) total[l] = total[l] > TINY ? total[l] : TINY;
-        for (int64_t j = 0; j < C; j++)
-            LANES_OF(l) filtered[j * ROWS + l] = prior[j][l] * likelihood[j * ROWS + l] / total[l];
+        for (int64_t j = 0; j < C; j++) LANES_OF(l) filtered[j * ROWS + l] = prior[j][l] / total[l];
         LANES_OF(l) b->scale[t * ROWS + l] = total[l];
         LANES_OF(l) if (t < lengths[l]) log_likelihood[l] += log((double)total[l]);
     }
@@ -137,7 +191,7 @@ static void run_forward(const Shape *s, const Block *b, const float *start, cons
 /* The sums of one member while its blocks are run through: lanes are added up at the end. */
 typedef struct {
     float *pairs, *exposure, *starts, *start_exposure; /* (classes [, classes], ROWS) */
-    float slope[ROWS], curvature[ROWS];
+    float slope[ROWS], curvature[ROWS], kept[ROWS];
 } Sums;
 
 static void run_backward(const Shape *s, const Tensors *d, const Block *b, Sums *sums, int64_t member, int64_t first,
@@ -189,10 +243,12 @@ static void run_backward(const Shape *s, const Tensors *d, const Block *b, Sums 
             break;
         }
         const float *before = filtered - C * ROWS;
-        for (int64_t j = 0; j < C; j++)
-            LANES_OF(l) ahead[j][l] = ratio[j * ROWS + l] * likelihood[j * ROWS + l] * back[j][l] / b->scale[t * ROWS + l];
         for (int64_t i = 0; i < C; i++) {
             float total[ROWS], average[ROWS], square[ROWS];
+            for (int64_t j = 0; j < C && (i == 0 || b->pair); j++) {
+                const float *pair = b->pair ? b->pair + ((t * C + i) * C + j) * ROWS : likelihood + j * ROWS;
+                LANES_OF(l) ahead[j][l] = ratio[j * ROWS + l] * pair[l] * back[j][l] / b->scale[t * ROWS + l];
+            }
             LANES_OF(l) total[l] = TINY, flow[i][l] = 0.0f;
             for (int64_t j = 0; j < C; j++) LANES_OF(l) {
                 total[l] += transition[i * C + j] * ratio[j * ROWS + l];
@@ -204,6 +260,10 @@ static void run_backward(const Shape *s, const Tensors *d, const Block *b, Sums 
             for (int64_t j = 0; j < C; j++) LANES_OF(l) {
                 sums->pairs[(i * C + j) * ROWS + l] += w[l] * share[i][l] * ahead[j][l];
                 sums->exposure[(i * C + j) * ROWS + l] += now[l] * ratio[j * ROWS + l];
+            }
+            for (int64_t j = 0; b->pair && j < C; j++) LANES_OF(l) {
+                const float both = w[l] * share[i][l] * transition[i * C + j] * ahead[j][l];
+                sums->kept[l] += both * b->kept[((t * C + i) * C + j) * ROWS + l];
             }
             if (d->evidence) {
                 LANES_OF(l) average[l] = 0.0f, square[l] = 0.0f;
@@ -241,23 +301,32 @@ static void add_up(const Shape *s, const Tensors *d, const Sums *sums, int64_t m
     LANES_OF(l) slope += sums->slope[l], curvature += sums->curvature[l];
     d->slope[member * 2] = (float)slope;
     d->slope[member * 2 + 1] = (float)curvature;
+    double kept = 0.0;
+    LANES_OF(l) kept += sums->kept[l];
+    d->kept[member] = (float)kept;
 }
 
 int labeltide_chain(const Shape *s, const Tensors *d, int64_t first, int64_t last) {
     const int64_t C = s->classes, T = s->steps, size = T * C * ROWS;
     float *memory = malloc((size_t)(4 * size + T * ROWS) * sizeof(float));
     float *totals = malloc((size_t)(2 * C * C + 2 * C) * ROWS * sizeof(float));
-    if (!memory || !totals) {
+    float *pairs = d->bursts ? malloc((size_t)(2 * size * C) * sizeof(float)) : NULL;
+    if (!memory || !totals || (d->bursts && !pairs)) {
+        free(pairs);
         free(memory);
         free(totals);
         return 1;
     }
-    Block block = {memory, memory + size, memory + 2 * size, memory + 4 * size, memory + 3 * size};
-    Sums sums = {totals, totals + C * C * ROWS, totals + 2 * C * C * ROWS, totals + (2 * C * C + C) * ROWS, {0}, {0}};
+    Block block = {memory, memory + size, memory + 2 * size, memory + 4 * size, memory + 3 * size, NULL, NULL};
+    Sums sums = {totals, totals + C * C * ROWS, totals + 2 * C * C * ROWS, totals + (2 * C * C + C) * ROWS, {0}, {0}, {0}};
     for (int64_t member = first; member < last; member++) {
         memset(totals, 0, (size_t)(2 * C * C + 2 * C) * ROWS * sizeof(float));
         memset(sums.slope, 0, sizeof sums.slope);
         memset(sums.curvature, 0, sizeof sums.curvature);
+        memset(sums.kept, 0, sizeof sums.kept);
+        const int has_bursts = d->bursts && d->bursts[member] > 0.0f;
+        block.pair = has_bursts ? pairs : NULL;
+        block.kept = has_bursts ? pairs + size * C : NULL;
         for (int64_t row = 0; row < s->rows; row += ROWS) {
             float weights[ROWS], lengths[ROWS], weight = 0.0f;
             double log_likelihood[ROWS] = {0};
@@ -277,5 +346,6 @@ int labeltide_chain(const Shape *s, const Tensors *d, int64_t first, int64_t las
     }
     free(memory);
     free(totals);
+    free(pairs);
     return 0;
 }

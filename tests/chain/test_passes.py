@@ -23,7 +23,9 @@ def normal(values: torch.Tensor) -> torch.Tensor:
     return values / values.sum(-1, keepdim=True)
 
 
-def make_case(seed: int, members=2, rows=3, steps=4, classes=2, annotators=1, groups=1, points=3, evidence=True):
+def make_case(
+    seed: int, members=2, rows=3, steps=4, classes=2, annotators=1, groups=1, points=3, evidence=True, bursts=False
+):
     """Random chains over ragged rows with gaps, shared clocks or not, and a few trusted labels."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -52,14 +54,25 @@ def make_case(seed: int, members=2, rows=3, steps=4, classes=2, annotators=1, gr
         normal(uniform(members, classes, classes) + 0.1),
         2 * uniform(members) if evidence else torch.zeros(members),
         normal(uniform(members, groups, points, classes, classes) + 0.05),
+        0.9 * uniform(members) if bursts else None,
     )
     return data, chosen, parameters
+
+
+def kept_or_new(bursts, row, state, recorded, right_before, was_wrong):
+    """One uniform number stands behind each label, its lowest part for errors; it is kept or drawn anew."""
+    error, before = 1 - row[state], 1 - right_before
+    low, high = (0, before) if was_wrong else (before, 1)
+    again = max(0.0, min(high, error) - low) / (high - low)  # the share of the earlier number's range that errs now
+    same = 1 - again if recorded == state else again * row[recorded] / error
+    return (1 - bursts) * row[recorded] + bursts * same
 
 
 def enumerate_paths(data, members, parameters, member, row):
     """The likelihood, posterior, pair counts and slope in the power of one row, by summing over all its paths."""
     length, classes = int(data.mask[row].sum()), data.n_classes
-    start, transition, power, matrices = (tensor[member].double().numpy() for tensor in parameters)
+    start, transition, power, matrices = (tensor[member].double().numpy() for tensor in parameters[:4])
+    bursts = 0.0 if parameters.bursts is None else float(parameters.bursts[member])
     labels = data.labels[members.labels[member], row].numpy()
     e = np.zeros((length, classes))
     if data.evidence is not None:
@@ -76,8 +89,12 @@ def enumerate_paths(data, members, parameters, member, row):
             weight *= moves[state]
             own_slope += e[t, state] - moves @ e[t]
             for annotator, recorded in enumerate(labels[t]):
-                if recorded >= 0:
-                    weight *= matrices[annotator if len(matrices) > 1 else 0, places[t], state, recorded]
+                own = matrices[annotator if len(matrices) > 1 else 0]
+                if recorded >= 0 and (t == 0 or labels[t - 1, annotator] < 0):
+                    weight *= own[places[t], state, recorded]
+                elif recorded >= 0:
+                    before, wrong = own[places[t - 1], path[t - 1]], labels[t - 1, annotator] != path[t - 1]
+                    weight *= kept_or_new(bursts, own[places[t], state], state, recorded, before[path[t - 1]], wrong)
             if data.trusted is not None and data.trusted[row, t] >= 0:
                 weight *= float(data.trusted[row, t] == state)
         total += weight
@@ -91,9 +108,11 @@ def enumerate_paths(data, members, parameters, member, row):
 
 @pytest.mark.parametrize("run", [plain_pass, pytest.param(fused_pass, marks=compiled)])
 @pytest.mark.parametrize("evidence", [True, False])
+@pytest.mark.parametrize("bursts", [True, False])
 @pytest.mark.parametrize(("classes", "annotators", "groups", "points"), [(2, 1, 1, 3), (3, 2, 2, 3), (2, 3, 1, 4)])
-def test_a_pass_equals_the_sum_over_all_paths(run, evidence, classes, annotators, groups, points):
+def test_a_pass_equals_the_sum_over_all_paths(run, evidence, bursts, classes, annotators, groups, points):
     sizes = {"classes": classes, "annotators": annotators, "groups": groups, "points": points, "evidence": evidence}
+    sizes |= {"bursts": bursts}
     data, members, parameters = make_case(classes + points, **sizes)
     found = run(data, members, parameters, posterior=True)
     n_members, rows = members.weights.shape
@@ -128,10 +147,11 @@ def test_a_pass_equals_the_sum_over_all_paths(run, evidence, classes, annotators
     classes=st.integers(2, 6),
     annotators=st.integers(1, 3),
     evidence=st.booleans(),
+    bursts=st.booleans(),
 )
-def test_the_compiled_pass_equals_the_plain_one(seed, members, rows, steps, classes, annotators, evidence):
+def test_the_compiled_pass_equals_the_plain_one(seed, members, rows, steps, classes, annotators, evidence, bursts):
     groups = 1 + seed % 2 * (annotators - 1)
-    case = make_case(seed, members, rows, steps, classes, annotators, groups, 5, evidence)
+    case = make_case(seed, members, rows, steps, classes, annotators, groups, 5, evidence, bursts)
     for one, two in zip(plain_pass(*case, posterior=True), fused_pass(*case, posterior=True), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4 * (1 + float(two.abs().max())))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -61,6 +62,7 @@ class Chain(NamedTuple):
     start: np.ndarray  # (classes,)
     transition: np.ndarray  # (classes, classes)
     power: float
+    bursts: float = 0.0
 
 
 class Members(NamedTuple):
@@ -78,17 +80,24 @@ class Members(NamedTuple):
 class ChainParameters(NamedTuple):
     r"""One directed chain per member: :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`.
 
-    P is the evidence. With k = 0 labels alone speak; with equal rows of A the network alone.
+    P is the evidence. With k = 0 labels alone speak; with equal rows of A the network alone. Errors may come in
+    bursts: the random draw that decided a label is then kept for the next one with some probability, in a way that
+    leaves every moment its own Q.
     """
 
     start: Tensor  # (members, classes)
     transition: Tensor  # (members, classes, classes)
     power: Tensor  # (members,), the exponent k
     matrices: Tensor  # (members, annotators or 1, points, classes, classes), Q
+    bursts: Tensor | None = None  # (members,), how often the draw behind a label is that of the step before
 
     def take(self, index: Tensor) -> ChainParameters:
         """Some of the members."""
-        return ChainParameters(*(tensor[index] for tensor in self))
+        return ChainParameters(*(None if tensor is None else tensor[index] for tensor in self))  # type: ignore[arg-type]
+
+    def cpu(self) -> ChainParameters:
+        """The same numbers on the CPU."""
+        return ChainParameters(*(None if tensor is None else tensor.cpu() for tensor in self))  # type: ignore[arg-type]
 
 
 class TrainingEvidence(NamedTuple):
@@ -108,9 +117,11 @@ class Expected(NamedTuple):
     starts: Tensor  # (members, 2, classes): expected first labels, and what would be expected at weight one
     pairs: Tensor  # (members, 2, classes, classes): the same for transitions
     power: Tensor  # (members, 2): slope and curvature of the likelihood in the power
+    kept: Tensor  # (members,): expected labels whose draw was kept from the step before
     posterior: Tensor | None  # (members, rows, steps, classes)
 
 
-def cat_parameters(parts: list[ChainParameters]) -> ChainParameters:
+def cat_parameters(parts: Sequence[ChainParameters]) -> ChainParameters:
     """Several fleets of chains as one."""
-    return ChainParameters(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
+    joined = [None if own[0] is None else torch.cat(own) for own in zip(*parts, strict=True)]
+    return ChainParameters(*joined)  # type: ignore[arg-type]

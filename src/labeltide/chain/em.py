@@ -15,6 +15,7 @@ from labeltide.chain.passes import expect
 
 PSEUDO = 0.5  # pseudo-counts of every transition
 MAX_POWER = 20.0
+MAX_BURSTS = 0.98
 
 
 class FittedChains(NamedTuple):
@@ -37,10 +38,13 @@ def fit_chains(
     """Improve all chains together for a number of iterations, from parameters whose Q the families come close to."""
     with all_threads_to_ourselves() if usable(data) else contextlib.nullcontext():
         coefficients = families.fit_start(parameters.matrices)
+        linked = _linked_labels(data, members)
         for _ in range(iterations):
             expected = expect(data, members, parameters)
             coefficients = families.step(coefficients, expected.counts)
             parameters = _maximise(parameters, expected, families.noise(coefficients), learn_power, learn_moves)
+            if parameters.bursts is not None:
+                parameters = parameters._replace(bursts=(expected.kept / linked).clamp(0.0, MAX_BURSTS))
         return FittedChains(parameters, expect(data, members, parameters).log_likelihood)
 
 
@@ -52,7 +56,7 @@ def _maximise(
     The transitions enter through their normaliser too. Its logarithm is bounded by its tangent, which gives the
     closed form :math:`A_{ij} = N_{ij} / D_{ij}` and never lowers the likelihood; without evidence it is the usual one.
     """
-    start, transition, power = parameters.start, parameters.transition, parameters.power
+    start, transition, power, _, bursts = parameters
     if learn_moves:
         start = _normalise((expected.starts[:, 0] + PSEUDO) / (expected.starts[:, 1] + PSEUDO))
         transition = _normalise((expected.pairs[:, 0] + PSEUDO) / (expected.pairs[:, 1] + PSEUDO))
@@ -60,7 +64,14 @@ def _maximise(
         slope, curvature = expected.power.unbind(1)
         step = (slope / curvature.clamp_min(1e-6)).clamp(-0.5, 0.5)
         power = (power + step).clamp(0.0, MAX_POWER)
-    return ChainParameters(start, transition, power, matrices)
+    return ChainParameters(start, transition, power, matrices, bursts)
+
+
+def _linked_labels(data: ChainData, members: Members) -> Tensor:
+    """How many labels follow another of the same annotator, weighed: (members,)."""
+    there = (data.labels >= 0) & data.mask[..., None]  # (sets, rows, steps, annotators)
+    linked = (there[:, :, 1:] & there[:, :, :-1]).sum((2, 3)).to(members.weights)  # (sets, rows)
+    return (linked[members.labels] * members.weights).sum(1).clamp_min(1.0)
 
 
 def _normalise(values: Tensor) -> Tensor:

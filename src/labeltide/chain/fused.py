@@ -25,8 +25,8 @@ class Pointers(ctypes.Structure):
         (name, ctypes.c_void_p)
         for name in (
             *("labels", "lengths", "places", "evidence", "trusted", "label_of", "evidence_of", "weights"),
-            *("start", "transition", "power", "matrices"),
-            *("log_likelihood", "counts", "starts", "pairs", "slope", "posterior"),
+            *("start", "transition", "power", "matrices", "bursts"),
+            *("log_likelihood", "counts", "starts", "pairs", "slope", "kept", "posterior"),
         )
     ]
 
@@ -46,6 +46,7 @@ def fused_pass(data: ChainData, members: Members, parameters: ChainParameters, *
         torch.zeros(m, 2, classes),
         torch.zeros(m, 2, classes, classes),
         torch.zeros(m, 2),
+        torch.zeros(m),
         torch.zeros(m, rows, steps, classes) if posterior else None,
     )
     tensors = [
@@ -55,7 +56,7 @@ def fused_pass(data: ChainData, members: Members, parameters: ChainParameters, *
         data.evidence if data.evidence is None else data.evidence.float(),
         data.trusted,
         *members[:2],
-        *(tensor.float() for tensor in (members.weights, *parameters)),
+        *(None if tensor is None else tensor.float() for tensor in (members.weights, *parameters)),
         *out,
     ]
     ready = [None if tensor is None else tensor.contiguous() for tensor in tensors]

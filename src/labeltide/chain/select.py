@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide.chain.data import ChainData, ChainParameters, Members
+from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import fit_chains
 from labeltide.chain.families import Family, constant_shape, family, pieces_shape, spline_shape, wave_shape
 from labeltide.chain.logit import Families
@@ -79,7 +79,7 @@ def choose_noise(
     ]
     jumps = _pieces(data, jobs, start, folds, [sharings[index] for index in best])
     more = [of_sharing[index] + own for index, own in zip(best, jumps, strict=True)]
-    return _mix([tried, try_families(data, jobs, start, folds, more)])
+    return _mix((tried, try_families(data, jobs, start, folds, more)))
 
 
 def try_families(
@@ -135,15 +135,16 @@ def _pieces(
     ]
 
 
-def _mix(parts: Sequence[Tried]) -> Chosen:
+def _mix(parts: tuple[Tried, Tried]) -> Chosen:
     """Average Q over all families, each weighed by its held-out likelihood."""
     n_jobs = len(parts[0].held_out)
     held_out = torch.cat([part.held_out for part in parts], 1)
     weights = held_out.sub(held_out.amax(1, keepdim=True)).softmax(1)
-    by_part = zip(*(part.parameters for part in parts), strict=True)
-    every = ChainParameters(*(torch.cat([one.unflatten(0, (n_jobs, -1)) for one in own], 1) for own in by_part))
+    matrices = torch.cat([part.parameters.matrices.unflatten(0, (n_jobs, -1)) for part in parts], 1)
+    matrices = torch.einsum("jf,jf...->j...", weights.to(matrices), matrices)
+    first = parts[0].held_out.amax(1) >= parts[1].held_out.amax(1)
+    both = cat_parameters([parts[0].best(), parts[1].best()])
     index = torch.arange(n_jobs, device=held_out.device)
-    best = ChainParameters(*(tensor[index, held_out.argmax(1)] for tensor in every))
-    matrices = torch.einsum("jf,jf...->j...", weights.to(every.matrices), every.matrices)
+    best = both.take(torch.where(first, index, index + n_jobs))
     names = [[name for part in parts for name in part.names[job]] for job in range(n_jobs)]
     return Chosen(names, weights, held_out, best._replace(matrices=matrices))

@@ -7,7 +7,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from labeltide.chain.data import ChainData, ChainParameters, Members
+from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import FittedChains, fit_chains
 from labeltide.chain.families import family, spline_shape
 from labeltide.chain.logit import Families
@@ -16,6 +16,8 @@ from labeltide.chain.passes import expect
 SMOOTHNESS = 10.0
 STAY, RIGHT = 0.8, 0.75  # where EM starts: how often true labels stay, and how often recorded ones are right
 LABEL_ITERATIONS, ITERATIONS = 60, 40
+BURSTS = 0.3  # where EM starts if errors come in bursts
+BURSTS_WORTH = 5.0  # what one more parameter must add to the log-likelihood of thousands of labels
 
 
 def flat_chain(members: int, groups: int, data: ChainData, stay: float | None = None) -> ChainParameters:
@@ -45,19 +47,23 @@ def label_chain(
 def join_evidence(
     data: ChainData, jobs: Members, start: ChainParameters, grid: np.ndarray, period: float | None = None
 ) -> FittedChains:
-    """Learn the nested chain from two starts, the given one and one that knows nothing, and keep the likelier."""
+    """Learn the nested chain from several starts and keep the likeliest.
+
+    The starts are the given chain and one that knows nothing, each without bursts of errors and with them; bursts
+    must be worth `BURSTS_WORTH`.
+    """
     n_jobs = len(jobs.labels)
-    kinds = _spline(data, 2 * n_jobs, grid, period)
-    groups = start.matrices.shape[1]
-    given = start._replace(power=torch.ones_like(start.power))
-    flat = flat_chain(n_jobs, groups, data)
-    both = ChainParameters(*(torch.cat(tensors) for tensors in zip(given, flat, strict=True)))
-    twice = Members(*(torch.cat([tensor, tensor]) for tensor in jobs))
-    fitted = fit_chains(data, twice, kinds, both, iterations=ITERATIONS, learn_power=True)
-    reached = (fitted.log_likelihood * twice.weights).sum(1)
-    index = torch.arange(n_jobs, device=reached.device)
-    better = torch.where(reached[n_jobs:] > reached[:n_jobs], index + n_jobs, index)
-    return FittedChains(fitted.parameters.take(better), fitted.log_likelihood[better])
+    kinds = _spline(data, 4 * n_jobs, grid, period)
+    given = start._replace(power=torch.ones_like(start.power), bursts=torch.zeros_like(start.power))
+    flat = flat_chain(n_jobs, start.matrices.shape[1], data)._replace(bursts=torch.zeros_like(start.power))
+    bursty = [one._replace(bursts=torch.full_like(start.power, BURSTS)) for one in (given, flat)]
+    four = Members(*(torch.cat([tensor] * 4) for tensor in jobs))
+    starts = cat_parameters([given, flat, *bursty])
+    fitted = fit_chains(data, four, kinds, starts, iterations=ITERATIONS, learn_power=True)
+    reached = (fitted.log_likelihood * four.weights).sum(1).view(4, n_jobs)
+    reached[2:] -= BURSTS_WORTH
+    best = reached.argmax(0) * n_jobs + torch.arange(n_jobs, device=reached.device)
+    return FittedChains(fitted.parameters.take(best), fitted.log_likelihood[best])
 
 
 def _spline(data: ChainData, members: int, grid: np.ndarray, period: float | None) -> Families:
@@ -72,7 +78,7 @@ def _mostly(classes: int, right: float, device: torch.device) -> Tensor:
 
 def _name_states(parameters: ChainParameters, counts: Tensor) -> ChainParameters:
     """Give each hidden state the name of the label that is recorded most for it, one state for each label."""
-    start, transition, power, matrices = parameters
+    start, transition, power, matrices, bursts = parameters
     totals = counts.sum((1, 2)).double().cpu().numpy()  # (members, state, recorded)
     shares = totals / totals.sum(-1, keepdims=True).clip(1e-12)
     order = np.stack([linear_sum_assignment(-own.T)[1] for own in shares])  # the state of each label
@@ -80,4 +86,4 @@ def _name_states(parameters: ChainParameters, counts: Tensor) -> ChainParameters
     member = torch.arange(len(start), device=start.device)[:, None]
     rows = matrices.permute(0, 3, 1, 2, 4)[member, index].permute(0, 2, 3, 1, 4)
     moved = transition[member, index].mT[member, index].mT
-    return ChainParameters(start[member, index], moved, power, rows.contiguous())
+    return ChainParameters(start[member, index], moved, power, rows.contiguous(), bursts)

@@ -52,8 +52,8 @@ class TideClassifier(NoisyLabelClassifier):
         return FittedFleet(model, posterior.noise, history, posterior.learned)
 
     def _learned(self) -> dict[str, Any]:
-        start, transition, power = self.chain_
-        chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power}
+        start, transition, power, bursts = self.chain_
+        chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power, "bursts": bursts}
         return {"chain": chain, "families": self.families_}
 
     def _take_learned(self, said: Any) -> None:
@@ -62,10 +62,10 @@ class TideClassifier(NoisyLabelClassifier):
             chain, families = said["chain"], said["families"]
             start, transition = np.asarray(chain["start"], float), np.asarray(chain["transition"], float)
             weights = np.asarray(list(families.values()), float)
-            power = float(chain["power"])
+            power, bursts = float(chain["power"]), float(chain["bursts"])
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ValueError("its chain or its families of Q are malformed.") from None
-        sound = all(np.all((values >= 0) & (values < np.inf)) for values in (start, transition, weights, power))
+        sound = all(np.all((values >= 0) & (values < np.inf)) for values in (start, transition, weights, power, bursts))
         if start.shape != (n_classes,) or transition.shape != (n_classes, n_classes) or not sound:
             raise ValueError(f"its chain must hold finite numbers for {n_classes} classes.")
-        self.chain_, self.families_ = Chain(start, transition, power), dict(families)
+        self.chain_, self.families_ = Chain(start, transition, power, bursts), dict(families)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from labeltide._fleet import put_members
-from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence
+from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence, cat_parameters
 from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import join_evidence, label_chain
@@ -80,7 +80,7 @@ def _conclude(
     noise = FixedNoise(chosen.parameters.matrices[:, 0].double().cpu().numpy(), grid).to(folds.device)
     learned = _learned(chosen)
     for job, found in enumerate(learned):
-        own = ChainParameters(*(tensor[job : job + 1].cpu() for tensor in chosen.parameters))
+        own = chosen.parameters.take(torch.tensor([job], device=folds.device)).cpu()
         found["training_"] = TrainingEvidence(data.job(job), own, folds[job : job + 1].cpu(), grid)
         count = 0 if model is None else model.members // len(learned)
         found["fold_model_"] = None if model is None else model.member(job * count, count).cpu().eval()
@@ -177,18 +177,22 @@ def _keep_better(first: Evidence, second: Evidence, jobs: Tensor) -> Evidence:
     def put(old: Tensor, new: Tensor) -> Tensor:
         return old.index_copy(0, place, new[wins])
 
-    chain = ChainParameters(*(put(old, new) for old, new in zip(first.chain, second.chain, strict=True)))
+    index = torch.arange(len(first.log_probs), device=jobs.device)
+    source = index.index_copy(0, place, wins.nonzero().flatten() + len(index))
+    chain = cat_parameters([first.chain, second.chain]).take(source)
     return Evidence(
         put(first.log_probs, second.log_probs), first.model, chain, put(first.log_likelihood, second.log_likelihood)
     )
 
 
 def _learned(chosen: Chosen) -> list[dict[str, Any]]:
-    start, transition, power, _ = (tensor.double().cpu().numpy() for tensor in chosen.parameters)
+    chain = chosen.parameters.cpu()
+    start, transition, power = (tensor.double().numpy() for tensor in chain[:3])
+    bursts = [0.0] * len(power) if chain.bursts is None else chain.bursts.tolist()
     weights = chosen.weights.double().cpu().numpy()
     return [
         {
-            "chain_": Chain(start[job], transition[job], float(power[job])),
+            "chain_": Chain(start[job], transition[job], float(power[job]), bursts[job]),
             "families_": dict(zip(chosen.names[job], weights[job].tolist(), strict=True)),
         }
         for job in range(len(weights))
