@@ -12,9 +12,10 @@ from labeltide.noise.network import NetworkNoise
 from labeltide.noise.static import StaticNoise
 from labeltide.objectives.objective import Multipliers, Objective, Penalty
 from labeltide.objectives.penalties import diagonal_norm, frobenius, log_volume
-from labeltide.training import Fleet, FleetData
+from labeltide.training import Fleet, FleetData, Schedule
 from labeltide.training.compiled import compiled_step
-from labeltide.training.state import flatten_parameters, join, learned
+from labeltide.training.state import TrainingState, flatten_parameters, join, learned
+from labeltide.training.step import TrainingStep
 
 compiled = pytest.mark.skipif(_native.library() is None, reason="No compiled step here: setup found no C compiler.")
 PENALTIES = (
@@ -130,6 +131,23 @@ def test_narrower_processors_get_the_same_numbers(capability, monkeypatch):
         _native.library.cache_clear()
     for one, other in zip(narrow, wide, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+@compiled
+def test_members_that_have_stopped_are_not_computed_and_change_nothing_for_others():
+    data, after = make_data(2, 9, 5, 2, told="targets"), []
+    table = torch.arange(9).expand(1, 2, -1).clone()
+    for stopped in (False, True):
+        fleet = make_fleet(2, 2, None)
+        state = TrainingState.start(flatten_parameters(fleet, 2), 0.01)
+        state.active[0] = not stopped
+        before = state.parameters.clone()
+        step = TrainingStep(fleet, data, Objective(), Schedule(), state)
+        step.run_epoch(table, 0)
+        after.append(state.parameters.clone())
+        assert bool(step.compiled.gradients[0].any()) is not stopped
+    assert torch.equal(after[1][0], before[0])
+    assert torch.equal(after[1][1], after[0][1])
 
 
 @compiled

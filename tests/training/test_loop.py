@@ -260,6 +260,11 @@ def test_training_leaves_the_fleet_in_evaluation_mode_and_the_global_random_stat
     assert not any(module.training for module in fleet.modules())
 
 
+def test_training_on_the_cpu_seeds_no_gpu(monkeypatch):
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("It seeds every GPU, or queues that for later."))
+    train_new(make_data())
+
+
 def test_evaluate_leaves_the_mode_as_it_was():
     data = hold_out(make_data())
     fleet, _ = train_new(data)

@@ -68,6 +68,7 @@ class CompiledStep:
         n_noise = sum(parameter[0].numel() for parameter in self.noise_parameters)
         self.gradients = torch.zeros(data.members, self.n_model + n_noise)
         self.network = _network(noise, data.grid)
+        self.given = None if noise is None or self.noise_parameters else noise(data.grid).detach().contiguous()
         self.labels, self.noisy = _labels(data)
         self.batch = 0
 
@@ -89,8 +90,8 @@ class CompiledStep:
         return Measured(self.losses.sum(1), self.counts.sum(1), self.gradients)
 
     def _grid(self) -> Tensor | None:
-        if self.noise is None:
-            return None
+        if self.noise is None or self.given is not None:
+            return self.given
         return self.network.forward() if self.network is not None else self.noise(self.data.grid).contiguous()
 
     def _noise_gradient(self, grid: Tensor) -> None:

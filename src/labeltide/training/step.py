@@ -68,6 +68,8 @@ class TrainingStep:
         self.rate_factor[n_model:] = self.schedule.rate_factor(epoch) * self.schedule.noise_factor(epoch)
         self.total.zero_()
         self.labels.zero_()
+        if self.compiled:  # rows that only fill up cost nothing there: nobody computes members that have stopped
+            table = table.masked_fill(~self.state.active[:, None], -1)
         for number, rows in enumerate(table):
             self._put(rows, first=number == 0)
             if self.graph is not None:
