@@ -15,7 +15,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from labeltide import _validation
+from labeltide.chain.data import Chain
 from labeltide.estimators.fleet import FittedFleet, FleetJob, fit_fleet, predict_fleet
+from labeltide.estimators.rows import TrainingRows
+from labeltide.inference.audit import FDR, MIN_CONFIDENCE, LabelAudit, audit_labels, no_persistence
+from labeltide.inference.posterior import Recorded
+from labeltide.models.base import SequenceModel
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
@@ -56,6 +61,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     name: ClassVar[str]
     members_per_fit: ClassVar[int] = 1  # networks that one fit trains at once
+    keeps_judges: ClassVar[bool] = False  # whether fit leaves fold_model_ and training_rows_, which audits need
+    fold_model_: SequenceModel | None
+    training_rows_: TrainingRows
 
     def __init__(
         self,
@@ -178,11 +186,74 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("clock must be finite. Got NaN or infinity.")
         return self.noise_.at(moments)
 
+    def audit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        clock: ArrayLike | None = None,
+        lengths: ArrayLike | None = None,
+        fdr: float = FDR,
+        *,
+        trusted: ArrayLike | None = None,
+    ) -> LabelAudit:
+        """Say of every recorded label how likely it is right, what it should be, and which to look at.
+
+        `tide` judges the rows it was fitted to by networks that did not see them, and lets neighbouring labels speak.
+        All other methods judge each step by itself with the network that was trained on it, which is too sure of
+        labels that it has learned by heart.
+
+        Parameters
+        ----------
+        X, y, clock, lengths, trusted : as `fit` takes them, of training rows or others
+        fdr : float, default 0.1
+            The expected share of false alarms among the flagged labels is at most this.
+        """
+        check_is_fitted(self, "model_")
+        features, counts = self._check_features(X, lengths)
+        shape = features.shape[:2]
+        labels = self.encode(_validation.check_labels(y, *shape), counts)
+        mask, moments = _validation.steps_mask(counts, shape[1]), _validation.check_clock(clock, counts, shape[1])
+        known = None if trusted is None else self.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
+        return audit_labels(
+            Recorded(labels, mask, moments, known),
+            self._evidence(features, mask),
+            self._persistence(),
+            self.noise_,
+            self.classes_,
+            fdr=fdr,
+            has_annotators=_validation.as_labels(y).ndim == 3,
+        )
+
+    def corrected_labels(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        clock: ArrayLike | None = None,
+        lengths: ArrayLike | None = None,
+        min_confidence: float = MIN_CONFIDENCE,
+    ) -> np.ndarray:
+        """The labels `y` with the likeliest true label wherever that is surer than `min_confidence`; gaps stay gaps."""
+        found = self.audit(X, y, clock, lengths).corrected(min_confidence)
+        given = _validation.as_labels(y)
+        plain = given.dtype != object and self.classes_.dtype != object
+        labels = given.astype(np.promote_types(given.dtype, self.classes_.dtype) if plain else object)
+        changed = found != self.encode(y, lengths).reshape(found.shape)
+        labels[changed] = self.classes_[found[changed]]
+        return labels
+
     def save(self, path: str | Path) -> None:
         """Write the fitted method to one file (safetensors with a JSON header, no pickle), whole or not at all."""
         from labeltide.estimators.storage import save
 
         save(self, Path(path))
+
+    def _evidence(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Log-probabilities of the true labels from the features alone, for an audit: (n, steps, classes)."""
+        return np.log(predict_fleet([self], features, mask.sum(1))[0].clip(1e-30))
+
+    def _persistence(self) -> Chain:
+        """How true labels persist, for an audit."""
+        return no_persistence(len(self.classes_))
 
     def _learned(self) -> dict[str, Any]:
         """What fit found beyond the attributes that all methods have, as JSON carries it."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from labeltide.estimators import NoisyLabelClassifier
 from labeltide.estimators.fleet import as_array
+from labeltide.estimators.rows import DIGEST_SIZE, TrainingRows
 from labeltide.estimators.storage_header import Described, describe, read_description, seal
 from labeltide.models import SequenceModel, make_model
 from labeltide.noise.base import NoiseFunction
@@ -28,6 +29,7 @@ from labeltide.noise.static import StaticNoise
 from labeltide.noise.stepwise import StepwiseNoise
 from labeltide.training import History, write_atomically
 
+JUDGES = ("judges", "rows")  # parts of the file that only methods which cross-fit have
 Tensors = dict[str, Tensor]
 Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 Model = nn.Module | Callable[..., Any]
@@ -72,6 +74,7 @@ def _to_bytes(estimator: NoisyLabelClassifier) -> bytes:
     tensors = {f"model.{name}": tensor for name, tensor in estimator.model_.state_dict().items()}
     tensors |= {f"noise.{name}": tensor for name, tensor in estimator.noise_.state_dict().items()}
     tensors |= {f"history.{name}": torch.tensor(values) for name, values in vars(estimator.history_).items()}
+    tensors |= _judges(estimator)
     tensors["clock_grid"] = torch.tensor(estimator.clock_grid_)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     return seal(safetensors.torch.save(tensors, metadata={"labeltide": describe(estimator)}))
@@ -88,7 +91,8 @@ def _from_bytes(raw: bytes, model: Model | None) -> NoisyLabelClassifier:
 
 def _restore(said: Described, tensors: Tensors, model: Model | None) -> NoisyLabelClassifier:
     params = said.params if model is None else {**said.params, "model": model}
-    parts = {part: _take(tensors, f"{part}.") for part in ("model", "noise", "history")}
+    names = ("model", "noise", "history", *(JUDGES if said.method.keeps_judges else ()))
+    parts = {part: _take(tensors, f"{part}.") for part in names}
     _check_tensors("clock", tensors, {"clock_grid": ((said.n_points,), torch.float64)})
     _check_rising(tensors["clock_grid"])
     estimator = said.method(**params)
@@ -100,6 +104,8 @@ def _restore(said: Described, tensors: Tensors, model: Model | None) -> NoisyLab
     estimator.clock_grid_ = tensors["clock_grid"].numpy()
     estimator.noise_matrices_ = estimator.noise_.at(estimator.clock_grid_)
     estimator._take_learned(said.learned)
+    if said.method.keeps_judges:
+        _restore_judges(estimator, said, params, parts)
     if "noise" in params:
         estimator.set_params(noise=estimator.noise_)
     return estimator
@@ -121,6 +127,30 @@ def _restore_model(said: Described, params: dict[str, Any], tensors: Tensors) ->
     _check_tensors("model", tensors, _wanted(skeleton))
     # Built anew, because tensors that are neither parameters nor buffers need their values too.
     return _fill("model", build(), tensors, may_be_infinite=True).eval()  # as masks of attention are
+
+
+def _judges(estimator: NoisyLabelClassifier) -> Tensors:
+    """The networks that judge rows they have not seen, and the rows that each has seen."""
+    if not estimator.keeps_judges:
+        return {}
+    networks = {} if estimator.fold_model_ is None else estimator.fold_model_.state_dict()
+    rows = {name: torch.tensor(values) for name, values in estimator.training_rows_._asdict().items()}
+    return {f"judges.{k}": v for k, v in networks.items()} | {f"rows.{k}": v for k, v in rows.items()}
+
+
+def _restore_judges(
+    estimator: NoisyLabelClassifier, said: Described, params: dict[str, Any], parts: dict[str, Tensors]
+) -> None:
+    rows, networks = parts["rows"], parts["judges"]
+    count = len(rows["folds"]) if "folds" in rows and rows["folds"].ndim else 0
+    wanted: Shapes = {"digests": ((count, DIGEST_SIZE), torch.uint8), "folds": ((count,), torch.int64)}
+    _check_tensors("rows", rows, wanted)
+    model = _restore_model(said, params, networks) if networks else None
+    n_folds = model.members if model is not None else count
+    if not bool(((rows["folds"] >= 0) & (rows["folds"] < n_folds)).all()):
+        raise ValueError(f"the folds of its rows must lie between 0 and {n_folds - 1}.")
+    estimator.fold_model_ = model
+    estimator.training_rows_ = TrainingRows(rows["digests"].numpy(), rows["folds"].numpy())
 
 
 def _restore_noise(said: Described, tensors: Tensors) -> NoiseFunction:

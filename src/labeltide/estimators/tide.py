@@ -6,9 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from labeltide import _validation
 from labeltide.chain.data import Chain
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.estimators.rows import TrainingRows, digest_rows, judge_rows
 from labeltide.estimators.tide_steps import FOLDS, find_posterior, learn_posterior
 
 
@@ -37,10 +39,14 @@ class TideClassifier(NoisyLabelClassifier):
         How true labels persist, and how much the network's evidence counts beside that.
     families_ : dict of str to float
         The weight of each family of Q(t), by the likelihood of sequences left out.
+    fold_model_ : fleet of networks, each trained without one fold; None where every label was trusted
+    training_rows_ : labeltide.estimators.rows.TrainingRows
+        A digest of each training row and its fold, by which an audit finds the network that did not see it.
     """
 
     name = "tide"
     members_per_fit: ClassVar[int] = FOLDS
+    keeps_judges: ClassVar[bool] = True
 
     def __init__(self, *, ensemble: bool = True, **shared: Any) -> None:
         super().__init__(**shared)
@@ -48,8 +54,20 @@ class TideClassifier(NoisyLabelClassifier):
 
     def _fit_fleet(self, job: FleetJob) -> FittedFleet:
         posterior = find_posterior(job)
+        digests = digest_rows(job.data.features.cpu().numpy(), job.data.mask.cpu().numpy())
+        for found in posterior.learned:
+            found["training_rows_"] = TrainingRows(digests, found["training_"].folds[0].numpy())
         model, history = learn_posterior(job, posterior.labels, self.ensemble)
         return FittedFleet(model, posterior.noise, history, posterior.learned)
+
+    def _evidence(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        if self.fold_model_ is None:  # every label was trusted: nothing was cross-fitted
+            return super()._evidence(features, mask)
+        device = _validation.check_device(self.device)
+        return judge_rows(self.fold_model_, self.training_rows_, features, mask, device)
+
+    def _persistence(self) -> Chain:
+        return self.chain_
 
     def _learned(self) -> dict[str, Any]:
         start, transition, power, bursts = self.chain_

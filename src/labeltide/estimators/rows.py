@@ -1,0 +1,62 @@
+"""Recognise the rows that a fit has seen, so that they are judged by the network that did not see them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labeltide.estimators.fleet import model_log_probs
+from labeltide.models.base import SequenceModel
+
+DIGEST_SIZE = 16  # bytes; two different rows share a digest once in 2^64 rows
+
+
+class TrainingRows(NamedTuple):
+    """The rows of a fit: what tells them apart, and the fold that each was left out with."""
+
+    digests: np.ndarray  # uint8 (rows, DIGEST_SIZE)
+    folds: np.ndarray  # int64 (rows,)
+
+    def find_folds(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """The fold of each row, -1 for rows that the fit did not see: shape (n,).
+
+        Rows with the same features are told apart by their order.
+        """
+        known: dict[bytes, list[int]] = defaultdict(list)
+        for digest, fold in zip(self.digests, self.folds.tolist(), strict=True):
+            known[digest.tobytes()].append(fold)
+        met: dict[bytes, int] = defaultdict(int)
+        found = np.full(len(features), -1)
+        for row, digest in enumerate(digest_rows(features, mask)):
+            folds = known.get(key := digest.tobytes())
+            if folds:
+                found[row] = folds[met[key] % len(folds)]
+                met[key] += 1
+        return found
+
+
+def digest_rows(features: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """A digest of the features of every row, whatever the padding behind them: uint8 (rows, DIGEST_SIZE)."""
+    digests = [
+        hashlib.blake2b(np.ascontiguousarray(row[real]).tobytes(), digest_size=DIGEST_SIZE).digest()
+        for row, real in zip(features.astype(np.float32, copy=False), mask, strict=True)
+    ]
+    return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, DIGEST_SIZE)
+
+
+def judge_rows(
+    model: SequenceModel, rows: TrainingRows, features: np.ndarray, mask: np.ndarray, device: str
+) -> np.ndarray:
+    """Log-probabilities (n, steps, classes) from networks that never saw the row: one of them, or their average."""
+    every = model_log_probs(model.to(device), torch.from_numpy(features), torch.from_numpy(mask), device)
+    model.cpu()
+    every = every.double().cpu()  # (folds, n, steps, classes)
+    folds = torch.from_numpy(rows.find_folds(features, mask))
+    own: Tensor = every[folds.clamp_min(0), torch.arange(len(folds))]  # (n, steps, classes)
+    average = every.logsumexp(0) - np.log(len(every))
+    return torch.where((folds >= 0)[:, None, None], own, average).numpy()

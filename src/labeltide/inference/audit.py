@@ -1,0 +1,210 @@
+"""Which recorded labels are wrong: how likely each is right, what it should be, which to look at, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from labeltide import _validation
+from labeltide.chain.data import Chain
+from labeltide.inference.planner import Plan, plan_review
+from labeltide.inference.posterior import Recorded, find_true_labels
+from labeltide.inference.reasons import find_grounds, say_reasons
+from labeltide.inference.table import audit_table
+from labeltide.noise.base import NoiseFunction
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FDR, MIN_CONFIDENCE = 0.1, 0.9
+
+
+@dataclass(frozen=True)
+class LabelAudit:
+    """What is known of every recorded label, given the features, its neighbours, the clock and its own noise.
+
+    Attributes
+    ----------
+    classes : array of shape (classes,)
+    labels : int8 array of shape (n, steps, annotators)
+        The recorded labels as codes into `classes`, -1 where nothing was recorded.
+    clock : array of shape (n, steps)
+    mask : bool array of shape (n, steps), False on padding
+    probabilities : array of shape (n, steps, classes)
+        Of each true label, given everything; zero on padding.
+    signal : array of shape (n, steps, classes)
+        Of each true label, from the features alone.
+    matrices : array of shape (n, steps, classes, classes)
+        Q at every step.
+    fdr : float
+        The expected share of false alarms among the flagged labels that was allowed.
+    has_annotators : bool
+        Whether labels came with an annotator axis; if not, results have none.
+    """
+
+    classes: np.ndarray
+    labels: np.ndarray
+    clock: np.ndarray
+    mask: np.ndarray
+    probabilities: np.ndarray
+    signal: np.ndarray
+    matrices: np.ndarray
+    fdr: float = FDR
+    has_annotators: bool = False
+
+    @cached_property
+    def quality(self) -> np.ndarray:
+        """The probability that each recorded label is right; NaN where nothing was recorded."""
+        return self._shaped(self._quality)
+
+    @cached_property
+    def suggested(self) -> np.ndarray:
+        """The most likely true label of every step: shape (n, steps); meaningless on padding."""
+        return self.classes[self._suggested]
+
+    @cached_property
+    def suggested_probability(self) -> np.ndarray:
+        """The probability of the suggested label: shape (n, steps), zero on padding."""
+        return self.probabilities.max(-1)
+
+    @cached_property
+    def is_issue(self) -> np.ndarray:
+        """True for labels to look at: another label is likelier, and at most `fdr` of them are expected to be right."""
+        return self._shaped(self._is_issue)
+
+    @cached_property
+    def expected_false_alarms(self) -> float:
+        """The share of flagged labels that are expected to be right after all; zero where none is flagged."""
+        flagged = self._quality[self._is_issue]
+        return float(flagged.mean()) if flagged.size else 0.0
+
+    @cached_property
+    def noise_rate(self) -> np.ndarray:
+        """The share of labels that are wrong at each step's moment: shape (n, steps)."""
+        balance = self.probabilities[self.mask].mean(0)  # (classes,)
+        right = np.diagonal(self.matrices, axis1=-2, axis2=-1)  # (n, steps, classes)
+        return 1 - right @ balance
+
+    @cached_property
+    def reason(self) -> np.ndarray:
+        """Why a label is flagged, in words; None for all others."""
+        grounds = find_grounds(self.labels, self._is_issue, self._suggested, self.signal, self.noise_rate)
+        reasons = np.full(self.labels.shape, None, dtype=object)
+        reasons[self._is_issue] = say_reasons(grounds, self.classes.tolist())
+        return self._shaped(reasons)
+
+    def corrected(self, min_confidence: float = MIN_CONFIDENCE) -> np.ndarray:
+        """The recorded labels as codes, with the suggested one wherever that is surer than `min_confidence`.
+
+        Gaps stay gaps. Shape (n, steps) or, with annotators, (n, steps, annotators).
+        """
+        _validation.check_number("min_confidence", min_confidence, 0, 1)
+        sure = (self.suggested_probability >= min_confidence)[..., None] & (self.labels >= 0)
+        return self._shaped(np.where(sure, self._suggested[..., None], self.labels).astype(np.int8))
+
+    def plan(self, k: int, by: str = "sequence") -> Plan:
+        """Which k sequences or steps to have re-annotated first, so that Q becomes surest; feed back by `trusted`.
+
+        Parameters
+        ----------
+        k : int
+        by : {"sequence", "step"}
+        """
+        return plan_review(self.labels, self.mask, self.clock, self.probabilities, self.matrices, k, by)
+
+    def to_table(
+        self,
+        ids: Sequence[Hashable] | None = None,
+        times: ArrayLike | None = None,
+        annotators: Sequence[Hashable] | None = None,
+    ) -> pa.Table:
+        """One row for every recorded label, under the user's own ids, times and annotators.
+
+        Parameters
+        ----------
+        ids : n names, optional
+            The number of each sequence when left out.
+        times : array of shape (n, steps), optional
+            The number of each step when left out.
+        annotators : names along the annotator axis, optional
+        """
+        return audit_table(self, ids, times, annotators)
+
+    @cached_property
+    def _quality(self) -> np.ndarray:
+        codes = self.labels.clip(0).astype(np.intp)
+        return np.where(self.labels >= 0, np.take_along_axis(self.probabilities, codes, -1), np.nan)
+
+    @cached_property
+    def _suggested(self) -> np.ndarray:
+        return self.probabilities.argmax(-1).astype(np.int8)
+
+    @cached_property
+    def _is_issue(self) -> np.ndarray:
+        return choose_issues(self._quality, self.labels != self._suggested[..., None], self.fdr)
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        return values if self.has_annotators else values[..., 0]
+
+
+def choose_issues(quality: np.ndarray, differs: np.ndarray, fdr: float) -> np.ndarray:
+    """Flag as many labels as possible, worst first, while their mean quality stays at most `fdr`.
+
+    The mean probability of being right is the expected share of false alarms. Only labels for which another is
+    likelier are ever flagged; those of equal quality are flagged together or not at all.
+
+    Parameters
+    ----------
+    quality : array of any shape, NaN where nothing was recorded
+    differs : bool array of the same shape
+    """
+    candidates = np.sort(quality[differs & np.isfinite(quality)])
+    if not candidates.size:
+        return np.zeros(quality.shape, dtype=bool)
+    # Rising values have rising means, so the last mean within bounds ends the set; ties count to their last.
+    last = np.searchsorted(candidates, candidates, side="right")
+    means = candidates.cumsum()[last - 1] / last
+    worst = candidates[means <= fdr]
+    return differs & (quality <= worst[-1]) if worst.size else np.zeros(quality.shape, dtype=bool)
+
+
+def audit_labels(
+    recorded: Recorded,
+    evidence: np.ndarray,
+    chain: Chain,
+    noise: NoiseFunction,
+    classes: np.ndarray,
+    *,
+    fdr: float = FDR,
+    has_annotators: bool = False,
+) -> LabelAudit:
+    """Judge recorded labels by the chain.
+
+    Parameters
+    ----------
+    evidence : array of shape (n, steps, classes)
+        Log-probabilities of the true label given the features, from networks that did not see the labels judged.
+    """
+    _validation.check_number("fdr", fdr, 0, 1)
+    return LabelAudit(
+        classes=classes,
+        labels=recorded.labels,
+        clock=recorded.clock,
+        mask=recorded.mask,
+        probabilities=find_true_labels(recorded, evidence, chain, noise),
+        signal=np.exp(evidence) * recorded.mask[..., None],
+        matrices=noise.at(recorded.clock),
+        fdr=fdr,
+        has_annotators=has_annotators,
+    )
+
+
+def no_persistence(n_classes: int) -> Chain:
+    """The chain in which steps know nothing of each other and the network is all there is."""
+    even = np.full(n_classes, 1 / n_classes)
+    return Chain(even, np.tile(even, (n_classes, 1)), 1.0)

@@ -1,0 +1,52 @@
+"""The probability of every true label, given all that was recorded around it, the features and the clock."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from labeltide.chain.data import Chain, ChainData, ChainParameters, Members
+from labeltide.chain.passes import expect
+from labeltide.noise.base import NoiseFunction
+from labeltide.training import clock_grid
+
+
+class Recorded(NamedTuple):
+    """Labels to be judged, as codes."""
+
+    labels: np.ndarray  # int8 (n, steps, annotators), -1 where nothing was recorded
+    mask: np.ndarray  # bool (n, steps), False on padding
+    clock: np.ndarray  # (n, steps)
+    trusted: np.ndarray | None = None  # int8 (n, steps), true labels where they are known, -1 elsewhere
+
+
+def find_true_labels(recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction) -> np.ndarray:
+    """Run a chain that was learned before over recorded labels: (n, steps, classes), zero on padding.
+
+    Parameters
+    ----------
+    evidence : array of shape (n, steps, classes)
+        Log-probabilities of the true label given the features, from networks that did not see the labels judged.
+    """
+    grid, points = clock_grid(recorded.clock, recorded.mask)
+    data = ChainData(
+        labels=torch.from_numpy(recorded.labels)[None],
+        mask=torch.from_numpy(recorded.mask),
+        points=None if points is None else torch.from_numpy(points),
+        n_points=len(grid),
+        n_classes=len(chain.start),
+        evidence=torch.from_numpy(evidence).float()[None],
+        trusted=None if recorded.trusted is None else torch.from_numpy(recorded.trusted),
+    )
+    numbers = (chain.start, chain.transition, chain.power, noise.at(grid)[None])
+    start, transition, power, matrices = (torch.as_tensor(values).float()[None] for values in numbers)
+    bursts = torch.tensor([chain.bursts]) if chain.bursts else None
+    one = torch.zeros(1, dtype=torch.int64)
+    members = Members(one, one, torch.ones(1, len(recorded.labels)))
+    parameters = ChainParameters(start, transition, power, matrices, bursts)
+    posterior = expect(data, members, parameters, posterior=True).posterior
+    assert posterior is not None
+    values = posterior[0].double().numpy() * recorded.mask[..., None]
+    return values / values.sum(-1, keepdims=True).clip(1e-300)
