@@ -14,7 +14,7 @@ from labeltide._fleet import put_members
 from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence, cat_parameters
 from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
-from labeltide.chain.start import join_evidence, label_chain
+from labeltide.chain.start import flat_chain, join_evidence, label_chain
 from labeltide.estimators.fleet import FleetJob
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
@@ -27,6 +27,7 @@ PATIENCE = 10  # epochs without a better held-out likelihood after which a cross
 MAX_POINTS = 128  # moments at which Q is estimated; straight lines between them
 BATCHES = 8  # steps that an epoch takes at least, where there are rows enough
 TILE = 8  # rows that the compiled GRU takes together
+CLEAN_LOOKING = 0.1  # an error rate, by the labels alone, below which bursts of errors are suspected
 AGAIN = 0.05  # mean Frobenius change of Q above which the networks are trained once more
 
 
@@ -45,6 +46,7 @@ class Evidence(NamedTuple):
     model: SequenceModel  # (jobs * folds) networks
     chain: ChainParameters
     log_likelihood: Tensor  # (jobs,)
+    trained_with: Tensor  # the Q of each job with which its networks were trained
 
 
 def find_posterior(job: FleetJob) -> Posterior:
@@ -56,12 +58,12 @@ def find_posterior(job: FleetJob) -> Posterior:
     if data.trusted is not None and bool((data.trusted >= 0)[data.mask].all()):
         return _conclude(data, jobs, folds, chain, grid, None)  # nothing is left to find out
     found = _gather(job, data, folds, chain, grid, "round 1")
-    change = (found.chain.matrices - chain.matrices).square().sum((-2, -1)).sqrt().mean((1, 2))  # (jobs,)
-    again = (change > AGAIN).nonzero().flatten()
-    if len(again):
-        part = replace(data, labels=data.labels[again])
-        retried = _gather(_take(job, again), part, folds[again], found.chain.take(again), grid, "round 2")
-        found = _keep_better(found, retried, again)
+    # Labels that look clean may be so, or their errors come in runs that look like the truth: ask the features.
+    clean_looking = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3)) < CLEAN_LOOKING  # (jobs,)
+    wary = flat_chain(job.members, 1, data)
+    found = _retry(job, data, folds, found, wary, grid, clean_looking, "round 1, wary")
+    change = (found.chain.matrices - found.trained_with).square().sum((-2, -1)).sqrt().mean((1, 2))  # (jobs,)
+    found = _retry(job, data, folds, found, found.chain, grid, change > AGAIN, "round 2")
     return _conclude(data.with_evidence(found.log_probs), jobs, folds, found.chain, grid, found.model)
 
 
@@ -144,7 +146,7 @@ def _gather(
     """Train networks with the chain's Q, each without one fold, and join what they say of that fold to the chain."""
     log_probs, model = cross_fit(job, folds, chain.matrices[:, 0], grid, stage)
     fitted = join_evidence(data.with_evidence(log_probs), _every_row(folds), chain, grid)
-    return Evidence(log_probs, model, fitted.parameters, fitted.log_likelihood.sum(1))
+    return Evidence(log_probs, model, fitted.parameters, fitted.log_likelihood.sum(1), chain.matrices)
 
 
 def cross_fit(
@@ -165,6 +167,24 @@ def cross_fit(
     return every.gather(1, index)[:, 0], model
 
 
+def _retry(
+    job: FleetJob,
+    data: ChainData,
+    folds: Tensor,
+    found: Evidence,
+    chain: ChainParameters,
+    grid: np.ndarray,
+    chosen: Tensor,
+    stage: str,
+) -> Evidence:
+    """Gather the evidence of the chosen jobs anew from another chain, and keep it where labels are likelier."""
+    index = chosen.nonzero().flatten()
+    if not len(index):
+        return found
+    part = replace(data, labels=data.labels[index])
+    return _keep_better(found, _gather(_take(job, index), part, folds[index], chain.take(index), grid, stage), index)
+
+
 def _keep_better(first: Evidence, second: Evidence, jobs: Tensor) -> Evidence:
     """Put the second try of some jobs in place of their first where labels are likelier under it."""
     wins = second.log_likelihood > first.log_likelihood[jobs]
@@ -181,7 +201,11 @@ def _keep_better(first: Evidence, second: Evidence, jobs: Tensor) -> Evidence:
     source = index.index_copy(0, place, wins.nonzero().flatten() + len(index))
     chain = cat_parameters([first.chain, second.chain]).take(source)
     return Evidence(
-        put(first.log_probs, second.log_probs), first.model, chain, put(first.log_likelihood, second.log_likelihood)
+        put(first.log_probs, second.log_probs),
+        first.model,
+        chain,
+        put(first.log_likelihood, second.log_likelihood),
+        put(first.trained_with, second.trained_with),
     )
 
 
