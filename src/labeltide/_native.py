@@ -6,15 +6,12 @@ Where there was no compiler `library` gives None, and torch does the same work w
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,27 +35,8 @@ def library() -> ctypes.CDLL | None:
     return None
 
 
-def call(name: str, arguments: Sequence[Any], items: int) -> None:
-    """Share the items of a call among threads; ctypes lets go of Python's lock meanwhile.
-
-    Tensors are passed as pointers (None as a null pointer), everything else as it is; the function is told the first
-    and the last item to do.
-    """
-    function = getattr(library(), name)
-    given = [_as_argument(argument) for argument in arguments]
-    workers = max(1, min(threads(), items))
-    bounds = [items * i // workers for i in range(workers + 1)]
-
-    def work(first: int, last: int) -> int:
-        return function(*given, ctypes.c_int64(first), ctypes.c_int64(last))
-
-    others = [_pool(workers).submit(work, first, last) for first, last in pairwise(bounds[1:])]
-    if any([work(0, bounds[1]), *(other.result() for other in others)]):
-        raise MemoryError(f"Not enough memory for {name}.")
-
-
 def run(name: str, task: ctypes.Structure, items: int) -> None:
-    """Share the items of a task among the library's own threads, which wake up faster than Python's."""
+    """Share the items of a task among the library's own threads; ctypes lets go of Python's lock meanwhile."""
     compiled = library()
     assert compiled is not None
     if compiled.labeltide_run(
@@ -114,14 +92,3 @@ def all_threads_to_ourselves() -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
         _kept_threads.reset(token)
-
-
-def _as_argument(value: Any) -> Any:
-    if value is None or isinstance(value, Tensor):
-        return ctypes.c_void_p(0 if value is None else value.data_ptr())
-    return value
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max(threads - 1, 1), thread_name_prefix="labeltide")

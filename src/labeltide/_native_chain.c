@@ -1,16 +1,15 @@
 /* Forward and backward over label chains, many sequences and many chains at once. The equations are those of
    chain/plain.py, which does the same with torch where this is not built.
 
-   ROWS sequences of one member run side by side, one in each lane of the loops over `l`, which the compiler turns
-   into vectors. Everything is scaled step by step, so that no product of probabilities can vanish. */
+   An item is a member. ROWS of its sequences run side by side, one in each lane of the loops over `l`, which the compiler
+   turns into vectors. Everything is scaled step by step, so that no product of probabilities can vanish. */
 
+#include "_native.h"
 #include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define ROWS 16
 #define TINY 1e-30f
+#define AT_ONCE 8 /* steps whose scales are multiplied before one logarithm is taken: TINY^8 is still a double */
 #define LANES_OF(l) for (int l = 0; l < ROWS; l++)
 
 typedef struct {
@@ -33,26 +32,10 @@ typedef struct {
     float *posterior;                       /* (members, rows, steps, classes) or null */
 } Tensors;
 
-/* exp(x) for -80 <= x <= 0, to two units in the last place, in a form that compilers turn into vectors. */
-static inline float exponential(float x) {
-    x = x < -80.0f ? -80.0f : x;
-    const float magic = 12582912.0f;
-    float shifted = x * 1.44269504f + magic, whole = shifted - magic;
-    float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
-    float series = 1.0f / 720;
-    series = series * rest + 1.0f / 120;
-    series = series * rest + 1.0f / 24;
-    series = series * rest + 1.0f / 6;
-    series = series * rest + 0.5f;
-    series = series * rest + 1.0f;
-    series = series * rest + 1.0f;
-    int32_t bits, shift;
-    memcpy(&bits, &series, 4);
-    memcpy(&shift, &shifted, 4);
-    bits += (int32_t)((uint32_t)shift << 23);
-    memcpy(&series, &bits, 4);
-    return series;
-}
+typedef struct {
+    Shape sizes;
+    Tensors tensors;
+} Chains;
 
 /* What the steps of ROWS sequences hold, each (steps, classes, ROWS) but scale (steps, ROWS); where errors come in
    bursts also the likelihood for every pair of labels (steps, classes, classes, ROWS), and the share of it in which the
@@ -143,7 +126,8 @@ static void read_block(const Shape *s, const Tensors *d, const Block *b, int64_t
             }
         }
     }
-    for (int64_t x = 0; x < T * C * ROWS; x++) b->ratio[x] = exponential(b->ratio[x]);
+    for (int64_t x = 0; x < T * C * ROWS; x += LANES)
+        store(b->ratio + x, exponential(bounded(load(b->ratio + x), 80.0f)));
 }
 
 /* Filtered probabilities of every step; returns in `log_likelihood` the sum over real steps. */
@@ -151,6 +135,8 @@ static void run_forward(const Shape *s, const Block *b, const float *start, cons
                         double *log_likelihood) {
     const int64_t C = s->classes, T = s->steps;
     float prior[C][ROWS], share[C][ROWS];
+    double product[ROWS];
+    LANES_OF(l) product[l] = 1.0;
     for (int64_t t = 0; t < T; t++) {
         const float *ratio = b->ratio + t * C * ROWS, *likelihood = b->likelihood + t * C * ROWS;
         float *filtered = b->filtered + t * C * ROWS, total[ROWS];
@@ -184,7 +170,9 @@ static void run_forward(const Shape *s, const Block *b, const float *start, cons
         LANES_OF(l) total[l] = total[l] > TINY ? total[l] : TINY;
         for (int64_t j = 0; j < C; j++) LANES_OF(l) filtered[j * ROWS + l] = prior[j][l] / total[l];
         LANES_OF(l) b->scale[t * ROWS + l] = total[l];
-        LANES_OF(l) if (t < lengths[l]) log_likelihood[l] += log((double)total[l]);
+        LANES_OF(l) product[l] *= t < lengths[l] ? total[l] : 1.0f;
+        if (t % AT_ONCE == AT_ONCE - 1 || t == T - 1)
+            LANES_OF(l) log_likelihood[l] += log(product[l]), product[l] = 1.0;
     }
 }
 
@@ -306,7 +294,9 @@ static void add_up(const Shape *s, const Tensors *d, const Sums *sums, int64_t m
     d->kept[member] = (float)kept;
 }
 
-int labeltide_chain(const Shape *s, const Tensors *d, int64_t first, int64_t last) {
+int labeltide_chain(const Chains *chains, Work *work) {
+    const Shape *s = &chains->sizes;
+    const Tensors *d = &chains->tensors;
     const int64_t C = s->classes, T = s->steps, size = T * C * ROWS;
     float *memory = malloc((size_t)(4 * size + T * ROWS) * sizeof(float));
     float *totals = malloc((size_t)(2 * C * C + 2 * C) * ROWS * sizeof(float));
@@ -319,7 +309,7 @@ int labeltide_chain(const Shape *s, const Tensors *d, int64_t first, int64_t las
     }
     Block block = {memory, memory + size, memory + 2 * size, memory + 4 * size, memory + 3 * size, NULL, NULL};
     Sums sums = {totals, totals + C * C * ROWS, totals + 2 * C * C * ROWS, totals + (2 * C * C + C) * ROWS, {0}, {0}, {0}};
-    for (int64_t member = first; member < last; member++) {
+    for (int64_t member; (member = next_item(work)) < s->members;) {
         memset(totals, 0, (size_t)(2 * C * C + 2 * C) * ROWS * sizeof(float));
         memset(sums.slope, 0, sizeof sums.slope);
         memset(sums.curvature, 0, sizeof sums.curvature);

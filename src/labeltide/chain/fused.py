@@ -10,24 +10,16 @@ from labeltide import _native
 from labeltide.chain.data import ChainData, ChainParameters, Expected, Members
 
 
-class Shape(ctypes.Structure):
-    """The sizes of one call, as _native_chain.c declares them."""
+class Task(ctypes.Structure):
+    """The sizes and the tensors of one call, as _native_chain.c declares them."""
 
     _fields_ = [
-        (name, ctypes.c_int64) for name in ("members", "rows", "steps", "classes", "annotators", "groups", "points")
-    ]
-
-
-class Pointers(ctypes.Structure):
-    """The tensors of one call, as _native_chain.c declares them."""
-
-    _fields_ = [
-        (name, ctypes.c_void_p)
-        for name in (
-            *("labels", "lengths", "places", "evidence", "trusted", "label_of", "evidence_of", "weights"),
-            *("start", "transition", "power", "matrices", "bursts"),
-            *("log_likelihood", "counts", "starts", "pairs", "slope", "kept", "posterior"),
-        )
+        *((n, ctypes.c_int64) for n in ("members", "rows", "steps", "classes", "annotators", "groups", "points")),
+        *((name, ctypes.c_void_p) for name in ("labels", "lengths", "places", "evidence", "trusted")),
+        *((name, ctypes.c_void_p) for name in ("label_of", "evidence_of", "weights")),
+        *((name, ctypes.c_void_p) for name in ("start", "transition", "power", "matrices", "bursts")),
+        *((name, ctypes.c_void_p) for name in ("log_likelihood", "counts", "starts", "pairs", "slope", "kept")),
+        ("posterior", ctypes.c_void_p),
     ]
 
 
@@ -60,7 +52,6 @@ def fused_pass(data: ChainData, members: Members, parameters: ChainParameters, *
         *out,
     ]
     ready = [None if tensor is None else tensor.contiguous() for tensor in tensors]
-    pointers = Pointers(*(None if tensor is None else tensor.data_ptr() for tensor in ready))
-    shape = Shape(m, rows, steps, classes, annotators, groups, points)
-    _native.call("labeltide_chain", (ctypes.byref(shape), ctypes.byref(pointers)), m)
+    task = Task(m, rows, steps, classes, annotators, groups, points, *map(_native.pointer, ready))
+    _native.run("labeltide_chain", task, m)
     return out._replace(log_likelihood=out.log_likelihood.to(parameters.power.dtype))
