@@ -24,6 +24,8 @@ _HOMES = {
     "make_sequences": "labeltide.data.simulate",
     "FixedNoise": "labeltide.noise.fixed",
     "NoiseFunction": "labeltide.noise.base",
+    "NoiseEstimate": "labeltide.inference.bands",
+    "NoiseWarning": "labeltide.inference.diagnostics",
     "corrupt": "labeltide.noise.corrupt",
     "make_noise": "labeltide.noise.shapes",
     "SequenceModel": "labeltide.models.base",
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from labeltide.estimators import VolMinClassifier as VolMinClassifier
     from labeltide.estimators import fit_fleet as fit_fleet
     from labeltide.estimators.storage import load as load
+    from labeltide.inference.bands import NoiseEstimate as NoiseEstimate
+    from labeltide.inference.diagnostics import NoiseWarning as NoiseWarning
     from labeltide.models.base import SequenceModel as SequenceModel
     from labeltide.models.wrap import wrap as wrap
     from labeltide.noise.base import NoiseFunction as NoiseFunction

@@ -10,11 +10,12 @@ from labeltide import _validation
 from labeltide.chain.data import Chain
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.estimators.inferred import Inferred
 from labeltide.estimators.rows import TrainingRows, digest_rows, judge_rows
 from labeltide.estimators.tide_steps import FOLDS, find_posterior, learn_posterior
 
 
-class TideClassifier(NoisyLabelClassifier):
+class TideClassifier(Inferred, NoisyLabelClassifier):
     r"""Learn from wrong labels with nothing to set and no clean label.
 
     A chain over the recorded labels alone gives a first Q(t). With it, networks are trained by the forward loss, each
@@ -39,6 +40,13 @@ class TideClassifier(NoisyLabelClassifier):
         How true labels persist, and how much the network's evidence counts beside that.
     families_ : dict of str to float
         The weight of each family of Q(t), by the likelihood of sequences left out.
+    noise_estimate_ : labeltide.NoiseEstimate
+        Q over the clock with pointwise and simultaneous 95 % bands. This, `temporality_` and `diagnostics_` are
+        computed when first asked for.
+    temporality_ : labeltide.inference.temporality.Temporality
+        Whether the noise changes over the clock, by how much, whether there is any, and whether classes differ.
+    diagnostics_ : tuple of labeltide.inference.diagnostics.Diagnostic
+        Reasons to doubt the above; those that warn are a `labeltide.NoiseWarning`, once.
     fold_model_ : fleet of networks, each trained without one fold; None where every label was trusted
     training_rows_ : labeltide.estimators.rows.TrainingRows
         A digest of each training row and its fold, by which an audit finds the network that did not see it.
@@ -56,6 +64,7 @@ class TideClassifier(NoisyLabelClassifier):
         posterior = find_posterior(job)
         digests = digest_rows(job.data.features.cpu().numpy(), job.data.mask.cpu().numpy())
         for found in posterior.learned:
+            found["findings_"] = {}
             found["training_rows_"] = TrainingRows(digests, found["training_"].folds[0].numpy())
         model, history = learn_posterior(job, posterior.labels, self.ensemble)
         return FittedFleet(model, posterior.noise, history, posterior.learned)
@@ -72,12 +81,12 @@ class TideClassifier(NoisyLabelClassifier):
     def _learned(self) -> dict[str, Any]:
         start, transition, power, bursts = self.chain_
         chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power, "bursts": bursts}
-        return {"chain": chain, "families": self.families_}
+        return {"chain": chain, "families": self.families_, "findings": self._write_findings()}
 
     def _take_learned(self, said: Any) -> None:
         n_classes = len(self.classes_)
         try:
-            chain, families = said["chain"], said["families"]
+            chain, families, findings = said["chain"], said["families"], said["findings"]
             start, transition = np.asarray(chain["start"], float), np.asarray(chain["transition"], float)
             weights = np.asarray(list(families.values()), float)
             power, bursts = float(chain["power"]), float(chain["bursts"])
@@ -87,3 +96,4 @@ class TideClassifier(NoisyLabelClassifier):
         if start.shape != (n_classes,) or transition.shape != (n_classes, n_classes) or not sound:
             raise ValueError(f"its chain must hold finite numbers for {n_classes} classes.")
         self.chain_, self.families_ = Chain(start, transition, power, bursts), dict(families)
+        self._read_findings(findings)

@@ -1,0 +1,77 @@
+"""What a fit says about its own noise: computed when first asked for, kept, and saved with the fit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from labeltide.chain.data import TrainingEvidence
+from labeltide.inference.bands import NoiseEstimate, estimate_noise
+from labeltide.inference.diagnostics import Diagnostic, NoiseWarning, diagnose
+from labeltide.inference.temporality import Temporality, judge_temporality
+from labeltide.inference.written import read_findings, write_findings
+
+
+class Inferred:
+    """Bands, tests and checks of a method that keeps the evidence from which it learned Q."""
+
+    classes_: np.ndarray
+    families_: dict[str, float]
+    training_: TrainingEvidence
+    findings_: dict[str, Any]
+    random_state: Any
+
+    @property
+    def noise_estimate_(self) -> NoiseEstimate:
+        """Q over the clock with 95 % bands; checks that fail are warned of once."""
+        found: NoiseEstimate = self._find("noise_estimate", self._estimate)
+        self._find("diagnostics", self._diagnose)
+        return found
+
+    @property
+    def temporality_(self) -> Temporality:
+        """Whether the noise changes over the clock, whether there is any, and whether classes differ in it."""
+        found: Temporality = self._find(
+            "temporality", lambda: judge_temporality(self.training_, self.noise_estimate_, seed=self._inference_seed())
+        )
+        return found
+
+    @property
+    def diagnostics_(self) -> tuple[Diagnostic, ...]:
+        """Reasons to doubt the estimated noise, and checks that found none."""
+        found: tuple[Diagnostic, ...] = self._find("diagnostics", self._diagnose)
+        return found
+
+    def _find(self, name: str, compute: Callable[[], Any]) -> Any:
+        check_is_fitted(self, "model_")
+        if name not in self.findings_:
+            if not hasattr(self, "training_"):
+                raise AttributeError(
+                    f"{name}_ was not computed before this {type(self).__name__} was saved, and a file does not hold "
+                    f"the training data. Ask for {name}_ before saving, or fit again."
+                )
+            self.findings_[name] = compute()
+        return self.findings_[name]
+
+    def _estimate(self) -> NoiseEstimate:
+        return estimate_noise(self.training_, self.families_, seed=self._inference_seed())
+
+    def _diagnose(self) -> tuple[Diagnostic, ...]:
+        found = diagnose(self.training_, [str(name) for name in self.classes_])
+        for one in found:
+            if one.is_warning:
+                warnings.warn(f"{one.sentence} {one.advice}", NoiseWarning, stacklevel=4)
+        return found
+
+    def _inference_seed(self) -> int:
+        return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
+
+    def _write_findings(self) -> dict[str, Any]:
+        return write_findings(self.findings_)
+
+    def _read_findings(self, said: Any) -> None:
+        self.findings_ = read_findings(said, len(self.classes_))

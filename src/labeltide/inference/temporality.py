@@ -1,0 +1,155 @@
+"""Does the noise change over the clock, is there any, do classes differ: likelihood ratios, judged by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
+from labeltide.chain.families import Family, constant_shape, family, spline_shape
+from labeltide.inference.bands import Change, NoiseEstimate
+from labeltide.inference.bootstrap import free_family
+from labeltide.inference.refit import reached, refit, same_data
+from labeltide.inference.resample import resample_labels
+
+REPLICATES = 199
+CLASS_REPLICATES = 99  # for each class, and for the two side questions
+SMOOTHNESS = 10.0  # of the noise that may change
+OBSERVED_ITERATIONS = 30
+SOME = 0.2  # of the labels wrong: where EM starts to look for mistakes
+
+
+class ClassTemporality(NamedTuple):
+    """Whether the noise of one true class changes over the clock."""
+
+    statistic: float
+    p_value: float
+    change: Change
+
+
+@dataclass(frozen=True)
+class Temporality:
+    """Static against temporal noise.
+
+    Attributes
+    ----------
+    statistic : float
+        Twice the gain in log-likelihood when Q may change over the clock.
+    p_value : float
+        How often noise that does not change gives as large a gain; small means that it changes.
+    change, change_lower, change_upper : float
+        The largest change of the error rate over the clock, with a 95 % interval.
+    worst_at, best_at, worst_rate, best_rate : float
+        When labels are worst and best, and how often they are wrong then.
+    per_class : tuple of ClassTemporality
+        The same for the labels of each true class, while the others may change as they like.
+    is_noisy_p : float
+        How often labels without mistakes look as noisy.
+    classes_differ_p : float
+        How often noise that is alike for all classes looks as different between them.
+    """
+
+    statistic: float
+    p_value: float
+    change: float
+    change_lower: float
+    change_upper: float
+    worst_at: float
+    best_at: float
+    worst_rate: float
+    best_rate: float
+    per_class: tuple[ClassTemporality, ...]
+    is_noisy_p: float
+    classes_differ_p: float
+
+
+class Result(NamedTuple):
+    """A likelihood ratio and how rare it is."""
+
+    statistic: float
+    p_value: float
+
+
+def judge_temporality(
+    training: TrainingEvidence, estimate: NoiseEstimate, *, n_replicates: int = REPLICATES, seed: int = 0
+) -> Temporality:
+    """Ask all questions of one fitted chain; the effect sizes are those of the estimate with bands."""
+    n_classes, grid = training.data.n_classes, training.grid
+    fewer = min(n_replicates, CLASS_REPLICATES)
+    free = free_family(n_classes, grid, SMOOTHNESS)
+    static = family(n_classes, constant_shape(grid), "each")
+    whole = ratio_test(training, static, free, n_replicates, seed)
+    by_class = [
+        ratio_test(training, hold_class(free, n_classes, i), free, fewer, seed + 1 + i) for i in range(n_classes)
+    ]
+    spline = spline_shape(grid, SMOOTHNESS)
+    alike, differing = (family(n_classes, spline, how, how) for how in ("alike", "by class"))
+    differ = ratio_test(training, alike, differing, fewer, seed + 200)
+    noisy = ratio_test(training, None, static, fewer, seed + 300)
+    return Temporality(
+        whole.statistic,
+        whole.p_value,
+        *estimate.change,
+        tuple(ClassTemporality(*one, change) for one, change in zip(by_class, estimate.class_change, strict=True)),
+        noisy.p_value,
+        differ.p_value,
+    )
+
+
+def ratio_test(
+    training: TrainingEvidence, null: Family | None, alternative: Family, n_replicates: int, seed: int
+) -> Result:
+    """Fit both families to the recorded labels and to labels drawn from the null; None means no mistakes at all.
+
+    Without mistakes, the power of the evidence is held at its fitted value: a chain that may doubt its networks
+    takes every mistake for an honest surprise.
+
+    Drawn labels keep the evidence, the gaps and the trusted labels. The p-value counts the recorded labels among
+    the drawn ones, so it is never zero.
+    """
+    data, rows = training.data, torch.ones(1, training.data.labels.shape[1])
+    alone = same_data(1, rows)
+    under_null = refit(data, alone, _each(null, 1), training.parameters, OBSERVED_ITERATIONS, null is not None)
+    starts = [under_null.parameters]
+    if null is None:  # EM would never leave a Q without mistakes, so it starts from Qs with some
+        some = (1 - SOME) * under_null.parameters.matrices + SOME / data.n_classes
+        starts = [under_null.parameters._replace(matrices=some), training.parameters]
+    own = _ratios(data, alone, under_null.parameters, null, alternative, starts)
+    drawn = replace(data, labels=resample_labels(data, under_null.parameters, n_replicates, seed))
+    each = torch.arange(n_replicates)
+    members = Members(each, torch.zeros_like(each), rows.expand(n_replicates, -1))
+    ratios = _ratios(drawn, members, under_null.parameters, null, alternative, starts)
+    return Result(float(own[0]), float((1 + (ratios >= own[0]).sum()) / (1 + n_replicates)))
+
+
+def hold_class(free: Family, n_classes: int, held: int) -> Family:
+    """The same family, but the entries of one true class do not change over the clock."""
+    of_held = np.repeat(np.arange(n_classes) == held, n_classes - 1)  # (entries,)
+    moves = np.ptp(free.design, axis=0) > 0  # (entries, coefficients)
+    dropped = moves[of_held].any(0)
+    kept = ~dropped
+    return Family(f"{free.name}, class {held} held", free.design[:, :, kept], free.penalty[np.ix_(kept, kept)])
+
+
+def _ratios(
+    data: ChainData,
+    members: Members,
+    under_null: ChainParameters,
+    null: Family | None,
+    alternative: Family,
+    starts: Sequence[ChainParameters],
+) -> np.ndarray:
+    """Twice the gain in log-likelihood of each member; recorded and drawn labels go through the very same steps."""
+    count = len(members.labels)
+    lower = reached(refit(data, members, _each(null, count), under_null, learn_power=null is not None), members)
+    fits = [refit(data, members, [alternative] * count, one, learn_power=null is not None) for one in starts]
+    upper = [reached(fitted, members) for fitted in fits]
+    return (2 * (torch.stack(upper).amax(0) - lower)).clamp_min(0.0).numpy()
+
+
+def _each(null: Family | None, count: int) -> list[Family] | None:
+    return None if null is None else [null] * count

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+import labeltide as lt
+from labeltide.inference.written import read_findings, write_findings
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    study = lt.make_sequences(40, 20, 3, stay=0.9, random_state=0)
+    noisy = lt.corrupt(study, lt.make_noise("growth", 2, 20, 0.25), random_state=1)
+    return lt.TideClassifier(epochs=8, random_state=0).fit(noisy.features, noisy.labels)
+
+
+def test_bands_lie_around_the_fitted_noise(fitted):
+    found = fitted.noise_estimate_
+    assert isinstance(found, lt.NoiseEstimate)
+    np.testing.assert_allclose(found.mean, fitted.noise_matrices_, atol=1e-5)
+    assert fitted.noise_estimate_ is found
+
+
+def test_warnings_come_once(fitted):
+    fitted.findings_.pop("diagnostics", None)
+    with warnings.catch_warnings(record=True) as first:
+        warnings.simplefilter("always")
+        found = fitted.diagnostics_
+    assert [one.category for one in first] == [lt.NoiseWarning] * sum(check.is_warning for check in found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fitted.diagnostics_ is found
+
+
+def test_what_was_found_is_saved_and_what_was_not_says_so(fitted, tmp_path):
+    fitted.findings_.pop("temporality", None)
+    estimate = fitted.noise_estimate_
+    fitted.save(tmp_path / "one")
+    loaded = lt.load(tmp_path / "one")
+    np.testing.assert_array_equal(loaded.noise_estimate_.lower, estimate.lower)
+    assert loaded.diagnostics_ == fitted.diagnostics_
+    with pytest.raises(AttributeError, match="temporality_ was not computed before this TideClassifier was saved"):
+        loaded.temporality_  # noqa: B018
+    temporality = fitted.temporality_
+    fitted.save(tmp_path / "two")
+    assert lt.load(tmp_path / "two").temporality_ == temporality
+
+
+def test_an_unfitted_method_says_so():
+    with pytest.raises(AttributeError, match="not fitted"):
+        lt.TideClassifier().noise_estimate_  # noqa: B018
+
+
+def test_fitting_again_forgets_what_was_found(fitted):
+    study = lt.make_sequences(20, 10, 3, stay=0.9, random_state=2)
+    other = lt.TideClassifier(epochs=2, random_state=0).fit(study.features, study.labels)
+    other.findings_["temporality"] = None
+    other.fit(study.features, study.labels)
+    assert other.findings_ == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("noise_estimate", "lower", [[0.1]]),
+        ("noise_estimate", "mean", None),
+        ("noise_estimate", "class_change", []),
+        ("noise_estimate", "extra", 1),
+        ("temporality", "p_value", "high"),
+        ("temporality", "per_class", [[1, 2]]),
+        ("nonsense", "p_value", 1),
+    ],
+)
+def test_findings_that_were_altered_are_refused(fitted, name, key, value):
+    assert fitted.temporality_
+    said = json.loads(json.dumps(write_findings(fitted.findings_)))
+    said[name] = {**said.get(name, {}), key: value}
+    with pytest.raises(ValueError, match="its bands, its test or its checks are malformed"):
+        read_findings(said, 2)

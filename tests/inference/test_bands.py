@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labeltide.inference.bands import estimate_noise, find_change, make_band
+from labeltide.inference.bootstrap import rough_family, smooth
+from labeltide.inference.simulated import Study, fit_studies, simulate
+from labeltide.noise.shapes import make_noise
+
+CLOCK = np.linspace(0, 1, 30)
+
+
+def matrices(shape, n_classes=2, rate=0.3):
+    return make_noise(shape, n_classes, 30, rate).at(CLOCK)
+
+
+@pytest.fixture(scope="module")
+def fits():
+    return fit_studies(simulate(Study(matrices("growth"), n=80), 4, 0).data)
+
+
+@pytest.fixture(scope="module")
+def estimates(fits):
+    return [estimate_noise(training, families, n_replicates=60) for training, families in fits]
+
+
+def test_bands_hold_the_estimate_and_stay_between_zero_and_one(estimates):
+    for one in estimates:
+        for name in ("", "class_rate_", "rate_"):
+            mean = getattr(one, name.removesuffix("_") or "mean")
+            ends = [getattr(one, name + end) for end in ("simultaneous_lower", "lower", "upper", "simultaneous_upper")]
+            assert np.all(np.diff([ends[0], ends[1], mean, ends[2], ends[3]], axis=0) >= 0)
+            assert np.all(ends[0] >= 0)
+            assert np.all(ends[3] <= 1)
+
+
+def test_bands_cover_the_true_noise_most_of_the_time(estimates):
+    truth = matrices("growth")
+    inside = [(one.lower <= truth) & (truth <= one.upper) for one in estimates]
+    assert np.mean(inside) > 0.85
+
+
+def test_the_total_lies_in_its_interval_and_near_the_truth(estimates):
+    for one in estimates:
+        assert one.total_lower < one.total < one.total_upper
+        assert one.total == pytest.approx(0.3, abs=0.05)
+
+
+def test_the_change_is_that_of_the_error_rate(estimates):
+    for one in estimates:
+        assert one.change.value == pytest.approx(np.ptp(one.rate))
+        assert one.change.lower > 0.1
+        assert one.change.worst_rate == one.rate[np.searchsorted(one.clock, one.change.worst_at)]
+        assert one.change.worst_at > 0.5 > one.change.best_at
+
+
+def test_class_rates_are_the_other_side_of_the_diagonal(estimates):
+    for one in estimates:
+        np.testing.assert_allclose(one.class_rate_lower, 1 - np.diagonal(one.upper, axis1=1, axis2=2))
+
+
+def test_the_same_seed_gives_the_same_bands(fits):
+    first, again, other = (estimate_noise(*fits[0], n_replicates=10, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.lower, again.lower)
+    assert not np.array_equal(first.lower, other.lower)
+
+
+def test_more_sequences_narrow_the_bands():
+    few, many = (
+        estimate_noise(*fit_studies(simulate(Study(matrices("static"), n=n), 1, 3).data)[0], n_replicates=40)
+        for n in (40, 400)
+    )
+    assert (many.upper - many.lower).mean() < 0.6 * (few.upper - few.lower).mean()
+
+
+def test_normal_replicates_give_normal_bands():
+    generator = np.random.default_rng(0)
+    centre = np.full(5, 0.3)
+    drawn = np.concatenate([np.zeros((1, 5)), 0.2 * generator.standard_normal((4000, 5))])
+    logits = np.log(0.3 / 0.7) + drawn
+    band = make_band(centre, 1 / (1 + np.exp(-logits)))
+    np.testing.assert_allclose(np.log(band.upper / (1 - band.upper)), np.log(0.3 / 0.7) + 1.96 * 0.2, atol=0.02)
+    inside = np.all((logits[1:] <= np.log(band.simultaneous_upper / (1 - band.simultaneous_upper))), axis=1)
+    assert inside.mean() == pytest.approx(0.975, abs=0.02)
+
+
+def test_a_gap_between_rough_and_chosen_estimate_widens_the_band():
+    drawn = np.full((50, 4), 0.3) + 0.01 * np.random.default_rng(0).standard_normal((50, 4))
+    close, far = make_band(np.full(4, 0.3), drawn), make_band(np.full(4, 0.4), drawn)
+    assert np.all(far.upper - far.lower > close.upper - close.lower)
+
+
+def test_chance_alone_is_no_change():
+    generator = np.random.default_rng(0)
+    flat = np.full(20, 0.3)
+    noise = 0.02 * generator.standard_normal((200, 20))
+    change = find_change(np.arange(20.0), flat + noise[0] * 0.2, flat + noise)
+    assert change.lower == 0
+
+
+def test_bands_are_rougher_than_the_best_spline():
+    weights = {"spline 100, level each, movement each": 0.9, "spline 10, level each, movement each": 0.1}
+    assert rough_family(2, CLOCK, weights).name.startswith("spline 10,")
+    assert rough_family(2, CLOCK, {"static, each": 1.0}).name.startswith("spline 0.1,")
+
+
+def test_smoothing_keeps_what_is_constant():
+    np.testing.assert_allclose(smooth(np.full((30, 2), 7.0), CLOCK), 7.0)
