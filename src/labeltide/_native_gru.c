@@ -22,6 +22,7 @@ typedef struct {
     const float *grad_out; /* of the same shape */
     float *kept;           /* (members, tiles, kept_size): what the gradient needs; NULL where none is wanted */
     float *gradients;      /* (members, tiles, size), the parameters side by side */
+    float *state;          /* (members, batch, hidden), where sequences stand before and after; NULL starts from zero */
 } Task;
 
 /* One tile's own memory, all of it on cache lines. */
@@ -171,7 +172,10 @@ INLINE void keep_in(Tile *tile, const Task *s, float *place) {
 INLINE void run_forward(const Task *s, Tile *tile, const int64_t hidden, int64_t member, int64_t first) {
     const int keep = s->kept != NULL;
     const int64_t inputs = s->inputs, block = ROWS * hidden;
+    const int64_t rows = s->state ? (first + ROWS < s->batch ? ROWS : s->batch - first) : 0; /* that go on or will */
+    float *standing = s->state + (member * s->batch + first) * hidden;
     memset(tile->states, 0, (size_t)block * sizeof(float));
+    if (rows) memcpy(tile->states, standing, (size_t)(rows * hidden) * sizeof(float));
     for (int64_t t = 0; t < s->steps; t++) {
         float *x = tile->x + (keep ? t * ROWS * inputs : 0), *kept = tile->kept + (keep ? t * 4 * block : 0);
         float *state = tile->states + (keep ? t : t % 2) * block, *after = tile->states + (keep ? t + 1 : (t + 1) % 2) * block;
@@ -183,6 +187,7 @@ INLINE void run_forward(const Task *s, Tile *tile, const int64_t hidden, int64_t
         step_forward(tile, inputs, hidden, x, state, after, kept);
         write_out(s, tile, after, member, first, t);
     }
+    if (rows) memcpy(standing, tile->states + (keep ? s->steps : s->steps % 2) * block, (size_t)(rows * hidden) * sizeof(float));
 }
 
 /* Whether a tile holds nothing but rows that fill up; nobody reads what comes of them. */

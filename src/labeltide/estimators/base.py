@@ -18,6 +18,7 @@ from labeltide import _validation
 from labeltide.chain.data import Chain
 from labeltide.estimators.fleet import FittedFleet, FleetJob, fit_fleet, predict_fleet
 from labeltide.estimators.rows import TrainingRows
+from labeltide.estimators.stream import Stream
 from labeltide.inference.audit import FDR, MIN_CONFIDENCE, LabelAudit, audit_labels, no_persistence
 from labeltide.inference.posterior import Recorded
 from labeltide.models.base import SequenceModel
@@ -141,6 +142,14 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         """The probability of each true label at every step: shape (n, steps, classes), zero on padding."""
         check_is_fitted(self, "model_")
         return predict_fleet([self], X, lengths)[0]
+
+    def stream(self) -> Stream:
+        """An object whose ``push(features)`` judges one step at a time, as `predict_proba` would with all before it.
+
+        For causal models. A GRU carries its state, so that a step costs the same at any length.
+        """
+        check_is_fitted(self, "model_")
+        return Stream(self)
 
     def predict(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """The most likely true label at every step: shape (n, steps), missing on padding."""

@@ -17,6 +17,8 @@ class SequenceModel(FleetModule):
     ----------
     is_causal : bool
         Whether the output at a step depends on that step and earlier ones only.
+    reach : int or None
+        How many steps, itself the last, the output of a causal model at a step depends on; None for all so far.
     is_recordable : bool
         Whether a CUDA graph may replay it: no random draws, no look at values from the host.
     is_fused : bool
@@ -25,6 +27,7 @@ class SequenceModel(FleetModule):
 
     name: ClassVar[str]
     is_causal: bool
+    reach: int | None = None
     is_recordable: bool = True
     is_fused: bool = False
 

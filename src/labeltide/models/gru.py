@@ -11,7 +11,7 @@ from labeltide._fleet import FleetModule, MemberLinear, uniform_
 from labeltide.models import kernels
 from labeltide.models.base import SequenceModel
 from labeltide.models.kernels import fused
-from labeltide.models.kernels.gru import gru_recurrence
+from labeltide.models.kernels.gru import gru_recurrence, gru_step
 
 
 class GRUModel(SequenceModel):
@@ -39,6 +39,23 @@ class GRUModel(SequenceModel):
             reverse = self.backwards(features.flip(2), mask.flip(2)).flip(2)
             hidden = torch.cat([hidden, reverse], -1)
         return self.head(hidden)
+
+    @torch.no_grad()
+    def advance(self, features: Tensor, state: Tensor) -> Tensor:
+        """The logits of one more step, (members, streams, classes), of a causal model on the CPU.
+
+        Parameters
+        ----------
+        features : Tensor of shape (members, streams, features)
+        state : Tensor of shape (members, streams, hidden)
+            Zero at first; moved on in place.
+        """
+        layer, parameters = self.forwards, (*self.forwards.parameters(), *self.head.parameters())
+        if fused.usable(features[:, :, None], *parameters):
+            return fused.fused_advance(features[:, :, None].contiguous(), state, *parameters)[:, :, 0]
+        gates = torch.baddbmm(layer.bias_input, features, layer.weight_input)
+        state.copy_(gru_step(gates, state, layer.weight_hidden, layer.bias_hidden))
+        return self.head(state)
 
 
 class GRULayer(FleetModule):

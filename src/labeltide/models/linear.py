@@ -20,6 +20,7 @@ class LinearModel(SequenceModel):
     """
 
     name = "linear"
+    reach = 1
 
     def __init__(
         self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True

@@ -25,6 +25,7 @@ class TCNModel(SequenceModel):
     """
 
     name = "tcn"
+    reach = 1 + 2 * (KERNEL - 1) * sum(DILATIONS)
 
     def __init__(
         self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True

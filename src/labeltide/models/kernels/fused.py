@@ -29,7 +29,7 @@ class Task(ctypes.Structure):
         ("features", ctypes.c_void_p),
         ("rows", ctypes.c_void_p),
         ("parameters", ctypes.c_void_p * 6),
-        *((name, ctypes.c_void_p) for name in ("out", "grad_out", "kept", "gradients")),
+        *((name, ctypes.c_void_p) for name in ("out", "grad_out", "kept", "gradients", "state")),
     ]
 
 
@@ -66,6 +66,18 @@ def fused_logits(features: Tensor, *parameters: Tensor) -> Tensor:
     Takes the parameters of `fused_gru`, then the head's weight (members, hidden, classes) and bias.
     """
     return _apply(features, *parameters)
+
+
+def fused_advance(features: Tensor, state: Tensor, *parameters: Tensor) -> Tensor:
+    """Logits as `fused_logits` gives them, of sequences that go on from a (members, batch, hidden) state.
+
+    The state is changed in place; no gradient is kept. Steps one by one give the same bits as all at once.
+    """
+    task = _task(features, parameters)
+    out = features.new_empty(*features.shape[:3], task.classes)
+    task.out, task.state = out.data_ptr(), state.data_ptr()
+    _native.run("labeltide_gru_forward", task, task.members * -(-task.batch // ROWS))
+    return out
 
 
 def _apply(features: Tensor, *parameters: Tensor) -> Tensor:

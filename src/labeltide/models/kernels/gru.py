@@ -35,6 +35,15 @@ def gru_recurrence(gates: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return _Recurrence.apply(gates, weight, bias)
 
 
+def gru_step(gates: Tensor, state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The hidden states after one step, (members, batch, hidden), from those before it."""
+    hidden = state.shape[-1]
+    share = torch.baddbmm(bias, state, weight)
+    reset, update = (gates[..., : 2 * hidden] + share[..., : 2 * hidden]).sigmoid().chunk(2, -1)
+    new = torch.addcmul(gates[..., 2 * hidden :], reset, share[..., 2 * hidden :]).tanh()
+    return torch.lerp(new, state, update)
+
+
 class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gates: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
