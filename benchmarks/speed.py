@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -24,6 +25,8 @@ from plain import PlainModel, fit_plain_continuous, plain_step
 import labeltide as lt
 from labeltide import _native
 from labeltide._fleet import member_generators
+from labeltide.chain import select, start
+from labeltide.estimators.fleet import FleetJob
 from labeltide.models.gru import GRUModel
 from labeltide.objectives.objective import Objective
 from labeltide.training import Fleet, FleetData, Schedule
@@ -110,6 +113,49 @@ def plain_fit(device: str) -> Callable[[], Any]:
     return lambda: fit_plain_continuous(features, labels, 2)
 
 
+def tide_stages(device: str) -> dict[str, float]:
+    """Seconds of one `tide` fit and of its stages: training networks, each stage by its name, and fitting chains."""
+    spent: dict[str, float] = {}
+
+    def timed(work: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+        def call(*args: Any, **given: Any) -> Any:
+            started = time.perf_counter()
+            result = work(*args, **given)
+            if device == "cuda":
+                torch.cuda.synchronize()
+            stage = name or f"networks, {given['stage']}"
+            spent[stage] = spent.get(stage, 0.0) + time.perf_counter() - started
+            return result
+
+        return call
+
+    with (
+        patch.object(FleetJob, "train", timed(FleetJob.train)),
+        patch.object(start, "fit_chains", timed(start.fit_chains, "chains")),
+        patch.object(select, "fit_chains", timed(select.fit_chains, "families of Q")),
+    ):
+        timed(fits(device, "tide", 1), "all")()
+    return spent
+
+
+def measure_tide(device: str) -> list[dict[str, Any]]:
+    """One `tide` fit and its stages beside one `continuous` fit, in turns: a busy machine slows both alike."""
+    continuous = fits(device, "continuous", 1)
+    tide_stages(device)  # the first calls of everything
+    turns = [(tide_stages(device), seconds(continuous, device, 1, least=0.0)[0]) for _ in range(5)]
+    ratio = statistics.median(stages["all"] / alone for stages, alone in turns)
+    stages, _ = sorted(turns, key=lambda turn: turn[0]["all"])[2]
+    records = []
+    for name, value in stages.items():
+        about: dict[str, Any] = {"share": value / stages["all"]}
+        if name == "all":
+            about["ratio_to_continuous"] = ratio
+        label = "tide, one fit" if name == "all" else f"tide, one fit: {name}"
+        records.append({"name": label, "ms": 1e3 * value, **about})
+        print(f"{label:<52} {1e3 * value:10.2f} ms  {about['share']:5.0%} of the fit", flush=True)
+    return records
+
+
 def measure(device: str) -> list[dict[str, Any]]:
     """Every measurement as a record; long ones once or twice, short ones many times."""
     records = []
@@ -145,7 +191,7 @@ def measure(device: str) -> list[dict[str, Any]]:
     note("continuous, ten fits one after another", fits(device, "continuous", 10, apart=True), 10, repeats=1)
     note("ignore, ten fits as a fleet", fits(device, "ignore", 10), 10, repeats=3)
     note("ignore, ten fits one after another", fits(device, "ignore", 10, apart=True), 10, repeats=1)
-    return records
+    return records + measure_tide(device)
 
 
 def summarise(records: list[dict[str, Any]]) -> list[str]:
@@ -165,6 +211,8 @@ def summarise(records: list[dict[str, Any]]) -> list[str]:
         lines.append(
             f"ten {method} fits as a fleet against one by one: {apart / ms[f'{method}, ten fits as a fleet']:.1f}x"
         )
+    ratio = next(record["ratio_to_continuous"] for record in records if record["name"] == "tide, one fit")
+    lines.append(f"one tide fit costs {ratio:.1f} times one continuous fit")
     return lines
 
 
