@@ -62,8 +62,13 @@ def test_the_evidence_for_training_rows_is_what_fit_used(study, fitted):
 
 def test_other_rows_get_the_average_of_all_fold_networks(study, fitted):
     X = study[0] + 0.5
-    every = fitted.fold_model_(torch.from_numpy(X).expand(5, -1, -1, -1), torch.ones(5, 24, 12, dtype=torch.bool))
-    expected = every.softmax(-1).mean(0).detach().numpy()
+    real = torch.ones(10, 24, 12, dtype=torch.bool)  # five networks that read onwards, five that read from the end
+    onwards, backwards = (
+        fitted.fold_model_(torch.from_numpy(rows.copy()).expand(10, -1, -1, -1), real).log_softmax(-1)
+        for rows in (X, X[:, ::-1])
+    )
+    both = (onwards[:5] + backwards[5:].flip(2)) / 2
+    expected = both.softmax(-1).mean(0).detach().numpy()
     np.testing.assert_allclose(np.exp(fitted._evidence(X, np.ones((24, 12), bool))), expected, atol=1e-5)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labeltide.estimators.cross_fit import join_directions, reversal
 from labeltide.estimators.fleet import model_log_probs
 from labeltide.models.base import SequenceModel
 
@@ -53,7 +54,13 @@ def judge_rows(
     model: SequenceModel, rows: TrainingRows, features: np.ndarray, mask: np.ndarray, device: str
 ) -> np.ndarray:
     """Log-probabilities (n, steps, classes) from networks that never saw the row: one of them, or their average."""
-    every = model_log_probs(model.to(device), torch.from_numpy(features), torch.from_numpy(mask), device)
+    given, real = torch.from_numpy(features), torch.from_numpy(mask)
+    every = model_log_probs(model.to(device), given, real, device)  # (networks, n, steps, classes)
+    if model.is_causal:  # the second half of the networks reads rows from their ends
+        order, index = reversal(real), torch.arange(len(real))[:, None]
+        half = len(every) // 2
+        mirrored = model_log_probs(model, given[index, order], real, device)[half:, index.to(device), order.to(device)]
+        every = join_directions(every[:half], mirrored)
     model.cpu()
     every = every.double().cpu()  # (folds, n, steps, classes)
     folds = torch.from_numpy(rows.find_folds(features, mask))

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide._fleet import put_members
+from labeltide._fleet import put_members, stack
 from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence, cat_parameters
 from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
+from labeltide.estimators.cross_fit import cross_fit, every_weight, repeat, small_batches
 from labeltide.estimators.fleet import FleetJob
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
@@ -23,10 +24,7 @@ from labeltide.training import FleetData, History
 
 FOLDS = 5
 ENSEMBLE = 5
-PATIENCE = 10  # epochs without a better held-out likelihood after which a cross-fitted network stops
 MAX_POINTS = 128  # moments at which Q is estimated; straight lines between them
-BATCHES = 8  # steps that an epoch takes at least, where there are rows enough
-TILE = 8  # rows that the compiled GRU takes together
 CLEAN_LOOKING = 0.1  # an error rate, by the labels alone, below which bursts of errors are suspected
 AGAIN = 0.05  # mean Frobenius change of Q above which the networks are trained once more
 
@@ -43,7 +41,7 @@ class Evidence(NamedTuple):
     """Networks that never saw the rows they judge, and the chain they are part of."""
 
     log_probs: Tensor  # (jobs, rows, steps, classes)
-    model: SequenceModel  # (jobs * folds) networks
+    judges: tuple[SequenceModel, ...]  # fleets of (jobs * folds) networks, one for each direction of time
     chain: ChainParameters
     log_likelihood: Tensor  # (jobs,)
     trained_with: Tensor  # the Q of each job with which its networks were trained
@@ -56,7 +54,7 @@ def find_posterior(job: FleetJob) -> Posterior:
     jobs = _every_row(folds)
     chain = label_chain(data, jobs, grid)
     if data.trusted is not None and bool((data.trusted >= 0)[data.mask].all()):
-        return _conclude(data, jobs, folds, chain, grid, None)  # nothing is left to find out
+        return _conclude(data, jobs, folds, chain, grid, ())  # nothing is left to find out
     found = _gather(job, data, folds, chain, grid, "round 1")
     # Labels that look clean may be so, or their errors come in runs that look like the truth: ask the features.
     clean_looking = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3)) < CLEAN_LOOKING  # (jobs,)
@@ -64,7 +62,7 @@ def find_posterior(job: FleetJob) -> Posterior:
     found = _retry(job, data, folds, found, wary, grid, clean_looking, "round 1, wary")
     change = (found.chain.matrices - found.trained_with).square().sum((-2, -1)).sqrt().mean((1, 2))  # (jobs,)
     found = _retry(job, data, folds, found, found.chain, grid, change > AGAIN, "round 2")
-    return _conclude(data.with_evidence(found.log_probs), jobs, folds, found.chain, grid, found.model)
+    return _conclude(data.with_evidence(found.log_probs), jobs, folds, found.chain, grid, found.judges)
 
 
 def _conclude(
@@ -73,7 +71,7 @@ def _conclude(
     folds: Tensor,
     chain: ChainParameters,
     grid: np.ndarray,
-    model: SequenceModel | None,
+    judges: tuple[SequenceModel, ...],
 ) -> Posterior:
     """Choose the family of Q, and say what is known of the true labels under it."""
     chosen = choose_noise(data, jobs, chain, folds, grid)
@@ -84,30 +82,25 @@ def _conclude(
     for job, found in enumerate(learned):
         own = chosen.parameters.take(torch.tensor([job], device=folds.device)).cpu()
         found["training_"] = TrainingEvidence(data.job(job), own, folds[job : job + 1].cpu(), grid)
-        count = 0 if model is None else model.members // len(learned)
-        found["fold_model_"] = None if model is None else model.member(job * count, count).cpu().eval()
+        count = judges[0].members // len(learned) if judges else 0
+        own_judges = [fleet.member(job * count, count).cpu().eval() for fleet in judges]
+        found["fold_model_"] = stack(own_judges) if judges else None
     return Posterior(labels, noise, learned)
 
 
 def learn_posterior(job: FleetJob, labels: Tensor, ensemble: bool) -> tuple[SequenceModel, History]:
     """Train several networks for each job on the probabilities of the true labels; or one, taught by them."""
-    copies = _repeat(job, ENSEMBLE, first_seed=100)
+    copies = repeat(job, ENSEMBLE, first_seed=100)
     data = _with_targets(copies.data, labels.repeat_interleave(ENSEMBLE, 0))
     copies = replace(copies, data=data)
     model = copies.new_model()
-    history = copies.train(model, None, Objective(), stage="ensemble", batch_size=_batch_size(job), cosine=True)
+    history = copies.train(model, None, Objective(), stage="ensemble", batch_size=small_batches(job), cosine=True)
     if ensemble:
         return model, _average(history, ENSEMBLE)
     taught = copies.log_probs(model).exp().unflatten(0, (job.members, ENSEMBLE)).mean(1)
-    single = replace(job, data=_with_targets(_every_weight(job.data), taught * job.data.mask[..., None]))
+    single = replace(job, data=_with_targets(every_weight(job.data), taught * job.data.mask[..., None]))
     model = single.new_model()
-    return model, single.train(model, None, Objective(), stage="single", batch_size=_batch_size(job), cosine=True)
-
-
-def _batch_size(job: FleetJob) -> int:
-    """The batch size that was asked for, or less, so that an epoch takes several steps however few rows there are."""
-    share = -(-len(job.data.features) // (BATCHES * TILE)) * TILE
-    return min(job.settings.batch_size, share)
+    return model, single.train(model, None, Objective(), stage="single", batch_size=small_batches(job), cosine=True)
 
 
 def make_folds(job: FleetJob) -> Tensor:
@@ -144,27 +137,10 @@ def _gather(
     job: FleetJob, data: ChainData, folds: Tensor, chain: ChainParameters, grid: np.ndarray, stage: str
 ) -> Evidence:
     """Train networks with the chain's Q, each without one fold, and join what they say of that fold to the chain."""
-    log_probs, model = cross_fit(job, folds, chain.matrices[:, 0], grid, stage)
+    noise = FixedNoise(chain.matrices[:, 0].double().cpu().numpy(), grid).to(folds.device)
+    log_probs, judges = cross_fit(job, folds, noise, stage)
     fitted = join_evidence(data.with_evidence(log_probs), _every_row(folds), chain, grid)
-    return Evidence(log_probs, model, fitted.parameters, fitted.log_likelihood.sum(1), chain.matrices)
-
-
-def cross_fit(
-    job: FleetJob, folds: Tensor, matrices: Tensor, grid: np.ndarray, stage: str
-) -> tuple[Tensor, SequenceModel]:
-    """What networks say of rows they have not seen, log-probabilities (jobs, rows, steps, classes), and they."""
-    count = int(folds.max()) + 1
-    copies = _repeat(job, count, first_seed=10)
-    held_out = (
-        folds.repeat_interleave(count, 0) == torch.arange(count, device=folds.device).repeat(job.members)[:, None]
-    )
-    copies = replace(copies, data=replace(copies.data, held_out=held_out, weights=(~held_out).float()))
-    noise = FixedNoise(matrices.repeat_interleave(count, 0).double().cpu().numpy(), grid).to(folds.device)
-    model = copies.new_model()
-    copies.train(model, noise, Objective(), stage=stage, batch_size=_batch_size(job), patience=PATIENCE)
-    every = copies.log_probs(model).unflatten(0, (job.members, count))  # (jobs, folds, rows, steps, classes)
-    index = folds[:, None, :, None, None].expand(-1, 1, -1, *every.shape[3:])
-    return every.gather(1, index)[:, 0], model
+    return Evidence(log_probs, judges, fitted.parameters, fitted.log_likelihood.sum(1), chain.matrices)
 
 
 def _retry(
@@ -189,10 +165,11 @@ def _keep_better(first: Evidence, second: Evidence, jobs: Tensor) -> Evidence:
     """Put the second try of some jobs in place of their first where labels are likelier under it."""
     wins = second.log_likelihood > first.log_likelihood[jobs]
     place = jobs[wins]
-    count = first.model.members // len(first.log_probs)
+    count = first.judges[0].members // len(first.log_probs)
     each = torch.arange(count, device=jobs.device)
     theirs = (wins.nonzero() * count + each).flatten()
-    put_members(first.model, (place[:, None] * count + each).flatten(), second.model, theirs)
+    for old, new in zip(first.judges, second.judges, strict=True):
+        put_members(old, (place[:, None] * count + each).flatten(), new, theirs)
 
     def put(old: Tensor, new: Tensor) -> Tensor:
         return old.index_copy(0, place, new[wins])
@@ -202,7 +179,7 @@ def _keep_better(first: Evidence, second: Evidence, jobs: Tensor) -> Evidence:
     chain = cat_parameters([first.chain, second.chain]).take(source)
     return Evidence(
         put(first.log_probs, second.log_probs),
-        first.model,
+        first.judges,
         chain,
         put(first.log_likelihood, second.log_likelihood),
         put(first.trained_with, second.trained_with),
@@ -228,10 +205,6 @@ def _every_row(folds: Tensor) -> Members:
     return Members(index, index, torch.ones_like(folds, dtype=torch.float32))
 
 
-def _every_weight(data: FleetData) -> FleetData:
-    return replace(data, weights=torch.ones_like(data.weights), held_out=torch.zeros_like(data.held_out))
-
-
 def _with_targets(data: FleetData, targets: Tensor) -> FleetData:
     return replace(data, targets=targets, trusted=None)
 
@@ -244,23 +217,6 @@ def _take(job: FleetJob, index: Tensor) -> FleetJob:
     return replace(
         job, estimators=[job.estimators[i] for i in chosen], data=own, seeds=tuple(job.seeds[i] for i in chosen)
     )
-
-
-def _repeat(job: FleetJob, copies: int, first_seed: int) -> FleetJob:
-    """Several networks for each job, each with a seed of its own and with every row."""
-    seeds = tuple(
-        int(np.random.SeedSequence([seed, first_seed + copy]).generate_state(1)[0])
-        for seed in job.seeds
-        for copy in range(copies)
-    )
-    data = _every_weight(job.data)
-    data = replace(
-        data,
-        labels=data.labels.repeat_interleave(copies, 0),
-        weights=data.weights.repeat_interleave(copies, 0),
-        held_out=data.held_out.repeat_interleave(copies, 0),
-    )
-    return replace(job, estimators=[one for one in job.estimators for _ in range(copies)], data=data, seeds=seeds)
 
 
 def _average(history: History, copies: int) -> History:
