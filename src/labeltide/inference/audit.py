@@ -45,6 +45,8 @@ class LabelAudit:
         The expected share of false alarms among the flagged labels that was allowed.
     has_annotators : bool
         Whether labels came with an annotator axis; if not, results have none.
+    trusted : int8 array of shape (n, steps), optional
+        True labels that were known beforehand, -1 elsewhere.
     """
 
     classes: np.ndarray
@@ -56,6 +58,7 @@ class LabelAudit:
     matrices: np.ndarray
     fdr: float = FDR
     has_annotators: bool = False
+    trusted: np.ndarray | None = None
 
     @cached_property
     def quality(self) -> np.ndarray:
@@ -108,14 +111,16 @@ class LabelAudit:
         return self._shaped(np.where(sure, self._suggested[..., None], self.labels).astype(np.int8))
 
     def plan(self, k: int, by: str = "sequence") -> Plan:
-        """Which k sequences or steps to have re-annotated first, so that Q becomes surest; feed back by `trusted`.
+        """Which k sequences or steps to have re-annotated first, so that Q becomes surest.
+
+        Feed the answers back with `fit(trusted=...)`.
 
         Parameters
         ----------
         k : int
         by : {"sequence", "step"}
         """
-        return plan_review(self.labels, self.mask, self.clock, self.probabilities, self.matrices, k, by)
+        return plan_review(self.labels, self.mask, self.clock, self.probabilities, k, by, self.trusted)
 
     def to_table(
         self,
@@ -201,6 +206,7 @@ def audit_labels(
         matrices=noise.at(recorded.clock),
         fdr=fdr,
         has_annotators=has_annotators,
+        trusted=recorded.trusted,
     )
 
 

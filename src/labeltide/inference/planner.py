@@ -1,4 +1,4 @@
-"""What to have re-annotated first: the sequences or steps whose true labels would make Q surest."""
+"""What to have re-annotated first: the sequences or steps that tell most of Q."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Plan(NamedTuple):
 
     rows: np.ndarray  # (k,), numbers of sequences
     steps: np.ndarray | None  # (k,), or None where whole sequences were asked for
-    gain: np.ndarray  # (k,), by how much each adds to the log-information on Q, given those before it
+    gain: np.ndarray  # (k,), what each adds to the logarithm of the information on Q, given those before it
 
 
 def plan_review(
@@ -26,17 +26,21 @@ def plan_review(
     mask: np.ndarray,
     clock: np.ndarray,
     probabilities: np.ndarray,
-    matrices: np.ndarray,
     k: int,
     by: str = "sequence",
+    trusted: np.ndarray | None = None,
 ) -> Plan:
-    r"""Choose greedily by the information that is missing (Louis, 1982).
+    r"""Spread re-annotation over the true labels and the clock, so that every part of Q is seen.
 
-    A recorded label j of a step whose true label i is known bears on row i of Q with a score
-    :math:`s_i = e_j - Q_i`. Not knowing i costs the variance of that score, :math:`\gamma_i (1 - \gamma_i) |s_i|^2`,
-    and re-annotation gives it back. Q is taken in cells, a true label in a tenth of the clock; the best set has
-    the largest :math:`\sum_c \log I_c`, in which cells that know much already gain little. Each choice adds to a
-    concave sum, so the greedy set is at least 63 % as good as the best one (Nemhauser and others, 1978).
+    A step with a recorded label whose true label becomes known is one observation of one row of Q at one time,
+    whatever the model believes. With Q taken in cells, a true label in a tenth of the clock, the information on a cell
+    is its number of such steps :math:`N_c`, and the set that makes Q surest as a whole has the largest
+    :math:`\sum_c \log N_c` (D-optimal for independent rows). True labels are not known beforehand; their
+    probabilities stand in for them. Each choice adds to a concave sum, so the greedy set reaches at least 63 % of the
+    best one's gain (Nemhauser and others, 1978).
+
+    What the present model is unsure of is not preferred: in simulations that was no better than this, and it
+    believes the model where the model is to be checked.
 
     Parameters
     ----------
@@ -44,38 +48,37 @@ def plan_review(
     mask : bool array of shape (n, steps)
     clock : array of shape (n, steps)
     probabilities : array of shape (n, steps, classes), of the true label given everything
-    matrices : array of shape (n, steps, classes, classes), Q at every step
     k : int
     by : {"sequence", "step"}
+    trusted : int8 array of shape (n, steps), optional
+        True labels that are known already, -1 elsewhere; they are not asked for again.
     """
     _validation.check_choice("by", by, ("sequence", "step"))
     n, _, n_classes = probabilities.shape
-    sequences = by == "sequence"
-    _validation.check_number("k", k, 1, n if sequences else int(mask.sum()), whole=True)
-    known, missing = step_information(labels, probabilities, matrices)  # (n, steps, classes) each
+    recorded = (labels >= 0).any(-1) & mask
+    done = np.zeros_like(mask) if trusted is None else (trusted >= 0) & recorded
     cell = _tenth(clock, mask)  # (n, steps)
-    of_cells = np.stack([known[mask & (cell == c)].sum(0) for c in range(TENTHS)]) + PRIOR  # (tenths, classes)
-    if sequences:
+    known = np.full((TENTHS, n_classes), PRIOR)
+    np.add.at(known, cell[done], probabilities[done])
+    open_steps = recorded & ~done
+    if by == "sequence":
+        candidates = np.flatnonzero(open_steps.any(1))
+        _check_k(k, len(candidates), "sequences")
         gains = np.zeros((n, TENTHS, n_classes))
-        np.add.at(gains, (np.arange(n)[:, None], cell), missing * mask[..., None])
-        chosen, gain = _greedy(gains.reshape(n, -1), np.zeros(n, np.intp), of_cells.reshape(1, -1), k)
-        return Plan(chosen, None, gain)
-    row, step = np.nonzero(mask)
-    chosen, gain = _greedy(missing[row, step], cell[row, step], of_cells, k)
+        np.add.at(gains, (np.arange(n)[:, None], cell), probabilities * open_steps[..., None])
+        everywhere = np.zeros(len(candidates), np.intp)
+        chosen, gain = _greedy(gains[candidates].reshape(len(candidates), -1), everywhere, known.reshape(1, -1), k)
+        return Plan(candidates[chosen], None, gain)
+    row, step = np.nonzero(open_steps)
+    _check_k(k, len(row), "steps")
+    chosen, gain = _greedy(probabilities[row, step], cell[row, step], known, k)
     return Plan(row[chosen], step[chosen], gain)
 
 
-def step_information(
-    labels: np.ndarray, probabilities: np.ndarray, matrices: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """What every step's labels say of each row of Q now, and what they would say more were the true label known."""
-    codes = labels.clip(0).astype(np.intp)[..., None]  # (n, steps, annotators, 1)
-    columns = np.moveaxis(matrices, -1, -2)[:, :, None]  # (n, steps, 1, recorded, true)
-    right = np.take_along_axis(columns, codes[..., None], -2)[..., 0, :]  # (n, steps, annotators, true)
-    squared = (matrices**2).sum(-1)[:, :, None]  # (n, steps, 1, true)
-    score = 1 - 2 * right + squared  # |e_j - Q_i|^2
-    score = np.where(labels[..., None] >= 0, score, 0).sum(2)  # (n, steps, true)
-    return probabilities**2 * score, probabilities * (1 - probabilities) * score
+def _check_k(k: int, most: int, what: str) -> None:
+    if most == 0:
+        raise ValueError(f"There are no {what} left to re-annotate: every recorded label is trusted.")
+    _validation.check_number("k", k, 1, most, whole=True)
 
 
 def _tenth(clock: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -94,10 +97,6 @@ def _greedy(gains: np.ndarray, cell: np.ndarray, information: np.ndarray, k: int
     information : array of shape (cells, rows of Q)
     """
     information = information.copy()
-
-    def worth(i: int) -> float:
-        return float(np.log1p(gains[i] / information[cell[i]]).sum())
-
     first = np.log1p(gains / information[cell]).sum(1)
     heap = [(-value, i) for i, value in enumerate(first.tolist())]
     heapq.heapify(heap)
@@ -105,7 +104,7 @@ def _greedy(gains: np.ndarray, cell: np.ndarray, information: np.ndarray, k: int
     added: list[float] = []
     while len(chosen) < k:
         _, i = heapq.heappop(heap)
-        now = worth(i)
+        now = float(np.log1p(gains[i] / information[cell[i]]).sum())
         if heap and now < -heap[0][0]:
             heapq.heappush(heap, (-now, i))
             continue
