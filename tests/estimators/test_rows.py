@@ -11,6 +11,8 @@ import safetensors.torch
 import torch
 
 import labeltide as lt
+from labeltide.chain.data import Members
+from labeltide.chain.passes import expect
 from labeltide.estimators.rows import TrainingRows, digest_rows
 from labeltide.estimators.storage_header import NO_DIGEST, seal
 
@@ -56,8 +58,11 @@ def test_the_evidence_for_training_rows_is_what_fit_used(study, fitted):
     found = fitted._evidence(np.where(mask[..., None], X, 0).astype(np.float32), mask)
     used = fitted.training_.data.evidence[0].numpy()
     np.testing.assert_allclose(found[mask], used[mask], atol=1e-5)
+    trained = fitted.training_
+    members = Members(*(torch.zeros(1, dtype=torch.int64),) * 2, torch.ones(1, 24))
+    expected = expect(trained.data, members, trained.parameters, posterior=True).posterior[0].numpy()
     posterior = fitted.audit(X, y, lengths=mask.sum(1)).probabilities
-    assert np.isfinite(posterior).all()
+    np.testing.assert_allclose(posterior[mask], expected[mask], atol=1e-4)
 
 
 def test_other_rows_get_the_average_of_all_fold_networks(study, fitted):

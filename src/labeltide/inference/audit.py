@@ -39,8 +39,8 @@ class LabelAudit:
         Of each true label, given everything; zero on padding.
     signal : array of shape (n, steps, classes)
         Of each true label, from the features alone.
-    matrices : array of shape (n, steps, classes, classes)
-        Q at every step.
+    error_rates : array of shape (n, steps, classes)
+        How often each true label is recorded wrongly at the step's moment, by Q.
     fdr : float
         The expected share of false alarms among the flagged labels that was allowed.
     has_annotators : bool
@@ -55,7 +55,7 @@ class LabelAudit:
     mask: np.ndarray
     probabilities: np.ndarray
     signal: np.ndarray
-    matrices: np.ndarray
+    error_rates: np.ndarray
     fdr: float = FDR
     has_annotators: bool = False
     trusted: np.ndarray | None = None
@@ -89,9 +89,7 @@ class LabelAudit:
     @cached_property
     def noise_rate(self) -> np.ndarray:
         """The share of labels that are wrong at each step's moment: shape (n, steps)."""
-        balance = self.probabilities[self.mask].mean(0)  # (classes,)
-        right = np.diagonal(self.matrices, axis1=-2, axis2=-1)  # (n, steps, classes)
-        return 1 - right @ balance
+        return self.error_rates @ self.probabilities[self.mask].mean(0)
 
     @cached_property
     def reason(self) -> np.ndarray:
@@ -203,11 +201,18 @@ def audit_labels(
         mask=recorded.mask,
         probabilities=find_true_labels(recorded, evidence, chain, noise),
         signal=np.exp(evidence) * recorded.mask[..., None],
-        matrices=noise.at(recorded.clock),
+        error_rates=_error_rates(noise, recorded.clock),
         fdr=fdr,
         has_annotators=has_annotators,
         trusted=recorded.trusted,
     )
+
+
+def _error_rates(noise: NoiseFunction, clock: np.ndarray) -> np.ndarray:
+    """How often each true label is recorded wrongly at every step: (n, steps, classes)."""
+    moments, place = np.unique(clock, return_inverse=True)
+    right = np.diagonal(noise.at(moments), axis1=-2, axis2=-1)  # (moments, classes)
+    return (1 - right)[place.reshape(clock.shape)]
 
 
 def no_persistence(n_classes: int) -> Chain:
