@@ -13,7 +13,7 @@ from labeltide.chain.families import Family
 from labeltide.chain.logit import Coefficients, Families
 
 NUMBERS_AT_ONCE = 2**25  # what one Newton step for Q keeps: designs times weights, for every member
-ITERATIONS = 14  # of EM from the fitted chain: spreads of Q are then within 5 % of those after 50
+ITERATIONS = 14  # of EM from the fitted chain
 
 
 def refit(

@@ -68,8 +68,11 @@ def simulate(
     return Simulated(ChainData(torch.from_numpy(recorded), mask, None, n_steps, n_classes, evidence), clean)
 
 
-def fit_studies(data: ChainData, seed: int = 0) -> list[tuple[TrainingEvidence, dict[str, float]]]:
-    """Learn the chain and Q(t) of every study as tide does, all at once: what a fit keeps, and its families."""
+def fit_studies(data: ChainData, seed: int = 0, choose: bool = True) -> list[tuple[TrainingEvidence, dict[str, float]]]:
+    """Learn the chain and Q(t) of every study as tide does, all at once: what a fit keeps, and its families.
+
+    Without choosing, which takes the most time, Q is that of one spline; tests start from it as well.
+    """
     studies, n = data.labels.shape[:2]
     generator = np.random.default_rng([seed, 8])
     grid = np.linspace(0, 1, data.n_points)
@@ -77,6 +80,11 @@ def fit_studies(data: ChainData, seed: int = 0) -> list[tuple[TrainingEvidence, 
     jobs = Members(each, each, torch.ones(studies, n))
     folds = torch.from_numpy(np.stack([generator.permutation(n) % FOLDS for _ in range(studies)]))
     chain = join_evidence(data, jobs, label_chain(data, jobs, grid), grid).parameters
+    if not choose:
+        return [
+            (TrainingEvidence(data.job(i), chain.take(each[i : i + 1]), folds[i : i + 1], grid), {})
+            for i in range(studies)
+        ]
     chosen = choose_noise(data, jobs, chain, folds, grid)
     return [
         (

@@ -1,0 +1,101 @@
+"""The records of benchmarks/inference.py as a small page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Records = list[dict[str, Any]]
+
+
+def write_page(folder: Path) -> str:
+    """Write README.md from the records that are there."""
+    found = {path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in folder.glob("*.jsonl")}
+    sections = [write(found[name]) for name, write in WRITERS.items() if name in found]
+    text = "\n\n".join(["# How honest the inference is", __doc__ or "", *sections]) + "\n"
+    (folder / "README.md").write_text(text)
+    return text
+
+
+def _coverage(records: Records, title: str = "Must 1: coverage of 95 % bands, 200 studies of 150 x 50 x 2") -> str:
+    head = (
+        "| studies | n | pointwise | worst tenth | simultaneous | overall rate | total | change | width | sim. width |"
+    )
+    lines = [f"## {title}", head, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    groups = {"all": records}
+    for key in ("setting", "shape"):
+        groups |= {name: [r for r in records if r[key] == name] for name in dict.fromkeys(r[key] for r in records)}
+    for name, own in groups.items():
+        tenths = np.mean([r["pointwise"] for r in own], axis=0)
+        rest = [np.mean([r[key] for r in own]) for key in ("simultaneous", "rate", "total", "change")]
+        widths = [np.mean([r[key] for r in own]) for key in ("width", "simultaneous_width")]
+        shares = " | ".join(f"{100 * value:.1f} %" for value in (tenths.mean(), tenths.min(), *rest))
+        lines.append(f"| {name} | {len(own)} | {shares} | {widths[0]:.3f} | {widths[1]:.3f} |")
+    tenths = np.mean([r["pointwise"] for r in records], axis=0)
+    both = np.mean([r["simultaneous"] for r in records])
+    lines += ["", _verdict("pointwise between 92 and 98 %", 0.92 <= tenths.mean() <= 0.98)]
+    lines += [
+        _verdict("no tenth under 85 %", tenths.min() >= 0.85),
+        _verdict("simultaneous at least 93 %", both >= 0.93),
+    ]
+    return "\n".join(lines)
+
+
+def _temporality(records: Records) -> str:
+    lines = ["## Must 2: test of temporal noise at 5 %, 30 % wrong labels, 150 x 50 x 2"]
+    lines += ["| noise | setting | studies | called temporal |", "|---|---|--:|--:|"]
+    met = []
+    for shape in dict.fromkeys(r["shape"] for r in records):
+        of_shape = [r for r in records if r["shape"] == shape]
+        for setting in ("all", *dict.fromkeys(r["setting"] for r in of_shape)):
+            own = [r for r in of_shape if setting in ("all", r["setting"])]
+            share = np.mean([r["p_value"] <= 0.05 for r in own])
+            lines.append(f"| {shape} | {setting} | {len(own)} | {100 * share:.1f} % |")
+        share = np.mean([r["p_value"] <= 0.05 for r in of_shape])
+        met.append(share <= 0.07 if shape == "static" else share >= 0.95)
+    lines += ["", _verdict("static at most 7 %", met[0]), _verdict("each of five shapes at least 95 %", all(met[1:]))]
+    return "\n".join(lines)
+
+
+def _checks(records: Records) -> str:
+    names = ("identifiability", "bursts", "class_balance", "drift", "few_labels", "members")
+    lines = ["## Must 7: how often each check warns", f"| built to trigger | studies | {' | '.join(names)} |"]
+    lines.append("|---|--:|" + "--:|" * len(names))
+    fired, silent = [], []
+    for case in dict.fromkeys(r["case"] for r in records):
+        own = [r for r in records if r["case"] == case]
+        shares = {name: np.mean([name in r["warned"] for r in own]) for name in names}
+        cells = " | ".join(f"**{100 * v:.0f} %**" if name == case else f"{100 * v:.0f} %" for name, v in shares.items())
+        lines.append(f"| {case} | {len(own)} | {cells} |")
+        if case == "nothing":
+            silent = list(shares.values())
+        else:
+            fired.append(shares[case])
+    lines += ["", _verdict("each fires in at least 90 %", min(fired) >= 0.9)]
+    lines.append(_verdict("each is silent in at least 95 % of sound studies", max(silent) <= 0.05))
+    return "\n".join(lines)
+
+
+def _time(records: Records) -> str:
+    bands, tests = ([r[key] for r in records] for key in ("bands", "temporality"))
+    text = (
+        f"## Must 6: seconds on 137 x 50 x 2\n200 replicates of the bands: {min(bands):.1f} to {max(bands):.1f} s on "
+    )
+    text += f"{records[0]['threads']} threads; all tests of temporality: {min(tests):.1f} to {max(tests):.1f} s.\n\n"
+    return text + _verdict("200 replicates under 5 s", max(bands) < 5)
+
+
+def _fits(records: Records) -> str:
+    text = _coverage(records, "Whole fits of tide, networks and all, as a check (150 x 50 x 2, persistence .95)")
+    warned = [name for r in records for name in r["warned"]]
+    return f"{text}\n\nChecks that warned in these {len(records)} sound studies: {', '.join(warned) or 'none'}."
+
+
+def _verdict(goal: str, met: bool) -> str:
+    return f"- {goal}: {'met' if met else '**missed**'}"
+
+
+WRITERS = {"coverage": _coverage, "temporality": _temporality, "time": _time, "checks": _checks, "fits": _fits}
