@@ -40,9 +40,9 @@ def write_page(records: list[Record], path: Path) -> None:
             (_rest_row(cell) for cell in _cells(records)),
         ),
         f"Goals: observed false alarms at most {MOST_FALSE:.0%}; expected calibration error at most {MOST_ERROR}.",
-        "A label is flagged only where another is likelier; where expected false alarms stay under 10 %, that rule and not "
-        "the share asked for ended the list, and the cell says little of how well the share is kept. Most labels lie near 0 "
-        "or 1, which keeps the calibration error low; the picture shows those between.",
+        "A label is flagged only where another is likelier; where expected false alarms stay under 10 %, that rule and "
+        "not the share asked for ended the list, and the cell says little of how well the share is kept. Most labels "
+        "lie near 0 or 1, which keeps the calibration error low; the picture shows those between.",
         "![Reliability](reliability.png)",
     ]
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
