@@ -26,6 +26,7 @@ _HOMES = {
     "NoiseFunction": "labeltide.noise.base",
     "NoiseEstimate": "labeltide.inference.bands",
     "NoiseWarning": "labeltide.inference.diagnostics",
+    "agreement": "labeltide.inference.agreement",
     "corrupt": "labeltide.noise.corrupt",
     "make_noise": "labeltide.noise.shapes",
     "SequenceModel": "labeltide.models.base",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from labeltide.estimators import VolMinClassifier as VolMinClassifier
     from labeltide.estimators import fit_fleet as fit_fleet
     from labeltide.estimators.storage import load as load
+    from labeltide.inference.agreement import agreement as agreement
     from labeltide.inference.bands import NoiseEstimate as NoiseEstimate
     from labeltide.inference.diagnostics import NoiseWarning as NoiseWarning
     from labeltide.models.base import SequenceModel as SequenceModel

@@ -1,0 +1,76 @@
+"""Agreement: kappas against scikit-learn, a textbook, and their own laws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+from labeltide.inference.agreement import agreement, cohen_kappas, fleiss_kappa
+
+
+def some_labels(n_classes: int = 3) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(n_classes, size=(6, 40, 1))
+    return np.where(rng.random((6, 40, 4)) < 0.6, truth, rng.integers(n_classes, size=(6, 40, 4)))
+
+
+def test_cohens_kappa_is_that_of_scikit_learn_for_every_pair_and_bin():
+    y = some_labels()
+    found = agreement(y, bins=4)
+    for a in range(4):
+        for b in range(4):
+            assert found.cohen[a, b] == pytest.approx(cohen_kappa_score(y[..., a].ravel(), y[..., b].ravel()))
+            third = cohen_kappa_score(y[:, 20:30, a].ravel(), y[:, 20:30, b].ravel())
+            assert found.cohen_over_clock[2, a, b] == pytest.approx(third)
+
+
+def test_fleiss_kappa_gives_the_textbook_example():
+    """Fourteen raters, ten subjects, five categories: kappa 0.210 (Fleiss 1971 as told in Wikipedia)."""
+    votes = [[0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1]]
+    votes += [[7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7]]
+    assert fleiss_kappa(np.array(votes)) == pytest.approx(0.210, abs=5e-4)
+
+
+def test_gaps_and_padding_never_count():
+    y = some_labels()
+    padded = np.concatenate([y, np.full((6, 5, 4), 2)], axis=1)
+    clock = np.arange(45.0)
+    longer = agreement(padded, clock=clock, lengths=[40] * 6)
+    plain = agreement(y, clock=clock[:40])
+    assert longer.fleiss == plain.fleiss
+    assert np.array_equal(longer.cohen_over_clock, plain.cohen_over_clock)
+    y[:, ::2, 1] = -1
+    both = y[:, 1::2]
+    kappa = cohen_kappa_score(both[..., 0].ravel(), both[..., 1].ravel())
+    assert agreement(y).cohen[0, 1] == pytest.approx(kappa)
+
+
+def test_one_in_full_agreement_none_without_a_common_step_and_none_where_one_class_stands_alone():
+    same = np.repeat(some_labels()[..., :1], 3, axis=2)
+    assert agreement(same).fleiss == pytest.approx(1)
+    assert np.allclose(agreement(same).cohen, 1)
+    assert agreement(same).observed == 1
+    apart = np.array([[0, -1], [-1, 1]])
+    assert np.isnan(cohen_kappas(apart, 2)[0, 1])
+    assert np.isnan(agreement(apart[None], bins=1).fleiss)
+    assert np.isnan(cohen_kappas(np.zeros((5, 2), int), 2)[0, 1])
+
+
+def test_agreement_that_fades_is_seen_over_the_clock():
+    rng = np.random.default_rng(1)
+    truth = rng.integers(2, size=(200, 50, 1))
+    wrong = rng.random((200, 50, 3)) < np.linspace(0.02, 0.4, 50)[:, None]
+    found = agreement(truth ^ wrong, bins=5)
+    assert np.all(np.diff(found.fleiss_over_clock) < 0)
+    assert found.steps_over_clock.sum() == 200 * 50
+
+
+def test_labels_may_be_texts_with_gaps():
+    y = np.array([[["a", "a"], ["b", None], ["b", "b"]]], dtype=object)
+    assert agreement(y, bins=1).cohen[0, 1] == pytest.approx(1)
+
+
+def test_one_annotator_alone_cannot_agree():
+    with pytest.raises(ValueError, match="two annotators or more"):
+        agreement(np.zeros((3, 4), int))
