@@ -11,13 +11,13 @@ import torch
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import Family, family, spline_shape
 from labeltide.chain.passes import expect
+from labeltide.inference.coarse import MANY, affordable, coarsen, refine
 from labeltide.inference.refit import refit, same_data
 
-REPLICATES = 200
+REPLICATES, LEAST = 200, 100
 ITERATIONS = 20  # of EM for each: spreads of Q are then within 4 % of those after 50, where features help at all
 SMOOTHNESS = (1000.0, 100.0, 10.0, 1.0, 0.1)  # as chain.select tries them
 ROUGHER = 1  # steps by which bands are smoothed less than the likelihood of sequences left out asks for
-EACH_UP_TO = 3  # classes; with more, the entries of one true class move together in bands and tests
 NARROW = 0.05  # of the clock, over which shares of classes are averaged
 
 
@@ -30,16 +30,18 @@ class Replicates(NamedTuple):
 
 def draw(training: TrainingEvidence, families: Mapping[str, float], n_replicates: int, seed: int) -> Replicates:
     """Learn Q anew from sequences drawn with replacement, all replicates as one fleet of chains."""
-    data, parameters, _, grid = training
+    data, parameters, _, grid = coarsen(training)
     rows = data.labels.shape[1]
-    generator = np.random.default_rng([seed, 6])
-    counts = generator.multinomial(rows, np.full(rows, 1 / rows), n_replicates)
+    kind = rough_family(data.n_classes, grid, families)
+    count = affordable(data, kind, ITERATIONS, n_replicates, LEAST)
+    counts = np.random.default_rng([seed, 6]).multinomial(rows, np.full(rows, 1 / rows), count)
     weights = torch.from_numpy(np.concatenate([np.ones((1, rows)), counts])).float()
     members = same_data(len(weights), weights)
-    kind = rough_family(data.n_classes, grid, families)
     fitted = refit(data, members, [kind] * len(weights), parameters, ITERATIONS).parameters
     totals = expect(data, members, fitted).counts[:, 0].sum(-1).double().numpy()
-    return Replicates(fitted.matrices[:, 0].double().numpy(), smooth(totals, grid))
+    totals *= data.n_points / len(training.grid)  # of one moment, where several were joined
+    found = (fitted.matrices[:, 0].double().numpy(), smooth(totals, grid))
+    return Replicates(*(refine(values, grid, training.grid) for values in found))
 
 
 def rough_family(n_classes: int, grid: np.ndarray, families: Mapping[str, float]) -> Family:
@@ -54,8 +56,8 @@ def rough_family(n_classes: int, grid: np.ndarray, families: Mapping[str, float]
 
 
 def free_family(n_classes: int, grid: np.ndarray, smoothness: float) -> Family:
-    """A spline for each entry of Q, or with many classes for each row."""
-    movement = "each" if n_classes <= EACH_UP_TO else "by class"
+    """A spline for each entry of Q, or with more than three classes for each row."""
+    movement = "each" if n_classes <= MANY else "by class"
     return family(n_classes, spline_shape(grid, smoothness), "each", movement)
 
 

@@ -13,10 +13,12 @@ from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEv
 from labeltide.chain.families import Family, constant_shape, family, spline_shape
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.bootstrap import free_family
-from labeltide.inference.refit import reached, refit, same_data
+from labeltide.inference.coarse import affordable, coarsen
+from labeltide.inference.refit import ITERATIONS, reached, refit, same_data
 from labeltide.inference.resample import resample_labels
 
 REPLICATES = 199
+LEAST, CLASS_LEAST = 39, 24  # where replicates cost much; p-values can still fall below .05
 CLASS_REPLICATES = 99  # for each class, and for the two side questions
 SMOOTHNESS = 10.0  # of the noise that may change
 OBSERVED_ITERATIONS = 30
@@ -78,18 +80,20 @@ def judge_temporality(
     training: TrainingEvidence, estimate: NoiseEstimate, *, n_replicates: int = REPLICATES, seed: int = 0
 ) -> Temporality:
     """Ask all questions of one fitted chain; the effect sizes are those of the estimate with bands."""
+    training = coarsen(training)
     n_classes, grid = training.data.n_classes, training.grid
     fewer = min(n_replicates, CLASS_REPLICATES)
     free = free_family(n_classes, grid, SMOOTHNESS)
     static = family(n_classes, constant_shape(grid), "each")
     whole = ratio_test(training, static, free, n_replicates, seed)
     by_class = [
-        ratio_test(training, hold_class(free, n_classes, i), free, fewer, seed + 1 + i) for i in range(n_classes)
+        ratio_test(training, hold_class(free, n_classes, i), free, fewer, seed + 1 + i, CLASS_LEAST)
+        for i in range(n_classes)
     ]
     spline = spline_shape(grid, SMOOTHNESS)
     alike, differing = (family(n_classes, spline, how, how) for how in ("alike", "by class"))
-    differ = ratio_test(training, alike, differing, fewer, seed + 200)
-    noisy = ratio_test(training, None, static, fewer, seed + 300)
+    differ = ratio_test(training, alike, differing, fewer, seed + 200, CLASS_LEAST)
+    noisy = ratio_test(training, None, static, fewer, seed + 300, CLASS_LEAST)
     return Temporality(
         whole.statistic,
         whole.p_value,
@@ -101,7 +105,12 @@ def judge_temporality(
 
 
 def ratio_test(
-    training: TrainingEvidence, null: Family | None, alternative: Family, n_replicates: int, seed: int
+    training: TrainingEvidence,
+    null: Family | None,
+    alternative: Family,
+    n_replicates: int,
+    seed: int,
+    least: int = LEAST,
 ) -> Result:
     """Fit both families to the recorded labels and to labels drawn from the null; None means no mistakes at all.
 
@@ -111,6 +120,7 @@ def ratio_test(
     Drawn labels keep the evidence, the gaps and the trusted labels. The p-value counts the recorded labels among
     the drawn ones, so it is never zero.
     """
+    n_replicates = affordable(training.data, alternative, 2 * ITERATIONS, n_replicates, least)
     data, rows = training.data, torch.ones(1, training.data.labels.shape[1])
     alone = same_data(1, rows)
     under_null = refit(data, alone, _each(null, 1), training.parameters, OBSERVED_ITERATIONS, null is not None)
