@@ -31,11 +31,12 @@ def origin(device: str) -> dict[str, Any]:
 def _commit() -> str | None:
     """The commit of the checkout that labeltide runs from, "-dirty" where files differ from it.
 
-    LABELTIDE_COMMIT speaks for copies without git's own folder, such as those on a rented machine.
+    LABELTIDE_COMMIT speaks for copies whose git folder is missing or older, such as those on a rented machine.
     """
     file = Path(labeltide.__file__)
-    if _git("ls-files", "--error-unmatch", file.name) is None:  # installed: a checkout around it is someone else's
-        return os.environ.get("LABELTIDE_COMMIT")
+    told = os.environ.get("LABELTIDE_COMMIT")
+    if told or _git("ls-files", "--error-unmatch", file.name) is None:
+        return told  # without it and installed: a checkout around it is someone else's
     changed = _git("status", "--porcelain", "--untracked-files=no", ".")
     return (_git("rev-parse", "HEAD") or "") + ("-dirty" if changed else "")
 
