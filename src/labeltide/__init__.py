@@ -19,6 +19,10 @@ _HOMES = {
     "TideClassifier": "labeltide.estimators",
     "VolMinClassifier": "labeltide.estimators",
     "fit_fleet": "labeltide.estimators",
+    "audit": "labeltide.auditing.run",
+    "TableAudit": "labeltide.auditing.run",
+    "UnanswerableError": "labeltide.auditing.intake",
+    "predict_table": "labeltide.auditing.predict",
     "load": "labeltide.estimators.storage",
     "Sequences": "labeltide.data.sequences",
     "make_sequences": "labeltide.data.simulate",
@@ -26,7 +30,10 @@ _HOMES = {
     "NoiseFunction": "labeltide.noise.base",
     "NoiseEstimate": "labeltide.inference.bands",
     "NoiseWarning": "labeltide.inference.diagnostics",
+    "Agreement": "labeltide.inference.agreement",
+    "Consensus": "labeltide.inference.consensus",
     "agreement": "labeltide.inference.agreement",
+    "consensus": "labeltide.inference.consensus",
     "corrupt": "labeltide.noise.corrupt",
     "make_noise": "labeltide.noise.shapes",
     "SequenceModel": "labeltide.models.base",
@@ -40,6 +47,10 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
+    from labeltide.auditing.intake import UnanswerableError as UnanswerableError
+    from labeltide.auditing.predict import predict_table as predict_table
+    from labeltide.auditing.run import TableAudit as TableAudit
+    from labeltide.auditing.run import audit as audit
     from labeltide.benchmark import read_study as read_study
     from labeltide.benchmark import run_study as run_study
     from labeltide.data.sequences import Sequences as Sequences
@@ -55,8 +66,11 @@ if TYPE_CHECKING:
     from labeltide.estimators import VolMinClassifier as VolMinClassifier
     from labeltide.estimators import fit_fleet as fit_fleet
     from labeltide.estimators.storage import load as load
+    from labeltide.inference.agreement import Agreement as Agreement
     from labeltide.inference.agreement import agreement as agreement
     from labeltide.inference.bands import NoiseEstimate as NoiseEstimate
+    from labeltide.inference.consensus import Consensus as Consensus
+    from labeltide.inference.consensus import consensus as consensus
     from labeltide.inference.diagnostics import NoiseWarning as NoiseWarning
     from labeltide.models.base import SequenceModel as SequenceModel
     from labeltide.models.wrap import wrap as wrap

@@ -78,18 +78,22 @@ class Families:
         return whole.softmax(-1)
 
     def _newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
-        totals = counts.sum(-1, keepdim=True)  # (members, annotators, points, true, 1)
-        probs = _others(self._noise(group, coefficients))  # (members, annotators, points, true, others)
-        residual = (_others(counts) - totals * probs).flatten(2)
-        gradient = residual @ group.design - coefficients @ group.penalty
-        spread = totals[..., None] * (torch.diag_embed(probs) - probs[..., None] * probs[..., None, :])
-        design = group.design.unflatten(1, probs.shape[2:]).unsqueeze(1)  # (..., points, true, others, coefficients)
-        weighted = (spread @ design).flatten(2, 4)  # (members, annotators, points * entries, coefficients)
-        hessian = group.design.mT.unsqueeze(1) @ weighted + group.penalty.unsqueeze(1)
-        factor = torch.linalg.cholesky_ex(hessian).L
+        score, information = self._slopes(group, coefficients, counts)
+        gradient = score - coefficients @ group.penalty
+        factor = torch.linalg.cholesky_ex(information + group.penalty.unsqueeze(1)).L
         step = torch.cholesky_solve(gradient[..., None], factor)[..., 0]
         largest = (step @ group.design.mT).abs().amax(-1, keepdim=True)  # (members, annotators, 1)
         return coefficients + step * (MAX_STEP / largest.clamp_min(MAX_STEP))
+
+    def _slopes(self, group: Group, coefficients: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Score and information of the counts: (members, annotators, coefficients), and once more coefficients."""
+        totals = counts.sum(-1, keepdim=True)  # (members, annotators, points, true, 1)
+        probs = _others(self._noise(group, coefficients))  # (members, annotators, points, true, others)
+        residual = (_others(counts) - totals * probs).flatten(2)
+        spread = totals[..., None] * (torch.diag_embed(probs) - probs[..., None] * probs[..., None, :])
+        design = group.design.unflatten(1, probs.shape[2:]).unsqueeze(1)  # (..., points, true, others, coefficients)
+        weighted = (spread @ design).flatten(2, 4)  # (members, annotators, points * entries, coefficients)
+        return residual @ group.design, group.design.mT.unsqueeze(1) @ weighted
 
 
 def _others(values: Tensor) -> Tensor:

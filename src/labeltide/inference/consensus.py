@@ -1,0 +1,192 @@
+"""The most likely true label of every step, from all annotators, each with its own quality over the clock.
+
+Agreement is not truth: mistakes that annotators share look right here, and only trusted labels or evidence from
+elsewhere can show them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from labeltide import _validation
+from labeltide.chain.annotators import Annotators, Candidate, fit_annotators
+from labeltide.chain.data import ChainData
+from labeltide.inference.agreement import Agreement, agreement, check_annotators
+from labeltide.training import clock_grid
+
+FOLDS = 4
+MAX_POINTS = 64  # moments at which Q is estimated
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """What all annotators together say, and how each of them errs.
+
+    Attributes
+    ----------
+    labels : array of shape (n, steps)
+        The most likely true label of every step, in the values of `y`; -1 or None on padding.
+    probabilities : array of shape (n, steps, classes)
+        Of every class, given all labels before, at and after the step; zero on padding.
+    clock : array of shape (points,)
+        The moments of the following.
+    noise : array of shape (annotators, points, classes, classes)
+        Each annotator's Q: ``noise[a, t, i, j]`` is P(recorded j | true i).
+    common : array of shape (points, classes, classes)
+        Q of an annotator of whom nothing is known, to which those with few labels shrink.
+    quality : array of shape (annotators, points)
+        How likely a label is right, for true labels as frequent as they are over all the data.
+    classes : tuple
+    agreement : Agreement
+        Kappas, which need no model.
+    chosen : Candidate
+        Smoothness over the clock, strength of pooling, and whether errors come in bursts.
+    tried : dict of Candidate to log-likelihood of sequences left out
+    """
+
+    labels: np.ndarray
+    probabilities: np.ndarray
+    clock: np.ndarray
+    noise: np.ndarray
+    common: np.ndarray
+    quality: np.ndarray
+    classes: tuple[Hashable, ...]
+    agreement: Agreement
+    chosen: Candidate
+    tried: dict[Candidate, float]
+
+
+def consensus(
+    y: ArrayLike,
+    *,
+    clock: ArrayLike | None = None,
+    lengths: ArrayLike | None = None,
+    trusted: ArrayLike | None = None,
+    classes: Sequence[Hashable] | None = None,
+    ids: Sequence[Hashable] | None = None,
+    evidence: ArrayLike | None = None,
+    candidates: Sequence[Candidate] | None = None,
+) -> Consensus:
+    """Find the most likely true labels and each annotator's Q(t); features are not needed.
+
+    True labels persist from step to step, annotators err independently given the truth, and how smooth and how
+    alike their Q(t) are is chosen by the likelihood of sequences left out. The same numbers each time.
+
+    Parameters
+    ----------
+    y : array of shape (n, steps, annotators), any label type
+        -1 among whole numbers, None or NaN otherwise, where nothing was recorded.
+    clock : array of shape (n, steps) or (steps,), optional
+        The position in the sequence, in [0, 1], when left out.
+    lengths : whole numbers of shape (n,), optional
+    trusted : array of shape (n, steps), optional
+        True labels where they are known, missing elsewhere.
+    classes : names of all classes, optional
+    ids : n names, optional
+        The recording a sequence was cut from; those of one recording are left out together.
+    evidence : array of shape (n, steps, classes), optional
+        Probabilities of the true label from elsewhere, such as a model that did not learn from these labels.
+    candidates : what to compare, optional
+    """
+    codes, counts, names = check_annotators(y, lengths, classes)
+    n_steps = codes.shape[1]
+    mask = _validation.steps_mask(counts, n_steps)
+    moments = _validation.check_clock(clock, counts, n_steps)
+    grid, points = _coarse_grid(moments, mask)
+    data = ChainData(
+        labels=torch.from_numpy(codes)[None],
+        mask=torch.from_numpy(mask),
+        points=None if points is None else torch.from_numpy(points),
+        n_points=len(grid),
+        n_classes=len(names),
+        evidence=_log_evidence(evidence, mask, len(names)),
+        trusted=_trusted(trusted, mask, names),
+    )
+    found = fit_annotators(data, grid, _folds(codes, ids), candidates=candidates)
+    probabilities = _probabilities(found, mask)
+    shares = probabilities.sum((0, 1)) / probabilities.sum()
+    noise = found.parameters.matrices[0].double().numpy()
+    return Consensus(
+        labels=_name(np.where(mask, probabilities.argmax(-1), -1), names),
+        probabilities=probabilities,
+        clock=grid,
+        noise=noise,
+        common=found.common.double().numpy(),
+        quality=np.einsum("i,atii->at", shares, noise),
+        classes=names,
+        agreement=agreement(y, clock=clock, lengths=lengths, classes=names),
+        chosen=found.chosen,
+        tried=found.tried,
+    )
+
+
+def _coarse_grid(clock: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """The moments at which Q is estimated, and the place of every step among them where it must be looked up."""
+    grid, points = clock_grid(clock, mask)
+    if len(grid) > MAX_POINTS:
+        grid = np.linspace(grid[0], grid[-1], MAX_POINTS)
+        points = np.searchsorted((grid[1:] + grid[:-1]) / 2, clock)
+    return grid, points
+
+
+def _folds(codes: np.ndarray, ids: Sequence[Hashable] | None) -> torch.Tensor | None:
+    """The fold of each sequence, dealt out in a fixed random order; none where there is but one recording."""
+    if ids is not None and len(ids) != len(codes):
+        raise ValueError(f"ids must be {len(codes)} names, one per sequence. Got {len(ids)}.")
+    number: dict[Hashable, int] = {}
+    own = np.array([number.setdefault(one, len(number)) for one in (range(len(codes)) if ids is None else ids)])
+    labelled = np.zeros(len(number), dtype=bool)
+    np.logical_or.at(labelled, own, (codes >= 0).any((1, 2)))
+    count = min(FOLDS, int(labelled.sum()))
+    if count < 2:
+        return None
+    generator = np.random.default_rng(0)
+    order = np.concatenate([generator.permutation(np.flatnonzero(kind)) for kind in (labelled, ~labelled)])
+    fold = np.empty(len(number), dtype=np.int64)
+    fold[order] = np.arange(len(order)) % count
+    return torch.from_numpy(fold[own])
+
+
+def _trusted(trusted: ArrayLike | None, mask: np.ndarray, names: tuple[Hashable, ...]) -> torch.Tensor | None:
+    if trusted is None:
+        return None
+    values = _validation.as_labels(trusted)
+    if values.shape != mask.shape:
+        raise ValueError(f"trusted must have shape {mask.shape}, one label or gap per step. Got shape {values.shape}.")
+    present = ~_validation.missing_labels(values) & mask
+    return torch.from_numpy(_validation.encode_labels(values, present, names, "trusted"))
+
+
+def _log_evidence(evidence: ArrayLike | None, mask: np.ndarray, n_classes: int) -> torch.Tensor | None:
+    if evidence is None:
+        return None
+    values = np.array(evidence, dtype=np.float64)
+    if values.shape != (*mask.shape, n_classes):
+        raise ValueError(
+            f"evidence must have shape {(*mask.shape, n_classes)}, a probability for every step and class. "
+            f"Got shape {values.shape}."
+        )
+    values[~mask] = 1 / n_classes
+    if not np.all((values >= 0) & (values <= 1 + 1e-6)) or not np.allclose(values.sum(-1), 1, atol=1e-3):
+        raise ValueError("evidence must hold probabilities that sum to one over classes. Are they logits?")
+    return torch.from_numpy(np.log(values.clip(1e-6))).float()[None]
+
+
+def _probabilities(found: Annotators, mask: np.ndarray) -> np.ndarray:
+    values = found.posterior.double().numpy() * mask[..., None]
+    return values / values.sum(-1, keepdims=True).clip(1e-300)
+
+
+def _name(codes: np.ndarray, names: tuple[Hashable, ...]) -> np.ndarray:
+    """Class names in place of codes; whole numbers stay so, with -1 as the gap, and others have None."""
+    if all(isinstance(name, int) and not isinstance(name, bool) for name in names):
+        return np.array([*names, -1], dtype=np.int64)[codes]
+    values = np.empty(len(names) + 1, dtype=object)
+    for code, name in enumerate(names):
+        values[code] = name
+    return values[codes]

@@ -1,0 +1,84 @@
+"""Partial pooling: its limits, its climb, and one step against the plain Newton step of the whole problem."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from labeltide.chain.families import constant_shape, family, spline_shape
+from labeltide.chain.logit import Families
+from labeltide.chain.pooled import PooledFamilies
+
+GRID = np.linspace(0, 1, 12)
+
+
+def some_counts(per_point=(400.0, 40.0, 0.0), n_classes=2) -> torch.Tensor:
+    """Expected counts of annotators with many labels, few, and none: (1, annotators, points, classes, classes)."""
+    rates = [0.1 + 0.3 * GRID, 0.4 - 0.2 * GRID, 0.2 + 0 * GRID]
+    parts = []
+    for rate, many in zip(rates, per_point, strict=True):
+        matrix = np.full((12, n_classes, n_classes), 1.0) * (rate / (n_classes - 1))[:, None, None]
+        matrix[:, np.arange(n_classes), np.arange(n_classes)] = (1 - rate)[:, None]
+        parts.append(many * matrix)
+    return torch.tensor(np.stack(parts))[None]
+
+
+def fitted(kinds, counts, steps=30):
+    flat = torch.full_like(counts, 1.0).div(counts.shape[-1]).add(torch.eye(counts.shape[-1]))
+    coefficients = kinds.fit_start(flat / flat.sum(-1, keepdim=True))
+    for _ in range(steps):
+        coefficients = kinds.step(coefficients, counts)
+    return coefficients
+
+
+def objective(kinds, beta, counts):
+    """The log-likelihood of counts and both priors, written out."""
+    (group,) = kinds.groups
+    prior = kinds._prior(group)[0]
+    apart = beta[:, 1:] - beta[:, :1]
+    cost = (apart @ prior * apart).sum() + (beta[:, :1] @ group.penalty[0] * beta[:, :1]).sum()
+    return (counts * kinds._noise(group, beta[:, 1:]).log()).sum() - cost / 2
+
+
+@pytest.mark.parametrize("strength", [0.01, 1.0, 1e6])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_steps_end_where_nothing_can_be_gained(strength, n_classes):
+    kinds = PooledFamilies.around([family(n_classes, spline_shape(GRID, 1.0), "each", "by class")], [strength])
+    counts = some_counts(n_classes=n_classes)
+    (beta,) = fitted(kinds, counts)
+    beta = beta.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(objective(kinds, beta, counts), beta)
+    assert slope.abs().max() < 1e-4 * max(1.0, strength * 1e-3)
+
+
+def test_without_labels_an_annotator_is_the_common_one_and_with_few_lies_between():
+    kinds = PooledFamilies.around([family(2, constant_shape(GRID), "each")], [5.0])
+    alone = Families.of([family(2, constant_shape(GRID), "each")])
+    counts = some_counts((400.0, 1.0, 0.0))
+    beta, own = fitted(kinds, counts), fitted(alone, counts[:, :2])
+    noise, common = kinds.noise(beta)[0, :, 0, 0, 1], kinds.common(kinds.noise(beta))[0, 0, 0, 1]
+    assert noise[2] == pytest.approx(float(common), abs=1e-4)
+    apart = alone.noise(own)[0, :, 0, 0, 1]
+    assert abs(noise[0] - apart[0]) < 0.01
+    assert abs(noise[1] - common) < abs(apart[1] - common)
+
+
+def test_strong_pooling_is_one_q_for_all_and_weak_pooling_is_each_alone():
+    shape = family(2, spline_shape(GRID, 1.0), "each", "each")
+    counts = some_counts((400.0, 400.0, 400.0))
+    strong, weak = (PooledFamilies.around([shape], [strength]) for strength in (1e7, 1e-6))
+    together = Families.of([shape])
+    pooled = together.noise(fitted(together, counts.sum(1, keepdim=True)))
+    assert torch.allclose(strong.noise(fitted(strong, counts)), pooled.expand(-1, 3, -1, -1, -1), atol=2e-3)
+    assert torch.allclose(weak.noise(fitted(weak, counts)), together.noise(fitted(together, counts)), atol=0.01)
+
+
+def test_members_with_other_strengths_do_not_mix():
+    shapes = [family(2, spline_shape(GRID, 1.0), "each"), family(2, constant_shape(GRID), "each")]
+    both = PooledFamilies.around([*shapes, shapes[0]], [1.0, 10.0, 100.0])
+    counts = some_counts()
+    noise = both.noise(fitted(both, counts.expand(3, -1, -1, -1, -1)))
+    for member, (shape, strength) in enumerate([(shapes[0], 1.0), (shapes[1], 10.0), (shapes[0], 100.0)]):
+        alone = PooledFamilies.around([shape], [strength])
+        assert torch.allclose(noise[member], alone.noise(fitted(alone, counts))[0], atol=1e-5)
