@@ -1,7 +1,9 @@
 """The most likely true label of every step, from all annotators, each with its own quality over the clock.
 
 Agreement is not truth: mistakes that annotators share look right here, and only trusted labels or evidence from
-elsewhere can show them.
+elsewhere can show them. Where people err together on hard steps, the classes of the likeliest chain need not mean what
+people mean: on nights of five sleep scorers the plain majority foretold another scorer's label better
+(results/annotators).
 """
 
 from __future__ import annotations
