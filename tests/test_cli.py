@@ -7,11 +7,14 @@ import sys
 import time
 
 import pytest
+from pyarrow import csv
 
+from auditing.tables import make_table
 from benchmark.toys import STUDY, write_study
 from data.public import archives
 from data.public.conftest import small as small
 from labeltide import __version__, cli
+from labeltide.auditing import fitting
 from labeltide.benchmark import read_records
 
 
@@ -34,7 +37,18 @@ def run(monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     "words",
-    [(), ("demo",), ("simulate",), ("bench",), ("report",), ("datasets",), ("datasets", "list"), ("datasets", "fetch")],
+    [
+        (),
+        ("audit",),
+        ("predict",),
+        ("demo",),
+        ("simulate",),
+        ("bench",),
+        ("report",),
+        ("datasets",),
+        ("datasets", "list"),
+        ("datasets", "fetch"),
+    ],
 )
 def test_every_command_has_help(run, words):
     code, out, _ = run(*words, "--help")
@@ -57,6 +71,13 @@ def test_the_version_is_said(run):
         (("datasets", "fetch", "everything"), "labeltide: Unknown data set 'everything'. Choose one of: uci_har,"),
         (("datasets", "fetch", "uci_har", "--archives", "no.zip"), "labeltide: archives must be paths of files"),
         (("report", "nowhere"), "labeltide: "),
+        (("audit", "nowhere.csv"), "labeltide: "),
+        (("audit", "nowhere.csv", "--model", "forest"), "labeltide: "),
+        (
+            ("predict", "nowhere", "study.csv", "--out", "new.csv"),
+            "labeltide: The model must be the folder of an audit",
+        ),
+        (("predict", "nowhere", "study.csv", "--out", "new.txt"), "labeltide: The file must end in .parquet or .csv."),
         (("simulate", "study.xlsx"), "labeltide: The file must end in .parquet, .csv or .csv.gz. Got 'study.xlsx'."),
         (("simulate", "study.csv", "--rate", "2"), "labeltide: rate must be a number at least 0 and at most 0.5."),
     ],
@@ -68,12 +89,39 @@ def test_wrong_use_ends_with_a_sentence_and_code_2(run, words, said):
     assert "Traceback" not in out + err
 
 
-def test_the_demo_compares_with_the_truth_and_draws_a_picture(run, tmp_path):
-    code, out, _ = run("demo", tmp_path, "--epochs", 1)
+def test_the_demo_compares_with_the_truth_and_says_where_the_page_is(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "EPOCHS", 3)
+    monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
+    code, out, _ = run("demo", tmp_path / "demo", "--people", 4, "--days", 1)
     assert code == 0
-    assert "ignore" in out
-    assert "continuous" in out
-    assert (tmp_path / "noise.png").stat().st_size > 1000
+    assert "Against the known truth" in out
+    assert out.endswith("demo/report.html")
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
+
+
+def test_audit_and_predict_go_from_table_to_folder_to_table(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "EPOCHS", 3)
+    monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
+    monkeypatch.chdir(tmp_path)
+    csv.write_csv(make_table(people=6), "study.csv")
+    code, out, err = run("audit", "study.csv", "--sequence", "person", "--time", "minute")
+    assert (code, err) == (0, "")
+    assert out.startswith("study.csv: 120 labels in 6 sequences")
+    assert out.endswith("Page study-audit/report.html")
+    assert (
+        '"command": "labeltide audit study.csv --sequence person' in (tmp_path / "study-audit/audit.json").read_text()
+    )
+    code, out, _ = run("predict", "study-audit", "study.csv", "--out", "new.parquet")
+    assert (code, out) == (0, "120 rows: new.parquet")
+    assert run("predict", "study-audit", "study.csv", "--out", "new.parquet")[0] == 2
+
+
+def test_a_table_that_cannot_answer_ends_with_a_sentence_and_code_3(run, tmp_path):
+    csv.write_csv(make_table(people=1, steps=5), tmp_path / "study.csv")
+    code, _, err = run("audit", tmp_path / "study.csv", "--out", tmp_path / "out")
+    assert code == 3
+    assert err.startswith("labeltide: An audit judges one stretch of labels by others")
+    assert not (tmp_path / "out").exists()
 
 
 def test_simulate_writes_a_table_that_is_never_written_over(run, tmp_path):

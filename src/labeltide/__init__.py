@@ -19,6 +19,10 @@ _HOMES = {
     "TideClassifier": "labeltide.estimators",
     "VolMinClassifier": "labeltide.estimators",
     "fit_fleet": "labeltide.estimators",
+    "audit": "labeltide.auditing.run",
+    "TableAudit": "labeltide.auditing.run",
+    "UnanswerableError": "labeltide.auditing.intake",
+    "predict_table": "labeltide.auditing.predict",
     "load": "labeltide.estimators.storage",
     "Sequences": "labeltide.data.sequences",
     "make_sequences": "labeltide.data.simulate",
@@ -43,6 +47,10 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
+    from labeltide.auditing.intake import UnanswerableError as UnanswerableError
+    from labeltide.auditing.predict import predict_table as predict_table
+    from labeltide.auditing.run import TableAudit as TableAudit
+    from labeltide.auditing.run import audit as audit
     from labeltide.benchmark import read_study as read_study
     from labeltide.benchmark import run_study as run_study
     from labeltide.data.sequences import Sequences as Sequences

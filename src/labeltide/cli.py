@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -26,26 +27,83 @@ console = Console(soft_wrap=True)
 
 
 @app.command
-def demo(
-    out: Annotated[Path, Parameter(help="Folder for the picture.")] = Path("labeltide-demo"),
+def audit(
+    table: Annotated[Path, Parameter(help="Parquet, CSV (also .gz) or Arrow, with one row for every time step.")],
     *,
-    epochs: Annotated[int, Parameter(help="Passes over the data for each method.")] = 150,
+    sequence: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
+    time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None,
+    label: Annotated[
+        str | None, Parameter(help="The labels; several columns, one for each annotator, with commas.")
+    ] = None,
+    features: Annotated[str | None, Parameter(help="Columns with commas between; all others by default.")] = None,
+    annotator: Annotated[str | None, Parameter(help="The column that says who labelled the row.")] = None,
+    clock: Annotated[
+        str | None, Parameter(help="A column, hour_of_day, day_of_week or days; else the position.")
+    ] = None,
+    trusted: Annotated[str | None, Parameter(help="A column of labels known to be right, empty elsewhere.")] = None,
+    window: Annotated[int | None, Parameter(help="Longer sequences are cut; chosen from the data by default.")] = None,
+    model: Annotated[str, Parameter(help="gru, tcn or transformer.")] = "gru",
+    out: Annotated[Path | None, Parameter(help="Folder for the results; TABLE-audit by default.")] = None,
+    seed: Annotated[int, Parameter(help="The same seed gives the same numbers.")] = 0,
+    device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
+    fdr: Annotated[float, Parameter(help="The share of false alarms allowed among the labels to check.")] = 0.1,
+    resume: Annotated[bool, Parameter(negative=(), help="Go on with an audit that was stopped.")] = False,
+) -> None:
+    """Say which labels of a table are likely wrong, when, and how sure that is: one folder, one page."""
+    from labeltide.auditing.run import audit as audit_table
+
+    found = audit_table(
+        table,
+        sequence=sequence,
+        time=time,
+        label=label,
+        features=features,
+        annotator=annotator,
+        clock=clock,
+        trusted=trusted,
+        window=window,
+        model=model,
+        out=out or Path(f"{table.name.split('.')[0] or 'table'}-audit"),
+        seed=seed,
+        device=device,
+        fdr=fdr,
+        verbose=True,
+        resume=resume,
+        command=shlex.join(["labeltide", *sys.argv[1:]]),
+    )
+    console.print(f"{found}\nPage       {found.page}", markup=False, highlight=False)
+
+
+@app.command
+def predict(
+    model: Annotated[Path, Parameter(help="The folder of an audit, or the model in it.")],
+    table: Annotated[Path, Parameter(help="A table with the same features; labels are not needed.")],
+    *,
+    out: Annotated[Path, Parameter(help="A new file, .parquet or .csv.")],
+    sequence: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
+    time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None,
+    device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
+) -> None:
+    """Write the likeliest true label of every row of another table."""
+    from labeltide.auditing.predict import check_file, predict_table, write_predictions
+
+    check_file(out)
+    found = predict_table(model, table, sequence=sequence, time=time, device=device)
+    console.print(f"{found.num_rows} rows: {write_predictions(found, out)}", markup=False)
+
+
+@app.command
+def demo(
+    out: Annotated[Path, Parameter(help="Folder for the results.")] = Path("labeltide-demo"),
+    *,
+    people: Annotated[int, Parameter(help="How many take part in the simulated study.")] = 60,
+    days: Annotated[int, Parameter(help="How long it lasts.")] = 14,
     seed: Annotated[int, Parameter(help="The same seed gives the same numbers.")] = 0,
 ) -> None:
-    """Simulate a study with a third of its labels wrong, learn from it, and compare with the known truth."""
+    """Simulate a wearable study with known mistakes, audit it, and compare with the truth."""
     from labeltide.demo import run_demo
 
-    result = run_demo(out, epochs=epochs, seed=seed)
-    table = Table(
-        title=f"{result.wrong_labels:.0%} of the training labels are wrong, more at some times than at others"
-    )
-    table.add_column("method")
-    table.add_column("error on clean labels", justify="right")
-    table.add_column("error of Q (Frobenius)", justify="right")
-    for row in result.rows:
-        table.add_row(row.method, f"{row.error:.1%}", f"{row.noise_error:.3f}")
-    console.print(table)
-    console.print(f"Picture of Q(t), true against estimated: {result.picture}")
+    console.print(run_demo(out, people=people, days=days, seed=seed, verbose=True), markup=False, highlight=False)
 
 
 @app.command
@@ -139,7 +197,7 @@ def fetch(
 
 
 def main() -> None:
-    """Run the command line; a wrong use or bad data ends with a sentence and exit code 2."""
+    """Run the command line; wrong use ends with a sentence and exit code 2, data that cannot answer with 3."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         app(sys.argv[1:], exit_on_error=False)
@@ -147,7 +205,7 @@ def main() -> None:
         sys.exit(2)
     except (ValueError, OSError) as error:
         Console(stderr=True, soft_wrap=True).print(f"labeltide: {error}", style="red", markup=False)
-        sys.exit(2)
+        sys.exit(3 if type(error).__name__ == "UnanswerableError" else 2)
     except KeyboardInterrupt:
         Console(stderr=True).print("labeltide: stopped.")
         sys.exit(130)

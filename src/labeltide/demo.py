@@ -1,51 +1,76 @@
-"""The demonstration behind `labeltide demo`: a simulated study with known noise, and what two methods make of it."""
+"""The demonstration behind `labeltide demo`: a simulated study with known mistakes, audited, against the truth."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-import labeltide as lt
-from labeltide.evaluation import error_rate, frobenius_errors
-from labeltide.report.figures import draw_noise
-
-METHODS = ("ignore", "continuous")
-CLASS_NAMES = ("resting", "moving")
+from labeltide.auditing.run import TableAudit, audit
+from labeltide.auditing.simulate import simulate_study
 
 
-class DemoRow(NamedTuple):
-    """What one method reached."""
+class Truth(NamedTuple):
+    """How an audit fares against the true labels."""
 
-    method: str
-    error: float  # share of wrong predictions on clean labels of unseen sequences
-    noise_error: float  # mean Frobenius distance between the true and the estimated Q
+    wrong: float  # share of recorded labels that are wrong
+    found: float  # share of the wrong labels that are to be checked
+    false_alarms: float  # share of the labels to check that are right
+    wrong_after: float  # share of wrong labels once corrected
+    rate_error: float  # mean distance between the estimated and the true error rate over the clock
 
 
 class DemoResult(NamedTuple):
-    """The table and the picture of the demonstration."""
+    """The audit and its comparison; shows itself as text."""
 
-    wrong_labels: float
-    rows: list[DemoRow]
-    picture: Path
+    audit: TableAudit
+    truth: Truth
+
+    def __str__(self) -> str:
+        truth = self.truth
+        return "\n".join(
+            [
+                str(self.audit),
+                "",
+                "Against the known truth, which the audit did not see:",
+                f"  {truth.wrong:.1%} of the labels are wrong; {truth.found:.1%} of these are to be checked.",
+                f"  {truth.false_alarms:.1%} of the labels to check are right (at most "
+                f"{self.audit.summary['issues']['fdr']:.0%} were allowed).",
+                f"  After correction {truth.wrong_after:.1%} of the labels are wrong.",
+                f"  The error rate over the day is off by {100 * truth.rate_error:.1f} points on average.",
+                "",
+                f"Page       {self.audit.page}",
+            ]
+        )
 
 
-def run_demo(out: Path, *, epochs: int = 150, seed: int = 0, verbose: bool = True) -> DemoResult:
-    """Simulate, corrupt, fit, compare with the truth and draw Q(t)."""
-    study = lt.make_sequences(n=300, n_steps=50, n_features=8, stay=0.9, random_state=seed)
-    training, unseen = study.take(np.arange(200)), study.take(np.arange(200, 300))
-    noise = lt.make_noise("mixed", n_steps=50, rate=0.3)
-    recorded = lt.corrupt(training, noise, random_state=seed)
-    true = np.asarray(noise)
-    rows, estimates = [], {}
-    for name in METHODS:
-        method = lt.METHODS[name](epochs=epochs, random_state=seed, verbose=verbose)
-        method.fit(recorded.features, recorded.labels)
-        error = error_rate(method.predict(unseen.features), unseen.labels[..., 0])
-        rows.append(DemoRow(name, error, float(frobenius_errors(true, method.noise_matrices_).mean())))
-        estimates[name] = method.noise_matrices_
-    picture = out / "noise.png"
-    draw_noise(picture, np.linspace(0, 1, len(true)), true, estimates, CLASS_NAMES)
-    wrong = float((recorded.labels[..., 0] != training.clean_labels).mean())
-    return DemoResult(wrong, rows, picture)
+def run_demo(out: Path, *, people: int = 60, days: int = 14, seed: int = 0, verbose: bool = False) -> DemoResult:
+    """Simulate a wearable study, audit it by the hour of day, and compare with the truth; opens nothing."""
+    table = simulate_study(people=people, days=days, seed=seed)
+    recorded = table.drop_columns(["true_label"])
+    roles: dict[str, Any] = {"sequence": "person", "time": "time", "label": "label", "annotator": "annotator"}
+    found = audit(recorded, **roles, clock="hour_of_day", out=out, seed=seed, verbose=verbose, command="labeltide demo")
+    return DemoResult(found, compare(found, table["true_label"]))
+
+
+def compare(found: TableAudit, truth: pa.ChunkedArray) -> Truth:
+    """Compare an audit of a table with its true labels, one for each row."""
+    true = np.asarray(truth.to_pylist(), dtype=object)[found.labels["row"].to_numpy()]
+    wrong = np.asarray(found.labels["recorded"].to_pylist(), dtype=object) != true
+    issue = found.labels["is_issue"].to_numpy()
+    after = np.asarray(found.labels["corrected"].to_pylist(), dtype=object) != true
+    noise = found.summary["noise"]
+    clock = np.array(noise["clock"])
+    nearest = np.abs(found.labels["clock"].to_numpy()[:, None] - clock).argmin(1)
+    counts = np.bincount(nearest, minlength=len(clock))
+    rate = np.bincount(nearest, wrong, minlength=len(clock)) / np.maximum(counts, 1)
+    error = np.abs(np.array(noise["curves"][0]["rate"], dtype=float) - rate)
+    return Truth(
+        wrong=float(wrong.mean()),
+        found=float(issue[wrong].mean()) if wrong.any() else 1.0,
+        false_alarms=float(1 - wrong[issue].mean()) if issue.any() else 0.0,
+        wrong_after=float(after.mean()),
+        rate_error=float(np.average(error, weights=counts)),
+    )

@@ -2,6 +2,7 @@
 
 import datetime
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -58,6 +59,22 @@ KINDS = {
     "same": st.just(1),
 }
 ARROW = {"exact": pa.decimal128(12, 3), "empty": pa.null()}
+
+
+def make_table(people=12, steps=20, rate=0.1, seed=0):
+    """Two classes that a signal tells apart, and some labels turned over."""
+    random = np.random.default_rng(seed)
+    true = (np.cumsum(random.random((people, steps)) < 0.15, axis=1) + random.integers(2, size=(people, 1))) % 2
+    wrong = random.random((people, steps)) < rate
+    names = np.array(["rest", "walk"])
+    columns = {
+        "person": np.repeat([f"p{number}" for number in range(people)], steps),
+        "minute": np.tile(np.arange(steps), people),
+        "signal": (true * 2 + random.normal(0, 0.5, true.shape)).ravel(),
+        "label": names[(true ^ wrong).ravel()],
+        "truth": names[true.ravel()],
+    }
+    return pa.table(columns)
 
 
 @st.composite

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-import labeltide
+from labeltide import __version__
 
 
 @cache
 def origin(device: str) -> dict[str, Any]:
     """Versions, commit and device; asking for them never fails a finished run."""
     versions = {
-        "labeltide": labeltide.__version__,
+        "labeltide": __version__,
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "numpy": np.__version__,
@@ -33,7 +33,7 @@ def _commit() -> str | None:
 
     LABELTIDE_COMMIT speaks for copies whose git folder is missing or older, such as those on a rented machine.
     """
-    file = Path(labeltide.__file__)
+    file = Path(__file__).parents[1] / "__init__.py"
     told = os.environ.get("LABELTIDE_COMMIT")
     if told or _git("ls-files", "--error-unmatch", file.name) is None:
         return told  # without it and installed: a checkout around it is someone else's
@@ -43,7 +43,7 @@ def _commit() -> str | None:
 
 def _git(*arguments: str) -> str | None:
     """What git says in the package's folder; None where it is absent or refuses."""
-    folder = Path(labeltide.__file__).parent
+    folder = Path(__file__).parents[1]
     try:
         answer = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):

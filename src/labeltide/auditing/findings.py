@@ -1,0 +1,179 @@
+"""What an audit found, in the form of audit.json: plain numbers by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from labeltide.auditing.annotators import annotator_curves
+from labeltide.auditing.table import AuditTable, decode
+from labeltide.auditing.words import quoted
+from labeltide.estimators import TideClassifier
+from labeltide.inference.audit import MIN_CONFIDENCE, LabelAudit
+from labeltide.inference.bands import NoiseEstimate
+
+MOST_POINTS, FEWEST_POINTS = 200, 12
+MOST_NUMBERS = 300_000  # that describe Q in audit.json, over all curves
+SEQUENCES = 50  # named with their numbers of issues
+PLANNED = 10
+
+
+def label_table(table: AuditTable, judged: LabelAudit) -> pa.Table:
+    """labels.parquet: every line of the table, and what is known of it."""
+    place, who = table.place[table.line_step], table.line_annotator
+    is_issue = table.rows_from_steps(judged.is_issue) & (who >= 0)
+    reasons = np.full(len(place), None, dtype=object)
+    reasons[is_issue] = judged.reason.reshape(-1, judged.labels.shape[2])[place[is_issue], who[is_issue]]
+    right = table.rows_from_steps(judged.quality)
+    suggested = table.rows_from_steps(judged.probabilities.argmax(-1))
+    names = tuple(str(name) for name in judged.classes)
+    found = {
+        "probability_right": pa.array(right, pa.float64(), from_pandas=True),
+        "suggested": decode(suggested, names),
+        "suggested_probability": table.rows_from_steps(judged.suggested_probability),
+        "corrected": decode(table.rows_from_steps(judged.corrected()), names),
+        "is_issue": is_issue,
+        "reason": pa.array(reasons, pa.string()),
+    }
+    lines = table.lines()
+    for name, values in found.items():
+        lines = lines.append_column(name, values if isinstance(values, pa.Array) else pa.array(values))
+    return lines
+
+
+def describe_noise(
+    table: AuditTable, judged: LabelAudit, estimator: TideClassifier
+) -> tuple[dict[str, Any], list[Any]]:
+    """The part `noise`, and how much the error rate of each annotator changes."""
+    estimate = estimator.noise_estimate_
+    n_curves = 1 + len(table.annotator_names or ())
+    most = int(np.clip(MOST_NUMBERS // (3 * len(judged.classes) ** 2 * n_curves), FEWEST_POINTS, MOST_POINTS))
+    kept = np.unique(np.linspace(0, len(estimate.clock) - 1, min(most, len(estimate.clock))).round().astype(int))
+    common = _common_curve(estimate, kept, table.n_labels)
+    own = annotator_curves(table, judged, common, estimate.clock[kept])
+    noise = {
+        "rate": estimate.total,
+        "rate_lower": estimate.total_lower,
+        "rate_upper": estimate.total_upper,
+        "clock": estimate.clock[kept],
+        "curves": [common, *(curve for curve, _ in own)],
+    }
+    return noise, [change for _, change in own]
+
+
+def _common_curve(estimate: NoiseEstimate, kept: np.ndarray, n_labels: int) -> dict[str, Any]:
+    curve: dict[str, Any] = {"annotator": None, "labels": n_labels}
+    for name in ("rate", "rate_lower", "rate_upper", "mean", "lower", "upper"):
+        curve[name] = getattr(estimate, name)[kept]
+    for end in ("", "_lower", "_upper", "_simultaneous_lower", "_simultaneous_upper"):
+        curve[f"class_rate{end}"] = getattr(estimate, f"class_rate{end}")[kept].T
+    return curve
+
+
+def noise_table(estimate: NoiseEstimate, noise: dict[str, Any], names: tuple[str, ...]) -> pa.Table:
+    """noise.csv: one line for each curve, moment, true and recorded class."""
+    n = len(names)
+    parts = []
+    for curve in noise["curves"]:
+        common = curve["annotator"] is None
+        clock = estimate.clock if common else noise["clock"]
+        cells = len(clock) * n * n
+        bands = ("mean", "lower", "upper")
+        values = [np.asarray(getattr(estimate, each) if common else curve[each]).reshape(-1) for each in bands]
+        far = [np.full(cells, np.nan)] * 2
+        if common:
+            far = [estimate.simultaneous_lower.reshape(-1), estimate.simultaneous_upper.reshape(-1)]
+        columns = {
+            "annotator": pa.array([curve["annotator"]] * cells, pa.string()),
+            "clock": np.repeat(clock, n * n),
+            "true": decode(np.tile(np.repeat(np.arange(n), n), len(clock)), names),
+            "recorded": decode(np.tile(np.arange(n), n * len(clock)), names),
+        }
+        titles = ("probability", "lower", "upper", "simultaneous_lower", "simultaneous_upper")
+        for title, own in zip(titles, [*values, *far], strict=True):
+            columns[title] = pa.array(own.astype(float), from_pandas=True)
+        parts.append(pa.table(columns))
+    return pa.concat_tables(parts)
+
+
+def describe_temporality(estimator: TideClassifier, per_annotator: list[Any]) -> dict[str, Any]:
+    """The part `temporality`."""
+    found = estimator.temporality_
+    whole = ("statistic", "p_value", "change", "change_lower", "change_upper", "worst_at", "best_at", "worst_rate")
+    result = {name: getattr(found, name) for name in (*whole, "best_rate", "is_noisy_p", "classes_differ_p")}
+    result["per_class"] = [
+        {
+            "class": str(name),
+            "p_value": one.p_value,
+            "change": one.change.value,
+            "change_lower": one.change.lower,
+            "change_upper": one.change.upper,
+        }
+        for name, one in zip(estimator.classes_, found.per_class, strict=True)
+    ]
+    return result | {"per_annotator": per_annotator}
+
+
+def describe_issues(table: AuditTable, judged: LabelAudit) -> dict[str, Any]:
+    """The part `issues`."""
+    flagged, recorded = judged.is_issue, judged.labels >= 0
+    codes, flagged_codes = judged.labels[recorded], judged.labels[flagged]
+    n = len(judged.classes)
+    by_class = zip(
+        judged.classes, np.bincount(codes, minlength=n), np.bincount(flagged_codes, minlength=n), strict=True
+    )
+    n_sequences = len(table.sequence_names)
+    labels = np.bincount(table.groups, recorded.sum((1, 2)), minlength=n_sequences)
+    issues = np.bincount(table.groups, flagged.sum((1, 2)), minlength=n_sequences)
+    worst = [place for place in np.argsort(-issues, kind="stable")[:SEQUENCES] if issues[place]]
+    return {
+        "count": int(flagged.sum()),
+        "fdr": judged.fdr,
+        "expected_false_alarms": judged.expected_false_alarms,
+        "corrected": int((judged.corrected() != judged.labels).sum()),
+        "min_confidence": MIN_CONFIDENCE,
+        "by_class": [{"recorded": str(name), "labels": int(all_), "issues": int(own)} for name, all_, own in by_class],
+        "by_sequence": [
+            {"sequence": table.sequence_names[place], "labels": int(labels[place]), "issues": int(issues[place])}
+            for place in worst
+        ],
+    }
+
+
+def describe_plan(table: AuditTable, judged: LabelAudit) -> list[dict[str, Any]]:
+    """The part `plan`: the stretches whose true labels would tell most about Q."""
+    open_rows: np.ndarray = np.asarray((judged.labels >= 0).any(-1))
+    if judged.trusted is not None:
+        open_rows = open_rows & (judged.trusted < 0)
+    most = int(open_rows.any(1).sum())
+    if not most:
+        return []
+    row_of_step = table.line_row[table.first_lines()]
+    found = []
+    for window in judged.plan(min(PLANNED, most)).rows.tolist():
+        places = np.flatnonzero(open_rows[window])
+        first, last = (row_of_step[table.index[window, place]] for place in (places[0], places[-1]))
+        n_issues = int(judged.is_issue[window].any(-1).sum())
+        share = judged.probabilities[window, places].mean(0)
+        common = [str(judged.classes[place]) for place in np.argsort(-share)[:2] if share[place] > 0.2]
+        why = f"Beside those above it tells most about Q: {len(places)} labelled steps, {n_issues} of them to check"
+        found.append(
+            {
+                "sequence": table.sequence_names[table.groups[window]],
+                "first": table.times[int(first)].as_py(),
+                "last": table.times[int(last)].as_py(),
+                "steps": len(places),
+                "why": why + (f", mostly {quoted(common)}." if common else "."),
+            }
+        )
+    return found
+
+
+def describe_checks(estimator: TideClassifier) -> list[dict[str, Any]]:
+    """The part `diagnostics`."""
+    return [
+        {"name": one.name, "is_warning": bool(one.is_warning), "sentence": one.sentence, "advice": one.advice}
+        for one in estimator.diagnostics_
+    ]

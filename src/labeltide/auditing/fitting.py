@@ -1,0 +1,122 @@
+"""Fit and judge a table of any size: what is costly has a limit, and where it was met is said."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from labeltide.auditing.intake import UnanswerableError
+from labeltide.auditing.table import AuditTable
+from labeltide.chain.data import TrainingEvidence
+from labeltide.estimators import TideClassifier
+from labeltide.estimators.fleet import as_array
+from labeltide.inference.audit import LabelAudit
+from labeltide.inference.diagnostics import NoiseWarning
+
+EPOCHS, HIDDEN_SIZE = 60, 32
+UPDATES = 1_500_000  # steps of windows that one network may see in training, over all epochs
+LEAST_EPOCHS = 10
+TRAINING_STEPS = 100_000  # steps of windows that are learned from; all others are judged by the networks' average
+INFERENCE_STEPS = 30_000  # steps of windows from which bands and tests are computed
+AT_ONCE = 100_000  # steps of windows that are judged together
+
+
+def choose_windows(table: AuditTable, seed: int) -> np.ndarray:
+    """The windows to learn from, in their order: all, or some drawn by chance among those with labels."""
+    labelled = np.asarray((table.fit_labels >= 0).any((1, 2)))
+    if labelled.sum() < 2:
+        raise UnanswerableError(
+            "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
+            f"Got them in {int(labelled.sum())}. Name a shorter window (--window STEPS), or give more data."
+        )
+    most = max(2, TRAINING_STEPS // table.index.shape[1])
+    if len(labelled) <= most:
+        return np.arange(len(labelled))
+    chosen = np.random.default_rng([seed, 9]).permutation(np.flatnonzero(labelled))[:most]
+    missing = set(range(len(table.class_names))) - set(np.unique(table.fit_labels[chosen]).tolist())
+    rare = [np.flatnonzero((table.fit_labels == code).any((1, 2)))[:2] for code in sorted(missing)]
+    return np.unique(np.concatenate([chosen, *rare]))
+
+
+def choose_epochs(table: AuditTable, windows: np.ndarray) -> int:
+    """The usual number of epochs, or fewer where each is long."""
+    steps = len(windows) * table.index.shape[1]
+    return min(EPOCHS, max(LEAST_EPOCHS, UPDATES // steps))
+
+
+def fit(
+    table: AuditTable, windows: np.ndarray, *, model: str, seed: int, device: str, checkpoint: Path | None
+) -> TideClassifier:
+    """Learn from the chosen windows; classes are codes until `name_classes`."""
+    estimator = TideClassifier(
+        model=model,
+        hidden_size=HIDDEN_SIZE,
+        epochs=choose_epochs(table, windows),
+        device=device,
+        checkpoint=checkpoint,
+        random_state=seed,
+    )
+    trusted = None if table.fit_trusted is None else table.fit_trusted[windows]
+    labels, clock, lengths = table.fit_labels[windows], table.clock[windows], table.lengths[windows]
+    return estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, trusted=trusted)
+
+
+def judge(estimator: TideClassifier, table: AuditTable, fdr: float, on_share: Any = None) -> LabelAudit:
+    """Judge all windows, some at a time; each label counts in the window to which it belongs."""
+    rows = max(1, AT_ONCE // table.index.shape[1])
+    parts = []
+    for start in range(0, len(table.index), rows):
+        part = slice(start, start + rows)
+        trusted = None if table.trusted is None else table.trusted[part]
+        found = estimator.audit(
+            table.features[part], table.labels[part], table.clock[part], table.lengths[part], fdr, trusted=trusted
+        )
+        parts.append(found)
+        if on_share:
+            on_share(min(1.0, (start + rows) / len(table.index)))
+    names = ("mask", "probabilities", "signal", "error_rates", "clock")
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    classes = as_array([table.class_names[int(code)] for code in estimator.classes_])
+    codes = np.append(np.searchsorted(estimator.classes_, np.arange(len(table.class_names))), -1).astype(np.int8)
+    labels = codes[table.fit_labels]
+    return LabelAudit(classes=classes, labels=labels, fdr=fdr, has_annotators=True, trusted=table.fit_trusted, **joined)
+
+
+def name_classes(estimator: TideClassifier, table: AuditTable) -> None:
+    """Give the estimator the user's own names for classes, which it learned as codes."""
+    estimator.classes_ = as_array([table.class_names[int(code)] for code in estimator.classes_])
+
+
+def thin_evidence(estimator: TideClassifier, seed: int) -> int:
+    """Keep some windows for bands and tests; how many there were before, or 0 where all are kept."""
+    data, parameters, folds, grid = estimator.training_
+    n_rows, n_steps = data.mask.shape
+    most = max(20, INFERENCE_STEPS // n_steps)
+    if n_rows <= most:
+        return 0
+    chosen = torch.from_numpy(np.sort(np.random.default_rng([seed, 10]).permutation(n_rows)[:most]))
+    own = replace(
+        data,
+        labels=data.labels[:, chosen],
+        mask=data.mask[chosen],
+        points=None if data.points is None else data.points[chosen],
+        evidence=None if data.evidence is None else data.evidence[:, chosen],
+        trusted=None if data.trusted is None else data.trusted[chosen],
+    )
+    estimator.training_ = TrainingEvidence(own, parameters, folds[:, chosen], grid)
+    return n_rows
+
+
+def infer(estimator: TideClassifier, on_share: Any = None) -> None:
+    """Compute bands, checks and tests; what checks warn of is said on the page."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoiseWarning)
+        for place, name in enumerate(("noise_estimate_", "diagnostics_", "temporality_")):
+            getattr(estimator, name)
+            if on_share:
+                on_share((place + 1) / 3)

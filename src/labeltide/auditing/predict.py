@@ -1,0 +1,113 @@
+"""Another table, labelled by the model of an audit."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from labeltide.auditing.features import Encoder
+from labeltide.auditing.files import AUDIT, MODEL, MODEL_FILE
+from labeltide.auditing.intake import column_names
+from labeltide.auditing.read import read_new_table
+from labeltide.auditing.spreadsheet import write_safe_csv
+from labeltide.auditing.table import AuditTable, decode
+from labeltide.estimators.storage import load
+
+AT_ONCE = 200_000  # steps of windows that are predicted together
+
+
+def predict_table(
+    model: str | Path, table: Any, *, sequence: str | None = None, time: str | None = None, device: str = "auto"
+) -> pa.Table:
+    """The likeliest true label of every row, from its features and those of the rows before it.
+
+    Parameters
+    ----------
+    model : the folder of an audit, or the model file in it
+    table : as `labeltide.audit` takes it; needs the columns of the features, not those of the labels
+    sequence, time : columns, those of the audit when left out
+    """
+    folder = find_folder(Path(model))
+    audit = _read(folder / AUDIT)
+    estimator = load(folder / MODEL / MODEL_FILE)
+    estimator.device = device
+    there = column_names(table)
+    own = audit["table"]["columns"]
+    parts = (own["sequence"] or "").split(",")
+    known = own["sequence"] if own["sequence"] and all(part in there for part in parts) else None
+    read = read_new_table(
+        table,
+        encoders=[_encoder(each) for each in audit["encoders"]],
+        class_names=audit["table"]["classes"],
+        window=audit["settings"]["window"],
+        sequence=sequence or known,
+        time=time or (own["time"] if own["time"] in there else None),
+    )
+    return _lines(read, estimator)
+
+
+def find_folder(model: Path) -> Path:
+    """The folder of the audit to which a model belongs."""
+    for folder in (model, model.parent, model.parent.parent):
+        if (folder / AUDIT).is_file() and (folder / MODEL / MODEL_FILE).is_file():
+            return folder
+    raise ValueError(
+        f"The model must be the folder of an audit, with {AUDIT} and {MODEL}/{MODEL_FILE} in it. Got {str(model)!r}."
+    )
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that is there already, or of a kind we do not write."""
+    if not path.name.lower().endswith((".parquet", ".csv")):
+        raise ValueError(f"The file must end in .parquet or .csv. Got {str(path)!r}.")
+    if path.exists():
+        raise ValueError(f"The file must be new. {str(path)!r} is there already; remove it or name another.")
+
+
+def write_predictions(predictions: pa.Table, path: Path) -> Path:
+    """Write predictions to a new .parquet or .csv file, whole or not at all."""
+    check_file(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as work:
+        draft = Path(work) / "draft"
+        if path.name.lower().endswith(".parquet"):
+            parquet.write_table(predictions, draft, compression="zstd")
+        else:
+            write_safe_csv(predictions, draft)
+        os.rename(draft, path)
+    return path
+
+
+def _lines(read: AuditTable, estimator: Any) -> pa.Table:
+    rows = max(1, AT_ONCE // read.index.shape[1])
+    parts = [
+        estimator.predict_proba(read.features[start : start + rows], read.lengths[start : start + rows])
+        for start in range(0, len(read.index), rows)
+    ]
+    chances = read.rows_from_steps(np.concatenate(parts), by_annotator=False)  # (lines, classes)
+    names = tuple(str(name) for name in estimator.classes_)
+    row = pa.array(read.line_row)
+    columns = {"row": row, "sequence": read.ids.take(row), "time": read.times.take(row)}
+    columns |= {"predicted": decode(chances.argmax(1), names), "probability": pa.array(chances.max(1))}
+    return pa.table(columns | {f"probability of {name}": chances[:, place] for place, name in enumerate(names)})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        audit = json.loads(path.read_bytes())
+        _ = audit["encoders"], audit["table"]["columns"], audit["table"]["classes"], audit["settings"]["window"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{str(path)!r} is not what an audit of this version writes. Audit again.") from None
+    return dict(audit)
+
+
+def _encoder(said: dict[str, Any]) -> Encoder:
+    values: dict[str, Any] = {key: tuple(each) if isinstance(each, list) else each for key, each in said.items()}
+    return Encoder(**values)

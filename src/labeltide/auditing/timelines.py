@@ -1,0 +1,69 @@
+"""The sequences with the most issues, step by step, for the page to draw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from labeltide.auditing.table import AuditTable
+from labeltide.inference.audit import LabelAudit
+
+SEQUENCES, STEPS, SIGNALS = 20, 2000, 4
+SAMPLE = 20_000  # steps from which the telling signals are found
+DIGITS = 6
+
+
+def describe_timelines(table: AuditTable, judged: LabelAudit) -> list[dict[str, Any]]:
+    """The part `timelines`: for each sequence its stretch with the most issues."""
+    issues = table.from_steps(np.asarray(judged.is_issue.any(-1)))  # (steps,)
+    starts, ends = sequence_bounds(table)
+    summed = np.append(0, np.cumsum(issues))
+    totals = summed[ends] - summed[starts]
+    worst = [place for place in np.argsort(-totals, kind="stable")[:SEQUENCES] if totals[place]]
+    signals = {table.feature_names[place]: table.signal(place) for place in telling_features(table, judged)}
+    first, times = table.first_lines(), table.times
+    found = []
+    for sequence in worst:
+        stretch = _worst_stretch(summed, int(starts[sequence]), int(ends[sequence]))
+        found.append(
+            {
+                "sequence": table.sequence_names[sequence],
+                "times": times.take(table.line_row[first[stretch]]).to_pylist(),
+                "signals": {name: _rounded(values[stretch]) for name, values in signals.items()},
+                "rows": first[stretch].tolist(),
+            }
+        )
+    return found
+
+
+def sequence_bounds(table: AuditTable) -> tuple[np.ndarray, np.ndarray]:
+    """The first step of every sequence, and the one after its last."""
+    last = np.zeros(len(table.sequence_names), dtype=np.int64)
+    np.maximum.at(last, table.groups, table.index.max(1) + 1)
+    return np.append(0, last[:-1]), last
+
+
+def telling_features(table: AuditTable, judged: LabelAudit) -> list[int]:
+    """The features that differ most between the suggested classes, the most telling first."""
+    suggested = table.from_steps(judged.probabilities.argmax(-1))
+    some = np.unique(np.linspace(0, len(suggested) - 1, min(SAMPLE, len(suggested))).astype(np.int64))
+    window, step = np.divmod(table.place[some], table.index.shape[1])
+    values, codes = table.features[window, step].astype(np.float64), suggested[some]
+    average, between = values.mean(0), np.zeros(values.shape[1])
+    for code in np.unique(codes):
+        own = values[codes == code]
+        between += len(own) * (own.mean(0) - average) ** 2
+    ratio = between / np.maximum(((values - average) ** 2).sum(0), 1e-12)
+    return [int(place) for place in np.argsort(-ratio, kind="stable")[:SIGNALS]]
+
+
+def _worst_stretch(summed: np.ndarray, start: int, end: int) -> np.ndarray:
+    if end - start > STEPS:
+        within = summed[start + STEPS : end + 1] - summed[start : end + 1 - STEPS]
+        start += int(within.argmax())
+    return np.arange(start, min(start + STEPS, end))
+
+
+def _rounded(values: np.ndarray) -> list[float | None]:
+    return [float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None for value in values.tolist()]

@@ -1,0 +1,214 @@
+"""An audit writes all its files or none, on the user's own rows, and can be stopped and gone on with."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import csv, parquet
+
+import labeltide as lt
+from auditing.stub import StubTide
+from auditing.tables import HOSTILE, make_table, studies, tables
+from labeltide.auditing import UnanswerableError, fitting, simulate_study
+from labeltide.auditing.files import OURS
+from labeltide.auditing.predict import predict_table, write_predictions
+from labeltide.demo import compare
+from labeltide.training import Checkpoint
+
+COLUMNS = ["row", "sequence", "time", "annotator", "clock", "recorded", "probability_right", "suggested"]
+COLUMNS += ["suggested_probability", "corrected", "is_issue", "reason"]
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    monkeypatch.setattr(fitting, "EPOCHS", 3)
+    monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
+
+
+@pytest.fixture
+def stub(monkeypatch):
+    monkeypatch.setattr(fitting, "TideClassifier", StubTide)
+    monkeypatch.setattr(fitting, "thin_evidence", lambda *_: 0)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """One real audit of a small table, and its folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "EPOCHS", 8)
+        patch.setattr(fitting, "HIDDEN_SIZE", 8)
+        folder = tmp_path_factory.mktemp("audit") / "results"
+        path = folder.parent / "study.csv"
+        csv.write_csv(make_table(), path)
+        return lt.audit(path, sequence="person", time="minute", out=folder, command="labeltide audit study.csv")
+
+
+def test_all_files_are_there_by_the_contract(real):
+    assert {path.name for path in real.folder.iterdir()} == OURS
+    found = json.loads((real.folder / "audit.json").read_text())
+    assert found["format"] == 1
+    assert found["table"]["name"] == "study.csv"
+    assert found["table"]["labels"] == found["table"]["rows"] == 240
+    assert found["command"] == "labeltide audit study.csv"
+    assert set(found) >= {"clock", "settings", "versions", "seconds", "noise", "temporality", "issues", "plan"}
+    assert len(found["noise"]["clock"]) == len(found["noise"]["curves"][0]["rate"]) <= 200
+    assert np.shape(found["noise"]["curves"][0]["class_rate"]) == (2, len(found["noise"]["clock"]))
+    assert [each["class"] for each in found["temporality"]["per_class"]] == ["rest", "walk"]
+    labels = parquet.read_table(real.folder / "labels.parquet")
+    assert labels.column_names == COLUMNS
+    assert labels["recorded"].to_pylist() == make_table()["label"].to_pylist()
+    issues = parquet.read_table(real.folder / "issues.parquet")
+    assert issues.num_rows == found["issues"]["count"] == sum(labels["is_issue"].to_pylist())
+    assert all(reason for reason in issues["reason"].to_pylist())
+    assert (real.folder / "noise.csv").read_text().startswith('"annotator","clock","true","recorded","probability"')
+    assert b"study.csv" in (real.folder / "report.html").read_bytes()
+
+
+def test_an_audit_finds_wrong_labels(real):
+    truth = compare(real, make_table()["truth"])
+    assert truth.found > 0.2
+    assert truth.false_alarms < 0.3
+    assert truth.wrong_after < truth.wrong
+
+
+def test_an_audit_shows_itself(real):
+    assert "study.csv: 240 labels in 12 sequences" in str(real)
+    assert real._repr_html_().startswith('<div class="labeltide-audit">')
+    assert real.issues["rank"].to_pylist() == list(range(1, real.issues.num_rows + 1))
+
+
+def test_the_truth_is_never_a_feature(real):
+    assert real.summary["table"]["features"] == ["signal"]
+
+
+def test_the_model_of_an_audit_labels_another_table(real, tmp_path):
+    new = make_table(people=4, seed=5).drop_columns(["label"])
+    for model in (real.folder, real.folder / "model", real.folder / "model" / "model.safetensors"):
+        found = predict_table(model, new)
+    right = np.mean(np.array(found["predicted"].to_pylist()) == np.array(new["truth"].to_pylist()))
+    assert right > 0.6
+    path = write_predictions(found, tmp_path / "new" / "found.csv")
+    assert csv.read_csv(path).num_rows == 80
+    with pytest.raises(ValueError, match="must be new"):
+        write_predictions(found, path)
+    with pytest.raises(ValueError, match="must be the folder of an audit"):
+        predict_table(tmp_path, new)
+
+
+def test_the_same_seed_gives_the_same_numbers(tiny):
+    first, second = (lt.audit(make_table(people=6), seed=3) for _ in range(2))
+    assert first.labels.equals(second.labels)
+    assert first.folder is first.page is None
+    assert "6 sequences" in first._repr_html_()
+
+
+def test_several_annotators_are_compared(stub, tmp_path):
+    study = simulate_study(people=14, days=2)
+    found = lt.audit(study, clock="hour_of_day", fdr=0.5, out=tmp_path / "out")
+    assert found.summary["table"]["annotators"] == ["Ada", "Ben"]
+    curves = found.summary["noise"]["curves"]
+    assert [curve["annotator"] for curve in curves] == [None, "Ada", "Ben"]
+    for curve in curves[1:]:
+        assert np.all(np.diff([curve[f"rate{end}"] for end in ("_lower", "", "_upper")], axis=0) >= 0)
+        np.testing.assert_allclose(np.sum(curve["mean"], axis=-1), 1, atol=1e-9)
+    assert [each["annotator"] for each in found.summary["temporality"]["per_annotator"]] == ["Ada", "Ben"]
+    pair = found.summary["agreement"]["cohen"][0]
+    assert (pair["a"], pair["b"]) == ("Ada", "Ben")
+    assert 0 < pair["kappa"] < 1
+    assert found.summary["timelines"]
+    for timeline in found.summary["timelines"]:
+        lines = found.labels.take(timeline["rows"])
+        assert set(lines["sequence"].to_pylist()) == {timeline["sequence"]}
+        assert lines["time"].to_pylist() == timeline["times"]
+
+
+def test_large_tables_are_learned_from_in_part_and_that_is_said(tiny, monkeypatch):
+    monkeypatch.setattr(fitting, "TRAINING_STEPS", 200)
+    monkeypatch.setattr(fitting, "INFERENCE_STEPS", 100)
+    monkeypatch.setattr(fitting, "AT_ONCE", 100)
+    found = lt.audit(make_table(people=30))
+    said = " ".join(found.summary["table"]["said"])
+    assert "learned from 10 of 30 windows" in said
+    assert found.labels["probability_right"].null_count == 0
+
+
+def test_a_stopped_audit_leaves_nothing_in_its_folder_and_goes_on(tiny, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match="no interrupted audit"):
+        lt.audit(make_table(), out=out, resume=True)
+    save, calls = Checkpoint.save, []
+    monkeypatch.setattr(Checkpoint, "save", lambda self, *state: (setattr(self, "seconds", 0.0), save(self, *state)))
+
+    def stop(self, share):
+        calls.append(share)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("labeltide.auditing.progress.Stages.done", stop)
+        with pytest.raises(KeyboardInterrupt):
+            lt.audit(make_table(), out=out)
+    assert not out.exists()
+    assert (tmp_path / ".out-unfinished").is_dir()
+    found = lt.audit(make_table(), out=out, resume=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert found.labels.equals(lt.audit(make_table()).labels)
+
+
+def test_a_folder_of_someone_else_is_refused_before_the_work(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(ValueError, match=r"thesis\.tex"):
+        lt.audit(make_table(), out=tmp_path)
+
+
+def test_a_table_that_cannot_answer_says_why():
+    with pytest.raises(UnanswerableError, match="at least two sequences or windows"):
+        lt.audit(make_table(people=1, steps=6))
+
+
+def test_one_long_sequence_is_cut(stub):
+    found = lt.audit(make_table(people=1, steps=120))
+    assert found.summary["settings"]["window"] == 12
+
+
+@pytest.mark.parametrize(("option", "value"), [("model", "forest"), ("seed", -1), ("fdr", 2), ("device", "abacus")])
+def test_wrong_options_are_named(option, value):
+    with pytest.raises(ValueError, match=option):
+        lt.audit(make_table(), **{option: value})
+
+
+def audit_or_sentence(table, **options):
+    try:
+        return lt.audit(table, **options)
+    except ValueError as error:
+        said = str(error)
+    assert said[-1] in ".?", said
+    return None
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[*SLOW, HealthCheck.function_scoped_fixture])
+@given(table=tables(), data=st.data())
+def test_any_table_is_audited_or_gets_a_sentence(stub, table, data):
+    there = list(getattr(table, "column_names", getattr(table, "columns", [])))
+    roles = data.draw(st.lists(st.sampled_from(["sequence", "time", "label", "clock", "trusted"]), unique=True))
+    choices = st.sampled_from([*there, *HOSTILE[:5], "days"])
+    audit_or_sentence(table, **{role: data.draw(choices) for role in roles})
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[*SLOW, HealthCheck.function_scoped_fixture])
+@given(table=studies(), window=st.none() | st.integers(1, 10), annotator=st.booleans())
+def test_any_study_is_audited_with_its_page_or_gets_a_sentence(stub, tmp_path_factory, table, window, annotator):
+    options = {"annotator": "who"} if annotator else {}
+    out = tmp_path_factory.mktemp("fuzz") / "out"
+    found = audit_or_sentence(table, sequence="s", time="t", label="y", window=window, out=out, **options)
+    if found is None:
+        assert not out.exists()
+        return
+    assert found.labels["recorded"].to_pylist() == table["y"].to_pylist()
+    assert found.labels["sequence"].to_pylist() == table["s"].to_pylist()
+    assert (out / "report.html").stat().st_size > 10_000
+    json.loads((out / "audit.json").read_text())
+    str(found)
