@@ -60,7 +60,7 @@ def _simulation(records: list[Record]) -> list[str]:
         "clock, averaged over annotators; ± is one standard error over draws. With gaps, everyone labels a random half "
         "of the sequences and the third annotator 3 of the first 6 on average.",
         _table(["setting", *WAYS, "own Q(t) / Dawid-Skene", f"goal: at most {GOAL}"], errors),
-        "By annotator. For those who do not drift a static chain is as good or better, but for the one with few labels:",
+        "By annotator. For those who do not drift a static chain is as good or better, save the one with few labels:",
         _table(["setting", "way", *PEOPLE], people),
         "Share of steps at which the consensus is wrong (a majority is not shown: with gaps it often has one vote):",
         _table(["setting", *WAYS], wrong),
