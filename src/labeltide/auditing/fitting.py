@@ -19,10 +19,11 @@ from labeltide.inference.audit import LabelAudit
 from labeltide.inference.diagnostics import NoiseWarning
 
 EPOCHS, HIDDEN_SIZE = 60, 32
-UPDATES = 1_500_000  # steps of windows that one network may see in training, over all epochs
+UPDATES = 1_000_000  # steps of windows that one network may see in training, over all epochs
 LEAST_EPOCHS = 10
-TRAINING_STEPS = 100_000  # steps of windows that are learned from; all others are judged by the networks' average
-INFERENCE_STEPS = 30_000  # steps of windows from which bands and tests are computed
+TRAINING_STEPS = 60_000  # steps of windows that are learned from; all others are judged by the networks' average
+INFERENCE_STEPS = 30_000  # steps of windows from which bands and checks are computed
+TEST_STEPS = 8_000  # and tests, which fit hundreds of simulated studies
 AT_ONCE = 100_000  # steps of windows that are judged together
 
 
@@ -92,11 +93,11 @@ def name_classes(estimator: TideClassifier, table: AuditTable) -> None:
     estimator.classes_ = as_array([table.class_names[int(code)] for code in estimator.classes_])
 
 
-def thin_evidence(estimator: TideClassifier, seed: int) -> int:
-    """Keep some windows for bands and tests; how many there were before, or 0 where all are kept."""
+def thin_evidence(estimator: TideClassifier, seed: int, steps: int) -> int:
+    """Keep windows of about so many steps for bands or tests; how many there were before, or 0 where all are kept."""
     data, parameters, folds, grid = estimator.training_
     n_rows, n_steps = data.mask.shape
-    most = max(20, INFERENCE_STEPS // n_steps)
+    most = max(20, steps // n_steps)
     if n_rows <= most:
         return 0
     chosen = torch.from_numpy(np.sort(np.random.default_rng([seed, 10]).permutation(n_rows)[:most]))
@@ -112,11 +113,19 @@ def thin_evidence(estimator: TideClassifier, seed: int) -> int:
     return n_rows
 
 
-def infer(estimator: TideClassifier, on_share: Any = None) -> None:
-    """Compute bands, checks and tests; what checks warn of is said on the page."""
+def infer(estimator: TideClassifier, seed: int, on_share: Any = None) -> list[str]:
+    """Compute bands, checks and tests, and say what was limited; what checks warn of is said on the page."""
+    limits = {"noise_estimate_": INFERENCE_STEPS, "diagnostics_": INFERENCE_STEPS, "temporality_": TEST_STEPS}
+    titles = {"noise_estimate_": "Bands and checks", "temporality_": "Tests"}
+    said = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
-        for place, name in enumerate(("noise_estimate_", "diagnostics_", "temporality_")):
+        for place, (name, steps) in enumerate(limits.items()):
+            before = thin_evidence(estimator, seed, steps)
+            if before and name in titles:
+                kept = len(estimator.training_.data.mask)
+                said.append(f"{titles[name]} rest on {kept} of {before} windows, drawn by chance.")
             getattr(estimator, name)
             if on_share:
                 on_share((place + 1) / 3)
+    return said

@@ -152,11 +152,7 @@ def _run(table: Any, options: _Options, stages: Stages, command: str | None) -> 
         labels = findings.label_table(read, judged)
     said += _say_limits(read, len(windows), estimator)
     with stages.stage("bands"):
-        thinned = fitting.thin_evidence(estimator, options.seed)
-        if thinned:
-            kept = len(estimator.training_.data.mask)
-            said.append(f"Bands, tests and checks rest on {kept} of {thinned} windows, drawn by chance.")
-        fitting.infer(estimator, stages.done)
+        said += fitting.infer(estimator, options.seed, stages.done)
     noise, per_annotator = findings.describe_noise(read, judged, estimator)
     if per_annotator:
         said.append(
