@@ -85,6 +85,13 @@ def test_normal_replicates_give_normal_bands():
     assert inside.mean() == pytest.approx(0.975, abs=0.02)
 
 
+def test_labels_that_are_never_wrong_may_be_never_wrong():
+    band = make_band(np.full(4, 2e-4), np.full((50, 4), 2e-4))
+    assert np.all(band.lower == 0)
+    assert np.all(band.upper < 0.01)
+    assert np.all(band.simultaneous_upper < 0.05)
+
+
 def test_a_gap_between_rough_and_chosen_estimate_widens_the_band():
     drawn = np.full((50, 4), 0.3) + 0.01 * np.random.default_rng(0).standard_normal((50, 4))
     close, far = make_band(np.full(4, 0.3), drawn), make_band(np.full(4, 0.4), drawn)

@@ -15,11 +15,11 @@ from labeltide.inference.bootstrap import REPLICATES, draw
 LEVEL = 0.95
 NORMAL = 1.959964  # half width of a 95 % interval, in standard deviations
 HIDDEN = 0.5  # the share of the gap between rough and chosen estimate that counts as hidden by smoothing
-# In probabilities, from `benchmarks/inference.py`. Somewhere along a curve its sharpest turn is smoothed away, most
-# where hardly a label is wrong; a moment on its own rarely meets that turn. Sums over classes and moments are known
-# so well that what the chain simplifies shows.
+# In probabilities, from `benchmarks/inference.py`. Three wrong labels in a thousand are not told from none, nor is the
+# chain, which simplifies, closer to the truth than that. Somewhere along a curve its sharpest turn is smoothed away,
+# most where hardly a label is wrong; a moment on its own rarely meets that turn.
+RESOLUTION = 0.003
 SHARPEST_TURN = 0.01
-MODEL_ERROR = 0.003
 FLOOR = 1e-4  # probabilities are kept this far from 0 and 1 before their logit is taken
 
 
@@ -106,9 +106,9 @@ def estimate_noise(
     class_rate, class_rates = _class_rates(mean), _class_rates(found.matrices)
     shares = found.totals / found.totals.sum(-1, keepdims=True).clip(1e-12)
     rate, rates = (shares[0] * class_rate).sum(-1), (shares * class_rates).sum(-1)
-    rate_band = make_band(rate, rates, MODEL_ERROR)
+    rate_band = make_band(rate, rates)
     total, totals = _total(class_rate, found.totals[0]), _total(class_rates, found.totals)
-    total_lower, total_upper = (float(end) for end in make_band(total, totals, MODEL_ERROR)[:2])
+    total_lower, total_upper = (float(end) for end in make_band(total, totals)[:2])
     return NoiseEstimate(
         training.grid,
         mean,
@@ -126,7 +126,7 @@ def estimate_noise(
     )
 
 
-def make_band(mean: np.ndarray, replicates: np.ndarray, model_error: float = 0.0) -> Band:
+def make_band(mean: np.ndarray, replicates: np.ndarray) -> Band:
     """Bands around a curve (points, ...) from (1 + replicates, points, ...), of which the first used all rows."""
     centre, drawn = logit(mean), logit(replicates)
     rough, drawn = drawn[0], drawn[1:]
@@ -134,11 +134,17 @@ def make_band(mean: np.ndarray, replicates: np.ndarray, model_error: float = 0.0
     variance = deviation.var(0, ddof=1).clip(1e-12)
     farthest = np.abs(deviation / np.sqrt(variance))
     reach = np.maximum(np.quantile(farthest.max(1) if centre.ndim else farthest, LEVEL, axis=0), NORMAL)
-    slope = 1 / (expit(centre) * expit(-centre))  # of the logit
-    spread = np.sqrt(variance + (HIDDEN * (rough - centre)) ** 2 + (model_error * slope) ** 2)
-    whole = reach * np.sqrt(spread**2 + (SHARPEST_TURN * slope) ** 2)
-    ends = (centre - NORMAL * spread, centre + NORMAL * spread, centre - whole, centre + whole)
-    return Band(*(np.asarray(expit(end)) for end in ends))
+    spread = np.sqrt(variance + (HIDDEN * (rough - centre)) ** 2)
+    return Band(
+        *_ends(mean, NORMAL * spread, NORMAL * RESOLUTION),
+        *_ends(mean, reach * spread, reach * np.hypot(RESOLUTION, SHARPEST_TURN)),
+    )
+
+
+def _ends(mean: np.ndarray, half: np.ndarray, more: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+    """From half a width in logits, and more of it in probabilities, to both ends."""
+    below, above = mean - expit(logit(mean) - half), expit(logit(mean) + half) - mean
+    return np.clip(mean - np.hypot(below, more), 0, 1), np.clip(mean + np.hypot(above, more), 0, 1)
 
 
 def find_change(grid: np.ndarray, rate: np.ndarray, rates: np.ndarray) -> Change:
