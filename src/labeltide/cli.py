@@ -103,7 +103,8 @@ def demo(
     """Simulate a wearable study with known mistakes, audit it, and compare with the truth."""
     from labeltide.demo import run_demo
 
-    console.print(run_demo(out, people=people, days=days, seed=seed, verbose=True), markup=False, highlight=False)
+    result = run_demo(out, people=people, days=days, seed=seed, verbose=True)
+    console.print(str(result), markup=False, highlight=False)  # rich would show its fields
 
 
 @app.command

@@ -19,11 +19,11 @@ from labeltide.inference.audit import LabelAudit
 from labeltide.inference.diagnostics import NoiseWarning
 
 EPOCHS, HIDDEN_SIZE = 60, 32
-UPDATES = 1_000_000  # steps of windows that one network may see in training, over all epochs
+UPDATES = 800_000  # steps of windows that one network may see in training, over all epochs
 LEAST_EPOCHS = 10
 TRAINING_STEPS = 60_000  # steps of windows that are learned from; all others are judged by the networks' average
-INFERENCE_STEPS = 30_000  # steps of windows from which bands and checks are computed
-TEST_STEPS = 8_000  # and tests, which fit hundreds of simulated studies
+INFERENCE_STEPS = 10_000  # steps of windows from which bands and checks are computed
+TEST_STEPS = 2_500  # and tests, which fit hundreds of simulated studies
 AT_ONCE = 100_000  # steps of windows that are judged together
 
 
