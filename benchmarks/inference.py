@@ -1,6 +1,6 @@
 """How honest bands, tests and checks are, on studies whose truth is known.
 
-    python benchmarks/inference.py coverage temporality checks time fits    # or some of them
+    python benchmarks/inference.py coverage unseen temporality checks time fits  # or some of them
     python benchmarks/inference.py page                                     # the table from the records
 
 Each part writes one JSON line per study to results/inference/<part>.jsonl. All but `fits` and `time` draw the word of
@@ -37,22 +37,37 @@ SETTINGS = {"persistence": {"stay": 0.95, "sharpness": 1.0}, "features": {"stay"
 STEPS, N = 50, 150
 CLOCK = np.linspace(0, 1, STEPS)
 AT_ONCE = 10  # studies that are fitted together
-COVERAGE, STATIC, TEMPORAL, CHECKS, FITS = 200, 300, 40, 40, 12  # studies
+COVERAGE, UNSEEN, STATIC, TEMPORAL, CHECKS, FITS = 200, 10, 300, 40, 40, 12  # studies
 REPLICATES = 39  # of a test: p <= .05 is then exactly the two largest of forty
 
 
 def coverage() -> Iterator[dict[str, Any]]:
     """Must 1: do 95 % bands hold the truth in 95 of 100 cases?"""
-    for number, (name, setting) in enumerate(SETTINGS.items()):
+    for number, setting in enumerate(SETTINGS):
         for kind, shape in enumerate(SHAPES):
             count = len(range(kind, COVERAGE // 2, len(SHAPES)))
-            matrices = matrices_of(shape)
-            data = simulate(Study(matrices, N, **setting), count, 1000 * number + kind).data
-            for study in batches(count):
-                part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
-                for training, families in fit_studies(part):
-                    estimate = estimate_noise(training, families)
-                    yield {"setting": name, "shape": shape, **covered(estimate, matrices)}
+            yield from cover(setting, shape, matrices_of(shape), count, 40000 + 1000 * number + kind)
+
+
+def unseen() -> Iterator[dict[str, Any]]:
+    """The same for other kinds of noise: a jump from no noise at all, less noise, more classes."""
+    cases = {
+        "jump, 20 %": lt.make_noise("jump", 2, STEPS, 0.2),
+        "growth, 10 %": lt.make_noise("growth", 2, STEPS, 0.1),
+        "mixed, 3 classes": lt.make_noise("mixed", 3, STEPS, 0.3),
+    }
+    for number, setting in enumerate(SETTINGS):
+        for kind, (name, noise) in enumerate(cases.items()):
+            yield from cover(setting, name, noise.at(CLOCK), UNSEEN, 50000 + 1000 * number + kind)
+
+
+def cover(setting: str, shape: str, matrices: np.ndarray, count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Bands for several studies of one kind."""
+    data = simulate(Study(matrices, N, **SETTINGS[setting]), count, seed).data
+    for study in batches(count):
+        part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
+        for training, families in fit_studies(part):
+            yield {"setting": setting, "shape": shape, **covered(estimate_noise(training, families), matrices)}
 
 
 def fits() -> Iterator[dict[str, Any]]:
@@ -126,11 +141,11 @@ def seconds() -> Iterator[dict[str, Any]]:
 
 
 def covered(estimate: NoiseEstimate, matrices: np.ndarray) -> dict[str, Any]:
-    """Where the bands of a two-class study hold its true noise."""
+    """Where the bands hold the true noise of a study whose classes are equally common."""
     truth = 1 - np.diagonal(matrices, axis1=1, axis2=2)  # (points, classes)
     inside = (estimate.class_rate_lower <= truth) & (truth <= estimate.class_rate_upper)
     whole = (estimate.class_rate_simultaneous_lower <= truth) & (truth <= estimate.class_rate_simultaneous_upper)
-    rate = truth.mean(1)  # classes are equally common
+    rate = truth.mean(1)
     change, width = estimate.change, estimate.class_rate_upper - estimate.class_rate_lower
     wide = estimate.class_rate_simultaneous_upper - estimate.class_rate_simultaneous_lower
     return {
@@ -166,6 +181,7 @@ def batches(count: int) -> Iterator[slice]:
 
 PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "coverage": coverage,
+    "unseen": unseen,
     "temporality": temporality,
     "checks": checks,
     "time": seconds,

@@ -8,6 +8,22 @@ from typing import Any
 
 import numpy as np
 
+ABOUT = """Made by `python benchmarks/inference.py`, one JSON line a study. Studies have 150 sequences of 50 steps, two
+classes and 30 % of labels wrong unless said otherwise: *persistence* is labels that stay with .95 and weak features,
+*features* is labels drawn anew at every step and features that leave little doubt. The networks' word is drawn as
+calibrated probabilities, but for the whole fits at the end.
+
+How much rougher bands are than the estimate, and what is added for smoothing (`inference/bootstrap.py`,
+`inference/bands.py`), was chosen on other draws of the same six shapes at the same rate. In a first run of the section
+on other kinds of noise, a jump from no noise at all was never covered before the jump: three labels in a thousand are
+since then not told from none. All draws below are newer than these choices. The test of temporality was left as it was
+first built; the checks were adjusted on other draws of the same simulations.
+"""
+NOTES = (
+    "",
+    "Averages hide a weak spot: where noise falls sharply to almost nothing (periodic noise has a trough of 1.3 %),",
+    "smoothing leaves the estimate too high, and the pointwise band misses too often: see the worst tenth of periodic.",
+)
 Records = list[dict[str, Any]]
 
 
@@ -15,12 +31,16 @@ def write_page(folder: Path) -> str:
     """Write README.md from the records that are there."""
     found = {path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in folder.glob("*.jsonl")}
     sections = [write(found[name]) for name, write in WRITERS.items() if name in found]
-    text = "\n\n".join(["# How honest the inference is", __doc__ or "", *sections]) + "\n"
+    text = "\n\n".join(["# How honest the inference is", ABOUT, *sections]) + "\n"
     (folder / "README.md").write_text(text)
     return text
 
 
-def _coverage(records: Records, title: str = "Must 1: coverage of 95 % bands, 200 studies of 150 x 50 x 2") -> str:
+def _coverage(
+    records: Records,
+    title: str = "Must 1: coverage of 95 % bands, 200 studies of 150 x 50 x 2",
+    notes: tuple[str, ...] = NOTES,
+) -> str:
     head = (
         "| studies | n | pointwise | worst tenth | simultaneous | overall rate | total | change | width | sim. width |"
     )
@@ -41,7 +61,7 @@ def _coverage(records: Records, title: str = "Must 1: coverage of 95 % bands, 20
         _verdict("no tenth under 85 %", tenths.min() >= 0.85),
         _verdict("simultaneous at least 93 %", both >= 0.93),
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *notes])
 
 
 def _temporality(records: Records) -> str:
@@ -89,7 +109,7 @@ def _time(records: Records) -> str:
 
 
 def _fits(records: Records) -> str:
-    text = _coverage(records, "Whole fits of tide, networks and all, as a check (150 x 50 x 2, persistence .95)")
+    text = _coverage(records, "Whole fits of tide, networks and all, as a check (150 x 50 x 2, persistence .95)", ())
     warned = [name for r in records for name in r["warned"]]
     return f"{text}\n\nChecks that warned in these {len(records)} sound studies: {', '.join(warned) or 'none'}."
 
@@ -98,4 +118,15 @@ def _verdict(goal: str, met: bool) -> str:
     return f"- {goal}: {'met' if met else '**missed**'}"
 
 
-WRITERS = {"coverage": _coverage, "temporality": _temporality, "time": _time, "checks": _checks, "fits": _fits}
+def _unseen(records: Records) -> str:
+    return _coverage(records, "Coverage for other kinds of noise", ())
+
+
+WRITERS = {
+    "coverage": _coverage,
+    "unseen": _unseen,
+    "temporality": _temporality,
+    "time": _time,
+    "checks": _checks,
+    "fits": _fits,
+}
