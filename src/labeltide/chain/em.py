@@ -33,7 +33,6 @@ def fit_chains(
     *,
     iterations: int,
     learn_power: bool = False,
-    learn_moves: bool = True,
 ) -> FittedChains:
     """Improve all chains together for a number of iterations, from parameters whose Q the families come close to."""
     with all_threads_to_ourselves() if usable(data) else contextlib.nullcontext():
@@ -42,24 +41,21 @@ def fit_chains(
         for _ in range(iterations):
             expected = expect(data, members, parameters)
             coefficients = families.step(coefficients, expected.counts)
-            parameters = _maximise(parameters, expected, families.noise(coefficients), learn_power, learn_moves)
+            parameters = _maximise(parameters, expected, families.noise(coefficients), learn_power)
             if parameters.bursts is not None:
                 parameters = parameters._replace(bursts=(expected.kept / linked).clamp(0.0, MAX_BURSTS))
         return FittedChains(parameters, expect(data, members, parameters).log_likelihood)
 
 
-def _maximise(
-    parameters: ChainParameters, expected: Expected, matrices: Tensor, learn_power: bool, learn_moves: bool
-) -> ChainParameters:
+def _maximise(parameters: ChainParameters, expected: Expected, matrices: Tensor, learn_power: bool) -> ChainParameters:
     r"""The next start, transitions and power.
 
     The transitions enter through their normaliser too. Its logarithm is bounded by its tangent, which gives the
     closed form :math:`A_{ij} = N_{ij} / D_{ij}` and never lowers the likelihood; without evidence it is the usual one.
     """
-    start, transition, power, _, bursts = parameters
-    if learn_moves:
-        start = _normalise((expected.starts[:, 0] + PSEUDO) / (expected.starts[:, 1] + PSEUDO))
-        transition = _normalise((expected.pairs[:, 0] + PSEUDO) / (expected.pairs[:, 1] + PSEUDO))
+    power, bursts = parameters.power, parameters.bursts
+    start = _normalise((expected.starts[:, 0] + PSEUDO) / (expected.starts[:, 1] + PSEUDO))
+    transition = _normalise((expected.pairs[:, 0] + PSEUDO) / (expected.pairs[:, 1] + PSEUDO))
     if learn_power:
         slope, curvature = expected.power.unbind(1)
         step = (slope / curvature.clamp_min(1e-6)).clamp(-0.5, 0.5)

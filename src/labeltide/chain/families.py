@@ -15,7 +15,6 @@ from scipy.interpolate import BSpline
 
 N_SPLINE = 14  # cubic splines over the clock
 RIDGE = 1e-2  # pulls logits weakly to zero, so that what never happened stays finite
-SHARINGS = ("alike", "by class", "each")
 
 
 class Family(NamedTuple):
