@@ -194,24 +194,35 @@ def encode_labels(labels: np.ndarray, present: np.ndarray, classes: Sequence[Has
 
 
 def check_matrices(matrices: ArrayLike, clock: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-    """Valid matrices of shape (members, points, classes, classes) and their rising moments (points,)."""
+    """Valid matrices of shape (members, [annotators,] points, classes, classes) and their rising moments (points,)."""
     values = np.asarray(matrices, dtype=np.float64)
-    if values.ndim not in (2, 3, 4) or values.shape[-1] != values.shape[-2] or values.size == 0:
+    if values.ndim not in (2, 3, 4, 5) or values.shape[-1] != values.shape[-2] or values.size == 0:
         raise ValueError(
-            "Noise matrices must have shape (classes, classes), (points, classes, classes) or "
-            f"(members, points, classes, classes). Got shape {values.shape}."
+            "Noise matrices must have shape (classes, classes), (points, classes, classes), (members, points, classes, "
+            f"classes) or (members, annotators, points, classes, classes). Got shape {values.shape}."
         )
-    values = values.reshape((1,) * (4 - values.ndim) + values.shape)
+    if values.ndim < 4:
+        values = values.reshape((1,) * (4 - values.ndim) + values.shape)
     if not np.all((values >= 0) & (values <= 1 + 1e-6)) or not np.allclose(values.sum(-1), 1, atol=1e-4):
         raise ValueError(
             "Every row of a noise matrix must be a distribution: Q[i, j] = P(recorded j | true i), no entry "
             "negative, rows summing to one. Is the matrix transposed?"
         )
-    points = values.shape[1]
+    points = values.shape[-3]
     moments = np.linspace(0, 1, points) if clock is None else np.asarray(clock, dtype=np.float64)
     if moments.shape != (points,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) <= 0):
         raise ValueError(f"The clock of {points} matrices must be {points} rising numbers. Got {_describe(moments)}.")
     return values, moments
+
+
+def check_common(common: ArrayLike, matrices: np.ndarray) -> np.ndarray:
+    """Valid matrices that belong to no annotator: `matrices` without its annotator axis."""
+    shape = (*matrices.shape[:1], *matrices.shape[2:])
+    if np.shape(common) != shape:
+        raise ValueError(
+            f"The common noise matrices must have shape {shape}, without annotators. Got {np.shape(common)}."
+        )
+    return check_matrices(common, None)[0]
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:

@@ -17,9 +17,14 @@ from labeltide._fleet import FleetModule
 
 
 class NoiseFunction(FleetModule):
-    """How recorded labels depart from true ones at each moment of the clock."""
+    """How recorded labels depart from true ones at each moment of the clock.
+
+    With one annotator, or several who are taken to err alike, there is one Q for each member. With ``annotators``
+    above one there is one for each member and annotator.
+    """
 
     n_classes: int
+    annotators: int = 1
 
     @abstractmethod
     def forward(self, clock: Tensor) -> Tensor:
@@ -32,18 +37,31 @@ class NoiseFunction(FleetModule):
 
         Returns
         -------
-        Tensor of shape (members, ..., classes, classes)
+        Tensor of shape (members, ..., classes, classes), or (members, annotators, ..., classes, classes) where there
+        is more than one
         """
+
+    def common(self, clock: Tensor) -> Tensor:
+        """Q of all annotators together, to which those with few labels lean: (members, ..., classes, classes)."""
+        matrices = self(clock)
+        return matrices if self.annotators == 1 else matrices.mean(1)
 
     def check_covers(self, clock: np.ndarray) -> None:
         """Refuse moments for which this noise says nothing; learned functions say something everywhere."""
 
     @torch.no_grad()
     def at(self, clock: ArrayLike) -> np.ndarray:
-        """Q of the first member as an array of shape ``(..., classes, classes)``."""
+        """Q of the first member as an array of shape ``([annotators,] ..., classes, classes)``."""
+        return self(self._moments(clock))[0].cpu().double().numpy()
+
+    @torch.no_grad()
+    def common_at(self, clock: ArrayLike) -> np.ndarray:
+        """The common Q of the first member as an array of shape ``(..., classes, classes)``."""
+        return self.common(self._moments(clock))[0].cpu().double().numpy()
+
+    def _moments(self, clock: ArrayLike) -> Tensor:
         device = next((tensor.device for tensor in (*self.parameters(), *self.buffers())), None)
-        moments = torch.as_tensor(np.asarray(clock, dtype=np.float64), device=device)
-        return self(moments)[0].cpu().double().numpy()
+        return torch.as_tensor(np.asarray(clock, dtype=np.float64), device=device)
 
 
 def dominant_rows(logits: Tensor) -> Tensor:

@@ -18,36 +18,53 @@ class FixedNoise(NoiseFunction):
 
     Parameters
     ----------
-    matrices : array of shape ([[members,] points,] classes, classes)
+    matrices : array of shape ([[members, [annotators,]] points,] classes, classes)
+        With five axes, each annotator has an own Q.
     clock : array of shape (points,), optional
         Rising moments to which the matrices belong; evenly spaced over [0, 1] when left out.
+    common : array of shape (members, points, classes, classes), optional
+        The common Q where annotators have their own; their average when left out.
     """
 
     matrices: Tensor
     clock: Tensor
+    common_matrices: Tensor
 
-    def __init__(self, matrices: ArrayLike, clock: ArrayLike | None = None) -> None:
+    def __init__(self, matrices: ArrayLike, clock: ArrayLike | None = None, common: ArrayLike | None = None) -> None:
         super().__init__()
         values, moments = _validation.check_matrices(matrices, clock)
+        if values.ndim == 5 and values.shape[1] == 1:
+            values = values[:, 0]
         self.members, self.n_classes = values.shape[0], values.shape[-1]
+        self.annotators = values.shape[1] if values.ndim == 5 else 1
         self.register_buffer("matrices", torch.tensor(values, dtype=torch.float32))
         # Double precision: neighbouring seconds since 1970 are one number in single precision.
         self.register_buffer("clock", torch.tensor(moments, dtype=torch.float64).expand(self.members, -1).clone())
+        if self.annotators > 1:
+            whole = values.mean(1) if common is None else _validation.check_common(common, values)
+            self.register_buffer("common_matrices", torch.tensor(whole, dtype=torch.float32))
 
     def forward(self, clock: Tensor) -> Tensor:
+        return self._between(self.matrices, clock)
+
+    def common(self, clock: Tensor) -> Tensor:
+        return self._between(self.matrices if self.annotators == 1 else self.common_matrices, clock)
+
+    def _between(self, matrices: Tensor, clock: Tensor) -> Tensor:
+        """Matrices of shape (..., points, classes, classes) at the given moments."""
         knots = self.clock[0]
         right = torch.searchsorted(knots, clock.to(knots).contiguous()).clamp(1, max(len(knots) - 1, 1))
         left = right - 1
         right = right.clamp(max=len(knots) - 1)
         width = (knots[right] - knots[left]).clamp_min(torch.finfo(knots.dtype).tiny)
         share = ((clock.to(knots) - knots[left]) / width).clamp(0, 1)[..., None, None]  # (..., 1, 1)
-        return torch.lerp(self.matrices[:, left], self.matrices[:, right], share.to(self.matrices))
+        return torch.lerp(matrices[..., left, :, :], matrices[..., right, :, :], share.to(matrices))
 
     def check_covers(self, clock: np.ndarray) -> None:
         """Refuse a clock that runs beyond the moments to which the matrices belong."""
         low, high = float(self.clock[0, 0]), float(self.clock[0, -1])
         slack = 0.01 * (high - low)
-        if self.matrices.shape[1] > 1 and (clock.min() < low - slack or clock.max() > high + slack):
+        if self.clock.shape[1] > 1 and (clock.min() < low - slack or clock.max() > high + slack):
             raise ValueError(
                 f"The noise is given for a clock from {low:g} to {high:g}, but the data's clock runs from "
                 f"{clock.min():g} to {clock.max():g}. Place its matrices on that clock with "
@@ -55,7 +72,7 @@ class FixedNoise(NoiseFunction):
             )
 
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
-        """The first member's matrices, of shape ``(points, classes, classes)``."""
+        """The first member's matrices, of shape ``([annotators,] points, classes, classes)``."""
         return self.matrices[0].cpu().numpy().astype(dtype or np.float64)
 
 
