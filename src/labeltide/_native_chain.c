@@ -13,7 +13,7 @@
 #define LANES_OF(l) for (int l = 0; l < ROWS; l++)
 
 typedef struct {
-    int64_t members, rows, steps, classes, annotators, groups, points;
+    int64_t members, rows, steps, classes, annotators, groups, points, gaps;
 } Shape;
 
 typedef struct {
@@ -22,10 +22,11 @@ typedef struct {
     const int64_t *places;   /* (rows, steps), on the clock grid */
     const float *evidence;   /* (sets, rows, steps, classes) or null */
     const int8_t *trusted;   /* (rows, steps) or null */
+    const int8_t *jumps;     /* (rows, steps) or null: which gap lies before each step, 0 for none */
     const int64_t *label_of; /* (members,) */
     const int64_t *evidence_of;
     const float *weights; /* (members, rows) */
-    const float *start, *transition, *power, *matrices;
+    const float *start, *transition, *power, *matrices; /* transitions (members, gaps, classes, classes) */
     const float *bursts; /* (members,) or null */
     double *log_likelihood;                 /* (members, rows) */
     float *counts, *starts, *pairs, *slope, *kept; /* as in Expected, zero at first */
@@ -37,11 +38,13 @@ typedef struct {
     Tensors tensors;
 } Chains;
 
-/* What the steps of ROWS sequences hold, each (steps, classes, ROWS) but scale (steps, ROWS); where errors come in
-   bursts also the likelihood for every pair of labels (steps, classes, classes, ROWS), and the share of it in which the
+/* What the steps of ROWS sequences hold, each (steps, classes, ROWS) but scale (steps, ROWS), and the transitions to the
+   step at hand (classes, classes, ROWS), with `next` zero in lanes that jump over a gap to it; where errors come in bursts also the likelihood for every pair of labels (steps, classes, classes, ROWS), and the share of it in which the
    draw behind the label was kept. */
 typedef struct {
-    float *ratio, *likelihood, *filtered, *scale, *evidence, *pair, *kept;
+    float *ratio, *likelihood, *filtered, *scale, *evidence, *moves, *pair, *kept;
+    float next[ROWS];
+    int jumped; /* whether a lane jumps to the step at hand */
 } Block;
 
 /* The likelihood of one annotator's label for true labels i, then j, if the draw of the step before is kept with some
@@ -57,10 +60,25 @@ static inline float with_bursts(float bursts, float q, float error, float before
     return total;
 }
 
+/* The transitions to step t, lane by lane: filled anew only where a lane jumps, or did so the last time. */
+static void read_moves(const Shape *s, const Tensors *d, Block *b, int64_t member, int64_t first, int64_t t) {
+    const int64_t size = s->classes * s->classes;
+    int8_t jump[ROWS] = {0};
+    int any = 0;
+    for (int l = 0; d->jumps && l < ROWS && first + l < s->rows; l++)
+        any |= jump[l] = t < d->lengths[first + l] ? d->jumps[(first + l) * s->steps + t] : 0;
+    if (!any && !b->jumped) return;
+    for (int64_t x = 0; x < size; x++)
+        LANES_OF(l) b->moves[x * ROWS + l] = d->transition[(member * s->gaps + jump[l]) * size + x];
+    LANES_OF(l) b->next[l] = jump[l] ? 0.0f : 1.0f;
+    b->jumped = any;
+}
+
 static void read_pairs(const Shape *s, const Tensors *d, const Block *b, int64_t member, int64_t row, int64_t t, int l) {
     const int64_t C = s->classes, A = s->annotators, size = s->points * C * C;
     const int8_t *now = d->labels + ((d->label_of[member] * s->rows + row) * s->steps + t) * A, *before = now - A;
     const int known = d->trusted ? d->trusted[row * s->steps + t] : -1;
+    const int jump = d->jumps && d->jumps[row * s->steps + t];
     for (int64_t i = 0; i < C; i++) {
         for (int64_t j = 0; j < C; j++) {
             float value = known >= 0 && j != known ? 0.0f : 1.0f, kept = 0.0f;
@@ -70,9 +88,9 @@ static void read_pairs(const Shape *s, const Tensors *d, const Block *b, int64_t
                 const float *here = Q + d->places[row * s->steps + t] * C * C;
                 const float *there = Q + d->places[row * s->steps + t - 1] * C * C;
                 const float q = here[j * C + now[a]];
-                value *= before[a] < 0 ? q
-                                       : with_bursts(d->bursts[member], q, 1.0f - here[j * C + j], 1.0f - there[i * C + i],
-                                                     before[a] != i, now[a] == j, &kept);
+                value *= jump || before[a] < 0 ? q
+                                               : with_bursts(d->bursts[member], q, 1.0f - here[j * C + j],
+                                                             1.0f - there[i * C + i], before[a] != i, now[a] == j, &kept);
             }
             const int64_t place = ((t * C + i) * C + j) * ROWS + l;
             b->pair[place] = value > TINY ? value : TINY;
@@ -131,9 +149,10 @@ static void read_block(const Shape *s, const Tensors *d, const Block *b, int64_t
 }
 
 /* Filtered probabilities of every step; returns in `log_likelihood` the sum over real steps. */
-static void run_forward(const Shape *s, const Block *b, const float *start, const float *transition, const float *lengths,
+static void run_forward(const Shape *s, const Tensors *d, Block *b, int64_t member, int64_t first, const float *lengths,
                         double *log_likelihood) {
     const int64_t C = s->classes, T = s->steps;
+    const float *start = d->start + member * C, *moves = b->moves;
     float prior[C][ROWS], share[C][ROWS];
     double product[ROWS];
     LANES_OF(l) product[l] = 1.0;
@@ -149,16 +168,18 @@ static void run_forward(const Shape *s, const Block *b, const float *start, cons
             for (int64_t j = 0; j < C; j++) LANES_OF(l) prior[j][l] /= total[l];
         } else {
             const float *before = filtered - C * ROWS;
+            read_moves(s, d, b, member, first, t);
             for (int64_t i = 0; i < C; i++) {
                 LANES_OF(l) total[l] = TINY;
-                for (int64_t j = 0; j < C; j++) LANES_OF(l) total[l] += transition[i * C + j] * ratio[j * ROWS + l];
+                for (int64_t j = 0; j < C; j++) 
+                    LANES_OF(l) total[l] += moves[(i * C + j) * ROWS + l] * ratio[j * ROWS + l];
                 LANES_OF(l) share[i][l] = before[i * ROWS + l] / total[l];
             }
             for (int64_t j = 0; j < C; j++) {
                 LANES_OF(l) prior[j][l] = 0.0f;
                 for (int64_t i = 0; i < C; i++) {
                     const float *pair = b->pair ? b->pair + ((t * C + i) * C + j) * ROWS : likelihood + j * ROWS;
-                    LANES_OF(l) prior[j][l] += share[i][l] * transition[i * C + j] * pair[l];
+                    LANES_OF(l) prior[j][l] += share[i][l] * moves[(i * C + j) * ROWS + l] * pair[l];
                 }
                 LANES_OF(l) prior[j][l] *= ratio[j * ROWS + l];
             }
@@ -182,10 +203,10 @@ typedef struct {
     float slope[ROWS], curvature[ROWS], kept[ROWS];
 } Sums;
 
-static void run_backward(const Shape *s, const Tensors *d, const Block *b, Sums *sums, int64_t member, int64_t first,
+static void run_backward(const Shape *s, const Tensors *d, Block *b, Sums *sums, int64_t member, int64_t first,
                          const float *weights, const float *lengths) {
     const int64_t C = s->classes, T = s->steps, A = s->annotators;
-    const float *transition = d->transition + member * C * C, *start = d->start + member * C;
+    const float *moves = b->moves, *start = d->start + member * C;
     float back[C][ROWS], gamma[C][ROWS], ahead[C][ROWS], share[C][ROWS], flow[C][ROWS], w[ROWS];
     for (int64_t j = 0; j < C; j++) LANES_OF(l) back[j][l] = 1.0f;
     for (int64_t t = T - 1; t >= 0; t--) {
@@ -231,6 +252,7 @@ static void run_backward(const Shape *s, const Tensors *d, const Block *b, Sums 
             break;
         }
         const float *before = filtered - C * ROWS;
+        read_moves(s, d, b, member, first, t);
         for (int64_t i = 0; i < C; i++) {
             float total[ROWS], average[ROWS], square[ROWS];
             for (int64_t j = 0; j < C && (i == 0 || b->pair); j++) {
@@ -239,24 +261,24 @@ static void run_backward(const Shape *s, const Tensors *d, const Block *b, Sums 
             }
             LANES_OF(l) total[l] = TINY, flow[i][l] = 0.0f;
             for (int64_t j = 0; j < C; j++) LANES_OF(l) {
-                total[l] += transition[i * C + j] * ratio[j * ROWS + l];
-                flow[i][l] += transition[i * C + j] * ahead[j][l];
+                total[l] += moves[(i * C + j) * ROWS + l] * ratio[j * ROWS + l];
+                flow[i][l] += moves[(i * C + j) * ROWS + l] * ahead[j][l];
             }
             LANES_OF(l) share[i][l] = before[i * ROWS + l] / total[l];
             float now[ROWS]; /* the posterior of i at the step before, over the normaliser of its moves */
             LANES_OF(l) now[l] = w[l] * share[i][l] * flow[i][l] / total[l];
             for (int64_t j = 0; j < C; j++) LANES_OF(l) {
-                sums->pairs[(i * C + j) * ROWS + l] += w[l] * share[i][l] * ahead[j][l];
-                sums->exposure[(i * C + j) * ROWS + l] += now[l] * ratio[j * ROWS + l];
+                sums->pairs[(i * C + j) * ROWS + l] += b->next[l] * w[l] * share[i][l] * ahead[j][l];
+                sums->exposure[(i * C + j) * ROWS + l] += b->next[l] * now[l] * ratio[j * ROWS + l];
             }
             for (int64_t j = 0; b->pair && j < C; j++) LANES_OF(l) {
-                const float both = w[l] * share[i][l] * transition[i * C + j] * ahead[j][l];
+                const float both = w[l] * share[i][l] * moves[(i * C + j) * ROWS + l] * ahead[j][l];
                 sums->kept[l] += both * b->kept[((t * C + i) * C + j) * ROWS + l];
             }
             if (d->evidence) {
                 LANES_OF(l) average[l] = 0.0f, square[l] = 0.0f;
                 for (int64_t j = 0; j < C; j++) LANES_OF(l) {
-                    const float part = transition[i * C + j] * ratio[j * ROWS + l], value = e[j * ROWS + l];
+                    const float part = moves[(i * C + j) * ROWS + l] * ratio[j * ROWS + l], value = e[j * ROWS + l];
                     average[l] += part * value;
                     square[l] += part * value * value;
                 }
@@ -276,7 +298,7 @@ static void add_up(const Shape *s, const Tensors *d, const Sums *sums, int64_t m
             double pairs = 0.0, exposure = 0.0;
             LANES_OF(l) pairs += sums->pairs[(i * C + j) * ROWS + l];
             LANES_OF(l) exposure += sums->exposure[(i * C + j) * ROWS + l];
-            d->pairs[(member * 2 * C + i) * C + j] = (float)(pairs * d->transition[(member * C + i) * C + j]);
+            d->pairs[(member * 2 * C + i) * C + j] = (float)(pairs * d->transition[(member * s->gaps * C + i) * C + j]);
             d->pairs[((member * 2 + 1) * C + i) * C + j] = (float)exposure;
         }
         double starts = 0.0, exposure = 0.0;
@@ -298,7 +320,7 @@ int labeltide_chain(const Chains *chains, Work *work) {
     const Shape *s = &chains->sizes;
     const Tensors *d = &chains->tensors;
     const int64_t C = s->classes, T = s->steps, size = T * C * ROWS;
-    float *memory = malloc((size_t)(4 * size + T * ROWS) * sizeof(float));
+    float *memory = malloc((size_t)(4 * size + (T + C * C) * ROWS) * sizeof(float));
     float *totals = malloc((size_t)(2 * C * C + 2 * C) * ROWS * sizeof(float));
     float *pairs = d->bursts ? malloc((size_t)(2 * size * C) * sizeof(float)) : NULL;
     if (!memory || !totals || (d->bursts && !pairs)) {
@@ -307,7 +329,8 @@ int labeltide_chain(const Chains *chains, Work *work) {
         free(totals);
         return 1;
     }
-    Block block = {memory, memory + size, memory + 2 * size, memory + 4 * size, memory + 3 * size, NULL, NULL};
+    Block block = {memory, memory + size, memory + 2 * size, memory + 4 * size, memory + 3 * size,
+                   memory + 4 * size + T * ROWS, NULL, NULL, {0}, 0};
     Sums sums = {totals, totals + C * C * ROWS, totals + 2 * C * C * ROWS, totals + (2 * C * C + C) * ROWS, {0}, {0}, {0}};
     for (int64_t member; (member = next_item(work)) < s->members;) {
         memset(totals, 0, (size_t)(2 * C * C + 2 * C) * ROWS * sizeof(float));
@@ -317,6 +340,7 @@ int labeltide_chain(const Chains *chains, Work *work) {
         const int has_bursts = d->bursts && d->bursts[member] > 0.0f;
         block.pair = has_bursts ? pairs : NULL;
         block.kept = has_bursts ? pairs + size * C : NULL;
+        block.jumped = 1; /* the transitions of the member before are still there */
         for (int64_t row = 0; row < s->rows; row += ROWS) {
             float weights[ROWS], lengths[ROWS], weight = 0.0f;
             double log_likelihood[ROWS] = {0};
@@ -327,7 +351,7 @@ int labeltide_chain(const Chains *chains, Work *work) {
                 weight += weights[l];
             }
             read_block(s, d, &block, member, row);
-            run_forward(s, &block, d->start + member * C, d->transition + member * C * C, lengths, log_likelihood);
+            run_forward(s, d, &block, member, row, lengths, log_likelihood);
             for (int l = 0; l < ROWS && row + l < s->rows; l++)
                 d->log_likelihood[member * s->rows + row + l] = log_likelihood[l];
             if (weight > 0.0f || d->posterior) run_backward(s, d, &block, &sums, member, row, weights, lengths);

@@ -6,57 +6,16 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chains import make_case
 from labeltide import _native
 from labeltide.chain import passes
-from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.fused import fused_pass
 from labeltide.chain.plain import plain_pass
 
 compiled = pytest.mark.skipif(_native.library() is None, reason="Nothing was compiled here.")
-
-
-def normal(values: torch.Tensor) -> torch.Tensor:
-    return values / values.sum(-1, keepdim=True)
-
-
-def make_case(
-    seed: int, members=2, rows=3, steps=4, classes=2, annotators=1, groups=1, points=3, evidence=True, bursts=False
-):
-    """Random chains over ragged rows with gaps, shared clocks or not, and a few trusted labels."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def uniform(*shape):
-        return torch.rand(*shape, generator=generator)
-
-    def whole(low, high, *shape):
-        return torch.randint(low, high, shape, generator=generator)
-
-    lengths = whole(1, steps + 1, rows)
-    lengths[0] = steps
-    data = ChainData(
-        labels=whole(-1, classes, 2, rows, steps, annotators).to(torch.int8),
-        mask=torch.arange(steps) < lengths[:, None],
-        points=whole(0, points, rows, steps) if points != steps else None,
-        n_points=points,
-        n_classes=classes,
-        evidence=(2 * torch.randn(2, rows, steps, classes, generator=generator)).log_softmax(-1) if evidence else None,
-        trusted=torch.where(uniform(rows, steps) < 0.2, whole(0, classes, rows, steps), -1).to(torch.int8),
-    )
-    chosen = Members(
-        whole(0, 2, members), whole(0, 2, members), uniform(members, rows) * (uniform(members, rows) < 0.8)
-    )
-    parameters = ChainParameters(
-        normal(uniform(members, classes) + 0.1),
-        normal(uniform(members, classes, classes) + 0.1),
-        2 * uniform(members) if evidence else torch.zeros(members),
-        normal(uniform(members, groups, points, classes, classes) + 0.05),
-        0.9 * uniform(members) if bursts else None,
-    )
-    return data, chosen, parameters
 
 
 def kept_or_new(bursts, row, state, recorded, right_before, was_wrong):
@@ -78,19 +37,21 @@ def enumerate_paths(data, members, parameters, member, row):
     if data.evidence is not None:
         e = data.evidence[members.evidence[member], row].double().numpy()
     places = data.places()[row].numpy()
+    jump = np.zeros(length, int) if data.jumps is None else data.jumps[row].numpy()
+    over = [np.linalg.matrix_power(transition, gap) for gap in data.gaps]
     total, slope = 0.0, 0.0
     posterior, pairs = np.zeros((length, classes)), np.zeros((classes, classes))
     for path in itertools.product(range(classes), repeat=length):
         weight, own_slope = 1.0, 0.0
         for t, state in enumerate(path):
-            base = start if t == 0 else transition[path[t - 1]]
+            base = start if t == 0 else over[jump[t]][path[t - 1]]
             moves = base * np.exp(power * e[t])
             moves /= moves.sum()
             weight *= moves[state]
             own_slope += e[t, state] - moves @ e[t]
             for annotator, recorded in enumerate(labels[t]):
                 own = matrices[annotator if len(matrices) > 1 else 0]
-                if recorded >= 0 and (t == 0 or labels[t - 1, annotator] < 0):
+                if recorded >= 0 and (t == 0 or jump[t] or labels[t - 1, annotator] < 0):
                     weight *= own[places[t], state, recorded]
                 elif recorded >= 0:
                     before, wrong = own[places[t - 1], path[t - 1]], labels[t - 1, annotator] != path[t - 1]
@@ -101,7 +62,7 @@ def enumerate_paths(data, members, parameters, member, row):
         slope += weight * own_slope
         for t, state in enumerate(path):
             posterior[t, state] += weight
-            if t:
+            if t and not jump[t]:
                 pairs[path[t - 1], state] += weight
     return np.log(total), posterior / total, pairs / total, slope / total
 
@@ -109,10 +70,11 @@ def enumerate_paths(data, members, parameters, member, row):
 @pytest.mark.parametrize("run", [plain_pass, pytest.param(fused_pass, marks=compiled)])
 @pytest.mark.parametrize("evidence", [True, False])
 @pytest.mark.parametrize("bursts", [True, False])
+@pytest.mark.parametrize("jumps", [True, False])
 @pytest.mark.parametrize(("classes", "annotators", "groups", "points"), [(2, 1, 1, 3), (3, 2, 2, 3), (2, 3, 1, 4)])
-def test_a_pass_equals_the_sum_over_all_paths(run, evidence, bursts, classes, annotators, groups, points):
+def test_a_pass_equals_the_sum_over_all_paths(run, evidence, bursts, jumps, classes, annotators, groups, points):
     sizes = {"classes": classes, "annotators": annotators, "groups": groups, "points": points, "evidence": evidence}
-    sizes |= {"bursts": bursts}
+    sizes |= {"bursts": bursts, "jumps": jumps}
     data, members, parameters = make_case(classes + points, **sizes)
     found = run(data, members, parameters, posterior=True)
     n_members, rows = members.weights.shape
@@ -148,10 +110,13 @@ def test_a_pass_equals_the_sum_over_all_paths(run, evidence, bursts, classes, an
     annotators=st.integers(1, 3),
     evidence=st.booleans(),
     bursts=st.booleans(),
+    jumps=st.booleans(),
 )
-def test_the_compiled_pass_equals_the_plain_one(seed, members, rows, steps, classes, annotators, evidence, bursts):
+def test_the_compiled_pass_equals_the_plain_one(
+    seed, members, rows, steps, classes, annotators, evidence, bursts, jumps
+):
     groups = 1 + seed % 2 * (annotators - 1)
-    case = make_case(seed, members, rows, steps, classes, annotators, groups, 5, evidence, bursts)
+    case = make_case(seed, members, rows, steps, classes, annotators, groups, 5, evidence, bursts, jumps)
     for one, two in zip(plain_pass(*case, posterior=True), fused_pass(*case, posterior=True), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4 * (1 + float(two.abs().max())))
 

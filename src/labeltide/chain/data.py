@@ -28,6 +28,10 @@ class ChainData:
         Log-probabilities of the true label given the features.
     trusted : int8 Tensor of shape (rows, steps), optional
         True labels where they are known, -1 elsewhere.
+    jumps : int8 Tensor of shape (rows, steps), optional
+        Which of `gaps` lies before each step; 0 where all steps follow the one before at once.
+    gaps : tuple of int
+        How many steps of time may lie between two steps, the first of them 1.
     """
 
     labels: Tensor
@@ -37,6 +41,8 @@ class ChainData:
     n_classes: int
     evidence: Tensor | None = None
     trusted: Tensor | None = None
+    jumps: Tensor | None = None
+    gaps: tuple[int, ...] = (1,)
 
     def job(self, index: int) -> Self:
         """The labels and evidence of one job, on the CPU."""
@@ -48,6 +54,15 @@ class ChainData:
     def with_evidence(self, evidence: Tensor | None) -> Self:
         """The same labels with other evidence."""
         return replace(self, evidence=evidence)
+
+    def transitions(self, transition: Tensor) -> Tensor:
+        """The transitions over each of the gaps, (members, gaps, classes, classes): a long one forgets the past."""
+        return torch.stack([torch.linalg.matrix_power(transition, gap) for gap in self.gaps], 1)
+
+    def label_shares(self) -> Tensor:
+        """How much of the labels of each set each annotator gave: (sets, annotators)."""
+        given = ((self.labels >= 0) & self.mask[..., None]).sum((1, 2)).double()
+        return given / given.sum(-1, keepdim=True).clamp_min(1.0)
 
     def places(self) -> Tensor:
         """The place of each step on the clock grid: (rows, steps)."""
@@ -107,6 +122,14 @@ class TrainingEvidence(NamedTuple):
     parameters: ChainParameters  # the chain that was chosen
     folds: Tensor  # (1, rows)
     grid: np.ndarray  # the moments at which Q is estimated
+    clusters: Tensor | None = None  # (rows,), rows that belong together, such as those of one person; None: none do
+    shares: Tensor | None = None  # (annotators,), the weight of each in the common Q; None: by their labels
+
+    def weights(self) -> np.ndarray:
+        """The weight of each annotator in the common Q: (annotators with a Q of their own,)."""
+        if self.parameters.matrices.shape[1] == 1:
+            return np.ones(1)
+        return (self.data.label_shares()[0] if self.shares is None else self.shares).double().numpy()
 
 
 class Expected(NamedTuple):

@@ -66,7 +66,10 @@ def _maximise(parameters: ChainParameters, expected: Expected, matrices: Tensor,
 def _linked_labels(data: ChainData, members: Members) -> Tensor:
     """How many labels follow another of the same annotator, weighed: (members,)."""
     there = (data.labels >= 0) & data.mask[..., None]  # (sets, rows, steps, annotators)
-    linked = (there[:, :, 1:] & there[:, :, :-1]).sum((2, 3)).to(members.weights)  # (sets, rows)
+    both = there[:, :, 1:] & there[:, :, :-1]
+    if data.jumps is not None:
+        both &= (data.jumps[:, 1:] == 0)[..., None]
+    linked = both.sum((2, 3)).to(members.weights)  # (sets, rows)
     return (linked[members.labels] * members.weights).sum(1).clamp_min(1.0)
 
 

@@ -14,8 +14,9 @@ class Task(ctypes.Structure):
     """The sizes and the tensors of one call, as _native_chain.c declares them."""
 
     _fields_ = [
-        *((n, ctypes.c_int64) for n in ("members", "rows", "steps", "classes", "annotators", "groups", "points")),
-        *((name, ctypes.c_void_p) for name in ("labels", "lengths", "places", "evidence", "trusted")),
+        *((name, ctypes.c_int64) for name in ("members", "rows", "steps", "classes", "annotators", "groups")),
+        *((name, ctypes.c_int64) for name in ("points", "gaps")),
+        *((name, ctypes.c_void_p) for name in ("labels", "lengths", "places", "evidence", "trusted", "jumps")),
         *((name, ctypes.c_void_p) for name in ("label_of", "evidence_of", "weights")),
         *((name, ctypes.c_void_p) for name in ("start", "transition", "power", "matrices", "bursts")),
         *((name, ctypes.c_void_p) for name in ("log_likelihood", "counts", "starts", "pairs", "slope", "kept")),
@@ -41,17 +42,19 @@ def fused_pass(data: ChainData, members: Members, parameters: ChainParameters, *
         torch.zeros(m),
         torch.zeros(m, rows, steps, classes) if posterior else None,
     )
+    given = parameters._replace(transition=data.transitions(parameters.transition))
     tensors = [
         data.labels,
         data.mask.sum(1),
         data.places(),
         data.evidence if data.evidence is None else data.evidence.float(),
         data.trusted,
+        data.jumps,
         *members[:2],
-        *(None if tensor is None else tensor.float() for tensor in (members.weights, *parameters)),
+        *(None if tensor is None else tensor.float() for tensor in (members.weights, *given)),
         *out,
     ]
     ready = [None if tensor is None else tensor.contiguous() for tensor in tensors]
-    task = Task(m, rows, steps, classes, annotators, groups, points, *map(_native.pointer, ready))
+    task = Task(m, rows, steps, classes, annotators, groups, points, len(data.gaps), *map(_native.pointer, ready))
     _native.run("labeltide_chain", task, m)
     return out._replace(log_likelihood=out.log_likelihood.to(parameters.power.dtype))

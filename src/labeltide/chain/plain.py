@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -56,7 +58,7 @@ def pair_likelihoods(
         ).clamp(0, 1)
         same = rho * torch.where(is_right, 1 - again, again * q / error.clamp_min(1e-6))
         mixed = (1 - rho) * q + same
-        linked = ((now >= 0) & (before >= 0))[..., None, None]
+        linked = ((now >= 0) & (before >= 0) & (_follows(data, t) > 0))[..., None, None]
         alone = torch.where((now >= 0)[..., None, None], q, 1.0)
         total = total * torch.where(linked, mixed, alone)
         kept = kept + torch.where(linked, same / mixed.clamp_min(TINY), 0.0)
@@ -69,78 +71,104 @@ def pair_likelihoods(
 
 def plain_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
     """One forward and one backward run over all sequences of all members; see `expect`."""
-    start, transition, power, matrices, bursts = parameters
-    likelihood = label_likelihoods(data, members, matrices)
-    m, rows, steps, classes = likelihood.shape
-    if data.evidence is None:
-        evidence = likelihood.new_zeros(1, rows, steps, classes).expand(m, -1, -1, -1)
-    else:
-        evidence = data.evidence[members.evidence]
-    scaled = power[:, None, None, None] * evidence
-    ratio = (scaled - scaled.amax(-1, keepdim=True)).exp()  # (members, rows, steps, classes)
-    real = data.mask.to(likelihood)  # (rows, steps)
-    filtered: list[Tensor] = []
-    moves: list[Tensor] = []
-    scales: list[Tensor] = []
-    links: list[tuple[Tensor, Tensor]] = []  # the likelihood of each pair of labels, and the share that was kept
-    state = start[:, None] * ratio[:, :, 0]
-    state = state / state.sum(-1, keepdim=True).clamp_min(TINY)
-    first = state
-    for t in range(steps):
-        if t:
-            move = transition[:, None] * ratio[:, :, t, None]  # (members, rows, from, to)
-            move = move / move.sum(-1, keepdim=True).clamp_min(TINY)
-            moves.append(move)
-            if bursts is None:
-                links.append((likelihood[:, :, t, None], torch.zeros_like(power)))
-            else:
-                links.append(pair_likelihoods(data, members, matrices, bursts, t))
-        joint = (filtered[-1][..., None] * moves[-1] * links[-1][0]).sum(-2) if t else state * likelihood[:, :, 0]
-        scale = joint.sum(-1, keepdim=True).clamp_min(TINY)
-        filtered.append(joint / scale)
-        scales.append(scale)
-    log_likelihood = (torch.stack(scales, 2)[..., 0].log() * real).sum(-1)
-    back = torch.ones_like(state)
-    smoothed = [torch.empty(0)] * steps
-    weights = members.weights[..., None]  # (members, rows, 1)
-    pairs, exposure = torch.zeros_like(transition), torch.zeros_like(transition)
-    slope, curvature, kept = (torch.zeros_like(power) for _ in range(3))
-    for t in range(steps - 1, -1, -1):
-        smoothed[t] = filtered[t] * back * real[:, t, None]
-        if not t:
-            break
-        counted = weights * real[:, t, None]
-        ahead = links[t - 1][0] * (back / scales[t])[..., None, :]  # (members, rows, from, to)
-        both = filtered[t - 1][..., None] * moves[t - 1] * ahead
-        if bursts is not None:
-            kept += (both * links[t - 1][1] * counted[..., None]).sum((1, 2, 3))
-        before = both.sum(-1) * counted  # (members, rows, from)
-        pairs += (both * counted[..., None]).sum(1)
-        # One step of this exposure per unit of weight in A: r_tj / Z_t(i) = T_t(i, j) / A_ij.
-        exposure += (before[..., None] * moves[t - 1]).sum(1)
-        e = evidence[:, :, t]
-        average = (moves[t - 1] * e[..., None, :]).sum(-1)  # (members, rows, from)
-        spread = (moves[t - 1] * (e[..., None, :] - average[..., None]).square()).sum(-1)
-        slope += ((both * counted[..., None]).sum(-2) * e).sum((1, 2)) - (before * average).sum((1, 2))
-        curvature += (before * spread).sum((1, 2))
-        back = torch.where(real[:, t, None] > 0, (moves[t - 1] * ahead).sum(-1), back)
-    gamma = torch.stack(smoothed, 2)  # (members, rows, steps, classes)
-    first_counts = (gamma[:, :, 0] * weights).sum(1)
-    started = data.mask[:, 0].to(weights) * members.weights
-    first_exposure = (first * started[..., None]).sum(1) / start.clamp_min(TINY)
-    e = evidence[:, :, 0]
-    average = (first * e).sum(-1)
-    slope += (((gamma[:, :, 0] - first) * e).sum(-1) * started).sum(1)
-    curvature += ((first * (e - average[..., None]).square()).sum(-1) * started).sum(1)
+    likelihood = label_likelihoods(data, members, parameters.matrices)
+    evidence = torch.zeros_like(likelihood) if data.evidence is None else data.evidence[members.evidence]
+    forward = _run_forward(data, members, parameters, likelihood, evidence)
+    gamma, pairs, power, kept = _run_backward(data, members, forward, evidence)
+    weights = members.weights * data.mask[:, 0]  # (members, rows)
+    first, e = forward.first, evidence[:, :, 0]
+    apart = e - (first * e).sum(-1, keepdim=True)
+    power[:, 0] += (((gamma[:, :, 0] - first) * e).sum(-1) * weights).sum(1)
+    power[:, 1] += ((first * apart.square()).sum(-1) * weights).sum(1)
+    exposure = (first * weights[..., None]).sum(1) / parameters.start.clamp_min(TINY)
+    # One step of this exposure per unit of weight in A: r_tj / Z_t(i) = T_t(i, j) / A_ij.
+    pairs[:, 1] /= parameters.transition.clamp_min(TINY)
     return Expected(
-        log_likelihood,
-        _counts(data, members, gamma * weights[..., None], matrices.shape[1]),
-        torch.stack([first_counts, first_exposure], 1),
-        torch.stack([pairs, exposure / transition.clamp_min(TINY)], 1),
-        torch.stack([slope, curvature], 1),
+        (forward.scales[..., 0].log() * data.mask).sum(-1),
+        _counts(data, members, gamma * members.weights[..., None, None], parameters.matrices.shape[1]),
+        torch.stack([(gamma[:, :, 0] * weights[..., None]).sum(1), exposure], 1),
+        pairs,
+        power,
         kept,
         gamma if posterior else None,
     )
+
+
+class _Forward(NamedTuple):
+    """What the backward run needs of the forward one; lists have an entry for each step but the first."""
+
+    first: Tensor  # (members, rows, classes), the first label before anything was recorded
+    filtered: Tensor  # (members, rows, steps, classes)
+    scales: Tensor  # (members, rows, steps, 1)
+    moves: list[Tensor]  # (members, rows, from, to)
+    links: list[tuple[Tensor, Tensor | None]]  # the likelihood of each pair of labels, and the share that was kept
+
+
+def _run_forward(
+    data: ChainData, members: Members, parameters: ChainParameters, likelihood: Tensor, evidence: Tensor
+) -> _Forward:
+    start, transition, power, matrices, bursts = parameters
+    scaled = power[:, None, None, None] * evidence
+    ratio = (scaled - scaled.amax(-1, keepdim=True)).exp()  # (members, rows, steps, classes)
+    powers = data.transitions(transition)  # (members, gaps, classes, classes)
+    first = _normal(start[:, None] * ratio[:, :, 0])
+    joint = first * likelihood[:, :, 0]
+    scales = [joint.sum(-1, keepdim=True).clamp_min(TINY)]
+    filtered, moves = [joint / scales[0]], []
+    links: list[tuple[Tensor, Tensor | None]] = []
+    for t in range(1, likelihood.shape[2]):
+        base = powers[:, :1] if data.jumps is None else powers[:, data.jumps[:, t].long()]
+        moves.append(_normal(base * ratio[:, :, t, None]))  # (members, rows, from, to)
+        if bursts is None:
+            links.append((likelihood[:, :, t, None], None))
+        else:
+            links.append(pair_likelihoods(data, members, matrices, bursts, t))
+        joint = (filtered[-1][..., None] * moves[-1] * links[-1][0]).sum(-2)
+        scales.append(joint.sum(-1, keepdim=True).clamp_min(TINY))
+        filtered.append(joint / scales[-1])
+    return _Forward(first, torch.stack(filtered, 2), torch.stack(scales, 2), moves, links)
+
+
+def _run_backward(
+    data: ChainData, members: Members, forward: _Forward, evidence: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The posterior, transitions with their exposure, slope and curvature in the power, and draws that were kept."""
+    filtered, scales = forward.filtered, forward.scales
+    m, _, steps, classes = filtered.shape
+    real = data.mask.to(filtered)  # (rows, steps)
+    back = torch.ones_like(filtered[:, :, 0])
+    smoothed = torch.empty_like(filtered)
+    pairs, power, kept = (filtered.new_zeros(m, *shape) for shape in ((2, classes, classes), (2,), ()))
+    for t in range(steps - 1, 0, -1):
+        smoothed[:, :, t] = filtered[:, :, t] * back * real[:, t, None]
+        counted = (members.weights * real[:, t])[..., None, None]  # (members, rows, 1, 1)
+        move, (link, share) = forward.moves[t - 1], forward.links[t - 1]
+        ahead = move * link * (back / scales[:, :, t])[..., None, :]  # (members, rows, from, to)
+        both = filtered[:, :, t - 1, :, None] * ahead * counted
+        if share is not None:
+            kept += (both * share).sum((1, 2, 3))
+        before = both.sum(-1)  # (members, rows, from)
+        follows = _follows(data, t)[:, None, None]
+        pairs[:, 0] += (both * follows).sum(1)
+        pairs[:, 1] += (before[..., None] * move * follows).sum(1)
+        e = evidence[:, :, t, None]  # (members, rows, 1, to)
+        apart = e - (move * e).sum(-1, keepdim=True)
+        power[:, 0] += (both * apart).sum((1, 2, 3))
+        power[:, 1] += (before * (move * apart.square()).sum(-1)).sum((1, 2))
+        back = torch.where(real[:, t, None] > 0, ahead.sum(-1), back)
+    smoothed[:, :, 0] = filtered[:, :, 0] * back * real[:, 0, None]
+    return smoothed, pairs, power, kept
+
+
+def _follows(data: ChainData, t: int) -> Tensor:
+    """One for rows whose step follows the one before at once, zero for those that jump to it over a gap: (rows,)."""
+    return (
+        torch.ones_like(data.mask[:, t], dtype=torch.float32) if data.jumps is None else (data.jumps[:, t] == 0).float()
+    )
+
+
+def _normal(values: Tensor) -> Tensor:
+    return values / values.sum(-1, keepdim=True).clamp_min(TINY)
 
 
 def _counts(data: ChainData, members: Members, weighted: Tensor, groups: int) -> Tensor:

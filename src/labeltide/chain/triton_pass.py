@@ -1,0 +1,232 @@
+"""The forward-backward pass as Triton kernels: all steps of some rows of one member in one program.
+
+What the backward run needs of the forward one is the filtered state and its scale; everything else is computed again,
+so that a pass moves little more than the posterior through memory. Sums are taken in a fixed order. Without a GPU the
+kernels run in Triton's interpreter (``TRITON_INTERPRET=1``).
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from labeltide.chain.data import ChainData, ChainParameters, Expected, Members
+from labeltide.chain.triton_step import evidence_of as step_evidence
+from labeltide.chain.triton_step import likelihood_of, links_of, move_of
+
+MAX_CLASSES = 16  # the matrices of a row must fit into registers
+NUMBERS = 64  # entries of a thread's share of one (rows, from, to) tensor, at most
+
+
+def triton_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
+    """One forward and one backward run over all sequences of all members; see `expect`."""
+    _, rows, steps, annotators = data.labels.shape
+    m, groups, points, classes = parameters.matrices.shape[:4]
+    width = triton.next_power_of_2(classes)
+    block = max(1, min(32, NUMBERS * 32 // width**2))
+    blocks = triton.cdiv(rows, block)
+    device, bursts = data.mask.device, parameters.bursts
+    powers = data.transitions(parameters.transition)  # (members, gaps, classes, classes)
+
+    def new(*shape: int) -> Tensor:
+        return torch.zeros(shape, device=device)
+
+    gamma, scales, log_likelihood = new(m, rows, steps, classes), new(m, rows, steps), new(m, rows)
+    pairs, starts, sums = new(m, blocks, 2, classes, classes), new(m, blocks, 2, classes), new(m, blocks, 3)
+    nothing = log_likelihood
+    tensors = [
+        data.labels,
+        data.mask.sum(1),
+        data.places(),
+        nothing if data.evidence is None else data.evidence.float(),
+        nothing if data.trusted is None else data.trusted,
+        nothing if data.jumps is None else data.jumps,
+        *members[:2],
+        *(tensor.float() for tensor in (members.weights, parameters.start, powers, parameters.power)),
+        parameters.matrices.float(),
+        nothing if bursts is None else bursts.float(),
+    ]
+    outputs = (gamma, scales, log_likelihood, pairs, starts, sums)
+    _both_ways[(m, blocks)](
+        *(tensor.contiguous() for tensor in tensors), *outputs, rows, steps, points, blocks, powers.shape[1],
+        CLASSES=classes, WIDTH=width, ROWS=block, ANNOTATORS=annotators, GROUPS=groups,
+        EVIDENCE=data.evidence is not None, TRUSTED=data.trusted is not None, JUMPS=data.jumps is not None,
+        BURSTS=bursts is not None, num_warps=1,
+    )  # fmt: skip
+    slope, curvature, kept = sums.sum(1).unbind(1)
+    return Expected(
+        log_likelihood,
+        _counts(data, members, gamma, groups, width),
+        starts.sum(1) / torch.stack([torch.ones_like(parameters.start), parameters.start.clamp_min(1e-30)], 1),
+        pairs.sum(1) / torch.stack([torch.ones_like(powers[:, 0]), parameters.transition.clamp_min(1e-30)], 1),
+        torch.stack([slope, curvature], 1),
+        kept,
+        gamma if posterior else None,
+    )
+
+
+def _counts(data: ChainData, members: Members, gamma: Tensor, groups: int, width: int) -> Tensor:
+    """How often each true label was recorded as each, at every moment: (members, groups, points, true, recorded)."""
+    m, rows, steps, classes = gamma.shape
+    places = data.places().flatten()
+    order = places.argsort(stable=True)
+    ends = torch.searchsorted(places[order], torch.arange(data.n_points + 1, device=places.device))
+    counts = gamma.new_zeros(m, groups, data.n_points, classes, classes)
+    block = max(1, min(32, NUMBERS * 32 // width**2))
+    _count[(m, data.n_points)](
+        data.labels.contiguous(), order, ends, members.labels, members.weights.float().contiguous(), gamma, counts,
+        rows, steps, data.n_points, CLASSES=classes, WIDTH=width, ENTRIES=block, ANNOTATORS=data.labels.shape[-1],
+        GROUPS=groups, num_warps=1,
+    )  # fmt: skip
+    return counts
+
+
+@triton.jit
+def _both_ways(  # type: ignore[no-untyped-def]
+    labels, lengths, places, evidence, trusted, jumps, label_of, evidence_of, weights, start, transition, power,
+    matrices, bursts, gamma, scales, log_likelihood, pairs, starts, sums, rows, steps, points, blocks, gaps,
+    CLASSES: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, ANNOTATORS: tl.constexpr, GROUPS: tl.constexpr,
+    EVIDENCE: tl.constexpr, TRUSTED: tl.constexpr, JUMPS: tl.constexpr, BURSTS: tl.constexpr,
+):  # fmt: skip
+    member, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    row = block * ROWS + tl.arange(0, ROWS)
+    i, j = tl.arange(0, WIDTH), tl.arange(0, WIDTH)
+    present = row < rows
+    length = tl.load(lengths + row, mask=present, other=0).to(tl.int32)
+    weight = tl.load(weights + member * rows + row, mask=present, other=0.0)
+    first = row.to(tl.int64) * steps  # of each row, in tables of (rows, steps)
+    own_labels = labels + tl.load(label_of + member) * rows * steps * ANNOTATORS
+    own_evidence = evidence
+    if EVIDENCE:
+        own_evidence = evidence + tl.load(evidence_of + member) * rows * steps * CLASSES
+    q = matrices + member * GROUPS * points * CLASSES * CLASSES
+    own_moves = transition + member * gaps * CLASSES * CLASSES
+    k = tl.load(power + member)
+    rho = 0.0
+    if BURSTS:
+        rho = tl.load(bursts + member)
+    own_gamma, own_scales = gamma + member * rows * steps * CLASSES, scales + member * rows * steps
+
+    real = length > 0
+    values, ratio = step_evidence(own_evidence, first, real, j, k, CLASSES, EVIDENCE)
+    begin = tl.load(start + member * CLASSES + j, mask=j < CLASSES, other=0.0)[None, :] * ratio
+    begin = begin / tl.maximum(tl.sum(begin, 1), 1e-30)[:, None]
+    place = tl.load(places + first, mask=real, other=0)
+    seen = likelihood_of(q, own_labels, first, place, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED)
+    joint = begin * seen
+    scale = tl.maximum(tl.sum(joint, 1), 1e-30)
+    state = joint / scale[:, None]
+    total = tl.where(real, tl.log(scale), 0.0)
+    tl.store(own_gamma + first[:, None] * CLASSES + j[None, :], state, mask=real[:, None] & (j < CLASSES)[None, :])
+    tl.store(own_scales + first, scale, mask=real)
+    longest = tl.max(length, 0)
+    for t in range(1, longest):
+        real, at = t < length, first + t
+        earlier_place, place = place, tl.load(places + at, mask=real, other=0)
+        values, ratio = step_evidence(own_evidence, at, real, j, k, CLASSES, EVIDENCE)
+        move, next_step = move_of(own_moves, jumps, at, real, i, j, ratio, CLASSES, JUMPS)
+        if BURSTS:
+            link, kept = links_of(
+                q, own_labels, at, place, earlier_place, trusted, real, next_step, i, j, rho, points, CLASSES,
+                ANNOTATORS, GROUPS, TRUSTED,
+            )  # fmt: skip
+        else:
+            link = likelihood_of(
+                q, own_labels, at, place, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED
+            )[:, None, :]
+        joint = tl.sum(state[:, :, None] * move * link, 1)
+        scale = tl.maximum(tl.sum(joint, 1), 1e-30)
+        state = joint / scale[:, None]
+        total += tl.where(real, tl.log(scale), 0.0)
+        tl.store(own_gamma + at[:, None] * CLASSES + j[None, :], state, mask=real[:, None] & (j < CLASSES)[None, :])
+        tl.store(own_scales + at, scale, mask=real)
+    tl.store(log_likelihood + member * rows + row, total, mask=present)
+
+    tl.debug_barrier()  # what one thread has stored, another may load
+    back = tl.full((ROWS, WIDTH), 1.0, tl.float32)
+    moved, exposed = tl.zeros((ROWS, WIDTH, WIDTH), tl.float32), tl.zeros((ROWS, WIDTH, WIDTH), tl.float32)
+    slope, curvature, held = tl.zeros((ROWS,), tl.float32), tl.zeros((ROWS,), tl.float32), tl.zeros((ROWS,), tl.float32)
+    for turn in range(1, longest):
+        t = longest - turn
+        real, at = t < length, first + t
+        inside = real[:, None] & (j < CLASSES)[None, :]
+        counted = tl.where(real, weight, 0.0)
+        state = tl.load(own_gamma + at[:, None] * CLASSES + j[None, :], mask=inside, other=0.0)
+        tl.store(own_gamma + at[:, None] * CLASSES + j[None, :], state * back, mask=inside)
+        scale = tl.load(own_scales + at, mask=real, other=1.0)
+        before_at = (at - 1)[:, None] * CLASSES + i[None, :]
+        before = tl.load(own_gamma + before_at, mask=real[:, None] & (i < CLASSES)[None, :], other=0.0)
+        place = tl.load(places + at, mask=real, other=0)
+        values, ratio = step_evidence(own_evidence, at, real, j, k, CLASSES, EVIDENCE)
+        move, next_step = move_of(own_moves, jumps, at, real, i, j, ratio, CLASSES, JUMPS)
+        if BURSTS:
+            earlier_place = tl.load(places + at - 1, mask=real, other=0)
+            link, kept = links_of(
+                q, own_labels, at, place, earlier_place, trusted, real, next_step, i, j, rho, points, CLASSES,
+                ANNOTATORS, GROUPS, TRUSTED,
+            )  # fmt: skip
+            ahead = move * link * (back / scale[:, None])[:, None, :]
+            both = before[:, :, None] * ahead * counted[:, None, None]
+            held += tl.sum(tl.sum(both * kept, 2), 1)
+        else:
+            link = likelihood_of(
+                q, own_labels, at, place, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED
+            )
+            ahead = move * (link * back / scale[:, None])[:, None, :]
+            both = before[:, :, None] * ahead * counted[:, None, None]
+        left = tl.sum(both, 2)  # (rows, from)
+        moved += both * next_step[:, None, None]
+        exposed += left[:, :, None] * move * next_step[:, None, None]
+        average = tl.sum(move * values[:, None, :], 2)  # (rows, from)
+        apart = values[:, None, :] - average[:, :, None]
+        slope += tl.sum(tl.sum(both * apart, 2), 1)
+        curvature += tl.sum(left * tl.sum(move * apart * apart, 2), 1)
+        back = tl.where(real[:, None], tl.sum(ahead, 2), back)
+
+    real = length > 0
+    inside = real[:, None] & (j < CLASSES)[None, :]
+    counted = tl.where(real, weight, 0.0)
+    state = tl.load(own_gamma + first[:, None] * CLASSES + j[None, :], mask=inside, other=0.0) * back
+    tl.store(own_gamma + first[:, None] * CLASSES + j[None, :], state, mask=inside)
+    values, ratio = step_evidence(own_evidence, first, real, j, k, CLASSES, EVIDENCE)
+    apart = values - tl.sum(begin * values, 1)[:, None]
+    slope += tl.sum((state - begin) * values, 1) * counted
+    curvature += tl.sum(begin * apart * apart, 1) * counted
+    place_of = member * blocks + block
+    tl.store(starts + place_of * 2 * CLASSES + j, tl.sum(state * counted[:, None], 0), mask=j < CLASSES)
+    tl.store(starts + (place_of * 2 + 1) * CLASSES + j, tl.sum(begin * counted[:, None], 0), mask=j < CLASSES)
+    cell, square = i[:, None] * CLASSES + j[None, :], (i < CLASSES)[:, None] & (j < CLASSES)[None, :]
+    tl.store(pairs + place_of * 2 * CLASSES * CLASSES + cell, tl.sum(moved, 0), mask=square)
+    tl.store(pairs + (place_of * 2 + 1) * CLASSES * CLASSES + cell, tl.sum(exposed, 0), mask=square)
+    tl.store(sums + place_of * 3, tl.sum(slope, 0))
+    tl.store(sums + place_of * 3 + 1, tl.sum(curvature, 0))
+    tl.store(sums + place_of * 3 + 2, tl.sum(held, 0))
+
+
+@triton.jit
+def _count(  # type: ignore[no-untyped-def]
+    labels, order, ends, label_of, weights, gamma, counts, rows, steps, points,
+    CLASSES: tl.constexpr, WIDTH: tl.constexpr, ENTRIES: tl.constexpr, ANNOTATORS: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
+    member, point = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    i, j = tl.arange(0, WIDTH), tl.arange(0, WIDTH)
+    own_labels = labels + tl.load(label_of + member) * rows * steps * ANNOTATORS
+    own_gamma, own_weights = gamma + member * rows * steps * CLASSES, weights + member * rows
+    low, high = tl.load(ends + point), tl.load(ends + point + 1)
+    square = (i < CLASSES)[:, None] & (j < CLASSES)[None, :]
+    for group in tl.static_range(GROUPS):
+        sums = tl.zeros((ENTRIES, WIDTH, WIDTH), tl.float32)
+        for begin in range(low, high, ENTRIES):
+            entry = begin + tl.arange(0, ENTRIES)
+            at = tl.load(order + entry, mask=entry < high, other=0)
+            weight = tl.load(own_weights + at // steps, mask=entry < high, other=0.0)
+            inside = (entry < high)[:, None] & (i < CLASSES)[None, :]
+            share = tl.load(own_gamma + at[:, None] * CLASSES + i[None, :], mask=inside, other=0.0) * weight[:, None]
+            for own in tl.static_range(ANNOTATORS // GROUPS):
+                label_at = own_labels + at * ANNOTATORS + group * (GROUPS > 1) + own
+                label = tl.load(label_at, mask=entry < high, other=-1).to(tl.int32)
+                sums += tl.where((label[:, None] == j[None, :])[:, None, :], share[:, :, None], 0.0)
+        out = counts + ((member * GROUPS + group) * points + point) * CLASSES * CLASSES
+        tl.store(out + i[:, None] * CLASSES + j[None, :], tl.sum(sums, 0), mask=square)

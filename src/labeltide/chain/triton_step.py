@@ -1,0 +1,92 @@
+"""One step of the Triton pass: the likelihood of its labels, its evidence, and the moves to it."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def likelihood_of(  # type: ignore[no-untyped-def]
+    q, own_labels, at, place, trusted, real, j, points,
+    CLASSES: tl.constexpr, ANNOTATORS: tl.constexpr, GROUPS: tl.constexpr, TRUSTED: tl.constexpr,
+):  # fmt: skip
+    """The probability of what all annotators recorded at one step, for each true label: (rows, classes)."""
+    total = tl.full((real.shape[0], j.shape[0]), 1.0, tl.float32)
+    inside = real[:, None] & (j < CLASSES)[None, :]
+    for annotator in tl.static_range(ANNOTATORS):
+        label = tl.load(own_labels + at * ANNOTATORS + annotator, mask=real, other=-1).to(tl.int32)
+        own = q + (annotator % GROUPS) * points * CLASSES * CLASSES
+        cell = place[:, None] * (CLASSES * CLASSES) + j[None, :] * CLASSES + tl.maximum(label, 0)[:, None]
+        seen = tl.load(own + cell, mask=inside & (label >= 0)[:, None], other=1.0)
+        total = total * seen
+    if TRUSTED:
+        known = tl.load(trusted + at, mask=real, other=-1).to(tl.int32)
+        total = tl.where((known >= 0)[:, None] & (known[:, None] != j[None, :]), 0.0, total)
+    return tl.maximum(total, 1e-30)
+
+
+@triton.jit
+def links_of(  # type: ignore[no-untyped-def]
+    q, own_labels, at, place, earlier_place, trusted, real, next_step, i, j, rho, points,
+    CLASSES: tl.constexpr, ANNOTATORS: tl.constexpr, GROUPS: tl.constexpr, TRUSTED: tl.constexpr,
+):  # fmt: skip
+    """The probability of one step's labels for each true label before and now, and how much of it was kept."""
+    total = tl.full((real.shape[0], i.shape[0], j.shape[0]), 1.0, tl.float32)
+    kept = tl.zeros((real.shape[0], i.shape[0], j.shape[0]), tl.float32)
+    inside, inside_from = real[:, None] & (j < CLASSES)[None, :], real[:, None] & (i < CLASSES)[None, :]
+    for annotator in tl.static_range(ANNOTATORS):
+        now = tl.load(own_labels + at * ANNOTATORS + annotator, mask=real, other=-1).to(tl.int32)
+        before = tl.load(own_labels + (at - 1) * ANNOTATORS + annotator, mask=real, other=-1).to(tl.int32)
+        own = q + (annotator % GROUPS) * points * CLASSES * CLASSES
+        rows_here = place[:, None] * (CLASSES * CLASSES) + j[None, :] * CLASSES
+        seen = tl.load(own + rows_here + tl.maximum(now, 0)[:, None], mask=inside, other=1.0)[:, None, :]
+        error = 1 - tl.load(own + rows_here + j[None, :], mask=inside, other=1.0)[:, None, :]
+        rows_there = earlier_place[:, None] * (CLASSES * CLASSES) + i[None, :] * (CLASSES + 1)
+        earlier = 1 - tl.load(own + rows_there, mask=inside_from, other=1.0)[:, :, None]
+        was_wrong = (before[:, None] != i[None, :])[:, :, None]
+        is_right = (now[:, None] == j[None, :])[:, None, :]
+        right_again = (error - earlier) / tl.maximum(1 - earlier, 1e-6)
+        again = tl.where(was_wrong, error / tl.maximum(earlier, 1e-6), right_again)
+        again = tl.minimum(tl.maximum(again, 0.0), 1.0)
+        same = rho * tl.where(is_right, 1 - again, again * seen / tl.maximum(error, 1e-6))
+        mixed = (1 - rho) * seen + same
+        linked = ((now >= 0) & (before >= 0) & (next_step > 0))[:, None, None]
+        alone = tl.where((now >= 0)[:, None, None], seen, 1.0)
+        total = total * tl.where(linked, mixed, alone)
+        kept = kept + tl.where(linked, same / tl.maximum(mixed, 1e-30), 0.0)
+    if TRUSTED:
+        known = tl.load(trusted + at, mask=real, other=-1).to(tl.int32)
+        wrong = ((known >= 0)[:, None] & (known[:, None] != j[None, :]))[:, None, :]
+        total = tl.where(wrong, 0.0, total)
+    return tl.maximum(total, 1e-30), kept
+
+
+@triton.jit
+def evidence_of(own, at, real, j, power, CLASSES: tl.constexpr, EVIDENCE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The evidence of one step, and what it multiplies the transitions with: (rows, classes) each."""
+    inside = real[:, None] & (j < CLASSES)[None, :]
+    if EVIDENCE:
+        values = tl.load(own + at[:, None] * CLASSES + j[None, :], mask=inside, other=0.0)
+        scaled = tl.where((j < CLASSES)[None, :], power * values, float("-inf"))
+        ratio = tl.exp(scaled - tl.max(scaled, 1)[:, None])
+    else:
+        values = tl.zeros((real.shape[0], j.shape[0]), tl.float32)
+        ratio = tl.where((j < CLASSES)[None, :], values + 1.0, 0.0)
+    return values, ratio
+
+
+@triton.jit
+def move_of(own, jumps, at, real, i, j, ratio, CLASSES: tl.constexpr, JUMPS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Where the true label of the step before goes: (rows, from, to), and whether the step follows at once."""
+    cell = i[:, None] * CLASSES + j[None, :]
+    inside = (i < CLASSES)[:, None] & (j < CLASSES)[None, :]
+    if JUMPS:
+        jump = tl.load(jumps + at, mask=real, other=0).to(tl.int32)
+        values = tl.load(own + jump[:, None, None] * (CLASSES * CLASSES) + cell[None], mask=inside[None], other=0.0)
+        next_step = (jump == 0).to(tl.float32)
+    else:
+        values = tl.load(own + cell, mask=inside, other=0.0)[None]
+        next_step = real.to(tl.float32)
+    move = values * ratio[:, None, :]
+    return move / tl.maximum(tl.sum(move, 2), 1e-30)[:, :, None], next_step
