@@ -7,12 +7,16 @@ import torch
 from torch import Tensor
 
 
-def matrix_of(matrices: np.ndarray, member: int | None, row: int, step: int, kind: str) -> np.ndarray:
-    """The matrix of one step, from Q given as "static", "shared" or "own" (per sequence)."""
+def matrix_of(
+    matrices: np.ndarray, member: int | None, row: int, step: int, kind: str, annotator: int = 0
+) -> np.ndarray:
+    """The matrix of one step, from Q given as "static", "shared" or "own" (per sequence), or for "each" annotator."""
     if kind == "static":
         return matrices
     if member is not None:
         matrices = matrices[member]
+    if kind.startswith("each"):
+        return matrices[0 if kind == "each, shared" else row, step, annotator]
     return matrices[step] if kind == "shared" else matrices[row, step]
 
 

@@ -71,30 +71,38 @@ class MemberLinear(FleetModule):
     ``1 / sqrt(inputs)`` and start so that the output has `gain` times the spread of the input: an optimiser with a
     fixed step, such as Adam, then moves wide and narrow layers alike (Jacot and others, 2018), and deep stacks of wide
     layers stay calm at the learning rate of a small network.
+
+    With several ``copies`` every member has as many maps, which start alike, and inputs and outputs come with
+    ``members * copies`` in place of members.
     """
 
-    def __init__(self, members: int, inputs: int, outputs: int, gain: float | None = None) -> None:
+    def __init__(self, members: int, inputs: int, outputs: int, gain: float | None = None, copies: int = 1) -> None:
         super().__init__()
-        self.members, self.gain = members, gain
+        self.members, self.gain, self.copies = members, gain, copies
         self.unit = inputs**-0.5 if gain else 1.0
-        self.weight = nn.Parameter(torch.zeros(members, inputs, outputs))
-        self.bias = nn.Parameter(torch.zeros(members, 1, outputs))
+        own = (members,) if copies == 1 else (members, copies)
+        self.weight = nn.Parameter(torch.zeros(*own, inputs, outputs))
+        self.bias = nn.Parameter(torch.zeros(*own, 1, outputs))
 
     def _initialise(self, generators: Sequence[Generator]) -> None:
-        inputs = self.weight.shape[1]
-        uniform_(self.weight, self.gain * 3**0.5 if self.gain else inputs**-0.5, generators)
-        uniform_(self.bias, inputs**-0.5, generators)
+        inputs = self.weight.shape[-2]
+        uniform_(self.weight, self.gain * 3**0.5 if self.gain else inputs**-0.5, generators, self.copies)
+        uniform_(self.bias, inputs**-0.5, generators, self.copies)
 
     def forward(self, inputs: Tensor) -> Tensor:
         flat = inputs.flatten(1, -2)  # (members, everything between, inputs)
-        return torch.baddbmm(self.bias, flat, self.weight, alpha=self.unit).unflatten(1, inputs.shape[1:-1])
+        weight, bias = self.weight.flatten(0, -3), self.bias.flatten(0, -3)  # (members * copies, ...)
+        return torch.baddbmm(bias, flat, weight, alpha=self.unit).unflatten(1, inputs.shape[1:-1])
 
 
-def uniform_(parameter: Tensor, bound: float, generators: Sequence[Generator]) -> None:
-    """Fill each member's slice with uniform draws from ``[-bound, bound]``."""
+def uniform_(parameter: Tensor, bound: float, generators: Sequence[Generator], copies: int = 1) -> None:
+    """Fill each member's slice with uniform draws from ``[-bound, bound]``, the same for all its copies."""
     with torch.no_grad():
         for values, generator in zip(parameter, generators, strict=True):
-            values.uniform_(-bound, bound, generator=generator)
+            first = values if copies == 1 else values[0]
+            first.uniform_(-bound, bound, generator=generator)
+            if copies > 1:
+                values[1:] = first
 
 
 def member_generators(seeds: Sequence[int]) -> list[Generator]:

@@ -14,10 +14,10 @@
 #define SINGLE (2 * LANES) /* values of a layer come in pairs of vectors */
 
 typedef struct {
-    int64_t members, points, layers, classes; /* hidden layers; a head follows them */
+    int64_t members, copies, points, layers, classes; /* copies: networks of one owner; hidden layers, a head follows */
     int64_t widths[MAX_LAYERS];               /* of the hidden layers: multiples of 32, but the first of any width */
-    int64_t weight_strides[MAX_LAYERS + 1], bias_strides[MAX_LAYERS + 1]; /* between members */
-    const float *weights[MAX_LAYERS + 1];     /* (members, inputs, outputs); the head last */
+    int64_t weight_strides[MAX_LAYERS + 1], bias_strides[MAX_LAYERS + 1]; /* between owners */
+    const float *weights[MAX_LAYERS + 1];     /* (owners, copies, inputs, outputs); the head last */
     const float *biases[MAX_LAYERS + 1];
     float units[MAX_LAYERS + 1]; /* what the weights are multiplied by */
     float scale, shift;          /* position on the clock to the input of the network */
@@ -29,7 +29,7 @@ typedef struct {
     float *values; /* (members, tiles * ROWS, sum of padded widths + classes^2): every layer's output */
     float *deltas; /* of the same shape: their gradients */
     float *turned; /* (members, turned_size): weights transposed; NULL where no gradient is wanted */
-    float *gradients; /* weight and bias of every layer, the head last; a member's lie `gradient_stride` apart */
+    float *gradients; /* weights and biases of every layer, the head last; an owner's lie `gradient_stride` apart */
     int64_t gradient_stride;
 } Network;
 
@@ -38,6 +38,13 @@ INLINE int64_t tiles_of(const Network *s) { return (s->points + ROWS - 1) / ROWS
 INLINE int64_t inputs_of(const Network *s, int64_t layer) { return layer ? s->widths[layer - 1] : 1; }
 INLINE int64_t outputs_of(const Network *s, int64_t layer) {
     return layer < s->layers ? s->widths[layer] : s->classes * s->classes;
+}
+INLINE const float *weights_of(const Network *s, int64_t member, int64_t layer) {
+    const int64_t size = inputs_of(s, layer) * outputs_of(s, layer);
+    return s->weights[layer] + member / s->copies * s->weight_strides[layer] + member % s->copies * size;
+}
+INLINE const float *biases_of(const Network *s, int64_t member, int64_t layer) {
+    return s->biases[layer] + member / s->copies * s->bias_strides[layer] + member % s->copies * outputs_of(s, layer);
 }
 /* Where a layer's block starts: (tiles * ROWS, padded width) of values; (outputs, padded inputs) of turned weights. */
 INLINE int64_t values_before(const Network *s, int64_t layer) {
@@ -79,7 +86,7 @@ static void softmax(const Network *s, const float *logits, float *shares, float 
 static void forward_tile(const Network *s, int64_t member, int64_t tile, float *scratch) {
     float *values = s->values + member * values_before(s, s->layers + 1);
     float *first = values + tile * ROWS * padded(s->widths[0]);
-    const float *weight = s->weights[0] + member * s->weight_strides[0], *bias = s->biases[0] + member * s->bias_strides[0];
+    const float *weight = weights_of(s, member, 0), *bias = biases_of(s, member, 0);
     memset(first, 0, (size_t)(ROWS * padded(s->widths[0])) * sizeof(float));
     for (int row = 0; row < ROWS; row++) {
         const float x = input_at(s, tile * ROWS + row) * s->units[0];
@@ -92,8 +99,7 @@ static void forward_tile(const Network *s, int64_t member, int64_t tile, float *
         const int64_t inputs = inputs_of(s, layer), width = s->widths[layer], stride = padded(inputs);
         const float *in = values + values_before(s, layer - 1) + tile * ROWS * stride;
         float *out = values + values_before(s, layer) + tile * ROWS * width;
-        weight = s->weights[layer] + member * s->weight_strides[layer];
-        bias = s->biases[layer] + member * s->bias_strides[layer];
+        weight = weights_of(s, member, layer), bias = biases_of(s, member, layer);
         for (int64_t c = 0; c < width; c += SINGLE) {
             vec sum[ROWS][2] = {{{0}}};
             multiply_add(sum, ROWS, in, stride, weight + c, width, inputs);
@@ -107,8 +113,7 @@ static void forward_tile(const Network *s, int64_t member, int64_t tile, float *
     const int64_t inputs = s->widths[s->layers - 1], size = s->classes * s->classes, stride = padded(size);
     const float *in = values + values_before(s, s->layers - 1) + tile * ROWS * padded(inputs);
     float *logits = values + values_before(s, s->layers) + tile * ROWS * stride;
-    weight = s->weights[s->layers] + member * s->weight_strides[s->layers];
-    bias = s->biases[s->layers] + member * s->bias_strides[s->layers];
+    weight = weights_of(s, member, s->layers), bias = biases_of(s, member, s->layers);
     for (int row = 0; row < ROWS; row++) {
         float *own = logits + row * stride;
         memset(own, 0, (size_t)size * sizeof(float));
@@ -127,7 +132,7 @@ static void forward_tile(const Network *s, int64_t member, int64_t tile, float *
 /* Transpose one layer's weights, 16 x 16 at a time, and pad them with zeros. */
 static void turn_weights(const Network *s, int64_t member, int64_t layer) {
     const int64_t inputs = inputs_of(s, layer), outputs = outputs_of(s, layer), stride = padded(inputs);
-    const float *from = s->weights[layer] + member * s->weight_strides[layer];
+    const float *from = weights_of(s, member, layer);
     float *to = s->turned + member * turned_before(s, s->layers + 1) + turned_before(s, layer);
     if (stride != inputs) memset(to, 0, (size_t)(outputs * stride) * sizeof(float));
     for (int64_t c = 0; c < outputs; c += 16)
@@ -210,8 +215,10 @@ static void bias_gradient(const Network *s, const float *deltas, int64_t layer, 
 static void weight_gradient(const Network *s, int64_t member, int64_t layer, int64_t first, int64_t last) {
     const int64_t width = outputs_of(s, layer), stride = padded(width), inputs = inputs_of(s, layer);
     const float *deltas = s->deltas + member * values_before(s, s->layers + 1) + values_before(s, layer);
-    float *gradient = s->gradients + member * s->gradient_stride + gradients_before(s, layer);
-    if (first == 0) bias_gradient(s, deltas, layer, gradient + inputs * width);
+    const int64_t copy = member % s->copies;
+    float *all = s->gradients + member / s->copies * s->gradient_stride + s->copies * gradients_before(s, layer);
+    float *gradient = all + copy * inputs * width;
+    if (first == 0) bias_gradient(s, deltas, layer, all + s->copies * inputs * width + copy * width);
     memset(gradient + first * width, 0, (size_t)((last - first) * width) * sizeof(float));
     if (layer > 0 && width % SINGLE == 0) {
         const float *values = s->values + member * values_before(s, s->layers + 1) + values_before(s, layer - 1) + first;

@@ -12,7 +12,9 @@
 #define STEPS 8 /* steps in one item */
 
 typedef struct {
-    int64_t members, batch, steps, classes, annotators, table, points; /* table: sequences that rows may choose from */
+    int64_t members, batch, steps, classes, annotators;
+    int64_t groups;        /* of annotators who share one Q: 1, or one for each who speaks through Q */
+    int64_t table, points; /* table: sequences that rows may choose from */
     int64_t noisy;           /* how many annotators, from the first, speak through Q; the others make no mistakes */
     const int64_t *rows;     /* (members, batch), -1 to fill up */
     const int8_t *labels;    /* (members, table, steps, annotators), -1 where none was recorded */
@@ -21,7 +23,7 @@ typedef struct {
     const float *targets;    /* (members, table, steps, classes), what to learn in place of the labels, or NULL */
     const int64_t *places;   /* (table, steps), on the clock grid; NULL where step t is point t */
     const float *logits;     /* (members, batch, steps, classes) */
-    const float *matrices;   /* (members, points, classes, classes), or NULL to take labels for true */
+    const float *matrices;   /* (members, groups, points, classes, classes), or NULL to take labels for true */
     const float *linear, *quadratic; /* (members,) or NULL */
     float *losses, *counts;  /* (members, steps): summed weighted losses, summed weights */
     float *grad_logits;      /* of the shape of logits */
@@ -113,6 +115,7 @@ static float explain(const Objective *s, Column *c, int64_t member, int64_t t, i
                      float *count) {
     const int64_t classes = s->classes, width = c->width, size = classes * classes;
     const int through = s->matrices && annotator < s->noisy;
+    if (through && s->groups > 1) logs += annotator * s->points * size;
     float *explained = c->explained + annotator * classes * width, loss = 0.0f;
     for (int64_t j = 0; j < c->count; j++) {
         const int64_t row = c->rows[j], label = labels_of(s, member, row, t)[annotator];
@@ -164,14 +167,15 @@ static void one_step(const Objective *s, Column *c, int64_t member, int64_t t, d
     for (int64_t j = 0; j < c->count; j++) {
         const int64_t row = c->rows[j];
         const int8_t *labels = labels_of(s, member, row, t);
-        const int64_t point = (member * s->points + (s->places ? s->places[row * s->steps + t] : t)) * size;
+        const int64_t point = (member * s->groups * s->points + (s->places ? s->places[row * s->steps + t] : t)) * size;
+        const int64_t apart = s->groups > 1 ? s->points * size : 0; /* from one annotator's Q to the next */
         const float weight = scale * c->weights[j];
         for (int64_t i = 0; i < classes; i++) {
             float grad = 0.0f;
             for (int64_t a = 0; a < s->annotators; a++) {
                 if (labels[a] < 0) continue;
                 const float share = c->explained[(a * classes + i) * width + j];
-                const int64_t entry = point + i * classes + labels[a];
+                const int64_t entry = point + a * apart + i * classes + labels[a];
                 grad += c->mass[j] * c->shares[i * width + j] - share;
                 if (s->matrices && a < s->noisy && s->matrices[entry] >= FLT_MIN) /* a true zero in Q stays one */
                     s->grad_matrices[entry] -= weight * share / s->matrices[entry];
@@ -184,11 +188,11 @@ static void one_step(const Objective *s, Column *c, int64_t member, int64_t t, d
 /* Items of a member: parts of its steps, or all of them where sequences have clocks of their own and share its points. */
 int labeltide_objective(const Objective *s, Work *work) {
     const int64_t size = s->classes * s->classes, each = work->items / s->members;
-    const int64_t points = s->matrices ? s->points : 0;
+    const int64_t points = s->matrices ? s->points : 0, logged = in_lines(s->groups * points * size);
     Column column;
-    float *logs = room(in_lines(points * size) + column_size(s));
+    float *logs = room(logged + column_size(s));
     if (!logs) return 1;
-    place_column(&column, s, logs + in_lines(points * size));
+    place_column(&column, s, logs + logged);
     int64_t holds = -1;
     double all = 0.0;
     for (int64_t item; (item = next_item(work)) < work->items;) {
@@ -196,10 +200,13 @@ int labeltide_objective(const Objective *s, Work *work) {
         const int64_t last = s->places || first + STEPS > s->steps ? s->steps : first + STEPS;
         if (member != holds) all = count_labels(s, member);
         holds = member;
-        for (int64_t i = first * size; i < (s->places ? points : s->matrices ? last : 0) * size; i++) {
-            const float value = s->matrices[member * points * size + i];
-            logs[i] = logf(value < FLT_MIN ? FLT_MIN : value); /* NaN stays NaN */
-            s->grad_matrices[member * points * size + i] = 0.0f;
+        for (int64_t group = 0; group < (s->matrices ? s->groups : 0); group++) {
+            const int64_t from = group * points * size, own = member * s->groups * points * size;
+            for (int64_t i = from + first * size; i < from + (s->places ? points : last) * size; i++) {
+                const float value = s->matrices[own + i];
+                logs[i] = logf(value < FLT_MIN ? FLT_MIN : value); /* NaN stays NaN */
+                s->grad_matrices[own + i] = 0.0f;
+            }
         }
         for (int64_t t = first; t < last; t++) one_step(s, &column, member, t, all, logs);
     }

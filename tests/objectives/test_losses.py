@@ -29,10 +29,17 @@ def cases(draw):
     n_batch, n_steps, n_classes = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(2, 4))
     members = draw(st.sampled_from([(), (1,), (2,)]))
     annotators = draw(st.sampled_from([(), (1,), (3,)]))
-    kind = draw(st.sampled_from(["static", "shared", "own"]))
+    kinds = ["static", "shared", "own"] + (["each, shared", "each, own"] if annotators == (3,) else [])
+    kind = draw(st.sampled_from(kinds))  # "each" has an own Q for every annotator
     logits = torch.from_numpy(3 * rng.standard_normal((*members, n_batch, n_steps, n_classes)))
     labels = rng.integers(-1, n_classes, (*members, n_batch, n_steps, *annotators))
-    shape = {"static": (), "shared": (*members, n_steps), "own": (*members, n_batch, n_steps)}[kind]
+    shape = {
+        "static": (),
+        "shared": (*members, n_steps),
+        "own": (*members, n_batch, n_steps),
+        "each, shared": (*members, 1, n_steps, *annotators),
+        "each, own": (*members, n_batch, n_steps, *annotators),
+    }[kind]
     matrices = random_matrices(rng, shape, n_classes)
     dtype = draw(st.sampled_from([torch.int8, torch.int64]))
     return Case(logits.log_softmax(-1), torch.from_numpy(labels).to(dtype), torch.from_numpy(matrices), kind)
@@ -46,7 +53,8 @@ def enumerate_losses(case, loss_of_step):
     for place in np.ndindex(*labels.shape):
         member, row, step = place[:3] if with_members else (None, *place[:2])
         p = probs[member, row, step] if with_members else probs[row, step]
-        expected[place] = loss_of_step(p, labels[place], matrix_of(matrices, member, row, step, case.kind))
+        matrix = matrix_of(matrices, member, row, step, case.kind, place[-1])
+        expected[place] = loss_of_step(p, labels[place], matrix)
     return expected
 
 
@@ -176,7 +184,9 @@ def test_zeros_in_the_matrices_give_no_nan(dtype):
 
 
 @pytest.mark.parametrize("loss", [forward_loss, backward_loss])
-@pytest.mark.parametrize("shape", [(), (2,), (3, 2)], ids=["static", "shared", "own"])
+@pytest.mark.parametrize(
+    "shape", [(), (2,), (3, 2), (1, 2, 2), (3, 2, 2)], ids=["static", "shared", "own", "each, shared", "each, own"]
+)
 def test_gradients_equal_finite_differences(loss, shape):
     rng = np.random.default_rng(1)
     logits = torch.from_numpy(rng.standard_normal((3, 2, 3))).requires_grad_()

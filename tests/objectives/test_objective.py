@@ -69,6 +69,24 @@ def test_objective_equals_a_slow_loop(name, loss, seed):
         assert float(scored.labels[m]) == pytest.approx(weights[m].sum())
 
 
+def test_every_annotator_speaks_through_the_own_matrices_and_penalties_average_over_them():
+    case = make_case(0)
+    grid = torch.stack([case.matrices, make_case(1).matrices], 1)  # (members, annotators, steps, classes, classes)
+    alone = [forward_loss(case.log_probs, case.labels[..., a], grid[:, a]) for a in range(2)]
+    trusted = cross_entropy(case.log_probs, case.trusted)
+    values = torch.stack([*alone, trusted], -1).numpy()
+    labels = torch.cat([case.labels, case.trusted[..., None]], -1)
+    narrow = case._replace(weights=case.weights[..., :1])
+    scored = narrow.score(Objective(penalties=PENALTIES), matrices=grid.movedim(1, 2)[:, None], grid=grid)
+    weights = (narrow.weights * (labels >= 0)).numpy()
+    for m in range(2):
+        linear, quadratic = float(case.multipliers.linear[m]), float(case.multipliers.quadratic[m])
+        total, data = slow_objective(values[m], weights[m], linear, quadratic)
+        penalty = sum(p.weight * np.mean([float(p.function(Q)) for own in grid[m] for Q in own]) for p in PENALTIES)
+        assert float(scored.total[m]) == pytest.approx(total + penalty)
+        assert float(scored.data[m]) == pytest.approx(data)
+
+
 def test_objective_takes_labels_for_true_without_matrices():
     case = make_case(0)
     scored = case.score(Objective(), matrices=None, grid=None, trusted=None, multipliers=None)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.objectives.penalties import diagonal_norm, frobenius, gradient, log_volume
+from labeltide.objectives.penalties import add_gradient, average, diagonal_norm, frobenius, log_volume, spread
 
 PLAIN = {
     log_volume: lambda Q: np.log(abs(np.linalg.det(Q))),
@@ -47,9 +47,41 @@ def test_penalty_gradients_equal_finite_differences(penalty):
     assert torch.autograd.gradcheck(penalty, torch.from_numpy(matrices).requires_grad_())
 
 
+def random_matrices(*shape):
+    rows = np.random.default_rng(1).dirichlet(np.ones(3), (*shape, 3))
+    return torch.from_numpy((np.eye(3) + rows) / 2)
+
+
 @pytest.mark.parametrize("penalty", PLAIN, ids=lambda penalty: penalty.__name__)
-def test_gradient_is_that_of_the_average_over_the_clock(penalty):
-    rows = np.random.default_rng(1).dirichlet(np.ones(3), (2, 5, 3))
-    matrices = torch.from_numpy((np.eye(3) + rows) / 2).requires_grad_()
-    expected = torch.autograd.grad(penalty(matrices).mean(1).sum(), matrices)[0]
-    torch.testing.assert_close(gradient(penalty, matrices.detach()), expected)
+@pytest.mark.parametrize("shape", [(2, 5), (2, 4, 5)], ids=["shared", "own"])
+def test_gradient_is_that_of_the_average_over_annotators_and_the_clock(penalty, shape):
+    matrices = random_matrices(*shape).requires_grad_()
+    expected = torch.autograd.grad(0.3 * penalty(matrices).flatten(1).mean(1).sum(), matrices)[0]
+    found = torch.ones_like(matrices)
+    add_gradient(found, penalty, 0.3, matrices.detach())
+    torch.testing.assert_close(found - 1, expected)
+
+
+@pytest.mark.parametrize("penalty", PLAIN, ids=lambda penalty: penalty.__name__)
+@pytest.mark.parametrize("columns", [1, 4])
+def test_weights_may_differ_among_members_and_annotators(penalty, columns):
+    matrices, weight = random_matrices(2, 4, 5).requires_grad_(), torch.rand(2, columns, dtype=torch.float64)
+    values = average(penalty, weight, matrices)
+    for m in range(2):
+        own = [weight[m, a % columns] * penalty(matrices[m, a, t].detach()) for a in range(4) for t in range(5)]
+        assert float(values[m].detach()) == pytest.approx(float(sum(own)) / 20)
+    found = torch.zeros_like(matrices)
+    add_gradient(found, penalty, weight, matrices.detach())
+    torch.testing.assert_close(found, torch.autograd.grad(values.sum(), matrices)[0])
+
+
+def test_spread_is_the_distance_from_the_average_that_shares_weigh():
+    matrices = random_matrices(2, 4, 5)
+    shares = torch.from_numpy(np.random.default_rng(2).dirichlet(np.ones(4), 2))
+    values = spread(matrices, shares)
+    assert values.shape == (2, 4, 5)
+    for m, a, t in np.ndindex(2, 4, 5):
+        common = sum(shares[m, b] * matrices[m, b, t] for b in range(4))
+        assert float(values[m, a, t]) == pytest.approx(float(np.linalg.norm(matrices[m, a, t] - common) ** 2))
+    alike = matrices[:, :1].expand(-1, 4, -1, -1, -1)
+    torch.testing.assert_close(spread(alike, shares), torch.zeros(2, 4, 5, dtype=torch.float64))

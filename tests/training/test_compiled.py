@@ -1,5 +1,7 @@
 """The compiled step measures what the objective and autograd do."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,7 +13,7 @@ from labeltide.models.gru import GRUModel
 from labeltide.noise.network import NetworkNoise
 from labeltide.noise.static import StaticNoise
 from labeltide.objectives.objective import Multipliers, Objective, Penalty
-from labeltide.objectives.penalties import diagonal_norm, frobenius, log_volume
+from labeltide.objectives.penalties import diagonal_norm, frobenius, log_volume, spread
 from labeltide.training import Fleet, FleetData, Schedule
 from labeltide.training.compiled import compiled_step
 from labeltide.training.state import TrainingState, flatten_parameters, join, learned
@@ -44,11 +46,18 @@ def make_data(members, table, steps, classes, annotators=1, own_clocks=False, se
     )
 
 
-def make_fleet(members, classes, noise=NetworkNoise):
-    model = GRUModel(members, 3, classes).initialise(member_generators(range(members)))
-    noise = None if noise is None else noise(members, classes).initialise(member_generators(range(members)))
+def make_fleet(members, classes, noise=NetworkNoise, annotators=1, tied=False):
+    """Annotators above one have an own Q each, and differ; those of the first member may be tied."""
+    generators = member_generators(range(members))
+    model = GRUModel(members, 3, classes).initialise(generators)
+    if noise is not None:
+        noise = noise(members, classes, annotators=annotators) if annotators > 1 else noise(members, classes)
+        noise.initialise(generators)
     fleet = Fleet(model, noise)
-    flatten_parameters(fleet, members)
+    flat = flatten_parameters(fleet, members)
+    if annotators > 1:
+        flat += 0.01 * torch.randn(flat.shape, generator=torch.Generator().manual_seed(0))
+        noise.tied[0] = tied
     return fleet
 
 
@@ -67,8 +76,8 @@ def by_autograd(fleet, data, objective, rows, multipliers):
     batch=st.integers(1, 20),
     steps=st.integers(1, 20),
     classes=st.integers(2, 4),
-    annotators=st.integers(1, 2),
-    noise=st.sampled_from([None, StaticNoise, NetworkNoise]),
+    annotators=st.integers(1, 3),
+    noise=st.sampled_from([None, StaticNoise, NetworkNoise, "own", "own, tied"]),
     own_clocks=st.booleans(),
     told=st.sampled_from(["", "trusted", "targets", "trusted and targets"]),
     multiplied=st.booleans(),
@@ -79,8 +88,15 @@ def test_compiled_step_equals_autograd(
     members, batch, steps, classes, annotators, noise, own_clocks, told, multiplied, filled, seed
 ):
     data = make_data(members, 20, steps, classes, annotators, own_clocks, seed, told)
-    fleet = make_fleet(members, classes, noise)
+    if str(noise).startswith("own"):
+        fleet = make_fleet(members, classes, NetworkNoise, annotators, tied="tied" in noise)
+    else:
+        fleet = make_fleet(members, classes, noise)
     objective = Objective(penalties=PENALTIES)
+    if fleet.noise is not None and fleet.noise.annotators > 1:
+        pooling = Penalty("pooling", partial(spread, shares=fleet.noise.shares), torch.rand(members, 1))
+        sizes = Penalty("sizes", frobenius, torch.rand(members, annotators))
+        objective = Objective(penalties=(*PENALTIES, pooling, sizes))
     generator = torch.Generator().manual_seed(seed)
     multipliers = Multipliers(*torch.rand(2, members, generator=generator)) if multiplied else None
     rows = torch.stack([torch.randperm(20, generator=generator)[:batch] for _ in range(members)])
@@ -94,9 +110,10 @@ def test_compiled_step_equals_autograd(
 
 
 @compiled
+@pytest.mark.parametrize("annotators", [1, 3])
 @pytest.mark.parametrize("told", ["", "trusted", "targets"])
-def test_a_member_gets_the_same_bits_alone_and_in_a_fleet_and_from_any_number_of_threads(told):
-    data, fleet = make_data(3, 40, 21, 2, told=told), make_fleet(3, 2)
+def test_a_member_gets_the_same_bits_alone_and_in_a_fleet_and_from_any_number_of_threads(told, annotators):
+    data, fleet = make_data(3, 40, 21, 2, annotators, told=told), make_fleet(3, 2, annotators=annotators)
     rows = torch.stack([torch.randperm(40)[:30] for _ in range(3)])
     multipliers = Multipliers(torch.ones(3), torch.ones(3))
     alone = Fleet(fleet.model.member(1), fleet.noise.member(1))

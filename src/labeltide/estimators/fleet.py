@@ -141,8 +141,8 @@ class FleetJob:
         if self.settings.checkpoint is None:
             return None
         shared = {k: str(v) for k, v in self.settings.get_params().items() if k not in UNRELATED}
-        terms = [(penalty.name, penalty.weight) for penalty in objective.penalties]
-        parts = [*vars(self.data).values(), *fleet.state_dict().values(), terms, shared, schedule, self.seeds]
+        terms = [part for penalty in objective.penalties for part in (penalty.name, penalty.weight)]
+        parts = [*vars(self.data).values(), *fleet.state_dict().values(), *terms, shared, schedule, self.seeds]
         return Checkpoint(
             Path(self.settings.checkpoint) / f"{CHECKPOINT_PREFIX}{stage}{self.part}.safetensors", fingerprint(*parts)
         )

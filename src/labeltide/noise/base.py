@@ -64,6 +64,46 @@ class NoiseFunction(FleetModule):
         return torch.as_tensor(np.asarray(clock, dtype=np.float64), device=device)
 
 
+class LearnedNoise(NoiseFunction):
+    """A noise function that training moves; where each annotator has an own Q, all start alike.
+
+    Attributes
+    ----------
+    shares : Tensor of shape (members, annotators)
+        How much each annotator counts in the common Q: the share of the labels. Only with several annotators.
+    tied : bool Tensor of shape (members,)
+        Members whose annotators are all held alike: they have one Q, learned from all labels.
+    """
+
+    shares: Tensor
+    tied: Tensor
+
+    def _tell_apart(self, annotators: int) -> tuple[int, ...]:
+        """Make room for annotators; returns the first axes of every parameter."""
+        self.annotators = annotators
+        if annotators == 1:
+            return (self.members,)
+        self.register_buffer("shares", torch.full((self.members, annotators), 1 / annotators))
+        self.register_buffer("tied", torch.zeros(self.members, dtype=torch.bool))
+        return (self.members, annotators)
+
+    def tie(self, values: Tensor) -> Tensor:
+        """The average over annotators for members whose annotators are alike: Q, or, the same way, its gradient.
+
+        They start alike and move alike, so that a tied member learns as one with a single Q does.
+        """
+        if self.annotators == 1:
+            return values
+        tied = self.tied.reshape(-1, *[1] * (values.ndim - 1))
+        return torch.where(tied, values.mean(1, keepdim=True), values)
+
+    def common(self, clock: Tensor) -> Tensor:
+        matrices = self(clock)
+        if self.annotators == 1:
+            return matrices
+        return (self.shares.reshape(*self.shares.shape, *[1] * (matrices.ndim - 2)) * matrices).sum(1)
+
+
 def dominant_rows(logits: Tensor) -> Tensor:
     r"""Turn free numbers into rows of Q whose diagonal passes one half: :math:`(I + \mathrm{softmax}) / 2`.
 

@@ -31,7 +31,7 @@ class Network(ctypes.Structure):
     """One call, as _native_network.c declares it."""
 
     _fields_ = [
-        *((name, ctypes.c_int64) for name in ("members", "points", "layers", "classes")),
+        *((name, ctypes.c_int64) for name in ("members", "copies", "points", "layers", "classes")),
         ("widths", ctypes.c_int64 * MAX_LAYERS),
         ("weight_strides", ctypes.c_int64 * (MAX_LAYERS + 1)),
         ("bias_strides", ctypes.c_int64 * (MAX_LAYERS + 1)),
@@ -54,15 +54,15 @@ def usable(layers: Sequence[MemberLinear], given: Input) -> bool:
         and len(given.clock) > 0
         and all(t.dtype == torch.float64 and t.is_cpu and t.is_contiguous() for t in given[:2])
         and all(p.dtype == torch.float32 and p.is_cpu for p in parameters)
-        and all(p.stride()[1:] == (p.shape[2], 1) for p in parameters)
+        and all(p[0].is_contiguous() for p in parameters)
         and 1 < len(layers) <= MAX_LAYERS + 1
-        and layers[0].weight.shape[1] == 1
-        and all(layer.weight.shape[2] % MULTIPLE == 0 for layer in layers[1:-1])
+        and layers[0].weight.shape[-2] == 1
+        and all(layer.weight.shape[-1] % MULTIPLE == 0 for layer in layers[1:-1])
     )
 
 
 def fused_network(layers: Sequence[MemberLinear], given: Input) -> Tensor:
-    """Q at every moment: shape (members, points, classes, classes)."""
+    """Q at every moment: shape (members * copies, points, classes, classes)."""
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     keep = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
     return _FusedNetwork.apply(CompiledNetwork(layers, given, keep), *parameters)
@@ -73,11 +73,11 @@ class CompiledNetwork:
 
     def __init__(self, layers: Sequence[MemberLinear], given: Input, keep: bool = True) -> None:
         self.given, self.keep = given, keep
-        sizes = [layer.weight.shape[1:] for layer in layers]
+        sizes = [layer.weight.shape[-2:] for layer in layers]
         self.task = task = _task(layers, given)
         self.tiles = -(-task.points // ROWS)
         self.parts = sum(-(-size[0] // FEW) for size in sizes)
-        self.size = sum((size[0] + 1) * size[1] for size in sizes)
+        self.size = task.copies * sum((size[0] + 1) * size[1] for size in sizes)
         per_point = sum(_padded(size[1]) for size in sizes)
         self.values = torch.empty(task.members, self.tiles * ROWS * per_point)
         self.turned = torch.empty(task.members, sum(size[1] * _padded(size[0]) for size in sizes[1:])) if keep else None
@@ -115,14 +115,15 @@ class _FusedNetwork(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         parameters = ctx.saved_tensors  # also makes sure that nobody has changed them meanwhile
-        gradients = torch.empty(len(grads[0]), ctx.network.size)
+        gradients = torch.empty(len(parameters[0]), ctx.network.size)
         ctx.network.backward(grads[0].contiguous(), gradients)
         pieces = gradients.split([parameter[0].numel() for parameter in parameters], 1)
         return None, *(piece.view(parameter.shape) for piece, parameter in zip(pieces, parameters, strict=True))
 
 
 def _task(layers: Sequence[MemberLinear], given: Input) -> Network:
-    task = Network(layers[0].members, len(given.clock), len(layers) - 1, given.classes)
+    copies = layers[0].copies
+    task = Network(layers[0].members * copies, copies, len(given.clock), len(layers) - 1, given.classes)
     task.scale, task.shift, task.bound = given.scale, given.shift, given.bound
     task.clock, task.ends = given.clock.data_ptr(), given.ends.data_ptr()
     for i, layer in enumerate(layers):
@@ -130,7 +131,7 @@ def _task(layers: Sequence[MemberLinear], given: Input) -> Network:
         task.weights[i], task.weight_strides[i] = weight.data_ptr(), weight.stride(0)
         task.biases[i], task.bias_strides[i] = bias.data_ptr(), bias.stride(0)
         if layer is not layers[-1]:
-            task.widths[i] = weight.shape[2]
+            task.widths[i] = weight.shape[-1]
     return task
 
 

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from labeltide._fleet import MemberLinear
 from labeltide.noise import fused_network
-from labeltide.noise.base import NoiseFunction, dominant_rows
+from labeltide.noise.base import LearnedNoise, dominant_rows
 
 BOUND = 4.0  # noise rates between 0.02 and 49.98 % for two classes
 WIDTHS = (16, 32, 64, 128, 128, 128, 128, 128, 128, 128)  # the ten hidden layers of the paper's code
 
 
-class NetworkNoise(NoiseFunction):
+class NetworkNoise(LearnedNoise):
     """Ten hidden layers from the clock to the logits of Q.
 
     The clock is mapped linearly so that ``bounds`` become [-1, 1], every layer keeps the spread of its input, and its
@@ -26,6 +26,8 @@ class NetworkNoise(NoiseFunction):
     Logits are bent to stay within ``BOUND`` of zero. A penalty on Q can drive all rows together, where the classifier
     no longer matters; there a plain softmax saturates, its gradient is exactly zero and nothing ever moves again. Bent
     logits keep a gradient, so that the data win once the augmented Lagrangian weighs them enough.
+
+    With several ``annotators`` each has a network of its own.
     """
 
     bounds: Tensor
@@ -36,26 +38,34 @@ class NetworkNoise(NoiseFunction):
         n_classes: int,
         bounds: tuple[float, float] = (0.0, 1.0),
         raw_steps: int | None = None,
+        annotators: int = 1,
     ) -> None:
         super().__init__()
         self.members, self.n_classes, self.raw_steps = members, n_classes, raw_steps
+        self._tell_apart(annotators)
         self.register_buffer("bounds", torch.tensor(bounds, dtype=torch.float64).expand(members, 2).clone())
         sizes = (1, *WIDTHS)
         gain = None if raw_steps else 2**0.5
-        self.layers = nn.ModuleList(MemberLinear(members, inputs, outputs, gain) for inputs, outputs in pairwise(sizes))
-        self.head = MemberLinear(members, sizes[-1], n_classes * n_classes, None if raw_steps else 0.1)
+        self.layers = nn.ModuleList(MemberLinear(members, *size, gain, annotators) for size in pairwise(sizes))
+        self.head = MemberLinear(members, sizes[-1], n_classes * n_classes, None if raw_steps else 0.1, annotators)
 
     def forward(self, clock: Tensor) -> Tensor:
         plan = self.plan(clock)
-        if fused_network.usable(*plan):
-            return fused_network.fused_network(*plan)
-        hidden = self._scaled(clock.reshape(1, -1, 1)).expand(self.members, -1, -1)  # (members, points, 1)
+        matrices = fused_network.fused_network(*plan) if fused_network.usable(*plan) else self._by_torch(clock)
+        if self.annotators > 1:
+            matrices = matrices.unflatten(0, (self.members, self.annotators))
+        return self.tie(matrices)
+
+    def _by_torch(self, clock: Tensor) -> Tensor:
+        """Q of every network: (members * annotators, ..., classes, classes)."""
+        networks = self.members * self.annotators
+        hidden = self._scaled(clock.reshape(1, -1, 1)).expand(networks, -1, -1)  # (networks, points, 1)
         for layer in self.layers:
             hidden = layer(hidden).relu()
-        logits = self.head(hidden)  # (members, points, classes * classes)
+        logits = self.head(hidden)  # (networks, points, classes * classes)
         if not self.raw_steps:
             logits = BOUND * logits / (BOUND + logits.abs())
-        return dominant_rows(logits.reshape(self.members, *clock.shape, self.n_classes, self.n_classes))
+        return dominant_rows(logits.reshape(networks, *clock.shape, self.n_classes, self.n_classes))
 
     def plan(self, clock: Tensor) -> tuple[list[MemberLinear], fused_network.Input]:
         """The layers, the head last, and how they are used: what the compiled network is told."""

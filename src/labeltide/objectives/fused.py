@@ -12,7 +12,7 @@ class Task(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "batch", "steps", "classes")),
-        *((name, ctypes.c_int64) for name in ("annotators", "table", "points", "noisy")),
+        *((name, ctypes.c_int64) for name in ("annotators", "groups", "table", "points", "noisy")),
         *((name, ctypes.c_void_p) for name in ("rows", "labels", "mask", "weights", "targets", "places", "logits")),
         *((name, ctypes.c_void_p) for name in ("matrices", "linear", "quadratic", "losses", "counts")),
         *((name, ctypes.c_void_p) for name in ("grad_logits", "grad_matrices")),

@@ -3,7 +3,8 @@
 Shapes are shared by both losses. `log_probs` has shape ``(..., batch, steps, classes)``. `labels` has shape
 ``(..., batch, steps)``, or ``(..., batch, steps, annotators)`` with several people; -1 means not recorded and
 gives a loss of zero. `matrices` holds Q in the shape ``(classes, classes)``, ``(..., steps, classes, classes)`` when
-all sequences of a batch share one clock, or ``(..., batch, steps, classes, classes)`` when each has its own.
+all sequences of a batch share one clock, or ``(..., batch, steps, classes, classes)`` when each has its own. Annotators
+who each have an own Q stand where they do in the labels: ``(..., batch or 1, steps, annotators, classes, classes)``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
     :math:`Q_t` can be inverted.
     """
     labels, squeeze = _with_annotators(labels, log_probs)
-    columns = _columns(_per_sequence(matrices, log_probs), labels)  # (..., steps, classes, annotators)
+    columns = _columns(_per_annotator(matrices, log_probs), labels)  # (..., steps, classes, annotators)
     tiny = torch.finfo(columns.dtype).tiny  # a true zero in Q stays finite, and its gradient is zero
     joint = log_probs.unsqueeze(-1) + columns.clamp_min(tiny).log()
     return _finish(-joint.logsumexp(-2), labels, squeeze)
@@ -32,7 +33,7 @@ def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor
     :math:`Q_t` is close to singular.
     """
     labels, squeeze = _with_annotators(labels, log_probs)
-    inverse = torch.linalg.inv(_per_sequence(matrices, log_probs))
+    inverse = torch.linalg.inv(_per_annotator(matrices, log_probs))
     rows = _columns(inverse.transpose(-1, -2), labels)  # (..., steps, classes, annotators)
     return _finish(-(rows * log_probs.unsqueeze(-1)).sum(-2), labels, squeeze)
 
@@ -53,14 +54,20 @@ def _finish(losses: Tensor, labels: Tensor, squeeze: bool) -> Tensor:
     return losses.squeeze(-1) if squeeze else losses
 
 
-def _per_sequence(matrices: Tensor, log_probs: Tensor) -> Tensor:
-    """Give matrices that all sequences of a batch share the batch axis they lack."""
-    return matrices.unsqueeze(-4) if matrices.ndim == log_probs.ndim else matrices
+def _per_annotator(matrices: Tensor, log_probs: Tensor) -> Tensor:
+    """Give matrices the axes they lack: (..., batch or 1, steps, annotators or 1, classes, classes)."""
+    if matrices.ndim == log_probs.ndim + 2:
+        return matrices
+    matrices = matrices.unsqueeze(-4) if matrices.ndim == log_probs.ndim else matrices
+    return matrices.unsqueeze(-3)
 
 
 def _columns(matrices: Tensor, labels: Tensor) -> Tensor:
     """``matrices[..., i, labels]`` for every true label i: shape (..., steps, classes, annotators)."""
-    n_classes = matrices.shape[-1]
+    if matrices.shape[-3] > 1:
+        index = labels.clamp_min(0)[..., None, None].expand(*labels.shape, matrices.shape[-1], 1)
+        return matrices.expand(*labels.shape, *matrices.shape[-2:]).gather(-1, index).squeeze(-1).transpose(-1, -2)
+    matrices, n_classes = matrices.squeeze(-3), matrices.shape[-1]
     shape = torch.broadcast_shapes(matrices.shape[:-2], labels.shape[:-1])
     index = labels.clamp_min(0).unsqueeze(-2).expand(*shape, n_classes, -1)
     return matrices.expand(*shape, n_classes, n_classes).gather(-1, index)

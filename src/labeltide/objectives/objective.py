@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from labeltide.objectives import losses
+from labeltide.objectives import losses, penalties
 
 TINY = 1e-12  # keeps an empty average at zero
 LOSSES = {"forward": losses.forward_loss, "backward": losses.backward_loss}
@@ -25,11 +25,17 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Penalty:
-    """A measure of Q, averaged over the clock, and its weight."""
+    """A measure of Q, averaged over annotators and the clock, and its weight.
+
+    Attributes
+    ----------
+    function : from Q on the grid to one number for each matrix
+    weight : a number, or a Tensor of shape (members, annotators or 1) that differs among them
+    """
 
     name: str
     function: Callable[[Tensor], Tensor]
-    weight: float
+    weight: float | Tensor
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ class Objective:
             Probabilities of the true label, in place of recorded and trusted labels; all zero where there is none.
         matrices : Tensor, optional
             Q as the losses take it; without it, recorded labels are taken for true.
-        grid : Tensor of shape (members, points, classes, classes), optional
+        grid : Tensor of shape (members, [annotators,] points, classes, classes), optional
             Q over the whole clock, for the penalties.
         multipliers : Multipliers, optional
         """
@@ -104,7 +110,7 @@ class Objective:
             total = multipliers.linear * data + multipliers.quadratic / 2 * squares
         if grid is not None:
             for penalty in self.penalties:
-                total = total + penalty.weight * penalty.function(grid).mean(1)
+                total = total + penalties.average(penalty.function, penalty.weight, grid)
         return Scored(total, data, weights.sum((1, 2, 3)))
 
 

@@ -33,9 +33,41 @@ def diagonal_norm(matrices: Tensor) -> Tensor:
     return matrices.diagonal(dim1=-2, dim2=-1).square().sum(-1).sqrt()
 
 
-def gradient(function: Callable[[Tensor], Tensor], matrices: Tensor) -> Tensor:
-    """How a penalty's average over the clock grows with each entry of Q, shape (members, points, classes, classes)."""
+def spread(matrices: Tensor, shares: Tensor) -> Tensor:
+    r"""How far each annotator stands from all together: :math:`\|Q_a - \sum_b s_b Q_b\|_F^2`.
+
+    Parameters
+    ----------
+    matrices : Tensor of shape (members, annotators, points, classes, classes)
+    shares : Tensor of shape (members, annotators)
+        Each annotator's share of the labels.
+
+    Returns
+    -------
+    Tensor of shape (members, annotators, points)
+    """
+    common = (shares[..., None, None, None] * matrices).sum(1, keepdim=True)
+    return (matrices - common).square().sum((-2, -1))
+
+
+def average(function: Callable[[Tensor], Tensor], weight: float | Tensor, matrices: Tensor) -> Tensor:
+    """A penalty's weighed average over annotators and the clock: shape (members,)."""
+    values = function(matrices)  # (members, [annotators,] points)
+    if isinstance(weight, Tensor):
+        return (weight[..., None] * values).mean((1, 2))
+    return weight * values.flatten(1).mean(1)
+
+
+def add_gradient(
+    gradient: Tensor, function: Callable[[Tensor], Tensor], weight: float | Tensor, matrices: Tensor
+) -> None:
+    """Add in place how `average` grows with each entry of Q, of the shape of `matrices`."""
+    alone = 1.0 if isinstance(weight, Tensor) else weight  # applied last, in one operation
     if function is frobenius:
-        return matrices / (frobenius(matrices)[..., None, None] * matrices.shape[1])
-    leaf = matrices.detach().requires_grad_()
-    return torch.autograd.grad(function(leaf).mean(1).sum(), leaf)[0]
+        own = matrices / (frobenius(matrices)[..., None, None] * matrices[0, ..., 0, 0].numel())
+        own = weight[..., None, None, None] * own if isinstance(weight, Tensor) else own
+    else:
+        leaf = matrices.detach().requires_grad_()
+        weighed = average(function, weight if isinstance(weight, Tensor) else 1.0, leaf)
+        own = torch.autograd.grad(weighed.sum(), leaf)[0]
+    gradient.add_(own, alpha=alone)

@@ -18,11 +18,11 @@ from labeltide.models.gru import GRUModel
 from labeltide.models.kernels import fused
 from labeltide.models.kernels.fused import ROWS
 from labeltide.noise import fused_network
-from labeltide.noise.base import NoiseFunction
+from labeltide.noise.base import LearnedNoise, NoiseFunction
 from labeltide.noise.network import NetworkNoise
 from labeltide.objectives import fused as fused_objective
 from labeltide.objectives.objective import Multipliers, Objective
-from labeltide.objectives.penalties import gradient
+from labeltide.objectives.penalties import add_gradient
 from labeltide.training.data import FleetData
 from labeltide.training.state import join, learned
 
@@ -92,17 +92,23 @@ class CompiledStep:
     def _grid(self) -> Tensor | None:
         if self.noise is None or self.given is not None:
             return self.given
-        return self.network.forward() if self.network is not None else self.noise(self.data.grid).contiguous()
+        if self.network is None:
+            return self.noise(self.data.grid).contiguous()
+        return self._tie(self.network.forward().view(self.grad_matrices.shape))
 
     def _noise_gradient(self, grid: Tensor) -> None:
         grad = self.grad_matrices
         for penalty in self.objective.penalties:
-            grad.add_(gradient(penalty.function, grid.detach()), alpha=penalty.weight)
+            add_gradient(grad, penalty.function, penalty.weight, grid.detach())
         if self.network is not None:
-            self.network.backward(grad, self.gradients[:, self.n_model :])
+            self.network.backward(self._tie(grad), self.gradients[:, self.n_model :])
         else:
             pieces = torch.autograd.grad(grid, self.noise_parameters, grad, allow_unused=True, materialize_grads=True)
             self.gradients[:, self.n_model :] = join(pieces)
+
+    def _tie(self, values: Tensor) -> Tensor:
+        """What annotators who are held alike have in common, of Q and of its gradient."""
+        return values if not isinstance(self.noise, LearnedNoise) else self.noise.tie(values).contiguous()
 
     def _make_room(self, batch: int) -> None:
         """Tasks and their memory for batches of this size."""
@@ -118,13 +124,16 @@ class CompiledStep:
         self.kept = torch.empty(self.tiles * fused.kept_size(gru))
         self.parts = torch.empty(members, tiles, self.n_model)
         self.losses, self.counts = torch.zeros(2, members, steps)
-        self.grad_matrices = torch.zeros(members, len(data.grid), classes, classes)
+        groups = 1 if self.noise is None else self.noise.annotators
+        own = (groups,) if groups > 1 else ()
+        self.grad_matrices = torch.zeros(members, *own, len(data.grid), classes, classes)
         gru.features, gru.out, gru.kept = data.features.data_ptr(), self.logits.data_ptr(), self.kept.data_ptr()
         gru.grad_out, gru.gradients = self.grad_logits.data_ptr(), self.parts.data_ptr()
         self.gru = gru
         self.sum = _native.Sum(members, tiles, self.n_model, self.gradients.stride(0))
         self.sum.parts, self.sum.sums = self.parts.data_ptr(), self.gradients.data_ptr()
-        task = fused_objective.Task(members, batch, steps, classes, annotators, table, len(data.grid), self.noisy)
+        sizes = (members, batch, steps, classes, annotators, groups, table, len(data.grid), self.noisy)
+        task = fused_objective.Task(*sizes)
         task.labels, task.mask, task.weights = self.labels.data_ptr(), data.mask.data_ptr(), data.weights.data_ptr()
         task.places, task.targets = _native.pointer(data.points), _native.pointer(data.targets)
         task.logits = self.logits.data_ptr()

@@ -30,7 +30,9 @@ class Fleet(nn.Module):
     ) -> Scored:
         """The objective of a batch, for each member."""
         logits = self.model(batch.features, batch.mask)
-        grid = None if self.noise is None else self.noise(data.grid)  # (members, points, classes, classes)
+        grid = (
+            None if self.noise is None else self.noise(data.grid)
+        )  # (members, [annotators,] points, classes, classes)
         return objective(
             logits.log_softmax(-1),
             batch.labels,
@@ -127,8 +129,12 @@ class TrainingStep:
 
 
 def _at_points(grid: Tensor | None, points: Tensor | None) -> Tensor | None:
-    """Q for every step of a batch, from Q on the grid."""
-    if grid is None or points is None:
-        return grid
+    """Q for every step of a batch, from Q on the grid, in a shape that the losses take."""
+    if grid is None:
+        return None
+    if grid.ndim == 5:  # annotators stand behind the clock, as in labels
+        grid = grid.movedim(1, 2)  # (members, points, annotators, classes, classes)
+    if points is None:
+        return grid.unsqueeze(1) if grid.ndim == 5 else grid
     member = torch.arange(len(grid), device=grid.device)[:, None, None]
-    return grid[member, points]  # (members, batch, steps, classes, classes)
+    return grid[member, points]  # (members, batch, steps, [annotators,] classes, classes)
