@@ -14,6 +14,7 @@ from auditing.tables import HOSTILE, make_table, studies, tables
 from labeltide.auditing import UnanswerableError, fitting, simulate_study
 from labeltide.auditing.files import OURS
 from labeltide.auditing.predict import predict_table, write_predictions
+from labeltide.chain.data import TrainingEvidence
 from labeltide.demo import compare
 from labeltide.training import Checkpoint
 
@@ -31,6 +32,7 @@ def tiny(monkeypatch):
 @pytest.fixture
 def stub(monkeypatch):
     monkeypatch.setattr(fitting, "TideClassifier", StubTide)
+    monkeypatch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
     monkeypatch.setattr(fitting, "thin_evidence", lambda *_: 0)
 
 

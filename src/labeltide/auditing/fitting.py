@@ -12,7 +12,6 @@ import torch
 
 from labeltide.auditing.intake import UnanswerableError
 from labeltide.auditing.table import AuditTable
-from labeltide.chain.data import TrainingEvidence
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import as_array
 from labeltide.inference.audit import LabelAudit
@@ -64,7 +63,10 @@ def fit(
     )
     trusted = None if table.fit_trusted is None else table.fit_trusted[windows]
     labels, clock, lengths = table.fit_labels[windows], table.clock[windows], table.lengths[windows]
-    return estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, trusted=trusted)
+    estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, trusted=trusted)
+    whose = torch.from_numpy(table.groups[windows])  # windows of one person are alike, so bands redraw people
+    estimator.training_ = estimator.training_._replace(clusters=whose)
+    return estimator
 
 
 def judge(estimator: TideClassifier, table: AuditTable, fdr: float, on_share: Any = None) -> LabelAudit:
@@ -95,21 +97,21 @@ def name_classes(estimator: TideClassifier, table: AuditTable) -> None:
 
 def thin_evidence(estimator: TideClassifier, seed: int, steps: int) -> int:
     """Keep windows of about so many steps for bands or tests; how many there were before, or 0 where all are kept."""
-    data, parameters, folds, grid = estimator.training_
+    training = estimator.training_
+    data = training.data
     n_rows, n_steps = data.mask.shape
     most = max(20, steps // n_steps)
     if n_rows <= most:
         return 0
     chosen = torch.from_numpy(np.sort(np.random.default_rng([seed, 10]).permutation(n_rows)[:most]))
-    own = replace(
-        data,
-        labels=data.labels[:, chosen],
-        mask=data.mask[chosen],
-        points=None if data.points is None else data.points[chosen],
-        evidence=None if data.evidence is None else data.evidence[:, chosen],
-        trusted=None if data.trusted is None else data.trusted[chosen],
+    by_row = {name: getattr(data, name) for name in ("mask", "points", "trusted", "jumps")}
+    own: dict[str, Any] = {name: None if part is None else part[chosen] for name, part in by_row.items()}
+    own["evidence"] = None if data.evidence is None else data.evidence[:, chosen]
+    estimator.training_ = training._replace(
+        data=replace(data, labels=data.labels[:, chosen], **own),
+        folds=training.folds[:, chosen],
+        clusters=None if training.clusters is None else training.clusters[chosen],
     )
-    estimator.training_ = TrainingEvidence(own, parameters, folds[:, chosen], grid)
     return n_rows
 
 
