@@ -47,9 +47,10 @@ class ChainData:
     def job(self, index: int) -> Self:
         """The labels and evidence of one job, on the CPU."""
         part = slice(index, index + 1)
-        own: dict[str, Any] = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in vars(self).items()}
-        evidence = None if self.evidence is None else own["evidence"][part]
-        return type(self)(**{**own, "labels": own["labels"][part], "evidence": evidence})
+        evidence = None if self.evidence is None else self.evidence[part]
+        own = replace(self, labels=self.labels[part], evidence=evidence)
+        on_cpu: dict[str, Any] = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in vars(own).items()}
+        return type(self)(**on_cpu)
 
     def with_evidence(self, evidence: Tensor | None) -> Self:
         """The same labels with other evidence."""

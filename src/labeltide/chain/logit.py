@@ -57,7 +57,7 @@ class Families:
         """Coefficients whose Q is close to the given (members, annotators, points, classes, classes)."""
         logs = matrices.double().clamp_min(1e-4).log()
         target = (_others(logs) - logs.diagonal(dim1=-2, dim2=-1)[..., None]).flatten(2)
-        return [target[group.members] @ torch.linalg.pinv(group.design).mT for group in self.groups]
+        return [target[group.members] @ _inverse(group.design).mT for group in self.groups]
 
     def noise(self, coefficients: Coefficients) -> Tensor:
         """Q on the grid: (members, annotators, points, true, recorded)."""
@@ -101,3 +101,11 @@ def _others(values: Tensor) -> Tensor:
     classes = values.shape[-1]
     flat = values.flatten(-2)[..., 1:].unflatten(-1, (classes - 1, classes + 1))[..., :-1]
     return flat.flatten(-2).unflatten(-1, (classes, classes - 1))
+
+
+def _inverse(design: Tensor) -> Tensor:
+    """The least-squares inverse of (..., entries, coefficients), by products alone: GPUs are slow at singular values."""
+    gram = design.mT @ design
+    trace = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    return torch.cholesky_solve(design.mT, torch.linalg.cholesky(gram + 1e-10 * trace * eye))
