@@ -5,7 +5,7 @@ import numpy as np
 from labeltide.inference.audit import LabelAudit
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.diagnostics import Diagnostic
-from labeltide.inference.temporality import ClassTemporality, Temporality
+from labeltide.inference.temporality import PartTemporality, Temporality
 
 
 class StubTide:
@@ -46,7 +46,7 @@ class StubTide:
     @property
     def temporality_(self):
         change = self.noise_estimate_.change
-        each = tuple(ClassTemporality(1.0, 0.5, change) for _ in self.classes_)
+        each = tuple(PartTemporality(1.0, 0.5, change) for _ in self.classes_)
         return Temporality(1.0, 0.5, 0.0, 0.0, 0.1, change.worst_at, change.best_at, 0.1, 0.1, each, 0.01, 0.5)
 
     @property

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.families import constant_shape, family, spline_shape
+from labeltide.chain.families import constant_shape, family, pooled, spline_shape
 from labeltide.chain.logit import Families
 from labeltide.chain.pooled import PooledFamilies
 
@@ -44,7 +44,7 @@ def objective(kinds, beta, counts):
 @pytest.mark.parametrize("strength", [0.01, 1.0, 1e6])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_steps_end_where_nothing_can_be_gained(strength, n_classes):
-    kinds = PooledFamilies.around([family(n_classes, spline_shape(GRID, 1.0), "each", "by class")], [strength])
+    kinds = PooledFamilies.of([pooled(family(n_classes, spline_shape(GRID, 1.0), "each", "by class"), strength)])
     counts = some_counts(n_classes=n_classes)
     (beta,) = fitted(kinds, counts)
     beta = beta.clone().requires_grad_()
@@ -53,7 +53,7 @@ def test_the_steps_end_where_nothing_can_be_gained(strength, n_classes):
 
 
 def test_without_labels_an_annotator_is_the_common_one_and_with_few_lies_between():
-    kinds = PooledFamilies.around([family(2, constant_shape(GRID), "each")], [5.0])
+    kinds = PooledFamilies.of([pooled(family(2, constant_shape(GRID), "each"), 5.0)])
     alone = Families.of([family(2, constant_shape(GRID), "each")])
     counts = some_counts((400.0, 1.0, 0.0))
     beta, own = fitted(kinds, counts), fitted(alone, counts[:, :2])
@@ -67,18 +67,21 @@ def test_without_labels_an_annotator_is_the_common_one_and_with_few_lies_between
 def test_strong_pooling_is_one_q_for_all_and_weak_pooling_is_each_alone():
     shape = family(2, spline_shape(GRID, 1.0), "each", "each")
     counts = some_counts((400.0, 400.0, 400.0))
-    strong, weak = (PooledFamilies.around([shape], [strength]) for strength in (1e7, 1e-6))
+    strong, weak = (PooledFamilies.of([pooled(shape, strength)]) for strength in (1e7, 1e-6))
     together = Families.of([shape])
-    pooled = together.noise(fitted(together, counts.sum(1, keepdim=True)))
-    assert torch.allclose(strong.noise(fitted(strong, counts)), pooled.expand(-1, 3, -1, -1, -1), atol=2e-3)
+    alike = together.noise(fitted(together, counts.sum(1, keepdim=True)))
+    assert torch.allclose(strong.noise(fitted(strong, counts)), alike.expand(-1, 3, -1, -1, -1), atol=2e-3)
     assert torch.allclose(weak.noise(fitted(weak, counts)), together.noise(fitted(together, counts)), atol=0.01)
 
 
 def test_members_with_other_strengths_do_not_mix():
     shapes = [family(2, spline_shape(GRID, 1.0), "each"), family(2, constant_shape(GRID), "each")]
-    both = PooledFamilies.around([*shapes, shapes[0]], [1.0, 10.0, 100.0])
+    strengths = (1.0, 10.0, 100.0)
+    both = PooledFamilies.of(
+        [pooled(shape, strength) for shape, strength in zip([*shapes, shapes[0]], strengths, strict=True)]
+    )
     counts = some_counts()
     noise = both.noise(fitted(both, counts.expand(3, -1, -1, -1, -1)))
     for member, (shape, strength) in enumerate([(shapes[0], 1.0), (shapes[1], 10.0), (shapes[0], 100.0)]):
-        alone = PooledFamilies.around([shape], [strength])
+        alone = PooledFamilies.of([pooled(shape, strength)])
         assert torch.allclose(noise[member], alone.noise(fitted(alone, counts))[0], atol=1e-5)

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import FittedChains, fit_chains
-from labeltide.chain.families import Shape, constant_shape, family, spline_shape
+from labeltide.chain.families import Shape, constant_shape, family, pooled, spline_shape
 from labeltide.chain.passes import expect
 from labeltide.chain.pooled import PooledFamilies
-from labeltide.chain.start import BURSTS, label_chain
+from labeltide.chain.start import BURSTS, POOLING, label_chain, tell_apart
 
 ITERATIONS, LAST_ITERATIONS = 15, 40
 
@@ -27,7 +27,7 @@ class Candidate(NamedTuple):
     bursts: bool  # whether errors may go on from step to step
 
 
-FIRST = Candidate(10.0, 1.0, False)  # logits differ by about one between annotators
+FIRST = Candidate(10.0, POOLING, False)
 SMOOTHNESS = (None, 1000.0, 100.0, 1.0)  # the others
 STRENGTHS = (0.01, 0.1, 10.0, 100.0, 1e5)  # the others, from each alone to all alike
 
@@ -80,32 +80,10 @@ def fit_annotators(
 
 
 def _start(data: ChainData, grid: np.ndarray, period: float | None) -> ChainParameters:
-    """The likelier of two chains: one begun with all annotators alike, one with each measured by the others' votes.
-
-    Both keep an annotator's classes from swapping their names.
-    """
     every = _members(torch.ones(1, len(data.mask)))
     alike = label_chain(data, every, grid, period)
     power = torch.full_like(alike.power, 0.0 if data.evidence is None else 1.0)
-    alike = alike._replace(power=power, matrices=alike.matrices.expand(-1, data.labels.shape[-1], -1, -1, -1))
-    both = cat_parameters([alike, _from_votes(data, alike)])
-    fitted = _fit(data, _members(torch.ones(2, len(data.mask))), both, [FIRST] * 2, grid, period, LAST_ITERATIONS)
-    return fitted.parameters.take(fitted.log_likelihood.sum(1).argmax().view(1))
-
-
-def _from_votes(data: ChainData, other: ChainParameters) -> ChainParameters:
-    """Transitions and constant Q as they would be if the most votes, or a trusted label, were the truth."""
-    names = torch.arange(data.n_classes)
-    seen = (data.labels[0, ..., None] == names).float() * data.mask[..., None, None]  # (..., annotators, classes)
-    votes = seen.sum(2)
-    if data.trusted is not None:
-        votes = torch.where((data.trusted >= 0)[..., None], (data.trusted[..., None] == names).float(), votes)
-    top = ((votes == votes.amax(-1, keepdim=True)) & (votes > 0)).float()
-    truth = top / top.sum(-1, keepdim=True).clamp_min(1)  # (rows, steps, classes), zero without a vote
-    counts = torch.einsum("rti,rtaj->aij", truth, seen) + 1
-    pairs = torch.einsum("rti,rtj->ij", truth[:, :-1], truth[:, 1:]) + 1
-    matrices = (counts / counts.sum(-1, keepdim=True))[None, :, None].expand_as(other.matrices)
-    return other._replace(transition=(pairs / pairs.sum(-1, keepdim=True))[None], matrices=matrices)
+    return tell_apart(data, every, alike._replace(power=power), grid, period)
 
 
 def _try(
@@ -169,10 +147,10 @@ def _families(
     data: ChainData, candidates: Sequence[Candidate], grid: np.ndarray, period: float | None
 ) -> PooledFamilies:
     made = {
-        smooth: family(data.n_classes, _shape(grid, smooth, period), "each", "by class")
-        for smooth in {one.smoothness for one in candidates}
+        one: pooled(family(data.n_classes, _shape(grid, one.smoothness, period), "each", "by class"), one.strength)
+        for one in candidates
     }
-    return PooledFamilies.around([made[one.smoothness] for one in candidates], [one.strength for one in candidates])
+    return PooledFamilies.of([made[one] for one in candidates])
 
 
 def _shape(grid: np.ndarray, smoothness: float | None, period: float | None) -> Shape:

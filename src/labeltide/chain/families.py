@@ -23,6 +23,8 @@ class Family(NamedTuple):
     name: str
     design: np.ndarray  # (points, entries, coefficients)
     penalty: np.ndarray  # (coefficients, coefficients)
+    pooling: float | None = None  # the precision of annotators' logits around the common ones; None: all share one Q
+    held: int | None = None  # the annotator whose noise does not change over the clock
 
 
 class Shape(NamedTuple):
@@ -45,6 +47,16 @@ def family(n_classes: int, shape: Shape, level: str, movement: str = "alike") ->
     penalty[start:, start:] += np.kron(shape.penalty, np.eye(moving.shape[1]))
     name = f"{shape.name}, {level}" if not n_functions else f"{shape.name}, level {level}, movement {movement}"
     return Family(name, design, penalty)
+
+
+def pooled(one: Family, strength: float) -> Family:
+    """The same family for each annotator, whose coefficients lean on the common ones."""
+    return one._replace(name=f"{one.name}, pooling {strength:g}", pooling=strength)
+
+
+def hold_annotator(one: Family, annotator: int) -> Family:
+    """The same family, but the noise of one annotator does not change over the clock."""
+    return one._replace(name=f"{one.name}, annotator {annotator} held", held=annotator)
 
 
 def constant_shape(grid: np.ndarray) -> Shape:

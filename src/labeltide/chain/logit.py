@@ -16,6 +16,7 @@ from torch import Tensor
 from labeltide.chain.families import Family
 
 MAX_STEP = 2.0  # the most by which a logit may move in one step
+RIGID = 1e8  # the price of a coefficient that is held at zero
 Coefficients = list[Tensor]  # of each group, (members of the group, annotators, coefficients)
 
 
@@ -26,6 +27,12 @@ class Group:
     members: Tensor  # (members of the group,)
     design: Tensor  # (members of the group or 1, points * entries, coefficients)
     penalty: Tensor  # (members of the group or 1, coefficients, coefficients)
+    held: int | None = None  # the annotator whose noise does not change over the clock
+
+    def moving(self, n_points: int) -> Tensor:
+        """Which coefficients make Q change over the clock: (coefficients,)."""
+        over_clock = self.design[0].unflatten(0, (n_points, -1))  # (points, entries, coefficients)
+        return (over_clock != over_clock[:1]).any(0).any(0)
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class Families:
                 own = own[:1]
             design = torch.from_numpy(np.stack([family.design for family in own])).to(device)
             penalty = torch.from_numpy(np.stack([family.penalty for family in own])).to(device)
-            groups.append(Group(torch.tensor(members, device=device), design.flatten(1, 2), penalty))
+            groups.append(Group(torch.tensor(members, device=device), design.flatten(1, 2), penalty, own[0].held))
         n_points, n_entries, _ = families[0].design.shape
         return cls(tuple(groups), n_points, round((1 + (1 + 4 * n_entries) ** 0.5) / 2))
 
@@ -57,7 +64,7 @@ class Families:
         """Coefficients whose Q is close to the given (members, annotators, points, classes, classes)."""
         logs = matrices.double().clamp_min(1e-4).log()
         target = (_others(logs) - logs.diagonal(dim1=-2, dim2=-1)[..., None]).flatten(2)
-        return [target[group.members] @ _inverse(group.design).mT for group in self.groups]
+        return [self._fit_start(group, target[group.members]) for group in self.groups]
 
     def noise(self, coefficients: Coefficients) -> Tensor:
         """Q on the grid: (members, annotators, points, true, recorded)."""
@@ -69,6 +76,15 @@ class Families:
         """Coefficients under which (members, annotators, points, true, recorded) counts are more likely."""
         pairs = zip(self.groups, coefficients, strict=True)
         return [self._newton(group, own, counts[group.members].double()) for group, own in pairs]
+
+    def _fit_start(self, group: Group, target: Tensor) -> Tensor:
+        coefficients = target @ _inverse(group.design).mT
+        if group.held is not None:
+            moving = group.moving(self.n_points)
+            level = target[:, [group.held]] @ _inverse(group.design[..., ~moving]).mT
+            coefficients[:, group.held, moving] = 0.0
+            coefficients[:, group.held, ~moving] = level[:, 0]
+        return coefficients
 
     def _noise(self, group: Group, coefficients: Tensor) -> Tensor:
         logits = coefficients @ group.design.mT  # (members, annotators, points * entries)
@@ -86,13 +102,29 @@ class Families:
         return coefficients + step * (MAX_STEP / largest.clamp_min(MAX_STEP))
 
     def _slopes(self, group: Group, coefficients: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Score and information of the counts: (members, annotators, coefficients), and once more coefficients."""
+        """Score and information of the counts: (members, annotators, coefficients), and once more coefficients.
+
+        One annotator after the other, which keeps what is held in memory small.
+        """
+        parts = [
+            self._slopes_of(group, coefficients[:, a : a + 1], counts[:, a : a + 1]) for a in range(counts.shape[1])
+        ]
+        score, information = (torch.cat(own, 1) for own in zip(*parts, strict=True))
+        if group.held is not None:
+            price = RIGID * group.moving(self.n_points)
+            score[:, group.held] -= price * coefficients[:, group.held]
+            information[:, group.held] += price.diag()
+        return score, information
+
+    def _slopes_of(self, group: Group, coefficients: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
         totals = counts.sum(-1, keepdim=True)  # (members, annotators, points, true, 1)
         probs = _others(self._noise(group, coefficients))  # (members, annotators, points, true, others)
         residual = (_others(counts) - totals * probs).flatten(2)
         spread = totals[..., None] * (torch.diag_embed(probs) - probs[..., None] * probs[..., None, :])
         design = group.design.unflatten(1, probs.shape[2:]).unsqueeze(1)  # (..., points, true, others, coefficients)
-        weighted = (spread @ design).flatten(2, 4)  # (members, annotators, points * entries, coefficients)
+        # One wrong label to choose from makes matrices of one number, of which a product is much faster.
+        product = spread * design if self.n_classes == 2 else spread @ design
+        weighted = product.flatten(2, 4)  # (members, annotators, points * entries, coefficients)
         return residual @ group.design, group.design.mT.unsqueeze(1) @ weighted
 
 

@@ -26,11 +26,11 @@ class PooledFamilies(Families):
     strength: Tensor  # (members,)
 
     @classmethod
-    def around(cls, families: Sequence[Family], strength: Sequence[float], device: torch.device | None = None) -> Self:
-        """The family and the strength of pooling of each member."""
+    def of(cls, families: Sequence[Family], device: torch.device | None = None) -> Self:
+        """The pooled family of each member."""
         plain = Families.of(families, device)
-        values = torch.tensor(list(strength), dtype=torch.float64, device=device)
-        return cls(plain.groups, plain.n_points, plain.n_classes, values)
+        strength = torch.tensor([one.pooling for one in families], dtype=torch.float64, device=device)
+        return cls(plain.groups, plain.n_points, plain.n_classes, strength)
 
     def fit_start(self, matrices: Tensor) -> Coefficients:
         """Coefficients whose Q is close to the given (members, annotators, points, classes, classes)."""
@@ -80,3 +80,8 @@ class PooledFamilies(Families):
         prior = self._prior(group)
         left = group.penalty + own.shape[1] * prior
         return torch.linalg.solve(left, prior @ own.sum(1)[..., None])[..., 0]
+
+
+def families_of(families: Sequence[Family], device: torch.device | None = None) -> Families:
+    """The family of each member, for annotators who are pooled or for one Q."""
+    return (Families if families[0].pooling is None else PooledFamilies).of(families, device)

@@ -11,16 +11,19 @@ from torch import Tensor
 
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import fit_chains
-from labeltide.chain.families import Family, constant_shape, family, pieces_shape, spline_shape, wave_shape
-from labeltide.chain.logit import Families
+from labeltide.chain.families import Family, constant_shape, family, pieces_shape, pooled, spline_shape, wave_shape
 from labeltide.chain.passes import expect
 from labeltide.chain.pieces import find_pieces
+from labeltide.chain.pooled import families_of
+from labeltide.chain.start import POOLING
 
 ITERATIONS = 12  # from chains that have converged with another family
 SMOOTHNESS = 10.0  # of the spline with which sharings are compared
 OTHER_SMOOTHNESS = (1000.0, 100.0, 1.0, 0.1)
 WAVES = (1.0, 2 / 3, 1 / 2, 1 / 3)  # periods as shares of the clock
 PIECES = (2, 3, 4)
+STRENGTHS = (0.01, 0.1, 10.0, 100.0, 1e5)  # of pooling, beside the first: from each annotator alone to all alike
+Kinds = Sequence[Sequence[Sequence[Family]]]  # of each job, candidate and fold, the last of which leaves nothing out
 
 
 class Tried(NamedTuple):
@@ -53,12 +56,12 @@ def choose_noise(
     grid: np.ndarray,
     period: float | None = None,
 ) -> Chosen:
-    """Compare sharings first, then shapes in time under the best sharing.
+    """Compare sharings first, then shapes in time under the best sharing, then how alike annotators are.
 
     Parameters
     ----------
     jobs : one member for each job, with all its rows
-    parameters : chains that fit well, one for each job
+    parameters : chains that fit well, one for each job, with one Q or one for each annotator
     folds : int64 Tensor of shape (jobs, rows)
     grid : the moments of the clock
     period : the length after which the clock begins anew, if it does
@@ -68,7 +71,10 @@ def choose_noise(
     statics = [family(data.n_classes, constant, level) for level in dict(sharings)]
     moving = [family(data.n_classes, spline, *sharing) for sharing in sharings]
     n_jobs, n_folds = len(jobs.labels), int(folds.max()) + 1
-    tried = try_families(data, jobs, parameters, folds, [[[one] * (n_folds + 1) for one in statics + moving]] * n_jobs)
+    each_annotator = parameters.matrices.shape[1] > 1
+    own = POOLING if each_annotator else None
+    kinds: Kinds = [[[one] * (n_folds + 1) for one in statics + moving]] * n_jobs
+    tried = try_families(data, jobs, parameters, folds, _pool(kinds, own))
     best = tried.held_out[:, len(statics) :].argmax(1).tolist()
     start = tried.best()
     shapes = [spline_shape(grid, value, period) for value in OTHER_SMOOTHNESS]
@@ -78,8 +84,15 @@ def choose_noise(
         [[family(data.n_classes, shape, *sharing)] * (n_folds + 1) for shape in shapes] for sharing in sharings
     ]
     jumps = _pieces(data, jobs, start, folds, [sharings[index] for index in best])
-    more = [of_sharing[index] + own for index, own in zip(best, jumps, strict=True)]
-    return _mix((tried, try_families(data, jobs, start, folds, more)))
+    more: Kinds = [of_sharing[index] + own for index, own in zip(best, jumps, strict=True)]
+    parts = [tried, try_families(data, jobs, start, folds, _pool(more, own))]
+    if each_annotator:
+        held_out = torch.cat([part.held_out for part in parts], 1)
+        found = [[*kinds[job], *more[job]][index] for job, index in enumerate(held_out.argmax(1).tolist())]
+        pools = [_pool([[one] for one in found], strength) for strength in STRENGTHS]
+        strengths = [[pool[job][0] for pool in pools] for job in range(n_jobs)]
+        parts.append(try_families(data, jobs, _best(parts), folds, strengths))
+    return _mix(parts)
 
 
 def try_families(
@@ -87,7 +100,7 @@ def try_families(
     jobs: Members,
     parameters: ChainParameters,
     folds: Tensor,
-    families: Sequence[Sequence[Sequence[Family]]],
+    families: Kinds,
 ) -> Tried:
     """Fit each family of each job without each fold in turn, and with all rows; judge it on the rows left out.
 
@@ -98,7 +111,7 @@ def try_families(
     device = folds.device
     job = torch.arange(n_jobs, device=device).repeat_interleave(n_families * (n_folds + 1))
     members, left_out = _leave_out(jobs.take(job), folds[job], n_folds)
-    kinds = Families.of([one for own in families for of_fold in own for one in of_fold], device)
+    kinds = families_of([one for own in families for of_fold in own for one in of_fold], device)
     start = parameters.take(job)
     has_evidence = data.evidence is not None
     fitted = fit_chains(data, members, kinds, start, iterations=ITERATIONS, learn_power=has_evidence)
@@ -111,6 +124,15 @@ def _sharings(n_classes: int) -> list[tuple[str, str]]:
     """How the level and the movement of the noise may be shared among entries of Q; for two classes some agree."""
     pairs = [("alike", "alike"), ("each", "alike"), ("each", "each")]
     return pairs if n_classes == 2 else [*pairs, ("by class", "by class"), ("each", "by class")]
+
+
+def _pool(kinds: Kinds, strength: float | None) -> Kinds:
+    """The same families with annotators pooled; the same object stays one object, so that it is computed once."""
+    if strength is None:
+        return kinds
+    every = {id(one): one for own in kinds for of_fold in own for one in of_fold}
+    made = {key: pooled(one, strength) for key, one in every.items()}
+    return [[[made[id(one)] for one in of_fold] for of_fold in own] for own in kinds]
 
 
 def _leave_out(members: Members, folds: Tensor, n_folds: int) -> tuple[Members, Tensor]:
@@ -135,16 +157,23 @@ def _pieces(
     ]
 
 
-def _mix(parts: tuple[Tried, Tried]) -> Chosen:
+def _best(parts: Sequence[Tried]) -> ChainParameters:
+    """The chain of each job's best family among all that were tried."""
+    n_jobs = len(parts[0].held_out)
+    reached = torch.stack([part.held_out.amax(1) for part in parts])  # (parts, jobs)
+    index = torch.arange(n_jobs, device=reached.device)
+    best = torch.zeros_like(index)
+    for place in range(1, len(parts)):
+        best = torch.where(reached[place] > reached[best, index], place, best)
+    return cat_parameters([part.best() for part in parts]).take(best * n_jobs + index)
+
+
+def _mix(parts: Sequence[Tried]) -> Chosen:
     """Average Q over all families, each weighed by its held-out likelihood."""
     n_jobs = len(parts[0].held_out)
     held_out = torch.cat([part.held_out for part in parts], 1)
     weights = held_out.sub(held_out.amax(1, keepdim=True)).softmax(1)
     matrices = torch.cat([part.parameters.matrices.unflatten(0, (n_jobs, -1)) for part in parts], 1)
     matrices = torch.einsum("jf,jf...->j...", weights.to(matrices), matrices)
-    first = parts[0].held_out.amax(1) >= parts[1].held_out.amax(1)
-    both = cat_parameters([parts[0].best(), parts[1].best()])
-    index = torch.arange(n_jobs, device=held_out.device)
-    best = both.take(torch.where(first, index, index + n_jobs))
     names = [[name for part in parts for name in part.names[job]] for job in range(n_jobs)]
-    return Chosen(names, weights, held_out, best._replace(matrices=matrices))
+    return Chosen(names, weights, held_out, _best(parts)._replace(matrices=matrices))

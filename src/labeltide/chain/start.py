@@ -9,11 +9,13 @@ from torch import Tensor
 
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import FittedChains, fit_chains
-from labeltide.chain.families import family, spline_shape
+from labeltide.chain.families import family, pooled, spline_shape
 from labeltide.chain.logit import Families
 from labeltide.chain.passes import expect
+from labeltide.chain.pooled import families_of
 
 SMOOTHNESS = 10.0
+POOLING = 1.0  # of annotators with a Q of their own: logits differ by about one between them
 STAY, RIGHT = 0.8, 0.75  # where EM starts: how often true labels stay, and how often recorded ones are right
 LABEL_ITERATIONS, ITERATIONS = 60, 40
 BURSTS = 0.3  # where EM starts if errors come in bursts
@@ -33,15 +35,33 @@ def flat_chain(members: int, groups: int, data: ChainData, stay: float | None = 
 def label_chain(
     data: ChainData, jobs: Members, grid: np.ndarray, period: float | None = None, groups: int = 1
 ) -> ChainParameters:
-    """Learn persistence and Q(t) from the recorded labels alone.
+    """Learn persistence and Q(t) from the recorded labels alone, of all annotators or of each (`groups` of them).
 
     Without features classes could swap their names; they are put so that recorded labels are mostly right.
     """
     labels_only = data.with_evidence(None)
-    kinds = _spline(data, len(jobs.labels), grid, period)
-    start = flat_chain(len(jobs.labels), groups, labels_only, STAY)
+    kinds = _spline(data, len(jobs.labels), 1, grid, period)
+    start = flat_chain(len(jobs.labels), 1, labels_only, STAY)
     fitted = fit_chains(labels_only, jobs, kinds, start, iterations=LABEL_ITERATIONS)
-    return _name_states(fitted.parameters, expect(labels_only, jobs, fitted.parameters).counts)
+    named = _name_states(fitted.parameters, expect(labels_only, jobs, fitted.parameters).counts)
+    return named if groups == 1 else tell_apart(labels_only, jobs, named, grid, period)
+
+
+def tell_apart(
+    data: ChainData, jobs: Members, alike: ChainParameters, grid: np.ndarray, period: float | None = None
+) -> ChainParameters:
+    """Give each annotator an own Q: the likelier of two chains, begun with all alike or with the others' votes.
+
+    Both keep an annotator's classes from swapping their names.
+    """
+    n_jobs, groups = len(jobs.labels), data.labels.shape[-1]
+    alike = alike._replace(matrices=alike.matrices.expand(-1, groups, -1, -1, -1))
+    both = Members(*(torch.cat([tensor] * 2) for tensor in jobs))
+    starts = cat_parameters([alike, _from_votes(data, jobs, alike)])
+    kinds, learn = _spline(data, 2 * n_jobs, groups, grid, period), data.evidence is not None
+    fitted = fit_chains(data, both, kinds, starts, iterations=ITERATIONS, learn_power=learn)
+    reached = (fitted.log_likelihood * both.weights).sum(1).view(2, n_jobs)
+    return fitted.parameters.take(reached.argmax(0) * n_jobs + torch.arange(n_jobs, device=reached.device))
 
 
 def join_evidence(
@@ -53,7 +73,7 @@ def join_evidence(
     must be worth `BURSTS_WORTH`.
     """
     n_jobs = len(jobs.labels)
-    kinds = _spline(data, 4 * n_jobs, grid, period)
+    kinds = _spline(data, 4 * n_jobs, start.matrices.shape[1], grid, period)
     given = start._replace(power=torch.ones_like(start.power), bursts=torch.zeros_like(start.power))
     flat = flat_chain(n_jobs, start.matrices.shape[1], data)._replace(bursts=torch.zeros_like(start.power))
     bursty = [one._replace(bursts=torch.full_like(start.power, BURSTS)) for one in (given, flat)]
@@ -66,9 +86,25 @@ def join_evidence(
     return FittedChains(fitted.parameters.take(best), fitted.log_likelihood[best])
 
 
-def _spline(data: ChainData, members: int, grid: np.ndarray, period: float | None) -> Families:
-    shape = spline_shape(grid, SMOOTHNESS, period)
-    return Families.of([family(data.n_classes, shape, "each", "by class")] * members, data.mask.device)
+def _spline(data: ChainData, members: int, groups: int, grid: np.ndarray, period: float | None) -> Families:
+    kind = family(data.n_classes, spline_shape(grid, SMOOTHNESS, period), "each", "by class")
+    return families_of([kind if groups == 1 else pooled(kind, POOLING)] * members, data.mask.device)
+
+
+def _from_votes(data: ChainData, jobs: Members, other: ChainParameters) -> ChainParameters:
+    """Transitions and constant Q as they would be if the most votes, or a trusted label, were the truth."""
+    names = torch.arange(data.n_classes, device=data.mask.device)
+    labels = data.labels[jobs.labels, ..., None]  # (jobs, rows, steps, annotators, 1)
+    seen = (labels == names).float() * data.mask[..., None, None]  # (jobs, rows, steps, annotators, classes)
+    votes = seen.sum(3)
+    if data.trusted is not None:
+        votes = torch.where((data.trusted >= 0)[..., None], (data.trusted[..., None] == names).float(), votes)
+    top = ((votes == votes.amax(-1, keepdim=True)) & (votes > 0)).float()
+    truth = top / top.sum(-1, keepdim=True).clamp_min(1)  # (jobs, rows, steps, classes), zero without a vote
+    counts = torch.einsum("mrti,mrtaj->maij", truth, seen) + 1
+    pairs = torch.einsum("mrti,mrtj->mij", truth[:, :, :-1], truth[:, :, 1:]) + 1
+    matrices = (counts / counts.sum(-1, keepdim=True))[:, :, None].expand_as(other.matrices)
+    return other._replace(transition=pairs / pairs.sum(-1, keepdim=True), matrices=matrices)
 
 
 def _mostly(classes: int, right: float, device: torch.device) -> Tensor:

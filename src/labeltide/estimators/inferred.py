@@ -10,10 +10,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from labeltide.chain.data import TrainingEvidence
-from labeltide.inference.bands import NoiseEstimate, estimate_noise
+from labeltide.inference.bands import NoiseEstimate, estimate_annotators
 from labeltide.inference.diagnostics import Diagnostic, NoiseWarning, diagnose
 from labeltide.inference.temporality import Temporality, judge_temporality
 from labeltide.inference.written import read_findings, write_findings
+from labeltide.noise.base import NoiseFunction
 
 
 class Inferred:
@@ -21,23 +22,32 @@ class Inferred:
 
     classes_: np.ndarray
     families_: dict[str, float]
+    noise_: NoiseFunction
     training_: TrainingEvidence
     findings_: dict[str, Any]
     random_state: Any
 
     @property
     def noise_estimate_(self) -> NoiseEstimate:
-        """Q over the clock with 95 % bands; checks that fail are warned of once."""
-        found: NoiseEstimate = self._find("noise_estimate", self._estimate)
+        """Q over the clock with 95 % bands, of all annotators together; checks that fail are warned of once."""
+        found: NoiseEstimate = self._find("noise_estimate", lambda: self._estimate()["noise_estimate"])
         self._find("diagnostics", self._diagnose)
         return found
 
     @property
-    def temporality_(self) -> Temporality:
-        """Whether the noise changes over the clock, whether there is any, and whether classes differ in it."""
-        found: Temporality = self._find(
-            "temporality", lambda: judge_temporality(self.training_, self.noise_estimate_, seed=self._inference_seed())
+    def annotator_estimates_(self) -> tuple[NoiseEstimate, ...]:
+        """The same for each annotator; with one annotator `noise_estimate_` alone."""
+        if self.noise_.annotators == 1:
+            return (self.noise_estimate_,)
+        found: tuple[NoiseEstimate, ...] = self._find(
+            "annotator_estimates", lambda: self._estimate()["annotator_estimates"]
         )
+        return found
+
+    @property
+    def temporality_(self) -> Temporality:
+        """Whether the noise changes over the clock, whose, whether there is any, and whether classes differ in it."""
+        found: Temporality = self._find("temporality", self._judge)
         return found
 
     @property
@@ -57,8 +67,17 @@ class Inferred:
             self.findings_[name] = compute()
         return self.findings_[name]
 
-    def _estimate(self) -> NoiseEstimate:
-        return estimate_noise(self.training_, self.families_, seed=self._inference_seed())
+    def _estimate(self) -> dict[str, Any]:
+        """The common estimate and those of annotators, which come of one bootstrap and are kept together."""
+        common, own = estimate_annotators(self.training_, self.families_, seed=self._inference_seed())
+        self.findings_["noise_estimate"] = common
+        if len(own) > 1:
+            self.findings_["annotator_estimates"] = own
+        return self.findings_
+
+    def _judge(self) -> Temporality:
+        estimate, own = self.noise_estimate_, self.findings_.get("annotator_estimates", ())
+        return judge_temporality(self.training_, estimate, own, self.families_, seed=self._inference_seed())
 
     def _diagnose(self) -> tuple[Diagnostic, ...]:
         found = diagnose(self.training_, [str(name) for name in self.classes_])

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from labeltide.chain.data import TrainingEvidence
-from labeltide.inference.bootstrap import REPLICATES, draw
+from labeltide.inference.bootstrap import REPLICATES, Replicates, draw
 
 LEVEL = 0.95
 NORMAL = 1.959964  # half width of a 95 % interval, in standard deviations
@@ -20,6 +20,7 @@ HIDDEN = 0.5  # the share of the gap between rough and chosen estimate that coun
 # most where hardly a label is wrong; a moment on its own rarely meets that turn.
 RESOLUTION = 0.003
 SHARPEST_TURN = 0.01
+LITTLE = 1e-6  # the weight of the others' labels among an annotator's own
 FLOOR = 1e-4  # probabilities are kept this far from 0 and 1 before their logit is taken
 
 
@@ -39,7 +40,8 @@ class Change(NamedTuple):
 class NoiseEstimate:
     """The noise over the clock, with 95 % bands.
 
-    Pointwise bands hold at each moment on its own, simultaneous ones for the whole curve of an entry at once.
+    Pointwise bands hold at each moment on its own, simultaneous ones for the whole curve of an entry at once. It is
+    that of one annotator, or the common one: the mean over annotators, weighed by how many labels they gave.
 
     Attributes
     ----------
@@ -91,26 +93,58 @@ class Band(NamedTuple):
     simultaneous_upper: np.ndarray
 
 
+class Estimates(NamedTuple):
+    """The noise of all annotators together, and of each."""
+
+    common: NoiseEstimate
+    own: tuple[NoiseEstimate, ...]  # one for each annotator; with one annotator the common one
+
+
 def estimate_noise(
     training: TrainingEvidence, families: Mapping[str, float], *, n_replicates: int = REPLICATES, seed: int = 0
 ) -> NoiseEstimate:
+    """The common part of `estimate_annotators`."""
+    return estimate_annotators(training, families, n_replicates=n_replicates, seed=seed).common
+
+
+def estimate_annotators(
+    training: TrainingEvidence, families: Mapping[str, float], *, n_replicates: int = REPLICATES, seed: int = 0
+) -> Estimates:
     """Q with bands from a bootstrap over sequences, on the logit scale so that they stay between 0 and 1.
 
-    The networks' evidence is held fixed. Replicates are smoothed less than the estimate itself, and where the two
-    part, the band is widened by half the gap: that much the smoothing may hide. Simultaneous bands are wider by a
-    hundredth in probability, for the one turn of a curve that smoothing hides most.
+    The networks' evidence is held fixed. Replicates are smoothed less than the estimate itself, and annotators lean
+    less on each other; where the two part, the band is widened by half the gap: that much the smoothing may hide.
+    Simultaneous bands are wider by a hundredth in probability, for the one turn of a curve that smoothing hides most.
     """
-    mean = training.parameters.matrices[0, 0].double().numpy()
+    own = training.parameters.matrices[0].double().numpy()  # (annotators or 1, points, classes, classes)
     found = draw(training, families, n_replicates, seed)
-    band = make_band(mean, found.matrices)
-    class_rate, class_rates = _class_rates(mean), _class_rates(found.matrices)
-    shares = found.totals / found.totals.sum(-1, keepdims=True).clip(1e-12)
-    rate, rates = (shares[0] * class_rate).sum(-1), (shares * class_rates).sum(-1)
+    common = _estimate(training.grid, own, found, training.weights())
+    if len(own) == 1:
+        return Estimates(common, (common,))
+    everyone = LITTLE * found.totals.sum(1, keepdims=True)  # where an annotator gave no labels, classes of the others'
+    each = []
+    for annotator in range(len(own)):
+        part = slice(annotator, annotator + 1)
+        drawn = Replicates(found.matrices[:, part], found.totals[:, part] + everyone)
+        each.append(_estimate(training.grid, own[part], drawn, np.ones(1)))
+    return Estimates(common, tuple(each))
+
+
+def _estimate(grid: np.ndarray, own: np.ndarray, found: Replicates, weights: np.ndarray) -> NoiseEstimate:
+    """Bands around the mean of some annotators' Q; error rates count every annotator's labels under their own Q."""
+    mean = (weights[:, None, None, None] * own).sum(0)
+    matrices = (weights[:, None, None, None] * found.matrices).sum(1)
+    band = make_band(mean, matrices)
+    class_rate, class_rates = _class_rates(mean), _class_rates(matrices)
+    totals = _side_by_side(found.totals)  # (1 + replicates, points, annotators * classes)
+    wrong, wrongs = _side_by_side(_class_rates(own)[None])[0], _side_by_side(_class_rates(found.matrices))
+    shares = totals / totals.sum(-1, keepdims=True).clip(1e-12)
+    rate, rates = (shares[0] * wrong).sum(-1), (shares * wrongs).sum(-1)
     rate_band = make_band(rate, rates)
-    total, totals = _total(class_rate, found.totals[0]), _total(class_rates, found.totals)
-    total_lower, total_upper = (float(end) for end in make_band(total, totals)[:2])
+    total, drawn = _total(wrong, totals[0]), _total(wrongs, totals)
+    total_lower, total_upper = (float(end) for end in make_band(total, drawn)[:2])
     return NoiseEstimate(
-        training.grid,
+        grid,
         mean,
         *band,
         class_rate,
@@ -120,9 +154,9 @@ def estimate_noise(
         float(total),
         total_lower,
         total_upper,
-        found.totals[0],
-        find_change(training.grid, rate, rates),
-        tuple(find_change(training.grid, class_rate[:, i], class_rates[..., i]) for i in range(class_rate.shape[1])),
+        found.totals[0].sum(0),
+        find_change(grid, rate, rates),
+        tuple(find_change(grid, class_rate[:, i], class_rates[..., i]) for i in range(class_rate.shape[1])),
     )
 
 
@@ -180,4 +214,10 @@ def _wrong(band: Band) -> Band:
 
 
 def _total(class_rate: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    return np.asarray((class_rate * totals).sum((-2, -1)) / totals.sum((-2, -1)))
+    return np.asarray((class_rate * totals).sum((-2, -1)) / totals.sum((-2, -1)).clip(1e-12))
+
+
+def _side_by_side(values: np.ndarray) -> np.ndarray:
+    """The classes of all annotators on one axis: (..., annotators, points, classes) → (..., points, both)."""
+    moved = np.moveaxis(values, -3, -2)
+    return np.ascontiguousarray(moved).reshape(*moved.shape[:-2], -1)

@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from labeltide.chain.data import TrainingEvidence
-from labeltide.chain.families import Family, family, spline_shape
+from labeltide.chain.families import Family, family, pooled, spline_shape
 from labeltide.chain.passes import expect
+from labeltide.chain.select import STRENGTHS
+from labeltide.chain.start import POOLING
 from labeltide.inference.coarse import MANY, affordable, coarsen, refine
 from labeltide.inference.refit import refit, same_data
 
@@ -18,30 +21,46 @@ REPLICATES, LEAST = 200, 100
 ITERATIONS = 20  # of EM for each: spreads of Q are then within 4 % of those after 50, where features help at all
 SMOOTHNESS = (1000.0, 100.0, 10.0, 1.0, 0.1)  # as chain.select tries them
 ROUGHER = 1  # steps by which bands are smoothed less than the likelihood of sequences left out asks for
+WEAKER = 1  # steps by which annotators are pooled less for bands
 NARROW = 0.05  # of the clock, over which shares of classes are averaged
 
 
 class Replicates(NamedTuple):
     """Q and the labels of each true class over the clock; the first of each is learned from all sequences."""
 
-    matrices: np.ndarray  # (1 + replicates, points, classes, classes)
-    totals: np.ndarray  # (1 + replicates, points, classes), smoothed over the clock
+    matrices: np.ndarray  # (1 + replicates, annotators or 1, points, classes, classes)
+    totals: np.ndarray  # (1 + replicates, annotators or 1, points, classes), smoothed over the clock
 
 
 def draw(training: TrainingEvidence, families: Mapping[str, float], n_replicates: int, seed: int) -> Replicates:
     """Learn Q anew from sequences drawn with replacement, all replicates as one fleet of chains."""
-    data, parameters, _, grid = coarsen(training)
-    rows = data.labels.shape[1]
+    coarse = coarsen(training)
+    data, grid = coarse.data, coarse.grid
     kind = rough_family(data.n_classes, grid, families)
+    if coarse.parameters.matrices.shape[1] > 1:
+        kind = pooled(kind, weaker_pooling(families))
     count = affordable(data, kind, ITERATIONS, n_replicates, LEAST)
-    counts = np.random.default_rng([seed, 6]).multinomial(rows, np.full(rows, 1 / rows), count)
-    weights = torch.from_numpy(np.concatenate([np.ones((1, rows)), counts])).float()
+    counts = draw_rows(data.labels.shape[1], coarse.clusters, count, seed)
+    weights = torch.from_numpy(np.concatenate([np.ones((1, counts.shape[1])), counts])).float()
     members = same_data(len(weights), weights)
-    fitted = refit(data, members, [kind] * len(weights), parameters, ITERATIONS).parameters
-    totals = expect(data, members, fitted).counts[:, 0].sum(-1).double().numpy()
+    fitted = refit(data, members, [kind] * len(weights), coarse.parameters, ITERATIONS).parameters
+    totals = expect(data, members, fitted).counts.sum(-1).double().numpy()  # (members, annotators, points, classes)
     totals *= data.n_points / len(training.grid)  # of one moment, where several were joined
-    found = (fitted.matrices[:, 0].double().numpy(), smooth(totals, grid))
-    return Replicates(*(refine(values, grid, training.grid) for values in found))
+    found = (fitted.matrices.double().numpy(), smooth(totals, grid))
+    return Replicates(*(_refine(values, grid, training.grid) for values in found))
+
+
+def draw_rows(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.ndarray:
+    """How often each row is drawn, (count, rows); rows that belong together are drawn together.
+
+    Rows of one cluster alone could not be drawn otherwise; each then stands for itself.
+    """
+    generator = np.random.default_rng([seed, 6])
+    if clusters is not None:
+        names, own = np.unique(clusters.numpy(), return_inverse=True)
+        if len(names) > 1:
+            return generator.multinomial(len(names), np.full(len(names), 1 / len(names)), count)[:, own]
+    return generator.multinomial(rows, np.full(rows, 1 / rows), count)
 
 
 def rough_family(n_classes: int, grid: np.ndarray, families: Mapping[str, float]) -> Family:
@@ -55,6 +74,21 @@ def rough_family(n_classes: int, grid: np.ndarray, families: Mapping[str, float]
     return free_family(n_classes, grid, smoothness)
 
 
+def chosen_pooling(families: Mapping[str, float]) -> float:
+    """The strength of pooling that the likelihood of sequences left out asks for."""
+    weights = {
+        value: sum(weight for name, weight in families.items() if name.endswith(f"pooling {value:g}"))
+        for value in (POOLING, *STRENGTHS)
+    }
+    return max(weights, key=weights.__getitem__)
+
+
+def weaker_pooling(families: Mapping[str, float]) -> float:
+    """Weaker pooling than the best, so that what the common Q hides of an annotator's own is small."""
+    strengths = sorted((POOLING, *STRENGTHS))
+    return strengths[max(strengths.index(chosen_pooling(families)) - WEAKER, 0)]
+
+
 def free_family(n_classes: int, grid: np.ndarray, smoothness: float) -> Family:
     """A spline for each entry of Q, or with more than three classes for each row."""
     movement = "each" if n_classes <= MANY else "by class"
@@ -66,3 +100,9 @@ def smooth(totals: np.ndarray, grid: np.ndarray) -> np.ndarray:
     width = NARROW * (grid[-1] - grid[0]) or 1.0
     kernel = np.exp(-0.5 * ((grid[:, None] - grid) / width) ** 2)
     return (kernel / kernel.sum(1, keepdims=True)) @ totals
+
+
+def _refine(values: np.ndarray, coarse: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """The same for (replicates, annotators, coarse points, ...) values."""
+    flat = refine(values.reshape(-1, *values.shape[2:]), coarse, grid)
+    return flat.reshape(*values.shape[:2], *flat.shape[1:])

@@ -18,7 +18,7 @@ PASS = 30  # multiplications of one pass for each step and pair of classes
 
 def coarsen(training: TrainingEvidence) -> TrainingEvidence:
     """Join neighbouring moments of the clock, so that Q is learned at no more than some dozens of them."""
-    data, parameters, folds, grid = training
+    data, parameters, grid = training.data, training.parameters, training.grid
     most = MOMENTS if data.n_classes <= MANY else MOMENTS_OF_MANY
     if len(grid) <= most:
         return training
@@ -27,7 +27,7 @@ def coarsen(training: TrainingEvidence) -> TrainingEvidence:
     matrices = torch.einsum("cp,map...->mac...", torch.from_numpy(average).to(parameters.matrices), parameters.matrices)
     points = torch.from_numpy(cell)[data.places()]
     coarse = replace(data, points=points, n_points=most)
-    return TrainingEvidence(coarse, parameters._replace(matrices=matrices), folds, average @ grid)
+    return training._replace(data=coarse, parameters=parameters._replace(matrices=matrices), grid=average @ grid)
 
 
 def refine(values: np.ndarray, coarse: np.ndarray, grid: np.ndarray) -> np.ndarray:
@@ -42,6 +42,6 @@ def refine(values: np.ndarray, coarse: np.ndarray, grid: np.ndarray) -> np.ndarr
 
 def affordable(data: ChainData, family: Family, iterations: int, wanted: int, least: int) -> int:
     """How many replicates to draw: those wanted, or as many as cost no more than `WORK`, but never fewer than least."""
-    newton = family.design.size * family.design.shape[2]
+    newton = family.design.size * family.design.shape[2] * (1 if family.pooling is None else data.labels.shape[-1])
     one = iterations * (newton + PASS * int(data.mask.sum()) * data.n_classes**2)
     return max(min(wanted, least), min(wanted, int(WORK // one)))

@@ -14,8 +14,9 @@ import torch
 from scipy.stats import f_oneway
 
 from labeltide.chain.data import ChainData, TrainingEvidence
-from labeltide.chain.families import constant_shape, family
+from labeltide.chain.families import constant_shape, family, pooled
 from labeltide.chain.passes import expect
+from labeltide.chain.start import POOLING
 from labeltide.inference.bands import logit
 from labeltide.inference.refit import refit, same_data
 
@@ -73,7 +74,7 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
 
 def check_identifiability(training: TrainingEvidence, true: np.ndarray) -> Diagnostic:
     """Q needs labels that persist, or examples of every class of which the network is sure."""
-    data, parameters, _, _ = training
+    data, parameters = training.data, training.parameters
     persistence = float(np.sort(np.abs(np.linalg.eigvals(parameters.transition[0].double().numpy())))[-2])
     share = 0.0
     if data.evidence is not None:
@@ -177,8 +178,10 @@ def _error_rates(training: TrainingEvidence, part: np.ndarray, count: int) -> np
     data = training.data
     members = same_data(count, torch.from_numpy(part == np.arange(count)[:, None]).float())
     static = family(data.n_classes, constant_shape(training.grid), "each")
+    if training.parameters.matrices.shape[1] > 1:
+        static = pooled(static, POOLING)
     fitted = refit(data, members, [static] * count, training.parameters).parameters
-    counts = expect(data, members, fitted).counts[:, 0].sum(1).double().numpy()  # (parts, true, recorded)
+    counts = expect(data, members, fitted).counts.sum((1, 2)).double().numpy()  # (parts, true, recorded)
     return np.asarray(1 - np.trace(counts, axis1=1, axis2=2) / counts.sum((1, 2)).clip(1e-12))
 
 

@@ -11,6 +11,7 @@ from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parame
 from labeltide.chain.em import FittedChains, fit_chains
 from labeltide.chain.families import Family
 from labeltide.chain.logit import Coefficients, Families
+from labeltide.chain.pooled import families_of
 
 NUMBERS_AT_ONCE = 2**25  # what one Newton step for Q keeps: designs times weights, for every member
 ITERATIONS = 14  # of EM from the fitted chain
@@ -41,28 +42,28 @@ def refit(
         start = parameters.take(torch.zeros_like(index) if shared else index)
         kinds: Families = NoMistakes((), data.n_points, data.n_classes)
         if families is None:
-            start = start._replace(matrices=kinds.noise([]).expand_as(start.matrices))
+            start = start._replace(matrices=kinds.noise(kinds.fit_start(start.matrices)))
         else:
-            kinds = Families.of([families[member] for member in index.tolist()])
+            kinds = families_of([families[member] for member in index.tolist()])
         parts.append(fit_chains(data, members.take(index), kinds, start, iterations=iterations, learn_power=learn))
     fitted = cat_parameters([part.parameters for part in parts])
     return FittedChains(fitted, torch.cat([part.log_likelihood for part in parts]))
 
 
 class NoMistakes(Families):
-    """Q that is the identity and stays so, for all members."""
+    """Q that is the identity and stays so, for all members and annotators."""
 
     def fit_start(self, matrices: Tensor) -> Coefficients:
-        """There is nothing to learn."""
-        return []
+        """The identity, in the shape of the given matrices."""
+        return [torch.eye(self.n_classes, dtype=matrices.dtype).expand_as(matrices)]
 
     def noise(self, coefficients: Coefficients) -> Tensor:
         """Every label is recorded as it is."""
-        return torch.eye(self.n_classes).expand(1, 1, self.n_points, -1, -1)
+        return coefficients[0]
 
     def step(self, coefficients: Coefficients, counts: Tensor) -> Coefficients:
         """Nothing changes."""
-        return []
+        return coefficients
 
 
 def same_data(count: int, weights: Tensor) -> Members:

@@ -22,7 +22,7 @@ FOLDS = 5
 class Study(NamedTuple):
     """What is drawn: n sequences of labels that persist, features that separate classes, and noise."""
 
-    matrices: np.ndarray  # (steps, classes, classes)
+    matrices: np.ndarray  # ([annotators,] steps, classes, classes)
     n: int = 150
     stay: float | None = 0.95  # None: every label is drawn anew
     sharpness: float = 1.0  # distance of two classes in features of unit variance
@@ -53,7 +53,7 @@ def simulate(
         A factor on the sharpness of features at each moment of the clock, which networks do not know of.
     """
     generator = np.random.default_rng(seed)
-    n_steps, n_classes = study.matrices.shape[:2]
+    n_steps, n_classes = study.matrices.shape[-3:-1]
     clock = np.linspace(0, 1, n_steps)
     clean = _labels(
         study, studies, generator, np.full((n_steps, n_classes), 1 / n_classes) if shares is None else shares
@@ -63,7 +63,8 @@ def simulate(
     features += study.sharpness * factor[:, None] * np.eye(n_classes)[clean]
     evidence = torch.from_numpy(study.sharpness * features).log_softmax(-1).float()
     flat = clean.reshape(-1, n_steps).astype(np.int8)
-    recorded = corrupt(flat, study.matrices, generator, bursts=study.bursts).reshape(*clean.shape, 1)
+    each = study.matrices.reshape(-1, n_steps, n_classes, n_classes)
+    recorded = np.stack([corrupt(flat, own, generator, bursts=study.bursts).reshape(clean.shape) for own in each], -1)
     mask = torch.ones(study.n, n_steps, dtype=torch.bool)
     return Simulated(ChainData(torch.from_numpy(recorded), mask, None, n_steps, n_classes, evidence), clean)
 
@@ -79,7 +80,7 @@ def fit_studies(data: ChainData, seed: int = 0, choose: bool = True) -> list[tup
     each = torch.arange(studies)
     jobs = Members(each, each, torch.ones(studies, n))
     folds = torch.from_numpy(np.stack([generator.permutation(n) % FOLDS for _ in range(studies)]))
-    chain = join_evidence(data, jobs, label_chain(data, jobs, grid), grid).parameters
+    chain = join_evidence(data, jobs, label_chain(data, jobs, grid, groups=data.labels.shape[-1]), grid).parameters
     if not choose:
         return [
             (TrainingEvidence(data.job(i), chain.take(each[i : i + 1]), folds[i : i + 1], grid), {})

@@ -1,8 +1,8 @@
-"""Does the noise change over the clock, is there any, do classes differ: likelihood ratios, judged by simulation."""
+"""Does the noise change over the clock, whose, is there any, do classes differ: ratios judged by simulation."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
-from labeltide.chain.families import Family, constant_shape, family, spline_shape
+from labeltide.chain.families import Family, constant_shape, family, hold_annotator, pooled, spline_shape
 from labeltide.inference.bands import Change, NoiseEstimate
-from labeltide.inference.bootstrap import free_family
+from labeltide.inference.bootstrap import chosen_pooling, free_family
 from labeltide.inference.coarse import affordable, coarsen
 from labeltide.inference.refit import ITERATIONS, reached, refit, same_data
 from labeltide.inference.resample import resample_labels
@@ -21,12 +21,13 @@ REPLICATES = 199
 LEAST, CLASS_LEAST = 39, 24  # where replicates cost much; p-values can still fall below .05
 CLASS_REPLICATES = 99  # for each class, and for the two side questions
 SMOOTHNESS = 10.0  # of the noise that may change
+OWN_POOLING = 0.1  # of annotators, where one of them is asked about: they hardly lean on each other
 OBSERVED_ITERATIONS = 30
 SOME = 0.2  # of the labels wrong: where EM starts to look for mistakes
 
 
-class ClassTemporality(NamedTuple):
-    """Whether the noise of one true class changes over the clock."""
+class PartTemporality(NamedTuple):
+    """Whether the noise of one true class, or of one annotator, changes over the clock."""
 
     statistic: float
     p_value: float
@@ -47,12 +48,14 @@ class Temporality:
         The largest change of the error rate over the clock, with a 95 % interval.
     worst_at, best_at, worst_rate, best_rate : float
         When labels are worst and best, and how often they are wrong then.
-    per_class : tuple of ClassTemporality
+    per_class : tuple of PartTemporality
         The same for the labels of each true class, while the others may change as they like.
     is_noisy_p : float
         How often labels without mistakes look as noisy.
     classes_differ_p : float
         How often noise that is alike for all classes looks as different between them.
+    per_annotator : tuple of PartTemporality
+        As for classes, for the labels of each annotator; empty where there is but one.
     """
 
     statistic: float
@@ -64,9 +67,10 @@ class Temporality:
     best_at: float
     worst_rate: float
     best_rate: float
-    per_class: tuple[ClassTemporality, ...]
+    per_class: tuple[PartTemporality, ...]
     is_noisy_p: float
     classes_differ_p: float
+    per_annotator: tuple[PartTemporality, ...] = ()
 
 
 class Result(NamedTuple):
@@ -77,30 +81,49 @@ class Result(NamedTuple):
 
 
 def judge_temporality(
-    training: TrainingEvidence, estimate: NoiseEstimate, *, n_replicates: int = REPLICATES, seed: int = 0
+    training: TrainingEvidence,
+    estimate: NoiseEstimate,
+    own: Sequence[NoiseEstimate] = (),
+    families: Mapping[str, float] | None = None,
+    *,
+    n_replicates: int = REPLICATES,
+    seed: int = 0,
 ) -> Temporality:
-    """Ask all questions of one fitted chain; the effect sizes are those of the estimate with bands."""
+    """Ask all questions of one fitted chain; the effect sizes are those of the estimates with bands.
+
+    Annotators with a Q of their own are pooled as the families ask for; `own` are their estimates.
+    """
     training = coarsen(training)
-    n_classes, grid = training.data.n_classes, training.grid
+    n_classes, grid, annotators = training.data.n_classes, training.grid, training.parameters.matrices.shape[1]
     fewer = min(n_replicates, CLASS_REPLICATES)
-    free = free_family(n_classes, grid, SMOOTHNESS)
-    static = family(n_classes, constant_shape(grid), "each")
+    strength = chosen_pooling(families or {}) if annotators > 1 else None
+    alone = free_family(n_classes, grid, SMOOTHNESS)
+    free = _pool(alone, strength)
+    static = _pool(family(n_classes, constant_shape(grid), "each"), strength)
     whole = ratio_test(training, static, free, n_replicates, seed)
     by_class = [
         ratio_test(training, hold_class(free, n_classes, i), free, fewer, seed + 1 + i, CLASS_LEAST)
         for i in range(n_classes)
     ]
     spline = spline_shape(grid, SMOOTHNESS)
-    alike, differing = (family(n_classes, spline, how, how) for how in ("alike", "by class"))
+    alike, differing = (_pool(family(n_classes, spline, how, how), strength) for how in ("alike", "by class"))
     differ = ratio_test(training, alike, differing, fewer, seed + 200, CLASS_LEAST)
     noisy = ratio_test(training, None, static, fewer, seed + 300, CLASS_LEAST)
+    by_annotator = []
+    if annotators > 1:
+        loose = pooled(alone, OWN_POOLING)
+        by_annotator = [
+            ratio_test(training, hold_annotator(loose, a), loose, fewer, seed + 400 + a, CLASS_LEAST)
+            for a in range(annotators)
+        ]
     return Temporality(
         whole.statistic,
         whole.p_value,
         *estimate.change,
-        tuple(ClassTemporality(*one, change) for one, change in zip(by_class, estimate.class_change, strict=True)),
+        tuple(PartTemporality(*one, change) for one, change in zip(by_class, estimate.class_change, strict=True)),
         noisy.p_value,
         differ.p_value,
+        tuple(PartTemporality(*one, his.change) for one, his in zip(by_annotator, own, strict=annotators > 1)),
     )
 
 
@@ -159,6 +182,10 @@ def _ratios(
     fits = [refit(data, members, [alternative] * count, one, learn_power=null is not None) for one in starts]
     upper = [reached(fitted, members) for fitted in fits]
     return (2 * (torch.stack(upper).amax(0) - lower)).clamp_min(0.0).numpy()
+
+
+def _pool(one: Family, strength: float | None) -> Family:
+    return one if strength is None else pooled(one, strength)
 
 
 def _each(null: Family | None, count: int) -> list[Family] | None:

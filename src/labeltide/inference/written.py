@@ -10,9 +10,7 @@ import numpy as np
 
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.diagnostics import Diagnostic
-from labeltide.inference.temporality import ClassTemporality, Temporality
-
-Finding = NoiseEstimate | Temporality | tuple[Diagnostic, ...]
+from labeltide.inference.temporality import PartTemporality, Temporality
 
 
 def write_findings(findings: dict[str, Any]) -> dict[str, Any]:
@@ -24,6 +22,7 @@ def read_findings(said: Any, n_classes: int) -> dict[str, Any]:
     """Take back what `write_findings` gave; a ValueError where it is not that."""
     readers: dict[str, Callable[[Any, int], Any]] = {
         "noise_estimate": _read_estimate,
+        "annotator_estimates": _read_estimates,
         "temporality": _read_temporality,
         "diagnostics": _read_diagnostics,
     }
@@ -63,13 +62,21 @@ def _read_estimate(said: dict[str, Any], n_classes: int) -> NoiseEstimate:
     return NoiseEstimate(**values)
 
 
+def _read_estimates(said: list[dict[str, Any]], n_classes: int) -> tuple[NoiseEstimate, ...]:
+    return tuple(_read_estimate(one, n_classes) for one in said)
+
+
 def _read_temporality(said: dict[str, Any], n_classes: int) -> Temporality:
     values: dict[str, Any] = {field.name: said[field.name] for field in fields(Temporality)}
-    values = {name: value if name == "per_class" else float(value) for name, value in values.items()}
-    per_class = [ClassTemporality(float(s), float(p), _change(change)) for s, p, change in values["per_class"]]
-    if len(per_class) != n_classes or set(said) != set(values):
+    parts = ("per_class", "per_annotator")
+    values = {name: _read_parts(value) if name in parts else float(value) for name, value in values.items()}
+    if len(values["per_class"]) != n_classes or set(said) != set(values):
         raise ValueError
-    return Temporality(**{**values, "per_class": tuple(per_class)})
+    return Temporality(**values)
+
+
+def _read_parts(said: list[Any]) -> tuple[PartTemporality, ...]:
+    return tuple(PartTemporality(float(s), float(p), _change(change)) for s, p, change in said)
 
 
 def _read_diagnostics(said: list[dict[str, Any]], n_classes: int) -> tuple[Diagnostic, ...]:
