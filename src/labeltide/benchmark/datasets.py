@@ -11,7 +11,8 @@ from labeltide import _validation
 from labeltide.benchmark import keys
 from labeltide.data.simulate import make_sequences
 
-ROW, RECORDING, CLASS = "_row", "_recording", "_class"  # columns that loading adds
+ROW, RECORDING, CLASS, CLOCK = "_row", "_recording", "_class", "_clock"  # columns that loading adds
+AGREEMENT, MAJORITY = "agreement", "majority"  # what recorded labels may be measured against
 BY_TIME = "time"  # splits by anything else are by the column of that name
 
 
@@ -26,11 +27,23 @@ class DatasetSpec:
     simulate : arguments of `make_sequences`, in place of files
     sequence, time : columns; without them the file is one recording in the order of its rows
     labels : class name → the values of the label column that belong to it; other rows are dropped
+    annotators : columns of labels by real people, in place of `label`; each in turn is the only one that methods see
+        Other values than those under `labels` are gaps, and no row is dropped.
+    reference : what predictions are measured against where there are `annotators`, and no fit ever sees
+        "agreement" is the label on which all of them agree, "majority" that of most of the others; a gap where there
+        is none.
+    keep : column → the one value that rows must have there
+    every : rows to go on from one step to the next, once features are made
+    moved : feature → {columns, rows}: the logarithm of one plus how far these columns have moved since so many rows
+    levels : columns of which every value becomes a feature that is 0 or 1
+    clock : {per, step, name}: time since the first row of a sequence, in units of `per` of the time column, in
+        cells of `step`; the position in the window when left out
     zscore : the column within whose groups features are centred and scaled; "" for none
     drop_outliers : rows with a feature this many standard deviations from its mean are dropped
     trim : {value, rows}: keep this many rows around the part where the label column is not `value`
     split : {test, seed, by}: the share of windows to test on, taken at random; by = COLUMN keeps the windows of
         one value together, and by = "time" takes the last ones of each sequence
+        With `annotators` {by, folds, seed}: cross-validation, each fold being one draw.
     settings : parameters of every method on this data set
     optional : leave the data set out where its files are missing, instead of refusing to run
     faithful, note : whether the data are the paper's own, and what they are
@@ -48,6 +61,13 @@ class DatasetSpec:
     features: tuple[str, ...] = ()
     label: str = "label"
     labels: Mapping[str, list[Any]] = field(default_factory=dict)
+    annotators: tuple[str, ...] = ()
+    reference: str = AGREEMENT
+    keep: Mapping[str, Any] = field(default_factory=dict)
+    every: int = 1
+    moved: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    levels: tuple[str, ...] = ()
+    clock: Mapping[str, Any] | None = None
     zscore: str = ""
     window: int | None = None
     offset: int = 0
@@ -71,7 +91,24 @@ class DatasetSpec:
         if self.train:
             return "as published"
         by = self.split.get("by")
-        return f"by {by}" if by else "random windows"
+        where = f"by {by}" if by else "random windows"
+        return f"{self.folds} folds {where}" if self.annotators else where
+
+    @property
+    def folds(self) -> int:
+        """How often the data set is cut into training and test part."""
+        return int(self.split.get("folds", 1))
+
+    @property
+    def label_columns(self) -> dict[str, str]:
+        """Column of labels → the column of their classes that loading adds."""
+        return {name: f"{CLASS} {name}" for name in self.annotators} or {self.label: CLASS}
+
+    @property
+    def feature_columns(self) -> list[str]:
+        """The columns of the files that features are taken or made from."""
+        made = [column for one in self.moved.values() for column in one["columns"]]
+        return [*self.features, *made, *self.levels]
 
     @property
     def n_classes(self) -> int:
@@ -101,7 +138,7 @@ def read_dataset(name: str, entries: Mapping[str, Any]) -> DatasetSpec:
     spec = DatasetSpec(name=name, **keys.table_of(CHECKS)(where, entry))
     _check_source(spec, entry)
     if spec.simulate is None:
-        _check_columns_named(spec)
+        _check_columns_named(spec, entry)
     return spec
 
 
@@ -109,8 +146,12 @@ def _check_source(spec: DatasetSpec, entry: Mapping[str, Any]) -> None:
     given = [bool(spec.files), bool(spec.train or spec.test), spec.simulate is not None]
     if sum(given) != 1 or bool(spec.train) != bool(spec.test):
         raise ValueError(f"{spec.where} needs exactly one of 'files', 'train' with 'test', or 'simulate'.")
-    if spec.train and "split" in entry:
-        raise ValueError(f"{spec.where} has 'train' and 'test', which are its split. Take out 'split'.")
+    idle = sorted(set(entry) & {"split", *DERIVED}) if spec.train else []
+    if idle:
+        raise ValueError(
+            f"{spec.where} has 'train' and 'test', which are its split. Their rows are taken as they are. "
+            f"Take out: {', '.join(idle)}."
+        )
     if spec.simulate is not None:
         idle = sorted(set(entry) & TABLE_KEYS)
         if idle or "by" in spec.split:
@@ -118,13 +159,32 @@ def _check_source(spec: DatasetSpec, entry: Mapping[str, Any]) -> None:
             raise ValueError(f"{spec.where} is simulated and has no columns. Take out: {what}.")
 
 
-def _check_columns_named(spec: DatasetSpec) -> None:
-    if not spec.features:
+def _check_columns_named(spec: DatasetSpec, entry: Mapping[str, Any]) -> None:
+    if not spec.feature_columns:
         raise ValueError(f"{spec.where} needs 'features', the columns to learn from.")
     if not spec.labels:
         raise ValueError(f"{spec.where} needs 'labels', such as {{ still = [0], moving = [1, 2] }}.")
-    if spec.label in spec.features:
-        raise ValueError(f"{spec.where}.features must not hold {spec.label!r}, the column of labels.")
+    for label in spec.label_columns:
+        if label in spec.feature_columns:
+            raise ValueError(f"{spec.where}.features must not hold {label!r}, the column of labels.")
+    if spec.annotators:
+        _check_recorded(spec, entry)
+    elif "reference" in entry or "folds" in spec.split:
+        raise ValueError(f"{spec.where}: 'reference' and split.folds are for labels of real people. Name 'annotators'.")
+
+
+def _check_recorded(spec: DatasetSpec, entry: Mapping[str, Any]) -> None:
+    """Labels of real people come from files, need someone to be measured against, and are cut by whole groups."""
+    idle = sorted(set(entry) & {"label", "trim", "train", "test"})
+    if idle:
+        raise ValueError(f"{spec.where} has 'annotators', beside which these say nothing. Take out: {', '.join(idle)}.")
+    if len(spec.annotators) < 2:
+        raise ValueError(f"{spec.where}.annotators must name at least two columns: one is measured by the others.")
+    if "folds" not in spec.split or "test" in spec.split or spec.split.get("by", BY_TIME) == BY_TIME:
+        raise ValueError(
+            f"{spec.where} has 'annotators' and needs split = {{ by = COLUMN, folds = NUMBER }}. "
+            f"Got {dict(spec.split)}."
+        )
 
 
 def _labels(where: str, value: Any) -> dict[str, list[Any]]:
@@ -152,6 +212,7 @@ def _simulate(where: str, value: Any) -> dict[str, Any]:
     return arguments
 
 
+MOVED = keys.table_of({"columns": keys.texts, "rows": keys.number(1, whole=True)}, ("columns", "rows"))
 SIMULATE = inspect.signature(make_sequences).parameters
 CHECKS: dict[str, keys.Check] = {
     "like": keys.text,
@@ -164,6 +225,18 @@ CHECKS: dict[str, keys.Check] = {
     "features": keys.texts,
     "label": keys.text,
     "labels": _labels,
+    "annotators": keys.texts,
+    "reference": lambda where, value: _validation.check_choice(where, value, (AGREEMENT, MAJORITY)),
+    "keep": keys.table,
+    "every": keys.number(1, whole=True),
+    "moved": lambda where, value: {
+        name: MOVED(f"{where}.{name}", one) for name, one in keys.table(where, value).items()
+    },
+    "levels": keys.texts,
+    "clock": keys.table_of(
+        {"per": keys.number(0, above=True), "step": keys.number(0, above=True), "name": keys.text},
+        ("per", "step", "name"),
+    ),
     "zscore": keys.text,
     "window": keys.number(1, whole=True),
     "offset": keys.number(0, whole=True),
@@ -171,12 +244,18 @@ CHECKS: dict[str, keys.Check] = {
     "drop_outliers": keys.number(0, above=True),
     "trim": keys.table_of({"value": lambda where, value: value, "rows": keys.number(0, whole=True)}, ("value", "rows")),
     "split": keys.table_of(
-        {"test": keys.number(0, 0.9, above=True), "seed": keys.number(0, whole=True), "by": keys.text}
+        {
+            "test": keys.number(0, 0.9, above=True),
+            "seed": keys.number(0, whole=True),
+            "by": keys.text,
+            "folds": keys.number(2, whole=True),
+        }
     ),
     "settings": keys.table,
     "optional": keys.flag,
     "faithful": keys.flag,
     "note": keys.text,
 }
+DERIVED = {"keep", "every", "moved", "levels", "clock"}  # keys that make something of the table's columns
 # Keys that say something about a table, and nothing about simulated data.
 TABLE_KEYS = set(CHECKS) - {"like", "simulate", "split", "settings", "optional", "faithful", "note"}

@@ -11,11 +11,12 @@ import numpy as np
 
 from labeltide.benchmark.datasets import DatasetSpec
 from labeltide.benchmark.drawing import draw_labels
-from labeltide.benchmark.loading import Split, load_dataset
+from labeltide.benchmark.loading import Split, load_folds
 from labeltide.benchmark.measure import Draw, Predicted, measure
 from labeltide.benchmark.methods import told_noise
 from labeltide.benchmark.origin import origin
 from labeltide.benchmark.plan import FleetPlan, Run
+from labeltide.benchmark.recorded import labels_of, measure_recorded
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import METHODS, NoisyLabelClassifier, fit_fleet, predict_fleet
 
@@ -25,7 +26,7 @@ FORMAT = 1
 def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> list[dict[str, Any]]:
     """Train all runs of a fleet together and measure each."""
     spec, method = plan.runs[0].dataset, plan.runs[0].method
-    split, settings = load_once(spec, data), method.settings_for(spec)
+    split, settings = load_once(spec, data, plan.runs[0].fold), method.settings_for(spec)
     draws = [draw(run, split.train) for run in plan.runs]
     estimators = [_estimator(run, one, settings, device, checkpoint) for run, one in zip(plan.runs, draws, strict=True)]
     started = time.perf_counter()
@@ -43,15 +44,18 @@ def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> lis
         predict_fleet(estimators, part.features, part.lengths).argmax(-1) for part in (split.test, split.train)
     )
     return [
-        {**_identity(run), **shared, **measure(estimator, one, split, Predicted(*predicted))}
+        {**_identity(run), **shared, **_measured(run, estimator, one, split, Predicted(*predicted))}
         for run, estimator, one, *predicted in zip(plan.runs, estimators, draws, on_test, on_train, strict=True)
     ]
 
 
 def draw(run: Run, train: Sequences) -> Draw:
-    """The labels that are recorded in a run: the same for every method."""
-    noise = run.noise.make(len(train.classes), train.features.shape[1])
-    recorded = draw_labels(train, noise, run.noise.variant, np.random.default_rng(run.noise_seed))
+    """The labels that are recorded in a run, drawn or by a real annotator: the same for every method."""
+    if run.dataset.annotators:
+        noise, recorded = None, labels_of(run.annotator, train)
+    else:
+        noise = run.noise.make(len(train.classes), train.features.shape[1])
+        recorded = draw_labels(train, noise, run.noise.variant, np.random.default_rng(run.noise_seed))
     absent = set(range(len(train.classes))) - set(np.unique(recorded).tolist())
     if absent:
         raise ValueError(
@@ -61,16 +65,24 @@ def draw(run: Run, train: Sequences) -> Draw:
     return Draw(noise, recorded)
 
 
-def load_once(spec: DatasetSpec, data: Path) -> Split:
+def load_once(spec: DatasetSpec, data: Path, fold: int = 0) -> Split:
     """Load a data set unless it is the one loaded last; fleets come data set by data set."""
     key = (repr(spec), data)
     if key not in _loaded:
         _loaded.clear()
-        _loaded[key] = load_dataset(spec, data)
-    return _loaded[key]
+        _loaded[key] = load_folds(spec, data)
+    return _loaded[key][fold]
 
 
-_loaded: dict[tuple[str, Path], Split] = {}
+_loaded: dict[tuple[str, Path], tuple[Split, ...]] = {}
+
+
+def _measured(
+    run: Run, estimator: NoisyLabelClassifier, drawn: Draw, split: Split, predicted: Predicted
+) -> dict[str, Any]:
+    if run.dataset.annotators:
+        return measure_recorded(estimator, run.dataset.reference, run.annotator, split, predicted)
+    return measure(estimator, drawn, split, predicted)
 
 
 def _estimator(run: Run, drawn: Draw, settings: dict[str, Any], device: str, checkpoint: Path) -> NoisyLabelClassifier:
@@ -109,6 +121,7 @@ def _about(spec: DatasetSpec, split: Split) -> dict[str, Any]:
         "faithful": spec.faithful,
         "note": spec.note,
         "split": spec.split_name,
+        **({"reference": spec.reference, "clock": spec.clock["name"] if spec.clock else ""} if spec.annotators else {}),
         "n_train": n_train,
         "n_test": len(split.test),
         "n_steps": n_steps,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from labeltide.benchmark import splits
-from labeltide.benchmark.datasets import BY_TIME, CLASS, DatasetSpec
+from labeltide.benchmark.datasets import BY_TIME, CLOCK, DERIVED, DatasetSpec
 from labeltide.data.sequences import Sequences
 from labeltide.data.simulate import make_sequences
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Split(NamedTuple):
-    """Sequences to learn from and to test on; their labels are clean."""
+    """Sequences to learn from and to test on; their labels are clean, or those of real people."""
 
     train: Sequences
     test: Sequences
@@ -31,63 +31,84 @@ def missing_files(spec: DatasetSpec, data: Path) -> list[str]:
 
 
 def load_dataset(spec: DatasetSpec, data: Path) -> Split:
-    """Read, clean, window and split one data set."""
+    """Read, clean, window and split one data set; the first of its folds where it has several."""
+    return load_folds(spec, data)[0]
+
+
+def load_folds(spec: DatasetSpec, data: Path) -> tuple[Split, ...]:
+    """One split, or one for each fold of a cross-validation."""
     try:
-        split = _load(spec, data)
-        _check_split(spec, split)
+        parts = _load(spec, data)
+        for split in parts:
+            _check_split(spec, split)
     except ValueError as error:
         raise ValueError(f"{spec.where}: {str(error).rstrip('.')}.") from None
-    return split
+    return parts
 
 
-def _load(spec: DatasetSpec, data: Path) -> Split:
+def _load(spec: DatasetSpec, data: Path) -> tuple[Split, ...]:
     if spec.simulate is not None:
         return _cut(spec, make_sequences(**spec.simulate), {})
     from labeltide.benchmark import rows  # here, so that simulated studies need no tables
+    from labeltide.benchmark.derive import derive
 
     if spec.train:
         tables = [rows.read_rows(spec, data, files) for files in (spec.train, spec.test)]
         rows.check_label_values(spec, *tables)
-        return Split(*(_windows(spec, rows.clean_rows(spec, table)) for table in tables))
+        return (Split(*(_windows(spec, rows.clean_rows(spec, table), spec.features) for table in tables)),)
     table = rows.read_rows(spec, data, spec.files)
     rows.check_label_values(spec, table)
-    table = rows.clean_rows(spec, table)
+    table, features = rows.clean_rows(spec, table), list(spec.features)
+    if any(getattr(spec, name) != DatasetSpec.__dataclass_fields__[name].default for name in DERIVED):
+        table, features = derive(spec, table)
     by_column = spec.split.get("by", BY_TIME) != BY_TIME
-    return _cut(spec, _windows(spec, table), rows.groups_of_sequences(spec, table) if by_column else {})
+    return _cut(spec, _windows(spec, table, features), rows.groups_of_sequences(spec, table) if by_column else {})
 
 
-def _windows(spec: DatasetSpec, table: pa.Table) -> Sequences:
-    present = np.unique(table[CLASS].to_numpy())
+def _windows(spec: DatasetSpec, table: pa.Table, features: Sequence[str]) -> Sequences:
+    """Sequences whose labels, one for each column of them, are numbered as the study names its classes."""
+    found = [_windows_of(spec, table, features, column) for column in spec.label_columns.values()]
+    labels = np.concatenate([np.array([*one.classes, -1], dtype=np.int8)[one.labels] for one in found], axis=2)
+    classes = tuple(range(len(spec.labels)))  # a class may be absent from one of two files
+    return replace(found[0], labels=labels, classes=classes, annotators=spec.annotators or None)
+
+
+def _windows_of(spec: DatasetSpec, table: pa.Table, features: Sequence[str], column: str) -> Sequences:
+    codes = table[column].to_numpy()
+    present = np.unique(codes[codes >= 0])
     if len(present) < 2:
         raise ValueError(f"all rows are of the class {list(spec.labels)[present[0]]!r}. There must be two classes")
-    study = Sequences.from_table(
+    return Sequences.from_table(
         table,
         sequence=spec.sequence,
         time=spec.time,
-        label=CLASS,
-        features=list(spec.features),
+        label=column,
+        features=list(features),
+        clock=CLOCK if spec.clock else None,
         zscore=spec.zscore or None,
         window=spec.window,
         offset=spec.offset,
         keep_tail=spec.keep_tail,
     )
-    codes = np.array([*study.classes, -1], dtype=np.int8)  # a class may be absent from one of two files
-    return replace(study, labels=codes[study.labels], classes=tuple(range(len(spec.labels))))
 
 
-def _cut(spec: DatasetSpec, study: Sequences, groups: Mapping[Any, Any]) -> Split:
+def _cut(spec: DatasetSpec, study: Sequences, groups: Mapping[Any, Any]) -> tuple[Split, ...]:
     share, seed, by = (spec.split.get(key, default) for key, default in (("test", 0.2), ("seed", 0), ("by", None)))
     n_pieces = len({groups[name] for name in study.ids}) if groups else len(study)
-    if n_pieces < 2:
-        what = f"one value of {by!r}" if groups else "one window"
-        raise ValueError(f"there is only {what}, and a split needs two: one to train on, one to test on")
+    if n_pieces < max(2, spec.folds):
+        what = f"{'one value' if n_pieces == 1 else f'{n_pieces} values'} of {by!r}" if groups else "one window"
+        needed = f"{spec.folds}: one for each fold" if spec.annotators else "two: one to train on, one to test on"
+        raise ValueError(f"there is only {what}, and a split needs {needed}")
+    if spec.annotators:
+        fold = splits.fold_of([groups[name] for name in study.ids], spec.folds, seed)
+        return tuple(Split(study.take(fold != one), study.take(fold == one)) for one in range(spec.folds))
     if by == BY_TIME:
         test = splits.by_time(study.ids, share)
     elif groups:
         test = splits.by_group([groups[name] for name in study.ids], share, seed)
     else:
         test = splits.at_random(len(study), share, seed)
-    return Split(study.take(~test), study.take(test))
+    return (Split(study.take(~test), study.take(test)),)
 
 
 def _check_split(spec: DatasetSpec, split: Split) -> None:

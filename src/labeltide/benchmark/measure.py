@@ -24,7 +24,7 @@ METRICS = ("test_error", "train_error", "balanced_test_error", "frobenius", "abs
 class Draw(NamedTuple):
     """The noise of a run, and the labels recorded through it."""
 
-    noise: FixedNoise
+    noise: FixedNoise | None  # None where real people gave the labels
     recorded: np.ndarray  # (n, steps)
 
 
@@ -37,6 +37,7 @@ class Predicted(NamedTuple):
 
 def measure(estimator: NoisyLabelClassifier, draw: Draw, split: Split, predicted: Predicted) -> dict[str, Any]:
     """Errors on clean labels and of Q, and Q itself; a record turns what is not finite into null."""
+    assert draw.noise is not None
     clock = estimator.clock_grid_
     true = draw.noise.at(clock)
     test_codes, train_codes = split.test.labels[..., 0], split.train.labels[..., 0]

@@ -23,6 +23,16 @@ class Run:
     draw: int
 
     @property
+    def fold(self) -> int:
+        """Which split of the data set: labels of real people are not drawn, and a draw is a fold."""
+        return self.draw if self.dataset.annotators else 0
+
+    @property
+    def annotator(self) -> str:
+        """Whose labels they are, where they are those of real people."""
+        return str(self.noise.level["annotator"])
+
+    @property
     def noise_key(self) -> str:
         """The data set, noise and draw in a form that is the same everywhere."""
         level = json.dumps(self.noise.level, sort_keys=True)
@@ -59,8 +69,12 @@ def plan_fleets(study: Study, fleet_size: int) -> Iterator[FleetPlan]:
     """All runs of a study in fleets of at most the given size; never depends on what is already done."""
     for dataset in study.datasets:
         for method in study.methods:
-            runs = [
-                Run(dataset, noise, method, draw) for noise in study.noise_for(dataset) for draw in range(study.draws)
+            every = [
+                Run(dataset, noise, method, draw)
+                for noise in study.noise_for(dataset)
+                for draw in range(study.draws_for(dataset))
             ]
-            for start in range(0, len(runs), fleet_size):
-                yield FleetPlan(tuple(runs[start : start + fleet_size]))
+            for fold in range(dataset.folds):  # a fleet shares its sequences
+                runs = [run for run in every if run.fold == fold]
+                for start in range(0, len(runs), fleet_size):
+                    yield FleetPlan(tuple(runs[start : start + fleet_size]))

@@ -21,31 +21,36 @@ def read_rows(spec: DatasetSpec, data: Path, files: tuple[str, ...]) -> pa.Table
     table = table.append_column(ROW, pa.array(np.arange(len(table))))
     table = table.append_column(RECORDING, pa.array(np.zeros(len(table), np.int8)))
     class_of = {value: code for code, values in enumerate(spec.labels.values()) for value in values}
-    codes = np.array([class_of.get(value, -1) for value in table[spec.label].to_pylist()], dtype=np.int64)
-    return table.append_column(CLASS, pa.array(codes))
+    for label, column in spec.label_columns.items():
+        codes = np.array([class_of.get(value, -1) for value in table[label].to_pylist()], dtype=np.int64)
+        table = table.append_column(column, pa.array(codes))
+    return table
 
 
 def check_label_values(spec: DatasetSpec, *tables: pa.Table) -> None:
     """Every value under `labels` occurs in some row."""
-    there = list(dict.fromkeys(value for table in tables for value in table[spec.label].unique().to_pylist()))
+    columns = [table[label] for table in tables for label in spec.label_columns]
+    there = list(dict.fromkeys(value for column in columns for value in column.unique().to_pylist()))
     absent = [value for values in spec.labels.values() for value in values if value not in there]
     if absent:
         raise ValueError(
-            f"labels has values that no row of column {spec.label!r} holds: {_shorten(absent)}. "
+            f"labels has values that no row of column {' or '.join(map(repr, spec.label_columns))} holds: "
+            f"{_shorten(absent)}. "
             f"There are: {_shorten(there)}"
         )
 
 
 def clean_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Without the ends to trim, outliers, and rows of no class."""
+    """Without the ends to trim, outliers, and rows of no class; labels of real people have gaps there instead."""
     if spec.trim is not None:
         table = table.filter(pa.array(_inside(spec, table)))
     if spec.drop_outliers is not None:
-        columns = np.column_stack([_numbers(table, name) for name in spec.features])
+        columns = np.column_stack([numbers(table, name) for name in spec.features])
         distance, scale = np.abs(columns - columns.mean(0)), columns.std(0)
         far = (distance >= spec.drop_outliers * scale) & (scale > 0)  # a constant has no outliers
         table = table.filter(pa.array(~far.any(1)))
-    table = table.filter(pc.greater_equal(table[CLASS], 0))
+    if not spec.annotators:
+        table = table.filter(pc.greater_equal(table[CLASS], 0))
     if not len(table):
         raise ValueError("no row is left; look at labels, trim and drop_outliers")
     return table
@@ -70,7 +75,7 @@ def _open(spec: DatasetSpec, path: Path) -> pa.Table:
     """The columns of one file that the study names."""
     there, load = open_table(path)
     by = spec.split.get("by", BY_TIME)
-    wanted = [spec.sequence, spec.time, spec.label, *spec.features]
+    wanted = [spec.sequence, spec.time, *spec.label_columns, *spec.feature_columns, *spec.keep]
     wanted += [spec.zscore] if spec.zscore not in ("", "sequence") or spec.zscore in there else []
     wanted += [by] if by != BY_TIME else []
     names = [name for name in dict.fromkeys(wanted) if name not in (ROW, RECORDING)]
@@ -97,7 +102,8 @@ def _inside(spec: DatasetSpec, table: pa.Table) -> np.ndarray:
     return keep
 
 
-def _numbers(table: pa.Table, name: str) -> np.ndarray:
+def numbers(table: pa.Table, name: str) -> np.ndarray:
+    """A feature column as floats."""
     try:
         return table[name].cast(pa.float64()).to_numpy()
     except pa.ArrowException:

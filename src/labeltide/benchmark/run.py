@@ -116,6 +116,6 @@ def _check_data(study: Study, names: Collection[str], data: Path) -> None:
     for spec in study.datasets:
         if spec.name in names:
             train = load_once(spec, data).train
-            if spec.n_steps is None:  # else `read_study` has already looked
+            if spec.n_steps is None and not spec.annotators:  # else `read_study` has already looked
                 for noise in study.noise_for(spec):
                     noise.make(len(train.classes), train.features.shape[1])

@@ -1,4 +1,4 @@
-"""Which sequences to test on: masks of shape (n,), True for the test."""
+"""Which sequences to test on: masks of shape (n,), True for the test; or the fold of each."""
 
 from __future__ import annotations
 
@@ -38,6 +38,14 @@ def by_group(groups: Sequence[Hashable], share: float, seed: int) -> np.ndarray:
     n_groups = 1 + int(np.searchsorted(reached, _count(len(groups), share)))
     chosen = set(order[: min(n_groups, len(names) - 1)])
     return np.array([name in chosen for name in groups], dtype=bool)
+
+
+def fold_of(groups: Sequence[Hashable], folds: int, seed: int) -> np.ndarray:
+    """The fold (n,) in which each sequence is tested on: whole groups, dealt out in a random order."""
+    names = sorted(set(groups))  # type: ignore[type-var]
+    order = np.random.default_rng(seed).permutation(len(names))
+    home = {names[place]: number % folds for number, place in enumerate(order)}
+    return np.array([home[name] for name in groups], dtype=np.intp)
 
 
 def _count(n: int, share: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,12 @@ from labeltide.benchmark.methods import MethodSpec, check_settings, read_method
 from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.shapes import SHAPES, make_noise
 
+RECORDED = "recorded"  # not a shape: the labels are those of real people, and so are the mistakes
+
 
 @dataclass(frozen=True)
 class NoiseSpec:
-    """One noise shape at one level: a requested average rate, or the paper's own constants."""
+    """One noise shape at one level: a requested average rate, the paper's own constants, or a real annotator."""
 
     shape: str
     level: Mapping[str, Any]
@@ -49,14 +51,24 @@ class Study:
     text: str  # the file itself, kept beside the results
 
     def noise_for(self, dataset: DatasetSpec) -> Iterator[NoiseSpec]:
-        """The noise that this data set is tried with."""
-        return (noise for noise in self.noise if not noise.datasets or dataset.name in noise.datasets)
+        """The noise that this data set is tried with: each of its annotators, where it has some."""
+        for noise in self.noise:
+            if noise.datasets and dataset.name not in noise.datasets:
+                continue
+            if noise.shape == RECORDED and dataset.annotators:
+                yield from (replace(noise, level={"annotator": name}) for name in dataset.annotators)
+            else:
+                yield noise
+
+    def draws_for(self, dataset: DatasetSpec) -> int:
+        """How often each cell of this data set is repeated."""
+        return dataset.folds if dataset.annotators else self.draws
 
     @property
     def n_runs(self) -> int:
         """The fits that make the whole study."""
-        levels = sum(len(list(self.noise_for(dataset))) for dataset in self.datasets)
-        return levels * len(self.methods) * self.draws
+        cells = sum(len(list(self.noise_for(dataset))) * self.draws_for(dataset) for dataset in self.datasets)
+        return cells * len(self.methods)
 
 
 def read_study(path: str | Path) -> Study:
@@ -95,6 +107,7 @@ def _parse(name: str, content: dict[str, Any], text: str) -> Study:
         text=text,
     )
     _check_noise(study)
+    _check_told(study)
     check_settings(study.methods, study.datasets)
     return study
 
@@ -111,8 +124,15 @@ def _noise_entries(value: Any) -> list[dict[str, Any]]:
 
 def _read_noise(entry: dict[str, Any], datasets: list[str]) -> Iterator[NoiseSpec]:
     _validation.check_keys("key in [[noise]]", entry, ("shape", "rates", "constants", "variants", "datasets"))
-    shape = _validation.check_choice("noise shape", entry.get("shape"), SHAPES)
+    shape = _validation.check_choice("noise shape", entry.get("shape"), (*SHAPES, RECORDED))
     where = f"[[noise]] of shape {shape!r}:"
+    chosen = keys.texts(f"{where} datasets", entry["datasets"]) if "datasets" in entry else ()
+    for name in chosen:
+        _validation.check_choice(f"data set in {where} datasets", name, datasets)
+    if shape == RECORDED:
+        _validation.check_keys(f"key in {where[:-1]}", entry, ("shape", "datasets"))
+        yield NoiseSpec(shape, {}, RECORDED, chosen)
+        return
     if ("rates" in entry) == ("constants" in entry):
         raise ValueError(f"{where} it needs either 'rates' or 'constants', a list of levels.")
     if "rates" in entry:
@@ -120,9 +140,6 @@ def _read_noise(entry: dict[str, Any], datasets: list[str]) -> Iterator[NoiseSpe
     else:
         constants = keys.items(f"{where} constants", entry["constants"])
         levels = [{"constants": keys.table(f"{where} every level of constants", level)} for level in constants]
-    chosen = keys.texts(f"{where} datasets", entry["datasets"]) if "datasets" in entry else ()
-    for name in chosen:
-        _validation.check_choice(f"data set in {where} datasets", name, datasets)
     for variant in keys.texts(f"{where} variants", entry.get("variants", ["uniform"])):
         _validation.check_choice(f"variant in {where} variants", variant, VARIANTS)
         yield from (NoiseSpec(shape, level, variant, chosen) for level in levels)
@@ -138,11 +155,25 @@ def _check_noise(study: Study) -> None:
         (shape, level, variant), count = Counter(chosen).most_common(1)[0]
         if count > 1:
             raise ValueError(f"[[noise]] {shape}, {variant}, {level} is there {count} times for {dataset.where}.")
-        for noise, name in zip(study.noise_for(dataset), chosen, strict=True):
+        if any((shape == RECORDED) != bool(dataset.annotators) for shape, _, _ in chosen):
+            raise ValueError(
+                f"{dataset.where}: data sets with 'annotators', and only they, have [[noise]] of shape {RECORDED!r} "
+                "and no other. Name the data sets of each [[noise]] under its 'datasets'."
+            )
+        drawn = [] if dataset.annotators else list(study.noise_for(dataset))
+        for noise, name in zip(drawn, chosen, strict=False):
             size = (dataset.n_classes, dataset.n_steps or 100)
             if (*name, *size) not in possible:
                 possible.add((*name, *size))
                 _check_level(noise, dataset, *size)
+
+
+def _check_told(study: Study) -> None:
+    """Nobody knows the true labels of recorded data, so no method can be given them."""
+    recorded = next((dataset for dataset in study.datasets if dataset.annotators), None)
+    for method in study.methods:
+        if recorded and (method.clean or method.method == "known"):
+            raise ValueError(f"{method.where} is given the truth, which nobody knows of {recorded.where}. Take it out.")
 
 
 def _check_level(noise: NoiseSpec, dataset: DatasetSpec, n_classes: int, n_steps: int) -> None:
