@@ -8,8 +8,10 @@ import torch
 
 import labeltide as lt
 from labeltide.chain.annotators import FIRST, Candidate, _members, fit_annotators
-from labeltide.chain.data import ChainData
+from labeltide.chain.data import ChainData, Members
 from labeltide.chain.passes import expect
+from labeltide.chain.select import choose_noise
+from labeltide.chain.start import join_evidence, label_chain
 
 STEPS = 20
 GRID = np.linspace(0, 1, STEPS)
@@ -77,3 +79,50 @@ def test_a_q_for_each_makes_the_labels_likelier_than_one_for_all():
         fit_annotators(data, GRID, candidates=[FIRST._replace(strength=strength)]).parameters for strength in (1, 1e6)
     )
     assert expect(data, every, each).log_likelihood.sum() > expect(data, every, alike).log_likelihood.sum()
+
+
+@pytest.fixture(scope="module")
+def two_jobs():
+    """Annotators who differ, and annotators who are alike, as two jobs of one fleet; evidence that says a little."""
+    parts = [study(rates=RATES), study(rates=RATES[[1, 1, 1]])]
+    right = torch.nn.functional.one_hot(torch.tensor(parts[0][1]).long(), 2).float()  # both have the same true labels
+    evidence = (0.3 + 0.4 * right).log().expand(2, -1, -1, -1)
+    labels = torch.cat([data.labels for data, _ in parts])
+    return ChainData(labels, parts[0][0].mask, None, STEPS, 2, evidence)
+
+
+def choose(data):
+    each = torch.arange(len(data.labels))
+    jobs = Members(each, each, torch.ones(len(each), 120))
+    folds = (torch.arange(120) % 3).expand(len(each), -1)
+    start = join_evidence(data, jobs, label_chain(data, jobs, GRID, groups=3), GRID).parameters
+    return choose_noise(data, jobs, start, folds, GRID)
+
+
+@pytest.fixture(scope="module")
+def chosen(two_jobs):
+    return choose(two_jobs)
+
+
+def test_how_alike_annotators_are_is_chosen_for_each_job(chosen):
+    mean = [
+        sum(w * np.log10(float(name.split()[-1])) for name, w in zip(names, weights.tolist(), strict=True))
+        for names, weights in zip(chosen.names, chosen.weights, strict=True)
+    ]
+    assert mean[0] < 1 < mean[1]
+    noise = chosen.parameters.matrices[:, :, :, 0, 1].numpy()
+    assert np.abs(noise[0] - RATES).mean() < 0.03
+    assert np.abs(noise[1] - RATES[1]).mean() < 0.03
+
+
+def test_annotators_of_one_job_do_not_touch_another(two_jobs, chosen):
+    evidence = two_jobs.evidence[:1]
+    alone = choose(ChainData(two_jobs.labels[:1], two_jobs.mask, None, STEPS, 2, evidence))
+    torch.testing.assert_close(alone.parameters.matrices[0], chosen.parameters.matrices[0], atol=1e-5, rtol=0)
+
+
+def test_shares_of_labels_leave_gaps_and_padding_out():
+    labels = torch.tensor([[[[0, 1], [1, -1]], [[-1, 1], [0, 0]]]], dtype=torch.int8)
+    mask = torch.tensor([[True, True], [True, False]])
+    data = ChainData(labels, mask, None, 2, 2)
+    torch.testing.assert_close(data.label_shares(), torch.tensor([[0.5, 0.5]], dtype=torch.float64))

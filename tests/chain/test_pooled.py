@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.families import constant_shape, family, pooled, spline_shape
+from labeltide.chain.families import constant_shape, family, hold_annotator, pooled, spline_shape
 from labeltide.chain.logit import Families
 from labeltide.chain.pooled import PooledFamilies
 
@@ -85,3 +85,27 @@ def test_members_with_other_strengths_do_not_mix():
     for member, (shape, strength) in enumerate([(shapes[0], 1.0), (shapes[1], 10.0), (shapes[0], 100.0)]):
         alone = PooledFamilies.of([pooled(shape, strength)])
         assert torch.allclose(noise[member], alone.noise(fitted(alone, counts))[0], atol=1e-5)
+
+
+def test_who_is_held_does_not_move_and_the_others_gain_all_they_can():
+    free = family(2, spline_shape(GRID, 1.0), "each", "each")
+    kinds = PooledFamilies.of([hold_annotator(pooled(free, 0.1), 1)])
+    counts = some_counts()
+    (beta,) = fitted(kinds, counts)
+    noise = kinds.noise([beta])[0]
+    assert np.ptp(noise[1].numpy(), axis=0).max() < 1e-4
+    assert np.ptp(noise[0, :, 0, 1].numpy()) > 0.2
+    moving = kinds.groups[0].moving(12)
+    assert moving.tolist() == [False] * 2 + [True] * (free.design.shape[2] - 2)
+    beta = beta.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(objective(kinds, beta, counts), beta)
+    assert slope[:, [0, 1, 3]].abs().max() < 1e-3  # the common one and the free annotators
+    assert slope[:, 2, ~moving].abs().max() < 1e-3  # the level of the held one
+
+
+def test_holding_works_without_pooling_too():
+    kinds = Families.of([hold_annotator(family(2, spline_shape(GRID, 1.0), "each", "each"), 0)])
+    noise = kinds.noise(fitted(kinds, some_counts()))[0]
+    assert np.ptp(noise[0].numpy(), axis=0).max() < 1e-4
+    assert noise[0, 0, 0, 1] == pytest.approx(0.25, abs=0.01)  # the mean of 0.1 + 0.3 t
+    assert np.ptp(noise[1, :, 0, 1].numpy()) > 0.1

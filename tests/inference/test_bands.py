@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from labeltide.inference.bands import estimate_noise, find_change, make_band
-from labeltide.inference.bootstrap import rough_family, smooth
+from labeltide.inference.bands import estimate_annotators, estimate_noise, find_change, make_band
+from labeltide.inference.bootstrap import chosen_pooling, draw_rows, rough_family, smooth, weaker_pooling
 from labeltide.inference.simulated import Study, fit_studies, simulate
 from labeltide.noise.shapes import make_noise
 
@@ -114,3 +115,60 @@ def test_bands_are_rougher_than_the_best_spline():
 
 def test_smoothing_keeps_what_is_constant():
     np.testing.assert_allclose(smooth(np.full((30, 2), 7.0), CLOCK), 7.0)
+
+
+RATES = np.stack([np.full(30, 0.1), np.linspace(0.05, 0.4, 30), np.full(30, 0.25)])  # of three annotators
+
+
+@pytest.fixture(scope="module")
+def several():
+    """Three annotators, of whom the last labels a tenth of the sequences."""
+    noise = np.stack([[1 - RATES, RATES], [RATES, 1 - RATES]]).transpose(2, 3, 0, 1)
+    data = simulate(Study(noise, n=100, sharpness=2.0), 1, 4).data
+    data.labels[:, 10:, :, 2] = -1
+    ((training, families),) = fit_studies(data)
+    return training, families, estimate_annotators(training, families, n_replicates=60)
+
+
+def test_bands_of_each_annotator_cover_their_own_noise(several):
+    _, _, (_, own) = several
+    for one, rate in zip(own, RATES, strict=True):
+        inside = (one.class_rate_lower <= rate[:, None]) & (rate[:, None] <= one.class_rate_upper)
+        assert inside.mean() > 0.85
+        assert one.total == pytest.approx(rate.mean(), abs=0.04)
+    assert own[1].change.lower > 0.2
+    width = [(one.rate_upper - one.rate_lower).mean() for one in own]
+    assert width[2] > 1.5 * width[0]  # few labels
+
+
+def test_the_common_noise_weighs_annotators_by_their_labels(several):
+    training, _, (common, own) = several
+    weights = np.array([10, 10, 1]) / 21
+    np.testing.assert_allclose(training.weights(), weights)
+    np.testing.assert_allclose(common.mean, np.einsum("a,atij->tij", weights, [one.mean for one in own]))
+    np.testing.assert_allclose(common.labels, np.sum([one.labels for one in own], 0), rtol=1e-3)
+    assert common.total == pytest.approx(weights @ [one.total for one in own], abs=1e-4)
+
+
+def test_one_annotator_has_the_common_estimate(fits):
+    found = estimate_annotators(*fits[0], n_replicates=10)
+    assert found.own == (found.common,)
+
+
+def test_rows_of_one_person_are_drawn_together():
+    clusters = torch.tensor([4, 4, 9, 7, 9, 4])
+    counts = draw_rows(6, clusters, 500, 0)
+    assert (counts[:, [0, 2]] == counts[:, [1, 4]]).all()
+    assert (counts[:, 0] + counts[:, 2] + counts[:, 3] == 3).all()  # three people are drawn
+    assert np.var(counts[:, 0]) > 0.3
+    alone = draw_rows(6, torch.zeros(6), 5, 0)  # one person: rows stand for themselves
+    np.testing.assert_array_equal(alone, draw_rows(6, None, 5, 0))
+    assert (alone.sum(1) == 6).all()
+
+
+def test_bands_pool_annotators_less_than_the_likelihood_asks_for():
+    families = {"spline 10, level each, movement alike, pooling 10": 0.6, "static, each, pooling 1": 0.4}
+    assert chosen_pooling(families) == 10
+    assert weaker_pooling(families) == 1
+    assert weaker_pooling({"static, each, pooling 0.01": 1.0}) == 0.01
+    assert weaker_pooling({"static, each, pooling 100000": 1.0}) == 100

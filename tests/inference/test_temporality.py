@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from labeltide.chain.families import family, spline_shape
-from labeltide.inference.bands import estimate_noise
+from labeltide.inference.bands import estimate_annotators, estimate_noise
 from labeltide.inference.bootstrap import free_family
 from labeltide.inference.simulated import Study, fit_studies, simulate
 from labeltide.inference.temporality import hold_class, judge_temporality
@@ -74,3 +74,21 @@ def test_holding_a_class_leaves_levels_alone():
     free = family(2, spline_shape(CLOCK, 10.0), "each", "each")
     held = hold_class(free, 2, 0)
     assert held.design.shape[-1] == 2 + (free.design.shape[-1] - 2) // 2
+
+
+def test_only_the_annotator_who_drifts_is_named():
+    rates = np.stack([np.full(25, 0.15), np.linspace(0.05, 0.4, 25), np.full(25, 0.3)])
+    noise = np.stack([[1 - rates, rates], [rates, 1 - rates]]).transpose(2, 3, 0, 1)
+    ((training, families),) = fit_studies(simulate(Study(noise, n=50, sharpness=2.0), 1, 2).data, choose=False)
+    common, own = estimate_annotators(training, families, n_replicates=20)
+    found = judge_temporality(training, common, own, families, n_replicates=39)
+    assert found.p_value == 1 / 40
+    steady, drifting, poor = found.per_annotator
+    assert drifting.p_value == 1 / 40
+    assert min(steady.p_value, poor.p_value) > 0.05
+    assert drifting.change.value > 0.2 > steady.change.value
+    assert found.is_noisy_p == 1 / 40
+
+
+def test_one_annotator_is_not_asked_about_again(growing):
+    assert growing.per_annotator == ()
