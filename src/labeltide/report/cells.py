@@ -13,6 +13,7 @@ from labeltide.report.methods import in_order
 from labeltide.report.records import DatasetInfo, Run
 
 UNIFORM = "uniform"
+RECORDED = "recorded"  # the shape and variant of what real people recorded
 Task = tuple[str, int, str]
 
 
@@ -49,6 +50,20 @@ class Cell:
         return self.task[1]
 
     @property
+    def annotator(self) -> str:
+        """The real person whose labels they are; empty where the noise was drawn."""
+        return str(json.loads(self.level).get("annotator", "")) if self.shape == RECORDED else ""
+
+    @property
+    def true_noise(self) -> np.ndarray | None:
+        """Q as it was drawn from; for real people what was counted, on average over folds."""
+        kept = [run.true_noise for runs in self.runs.values() for run in runs if run.true_noise is not None]
+        if not self.annotator or not kept or len({array.shape for array in kept}) > 1:
+            return self.any_run.true_noise
+        seen = np.isfinite(kept).sum(axis=0)
+        return np.where(seen > 0, np.nansum(kept, axis=0) / np.maximum(seen, 1), np.nan)
+
+    @property
     def rate(self) -> float:
         """The true average rate of wrong labels, the same for every run of a cell but for rounding."""
         return float(np.mean([run.rate for runs in self.runs.values() for run in runs]))
@@ -57,6 +72,8 @@ class Cell:
     def level_text(self) -> str:
         """The level as the study set it."""
         level = json.loads(self.level)
+        if self.annotator:
+            return f"labels of {self.annotator}"
         if isinstance(level, dict) and set(level) == {"rate"}:
             return f"average rate set to {100 * float(level['rate']):g} %"
         if self.any_run.constants:

@@ -59,7 +59,7 @@ def _level_line(axis: Axes, cells: Sequence[Cell], method: str, metric: str, loo
 
 
 def draw_over_time(name: str, cells: Sequence[Cell]) -> Picture | None:
-    """Errors of one data set over the clock, mean over draws, a column for each shape at the tables' level."""
+    """Errors of one data set over the clock, mean over draws, a column for each shape or person."""
     metrics = _measured(cells, "over_time")
     metrics.pop("absolute", None)  # it draws the same picture as the Frobenius norm
     if not metrics:
@@ -73,8 +73,8 @@ def draw_over_time(name: str, cells: Sequence[Cell]) -> Picture | None:
                 for method in methods:
                     _time_line(axis, cell, method, metric, looks[method])
                 if row == 0:
-                    axis.set_title(shown(cell.shape))
-        _label(figure, axes, metrics, looks, "clock")
+                    axis.set_title(shown(cell.annotator or cell.shape))
+        _label(figure, axes, metrics, looks, cells[0].info.clock or "clock")
         return picture(figure, name, f"{cells[0].name}: errors over the clock.", _alt(cells, metrics, methods, "clock"))
 
 

@@ -69,9 +69,10 @@ def draw_recovery(name: str, cell: Cell) -> Picture | None:
     """Q(t) of every method in a cell, mean over draws with the range of all draws; None where none was kept."""
     stacks = {method: cell.stack(method, "noise") for method in cell.runs}
     kept = {method: stack for method, stack in stacks.items() if stack is not None}
-    first = cell.any_run
-    if first.true_noise is None or first.clock is None or not kept:
+    true, clock = cell.true_noise, cell.any_run.clock
+    if true is None or clock is None or not kept:
         return None
+    draws, truth, top = ("folds", "counted", 100) if cell.annotator else ("draws", "true", 60)
     with matplotlib.rc_context(SETTINGS):
         bands = math.ceil(len(kept) / COLUMNS)
         columns = math.ceil(len(kept) / bands)
@@ -92,21 +93,23 @@ def draw_recovery(name: str, cell: Cell) -> Picture | None:
                     axis.set_axis_off()
                     continue
                 method = list(kept)[place]
-                _recovery_panel(axis, first.clock, first.true_noise, kept[method], code, colour[method])
+                _recovery_panel(axis, clock, true, kept[method], code, colour[method])
+                axis.set_ylim(-2, top + 2)
+                axis.set_yticks([0, top // 2, top] if cell.annotator else [0, 25, 50])
                 if code == 0:
                     axis.set_title(shown(method))
                 if place % columns == 0:
                     axis.set_ylabel(f"{shown(cell.class_names[code], 14, 1)}\nwrong (%)")
         for axis in axes[-1]:
-            axis.set_xlabel("clock")
+            axis.set_xlabel(shown(cell.info.clock or "clock", 24, 1))
         grey: dict[str, Any] = {"color": INK, "alpha": 0.5}
         looks: list[dict[str, Any]] = [{"color": INK, "linestyle": "--"}, grey, {**grey, "linewidth": 6, "alpha": 0.2}]
-        legend(figure, ["true", "estimate, mean over draws", "lowest to highest draw"], looks)
-        title = f"{cell.name}, {cell.shape} noise"
-        caption = (
-            f"{title}: share of wrong labels of each true class over the clock, at {100 * cell.rate:.0f} % on average."
-        )
-        alt = f"{title}: true and estimated share of wrong labels over time, a column for each of {', '.join(kept)}."
+        legend(figure, [truth, f"estimate, mean over {draws}", f"lowest to highest of {draws}"], looks)
+        title = f"{cell.name}, {cell.level_text if cell.annotator else f'{cell.shape} noise'}"
+        kind = "class that the others give" if cell.annotator else "true class"
+        share = f"at {100 * cell.rate:.0f} % on average"
+        caption = f"{title}: share of wrong labels of each {kind} over the clock, {share}."
+        alt = f"{title}: {truth} and estimated share of wrong labels over time, a column for each of {', '.join(kept)}."
         return picture(figure, name, caption, alt)
 
 
@@ -120,8 +123,6 @@ def _recovery_panel(axis: Axes, clock: np.ndarray, true: np.ndarray, stack: np.n
         axis.fill_between(clock[steps], low, high, color=colour, alpha=0.25, linewidth=0)
         axis.plot(clock[steps], curves.mean(axis=0)[steps], color=colour)
     axis.plot(clock[steps], wrong(true, code)[steps], color=INK, linestyle="--", linewidth=1.1)
-    axis.set_ylim(-2, 62)
-    axis.set_yticks([0, 25, 50])
 
 
 def draw_shapes(name: str, cells: Sequence[Cell], headlines: Sequence[Cell]) -> Picture | None:

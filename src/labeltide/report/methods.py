@@ -15,7 +15,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     OTHERS: (),
     REFERENCE: ("known", "clean"),
 }
-ALIASES = {"volminnet": "volmin"}
+ALIASES = {"volminnet": "volmin", "static": "volmin"}
 
 
 class Group(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,18 +51,25 @@ def write_report(results: Path, out: Path | None = None) -> Path:
     out = results if out is None else Path(out)
     summary = summarise(read_results(results))
     figures = [draw_section(section) for section in summary.sections]
+    people = draw_people(summary.people.cells) if summary.people else []
     ranks = draw_ranks("mean-ranks", summary.ranks) if summary.ranks else None
-    for picture in [*([ranks] if ranks else []), *(picture for each in figures for picture in each)]:
+    drawn: list[Iterable[Picture]] = [*figures, *(pictures for _, pictures in people)]
+    for picture in [*([ranks] if ranks else []), *(picture for each in drawn for picture in each)]:
         picture.save(out / "figures")
     if summary.cost:
         for name, text in zip(FILES, (as_csv(summary.cost), as_markdown(summary.cost)), strict=True):
             write_atomically(out / name, text.encode())
     page = out / PAGE
-    write_atomically(page, render(summary, figures, ranks).encode())
+    write_atomically(page, render(summary, figures, ranks, people).encode())
     return page
 
 
-def render(summary: Summary, figures: Sequence[SectionFigures], ranks: Picture | None) -> str:
+def render(
+    summary: Summary,
+    figures: Sequence[SectionFigures],
+    ranks: Picture | None,
+    people: Sequence[tuple[str, list[Picture]]] = (),
+) -> str:
     """The page's text; every name that came from a record is escaped."""
     environment = Environment(
         loader=PackageLoader("labeltide.report"),
@@ -74,7 +81,7 @@ def render(summary: Summary, figures: Sequence[SectionFigures], ranks: Picture |
     environment.filters["drawing"] = lambda picture: Markup(picture.inline)
     parts = list(zip(summary.sections, figures, strict=True))
     template = environment.get_template("page.html")
-    return template.render(summary=summary, parts=parts, ranks=ranks, source=source(), far=FAR)
+    return template.render(summary=summary, parts=parts, ranks=ranks, people=people, source=source(), far=FAR)
 
 
 def draw_section(section: Section) -> SectionFigures:
@@ -93,6 +100,17 @@ def draw_section(section: Section) -> SectionFigures:
         [(name, pictures) for name, pictures in recovery if pictures],
         [picture for picture in over_time if picture],
     )
+
+
+def draw_people(cells: Sequence[Cell]) -> list[tuple[str, list[Picture]]]:
+    """For each data set with labels of real people: the noise of each, counted and estimated, then errors."""
+    found = []
+    for place, name in enumerate(dict.fromkeys(cell.name for cell in cells), start=1):
+        own, stem = [cell for cell in cells if cell.name == name], f"recorded-{place}-{slug(name)}"
+        pictures = [draw_recovery(f"{stem}-q-{slug(cell.annotator)}", cell) for cell in own]
+        pictures.append(draw_over_time(f"{stem}-over-time", own))
+        found.append((name, [picture for picture in pictures if picture]))
+    return found
 
 
 def _recovery(stem: str, cells: Sequence[Cell]) -> list[Picture]:

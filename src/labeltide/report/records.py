@@ -32,6 +32,8 @@ class DatasetInfo:
     n_steps: int | None = None
     n_features: int | None = None
     classes: tuple[str, ...] = ()
+    reference: str = ""  # what real people's labels were measured against
+    clock: str = ""  # its unit, where it has one
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,8 @@ class Run:
     metrics : name → number; NaN where the fit gave none
     over_time : name → array of shape (points,)
     noise, true_noise : array of shape (points, classes, classes), or None
+    observed_change : distance of real people's noise from its own average over the clock
+    referenced : share of the test steps for which there is a reference
     """
 
     dataset: str
@@ -66,6 +70,8 @@ class Run:
     clock: np.ndarray | None = None
     true_noise: np.ndarray | None = None
     noise: np.ndarray | None = None
+    observed_change: float = math.nan
+    referenced: float = math.nan
 
     @property
     def n_classes(self) -> int:
@@ -171,6 +177,8 @@ def _parse(record: Mapping[str, Any]) -> Run:
         clock=clock,
         true_noise=true_noise,
         noise=noise,
+        observed_change=_number(record.get("observed_change")),
+        referenced=_number(record.get("referenced")),
     )
 
 
@@ -180,6 +188,8 @@ def _info(info: Mapping[str, Any]) -> DatasetInfo:
         faithful=info.get("faithful"),
         note=str(info.get("note") or ""),
         split=str(info.get("split") or ""),
+        reference=str(info.get("reference") or ""),
+        clock=str(info.get("clock") or ""),
         classes=tuple(str(name) for name in info.get("classes") or ()),
         **{name: None if count is None else int(count) for name, count in counts.items()},
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from labeltide.report.cells import UNIFORM, Cell, make_cells, methods_of
 from labeltide.report.cost_table import Cost, make_cost
+from labeltide.report.people import People, make_people
 from labeltide.report.published import headline
 from labeltide.report.ranks import Ranks, Wins, count_wins, mean_ranks
 from labeltide.report.records import Results, Run
@@ -62,6 +63,7 @@ class Summary:
     wins: Wins | None
     ranks: Ranks | None
     cost: Cost | None
+    people: People | None
     sections: list[Section]
     seconds: Table | None
 
@@ -69,18 +71,23 @@ class Summary:
 def summarise(results: Results) -> Summary:
     """Everything the page says, from the records alone."""
     cells = make_cells(results.runs)
-    sections = make_sections(cells)
+    recorded, drawn = ([cell for cell in cells if bool(cell.annotator) is kind] for kind in (True, False))
+    sections, people = make_sections(drawn), make_people(recorded)
     several = len(methods_of(cells)) > 1
     return Summary(
         title=results.title,
         description=results.description,
-        verdict=write_verdict(cells, [cell for section in sections for cell in section.headlines]),
+        verdict=[
+            *(write_verdict(drawn, [cell for section in sections for cell in section.headlines]) if drawn else []),
+            *(people.verdict if people else []),
+        ],
         facts=_facts(results, cells),
         datasets=_datasets(cells),
         origins=_origins(cells),
         wins=count_wins(cells) if several else None,
         ranks=mean_ranks(cells) if several else None,
-        cost=make_cost(cells),
+        cost=make_cost(drawn),
+        people=people,
         sections=sections,
         seconds=_seconds(cells),
     )
