@@ -67,3 +67,24 @@ def test_gaps_and_padding_stay(data):
     assert (drawn[:, 3, 4] == -1).all()
     assert (drawn[:, 5, 8:] == -1).all()
     assert int((drawn == -1).sum()) == 5 * 5
+
+
+def test_labels_forget_over_a_gap_in_time_and_bursts_end_there(data):
+    jumps = torch.zeros(40, STEPS, dtype=torch.int8)
+    jumps[:, 6] = 1
+    apart = replace(data, jumps=jumps, gaps=(1, 8))
+    exact = chain(matrices=np.tile(np.eye(2), (STEPS, 1, 1)))
+    drawn = resample_labels(apart, exact, 200, 0)[..., 0]
+    stays = (drawn[..., 1:] == drawn[..., :-1]).double().mean((0, 1))
+    np.testing.assert_allclose(stays[[4, 5, 6]], [0.9, (1 + 0.8**8) / 2, 0.9], atol=0.02)
+    known = replace(apart, trusted=torch.ones(40, STEPS, dtype=torch.int8))
+    drawn = resample_labels(known, chain(0.7), 200, 0)[..., 0]
+    again = (drawn[..., 1:] == drawn[..., :-1]).double().mean((0, 1))
+    np.testing.assert_allclose(again[[4, 5, 6]], [0.58 + 0.7 * 0.42, 0.58, 0.58 + 0.7 * 0.42], atol=0.03)
+
+
+def test_each_annotator_errs_by_their_own_noise(data):
+    known = replace(data, labels=data.labels.expand(-1, -1, -1, 2), trusted=torch.ones(40, STEPS, dtype=torch.int8))
+    both = torch.stack([torch.tensor(MATRICES), torch.eye(2).double().expand(STEPS, -1, -1)])[None].float()
+    drawn = resample_labels(known, chain()._replace(matrices=both), 100, 0)
+    np.testing.assert_allclose((drawn == 0).double().mean((0, 1, 2)), [0.3, 0.0], atol=0.02)

@@ -36,6 +36,7 @@ def _record(
     others /= others[..., -1:].clip(1e-300)
     there = ((data.labels[0, ..., annotator] >= 0) & data.mask).numpy()
     places = data.places().numpy()
+    at_once = np.ones_like(there) if data.jumps is None else (data.jumps == 0).numpy()  # no gap in time before
     recorded = np.empty(true.shape, dtype=np.int8)
     before = was_wrong = np.zeros(true.shape[:2])
     for t in range(true.shape[2]):
@@ -43,7 +44,7 @@ def _record(
         chance = own
         if bursts and t:
             again = np.where(was_wrong, own / before.clip(1e-6), (own - before) / (1 - before).clip(1e-6)).clip(0, 1)
-            linked = (there[:, t] & there[:, t - 1]) & (generator.random(own.shape) < bursts)
+            linked = (there[:, t] & there[:, t - 1] & at_once[:, t]) & (generator.random(own.shape) < bursts)
             chance = np.where(linked, again, own)
         was_wrong, before = generator.random(own.shape) < chance, own
         other = _choose(others[places[:, t], true[..., t]], generator.random(own.shape))
@@ -59,12 +60,14 @@ def _choose(sums: np.ndarray, chance: np.ndarray) -> np.ndarray:
 def _moves(data: ChainData, parameters: ChainParameters) -> tuple[np.ndarray, np.ndarray]:
     """How likely each first label and each move is, given the evidence and all trusted labels."""
     rows, steps = data.mask.shape
-    start, transition, power = (np.asarray(tensor[0].double()) for tensor in parameters[:3] if tensor is not None)
+    start, power = (np.asarray(tensor[0].double()) for tensor in (parameters.start, parameters.power))
+    transitions = data.transitions(parameters.transition.double())[0].numpy()  # (gaps, classes, classes)
+    gap = np.zeros((rows, steps), dtype=np.int64) if data.jumps is None else data.jumps.long().numpy()
     evidence = np.zeros((rows, steps, data.n_classes))
     if data.evidence is not None:
         evidence = float(power) * data.evidence[0].double().numpy()
     weight = np.exp(evidence - evidence.max(-1, keepdims=True))
-    prior = transition * weight[:, 1:, None, :]
+    prior = transitions[gap[:, 1:]] * weight[:, 1:, None, :]
     first, prior = _normalise(start * weight[:, 0]), _normalise(prior)
     if data.trusted is None:
         return first, prior
