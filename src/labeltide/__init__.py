@@ -21,7 +21,7 @@ _HOMES = {
     "fit_fleet": "labeltide.estimators",
     "audit": "labeltide.auditing.run",
     "TableAudit": "labeltide.auditing.run",
-    "UnanswerableError": "labeltide.auditing.intake",
+    "UnanswerableError": "labeltide._validation",
     "predict_table": "labeltide.auditing.predict",
     "load": "labeltide.estimators.storage",
     "Sequences": "labeltide.data.sequences",
@@ -47,7 +47,7 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
-    from labeltide.auditing.intake import UnanswerableError as UnanswerableError
+    from labeltide._validation import UnanswerableError as UnanswerableError
     from labeltide.auditing.predict import predict_table as predict_table
     from labeltide.auditing.run import TableAudit as TableAudit
     from labeltide.auditing.run import audit as audit

@@ -17,6 +17,10 @@ HASHABLE = "must hold hashable labels: numbers, strings, tuples and the like."
 MAX_CLASSES = 127  # labels are kept as signed bytes, with -1 for "not recorded"
 
 
+class UnanswerableError(ValueError):
+    """The request is sound, but these data cannot answer it, for the reason given."""
+
+
 def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Finite float32 features of shape (n, steps, features), zero on padding, and lengths of shape (n,)."""
     try:

@@ -206,7 +206,7 @@ def main() -> None:
         sys.exit(2)
     except (ValueError, OSError) as error:
         Console(stderr=True, soft_wrap=True).print(f"labeltide: {error}", style="red", markup=False)
-        sys.exit(3 if type(error).__name__ == "UnanswerableError" else 2)
+        sys.exit(3 if isinstance(error, labeltide.UnanswerableError) else 2)
     except KeyboardInterrupt:
         Console(stderr=True).print("labeltide: stopped.")
         sys.exit(130)

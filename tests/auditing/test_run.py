@@ -65,7 +65,8 @@ def test_all_files_are_there_by_the_contract(real):
     issues = parquet.read_table(real.folder / "issues.parquet")
     assert issues.num_rows == found["issues"]["count"] == sum(labels["is_issue"].to_pylist())
     assert all(reason for reason in issues["reason"].to_pylist())
-    assert (real.folder / "noise.csv").read_text().startswith('"annotator","clock","true","recorded","probability"')
+    head = '"annotator","clock","true","recorded","probability"'
+    assert (real.folder / "noise.csv").read_text("utf-8-sig").startswith(head)
     assert b"study.csv" in (real.folder / "report.html").read_bytes()
 
 

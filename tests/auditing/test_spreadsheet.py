@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labeltide.auditing.intake import load_table
 from labeltide.auditing.spreadsheet import safe_texts, write_safe_csv
 
 
@@ -53,7 +54,7 @@ pieces = st.sampled_from(
 def test_no_cell_starts_a_formula_for_any_separator(tmp_path_factory, text):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     write_safe_csv(pa.table({"text": [text, "next"], "number": [-1.5, 2.0]}), path)
-    with open(path, newline="") as file:
+    with open(path, newline="", encoding="utf-8-sig") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["text", "number"]
     assert rows[1][1] == "-1.5"
@@ -61,3 +62,9 @@ def test_no_cell_starts_a_formula_for_any_separator(tmp_path_factory, text):
     for cell in [rows[1][0], *re.split(r"[,;\t\r\n|]", rows[1][0])]:
         bare = re.sub(r"^[\s\u00a0\u202e\"]+", "", cell)
         assert not re.match(r"[=+\-@]", bare) or re.fullmatch(r"[+-]?\d+", cell), (text, cell)
+
+
+def test_a_mark_tells_spreadsheets_that_it_is_utf8_and_our_own_reader_skips_it(tmp_path):
+    write_safe_csv(pa.table({"wärme": ["ümläut"], "zahl": [1]}), tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_bytes().startswith("\ufeff".encode())
+    assert load_table(tmp_path / "t.csv").to_pydict() == {"wärme": ["ümläut"], "zahl": [1]}

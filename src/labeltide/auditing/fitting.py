@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from labeltide.auditing.intake import UnanswerableError
+from labeltide._validation import UnanswerableError
 from labeltide.auditing.table import AuditTable
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import as_array

@@ -8,12 +8,9 @@ import narwhals as nw
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from labeltide._validation import UnanswerableError
 from labeltide.auditing.words import quoted
 from labeltide.data.columns import check_unique, open_table, to_arrow
-
-
-class UnanswerableError(ValueError):
-    """The request is sound, but this table cannot answer it, for the reason given."""
 
 
 def load_table(table: Any, wanted: set[str] | None = None) -> pa.Table:

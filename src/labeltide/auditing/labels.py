@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide._validation import encode_labels, find_classes
-from labeltide.auditing.intake import UnanswerableError, is_text, whole
+from labeltide._validation import UnanswerableError, encode_labels, find_classes
+from labeltide.auditing.intake import is_text, whole
 from labeltide.auditing.rows import Rows
 from labeltide.auditing.words import quoted, texts
 from labeltide.data.columns import factorize_labels, name_rows

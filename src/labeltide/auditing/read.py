@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from labeltide._validation import UnanswerableError
 from labeltide.auditing.clock import positions, read_clock
 from labeltide.auditing.columns import Columns, Names, Request, find_columns
 from labeltide.auditing.features import Encoder, Features, apply_encoders, encode_features
-from labeltide.auditing.intake import UnanswerableError, column_names, load_table
+from labeltide.auditing.intake import column_names, load_table
 from labeltide.auditing.labels import labels_of_steps, read_labels, read_trusted
 from labeltide.auditing.rows import Rows, find_rows
 from labeltide.auditing.table import AuditTable, decode

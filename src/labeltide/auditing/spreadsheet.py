@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,9 +22,14 @@ INSIDE = rf"([,;\t\r\n|\"'][\s\p{{Z}}\p{{C}}\"']*)([=+\-@{_WIDE}])"
 
 
 def write_safe_csv(table: pa.Table, path: Path) -> None:
-    """Write a table as CSV in which no text starts a formula; numbers stay numbers."""
+    """Write a table as CSV in which no text starts a formula; numbers stay numbers.
+
+    It starts with a byte-order mark, as the page's downloads do: without one Excel reads UTF-8 as something else.
+    """
     columns = {name: safe_texts(column) if is_text(column.type) else column for name, column in _columns(table)}
-    csv.write_csv(pa.table(columns), path)
+    with path.open("wb") as file:
+        file.write(codecs.BOM_UTF8)
+        csv.write_csv(pa.table(columns), file)
 
 
 def safe_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
