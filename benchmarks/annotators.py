@@ -3,8 +3,10 @@
     python benchmarks/annotators.py --data DATA --out results/annotators      # or LABELTIDE_DATA=DATA
 
 Simulation: five annotators of whom two drift, error of each Q_a(t) against the truth. Helsinki neonates: three experts,
-labels only. Dreem: five scorers, the consensus of four against the fifth. Writes records.jsonl, annotators.md and
-annotators.png; the same numbers each time on the CPU, but for seconds. The order in which candidates are compared
+labels only. Dreem: five scorers, the consensus of four against the fifth. Gaze: each coder's Q with both at hand. Gaze
+and Dreem: whose noise changes over the clock, by tide on each person alone. Writes people.jsonl, annotators.md and
+annotators.png; the same numbers each time on the CPU, but for seconds. `--parts` runs some again and keeps the rest.
+How methods compare on one person's labels is studies/annotators.toml. The order in which candidates are compared
 and where EM starts were looked at on the Dreem nights used here; nothing else here was used to choose anything in
 the library.
 """
@@ -15,13 +17,14 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 from annotators_page import draw_picture, write_page
+from annotators_people import alone, coders
 
 import labeltide as lt
 from labeltide.chain.annotators import FIRST, Candidate
@@ -39,19 +42,42 @@ def main() -> None:
     parser.add_argument("--data", default=os.environ.get("LABELTIDE_DATA"), help="folder of the data sets")
     parser.add_argument("--out", default="results/annotators", help="folder for the records")
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument(
+        "--parts", nargs="*", choices=PARTS, default=list(PARTS), help="what to run again; none: the page alone"
+    )
     arguments = parser.parse_args()
     if arguments.data is None:
         parser.error("Say where the data sets are: --data FOLDER, or LABELTIDE_DATA.")
     data, out = Path(arguments.data), Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    records: list[dict[str, Any]] = []
-    parts = (simulations(arguments.draws), neonates(data), sleepers(data))
-    for record in (one for part in parts for one in part):
-        records.append(record)
-        print(record["study"], {key: value for key, value in record.items() if np.isscalar(value)}, flush=True)
-    (out / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    file = out / "people.jsonl"  # records*.jsonl are those of the study beside it
+    found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    for name in arguments.parts:
+        found = [record for record in found if record["study"] not in PARTS[name]]
+        for record in PART[name](data, arguments.draws):
+            found.append(record)
+            print(record["study"], {key: value for key, value in record.items() if np.isscalar(value)}, flush=True)
+        file.write_text("".join(json.dumps(record) + "\n" for record in found))
+    records = [record for study in ORDER for record in found if record["study"] == study]
     write_page(records, out / "annotators.md")
     draw_picture(records, 1 - rates(), out / "annotators.png")
+
+
+PARTS = {
+    "simulation": ("simulation",),
+    "neonates": ("neonates",),
+    "sleepers": ("sleepers", "left out"),
+    "coders": ("coders",),
+    "alone": ("alone",),
+}
+ORDER = [study for studies in PARTS.values() for study in studies]
+PART: dict[str, Callable[[Path, int], Iterator[dict[str, Any]]]] = {
+    "simulation": lambda data, draws: simulations(draws),
+    "neonates": lambda data, draws: neonates(data),
+    "sleepers": lambda data, draws: sleepers(data),
+    "coders": lambda data, draws: coders(data),
+    "alone": lambda data, draws: alone(data),
+}
 
 
 def rates() -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 Record = dict[str, Any]
 WAYS = ("own Q(t)", "one Q(t) for all", "own Q, static", "Dawid-Skene")
 PEOPLE = ("steady .10", "steady .20", "steady .15", "tires .05-.45", "learns .40-.10")
+LEVEL = 0.05  # of the tests
 GOAL = 0.5  # of Dawid-Skene's error, issue 8
 LIMITS = """## Limits
 
@@ -21,7 +22,9 @@ LIMITS = """## Limits
 - The common Q(t) weighs each annotator alike, however many labels they gave.
 - Bursts have one length for all annotators. Whether Q moves is chosen by the likelihood of recordings left out; that is
   no test, and there are no bands here.
-- The Dreem nights here are the first twelve of DOD-O, at which we also looked while building."""
+- The Dreem nights of the consensus are the first twelve of DOD-O, at which we also looked while building.
+- What a person records where the others give a class is no Q of that person: it holds the others' mistakes too."""
+CLOCKS = {"gaze (Lund 2013)": "s", "sleep (Dreem)": "h"}
 
 
 def write_page(records: list[Record], path: Path) -> None:
@@ -32,10 +35,14 @@ def write_page(records: list[Record], path: Path) -> None:
     left_out = [one for one in records if one["study"] == "left out"]
     parts = [
         "# Annotators: each one's Q(t), and the consensus",
-        "`python benchmarks/annotators.py`. Labels only; no features are used anywhere on this page.",
+        "`python benchmarks/annotators.py`. Labels only, no features, but for the last two sections. How methods "
+        "compare when one person's labels are all there is is in [report.html](report.html), from "
+        "`studies/annotators.toml`.",
         *_simulation(simulated),
         *_neonates(neonates),
         *_sleepers(sleepers, left_out),
+        *(text for one in records if one["study"] == "coders" for text in _coders(one)),
+        *_alone([one for one in records if one["study"] == "alone"]),
         LIMITS,
         "![Quality over the clock](annotators.png)",
     ]
@@ -109,6 +116,58 @@ def _sleepers(record: Record, left_out: list[Record]) -> list[str]:
         "and the log-loss of that expectation (for the majority: shares of votes, half a vote added for each label).",
         _table(["way", "label is the fifth's", "expected label is", "log-loss"], against),
         _verdict(left_out),
+    ]
+
+
+def _coders(record: Record) -> list[str]:
+    """Each coder's mistakes with both at hand, beside what they record where the other gives a class."""
+    rows = []
+    for place, person in enumerate(record["people"]):
+        for true, name in enumerate(record["classes"]):
+            ways = [record[way][place][true] for way in ("labels alone", "tide", "counted")]
+            rows.append([person, name, *(" / ".join(f"{value:.3f}" for value in way) for way in ways)])
+    kappas, runs = ", ".join(f"{value:.2f}" for value in record["fleiss_over_clock"]), record["runs"]
+    return [
+        "## Gaze (Lund 2013): both coders together",
+        f"{record['steps']} steps of 10 ms. Kappa {record['fleiss']:.3f}; over tenths of the clock: {kappas}. Rows of "
+        f"Q, on average over the clock: how often the class is recorded as {' / '.join(record['classes'])}. Labels "
+        f"alone: `consensus` ({_chosen(record)}); tide: with features; counted: where the other coder gives the class.",
+        _table(["coder", "class", "labels alone", "tide", "counted against the other"], rows),
+        f"The coders differ at {runs['steps']} steps, in {runs['runs']} runs of {10 * runs['mean']:.0f} ms on average; "
+        f"{runs['long']:.0%} of these steps lie in runs of 100 ms and more, and {runs['whole'][0]:.0%} and "
+        f"{runs['whole'][1]:.0%} in events, stretches of one label by MN and by RA, of which at least half is "
+        "disputed. So they mostly give whole events another name; they seldom err step by step.",
+    ]
+
+
+def _alone(records: list[Record]) -> list[str]:
+    """Whose noise changes over the clock, by tide with this person's labels only."""
+    if not records:
+        return []
+    rows = []
+    for one in records:
+        unit, (change, low, high) = CLOCKS[one["dataset"]], one["change"]
+        unlike = one["unlike"]
+        classes = ", ".join(name for name, p in one["per_class"].items() if p < LEVEL) or "none"
+        rows.append(
+            [
+                f"{one['dataset']}, {one['person']}",
+                f"{one['p_value']:.3f}",
+                f"{change:.3f} ({low:.3f} to {high:.3f})",
+                f"{one['worst'][1]:.3f} at {one['worst'][0]:g} {unit}",
+                f"{one['best'][1]:.3f} at {one['best'][0]:g} {unit}",
+                classes,
+                f"{unlike[0]:.3f} → {unlike[len(unlike) // 2]:.3f} → {unlike[-1]:.3f}",
+            ]
+        )
+    return [
+        "## Does the noise change over the clock, and whose? Each person alone",
+        "tide on all sequences with this person's labels only (no fold held out). p: how often noise that does not "
+        "change looks as if it did. Change: largest change of the error rate over the clock, with a 95 % interval. "
+        f"Classes: those with p below {LEVEL} on their own, not corrected for their number. Last column: how often the "
+        "person departs from the majority of the others in the first, a middle and the last tenth of the steps, which "
+        "no fit sees.",
+        _table(["labels of", "p", "change", "worst", "best", "classes that change", "unlike the others"], rows),
     ]
 
 
