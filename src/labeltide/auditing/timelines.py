@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from labeltide.inference.audit import LabelAudit
 
 SEQUENCES, STEPS, SIGNALS = 20, 2000, 4
 SAMPLE = 20_000  # steps from which the telling signals are found
-DIGITS = 6
+DIGITS = 5
 
 
 def describe_timelines(table: AuditTable, judged: LabelAudit) -> list[dict[str, Any]]:
@@ -30,7 +32,7 @@ def describe_timelines(table: AuditTable, judged: LabelAudit) -> list[dict[str, 
             {
                 "sequence": table.sequence_names[sequence],
                 "times": times.take(table.line_row[first[stretch]]).to_pylist(),
-                "signals": {name: _rounded(values[stretch]) for name, values in signals.items()},
+                "signals": {name: rounded(values[stretch]) for name, values in signals.items()},
                 "rows": first[stretch].tolist(),
             }
         )
@@ -65,5 +67,10 @@ def _worst_stretch(summed: np.ndarray, start: int, end: int) -> np.ndarray:
     return np.arange(start, min(start + STEPS, end))
 
 
-def _rounded(values: np.ndarray) -> list[float | None]:
-    return [float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None for value in values.tolist()]
+def rounded(values: np.ndarray) -> list[float | None]:
+    """Values as a drawing needs them: to a small part of their range, not each to its own digits."""
+    finite = np.isfinite(values)
+    span = float(np.ptp(values[finite])) if finite.any() else 0.0
+    largest = span or float(np.abs(values[finite]).max(initial=0)) or 1.0
+    places = DIGITS - math.ceil(math.log10(largest))
+    return [round(value, places) + 0.0 if good else None for value, good in zip(values.tolist(), finite, strict=True)]
