@@ -2,6 +2,8 @@ import json
 import re
 
 from labeltide.report.audit import summary_html, summary_text
+from labeltide.report.audit.names import plain
+from labeltide.report.audit.words import write_verdict
 from report.audit.fake import HOSTILE, write_audit
 
 
@@ -31,6 +33,19 @@ def test_the_summary_claims_nothing_that_no_test_carries(tmp_path):
     ]
     audit["noise"]["rate"] = None
     assert summary_text(audit).splitlines()[1] == "Wrong      not known"
+
+
+def test_where_nothing_is_wrong_no_list_is_pointed_at_and_no_zero_is_made_much_of(tmp_path):
+    folder = write_audit(tmp_path, sequences=4, steps=60, is_noisy=False, is_temporal=False)
+    audit = json.loads((folder / "audit.json").read_text())
+    audit["temporality"] |= {"worst_rate": 0.0001, "change_upper": 0.0003}
+    audit["issues"]["count"] = 0
+    _, when, changes, then = write_verdict(audit).cards
+    assert plain(when.detail) == "The estimate is 0.0 % throughout."
+    assert "ruled out" not in changes.detail
+    assert then.detail == "The labels can be used as they are."
+    assert then.link is None
+    assert "; no label is certain enough to be named" in summary_text(audit)
 
 
 def test_no_name_reaches_the_terminals_controls(tmp_path):

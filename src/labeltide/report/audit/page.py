@@ -19,7 +19,7 @@ from labeltide.report.audit.names import name_markup, text_markup
 from labeltide.report.audit.numbers import is_known, number, percent
 from labeltide.report.audit.payload import build_payload, embed
 from labeltide.report.audit.read import read_audit
-from labeltide.report.audit.words import size, write_verdict
+from labeltide.report.audit.words import is_noisy, size, write_verdict
 from labeltide.report.style import write_atomically
 
 PAGE = "report.html"
@@ -70,6 +70,7 @@ def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
         files=FILES,
         size=size(audit),
         verdict=write_verdict(audit),
+        noisy=is_noisy(audit),
         meaning=meaning,
         check_title=check_title,
         **_drawn(audit),

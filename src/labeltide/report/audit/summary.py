@@ -40,7 +40,8 @@ def _wrong(audit: Mapping[str, Any]) -> str:
         return "not known"
     range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
     much = f"about {percent(rate)}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
-    return f"{much}; {count(found, 'label')} to check, the surest first"
+    named = f"{count(found, 'label')} to check, the surest first" if found else "no label is certain enough to be named"
+    return f"{much}; {named}"
 
 
 def _worst(audit: Mapping[str, Any]) -> str:

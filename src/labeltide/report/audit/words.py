@@ -24,6 +24,7 @@ from labeltide.report.audit.numbers import (
     points,
 )
 
+LEAST = 0.0005  # a smaller share would be shown as 0.0 %
 SURE = 0.05  # below this p a change, or noise at all, is said to be there
 
 
@@ -142,6 +143,8 @@ def _when(audit: Mapping[str, Any], clock: Clock) -> Card:
         return Card("When is it worst?", "Not known", "The error rate over the clock could not be estimated.")
     if not is_temporal(audit):
         detail = f"The highest estimate is {percent(high)}, {clock.moment(worst)}, but chance alone could put it there."
+        if high < LEAST:
+            detail = f"The estimate is {percent(high)} throughout."
         return Card("When is it worst?", "No moment stands out", detail, link)
     detail = f"There {percent(high)} of labels are wrong."
     if is_known(best, low):
@@ -158,7 +161,7 @@ def _changes(audit: Mapping[str, Any], clock: Clock) -> Card:
     if not is_known(p):
         return Card(question, "Not known", "The test for a change over the clock could not be made.")
     if not is_temporal(audit):
-        still = f" A change of up to {points(high)} cannot be ruled out." if is_known(high) else ""
+        still = f" A change of up to {points(high)} cannot be ruled out." if is_known(high) and high >= LEAST else ""
         return Card(
             question, "Not shown", f"A constant error rate explains these labels as well ({p_value(p)}).{still}"
         )
@@ -201,14 +204,11 @@ def _next(audit: Mapping[str, Any]) -> Card:
             question, "Nothing urgent", "Use the labels as they are, and audit again when more have been recorded."
         )
     if not is_noisy(audit):
-        named = (
-            f" To be on the safe side, check the {count(issues['count'], 'named label')}."
-            if issues.get("count")
-            else ""
-        )
-        return Card(
-            question, "Nothing urgent", f"The labels can be used as they are.{named}", ("issues", "The labels to check")
-        )
+        use = "The labels can be used as they are."
+        if not issues.get("count"):
+            return Card(question, "Nothing urgent", use)
+        named = f"To be on the safe side, check the {count(issues['count'], 'named label')}."
+        return Card(question, "Nothing urgent", f"{use} {named}", ("issues", "The labels to check"))
     corrected = issues.get("corrected") or 0
     least = number(issues.get("min_confidence"))
     sure = f" at least {percent(least)} sure" if is_known(least) else " sure enough"
