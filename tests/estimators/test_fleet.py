@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.estimators.prepare import _hold_out
+from labeltide.estimators.prepare import hold_out
 
 N, STEPS, FEATURES = 24, 6, 3
 SEEDS = (3, 4, 7)
@@ -112,7 +112,7 @@ def test_members_are_copies_that_share_no_memory():
 def test_held_out_sequences_without_labels_do_not_leave_an_untrained_model():
     study, labels = make_study()
     y = labels[0].astype(int)
-    kept = np.flatnonzero(~_hold_out(SEEDS[0], np.ones(N, bool), 0.2))[:6]
+    kept = np.flatnonzero(~hold_out(SEEDS[0], np.ones(N, bool), 0.2))[:6]
     sparse = np.full_like(y, -1)
     sparse[kept] = y[kept]
     trained = make_estimators("ignore", early_stopping=True)[0].fit(study.features, sparse)
@@ -123,11 +123,11 @@ def test_held_out_sequences_without_labels_do_not_leave_an_untrained_model():
 
 @pytest.mark.parametrize(("fraction", "n", "count"), [(0.2, 24, 5), (0.01, 24, 1), (0.9, 2, 1), (0.5, 3, 2)])
 def test_rows_held_out_depend_on_the_seed_and_leave_some_to_train_on(fraction, n, count):
-    assert _hold_out(1, np.ones(n, bool), fraction).sum() == count
-    np.testing.assert_array_equal(_hold_out(1, np.ones(n, bool), fraction), _hold_out(1, np.ones(n, bool), fraction))
+    assert hold_out(1, np.ones(n, bool), fraction).sum() == count
+    np.testing.assert_array_equal(hold_out(1, np.ones(n, bool), fraction), hold_out(1, np.ones(n, bool), fraction))
     if n == 24:
         assert any(
-            not np.array_equal(_hold_out(1, np.ones(n, bool), fraction), _hold_out(seed, np.ones(n, bool), fraction))
+            not np.array_equal(hold_out(1, np.ones(n, bool), fraction), hold_out(seed, np.ones(n, bool), fraction))
             for seed in range(5)
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -16,11 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from labeltide import _validation
 from labeltide.chain.data import Chain
+from labeltide.data.sources import Sources
 from labeltide.estimators.fleet import FittedFleet, FleetJob, fit_fleet, predict_fleet
+from labeltide.estimators.judging import correct_labels, judge_labels
 from labeltide.estimators.rows import TrainingRows
 from labeltide.estimators.stream import Stream
-from labeltide.inference.audit import FDR, MIN_CONFIDENCE, LabelAudit, audit_labels, no_persistence
-from labeltide.inference.posterior import Recorded
+from labeltide.inference.audit import FDR, MIN_CONFIDENCE, LabelAudit, no_persistence
 from labeltide.models.base import SequenceModel
 
 
@@ -53,7 +54,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : array of shape (classes,)
     noise_matrices_ : array of shape (points, classes, classes)
-        Q over `clock_grid_`: row i is the distribution of the recorded label when i is true.
+        Q over `clock_grid_`: row i is the distribution of the recorded label when i is true. Where annotators have an
+        own Q, what they have in common.
+    annotator_matrices_ : array of shape (sources, points, classes, classes), or None where all share one Q
+    sources_ : list of (annotator, group)
+        Who stands where along the first axis of `annotator_matrices_`: the number of the annotator in `y` and the
+        group, None without groups.
     clock_grid_ : array of shape (points,)
         The distinct moments of the training clock; with the default clock, one for each step.
     model_, noise_ : the trained network, or the ensemble that is averaged, and the noise function, as fleets
@@ -119,6 +125,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         clock: ArrayLike | None = None,
         lengths: ArrayLike | None = None,
         trusted: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Learn from recorded labels.
 
@@ -126,16 +133,20 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array of shape (n, steps, features)
         y : array of shape (n, steps) or (n, steps, annotators)
-            Labels of any hashable type; missing = -1 for whole numbers, None or NaN otherwise. All annotators share
-            one noise function.
+            Labels of any hashable type; missing = -1 for whole numbers, None or NaN otherwise. `tide`, `continuous`
+            and `discontinuous` learn how each annotator errs, drawn to what all have in common; the other methods take
+            all to err alike.
         clock : array of shape (n, steps) or (steps,), optional
             The moments on which the noise depends; the position in the sequence when left out.
         lengths : array of shape (n,), optional
             Steps beyond a sequence's length are padding and never count.
         trusted : array of shape (n, steps), optional
             Labels known to be right, missing elsewhere.
+        groups : array of shape (n,), optional
+            The site, device or type of person of each sequence, of any hashable type, where mistakes may differ among
+            them: every annotator then counts as another in each group.
         """
-        fit_fleet([self], X, [y], clock=clock, lengths=lengths, trusted=trusted)
+        fit_fleet([self], X, [y], clock=clock, lengths=lengths, trusted=trusted, groups=groups)
         return self
 
     def predict_proba(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
@@ -187,13 +198,16 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         present = _validation.steps_mask(counts, labels.shape[1])[..., None] & ~_validation.missing_labels(labels)
         return _validation.encode_labels(labels, present, self.classes_.tolist())
 
-    def noise_at(self, clock: ArrayLike) -> np.ndarray:
-        """Q at any moments of the clock: shape (..., classes, classes)."""
+    def noise_at(self, clock: ArrayLike, annotator: int | None = None, group: Hashable = None) -> np.ndarray:
+        """Q at any moments of the clock, in common or of one annotator (in one group): (..., classes, classes)."""
         check_is_fitted(self, "noise_")
         moments = np.asarray(clock, dtype=np.float64)
         if not np.isfinite(moments).all():
             raise ValueError("clock must be finite. Got NaN or infinity.")
-        return self.noise_.at(moments)
+        place = Sources.of(self.sources_).place(annotator, group)
+        if place is None or self.noise_.annotators == 1:
+            return self.noise_.common_at(moments)
+        return self.noise_.at(moments)[place]
 
     def audit(
         self,
@@ -204,6 +218,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         fdr: float = FDR,
         *,
         trusted: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> LabelAudit:
         """Say of every recorded label how likely it is right, what it should be, and which to look at.
 
@@ -213,25 +228,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, clock, lengths, trusted : as `fit` takes them, of training rows or others
+        X, y, clock, lengths, trusted, groups : as `fit` takes them, of training rows or others
         fdr : float, default 0.1
             The expected share of false alarms among the flagged labels is at most this.
         """
         check_is_fitted(self, "model_")
-        features, counts = self._check_features(X, lengths)
-        shape = features.shape[:2]
-        labels = self.encode(_validation.check_labels(y, *shape), counts)
-        mask, moments = _validation.steps_mask(counts, shape[1]), _validation.check_clock(clock, counts, shape[1])
-        known = None if trusted is None else self.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
-        return audit_labels(
-            Recorded(labels, mask, moments, known),
-            self._evidence(features, mask),
-            self._persistence(),
-            self.noise_,
-            self.classes_,
-            fdr=fdr,
-            has_annotators=_validation.as_labels(y).ndim == 3,
-        )
+        more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups}
+        return judge_labels(self, X, y, fdr=fdr, **more)
 
     def corrected_labels(
         self,
@@ -240,21 +243,22 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         clock: ArrayLike | None = None,
         lengths: ArrayLike | None = None,
         min_confidence: float = MIN_CONFIDENCE,
+        *,
+        groups: ArrayLike | None = None,
     ) -> np.ndarray:
         """The labels `y` with the likeliest true label wherever that is surer than `min_confidence`; gaps stay gaps."""
-        found = self.audit(X, y, clock, lengths).corrected(min_confidence)
-        given = _validation.as_labels(y)
-        plain = given.dtype != object and self.classes_.dtype != object
-        labels = given.astype(np.promote_types(given.dtype, self.classes_.dtype) if plain else object)
-        changed = found != self.encode(y, lengths).reshape(found.shape)
-        labels[changed] = self.classes_[found[changed]]
-        return labels
+        found = self.audit(X, y, clock, lengths, groups=groups).corrected(min_confidence)
+        return correct_labels(self, y, lengths, found)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted method to one file (safetensors with a JSON header, no pickle), whole or not at all."""
         from labeltide.estimators.storage import save
 
         save(self, Path(path))
+
+    def _networks_at_once(self, annotators: int) -> tuple[int, int]:
+        """How many networks of the features, and of the clock, one fit to so many annotators trains at once."""
+        return self.members_per_fit, self.members_per_fit
 
     def _evidence(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Log-probabilities of the true labels from the features alone, for an audit: (n, steps, classes)."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from labeltide import _validation
-from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.estimators.learned import LearnedNoiseClassifier
 from labeltide.noise.network import NetworkNoise
-from labeltide.objectives.objective import Objective, Penalty
+from labeltide.objectives.objective import Penalty
 from labeltide.objectives.penalties import diagonal_norm, frobenius, log_volume
 from labeltide.training import AugmentedLagrangian
 
 
-class ContinuousClassifier(NoisyLabelClassifier):
+class ContinuousClassifier(LearnedNoiseClassifier):
     r"""Learn a smooth Q(t) of least size together with the network.
+
+    Several annotators have a Q(t) each, which leans on the common one as far as held-out labels are likelier for it.
 
     Parameters
     ----------
@@ -49,16 +51,13 @@ class ContinuousClassifier(NoisyLabelClassifier):
         lagrangian = _validation.check_choice("objective", self.objective, ("lagrangian", "penalised")) == "lagrangian"
         grid = job.data.grid
         bounds = (float(grid[0]), float(grid[-1]))
-        network = NetworkNoise(job.members, job.n_classes, bounds, len(grid) if self.raw_steps else None)
-        model, noise = job.new_model(), job.new_noise(network)
+        raw_steps = len(grid) if self.raw_steps else None
         penalties: tuple[Penalty, ...] = (Penalty("frobenius", frobenius, 1.0),)
         if not lagrangian:
             volume = Penalty("log volume", log_volume, 1e-4 / len(grid))
             penalties = (volume, Penalty("diagonal", diagonal_norm, self.diagonal_weight))
-        history = job.train(
-            model,
-            noise,
-            Objective(penalties=penalties),
-            lagrangian=AugmentedLagrangian() if lagrangian else None,
-        )
-        return FittedFleet(model, noise, history)
+
+        def build(members: int, annotators: int) -> NetworkNoise:
+            return NetworkNoise(members, job.n_classes, bounds, raw_steps, annotators)
+
+        return self._learn(job, build, penalties, AugmentedLagrangian() if lagrangian else None)

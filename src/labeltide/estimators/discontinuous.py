@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from labeltide import _validation
-from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.estimators.learned import LearnedNoiseClassifier
 from labeltide.noise.stepwise import StepwiseNoise
-from labeltide.objectives.objective import Objective, Penalty
+from labeltide.objectives.objective import Penalty
 from labeltide.objectives.penalties import log_volume
 
 
-class DiscontinuousClassifier(NoisyLabelClassifier):
+class DiscontinuousClassifier(LearnedNoiseClassifier):
     """Learn a Q of least volume for each moment of the clock on its own, together with the network.
+
+    Several annotators have a Q each, which leans on the common one as far as held-out labels are likelier for it.
 
     Parameters
     ----------
@@ -30,7 +32,8 @@ class DiscontinuousClassifier(NoisyLabelClassifier):
 
     def _fit_fleet(self, job: FleetJob) -> FittedFleet:
         _validation.check_number("volume_weight", self.volume_weight, 0)
-        model = job.new_model()
-        noise = job.new_noise(StepwiseNoise(job.members, job.n_classes, job.data.grid.cpu()))
-        history = job.train(model, noise, Objective(penalties=(Penalty("log volume", log_volume, self.volume_weight),)))
-        return FittedFleet(model, noise, history)
+
+        def build(members: int, annotators: int) -> StepwiseNoise:
+            return StepwiseNoise(members, job.n_classes, job.data.grid.cpu(), annotators)
+
+        return self._learn(job, build, [Penalty("log volume", log_volume, self.volume_weight)])

@@ -7,17 +7,18 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 from torch import Tensor
 
 from labeltide import _validation
 from labeltide._fleet import member_generators, stack
+from labeltide.data.sources import Sources
 from labeltide.estimators.prepare import prepare
+from labeltide.estimators.settings import UNRELATED, check_fleet, find_seed
 from labeltide.models import make_model
 from labeltide.models.base import SequenceModel
 from labeltide.noise.base import NoiseFunction
@@ -40,19 +41,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("labeltide.estimators")
 
-PER_MEMBER = {"random_state", "noise"}  # the parameters in which the estimators of one fleet may differ
-
-
-UNRELATED = PER_MEMBER | {
-    "device",
-    "checkpoint",
-    "verbose",
-    "model",
-}  # parameters that a resumed fit may change
 MEMORY_SHARE = 0.6  # of the free memory, for what the estimate of a member's need leaves out
 NOISE_BYTES = 8 * 2**20  # the paper's network for Q, its gradient, Adam's moments and snapshots
 STEPS_AT_ONCE = 2**20  # steps that are predicted together, over all sequences and members
 CHECKPOINT_PREFIX = "labeltide-fit-"  # the only files in a checkpoint folder that we ever delete
+
+Noise = TypeVar("Noise", bound=NoiseFunction)
 
 
 class FittedFleet(NamedTuple):
@@ -72,6 +66,7 @@ class FleetJob:
     data: FleetData
     classes: tuple[Any, ...]
     seeds: tuple[int, ...]
+    sources: Sources  # who stands where along the last axis of the labels
     part: str = ""  # tells the checkpoints of a fleet apart that is trained in parts
 
     @property
@@ -102,7 +97,7 @@ class FleetJob:
         _validation.check_logits(logits.shape, (self.members, 1, self.data.features.shape[1], self.n_classes))
         return model
 
-    def new_noise(self, noise: NoiseFunction) -> NoiseFunction:
+    def new_noise(self, noise: Noise) -> Noise:
         """A noise function ready to be learned; its draws differ from those of the network."""
         seeds = [int(np.random.SeedSequence([seed, 1]).generate_state(1)[0]) for seed in self.seeds]
         return noise.initialise(member_generators(seeds)).to(self.data.features.device)
@@ -156,6 +151,7 @@ def fit_fleet(
     clock: ArrayLike | None = None,
     lengths: ArrayLike | None = None,
     trusted: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> None:
     """Fit estimators that differ only in their seed (and given noise), each to its own labels, all at once.
 
@@ -168,18 +164,18 @@ def fit_fleet(
     X : array of shape (n, steps, features)
         Shared by all.
     labels : one array for each estimator, as `fit` takes it
-    clock, lengths, trusted : as `fit` takes them
+    clock, lengths, trusted, groups : as `fit` takes them
     """
-    _check_fleet(estimators, labels)
+    check_fleet(estimators, labels)
     device = _validation.check_device(estimators[0].device)
-    seeds = tuple(_seed(estimator.random_state) for estimator in estimators)
+    seeds = tuple(find_seed(estimator.random_state) for estimator in estimators)
     held_out = estimators[0].validation_fraction if estimators[0].early_stopping else 0.0
-    data, classes = prepare(X, labels, seeds, clock=clock, lengths=lengths, trusted=trusted, held_out=held_out)
+    more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups}
+    data, classes, sources = prepare(X, labels, seeds, held_out=held_out, **more)
     parts = _parts(estimators[0], data, device)
     for number, part in enumerate(parts):
-        job = FleetJob(
-            estimators[part], data.members_in(part).to(device), classes, seeds[part], f"-{number}" if number else ""
-        )
+        name = f"-{number}" if number else ""
+        job = FleetJob(estimators[part], data.members_in(part).to(device), classes, seeds[part], sources, name)
         _store(job, estimators[0]._fit_fleet(job))
     _remove_checkpoints(estimators[0].checkpoint)
 
@@ -192,18 +188,26 @@ def _store(job: FleetJob, fitted: FittedFleet) -> None:
         estimator.model_, estimator.noise_ = model.member(index * each, each), noise.member(index)
         estimator.history_ = fitted.history.member(index)
         estimator.classes_ = as_array(job.classes)
+        estimator.sources_ = job.sources.names
         estimator.n_features_in_ = job.data.features.shape[-1]
         estimator.clock_grid_ = job.data.grid.double().cpu().numpy()
-        estimator.noise_matrices_ = estimator.noise_.at(estimator.clock_grid_)
+        estimator.noise_matrices_ = estimator.noise_.common_at(estimator.clock_grid_)
+        estimator.annotator_matrices_ = own_matrices(estimator)
         for name, value in fitted.learned[index].items() if fitted.learned else ():
             setattr(estimator, name, value)
+
+
+def own_matrices(estimator: NoisyLabelClassifier) -> np.ndarray | None:
+    """Q of every source over the training clock, (sources, points, classes, classes); None where all share one."""
+    return estimator.noise_.at(estimator.clock_grid_) if estimator.noise_.annotators > 1 else None
 
 
 def _parts(settings: NoisyLabelClassifier, data: FleetData, device: str) -> list[slice]:
     """Cut a fleet that would not fit into memory."""
     rows = min(settings.batch_size, len(data.features))
     floats_per_step = 2 * data.features.shape[2] + (16 if settings.model == "gru" else 128) * settings.hidden_size
-    needed = settings.members_per_fit * (4 * rows * data.features.shape[1] * floats_per_step + NOISE_BYTES)
+    models, noises = settings._networks_at_once(data.labels.shape[-1])
+    needed = models * 4 * rows * data.features.shape[1] * floats_per_step + noises * NOISE_BYTES
     free = free_memory(device)
     most = max(1, int(MEMORY_SHARE * free / needed))
     if most < data.members:
@@ -252,34 +256,6 @@ def as_array(classes: Sequence[Any]) -> np.ndarray:
     return array
 
 
-def _check_fleet(estimators: Sequence[NoisyLabelClassifier], labels: Sequence[ArrayLike]) -> None:
-    if not len(estimators) or len(estimators) != len(labels):
-        raise ValueError(f"Give one label array for each estimator. Got {len(estimators)} and {len(labels)}.")
-    first = estimators[0]
-    _check_settings(first)
-    for other in estimators[1:]:
-        given, wanted = other.get_params(deep=False), first.get_params(deep=False)
-        differing = [name for name in wanted if name not in PER_MEMBER and given.get(name) != wanted[name]]
-        if type(other) is not type(first) or differing:
-            raise ValueError(
-                "The estimators of one fleet must be of one method and differ in "
-                f"{' and '.join(sorted(PER_MEMBER))} only. Got {type(other).__name__} with other values of "
-                f"{differing}. A module of your own must be the same object in all of them; better pass a factory."
-            )
-
-
-def _check_settings(estimator: NoisyLabelClassifier) -> None:
-    for name in ("hidden_size", "epochs", "batch_size"):
-        _validation.check_number(name, getattr(estimator, name), 1, whole=True)
-    _validation.check_number("learning_rate", estimator.learning_rate, 0, above=True)
-    _validation.check_number("validation_fraction", estimator.validation_fraction, 0, 0.9, above=True)
-    if estimator.checkpoint is not None and not isinstance(estimator.random_state, int | np.integer):
-        raise ValueError(
-            "With checkpoint, random_state must be a whole number: a resumed fit goes on with the same seed. "
-            f"Got random_state={estimator.random_state!r}."
-        )
-
-
 def _remove_checkpoints(folder: str | Path | None) -> None:
     if folder is None:
         return
@@ -287,10 +263,3 @@ def _remove_checkpoints(folder: str | Path | None) -> None:
         path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # someone else's files lie there too
         Path(folder).rmdir()
-
-
-def _seed(random_state: Any) -> int:
-    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
-        _validation.check_number("random_state", random_state, 0, 2**32 - 1, whole=True)
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))

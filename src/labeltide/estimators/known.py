@@ -21,7 +21,8 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
     Parameters
     ----------
     noise : NoiseFunction or array of shape (classes, classes) or (points, classes, classes)
-        A series of matrices belongs to the distinct moments of the training clock, in their order.
+        A series of matrices belongs to the distinct moments of the training clock, in their order. A noise function
+        with annotators, such as `FixedNoise` of five axes, gives each column of `y` an own Q.
     loss : {"forward", "backward"}, default "forward"
     **shared : the parameters of every method
     """
@@ -36,7 +37,7 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
     def _fit_fleet(self, job: FleetJob) -> FittedFleet:
         _validation.check_choice("loss", self.loss, LOSSES)
         grid = job.data.grid.cpu().double().numpy()
-        matrices = [_on_grid(estimator.noise, grid, job.n_classes) for estimator in job.estimators]
+        matrices = [_on_grid(estimator.noise, grid, job) for estimator in job.estimators]
         if self.loss == "backward":
             _check_inverse(np.stack(matrices), grid)
         noise = FixedNoise(np.stack(matrices), grid).to(job.data.features.device)
@@ -45,8 +46,9 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
         return FittedFleet(model, noise, history)
 
 
-def _on_grid(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, n_classes: int) -> np.ndarray:
-    """The given Q at every moment of the training clock: shape (points, classes, classes)."""
+def _on_grid(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, job: FleetJob) -> np.ndarray:
+    """The given Q at every moment of the training clock: shape ([sources,] points, classes, classes)."""
+    n_sources, n_classes = len(job.sources.names), job.n_classes
     if noise is None:
         raise ValueError(
             "The method 'known' needs to be told the noise. Pass noise=Q, or use 'continuous' to learn it."
@@ -60,13 +62,15 @@ def _on_grid(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, n_classe
         noise = FixedNoise(series, grid if series.ndim == 3 and len(series) == len(grid) else None)
     if noise.n_classes != n_classes:
         raise ValueError(f"noise must be for the {n_classes} classes of y. Got one for {noise.n_classes}.")
+    if noise.annotators not in (1, n_sources):
+        raise ValueError(f"noise must be for one annotator or the {n_sources} of y. Got one for {noise.annotators}.")
     noise.check_covers(grid)
     return noise.at(grid)
 
 
 def _check_inverse(matrices: np.ndarray, grid: np.ndarray) -> None:
     """The backward loss inverts Q, which must not be close to singular at any moment."""
-    condition = np.linalg.cond(matrices).max(0)  # (points,)
+    condition = np.linalg.cond(matrices).max(tuple(range(matrices.ndim - 3)))  # (points,)
     if condition.max() > 1e6:
         raise ValueError(
             f"The backward loss needs a Q that can be inverted. At the clock value {grid[condition.argmax()]:g} it "

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
+from labeltide.data.sources import Sources, find_sources, spread_labels
 from labeltide.training import FleetData, clock_grid
 
 
@@ -21,19 +22,22 @@ def prepare(
     clock: ArrayLike | None,
     lengths: ArrayLike | None,
     trusted: ArrayLike | None,
+    groups: ArrayLike | None,
     held_out: float,
-) -> tuple[FleetData, tuple[Any, ...]]:
+) -> tuple[FleetData, tuple[Any, ...], Sources]:
     """Check everything, name the classes of all members together, and hold out a share of each member's rows."""
     features, counts = _validation.check_features(X, lengths)
     n, n_steps = features.shape[:2]
     mask = _validation.steps_mask(counts, n_steps)
     moments = _validation.check_clock(clock, counts, n_steps)
     codes, classes = _encode(labels, mask)
+    sources = find_sources(codes.shape[-1], groups, n)
+    codes = spread_labels(codes, sources.places(groups, n), len(sources.names))
     grid, points = clock_grid(moments, mask)
     held = np.zeros((len(labels), n), dtype=bool)
     if held_out:
         labelled = np.asarray((codes >= 0).any((2, 3)))  # (members, rows)
-        held = np.stack([_hold_out(seed, rows, held_out) for seed, rows in zip(seeds, labelled, strict=True)])
+        held = np.stack([hold_out(seed, rows, held_out) for seed, rows in zip(seeds, labelled, strict=True)])
     data = FleetData(
         features=torch.from_numpy(features),
         mask=torch.from_numpy(mask),
@@ -44,7 +48,7 @@ def prepare(
         held_out=torch.from_numpy(held),
         trusted=None if trusted is None else torch.from_numpy(_encode_trusted(trusted, mask, classes)),
     )
-    return data, classes
+    return data, classes, sources
 
 
 def _encode(labels: Sequence[ArrayLike], mask: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
@@ -68,7 +72,7 @@ def _encode_trusted(trusted: ArrayLike, mask: np.ndarray, classes: Sequence[Any]
     return _validation.encode_labels(labels, present, classes, "trusted")[..., 0]
 
 
-def _hold_out(seed: int, labelled: np.ndarray, fraction: float) -> np.ndarray:
+def hold_out(seed: int, labelled: np.ndarray, fraction: float) -> np.ndarray:
     """Choose a share of the rows that hold a label: only those can tell when to stop."""
     rows = np.flatnonzero(labelled)
     if len(rows) < 2:

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import safetensors.torch
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from labeltide.estimators import NoisyLabelClassifier
-from labeltide.estimators.fleet import as_array
+from labeltide.estimators.fleet import as_array, own_matrices
 from labeltide.estimators.rows import DIGEST_SIZE, TrainingRows
 from labeltide.estimators.storage_header import Described, describe, read_description, seal
 from labeltide.models import SequenceModel, make_model
@@ -102,7 +101,9 @@ def _restore(said: Described, tensors: Tensors, model: Model | None) -> NoisyLab
     estimator.classes_ = as_array(said.classes)
     estimator.n_features_in_ = said.n_features
     estimator.clock_grid_ = tensors["clock_grid"].numpy()
-    estimator.noise_matrices_ = estimator.noise_.at(estimator.clock_grid_)
+    estimator.noise_matrices_ = estimator.noise_.common_at(estimator.clock_grid_)
+    estimator.annotator_matrices_ = own_matrices(estimator)
+    estimator.sources_ = said.sources.names
     estimator._take_learned(said.learned)
     if said.method.keeps_judges:
         _restore_judges(estimator, said, params, parts)
@@ -155,18 +156,25 @@ def _restore_judges(
 
 def _restore_noise(said: Described, tensors: Tensors) -> NoiseFunction:
     n_classes, n_points = len(said.classes), said.n_points
+    annotators = said.annotators
     if said.noise == "fixed":
-        n_points = tensors["matrices"].numel() // n_classes**2 if "matrices" in tensors else 1
-        one = _wanted(FixedNoise(np.eye(n_classes)))
-        shapes = {"matrices": (1, n_points, n_classes, n_classes), "clock": (1, n_points)}
-        _check_tensors("noise", tensors, {name: (shapes[name], dtype) for name, (_, dtype) in one.items()})
-        return FixedNoise(tensors["matrices"].numpy(), tensors["clock"][0].numpy()).eval()
+        n_points = tensors["matrices"].numel() // (annotators * n_classes**2) if "matrices" in tensors else 1
+        own = (1,) if annotators == 1 else (1, annotators)
+        wanted: Shapes = {"matrices": ((*own, n_points, n_classes, n_classes), torch.float32)}
+        wanted["clock"] = ((1, n_points), torch.float64)
+        if annotators > 1:
+            wanted["common_matrices"] = ((1, n_points, n_classes, n_classes), torch.float32)
+        _check_tensors("noise", tensors, wanted)
+        common = tensors["common_matrices"].numpy() if annotators > 1 else None
+        return FixedNoise(tensors["matrices"].numpy(), tensors["clock"][0].numpy(), common).eval()
     builders: dict[str, Callable[[], NoiseFunction]] = {
         "static": lambda: StaticNoise(1, n_classes),
-        "stepwise": lambda: StepwiseNoise(1, n_classes, torch.empty(n_points)),
-        "network": lambda: NetworkNoise(1, n_classes, raw_steps=said.raw_steps),
+        "stepwise": lambda: StepwiseNoise(1, n_classes, torch.empty(n_points), annotators),
+        "network": lambda: NetworkNoise(1, n_classes, raw_steps=said.raw_steps, annotators=annotators),
     }
     noise = _fill("noise", _without_memory(builders[said.noise]), tensors).eval()
+    if "shares" in tensors and not (bool((tensors["shares"] >= 0).all()) and abs(tensors["shares"].sum() - 1) < 1e-3):
+        raise ValueError("the shares of its annotators must be parts of one whole.")
     moments = tensors.get("clock", tensors.get("bounds"))
     if moments is not None:
         _check_rising(moments[0])

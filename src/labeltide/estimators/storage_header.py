@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from labeltide import __version__, _validation
+from labeltide.data.sources import Sources
 from labeltide.estimators import METHODS, NoisyLabelClassifier
 from labeltide.models import MODELS
 from labeltide.noise.base import NoiseFunction
@@ -28,7 +29,10 @@ NOISES: dict[str, type[NoiseFunction]] = {
     "stepwise": StepwiseNoise,
     "network": NetworkNoise,
 }
-FIELDS = ("sha256", "format", "labeltide", "method", "params", "classes", "n_features", "n_points", "noise", "learned")
+SHAPE_FIELDS = ("classes", "n_features", "n_points", "noise", "sources")
+FIELDS = ("sha256", "format", "labeltide", "method", "params", *SHAPE_FIELDS, "learned")
+OLD_FIELDS = {"sources": {"annotators": 1, "groups": None}}  # files from before annotators were told apart
+MAX_SOURCES = 100_000
 NOT_SAVED = ("checkpoint", "noise")  # parameters that are None in the file: the noise lies in its tensors
 DIGEST_MARK = b'\\"sha256\\": \\"'  # the digest follows; JSON within the JSON header, hence the backslashes
 NO_DIGEST = "0" * 64  # stands in for the digest while the file is digested
@@ -49,6 +53,8 @@ class Described:
     n_points : how many moments the training clock has
     noise : key of `NOISES`
     raw_steps : of the noise network
+    annotators : how many have an own Q
+    sources : who stands where along that axis
     learned : what else the method found, for it to check
     """
 
@@ -59,6 +65,8 @@ class Described:
     n_points: int
     noise: str
     raw_steps: int | None
+    annotators: int
+    sources: Sources
     learned: Any
 
 
@@ -82,7 +90,9 @@ def describe(estimator: NoisyLabelClassifier) -> str:
         "noise": {
             "kind": kinds[type(estimator.noise_)],
             "raw_steps": getattr(estimator.noise_, "raw_steps", None),
+            "annotators": estimator.noise_.annotators,
         },
+        "sources": _plain_sources(Sources.of(estimator.sources_)),
         "learned": estimator._learned(),
     }
     return json.dumps(about)
@@ -124,10 +134,29 @@ def _plain_class(name: Any) -> Any:
         return [_plain_class(part) for part in name]
     if type(name) not in PLAIN:
         raise ValueError(
-            "Class names can be saved if they are strings, numbers, booleans or tuples of these. Got "
+            "Names of classes and groups can be saved if they are strings, numbers, booleans or tuples of these. Got "
             f"{name!r} of type {type(name).__name__}: fit with strings instead, such as {str(name)!r}."
         )
     return name
+
+
+def _plain_sources(sources: Sources) -> dict[str, Any]:
+    groups = None if sources.groups is None else [_plain_class(name) for name in sources.groups]
+    return {"annotators": sources.annotators, "groups": groups}
+
+
+def _check_sources(said: Any) -> Sources:
+    _check_fields("sources", said, ("annotators", "groups"))
+    groups = said["groups"]
+    if groups is not None:
+        if not isinstance(groups, list) or not groups:
+            raise ValueError(f"its groups must be a list of names. Got {reprlib.repr(groups)}.")
+        groups = tuple(_check_class(name) for name in groups)
+        if len(set(groups)) != len(groups) or None in groups:
+            raise ValueError(f"its groups must be distinct names. Got {reprlib.repr(groups)}.")
+    most = MAX_SOURCES // len(groups or (None,))
+    _validation.check_number("annotators", said["annotators"], 1, most, whole=True)
+    return Sources(said["annotators"], groups)
 
 
 def _digest_start(raw: bytes) -> int:
@@ -165,6 +194,7 @@ def _read_about(raw: bytes) -> dict[str, Any]:
             f"it is from a newer version, labeltide {reprlib.repr(about.get('labeltide'))}. This is "
             f"{__version__}: update it with `pip install --upgrade labeltide`."
         )
+    about = {**OLD_FIELDS, **about}
     _check_fields("header", about, FIELDS)
     if type(about["sha256"]) is not str:
         raise ValueError("its digest must be a string.")
@@ -182,11 +212,14 @@ def _check_about(about: dict[str, Any]) -> Described:
         _check_param(name, about["params"][name], default)
     _validation.check_number("n_features", about["n_features"], 1, whole=True)
     _validation.check_number("n_points", about["n_points"], 1, whole=True)
-    _check_fields("noise", about["noise"], ("kind", "raw_steps"))
-    kind, raw_steps = (
-        _validation.check_choice("noise", about["noise"]["kind"], NOISES),
-        about["noise"]["raw_steps"],
-    )
+    noise = {"annotators": 1, **about["noise"]} if isinstance(about["noise"], dict) else about["noise"]
+    _check_fields("noise", noise, ("kind", "raw_steps", "annotators"))
+    kind, raw_steps = _validation.check_choice("noise", noise["kind"], NOISES), noise["raw_steps"]
+    sources = _check_sources(about["sources"])
+    if noise["annotators"] != 1 and (kind == "static" or noise["annotators"] != len(sources.names)):
+        raise ValueError(
+            f"its noise must be for {len(sources.names)} sources. Got {reprlib.repr(noise['annotators'])}."
+        )
     if raw_steps is not None:
         _validation.check_number("raw_steps", raw_steps, about["n_points"], about["n_points"], whole=True)
     return Described(
@@ -197,6 +230,8 @@ def _check_about(about: dict[str, Any]) -> Described:
         n_points=about["n_points"],
         noise=kind,
         raw_steps=raw_steps,
+        annotators=int(noise["annotators"]),
+        sources=sources,
         learned=about["learned"],
     )
 

@@ -39,7 +39,7 @@ class LabelAudit:
         Of each true label, given everything; zero on padding.
     signal : array of shape (n, steps, classes)
         Of each true label, from the features alone.
-    error_rates : array of shape (n, steps, classes)
+    error_rates : array of shape (n, steps, classes), or (n, steps, annotators, classes) where each has an own Q
         How often each true label is recorded wrongly at the step's moment, by Q.
     fdr : float
         The expected share of false alarms among the flagged labels that was allowed.
@@ -88,7 +88,7 @@ class LabelAudit:
 
     @cached_property
     def noise_rate(self) -> np.ndarray:
-        """The share of labels that are wrong at each step's moment: shape (n, steps)."""
+        """The share of labels that are wrong at each step's moment: shape (n, steps[, annotators])."""
         return self.error_rates @ self.probabilities[self.mask].mean(0)
 
     @cached_property
@@ -201,18 +201,19 @@ def audit_labels(
         mask=recorded.mask,
         probabilities=find_true_labels(recorded, evidence, chain, noise),
         signal=np.exp(evidence) * recorded.mask[..., None],
-        error_rates=_error_rates(noise, recorded.clock),
+        error_rates=_error_rates(noise, recorded),
         fdr=fdr,
         has_annotators=has_annotators,
         trusted=recorded.trusted,
     )
 
 
-def _error_rates(noise: NoiseFunction, clock: np.ndarray) -> np.ndarray:
-    """How often each true label is recorded wrongly at every step: (n, steps, classes)."""
-    moments, place = np.unique(clock, return_inverse=True)
-    right = np.diagonal(noise.at(moments), axis1=-2, axis2=-1)  # (moments, classes)
-    return (1 - right)[place.reshape(clock.shape)]
+def _error_rates(noise: NoiseFunction, recorded: Recorded) -> np.ndarray:
+    """How often each true label is recorded wrongly at every step: (n, steps, [annotators,] classes)."""
+    moments, place = np.unique(recorded.clock, return_inverse=True)
+    wrong = 1 - np.diagonal(noise.at(moments), axis1=-2, axis2=-1)  # ([sources,] moments, classes)
+    place = place.reshape(recorded.clock.shape)
+    return wrong[place] if recorded.sources is None else wrong[recorded.sources[:, None], place[..., None]]
 
 
 def no_persistence(n_classes: int) -> Chain:

@@ -9,6 +9,7 @@ import torch
 
 from labeltide.chain.data import Chain, ChainData, ChainParameters, Members
 from labeltide.chain.passes import expect
+from labeltide.data.sources import spread_labels
 from labeltide.noise.base import NoiseFunction
 from labeltide.training import clock_grid
 
@@ -20,6 +21,7 @@ class Recorded(NamedTuple):
     mask: np.ndarray  # bool (n, steps), False on padding
     clock: np.ndarray  # (n, steps)
     trusted: np.ndarray | None = None  # int8 (n, steps), true labels where they are known, -1 elsewhere
+    sources: np.ndarray | None = None  # int64 (n, annotators), whose Q each one's labels go through; None for one Q
 
 
 def find_true_labels(recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction) -> np.ndarray:
@@ -31,8 +33,11 @@ def find_true_labels(recorded: Recorded, evidence: np.ndarray, chain: Chain, noi
         Log-probabilities of the true label given the features, from networks that did not see the labels judged.
     """
     grid, points = clock_grid(recorded.clock, recorded.mask)
+    labels = recorded.labels
+    if recorded.sources is not None:
+        labels = spread_labels(labels, recorded.sources, noise.annotators)
     data = ChainData(
-        labels=torch.from_numpy(recorded.labels)[None],
+        labels=torch.from_numpy(labels)[None],
         mask=torch.from_numpy(recorded.mask),
         points=None if points is None else torch.from_numpy(points),
         n_points=len(grid),
@@ -40,12 +45,13 @@ def find_true_labels(recorded: Recorded, evidence: np.ndarray, chain: Chain, noi
         evidence=torch.from_numpy(evidence).float()[None],
         trusted=None if recorded.trusted is None else torch.from_numpy(recorded.trusted),
     )
-    numbers = (chain.start, chain.transition, chain.power, noise.at(grid)[None])
-    start, transition, power, matrices = (torch.as_tensor(values).float()[None] for values in numbers)
+    matrices = noise.at(grid)
+    numbers = (chain.start, chain.transition, chain.power, matrices if matrices.ndim == 4 else matrices[None])
+    start, transition, power, own = (torch.as_tensor(values).float()[None] for values in numbers)
     bursts = torch.tensor([chain.bursts]) if chain.bursts else None
     one = torch.zeros(1, dtype=torch.int64)
     members = Members(one, one, torch.ones(1, len(recorded.labels)))
-    parameters = ChainParameters(start, transition, power, matrices, bursts)
+    parameters = ChainParameters(start, transition, power, own, bursts)
     posterior = expect(data, members, parameters, posterior=True).posterior
     assert posterior is not None
     values = posterior[0].double().numpy() * recorded.mask[..., None]

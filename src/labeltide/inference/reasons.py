@@ -35,7 +35,7 @@ def find_grounds(
     suggested : codes of shape (n, steps)
     signal : array of shape (n, steps, classes)
         Probabilities from the features alone.
-    wrong : array of shape (n, steps)
+    wrong : array of shape (n, steps), or (n, steps, annotators) where each has an own Q
         The share of labels that are wrong at each moment.
     """
     row, step, annotator = np.nonzero(flagged)
@@ -51,7 +51,7 @@ def find_grounds(
         own.argmax(1),
         own.max(1),
         same_step,
-        wrong[row, step],
+        wrong[row, step] if wrong.ndim == 2 else wrong[row, step, annotator],
     )
 
 

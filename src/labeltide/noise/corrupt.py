@@ -110,6 +110,11 @@ def _corrupt_sequences(sequences: Any, noise: Noise, generator: np.random.Genera
 def _lookup(noise: Noise, clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> Lookup:
     if not isinstance(noise, NoiseFunction):
         return _shared_lookup(_checked_matrices(noise, clock, n_steps))
+    if noise.annotators > 1:
+        raise ValueError(
+            f"Labels are drawn for one annotator at a time. Got noise for {noise.annotators}: corrupt with each alone "
+            "and stack the labels along a last axis."
+        )
     if clock is None:
         return _shared_lookup(noise.at(_validation.check_clock(None, lengths[:1], n_steps)[0]))
     moments = _validation.check_clock(clock, lengths, n_steps)
