@@ -18,12 +18,19 @@ from labeltide.inference.audit import LabelAudit
 from labeltide.inference.diagnostics import NoiseWarning
 
 EPOCHS, HIDDEN_SIZE = 60, 32
+USUAL_STEPS = 100_000  # of a table; a larger one may take longer, and the limits below grow with the root of its size
+MOST_PATIENCE = 4.0
 UPDATES = 800_000  # steps of windows that one network may see in training, over all epochs
 LEAST_EPOCHS = 10
 TRAINING_STEPS = 60_000  # steps of windows that are learned from; all others are judged by the networks' average
 INFERENCE_STEPS = 10_000  # steps of windows from which bands and checks are computed
 TEST_STEPS = 2_500  # and tests, which fit hundreds of simulated studies
 AT_ONCE = 100_000  # steps of windows that are judged together
+
+
+def patience(table: AuditTable) -> float:
+    """How much larger the limits are for this table than for one of usual size."""
+    return float(np.clip(np.sqrt(len(table.place) / USUAL_STEPS), 1, MOST_PATIENCE))
 
 
 def choose_windows(table: AuditTable, seed: int) -> np.ndarray:
@@ -34,7 +41,7 @@ def choose_windows(table: AuditTable, seed: int) -> np.ndarray:
             "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
             f"Got them in {int(labelled.sum())}. Name a shorter window (--window STEPS), or give more data."
         )
-    most = max(2, TRAINING_STEPS // table.index.shape[1])
+    most = max(2, int(TRAINING_STEPS * patience(table)) // table.index.shape[1])
     if len(labelled) <= most:
         return np.arange(len(labelled))
     chosen = np.random.default_rng([seed, 9]).permutation(np.flatnonzero(labelled))[:most]
@@ -46,7 +53,7 @@ def choose_windows(table: AuditTable, seed: int) -> np.ndarray:
 def choose_epochs(table: AuditTable, windows: np.ndarray) -> int:
     """The usual number of epochs, or fewer where each is long."""
     steps = len(windows) * table.index.shape[1]
-    return min(EPOCHS, max(LEAST_EPOCHS, UPDATES // steps))
+    return min(EPOCHS, max(LEAST_EPOCHS, int(UPDATES * patience(table)) // steps))
 
 
 def fit(
@@ -115,7 +122,7 @@ def thin_evidence(estimator: TideClassifier, seed: int, steps: int) -> int:
     return n_rows
 
 
-def infer(estimator: TideClassifier, seed: int, on_share: Any = None) -> list[str]:
+def infer(estimator: TideClassifier, table: AuditTable, seed: int, on_share: Any = None) -> list[str]:
     """Compute bands, checks and tests, and say what was limited; what checks warn of is said on the page."""
     limits = {"noise_estimate_": INFERENCE_STEPS, "diagnostics_": INFERENCE_STEPS, "temporality_": TEST_STEPS}
     titles = {"noise_estimate_": "Bands and checks", "temporality_": "Tests"}
@@ -123,7 +130,7 @@ def infer(estimator: TideClassifier, seed: int, on_share: Any = None) -> list[st
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
         for place, (name, steps) in enumerate(limits.items()):
-            before = thin_evidence(estimator, seed, steps)
+            before = thin_evidence(estimator, seed, int(steps * patience(table)))
             if before and name in titles:
                 kept = len(estimator.training_.data.mask)
                 said.append(f"{titles[name]} rest on {kept} of {before} windows, drawn by chance.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -22,7 +23,7 @@ from labeltide.auditing.read import read_audit_table
 from labeltide.auditing.table import AuditTable
 from labeltide.auditing.timelines import describe_timelines
 from labeltide.estimators import TideClassifier
-from labeltide.inference.audit import FDR
+from labeltide.inference.audit import FDR, LabelAudit
 from labeltide.report.audit import summary_html, summary_text, write_page
 
 MODELS = ("gru", "tcn", "transformer")
@@ -137,7 +138,6 @@ def audit(
 
 
 def _run(table: Any, options: _Options, stages: Stages, command: str | None) -> TableAudit:
-    said: list[str] = []
     with stages.stage("read"):
         read = read_audit_table(table, **options.columns, window=options.window)
         if options.window is None:
@@ -150,40 +150,20 @@ def _run(table: Any, options: _Options, stages: Stages, command: str | None) -> 
         judged = fitting.judge(estimator, read, options.fdr, stages.done)
         fitting.name_classes(estimator, read)
         labels = findings.label_table(read, judged)
-    said += _say_limits(read, len(windows), estimator)
     with stages.stage("bands"):
-        said += fitting.infer(estimator, options.seed, stages.done)
-    noise, per_annotator = findings.describe_noise(read, judged, estimator)
-    if per_annotator:
-        said.append(
-            "Curves of single annotators are counted from the probabilities of the true labels, for which all "
-            "annotators share one noise function; they are drawn together a little by that."
-        )
+        said = _say_limits(read, len(windows), estimator)
+        said += fitting.infer(estimator, read, options.seed, stages.done)
     summary = {
-        "format": FORMAT,
-        "labeltide": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": command,
+        **_describe_run(command, stages.seconds),
         "table": _describe_table(table, read, said),
-        "clock": asdict(read.clock_info),
         "settings": _describe_settings(read, options, estimator, len(windows)),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("torch", "numpy")}},
-        "noise": noise,
-        "temporality": findings.describe_temporality(estimator, per_annotator),
-        "issues": findings.describe_issues(read, judged),
-        "agreement": describe_agreement(read),
-        "plan": findings.describe_plan(read, judged),
-        "diagnostics": findings.describe_checks(estimator),
-        "timelines": describe_timelines(read, judged),
-        "encoders": [asdict(one) for one in read.encoders],
+        **_describe_findings(read, judged, estimator),
     }
-    noise_lines = findings.noise_table(estimator.noise_estimate_, noise, tuple(map(str, judged.classes)))
-    spent = stages.seconds
-    summary["seconds"] = {"read": spent["read"], "fit": spent["fit"], "inference": spent["judge"] + spent["bands"]}
+    noise = findings.noise_table(estimator.noise_estimate_, summary["noise"], tuple(map(str, judged.classes)))
     with stages.stage("page"):
         if options.out is not None:
-            write_results(options.out, summary, labels, noise_lines, estimator.save, write_page)
-    return TableAudit(plain(summary), labels, noise_lines, estimator, options.out)
+            write_results(options.out, summary, labels, noise, estimator.save, write_page)
+    return TableAudit(plain(summary), labels, noise, estimator, options.out)
 
 
 def _prepare_checkpoint(options: _Options) -> None:
@@ -216,7 +196,23 @@ def _say_limits(read: AuditTable, n_windows: int, estimator: TideClassifier) -> 
         )
     if estimator.epochs < fitting.EPOCHS:
         said.append(f"The networks were trained for {estimator.epochs} epochs, not {fitting.EPOCHS}, to save time.")
+    if read.annotator_names and len(read.annotator_names) > 1:
+        said.append(
+            "Curves of single annotators are counted from the probabilities of the true labels, for which all "
+            "annotators share one noise function; they are drawn together a little by that."
+        )
     return said
+
+
+def _describe_run(command: str | None, spent: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "labeltide": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command,
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("torch", "numpy")}},
+        "seconds": {"read": spent["read"], "fit": spent["fit"], "inference": spent["judge"] + spent["bands"]},
+    }
 
 
 def _describe_table(table: Any, read: AuditTable, said: list[str]) -> dict[str, Any]:
@@ -230,6 +226,21 @@ def _describe_table(table: Any, read: AuditTable, said: list[str]) -> dict[str, 
         "features": read.feature_names,
         "annotators": read.annotator_names,
         "said": [*read.said, *said],
+    }
+
+
+def _describe_findings(read: AuditTable, judged: LabelAudit, estimator: TideClassifier) -> dict[str, Any]:
+    noise, per_annotator = findings.describe_noise(read, judged, estimator)
+    return {
+        "clock": asdict(read.clock_info),
+        "noise": noise,
+        "temporality": findings.describe_temporality(estimator, per_annotator),
+        "issues": findings.describe_issues(read, judged),
+        "agreement": describe_agreement(read),
+        "plan": findings.describe_plan(read, judged),
+        "diagnostics": findings.describe_checks(estimator),
+        "timelines": describe_timelines(read, judged),
+        "encoders": [asdict(one) for one in read.encoders],
     }
 
 
