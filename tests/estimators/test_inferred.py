@@ -62,6 +62,26 @@ def test_fitting_again_forgets_what_was_found(fitted):
     assert other.findings_ == {}
 
 
+def test_each_annotator_has_bands_and_a_test_which_are_saved(tmp_path):
+    study = lt.make_sequences(24, 12, 3, stay=0.9, random_state=0)
+    both = [lt.corrupt(study.clean_labels, lt.make_noise("growth", 2, 12, rate), random_state=1) for rate in (0.1, 0.3)]
+    fitted = lt.TideClassifier(epochs=4, random_state=0).fit(study.features, np.stack(both, -1))
+    own = fitted.annotator_estimates_
+    assert len(own) == len(fitted.temporality_.per_annotator) == 2
+    for one, matrices in zip(own, fitted.annotator_matrices_, strict=True):
+        np.testing.assert_allclose(one.mean, matrices, atol=1e-5)
+    np.testing.assert_allclose(fitted.noise_estimate_.mean, fitted.noise_matrices_, atol=1e-5)
+    fitted.save(tmp_path / "several")
+    loaded = lt.load(tmp_path / "several")
+    assert loaded.temporality_ == fitted.temporality_
+    for one, again in zip(own, loaded.annotator_estimates_, strict=True):
+        np.testing.assert_array_equal(one.lower, again.lower)
+
+
+def test_one_annotator_has_the_common_bands(fitted):
+    assert fitted.annotator_estimates_ == (fitted.noise_estimate_,)
+
+
 @pytest.mark.parametrize(
     ("name", "key", "value"),
     [
@@ -71,6 +91,7 @@ def test_fitting_again_forgets_what_was_found(fitted):
         ("noise_estimate", "extra", 1),
         ("temporality", "p_value", "high"),
         ("temporality", "per_class", [[1, 2]]),
+        ("temporality", "per_annotator", 3),
         ("nonsense", "p_value", 1),
     ],
 )

@@ -81,3 +81,40 @@ def test_reading_backwards_twice_is_reading_onwards():
     rows = torch.arange(3)[:, None]
     assert order[1].tolist() == [2, 1, 0, 3, 4, 5]
     assert torch.equal(order[rows, order], torch.arange(6).expand(3, -1))
+
+
+@pytest.fixture(scope="module")
+def several(study):
+    """Three annotators: one steady, one who tires, one who labels a few sequences."""
+    X, clean = study[:2]
+    rates = np.stack([np.full(STEPS, 0.15), np.linspace(0.02, 0.45, STEPS), np.full(STEPS, 0.3)], 1)
+    wrong = np.random.default_rng(5).random((N, STEPS, 3)) < rates
+    y = np.where(wrong, 1 - clean[..., None], clean[..., None])
+    y[12:, :, 2] = -1
+    return X, clean, y, rates, fit(X, y, epochs=20)
+
+
+def test_each_annotator_has_an_own_q_and_all_have_a_common_one(several):
+    _, _, y, rates, fitted = several
+    own = fitted.annotator_matrices_
+    assert own.shape == (3, STEPS, 2, 2)
+    wrong = 1 - np.diagonal(own, axis1=2, axis2=3).mean(-1)  # (annotators, steps)
+    assert np.abs(wrong - rates.T)[:2].mean() < 0.05
+    assert wrong[1, -1] - wrong[1, 0] > 0.2
+    shares = (y >= 0).sum((0, 1)) / (y >= 0).sum()
+    np.testing.assert_allclose(fitted.noise_matrices_, np.einsum("a,atij->tij", shares, own), atol=1e-5)
+
+
+def test_labels_of_all_annotators_are_better_than_those_of_one(several, study):
+    X, clean, y, _, fitted = several
+    alone = fit(X, y[..., 0], epochs=20)
+    errors = [(one.predict(X) != clean).mean() for one in (fitted, alone)]
+    assert errors[0] <= errors[1] + 0.01
+
+
+def test_an_annotator_who_never_speaks_changes_nothing(study):
+    X, _, recorded, _, _ = study
+    y = recorded[0.0][..., None]
+    alone, padded = (fit(X, labels, epochs=3) for labels in (y, np.concatenate([y, np.full_like(y, -1)], -1)))
+    np.testing.assert_array_equal(alone.noise_matrices_, padded.noise_matrices_)
+    np.testing.assert_array_equal(alone.predict_proba(X), padded.predict_proba(X))

@@ -12,9 +12,10 @@ from torch import Tensor
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import FittedChains, fit_chains
 from labeltide.chain.families import Shape, constant_shape, family, pooled, spline_shape
+from labeltide.chain.foretell import judge_rows
 from labeltide.chain.passes import expect
 from labeltide.chain.pooled import PooledFamilies
-from labeltide.chain.start import BURSTS, POOLING, label_chain, tell_apart
+from labeltide.chain.start import BURSTS, BURSTS_WORTH, POOLING, label_chain, tell_apart
 
 ITERATIONS, LAST_ITERATIONS = 15, 40
 
@@ -39,7 +40,7 @@ class Annotators(NamedTuple):
     common: Tensor  # (points, classes, classes), Q of an annotator of whom nothing is known
     posterior: Tensor  # (rows, steps, classes)
     chosen: Candidate
-    tried: dict[Candidate, float]  # log-likelihood of the rows left out; empty where nothing was compared
+    tried: dict[Candidate, float]  # how likely rows left out are (`judge_rows`); empty where nothing was compared
 
 
 def fit_annotators(
@@ -70,13 +71,18 @@ def fit_annotators(
     tried: dict[Candidate, float] = {}
     if candidates is None:
         tried = _try(data, start, [FIRST, FIRST._replace(bursts=True)], folds, grid, period)
-        best = max(tried, key=tried.__getitem__)
+        best = _best(tried)
         tried |= _try(data, start, [best._replace(smoothness=value) for value in SMOOTHNESS], folds, grid, period)
-        best = max(tried, key=tried.__getitem__)
+        best = _best(tried)
         tried |= _try(data, start, [best._replace(strength=value) for value in STRENGTHS], folds, grid, period)
     else:
         tried = _try(data, start, candidates, folds, grid, period)
-    return _conclude(data, start, max(tried, key=tried.__getitem__), tried, grid, period)
+    return _conclude(data, start, _best(tried), tried, grid, period)
+
+
+def _best(tried: dict[Candidate, float]) -> Candidate:
+    """The candidate under which rows left out are likeliest; bursts must be worth one more parameter."""
+    return max(tried, key=lambda one: tried[one] - BURSTS_WORTH * one.bursts)
 
 
 def _start(data: ChainData, grid: np.ndarray, period: float | None) -> ChainParameters:
@@ -94,7 +100,7 @@ def _try(
     grid: np.ndarray,
     period: float | None,
 ) -> dict[Candidate, float]:
-    """The log-likelihood of all rows under each candidate, each row judged by a chain that did not learn from it."""
+    """How likely all rows are under each candidate, each row judged by a chain that did not learn from it."""
     n_folds = int(folds.max()) + 1
     left_out = (folds == torch.arange(n_folds)[:, None]).float()  # (folds, rows)
     reached: dict[Candidate, float] = {}
@@ -104,8 +110,10 @@ def _try(
             continue
         each = [one for one in own for _ in range(n_folds)]
         judged = left_out.repeat(len(own), 1)
-        fitted = _fit(data, _members(1 - judged), start, each, grid, period, ITERATIONS)
-        sums = (fitted.log_likelihood * judged).sum(1).view(len(own), n_folds).sum(1)
+        members = _members(1 - judged)
+        fitted = _fit(data, members, start, each, grid, period, ITERATIONS)
+        likely = judge_rows(data, members, fitted.parameters, fitted.log_likelihood, judged > 0)
+        sums = (likely * judged).sum(1).view(len(own), n_folds).sum(1)
         reached |= dict(zip(own, sums.tolist(), strict=True))
     return {one: reached[one] for one in candidates}
 

@@ -52,6 +52,13 @@ class ChainData:
         on_cpu: dict[str, Any] = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in vars(own).items()}
         return type(self)(**on_cpu)
 
+    def take_rows(self, rows: Tensor) -> Self:
+        """Some of the rows, of all sets."""
+        by_row = {name: getattr(self, name) for name in ("mask", "points", "trusted", "jumps")}
+        own: dict[str, Any] = {name: None if part is None else part[rows] for name, part in by_row.items()}
+        evidence = None if self.evidence is None else self.evidence[:, rows]
+        return replace(self, labels=self.labels[:, rows], evidence=evidence, **own)
+
     def with_evidence(self, evidence: Tensor | None) -> Self:
         """The same labels with other evidence."""
         return replace(self, evidence=evidence)

@@ -136,7 +136,7 @@ def _others(values: Tensor) -> Tensor:
 
 
 def _inverse(design: Tensor) -> Tensor:
-    """The least-squares inverse of (..., entries, coefficients), by products alone: GPUs are slow at singular values."""
+    """The least-squares inverse of (..., entries, coefficients) by products alone: GPUs are slow at singular values."""
     gram = design.mT @ design
     trace = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)

@@ -1,4 +1,4 @@
-"""Let families of Q compete by the likelihood of recorded labels that they did not learn from."""
+"""Let families of Q compete by how likely recorded labels are that they did not learn from."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import fit_chains
 from labeltide.chain.families import Family, constant_shape, family, pieces_shape, pooled, spline_shape, wave_shape
+from labeltide.chain.foretell import judge_rows
 from labeltide.chain.passes import expect
 from labeltide.chain.pieces import find_pieces
 from labeltide.chain.pooled import families_of
@@ -30,7 +31,7 @@ class Tried(NamedTuple):
     """Families that were tried for each job, and what they reached."""
 
     names: list[list[str]]  # of each job
-    held_out: Tensor  # (jobs, families), log-likelihood of all rows, each judged by a chain that did not see it
+    held_out: Tensor  # (jobs, families), of all rows, each judged by a chain that did not see it
     parameters: ChainParameters  # (jobs * families), learned from all rows
 
     def best(self) -> ChainParameters:
@@ -115,7 +116,8 @@ def try_families(
     start = parameters.take(job)
     has_evidence = data.evidence is not None
     fitted = fit_chains(data, members, kinds, start, iterations=ITERATIONS, learn_power=has_evidence)
-    held_out = (fitted.log_likelihood * left_out).sum(1).view(n_jobs, n_families, -1).sum(-1)
+    judged = judge_rows(data, members, fitted.parameters, fitted.log_likelihood, left_out)
+    held_out = (judged * left_out).sum(1).view(n_jobs, n_families, -1).sum(-1)
     whole = torch.arange(n_jobs * n_families, device=device) * (n_folds + 1) + n_folds
     return Tried([[of_fold[-1].name for of_fold in own] for own in families], held_out, fitted.parameters.take(whole))
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
-from labeltide.chain.em import FittedChains, fit_chains
+from labeltide.chain.em import fit_chains
 from labeltide.chain.families import family, pooled, spline_shape
+from labeltide.chain.foretell import judge_rows
 from labeltide.chain.logit import Families
 from labeltide.chain.passes import expect
 from labeltide.chain.pooled import families_of
@@ -20,6 +23,13 @@ STAY, RIGHT = 0.8, 0.75  # where EM starts: how often true labels stay, and how 
 LABEL_ITERATIONS, ITERATIONS = 60, 40
 BURSTS = 0.3  # where EM starts if errors come in bursts
 BURSTS_WORTH = 5.0  # what one more parameter must add to the log-likelihood of thousands of labels
+
+
+class Joined(NamedTuple):
+    """Chains that have met the evidence."""
+
+    parameters: ChainParameters
+    log_likelihood: Tensor  # (jobs,), of recorded labels, as `judge_rows` has it
 
 
 def flat_chain(members: int, groups: int, data: ChainData, stay: float | None = None) -> ChainParameters:
@@ -66,8 +76,8 @@ def tell_apart(
 
 def join_evidence(
     data: ChainData, jobs: Members, start: ChainParameters, grid: np.ndarray, period: float | None = None
-) -> FittedChains:
-    """Learn the nested chain from several starts and keep the likeliest.
+) -> Joined:
+    """Learn the nested chain from several starts and keep the one under which labels are likeliest (`judge_rows`).
 
     The starts are the given chain and one that knows nothing, each without bursts of errors and with them; bursts
     must be worth `BURSTS_WORTH`.
@@ -80,10 +90,11 @@ def join_evidence(
     four = Members(*(torch.cat([tensor] * 4) for tensor in jobs))
     starts = cat_parameters([given, flat, *bursty])
     fitted = fit_chains(data, four, kinds, starts, iterations=ITERATIONS, learn_power=True)
-    reached = (fitted.log_likelihood * four.weights).sum(1).view(4, n_jobs)
+    judged = judge_rows(data, four, fitted.parameters, fitted.log_likelihood, four.weights > 0)
+    reached = (judged * four.weights).sum(1).view(4, n_jobs)
     reached[2:] -= BURSTS_WORTH
     best = reached.argmax(0) * n_jobs + torch.arange(n_jobs, device=reached.device)
-    return FittedChains(fitted.parameters.take(best), fitted.log_likelihood[best])
+    return Joined(fitted.parameters.take(best), judged[best].sum(1))
 
 
 def _spline(data: ChainData, members: int, groups: int, grid: np.ndarray, period: float | None) -> Families:

@@ -11,6 +11,7 @@ import torch
 
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
 from labeltide.chain.families import Family, constant_shape, family, hold_annotator, pooled, spline_shape
+from labeltide.chain.start import BURSTS, BURSTS_WORTH
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.bootstrap import chosen_pooling, free_family
 from labeltide.inference.coarse import affordable, coarsen
@@ -93,7 +94,7 @@ def judge_temporality(
 
     Annotators with a Q of their own are pooled as the families ask for; `own` are their estimates.
     """
-    training = coarsen(training)
+    training = allow_runs(coarsen(training))
     n_classes, grid, annotators = training.data.n_classes, training.grid, training.parameters.matrices.shape[1]
     fewer = min(n_replicates, CLASS_REPLICATES)
     strength = chosen_pooling(families or {}) if annotators > 1 else None
@@ -157,6 +158,22 @@ def ratio_test(
     members = Members(each, torch.zeros_like(each), rows.expand(n_replicates, -1))
     ratios = _ratios(drawn, members, under_null.parameters, null, alternative, starts)
     return Result(float(own[0]), float((1 + (ratios >= own[0]).sum()) / (1 + n_replicates)))
+
+
+def allow_runs(training: TrainingEvidence) -> TrainingEvidence:
+    """Let errors come in runs where labels are likelier so, or drawn labels would vary too little.
+
+    With one annotator the fit has asked this; several it judges by how well they foretell each other.
+    """
+    data, chain = training.data, training.parameters
+    if chain.matrices.shape[1] == 1 or (chain.bursts is not None and bool(chain.bursts.any())):
+        return training
+    kind = pooled(free_family(data.n_classes, training.grid, SMOOTHNESS), OWN_POOLING)
+    alone = same_data(1, torch.ones(1, data.labels.shape[1]))
+    starts = [chain, chain._replace(bursts=torch.full_like(chain.power, BURSTS))]
+    single, runs = (refit(data, alone, [kind], start, OBSERVED_ITERATIONS) for start in starts)
+    worth = float(reached(runs, alone) - reached(single, alone))
+    return training._replace(parameters=runs.parameters) if worth > BURSTS_WORTH else training
 
 
 def hold_class(free: Family, n_classes: int, held: int) -> Family:
