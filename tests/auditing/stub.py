@@ -20,6 +20,7 @@ class StubTide:
         self.classes_ = found[found >= 0]
         self.clock_ = clock
         self.noise_estimate_ = self._estimate(np.unique(clock)[:150])
+        self.annotator_estimates_ = (self.noise_estimate_,) * labels.shape[2]
         return self
 
     def audit(self, features, labels, clock, lengths, fdr, trusted=None):
@@ -47,7 +48,9 @@ class StubTide:
     def temporality_(self):
         change = self.noise_estimate_.change
         each = tuple(PartTemporality(1.0, 0.5, change) for _ in self.classes_)
-        return Temporality(1.0, 0.5, 0.0, 0.0, 0.1, change.worst_at, change.best_at, 0.1, 0.1, each, 0.01, 0.5)
+        own = tuple(PartTemporality(1.0, 0.5, change) for _ in self.annotator_estimates_)
+        rates = (0.0, 0.0, 0.1, change.worst_at, change.best_at, 0.1, 0.1)
+        return Temporality(1.0, 0.5, *rates, each, 0.01, 0.5, own if len(own) > 1 else ())
 
     @property
     def diagnostics_(self):

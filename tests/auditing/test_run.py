@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -68,6 +69,26 @@ def test_all_files_are_there_by_the_contract(real):
     head = '"annotator","clock","true","recorded","probability"'
     assert (real.folder / "noise.csv").read_text("utf-8-sig").startswith(head)
     assert b"study.csv" in (real.folder / "report.html").read_bytes()
+
+
+def test_each_annotator_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
+    table = make_table()
+    for name, seed in (("Ada", 3), ("Ben", 4)):
+        labels = np.array(table["truth"].to_pylist())
+        wrong = np.random.default_rng(seed).random(len(labels)) < 0.2
+        table = table.append_column(f"label {name}", [np.where(wrong, "rest", labels)])
+    columns = {"sequence": "person", "time": "minute", "label": ["label Ada", "label Ben"], "features": "signal"}
+    found = lt.audit(table, **columns, out=tmp_path / "out")
+    curves = found.summary["noise"]["curves"]
+    assert [curve["annotator"] for curve in curves] == [None, "label Ada", "label Ben"]
+    assert [curve["labels"] for curve in curves] == [480, 240, 240]
+    tests = found.summary["temporality"]["per_annotator"]
+    assert [test["annotator"] for test in tests] == ["label Ada", "label Ben"]
+    assert all(0 < test["p_value"] <= 1 and test["best_rate"] <= test["worst_rate"] for test in tests)
+    noise = found.noise.filter(pc.equal(found.noise["annotator"], "label Ben"))
+    assert noise.num_rows == 20 * 4
+    assert np.isfinite(noise["simultaneous_upper"].to_numpy()).all()
+    assert found.page.read_text().count("from the start to the end of a sequence (p = ") >= 2
 
 
 def test_an_audit_finds_wrong_labels(real):

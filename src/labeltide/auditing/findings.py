@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from labeltide.auditing.annotators import annotator_curves
+from labeltide.auditing.annotators import annotator_changes, annotator_estimates, describe_curve
 from labeltide.auditing.table import AuditTable, decode
 from labeltide.auditing.words import quoted
 from labeltide.estimators import TideClassifier
@@ -43,62 +43,47 @@ def label_table(table: AuditTable, judged: LabelAudit) -> pa.Table:
     return lines
 
 
-def describe_noise(
-    table: AuditTable, judged: LabelAudit, estimator: TideClassifier
-) -> tuple[dict[str, Any], list[Any]]:
-    """The part `noise`, and how much the error rate of each annotator changes."""
-    estimate = estimator.noise_estimate_
-    n_curves = 1 + len(table.annotator_names or ())
-    most = int(np.clip(MOST_NUMBERS // (3 * len(judged.classes) ** 2 * n_curves), FEWEST_POINTS, MOST_POINTS))
+def describe_noise(table: AuditTable, estimator: TideClassifier) -> dict[str, Any]:
+    """The part `noise`: Q of all together, then of each annotator."""
+    estimate, own = estimator.noise_estimate_, annotator_estimates(table, estimator)
+    n_classes = estimate.mean.shape[-1]
+    most = int(np.clip(MOST_NUMBERS // (3 * n_classes**2 * (1 + len(own))), FEWEST_POINTS, MOST_POINTS))
     kept = np.unique(np.linspace(0, len(estimate.clock) - 1, min(most, len(estimate.clock))).round().astype(int))
-    common = _common_curve(estimate, kept, table.n_labels)
-    own = annotator_curves(table, judged, common, estimate.clock[kept])
-    noise = {
+    return {
         "rate": estimate.total,
         "rate_lower": estimate.total_lower,
         "rate_upper": estimate.total_upper,
         "clock": estimate.clock[kept],
-        "curves": [common, *(curve for curve, _ in own)],
+        "curves": [
+            describe_curve(estimate, kept, table.n_labels, None),
+            *(describe_curve(found, kept, count, name) for name, count, found in own),
+        ],
     }
-    return noise, [change for _, change in own]
 
 
-def _common_curve(estimate: NoiseEstimate, kept: np.ndarray, n_labels: int) -> dict[str, Any]:
-    curve: dict[str, Any] = {"annotator": None, "labels": n_labels}
-    for name in ("rate", "rate_lower", "rate_upper", "mean", "lower", "upper"):
-        curve[name] = getattr(estimate, name)[kept]
-    for end in ("", "_lower", "_upper", "_simultaneous_lower", "_simultaneous_upper"):
-        curve[f"class_rate{end}"] = getattr(estimate, f"class_rate{end}")[kept].T
-    return curve
-
-
-def noise_table(estimate: NoiseEstimate, noise: dict[str, Any], names: tuple[str, ...]) -> pa.Table:
+def noise_table(table: AuditTable, estimator: TideClassifier) -> pa.Table:
     """noise.csv: one line for each curve, moment, true and recorded class."""
+    names = tuple(map(str, estimator.classes_))
     n = len(names)
+    curves: list[tuple[str | None, NoiseEstimate]] = [(None, estimator.noise_estimate_)]
+    curves += [(name, found) for name, _, found in annotator_estimates(table, estimator)]
+    titles = {"mean": "probability"}
     parts = []
-    for curve in noise["curves"]:
-        common = curve["annotator"] is None
-        clock = estimate.clock if common else noise["clock"]
-        cells = len(clock) * n * n
-        bands = ("mean", "lower", "upper")
-        values = [np.asarray(getattr(estimate, each) if common else curve[each]).reshape(-1) for each in bands]
-        far = [np.full(cells, np.nan)] * 2
-        if common:
-            far = [estimate.simultaneous_lower.reshape(-1), estimate.simultaneous_upper.reshape(-1)]
-        columns = {
-            "annotator": pa.array([curve["annotator"]] * cells, pa.string()),
-            "clock": np.repeat(clock, n * n),
-            "true": decode(np.tile(np.repeat(np.arange(n), n), len(clock)), names),
-            "recorded": decode(np.tile(np.arange(n), n * len(clock)), names),
+    for who, found in curves:
+        cells = len(found.clock) * n * n
+        columns: dict[str, Any] = {
+            "annotator": pa.array([who] * cells, pa.string()),
+            "clock": np.repeat(found.clock, n * n),
+            "true": decode(np.tile(np.repeat(np.arange(n), n), len(found.clock)), names),
+            "recorded": decode(np.tile(np.arange(n), n * len(found.clock)), names),
         }
-        titles = ("probability", "lower", "upper", "simultaneous_lower", "simultaneous_upper")
-        for title, own in zip(titles, [*values, *far], strict=True):
-            columns[title] = pa.array(own.astype(float), from_pandas=True)
+        for name in ("mean", "lower", "upper", "simultaneous_lower", "simultaneous_upper"):
+            columns[titles.get(name, name)] = pa.array(getattr(found, name).reshape(-1), from_pandas=True)
         parts.append(pa.table(columns))
     return pa.concat_tables(parts)
 
 
-def describe_temporality(estimator: TideClassifier, per_annotator: list[Any]) -> dict[str, Any]:
+def describe_temporality(table: AuditTable, estimator: TideClassifier) -> dict[str, Any]:
     """The part `temporality`."""
     found = estimator.temporality_
     whole = ("statistic", "p_value", "change", "change_lower", "change_upper", "worst_at", "best_at", "worst_rate")
@@ -113,7 +98,7 @@ def describe_temporality(estimator: TideClassifier, per_annotator: list[Any]) ->
         }
         for name, one in zip(estimator.classes_, found.per_class, strict=True)
     ]
-    return result | {"per_annotator": per_annotator}
+    return result | {"per_annotator": annotator_changes(table, estimator)}
 
 
 def describe_issues(table: AuditTable, judged: LabelAudit) -> dict[str, Any]:

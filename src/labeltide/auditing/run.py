@@ -159,7 +159,7 @@ def _run(table: Any, options: _Options, stages: Stages, command: str | None) -> 
         "settings": _describe_settings(read, options, estimator, len(windows)),
         **_describe_findings(read, judged, estimator),
     }
-    noise = findings.noise_table(estimator.noise_estimate_, summary["noise"], tuple(map(str, judged.classes)))
+    noise = findings.noise_table(read, estimator)
     with stages.stage("page"):
         if options.out is not None:
             write_results(options.out, summary, labels, noise, estimator.save, write_page)
@@ -196,11 +196,6 @@ def _say_limits(read: AuditTable, n_windows: int, estimator: TideClassifier) -> 
         )
     if estimator.epochs < fitting.EPOCHS:
         said.append(f"The networks were trained for {estimator.epochs} epochs, not {fitting.EPOCHS}, to save time.")
-    if read.annotator_names and len(read.annotator_names) > 1:
-        said.append(
-            "Curves of single annotators are counted from the probabilities of the true labels, for which all "
-            "annotators share one noise function; they are drawn together a little by that."
-        )
     return said
 
 
@@ -230,11 +225,10 @@ def _describe_table(table: Any, read: AuditTable, said: list[str]) -> dict[str, 
 
 
 def _describe_findings(read: AuditTable, judged: LabelAudit, estimator: TideClassifier) -> dict[str, Any]:
-    noise, per_annotator = findings.describe_noise(read, judged, estimator)
     return {
         "clock": asdict(read.clock_info),
-        "noise": noise,
-        "temporality": findings.describe_temporality(estimator, per_annotator),
+        "noise": findings.describe_noise(read, estimator),
+        "temporality": findings.describe_temporality(read, estimator),
         "issues": findings.describe_issues(read, judged),
         "agreement": describe_agreement(read),
         "plan": findings.describe_plan(read, judged),

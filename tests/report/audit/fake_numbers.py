@@ -46,6 +46,12 @@ def _curve(annotator, classes, points, rate, labels, scale) -> dict[str, Any]:
     }
 
 
+def _ends(at, rate) -> dict[str, float]:
+    worst, best = int(rate.argmax()), int(rate.argmin())
+    found = {"worst_at": at[worst], "best_at": at[best], "worst_rate": rate[worst], "best_rate": rate[best]}
+    return {name: float(value) for name, value in found.items()}
+
+
 def numbers_of(table, issues, ids, classes, annotators, kind, clock, points, is_temporal, is_noisy) -> dict[str, Any]:
     ends = {"hour_of_day": (0, 24), "position": (0, 1)}.get(kind, (float(clock.min()), float(clock.max())))
     at = np.linspace(*ends, points)
@@ -58,7 +64,6 @@ def numbers_of(table, issues, ids, classes, annotators, kind, clock, points, is_
         _curve(who, classes, at, rate, labels // len(people), scale) for who, scale in zip(people, scales, strict=False)
     ]
     overall = np.array(curves[0]["rate"])
-    worst, best = int(overall.argmax()), int(overall.argmin())
     p = 0.0004 if is_temporal else 0.41
     change = float(np.ptp(overall))
     test = {"p_value": p, "change": change, "change_lower": max(0, change - 0.06), "change_upper": change + 0.07}
@@ -96,14 +101,13 @@ def numbers_of(table, issues, ids, classes, annotators, kind, clock, points, is_
         "temporality": {
             **test,
             "statistic": 55.1,
-            "worst_at": float(at[worst]),
-            "best_at": float(at[best]),
-            "worst_rate": float(overall[worst]),
-            "best_rate": float(overall[best]),
+            **_ends(at, overall),
             "is_noisy_p": 0.0001 if is_noisy else 0.3,
             "classes_differ_p": 0.01,
             "per_class": [{"class": each, **test} for each in classes],
-            "per_annotator": [{"annotator": each, **test} for each in people],
+            "per_annotator": [
+                {"annotator": curve["annotator"], **test, **_ends(at, np.array(curve["rate"]))} for curve in curves[1:]
+            ],
         },
         "issues": {
             "count": len(issues),

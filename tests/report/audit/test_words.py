@@ -2,8 +2,9 @@ import json
 
 import pytest
 
+from labeltide.report.audit.clock import Clock
 from labeltide.report.audit.names import plain
-from labeltide.report.audit.words import write_verdict
+from labeltide.report.audit.words import change_sentence, write_verdict
 from report.audit.fake import write_audit
 
 
@@ -82,3 +83,27 @@ def test_only_the_classes_that_change_are_named(audits):
     per_class = [entry | {"p_value": 0.3} for entry in test["per_class"][:2]] + test["per_class"][2:]
     audit = {**audits["temporal"], "temporality": test | {"per_class": per_class}}
     assert plain(write_verdict(audit).cards[2].detail).endswith('The change is clear for "sleep".')
+
+
+def test_only_the_annotators_who_change_are_named(audits):
+    test = audits["temporal"]["temporality"]
+    first, second = test["per_annotator"]
+    audit = {**audits["temporal"], "temporality": test | {"per_annotator": [first, second | {"p_value": 0.3}]}}
+    assert plain(write_verdict(audit).cards[2].detail).endswith('The change is clear for labels by "Ada".')
+
+
+@pytest.mark.parametrize(
+    ("period", "worst", "best", "p", "said"),
+    [
+        (None, 7.5, 1.0, 0.01, "Gets worse over hours: 10 % wrong at best, where hours is near 1"),
+        (None, 1.0, 7.5, 0.01, "Gets better over hours: 10 % wrong at best, where hours is near 7.5"),
+        (None, 4.0, 7.5, 0.01, "Changes over hours: 10 % wrong at best"),
+        (8.0, 7.5, 1.0, 0.01, "Changes over hours: 10 % wrong at best"),
+        (None, 7.5, 1.0, 0.2, "Not shown to change over hours (p = 0.20)."),
+        (None, 7.5, 1.0, None, "Whether this changes over the clock is not known."),
+    ],
+)
+def test_an_annotator_gets_worse_only_where_the_test_and_the_curve_say_so(period, worst, best, p, said):
+    entry = {"p_value": p, "worst_at": worst, "best_at": best, "worst_rate": 0.3, "best_rate": 0.1}
+    found = change_sentence(entry, Clock("column", "hours", "", period), (0.0, 8.0))
+    assert plain(found).replace("\N{NO-BREAK SPACE}", " ").startswith(said)

@@ -13,7 +13,7 @@ from labeltide.report.audit.clock import Clock
 from labeltide.report.audit.drawing import NARROW, SMALL, WIDE, Band, Curve, Frame, describe, draw, top_of
 from labeltide.report.audit.names import shown
 from labeltide.report.audit.numbers import number, numbers, percent
-from labeltide.report.audit.words import is_temporal
+from labeltide.report.audit.words import change_sentence, is_temporal
 
 PANELS = 12  # classes or annotators drawn; the files beside the page have all
 GRID = 6  # classes up to which all of Q is drawn
@@ -28,6 +28,7 @@ class Panel:
     drawing: Markup
     detail: str = ""
     colour: int = -1
+    said: str = ""  # a sentence
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,14 @@ class Drawer:
         own = [curve for curve in self.curves if curve.get("annotator") is not None][:PANELS]
         lines = [self._line(curve, "rate") for curve in own]
         top = top_of(*(part for values, band in lines for part in (values, band.upper))) if lines else 1.0
+        tests = {str(each["annotator"]): each for each in self.audit["temporality"].get("per_annotator") or []}
         panels = []
         for curve, (values, band) in zip(own, lines, strict=True):
             alt = f"Annotator {shown(curve['annotator'])}: {describe(values, self.points, self.clock)} wrong."
             drawing = draw([Curve(values, [band])], self.points, Frame(self.clock, self.ends, top, NARROW), alt)
-            panels.append(Panel(str(curve["annotator"]), drawing, _mean(values)))
+            name = str(curve["annotator"])
+            said = change_sentence(tests[name], self.clock, self.ends) if name in tests else ""
+            panels.append(Panel(name, drawing, _mean(values), said=said))
         return panels
 
     def agreement(self) -> Markup | None:

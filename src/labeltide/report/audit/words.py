@@ -24,6 +24,7 @@ from labeltide.report.audit.numbers import (
     points,
 )
 
+MOST_OF_IT = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
 LEAST = 0.0005  # a smaller share would be shown as 0.0 %
 SURE = 0.05  # below this p a change, or noise at all, is said to be there
 
@@ -189,11 +190,29 @@ def _by_chance(p: float) -> str:
 
 
 def _who_changes(test: Mapping[str, Any]) -> str:
-    entries = test.get("per_class") or []
-    sure = [entry for entry in entries if is_known(number(entry.get("p_value"))) and entry["p_value"] < SURE]
-    if len(entries) < 2 or not sure or len(sure) == len(entries):
-        return ""
-    return f" The change is clear for {join([quoted(entry['class']) for entry in sure])}."
+    """The classes and the annotators whose change is clear, where it is not clear for all."""
+    said = []
+    for part, key, noun in (("per_class", "class", ""), ("per_annotator", "annotator", "labels by ")):
+        entries = test.get(part) or []
+        sure = [entry for entry in entries if is_known(number(entry.get("p_value"))) and entry["p_value"] < SURE]
+        if len(entries) > 1 and 0 < len(sure) < len(entries):
+            said.append(f" The change is clear for {noun}{join([quoted(entry[key]) for entry in sure])}.")
+    return "".join(said)
+
+
+def change_sentence(entry: Mapping[str, Any], clock: Clock, ends: tuple[float, float]) -> str:
+    """Does this annotator get worse from one end of the clock to the other? Said as surely as the test carries it."""
+    p = number(entry.get("p_value"))
+    names = ("worst_at", "worst_rate", "best_at", "best_rate")
+    worst, high, best, low = (number(entry.get(name)) for name in names)
+    if not is_known(p):
+        return "Whether this changes over the clock is not known."
+    if p >= SURE or not is_known(worst, high, best, low):
+        return f"Not shown to change {clock.over} ({p_value(p)})."
+    through = (worst - best) / (ends[1] - ends[0]) if ends[1] > ends[0] and not clock.period else 0.0
+    how = "Gets worse" if through > MOST_OF_IT else "Gets better" if through < -MOST_OF_IT else "Changes"
+    rates = f"{percent(low)} wrong at best, {clock.moment(best)}; {percent(high)} at worst, {clock.moment(worst)}"
+    return f"{how} {clock.over}: {rates} ({p_value(p)})."
 
 
 def _next(audit: Mapping[str, Any]) -> Card:
