@@ -25,6 +25,10 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     weighs the two, and chooses among families of Q(t) by sequences left out. A last ensemble is trained on the
     posterior of the true labels. Prediction uses features only.
 
+    Several annotators have a Q(t) each, which leans on the common one where their labels are few; how alike they are is
+    chosen too. Chains are then judged by how well the labels of some foretell those of another, which mistakes that
+    people share cannot deceive as they deceive the likelihood.
+
     Parameters
     ----------
     ensemble : bool, default True
@@ -42,9 +46,11 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         The weight of each family of Q(t), by the likelihood of sequences left out.
     noise_estimate_ : labeltide.NoiseEstimate
         Q over the clock with pointwise and simultaneous 95 % bands. This, `temporality_` and `diagnostics_` are
-        computed when first asked for.
+        computed when first asked for. With several annotators it is the common one.
+    annotator_estimates_ : tuple of labeltide.NoiseEstimate
+        The same for each annotator.
     temporality_ : labeltide.inference.temporality.Temporality
-        Whether the noise changes over the clock, by how much, whether there is any, and whether classes differ.
+        Whether the noise changes over the clock, whose, by how much, whether there is any, and whether classes differ.
     diagnostics_ : tuple of labeltide.inference.diagnostics.Diagnostic
         Reasons to doubt the above; those that warn are a `labeltide.NoiseWarning`, once.
     fold_model_ : fleet of networks, each trained without one fold; None where every label was trusted
