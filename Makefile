@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check coverage screenshots clean
+.PHONY: setup demo test check coverage screenshots noise-picture clean
 
 setup: .venv/.ready
 
@@ -31,6 +31,10 @@ coverage: setup
 # Pictures of an audit's page: of made-up results, or of the folder named by AUDIT=folder.
 screenshots: setup
 	$(BIN)/python docs/screenshots.py $(AUDIT)
+
+# The README's first picture: how often labels are wrong over time, in truth and as estimated.
+noise-picture: setup
+	$(BIN)/python docs/noise.py
 
 clean:
 	rm -rf .venv demo-output
