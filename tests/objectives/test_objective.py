@@ -87,6 +87,17 @@ def test_every_annotator_speaks_through_the_own_matrices_and_penalties_average_o
         assert float(scored.data[m]) == pytest.approx(data)
 
 
+def test_a_penalty_that_weighs_with_the_data_grows_with_their_multiplier():
+    case, weight = make_case(0), torch.tensor([[0.3], [0.7]], dtype=torch.float64)
+    grid = torch.stack([case.matrices, make_case(1).matrices], 1)
+    given = {"matrices": grid.movedim(1, 2)[:, None], "grid": grid, "trusted": None}
+    prior = Objective(penalties=(Penalty("prior", frobenius, weight, with_data=True),))
+    own = weight[:, 0] * frobenius(grid).mean((1, 2))
+    for multipliers, factor in ((case.multipliers, case.multipliers.linear), (None, 1.0)):
+        without = case.score(Objective(), multipliers=multipliers, **given).total
+        torch.testing.assert_close(case.score(prior, multipliers=multipliers, **given).total - without, factor * own)
+
+
 def test_objective_takes_labels_for_true_without_matrices():
     case = make_case(0)
     scored = case.score(Objective(), matrices=None, grid=None, trusted=None, multipliers=None)

@@ -94,7 +94,7 @@ def test_compiled_step_equals_autograd(
         fleet = make_fleet(members, classes, noise)
     objective = Objective(penalties=PENALTIES)
     if fleet.noise is not None and fleet.noise.annotators > 1:
-        pooling = Penalty("pooling", partial(spread, shares=fleet.noise.shares), torch.rand(members, 1))
+        pooling = Penalty("pooling", partial(spread, shares=fleet.noise.shares), torch.rand(members, 1), with_data=True)
         sizes = Penalty("sizes", frobenius, torch.rand(members, annotators))
         objective = Objective(penalties=(*PENALTIES, pooling, sizes))
     generator = torch.Generator().manual_seed(seed)

@@ -28,9 +28,10 @@ from labeltide.training import AugmentedLagrangian, Fleet, FleetData, History, e
 
 # How far an annotator's entries of Q may be thought to stand from the common ones, as a standard deviation: from each
 # alone to all alike.
-DEVIATIONS = (0.3, 0.1, 0.03, 0.01, 0.0)
+DEVIATIONS = (0.1, 0.03, 0.01, 0.0)
 HELD_OUT = 0.2  # the share of sequences that choose among them
 BLOCKS = 20  # parts of them, by which candidates are compared
+TOLERANCE = 0.5  # standard errors by which stronger pooling may be worse than the best: it steadies who has few labels
 BuildNoise = Callable[[int, int], LearnedNoise]  # from members and annotators
 
 
@@ -96,7 +97,7 @@ def _learn_apart(
     strength = annotators / (2 * deviations.square() * counts.sum(1))  # infinite where all are alike
     pull = torch.where(noise.tied, 0.0, strength)[:, None]
     sizes = [replace(penalty, weight=penalty.weight * annotators * shares) for penalty in penalties]
-    pooling = Penalty("pooling", partial(spread, shares=noise.shares), pull)
+    pooling = Penalty("pooling", partial(spread, shares=noise.shares), pull, with_data=True)
     objective = Objective(penalties=(*sizes, pooling))
     history = job.train(model, noise, objective, stage=stage, lagrangian=lagrangian)
     return Trained(model, noise, objective, history)
@@ -118,7 +119,7 @@ def _choose_deviations(job: FleetJob, learn: Callable[..., Trained]) -> Tensor:
 
 
 def choose_last(losses: np.ndarray) -> int:
-    """The last candidate that is no worse than the best by more than one standard error; they are compared pairwise.
+    """The last candidate that is no worse than the best beyond `TOLERANCE`; they are compared pairwise.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ def choose_last(losses: np.ndarray) -> int:
     if len(losses) < 2:
         return losses.shape[1] // 2
     worse = losses - losses[:, [losses.mean(0).argmin()]]
-    good = worse.mean(0) <= worse.std(0, ddof=1) / len(losses) ** 0.5
+    good = worse.mean(0) <= TOLERANCE * worse.std(0, ddof=1) / len(losses) ** 0.5
     return int(np.flatnonzero(good)[-1])
 
 

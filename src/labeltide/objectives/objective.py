@@ -31,11 +31,19 @@ class Penalty:
     ----------
     function : from Q on the grid to one number for each matrix
     weight : a number, or a Tensor of shape (members, annotators or 1) that differs among them
+    with_data : bool
+        Whether it weighs against the data as a prior does: it grows with their linear multiplier. Needs a Tensor.
     """
 
     name: str
     function: Callable[[Tensor], Tensor]
     weight: float | Tensor
+    with_data: bool = False
+
+    def weigh(self, multipliers: Multipliers | None) -> float | Tensor:
+        """The weight at this moment of training."""
+        grows = self.with_data and multipliers is not None
+        return self.weight * multipliers.linear[:, None] if grows else self.weight  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,7 @@ class Objective:
             total = multipliers.linear * data + multipliers.quadratic / 2 * squares
         if grid is not None:
             for penalty in self.penalties:
-                total = total + penalties.average(penalty.function, penalty.weight, grid)
+                total = total + penalties.average(penalty.function, penalty.weigh(multipliers), grid)
         return Scored(total, data, weights.sum((1, 2, 3)))
 
 

@@ -86,7 +86,7 @@ class CompiledStep:
         _native.run("labeltide_gru_backward", self.gru, self.tiles)
         _native.run("labeltide_sum", self.sum, self.data.members)
         if grid is not None and self.noise_parameters:
-            self._noise_gradient(grid)
+            self._noise_gradient(grid, multipliers)
         return Measured(self.losses.sum(1), self.counts.sum(1), self.gradients)
 
     def _grid(self) -> Tensor | None:
@@ -96,10 +96,10 @@ class CompiledStep:
             return self.noise(self.data.grid).contiguous()
         return self._tie(self.network.forward().view(self.grad_matrices.shape))
 
-    def _noise_gradient(self, grid: Tensor) -> None:
+    def _noise_gradient(self, grid: Tensor, multipliers: Multipliers | None) -> None:
         grad = self.grad_matrices
         for penalty in self.objective.penalties:
-            add_gradient(grad, penalty.function, penalty.weight, grid.detach())
+            add_gradient(grad, penalty.function, penalty.weigh(multipliers), grid.detach())
         if self.network is not None:
             self.network.backward(self._tie(grad), self.gradients[:, self.n_model :])
         else:
