@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.inference.diagnostics import Diagnostic, diagnose
+from labeltide.chain.data import ChainData, Members, TrainingEvidence
+from labeltide.chain.start import label_chain
+from labeltide.inference.diagnostics import Diagnostic, check_together, diagnose
 from labeltide.inference.simulated import Study, fit_studies, simulate
 from labeltide.noise.shapes import make_noise
 from labeltide.report.audit.checks import meaning
@@ -59,3 +61,31 @@ def test_a_fold_whose_network_failed_is_seen():
     training = training._replace(data=replace(training.data, evidence=swapped[None]))
     found = diagnose(training, ["a", "b"])
     assert "members" in {one.name for one in found if one.is_warning}
+
+
+def together(labels):
+    """What is said of annotators who are known to err together or not, labels alone."""
+    n, n_steps = labels.shape[:2]
+    mask = torch.ones(n, n_steps, dtype=torch.bool)
+    data = ChainData(torch.tensor(labels.astype(np.int8))[None], mask, None, n_steps, int(labels.max()) + 1)
+    one = torch.zeros(1, dtype=torch.int64)
+    jobs, grid = Members(one, one, torch.ones(1, n)), np.linspace(0, 1, n_steps)
+    chain = label_chain(data, jobs, grid, groups=labels.shape[-1])
+    return check_together(TrainingEvidence(data, chain, torch.zeros(1, n), grid))
+
+
+def test_annotators_who_part_between_classes_are_seen_and_independent_ones_are_not():
+    generator = np.random.default_rng(0)
+    depth, own = np.zeros((60, 25)), np.zeros((60, 25, 4))
+    for step in range(1, 25):
+        depth[:, step] = 0.95 * depth[:, step - 1] + 0.31 * generator.standard_normal(60)
+        own[:, step] = 0.9 * own[:, step - 1] + 0.18 * generator.standard_normal((60, 4))
+    borders = np.array([-0.5, 0.5])
+    truth = (depth[..., None] > borders).sum(-1)
+    parting = ((depth[..., None] + own)[..., None] > borders).sum(-1)
+    wrong = generator.random(own.shape) < 0.15
+    single = np.where(wrong, (truth[..., None] + 1) % 3, truth[..., None])
+    (found,), (sound,) = together(parting), together(single)
+    assert found.is_warning
+    assert not sound.is_warning
+    assert together(single[..., :1]) == ()

@@ -6,19 +6,21 @@ keeps silent where nothing is amiss.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy.stats import f_oneway
 
-from labeltide.chain.data import ChainData, TrainingEvidence
+from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
 from labeltide.chain.families import constant_shape, family, pooled
+from labeltide.chain.foretell import judge_rows
 from labeltide.chain.passes import expect
 from labeltide.chain.start import POOLING
 from labeltide.inference.bands import logit
 from labeltide.inference.refit import refit, same_data
+from labeltide.inference.resample import resample_labels
 
 PERSISTENCE = 0.3  # second eigenvalue of the transitions under which labels do not persist
 CONFIDENT, FEW_CONFIDENT = 0.9, 0.05  # a confident example, and the share of them under which there are too few
@@ -30,6 +32,7 @@ MARGIN, MARGIN_CHANGE = 20.0, 0.5  # log-odds beyond which all is clear, and sta
 BEYOND_CHANCE = 3.5  # standard deviations
 FOLD_PARTS = 4
 DISAGREE_P, DISAGREE_CHANGE = 0.001, 0.1
+DRAWS, TOGETHER = 20, 2.5  # of labels, and standard deviations of what they foretell of each other
 
 
 class NoiseWarning(UserWarning):
@@ -69,6 +72,7 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
         check_drift(data),
         check_few(data, true, class_names),
         check_members(training),
+        *check_together(training),
     )
 
 
@@ -171,6 +175,38 @@ def check_members(training: TrainingEvidence) -> Diagnostic:
         return Diagnostic("members", False, f"The networks of all folds agree: {said}.", "Nothing to do.")
     sentence = f"The networks of the folds disagree beyond chance: {said}."
     return Diagnostic("members", True, sentence, "Fit again with another random_state, more epochs or more sequences.")
+
+
+def check_together(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
+    """People who err together, or part where a step lies between classes, agree in another way than the chain thinks.
+
+    What one annotator records is foretold from the labels of all others, and once more in labels drawn from the fitted
+    chain, whose annotators err independently.
+    """
+    data, chain = training.data, training.parameters
+    spoke = (((data.labels[0] >= 0) & data.mask[..., None]).any(1).sum(-1) > 1)[None]  # (1, rows)
+    if chain.matrices.shape[1] == 1 or not bool(spoke.any()):
+        return ()
+    drawn = replace(data, labels=resample_labels(data, chain, DRAWS, seed=0))
+    each = torch.arange(DRAWS)
+    own = _foretold(data, same_data(1, spoke.float()), chain)[0]
+    others = _foretold(drawn, Members(each, torch.zeros_like(each), spoke.float().expand(DRAWS, -1)), chain)
+    bad = bool(own < others.mean() - TOGETHER * others.std(ddof=1))
+    count = int((data.labels[0] >= 0)[spoke[0]].sum())
+    found = f"From the labels of the others, what an annotator recorded has a probability of {np.exp(own / count):.2f}"
+    found += f" (geometric mean); if they erred independently, {np.exp(others.mean() / count):.2f}"
+    if not bad:
+        return (Diagnostic("together", False, f"{found}, which chance explains.", "Nothing to do."),)
+    sentence = f"{found}. They err together, or steps lie between classes."
+    advice = "What is taken for the truth is then what they see in common. Give a few trusted labels."
+    return (Diagnostic("together", True, sentence, advice),)
+
+
+def _foretold(data: ChainData, members: Members, chain: ChainParameters) -> np.ndarray:
+    """The log-probability of the labels of each member's rows, each annotator's given those of the others."""
+    nothing = torch.zeros_like(members.weights, dtype=torch.float64)
+    every = chain.take(torch.zeros_like(members.labels))
+    return judge_rows(data, members, every, nothing, members.weights > 0).sum(1).numpy()
 
 
 def _error_rates(training: TrainingEvidence, part: np.ndarray, count: int) -> np.ndarray:

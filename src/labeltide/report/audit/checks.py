@@ -28,6 +28,9 @@ CHECKS = {  # by a part of the check's name
     "support": Check("Labels per class", _SPARSE),
     "members": Check("Repeatability", _AGAIN),
     "disagree": Check("Repeatability", _AGAIN),
+    "together": Check(
+        "Shared mistakes", "If annotators err together, the truth that is estimated is what they see in common."
+    ),
 }
 
 
