@@ -143,7 +143,8 @@ def describe_plan(table: AuditTable, judged: LabelAudit) -> list[dict[str, Any]]
         n_issues = int(judged.is_issue[window].any(-1).sum())
         share = judged.probabilities[window, places].mean(0)
         common = [str(judged.classes[place]) for place in np.argsort(-share)[:2] if share[place] > 0.2]
-        why = f"Beside those above it tells most about Q: {len(places)} labelled steps, {n_issues} of them to check"
+        beside = "Beside those above it" if found else "It"
+        why = f"{beside} tells most about Q: {len(places)} labelled steps, {n_issues} of them to check"
         found.append(
             {
                 "sequence": table.sequence_names[table.groups[window]],
