@@ -136,7 +136,7 @@ def describe_plan(table: AuditTable, judged: LabelAudit) -> list[dict[str, Any]]
     if not most:
         return []
     row_of_step = table.line_row[table.first_lines()]
-    found = []
+    found: list[dict[str, Any]] = []
     for window in judged.plan(min(PLANNED, most)).rows.tolist():
         places = np.flatnonzero(open_rows[window])
         first, last = (row_of_step[table.index[window, place]] for place in (places[0], places[-1]))
