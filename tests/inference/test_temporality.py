@@ -7,7 +7,7 @@ from labeltide.chain.families import family, spline_shape
 from labeltide.inference.bands import estimate_annotators, estimate_noise
 from labeltide.inference.bootstrap import free_family
 from labeltide.inference.simulated import Study, fit_studies, simulate
-from labeltide.inference.temporality import hold_class, judge_temporality
+from labeltide.inference.temporality import allow_runs, hold_class, judge_temporality
 from labeltide.noise.shapes import make_noise
 
 CLOCK = np.linspace(0, 1, 25)
@@ -92,3 +92,12 @@ def test_only_the_annotator_who_drifts_is_named():
 
 def test_one_annotator_is_not_asked_about_again(growing):
     assert growing.per_annotator == ()
+
+
+@pytest.mark.parametrize("bursts", [0.0, 0.7])
+def test_errors_may_come_in_runs_in_tests_where_they_do(bursts):
+    noise = np.stack([make_noise("static", 2, 25, rate).at(CLOCK) for rate in (0.2, 0.3)])
+    ((training, _),) = fit_studies(simulate(Study(noise, n=40, bursts=bursts), 1, 0).data, choose=False)
+    single = training._replace(parameters=training.parameters._replace(bursts=None))
+    found = allow_runs(single).parameters.bursts
+    assert (found is not None and float(found) > 0.4) == bool(bursts)
