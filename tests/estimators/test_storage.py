@@ -21,6 +21,7 @@ from torch import nn
 import labeltide as lt
 from labeltide.estimators import NoisyLabelClassifier
 from labeltide.estimators.storage_header import NO_DIGEST, seal
+from labeltide.noise.fixed import FixedNoise
 
 MATRIX = np.array([[0.9, 0.1], [0.2, 0.8]])
 OWN_PARAMS = {"known": {"noise": MATRIX}, "continuous": {"objective": "penalised", "raw_steps": True}}
@@ -425,6 +426,12 @@ def test_any_value_anywhere_in_the_json_is_refused_or_changes_no_result(saved, f
         ({"noise": {"kind": "network", "raw_steps": None}}, "noise tensors do not fit"),
         ({"noise": {"kind": "fixed", "raw_steps": None}}, "noise tensors do not fit"),
         ({"noise": {"kind": "network", "raw_steps": 10**9}}, "raw_steps must be"),
+        ({"noise": {"kind": "stepwise", "raw_steps": None, "annotators": 2}}, "noise must be for 1 sources"),
+        ({"sources": {"annotators": 2}}, "sources must hold the fields"),
+        ({"sources": {"annotators": 0, "groups": None}}, "annotators must be"),
+        ({"sources": {"annotators": 10**9, "groups": None}}, "annotators must be"),
+        ({"sources": {"annotators": 1, "groups": []}}, "groups must be a list"),
+        ({"sources": {"annotators": 1, "groups": ["a", "a"]}}, "groups must be distinct"),
         ({"params": {}}, "params must hold the fields"),
         ({"labeltide": 3}, "version must be a string"),
     ],
@@ -434,6 +441,41 @@ def test_what_is_wrong_in_the_json_is_said(change, match, saved, load_bytes):
     if change.get("method") == "volmin":
         change = {**change, "noise": {"kind": "static", "raw_steps": None}}
     refused(load_bytes, join({**about, **change}, tensors), match)
+
+
+def test_a_file_from_before_annotators_were_told_apart_still_loads(saved, fitted, study, load_bytes):
+    about, tensors = parts(saved)
+    del about["sources"], about["noise"]["annotators"]
+    loaded = load_bytes(join(about, tensors))
+    assert_same_results(loaded, fitted, *study)
+    assert loaded.sources_ == [(0, None)]
+    assert loaded.annotator_matrices_ is None
+
+
+def test_given_noise_of_annotators_comes_back_and_what_does_not_fit_is_refused(study, tmp_path, load_bytes):
+    X, y = study
+    given = FixedNoise(np.stack([MATRIX, MATRIX[::-1, ::-1]])[None, :, None], common=MATRIX[None, None])
+    method = lt.METHODS["known"](noise=given, epochs=1, hidden_size=4, random_state=0).fit(X, np.stack([y, y], -1))
+    method.save(tmp_path / "fit")
+    loaded = lt.load(tmp_path / "fit")
+    np.testing.assert_array_equal(loaded.annotator_matrices_, method.annotator_matrices_)
+    np.testing.assert_array_equal(loaded.noise_matrices_, method.noise_matrices_)
+    np.testing.assert_allclose(method.noise_at(0.5), MATRIX, atol=1e-6)
+    about, tensors = parts((tmp_path / "fit").read_bytes())
+    three = {"sources": {"annotators": 3, "groups": None}, "noise": {**about["noise"], "annotators": 3}}
+    refused(load_bytes, join({**about, **three}, tensors), "must have shape")
+    tensors["noise.common_matrices"] *= 2
+    refused(load_bytes, join(about, tensors), "must be a distribution")
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.6], [-0.5, 1.5]])
+def test_shares_of_annotators_that_are_no_parts_of_one_are_refused(shares, study, tmp_path, load_bytes):
+    X, y = study
+    method = lt.METHODS["discontinuous"](epochs=1, hidden_size=4, random_state=0).fit(X, np.stack([y, y], -1))
+    method.save(tmp_path / "fit")
+    about, tensors = parts((tmp_path / "fit").read_bytes())
+    tensors["noise.shares"] = torch.tensor([shares])
+    refused(load_bytes, join(about, tensors), "parts of one whole")
 
 
 @pytest.mark.parametrize(

@@ -37,17 +37,19 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
     def _fit_fleet(self, job: FleetJob) -> FittedFleet:
         _validation.check_choice("loss", self.loss, LOSSES)
         grid = job.data.grid.cpu().double().numpy()
-        matrices = [_on_grid(estimator.noise, grid, job) for estimator in job.estimators]
+        given = [_check_noise(estimator.noise, grid, job) for estimator in job.estimators]
+        matrices = np.stack([noise.at(grid) for noise in given])  # (members, [sources,] points, classes, classes)
+        common = np.stack([noise.common_at(grid) for noise in given])
         if self.loss == "backward":
-            _check_inverse(np.stack(matrices), grid)
-        noise = FixedNoise(np.stack(matrices), grid).to(job.data.features.device)
+            _check_inverse(matrices, grid)
+        noise = FixedNoise(matrices, grid, common).to(job.data.features.device)
         model = job.new_model()
         history = job.train(model, noise, Objective(loss=self.loss))
         return FittedFleet(model, noise, history)
 
 
-def _on_grid(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, job: FleetJob) -> np.ndarray:
-    """The given Q at every moment of the training clock: shape ([sources,] points, classes, classes)."""
+def _check_noise(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, job: FleetJob) -> NoiseFunction:
+    """The given Q as a function that says something at every moment of the training clock."""
     n_sources, n_classes = len(job.sources.names), job.n_classes
     if noise is None:
         raise ValueError(
@@ -65,7 +67,7 @@ def _on_grid(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, job: Fle
     if noise.annotators not in (1, n_sources):
         raise ValueError(f"noise must be for one annotator or the {n_sources} of y. Got one for {noise.annotators}.")
     noise.check_covers(grid)
-    return noise.at(grid)
+    return noise
 
 
 def _check_inverse(matrices: np.ndarray, grid: np.ndarray) -> None:
