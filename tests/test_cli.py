@@ -74,6 +74,10 @@ def test_the_version_is_said(run):
         (("audit", "nowhere.csv"), "labeltide: "),
         (("audit", "nowhere.csv", "--model", "forest"), "labeltide: "),
         (
+            ("audit", "nowhere.csv", "--seed", "-1"),
+            "labeltide: seed must be a whole number at least 0 and at most 4294967295. Got -1.",
+        ),
+        (
             ("predict", "nowhere", "study.csv", "--out", "new.csv"),
             "labeltide: The model must be the folder of an audit",
         ),

@@ -249,7 +249,7 @@ def check_number(
     )
     if not right_kind or not (low < value if above else low <= value) or not value <= high:
         rule = f"{'a whole' if whole else 'a'} number {'above' if above else 'at least'} {low:g}"
-        limit = f" and at most {high:g}" if np.isfinite(high) else ""
+        limit = f" and at most {high:.12g}" if np.isfinite(high) else ""
         raise ValueError(f"{name} must be {rule}{limit}. Got {value!r}.")
 
 
