@@ -57,7 +57,7 @@ def main() -> None:
         for record in PART[name](data, arguments.draws):
             found.append(record)
             print(record["study"], {key: value for key, value in record.items() if np.isscalar(value)}, flush=True)
-        file.write_text("".join(json.dumps(record) + "\n" for record in found))
+            file.write_text("".join(json.dumps(record) + "\n" for record in found))
     records = [record for study in ORDER for record in found if record["study"] == study]
     write_page(records, out / "annotators.md")
     draw_picture(records, 1 - rates(), out / "annotators.png")
