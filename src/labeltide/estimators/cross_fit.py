@@ -16,6 +16,7 @@ from labeltide.training import FleetData
 
 PATIENCE = 10  # epochs without a better held-out likelihood after which a network stops
 BATCHES = 8  # steps that an epoch takes at least, where there are rows enough
+NETWORKS = 2  # for each fold and direction; their average is surer than one
 TILE = 8  # rows that the compiled GRU takes together
 
 
@@ -46,19 +47,35 @@ def reversal(mask: Tensor) -> Tensor:
     return torch.where(step < lengths, lengths - 1 - step, step)
 
 
-def _one_way(job: FleetJob, folds: Tensor, noise: FixedNoise, stage: str) -> tuple[Tensor, SequenceModel]:
+def hold_out_folds(job: FleetJob, folds: Tensor, first_seed: int, networks: int = 1) -> FleetJob:
+    """Networks for each job and fold, each of which neither sees nor is trained on its own fold."""
     count = int(folds.max()) + 1
-    copies = repeat(job, count, first_seed=10)
-    own = torch.arange(count, device=folds.device).repeat(job.members)
-    held_out = folds.repeat_interleave(count, 0) == own[:, None]  # each network's own fold, which it does not see
-    copies = replace(copies, data=replace(copies.data, held_out=held_out, weights=(~held_out).float()))
-    each = FixedNoise(noise.matrices.repeat_interleave(count, 0).double().cpu().numpy(), noise.clock[0].cpu().numpy())
+    copies = repeat(job, networks * count, first_seed)
+    own = torch.arange(count, device=folds.device).repeat(job.members * networks)
+    held_out = folds.repeat_interleave(networks * count, 0) == own[:, None]
+    return replace(copies, data=replace(copies.data, held_out=held_out, weights=(~held_out).float()))
+
+
+def of_own_fold(log_probs: Tensor, folds: Tensor) -> Tensor:
+    """What the networks of each row's own fold say of it, averaged: log-probabilities (jobs, rows, steps, classes).
+
+    Parameters
+    ----------
+    log_probs : Tensor of shape (jobs * networks * folds, rows, steps, classes)
+    """
+    every = log_probs.unflatten(0, (len(folds), -1, int(folds.max()) + 1))  # (jobs, networks, folds, rows, ...)
+    index = folds[:, None, None, :, None, None].expand(-1, every.shape[1], 1, -1, *every.shape[4:])
+    own: Tensor = every.gather(2, index)[:, :, 0]
+    return own.mean(1).log_softmax(-1)
+
+
+def _one_way(job: FleetJob, folds: Tensor, noise: FixedNoise, stage: str) -> tuple[Tensor, SequenceModel]:
+    copies = hold_out_folds(job, folds, first_seed=10, networks=NETWORKS)
     model = copies.new_model()
-    each = each.to(folds.device)
+    matrices = noise.matrices.repeat_interleave(copies.members // job.members, 0)
+    each = FixedNoise(matrices.double().cpu().numpy(), noise.clock[0].cpu().numpy()).to(folds.device)
     copies.train(model, each, Objective(), stage=stage, batch_size=small_batches(job), patience=PATIENCE)
-    every = copies.log_probs(model).unflatten(0, (job.members, count))  # (jobs, folds, rows, steps, classes)
-    index = folds[:, None, :, None, None].expand(-1, 1, -1, *every.shape[3:])
-    return every.gather(1, index)[:, 0], model
+    return of_own_fold(copies.log_probs(model), folds), model
 
 
 def _reverse(data: FleetData, order: Tensor) -> FleetData:
@@ -89,6 +106,16 @@ def repeat(job: FleetJob, copies: int, first_seed: int) -> FleetJob:
         held_out=data.held_out.repeat_interleave(copies, 0),
     )
     return replace(job, estimators=[one for one in job.estimators for _ in range(copies)], data=data, seeds=seeds)
+
+
+def take_jobs(job: FleetJob, index: Tensor) -> FleetJob:
+    """Some of the jobs."""
+    chosen = index.tolist()
+    data = job.data
+    own = replace(data, labels=data.labels[index], weights=data.weights[index], held_out=data.held_out[index])
+    return replace(
+        job, estimators=[job.estimators[i] for i in chosen], data=own, seeds=tuple(job.seeds[i] for i in chosen)
+    )
 
 
 def every_weight(data: FleetData) -> FleetData:

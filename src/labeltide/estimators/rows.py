@@ -62,7 +62,8 @@ def judge_rows(
         mirrored = model_log_probs(model, given[index, order], real, device)[half:, index.to(device), order.to(device)]
         every = join_directions(every[:half], mirrored)
     model.cpu()
-    every = every.double().cpu()  # (folds, n, steps, classes)
+    count = int(rows.folds.max()) + 1
+    every = every.double().cpu().unflatten(0, (-1, count)).mean(0).log_softmax(-1)  # (folds, n, steps, classes)
     folds = torch.from_numpy(rows.find_folds(features, mask))
     own: Tensor = every[folds.clamp_min(0), torch.arange(len(folds))]  # (n, steps, classes)
     average = every.logsumexp(0) - np.log(len(every))

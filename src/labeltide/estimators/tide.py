@@ -9,10 +9,12 @@ import numpy as np
 from labeltide import _validation
 from labeltide.chain.data import Chain
 from labeltide.estimators.base import NoisyLabelClassifier
+from labeltide.estimators.cross_fit import NETWORKS
 from labeltide.estimators.fleet import FittedFleet, FleetJob
 from labeltide.estimators.inferred import Inferred
 from labeltide.estimators.rows import TrainingRows, digest_rows, judge_rows
-from labeltide.estimators.tide_steps import FOLDS, find_posterior, learn_posterior
+from labeltide.estimators.taught import learn_posterior
+from labeltide.estimators.tide_steps import FOLDS, find_posterior
 
 
 class TideClassifier(Inferred, NoisyLabelClassifier):
@@ -23,7 +25,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     seen join the chain, :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`, of which the labels alone
     (k = 0) and the paper's model (equal rows of A, k = 1) are special cases; the likelihood of the recorded labels
     weighs the two, and chooses among families of Q(t) by sequences left out. A last ensemble is trained on the
-    posterior of the true labels. Prediction uses features only.
+    posterior of the true labels, for as many epochs as help with sequences left out. Prediction uses features only.
 
     Several annotators have a Q(t) each, which leans on the common one where their labels are few; how alike they are is
     chosen too. Chains are then judged by how well the labels of some foretell those of another, which mistakes that
@@ -59,7 +61,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     """
 
     name = "tide"
-    members_per_fit: ClassVar[int] = FOLDS
+    members_per_fit: ClassVar[int] = FOLDS * NETWORKS
     keeps_judges: ClassVar[bool] = True
 
     def __init__(self, *, ensemble: bool = True, **shared: Any) -> None:
@@ -72,7 +74,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         for found in posterior.learned:
             found["findings_"] = {}
             found["training_rows_"] = TrainingRows(digests, found["training_"].folds[0].numpy())
-        model, history = learn_posterior(job, posterior.labels, self.ensemble)
+        model, history = learn_posterior(job, posterior.labels, posterior.folds, self.ensemble)
         return FittedFleet(model, posterior.noise, history, posterior.learned)
 
     def _evidence(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -1,8 +1,7 @@
-"""The steps of `tide`: cross-fitted networks, one chain with their evidence, and the last ensemble."""
+"""The steps of `tide` to the posterior of the true labels: cross-fitted networks and one chain with their evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,15 +14,13 @@ from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, Tra
 from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
-from labeltide.estimators.cross_fit import cross_fit, every_weight, repeat, small_batches
+from labeltide.estimators.cross_fit import cross_fit, take_jobs
 from labeltide.estimators.fleet import FleetJob
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
-from labeltide.objectives.objective import Objective
-from labeltide.training import FleetData, History
+from labeltide.training import FleetData
 
 FOLDS = 5
-ENSEMBLE = 5
 MAX_POINTS = 128  # moments at which Q is estimated; straight lines between them
 CLEAN_LOOKING = 0.1  # an error rate, by the labels alone, below which bursts of errors are suspected
 AGAIN = 0.05  # mean Frobenius change of Q above which the networks are trained once more
@@ -33,6 +30,7 @@ class Posterior(NamedTuple):
     """What is known of the true labels once all evidence is in."""
 
     labels: Tensor  # (jobs, rows, steps, classes), zero on padding
+    folds: Tensor  # (jobs, rows)
     noise: FixedNoise
     learned: list[dict[str, Any]]  # more attributes for each estimator
 
@@ -86,22 +84,7 @@ def _conclude(
         count = judges[0].members // len(learned) if judges else 0
         own_judges = [fleet.member(job * count, count).cpu().eval() for fleet in judges]
         found["fold_model_"] = stack(own_judges) if judges else None
-    return Posterior(labels, noise, learned)
-
-
-def learn_posterior(job: FleetJob, labels: Tensor, ensemble: bool) -> tuple[SequenceModel, History]:
-    """Train several networks for each job on the probabilities of the true labels; or one, taught by them."""
-    copies = repeat(job, ENSEMBLE, first_seed=100)
-    data = _with_targets(copies.data, labels.repeat_interleave(ENSEMBLE, 0))
-    copies = replace(copies, data=data)
-    model = copies.new_model()
-    history = copies.train(model, None, Objective(), stage="ensemble", batch_size=small_batches(job), cosine=True)
-    if ensemble:
-        return model, _average(history, ENSEMBLE)
-    taught = copies.log_probs(model).exp().unflatten(0, (job.members, ENSEMBLE)).mean(1)
-    single = replace(job, data=_with_targets(every_weight(job.data), taught * job.data.mask[..., None]))
-    model = single.new_model()
-    return model, single.train(model, None, Objective(), stage="single", batch_size=small_batches(job), cosine=True)
+    return Posterior(labels, folds, noise, learned)
 
 
 def make_folds(job: FleetJob) -> Tensor:
@@ -173,7 +156,9 @@ def _retry(
     if not len(index):
         return found
     part = replace(data, labels=data.labels[index])
-    return _keep_better(found, _gather(_take(job, index), part, folds[index], chain.take(index), grid, stage), index)
+    return _keep_better(
+        found, _gather(take_jobs(job, index), part, folds[index], chain.take(index), grid, stage), index
+    )
 
 
 def _keep_better(first: Evidence, second: Evidence, jobs: Tensor) -> Evidence:
@@ -218,31 +203,3 @@ def _learned(chosen: Chosen) -> list[dict[str, Any]]:
 def _every_row(folds: Tensor) -> Members:
     index = torch.arange(len(folds), device=folds.device)
     return Members(index, index, torch.ones_like(folds, dtype=torch.float32))
-
-
-def _with_targets(data: FleetData, targets: Tensor) -> FleetData:
-    return replace(data, targets=targets, trusted=None)
-
-
-def _take(job: FleetJob, index: Tensor) -> FleetJob:
-    """Some of the jobs."""
-    chosen: Sequence[int] = index.tolist()
-    data = job.data
-    own = replace(data, labels=data.labels[index], weights=data.weights[index], held_out=data.held_out[index])
-    return replace(
-        job, estimators=[job.estimators[i] for i in chosen], data=own, seeds=tuple(job.seeds[i] for i in chosen)
-    )
-
-
-def _average(history: History, copies: int) -> History:
-    """The history of each job, averaged over its networks."""
-
-    def fold(values: np.ndarray) -> np.ndarray:
-        return values.reshape(*values.shape[:-1], -1, copies)
-
-    return History(
-        fold(history.loss).mean(-1),
-        fold(history.held_out).mean(-1),
-        fold(history.best_epoch).max(-1),
-        fold(history.restarts).sum(-1),
-    )
