@@ -83,6 +83,12 @@ def test_what_tide_reaches_is_said_for_each_data_set_and_person(people, section)
     assert lost.verdict[0].startswith("nights, test error: missed.")
 
 
+def test_folds_that_have_not_run_are_told(people, section):
+    records = people({"ignore": 0.3, "tide": 0.1})
+    assert "3 folds by night. The" in section(records).tables[0].caption
+    assert "3 folds by night, of which only 2 have run" in section(records[:-1]).tables[0].caption
+
+
 def test_without_tide_nothing_is_asked(people, section):
     found = section(people({"ignore": 0.3, "static": 0.2}))
     assert found.goals == []

@@ -103,12 +103,19 @@ def _table(cells: Sequence[Cell]) -> PeopleTable:
     if len(cells) > 1:
         blocks.insert(0, _block("all, on average", [], cells, methods))
     caption = (
-        f"Percent, mean ± standard deviation over {first.info.split}. The person named is the only label that methods "
+        f"Percent, mean ± standard deviation over {first.info.split}{_unfinished(cells)}. The person named is the only label that methods "
         f"see. Errors are measured against {MEASURED.get(first.info.reference, 'the reference')}. Approx. error: "
         "Frobenius distance (x 100) between the estimated Q(t) and the matrices counted against the others' majority "
         "in ten cells of the clock, weighed by their steps."
     )
     return PeopleTable(first.name, caption, blocks)
+
+
+def _unfinished(cells: Sequence[Cell]) -> str:
+    """What is missing of a cross-validation that has not run to its end, as words for the caption."""
+    planned = first if (first := cells[0].info.split.split(" ")[0]).isdigit() else "0"
+    fewest = min(cell.number(method, "test_error").n for cell in cells for method in methods_of(cells))
+    return f", of which only {fewest} have run for every method so far" if fewest < int(planned) else ""
 
 
 def _block(name: str, details: list[str], cells: Sequence[Cell], methods: Sequence[str]) -> Block:
