@@ -180,7 +180,8 @@ def _moves(record: Record) -> str:
             best[moves] = max(best.get(moves, -np.inf), one["held_out"])
     change = best[True] - best[False]
     says = "changes over the clock" if change > 0 else "is not seen to change over the clock"
-    return f"Log-likelihood of recordings left out, best moving Q(t) less static: {change:+.1f}. The noise {says}."
+    judged = "Labels of recordings left out, each foretold from the other annotators: log-probability, best moving"
+    return f"{judged} Q(t) less static: {change:+.1f}. The noise {says}."
 
 
 def _verdict(left_out: list[Record]) -> str:
