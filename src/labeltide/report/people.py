@@ -104,9 +104,9 @@ def _table(cells: Sequence[Cell]) -> PeopleTable:
         blocks.insert(0, _block("all, on average", [], cells, methods))
     caption = (
         f"Percent, mean ± standard deviation over {first.info.split}{_unfinished(cells)}. The person named is the only "
-        f"label that methods see. Errors are measured against {MEASURED.get(first.info.reference, 'the reference')}. Approx. error: "
-        "Frobenius distance (x 100) between the estimated Q(t) and the matrices counted against the others' majority "
-        "in ten cells of the clock, weighed by their steps."
+        f"label that methods see. Errors are measured against {MEASURED.get(first.info.reference, 'the reference')}. "
+        "Approx. error: Frobenius distance (x 100) between the estimated Q(t) and the matrices counted against the "
+        "others' majority in ten cells of the clock, weighed by their steps."
     )
     return PeopleTable(first.name, caption, blocks)
 
