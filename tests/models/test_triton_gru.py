@@ -1,15 +1,11 @@
-"""The Triton kernels do what torch's own operations do, seen through Triton's interpreter on any machine."""
-
-import os
+"""The Triton kernels do what torch's own operations do: compiled on a GPU, in Triton's interpreter elsewhere."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is first imported; nothing else in the tests uses Triton
-pytest.importorskip("triton", reason="Triton is not installed here; it comes with torch on GPU machines.")
-
+from kernels import DEVICE
 from labeltide._fleet import member_generators
 from labeltide.models import kernels
 from labeltide.models.gru import GRULayer
@@ -32,11 +28,11 @@ def values_and_gradients(layer, kernel, features, direction):
     hidden=st.sampled_from([16, 32]),
 )
 def test_values_and_gradients_equal_torch(members, batch, steps, inputs, hidden):
-    layer = GRULayer(members, inputs, hidden).initialise(member_generators(range(members)))
+    layer = GRULayer(members, inputs, hidden).initialise(member_generators(range(members))).to(DEVICE)
     flatten_parameters(layer, members)  # parameters are views, as in training
     generator = torch.Generator().manual_seed(batch)
-    features = torch.randn(members, batch, steps, inputs, generator=generator)
-    direction = torch.randn(members, batch, steps, hidden, generator=generator)
+    features = torch.randn(members, batch, steps, inputs, generator=generator).to(DEVICE)
+    direction = torch.randn(members, batch, steps, hidden, generator=generator).to(DEVICE)
     fast = values_and_gradients(layer, triton_gru.triton_gru, features, direction)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "choose", lambda *tensors: None)
