@@ -1,7 +1,7 @@
 """How honest bands, tests and checks are, on studies whose truth is known.
 
-    python benchmarks/inference.py coverage unseen temporality checks time fits  # or some of them
-    python benchmarks/inference.py page                                     # the table from the records
+    python benchmarks/inference.py coverage unseen temporality annotators checks time fits  # or some of them
+    python benchmarks/inference.py page                                                # the table from the records
 
 Each part writes one JSON line per study to results/inference/<part>.jsonl. All but `fits` and `time` draw the word of
 cross-fitted networks directly, as calibrated probabilities; `fits` repeats the coverage with whole fits of tide.
@@ -24,12 +24,12 @@ from inference_page import write_page
 
 import labeltide as lt
 from labeltide.chain.data import TrainingEvidence
-from labeltide.chain.families import constant_shape, family
-from labeltide.inference.bands import NoiseEstimate, estimate_noise
+from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
+from labeltide.inference.bands import NoiseEstimate, estimate_annotators, estimate_noise
 from labeltide.inference.bootstrap import free_family
 from labeltide.inference.diagnostics import diagnose
 from labeltide.inference.simulated import Study, fit_studies, simulate
-from labeltide.inference.temporality import SMOOTHNESS, judge_temporality, ratio_test
+from labeltide.inference.temporality import OWN_POOLING, SMOOTHNESS, judge_temporality, ratio_test
 
 RESULTS = Path(__file__).parents[1] / "results" / "inference"
 SHAPES = ("static", "linear", "decay", "growth", "periodic", "mixed")
@@ -38,6 +38,7 @@ STEPS, N = 50, 150
 CLOCK = np.linspace(0, 1, STEPS)
 AT_ONCE = 10  # studies that are fitted together
 COVERAGE, UNSEEN, STATIC, TEMPORAL, CHECKS, FITS = 200, 10, 300, 40, 40, 12  # studies
+ANNOTATORS, OWN_N, OWN_STEPS, FEW = 20, 80, 30, 16  # studies of a kind, and sequences: the last annotator labels a few
 REPLICATES = 39  # of a test: p <= .05 is then exactly the two largest of forty
 
 
@@ -99,6 +100,27 @@ def temporality() -> Iterator[dict[str, Any]]:
                     free = free_family(2, training.grid, SMOOTHNESS)
                     found = ratio_test(training, static, free, REPLICATES, seed)
                     yield {"setting": name, "shape": shape, "statistic": found.statistic, "p_value": found.p_value}
+
+
+def annotators() -> Iterator[dict[str, Any]]:
+    """Does an annotator get worse? Three of them, the last with few labels; one tires, or nobody does."""
+    clock = np.linspace(0, 1, OWN_STEPS)
+    steady = {"steady": 0.15 + 0 * clock, "tires": 0.05 + 0.35 * clock, "few labels": 0.25 + 0 * clock}
+    cases = {"one tires": steady, "nobody": steady | {"tires": 0.225 + 0 * clock}}
+    for kind, (case, rates) in enumerate(cases.items()):
+        noise = np.stack([[[1 - r, r], [r, 1 - r]] for r in rates.values()]).transpose(0, 3, 1, 2)
+        for number, (name, setting) in enumerate(SETTINGS.items()):
+            data = simulate(Study(noise, OWN_N, **setting), ANNOTATORS, 60000 + 1000 * number + kind).data
+            data.labels[:, FEW:, :, -1] = -1
+            for study in batches(ANNOTATORS):
+                part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
+                for seed, (training, families) in enumerate(fit_studies(part), study.start):
+                    free = pooled(free_family(2, training.grid, SMOOTHNESS), OWN_POOLING)
+                    own = estimate_annotators(training, families).own
+                    for who, (annotator, rate) in enumerate(rates.items()):
+                        found = ratio_test(training, hold_annotator(free, who), free, REPLICATES, seed + 100 * who)
+                        about = {"setting": name, "case": case, "annotator": annotator, "drifts": bool(np.ptp(rate))}
+                        yield {**about, "p_value": found.p_value, **covered(own[who], noise[who])}
 
 
 def checks() -> Iterator[dict[str, Any]]:
@@ -183,6 +205,7 @@ PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "coverage": coverage,
     "unseen": unseen,
     "temporality": temporality,
+    "annotators": annotators,
     "checks": checks,
     "time": seconds,
     "fits": fits,

@@ -83,6 +83,31 @@ def _temporality(records: Records) -> str:
     return "\n".join(lines)
 
 
+def _annotators(records: Records) -> str:
+    lines = ["## Each annotator's own: bands, and the test of whether they get worse"]
+    lines += [
+        "80 sequences of 30 steps, two classes, three annotators, of whom the last labels the first 16 sequences."
+    ]
+    lines += ["", "| who tires | annotator | studies | called changing at 5 % | pointwise | total | change | width |"]
+    lines.append("|---|---|--:|--:|--:|--:|--:|--:|")
+    for case, who in dict.fromkeys((r["case"], r["annotator"]) for r in records):
+        own = [r for r in records if (r["case"], r["annotator"]) == (case, who)]
+        called = np.mean([r["p_value"] <= 0.05 for r in own])
+        covered = [np.mean([np.mean(r[key]) for r in own]) for key in ("pointwise", "total", "change")]
+        shares = " | ".join(f"{100 * value:.1f} %" for value in (called, *covered))
+        name = f"**{who}**" if own[0]["drifts"] else who
+        lines.append(f"| {case} | {name} | {len(own)} | {shares} | {np.mean([r['width'] for r in own]):.3f} |")
+    called = {kind: np.mean([r["p_value"] <= 0.05 for r in records if r["drifts"] == kind]) for kind in (False, True)}
+    pointwise = np.mean([r["pointwise"] for r in records])
+    lines += [
+        "",
+        _verdict(f"who does not change is said to in at most 7 %: {100 * called[False]:.1f} %", called[False] <= 0.07),
+    ]
+    lines += [_verdict(f"who tires is found in at least 95 %: {100 * called[True]:.1f} %", called[True] >= 0.95)]
+    lines += [_verdict(f"pointwise at least 92 %: {100 * pointwise:.1f} %", pointwise >= 0.92)]
+    return "\n".join(lines)
+
+
 def _checks(records: Records) -> str:
     names = ("identifiability", "bursts", "class_balance", "drift", "few_labels", "members")
     lines = ["## Must 7: how often each check warns", f"| built to trigger | studies | {' | '.join(names)} |"]
@@ -128,6 +153,7 @@ WRITERS = {
     "coverage": _coverage,
     "unseen": _unseen,
     "temporality": _temporality,
+    "annotators": _annotators,
     "time": _time,
     "checks": _checks,
     "fits": _fits,
