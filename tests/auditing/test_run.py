@@ -182,6 +182,19 @@ def test_a_stopped_audit_leaves_nothing_in_its_folder_and_goes_on(tiny, tmp_path
     assert found.labels.equals(lt.audit(make_table()).labels)
 
 
+def test_an_audit_stopped_after_its_fit_goes_on_too(stub, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "infer", stop)
+        with pytest.raises(KeyboardInterrupt):
+            lt.audit(make_table(), out=tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == [".out-unfinished"]
+    lt.audit(make_table(), out=tmp_path / "out", resume=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_a_folder_of_someone_else_is_refused_before_the_work(tmp_path):
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(ValueError, match=r"thesis\.tex"):

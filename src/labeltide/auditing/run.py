@@ -29,6 +29,7 @@ from labeltide.report.audit import summary_html, summary_text, write_page
 MODELS = ("gru", "tcn", "transformer")
 FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
 SMALLEST_WINDOW = 8
+UNFINISHED = "started"  # beside the checkpoints of a fit, which are gone once it ends
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,7 @@ def _run(table: Any, options: _Options, stages: Stages, command: str | None) -> 
             read = _cut_shorter(table, read, options)
         windows = fitting.choose_windows(read, options.seed)
     with stages.stage("fit"):
+        _mark_unfinished(options)
         how: dict[str, Any] = {"model": options.model, "seed": options.seed, "device": options.device}
         estimator = fitting.fit(read, windows, checkpoint=options.checkpoint, **how)
     with stages.stage("judge"):
@@ -163,6 +165,8 @@ def _run(table: Any, options: _Options, stages: Stages, command: str | None) -> 
     with stages.stage("page"):
         if options.out is not None:
             write_results(options.out, summary, labels, noise, estimator.save, write_page)
+    if options.checkpoint is not None:
+        shutil.rmtree(options.checkpoint, ignore_errors=True)
     return TableAudit(plain(summary), labels, noise, estimator, options.out)
 
 
@@ -177,6 +181,13 @@ def _prepare_checkpoint(options: _Options) -> None:
         )
     if not options.resume and folder.exists():
         shutil.rmtree(folder)
+
+
+def _mark_unfinished(options: _Options) -> None:
+    """Leave a trace until all is written, so that an audit stopped at any later moment can be gone on with."""
+    if options.checkpoint is not None:
+        options.checkpoint.mkdir(parents=True, exist_ok=True)
+        (options.checkpoint / UNFINISHED).touch()
 
 
 def _cut_shorter(table: Any, read: AuditTable, options: _Options) -> AuditTable:
