@@ -15,7 +15,7 @@ import labeltide
 
 ROOT = Path(__file__).parents[1] / "src" / "labeltide"
 STEPS = [
-    {"_validation", "_fleet", "_native"},
+    {"_validation", "_clock", "_fleet", "_native"},
     {"data", "noise", "models", "objectives", "chain"},
     {"training"},
     {"estimators", "inference", "evaluation"},
@@ -27,7 +27,7 @@ STEPS = [
 ]
 FRONT = "__init__"  # may name everything, and everything may read its version
 STEP_OF = {name: step for step, names in enumerate(STEPS) for name in names}
-FRIENDS = {("estimators", "inference")}  # within one step, who may call whom
+FRIENDS = {("estimators", "inference"), ("_clock", "_validation")}  # within one step, who may call whom
 MAX_LINES = 300
 
 FILES = sorted(ROOT.rglob("*.py"))

@@ -226,6 +226,15 @@ def test_bad_matrices_are_answered_with_a_sentence(matrices, clock, sentence):
         FixedNoise(matrices, clock)
 
 
+def test_noise_with_a_period_goes_round():
+    noise = FixedNoise(random_matrices(len(GRID)), GRID, period=10.0)
+    np.testing.assert_allclose(noise.at(GRID + 20), noise.at(GRID), atol=1e-6)
+    np.testing.assert_allclose(noise.at(7.5), (noise.at(7.0) + noise.at(-2.0)) / 2, atol=1e-6)
+    noise.check_covers(np.array([-100.0, 100.0]))
+    with pytest.raises(ValueError, match="Got moments from -2 to 7"):
+        FixedNoise(random_matrices(len(GRID)), GRID, period=9.0)
+
+
 def test_a_network_driven_into_a_corner_still_has_a_gradient():
     noise = NetworkNoise(1, 2).initialise(member_generators([0]))
     with torch.no_grad():

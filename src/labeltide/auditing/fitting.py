@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +63,7 @@ def fit(
         model=model,
         hidden_size=HIDDEN_SIZE,
         epochs=choose_epochs(table, windows),
+        period=table.clock_info.period,
         device=device,
         checkpoint=checkpoint,
         random_state=seed,
@@ -111,11 +111,8 @@ def thin_evidence(estimator: TideClassifier, seed: int, steps: int) -> int:
     if n_rows <= most:
         return 0
     chosen = torch.from_numpy(np.sort(np.random.default_rng([seed, 10]).permutation(n_rows)[:most]))
-    by_row = {name: getattr(data, name) for name in ("mask", "points", "trusted", "jumps")}
-    own: dict[str, Any] = {name: None if part is None else part[chosen] for name, part in by_row.items()}
-    own["evidence"] = None if data.evidence is None else data.evidence[:, chosen]
     estimator.training_ = training._replace(
-        data=replace(data, labels=data.labels[:, chosen], **own),
+        data=data.take_rows(chosen),
         folds=training.folds[:, chosen],
         clusters=None if training.clusters is None else training.clusters[chosen],
     )

@@ -132,6 +132,7 @@ class TrainingEvidence(NamedTuple):
     grid: np.ndarray  # the moments at which Q is estimated
     clusters: Tensor | None = None  # (rows,), rows that belong together, such as those of one person; None: none do
     shares: Tensor | None = None  # (annotators,), the weight of each in the common Q; None: by their labels
+    period: float | None = None  # the length after which the clock begins anew
 
     def weights(self) -> np.ndarray:
         """The weight of each annotator in the common Q: (annotators with a Q of their own,)."""

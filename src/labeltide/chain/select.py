@@ -22,6 +22,7 @@ ITERATIONS = 12  # from chains that have converged with another family
 SMOOTHNESS = 10.0  # of the spline with which sharings are compared
 OTHER_SMOOTHNESS = (1000.0, 100.0, 1.0, 0.1)
 WAVES = (1.0, 2 / 3, 1 / 2, 1 / 3)  # periods as shares of the clock
+WHOLE_WAVES = (1.0, 1 / 2, 1 / 3)  # those that fit a clock that begins anew
 PIECES = (2, 3, 4)
 STRENGTHS = (0.01, 0.1, 10.0, 100.0, 1e5)  # of pooling, beside the first: from each annotator alone to all alike
 Kinds = Sequence[Sequence[Sequence[Family]]]  # of each job, candidate and fold, the last of which leaves nothing out
@@ -79,8 +80,8 @@ def choose_noise(
     best = tried.held_out[:, len(statics) :].argmax(1).tolist()
     start = tried.best()
     shapes = [spline_shape(grid, value, period) for value in OTHER_SMOOTHNESS]
-    if period is None:
-        shapes += [wave_shape(grid, share * (grid[-1] - grid[0]) or 1.0) for share in WAVES]
+    waves, length = (WAVES, grid[-1] - grid[0]) if period is None else (WHOLE_WAVES, period)
+    shapes += [wave_shape(grid, share * length or 1.0) for share in waves]
     of_sharing = [
         [[family(data.n_classes, shape, *sharing)] * (n_folds + 1) for shape in shapes] for sharing in sharings
     ]

@@ -68,6 +68,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     name: ClassVar[str]
     members_per_fit: ClassVar[int] = 1  # networks that one fit trains at once
+    period: float | None = None  # of the clock; `tide` alone has it as a parameter
     keeps_judges: ClassVar[bool] = False  # whether fit leaves fold_model_ and training_rows_, which audits need
     fold_model_: SequenceModel | None
     training_rows_: TrainingRows

@@ -73,7 +73,8 @@ def _one_way(job: FleetJob, folds: Tensor, noise: FixedNoise, stage: str) -> tup
     copies = hold_out_folds(job, folds, first_seed=10, networks=NETWORKS)
     model = copies.new_model()
     matrices = noise.matrices.repeat_interleave(copies.members // job.members, 0)
-    each = FixedNoise(matrices.double().cpu().numpy(), noise.clock[0].cpu().numpy()).to(folds.device)
+    moments = noise.clock[0].cpu().numpy()
+    each = FixedNoise(matrices.double().cpu().numpy(), moments, period=noise.period).to(folds.device)
     copies.train(model, each, Objective(), stage=stage, batch_size=small_batches(job), patience=PATIENCE)
     return of_own_fold(copies.log_probs(model), folds), model
 

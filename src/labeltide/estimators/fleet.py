@@ -171,7 +171,7 @@ def fit_fleet(
     seeds = tuple(find_seed(estimator.random_state) for estimator in estimators)
     held_out = estimators[0].validation_fraction if estimators[0].early_stopping else 0.0
     more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups}
-    data, classes, sources = prepare(X, labels, seeds, held_out=held_out, **more)
+    data, classes, sources = prepare(X, labels, seeds, held_out=held_out, period=estimators[0].period, **more)
     parts = _parts(estimators[0], data, device)
     for number, part in enumerate(parts):
         name = f"-{number}" if number else ""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
+from labeltide._clock import wrap_clock
 from labeltide.data.sources import Sources
 from labeltide.inference.audit import LabelAudit, audit_labels
 from labeltide.inference.posterior import Recorded
@@ -31,7 +32,8 @@ def judge_labels(
     features, counts = estimator._check_features(X, lengths)
     shape = features.shape[:2]
     labels = estimator.encode(_validation.check_labels(y, *shape), counts)
-    mask, moments = _validation.steps_mask(counts, shape[1]), _validation.check_clock(clock, counts, shape[1])
+    mask = _validation.steps_mask(counts, shape[1])
+    moments = wrap_clock(_validation.check_clock(clock, counts, shape[1]), estimator.period)
     known = None if trusted is None else estimator.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
     return audit_labels(
         Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups)),

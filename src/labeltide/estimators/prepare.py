@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
+from labeltide._clock import wrap_clock
 from labeltide.data.sources import Sources, find_sources, spread_labels
 from labeltide.training import FleetData, clock_grid
 
@@ -24,12 +25,13 @@ def prepare(
     trusted: ArrayLike | None,
     groups: ArrayLike | None,
     held_out: float,
+    period: float | None,
 ) -> tuple[FleetData, tuple[Any, ...], Sources]:
     """Check everything, name the classes of all members together, and hold out a share of each member's rows."""
     features, counts = _validation.check_features(X, lengths)
     n, n_steps = features.shape[:2]
     mask = _validation.steps_mask(counts, n_steps)
-    moments = _validation.check_clock(clock, counts, n_steps)
+    moments = wrap_clock(_validation.check_clock(clock, counts, n_steps), period)
     codes, classes = _encode(labels, mask)
     sources = find_sources(codes.shape[-1], groups, n)
     codes = spread_labels(codes, sources.places(groups, n), len(sources.names))

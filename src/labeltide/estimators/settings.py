@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from labeltide import _validation
+from labeltide._clock import check_period
 
 if TYPE_CHECKING:
     from labeltide.estimators.base import NoisyLabelClassifier
@@ -40,6 +41,7 @@ def _check_settings(estimator: NoisyLabelClassifier) -> None:
         _validation.check_number(name, getattr(estimator, name), 1, whole=True)
     _validation.check_number("learning_rate", estimator.learning_rate, 0, above=True)
     _validation.check_number("validation_fraction", estimator.validation_fraction, 0, 0.9, above=True)
+    check_period(estimator.period)
     if estimator.checkpoint is not None and not isinstance(estimator.random_state, int | np.integer):
         raise ValueError(
             "With checkpoint, random_state must be a whole number: a resumed fit goes on with the same seed. "

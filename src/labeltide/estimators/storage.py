@@ -166,7 +166,8 @@ def _restore_noise(said: Described, tensors: Tensors) -> NoiseFunction:
             wanted["common_matrices"] = ((1, n_points, n_classes, n_classes), torch.float32)
         _check_tensors("noise", tensors, wanted)
         common = tensors["common_matrices"].numpy() if annotators > 1 else None
-        return FixedNoise(tensors["matrices"].numpy(), tensors["clock"][0].numpy(), common).eval()
+        period = said.params.get("period")
+        return FixedNoise(tensors["matrices"].numpy(), tensors["clock"][0].numpy(), common, period).eval()
     builders: dict[str, Callable[[], NoiseFunction]] = {
         "static": lambda: StaticNoise(1, n_classes),
         "stepwise": lambda: StepwiseNoise(1, n_classes, torch.empty(n_points), annotators),

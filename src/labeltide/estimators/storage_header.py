@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from labeltide import __version__, _validation
+from labeltide._clock import check_period
 from labeltide.data.sources import Sources
 from labeltide.estimators import METHODS, NoisyLabelClassifier
 from labeltide.models import MODELS
@@ -32,6 +33,7 @@ NOISES: dict[str, type[NoiseFunction]] = {
 SHAPE_FIELDS = ("classes", "n_features", "n_points", "noise", "sources")
 FIELDS = ("sha256", "format", "labeltide", "method", "params", *SHAPE_FIELDS, "learned")
 OLD_FIELDS = {"sources": {"annotators": 1, "groups": None}}  # files from before annotators were told apart
+OLD_PARAMS = {"period": None}  # files from before clocks could begin anew
 MAX_SOURCES = 100_000
 NOT_SAVED = ("checkpoint", "noise")  # parameters that are None in the file: the noise lies in its tensors
 DIGEST_MARK = b'\\"sha256\\": \\"'  # the digest follows; JSON within the JSON header, hence the backslashes
@@ -207,9 +209,11 @@ def _check_about(about: dict[str, Any]) -> Described:
         raise ValueError("its version must be a string.")
     method = METHODS[_validation.check_choice("method", about["method"], METHODS)]
     defaults = method().get_params(deep=False)
-    _check_fields("params", about["params"], defaults)
+    old = {name: value for name, value in OLD_PARAMS.items() if name in defaults}
+    params = {**old, **about["params"]} if isinstance(about["params"], dict) else about["params"]
+    _check_fields("params", params, defaults)
     for name, default in defaults.items():
-        _check_param(name, about["params"][name], default)
+        _check_param(name, params[name], default)
     _validation.check_number("n_features", about["n_features"], 1, whole=True)
     _validation.check_number("n_points", about["n_points"], 1, whole=True)
     noise = {"annotators": 1, **about["noise"]} if isinstance(about["noise"], dict) else about["noise"]
@@ -224,7 +228,7 @@ def _check_about(about: dict[str, Any]) -> Described:
         _validation.check_number("raw_steps", raw_steps, about["n_points"], about["n_points"], whole=True)
     return Described(
         method=method,
-        params=about["params"],
+        params=params,
         classes=_check_classes(about["classes"]),
         n_features=about["n_features"],
         n_points=about["n_points"],
@@ -245,6 +249,8 @@ def _check_param(name: str, value: Any, default: Any) -> None:
             _validation.check_choice("model", value, MODELS)
     elif name == "device":
         _validation.check_choice("device", value, ("auto", "cpu"))
+    elif name == "period":
+        check_period(value)
     elif name == "random_state":
         if value is not None:
             _validation.check_number(name, value, 0, 2**32 - 1, whole=True)

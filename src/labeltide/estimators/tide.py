@@ -36,6 +36,9 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     ensemble : bool, default True
         Predict with the average of five networks. With False they teach a single one, for small devices and
         streams.
+    period : float, optional
+        The length after which the clock begins anew, such as 24 for hours of the day: the noise just before midnight is
+        then close to that just after. A clock may run on beyond it.
     **shared : the parameters of every method
         `early_stopping` and `validation_fraction` change nothing here: every network that meets wrong labels is
         stopped on sequences that it does not see.
@@ -64,9 +67,10 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     members_per_fit: ClassVar[int] = FOLDS * NETWORKS
     keeps_judges: ClassVar[bool] = True
 
-    def __init__(self, *, ensemble: bool = True, **shared: Any) -> None:
+    def __init__(self, *, ensemble: bool = True, period: float | None = None, **shared: Any) -> None:
         super().__init__(**shared)
         self.ensemble = ensemble
+        self.period = period
 
     def _fit_fleet(self, job: FleetJob) -> FittedFleet:
         posterior = find_posterior(job)

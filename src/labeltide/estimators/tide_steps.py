@@ -49,11 +49,11 @@ def find_posterior(job: FleetJob) -> Posterior:
     """From recorded labels and features to the posterior of the true labels and to Q(t)."""
     folds = make_folds(job)
     data, grid = chain_data(job.data, job.n_classes)
-    jobs = _every_row(folds)
+    jobs, period = _every_row(folds), job.settings.period
     annotators = data.labels.shape[-1] if _several_speak(data) else 1
-    chain = label_chain(data, jobs, grid, groups=annotators)
+    chain = label_chain(data, jobs, grid, period, annotators)
     if data.trusted is not None and bool((data.trusted >= 0)[data.mask].all()):
-        return _conclude(data, jobs, folds, chain, grid, ())  # nothing is left to find out
+        return _conclude(data, jobs, folds, chain, grid, period, ())  # nothing is left to find out
     found = _gather(job, data, folds, chain, grid, "round 1")
     # Labels that look clean may be so, or their errors come in runs that look like the truth: ask the features.
     clean_looking = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3)) < CLEAN_LOOKING  # (jobs,)
@@ -61,7 +61,7 @@ def find_posterior(job: FleetJob) -> Posterior:
     found = _retry(job, data, folds, found, wary, grid, clean_looking, "round 1, wary")
     change = (found.chain.matrices - found.trained_with).square().sum((-2, -1)).sqrt().mean((1, 2))  # (jobs,)
     found = _retry(job, data, folds, found, found.chain, grid, change > AGAIN, "round 2")
-    return _conclude(data.with_evidence(found.log_probs), jobs, folds, found.chain, grid, found.judges)
+    return _conclude(data.with_evidence(found.log_probs), jobs, folds, found.chain, grid, period, found.judges)
 
 
 def _conclude(
@@ -70,17 +70,20 @@ def _conclude(
     folds: Tensor,
     chain: ChainParameters,
     grid: np.ndarray,
+    period: float | None,
     judges: tuple[SequenceModel, ...],
 ) -> Posterior:
     """Choose the family of Q, and say what is known of the true labels under it."""
-    chosen = choose_noise(data, jobs, chain, folds, grid)
+    chosen = choose_noise(data, jobs, chain, folds, grid, period)
     labels = expect(data, jobs, chosen.parameters, posterior=True).posterior
     assert labels is not None
-    noise, shares = _own_noise(data, chosen.parameters, grid).to(folds.device), data.label_shares().cpu()
+    noise = _own_noise(data, chosen.parameters, grid, period).to(folds.device)
+    shares = data.label_shares().cpu()
     learned = _learned(chosen)
     for job, found in enumerate(learned):
         own = chosen.parameters.take(torch.tensor([job], device=folds.device)).cpu()
-        found["training_"] = TrainingEvidence(data.job(job), own, folds[job : job + 1].cpu(), grid, shares=shares[job])
+        fold = folds[job : job + 1].cpu()
+        found["training_"] = TrainingEvidence(data.job(job), own, fold, grid, shares=shares[job], period=period)
         count = judges[0].members // len(learned) if judges else 0
         own_judges = [fleet.member(job * count, count).cpu().eval() for fleet in judges]
         found["fold_model_"] = stack(own_judges) if judges else None
@@ -121,9 +124,10 @@ def _gather(
     job: FleetJob, data: ChainData, folds: Tensor, chain: ChainParameters, grid: np.ndarray, stage: str
 ) -> Evidence:
     """Train networks with the chain's Q, each without one fold, and join what they say of that fold to the chain."""
-    noise = _own_noise(data, chain, grid).to(folds.device)
+    period = job.settings.period
+    noise = _own_noise(data, chain, grid, period).to(folds.device)
     log_probs, judges = cross_fit(job, folds, noise, stage)
-    fitted = join_evidence(data.with_evidence(log_probs), _every_row(folds), chain, grid)
+    fitted = join_evidence(data.with_evidence(log_probs), _every_row(folds), chain, grid, period)
     return Evidence(log_probs, judges, fitted.parameters, fitted.log_likelihood, chain.matrices)
 
 
@@ -132,13 +136,13 @@ def _several_speak(data: ChainData) -> bool:
     return bool((data.label_shares() > 0).sum(1).max() > 1)
 
 
-def _own_noise(data: ChainData, chain: ChainParameters, grid: np.ndarray) -> FixedNoise:
+def _own_noise(data: ChainData, chain: ChainParameters, grid: np.ndarray, period: float | None) -> FixedNoise:
     """The Q of each annotator; in the common one they weigh as much as their labels."""
     matrices = chain.matrices.double().cpu()  # (jobs, annotators, points, classes, classes)
     if matrices.shape[1] == 1:
-        return FixedNoise(matrices[:, 0].numpy(), grid)
+        return FixedNoise(matrices[:, 0].numpy(), grid, period=period)
     common = torch.einsum("ja,ja...->j...", data.label_shares().cpu(), matrices)
-    return FixedNoise(matrices.numpy(), grid, common.numpy())
+    return FixedNoise(matrices.numpy(), grid, common.numpy(), period)
 
 
 def _retry(

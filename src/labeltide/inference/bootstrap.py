@@ -36,7 +36,7 @@ def draw(training: TrainingEvidence, families: Mapping[str, float], n_replicates
     """Learn Q anew from sequences drawn with replacement, all replicates as one fleet of chains."""
     coarse = coarsen(training)
     data, grid = coarse.data, coarse.grid
-    kind = rough_family(data.n_classes, grid, families)
+    kind = rough_family(data.n_classes, grid, families, training.period)
     if coarse.parameters.matrices.shape[1] > 1:
         kind = pooled(kind, weaker_pooling(families))
     count = affordable(data, kind, ITERATIONS, n_replicates, LEAST)
@@ -46,8 +46,8 @@ def draw(training: TrainingEvidence, families: Mapping[str, float], n_replicates
     fitted = refit(data, members, [kind] * len(weights), coarse.parameters, ITERATIONS).parameters
     totals = expect(data, members, fitted).counts.sum(-1).double().numpy()  # (members, annotators, points, classes)
     totals *= data.n_points / len(training.grid)  # of one moment, where several were joined
-    found = (fitted.matrices.double().numpy(), smooth(totals, grid))
-    return Replicates(*(_refine(values, grid, training.grid) for values in found))
+    found = (fitted.matrices.double().numpy(), smooth(totals, grid, training.period))
+    return Replicates(*(_refine(values, grid, training) for values in found))
 
 
 def draw_rows(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.ndarray:
@@ -63,7 +63,9 @@ def draw_rows(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.n
     return generator.multinomial(rows, np.full(rows, 1 / rows), count)
 
 
-def rough_family(n_classes: int, grid: np.ndarray, families: Mapping[str, float]) -> Family:
+def rough_family(
+    n_classes: int, grid: np.ndarray, families: Mapping[str, float], period: float | None = None
+) -> Family:
     """A spline that is rougher than the best one, so that what smoothing hides is small beside the spread."""
     weights = [
         sum(weight for name, weight in families.items() if name.startswith(f"spline {value:g},"))
@@ -71,7 +73,7 @@ def rough_family(n_classes: int, grid: np.ndarray, families: Mapping[str, float]
     ]
     best = int(np.argmax(weights)) if max(weights) > 0 else len(SMOOTHNESS) - 1
     smoothness = SMOOTHNESS[min(best + ROUGHER, len(SMOOTHNESS) - 1)]
-    return free_family(n_classes, grid, smoothness)
+    return free_family(n_classes, grid, smoothness, period)
 
 
 def chosen_pooling(families: Mapping[str, float]) -> float:
@@ -89,20 +91,23 @@ def weaker_pooling(families: Mapping[str, float]) -> float:
     return strengths[max(strengths.index(chosen_pooling(families)) - WEAKER, 0)]
 
 
-def free_family(n_classes: int, grid: np.ndarray, smoothness: float) -> Family:
+def free_family(n_classes: int, grid: np.ndarray, smoothness: float, period: float | None = None) -> Family:
     """A spline for each entry of Q, or with more than three classes for each row."""
     movement = "each" if n_classes <= MANY else "by class"
-    return family(n_classes, spline_shape(grid, smoothness), "each", movement)
+    return family(n_classes, spline_shape(grid, smoothness, period), "each", movement)
 
 
-def smooth(totals: np.ndarray, grid: np.ndarray) -> np.ndarray:
+def smooth(totals: np.ndarray, grid: np.ndarray, period: float | None = None) -> np.ndarray:
     """Average (..., points, classes) over neighbouring moments, so that shares of classes do not jump by chance."""
-    width = NARROW * (grid[-1] - grid[0]) or 1.0
-    kernel = np.exp(-0.5 * ((grid[:, None] - grid) / width) ** 2)
+    width = NARROW * (period or grid[-1] - grid[0]) or 1.0
+    apart = np.abs(grid[:, None] - grid)
+    if period is not None:
+        apart = np.minimum(apart, period - apart)  # the shorter way round
+    kernel = np.exp(-0.5 * (apart / width) ** 2)
     return (kernel / kernel.sum(1, keepdims=True)) @ totals
 
 
-def _refine(values: np.ndarray, coarse: np.ndarray, grid: np.ndarray) -> np.ndarray:
+def _refine(values: np.ndarray, coarse: np.ndarray, training: TrainingEvidence) -> np.ndarray:
     """The same for (replicates, annotators, coarse points, ...) values."""
-    flat = refine(values.reshape(-1, *values.shape[2:]), coarse, grid)
+    flat = refine(values.reshape(-1, *values.shape[2:]), coarse, training.grid, training.period)
     return flat.reshape(*values.shape[:2], *flat.shape[1:])

@@ -30,10 +30,13 @@ def coarsen(training: TrainingEvidence) -> TrainingEvidence:
     return training._replace(data=coarse, parameters=parameters._replace(matrices=matrices), grid=average @ grid)
 
 
-def refine(values: np.ndarray, coarse: np.ndarray, grid: np.ndarray) -> np.ndarray:
+def refine(values: np.ndarray, coarse: np.ndarray, grid: np.ndarray, period: float | None = None) -> np.ndarray:
     """Straight lines between (replicates, coarse points, ...) values, at all points of the grid."""
     if len(coarse) == len(grid):
         return values
+    if period is not None:  # beyond either end lies the other
+        coarse = np.concatenate([coarse[-1:] - period, coarse, coarse[:1] + period])
+        values = np.concatenate([values[:, -1:], values, values[:, :1]], 1)
     right = np.searchsorted(coarse, grid).clip(1, len(coarse) - 1)
     share = ((grid - coarse[right - 1]) / (coarse[right] - coarse[right - 1])).clip(0, 1)
     share = share.reshape(-1, *(1,) * (values.ndim - 2))

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
+from labeltide._clock import check_period, wrap_clock
 from labeltide.chain.annotators import Annotators, Candidate, fit_annotators
 from labeltide.chain.data import ChainData
 from labeltide.inference.agreement import Agreement, agreement, check_annotators
@@ -73,6 +74,7 @@ def consensus(
     ids: Sequence[Hashable] | None = None,
     evidence: ArrayLike | None = None,
     candidates: Sequence[Candidate] | None = None,
+    period: float | None = None,
 ) -> Consensus:
     """Find the most likely true labels and each annotator's Q(t); features are not needed.
 
@@ -94,11 +96,14 @@ def consensus(
     evidence : array of shape (n, steps, classes), optional
         Probabilities of the true label from elsewhere, such as a model that did not learn from these labels.
     candidates : what to compare, optional
+    period : float, optional
+        The length after which the clock begins anew, such as 24 for hours of the day.
     """
     codes, counts, names = check_annotators(y, lengths, classes)
     n_steps = codes.shape[1]
     mask = _validation.steps_mask(counts, n_steps)
-    moments = _validation.check_clock(clock, counts, n_steps)
+    check_period(period)
+    moments = wrap_clock(_validation.check_clock(clock, counts, n_steps), period)
     grid, points = _coarse_grid(moments, mask)
     data = ChainData(
         labels=torch.from_numpy(codes)[None],
@@ -109,7 +114,7 @@ def consensus(
         evidence=_log_evidence(evidence, mask, len(names)),
         trusted=_trusted(trusted, mask, names),
     )
-    found = fit_annotators(data, grid, _folds(codes, ids), candidates=candidates)
+    found = fit_annotators(data, grid, _folds(codes, ids), candidates=candidates, period=period)
     probabilities = _probabilities(found, mask)
     shares = probabilities.sum((0, 1)) / probabilities.sum()
     noise = found.parameters.matrices[0].double().numpy()
@@ -121,7 +126,7 @@ def consensus(
         common=found.common.double().numpy(),
         quality=np.einsum("i,atii->at", shares, noise),
         classes=names,
-        agreement=agreement(y, clock=clock, lengths=lengths, classes=names),
+        agreement=agreement(y, clock=moments, lengths=lengths, classes=names),
         chosen=found.chosen,
         tried=found.tried,
     )

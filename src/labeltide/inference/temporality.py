@@ -98,7 +98,7 @@ def judge_temporality(
     n_classes, grid, annotators = training.data.n_classes, training.grid, training.parameters.matrices.shape[1]
     fewer = min(n_replicates, CLASS_REPLICATES)
     strength = chosen_pooling(families or {}) if annotators > 1 else None
-    alone = free_family(n_classes, grid, SMOOTHNESS)
+    alone = free_family(n_classes, grid, SMOOTHNESS, training.period)
     free = _pool(alone, strength)
     static = _pool(family(n_classes, constant_shape(grid), "each"), strength)
     whole = ratio_test(training, static, free, n_replicates, seed)
@@ -106,7 +106,7 @@ def judge_temporality(
         ratio_test(training, hold_class(free, n_classes, i), free, fewer, seed + 1 + i, CLASS_LEAST)
         for i in range(n_classes)
     ]
-    spline = spline_shape(grid, SMOOTHNESS)
+    spline = spline_shape(grid, SMOOTHNESS, training.period)
     alike, differing = (_pool(family(n_classes, spline, how, how), strength) for how in ("alike", "by class"))
     differ = ratio_test(training, alike, differing, fewer, seed + 200, CLASS_LEAST)
     noisy = ratio_test(training, None, static, fewer, seed + 300, CLASS_LEAST)
@@ -168,7 +168,7 @@ def allow_runs(training: TrainingEvidence) -> TrainingEvidence:
     data, chain = training.data, training.parameters
     if chain.matrices.shape[1] == 1 or (chain.bursts is not None and bool(chain.bursts.any())):
         return training
-    kind = pooled(free_family(data.n_classes, training.grid, SMOOTHNESS), OWN_POOLING)
+    kind = pooled(free_family(data.n_classes, training.grid, SMOOTHNESS, training.period), OWN_POOLING)
     alone = same_data(1, torch.ones(1, data.labels.shape[1]))
     starts = [chain, chain._replace(bursts=torch.full_like(chain.power, BURSTS))]
     single, runs = (refit(data, alone, [kind], start, OBSERVED_ITERATIONS) for start in starts)
