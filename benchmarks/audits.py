@@ -128,6 +128,7 @@ def read_audit(folder: Path) -> dict[str, Any]:
     """What stands in the folder of results: sizes, the verdict, and what the page says was done."""
     if not folder.exists():
         return {}
+    from labeltide.report.audit.names import plain
     from labeltide.report.audit.words import write_verdict
 
     audit = json.loads((folder / "audit.json").read_bytes())
@@ -144,9 +145,9 @@ def read_audit(folder: Path) -> dict[str, Any]:
         "page_mb": round(page.stat().st_size / 1e6, 2),
         "page_opens_s": time_page(page),
         "folder_mb": round(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6, 1),
-        "headline": verdict.headline,
-        "verdict": [f"{card.question} {card.answer}. {card.detail}" for card in verdict.cards],
-        "caution": verdict.caution,
+        "headline": plain(verdict.headline),
+        "verdict": [plain(f"{card.question} {card.answer}. {card.detail}") for card in verdict.cards],
+        "caution": plain(verdict.caution),
         "said": table["said"],
     }
 

@@ -1,9 +1,11 @@
 """Timelines hold signals as a drawing needs them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from labeltide.auditing.timelines import rounded
+from labeltide.auditing.timelines import rounded, telling_features
 
 
 @pytest.mark.parametrize(
@@ -22,3 +24,20 @@ def test_signals_are_rounded_to_a_small_part_of_their_range(values, expected):
     found = rounded(np.array(values))
     assert found == expected
     assert "-0.0" not in map(str, found)
+
+
+def test_signals_that_change_with_the_label_are_drawn_before_those_that_tell_sequences_apart():
+    rng = np.random.default_rng(0)
+    classes = np.arange(200).reshape(4, 50) // 10 % 2  # (sequences, steps)
+    classes[2:] |= 1  # of the last two sequences one only
+    whose = np.repeat([0.0, 0.0, 1.0, 1.0], 50).reshape(4, 50)
+    moving = classes + rng.normal(0, 0.8, classes.shape)
+    table = SimpleNamespace(
+        features=np.stack([whose, moving], -1),
+        index=np.arange(200).reshape(4, 50),
+        place=np.arange(200),
+        groups=np.arange(4),
+        from_steps=lambda values: values.reshape(-1),
+    )
+    judged = SimpleNamespace(probabilities=np.eye(2)[classes])
+    assert telling_features(table, judged) == [1, 0]

@@ -46,17 +46,24 @@ def sequence_bounds(table: AuditTable) -> tuple[np.ndarray, np.ndarray]:
 
 
 def telling_features(table: AuditTable, judged: LabelAudit) -> list[int]:
-    """The features that differ most between the suggested classes, the most telling first."""
+    """The features that differ most between the suggested classes of a sequence, the most telling first."""
     suggested = table.from_steps(judged.probabilities.argmax(-1))
     some = np.unique(np.linspace(0, len(suggested) - 1, min(SAMPLE, len(suggested))).astype(np.int64))
     window, step = np.divmod(table.place[some], table.index.shape[1])
     values, codes = table.features[window, step].astype(np.float64), suggested[some]
-    average, between = values.mean(0), np.zeros(values.shape[1])
-    for code in np.unique(codes):
-        own = values[codes == code]
-        between += len(own) * (own.mean(0) - average) ** 2
-    ratio = between / np.maximum(((values - average) ** 2).sum(0), 1e-12)
+    total = ((values - values.mean(0)) ** 2).sum(0)
+    values -= _averages(values, table.groups[window])  # what never changes within a sequence is a flat line there
+    between = (_averages(values, codes) ** 2).sum(0)
+    ratio = between / np.maximum(total, 1e-12)
     return [int(place) for place in np.argsort(-ratio, kind="stable")[:SIGNALS]]
+
+
+def _averages(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """The average of each row's own group: of the shape of values, (rows, features)."""
+    names, own = np.unique(groups, return_inverse=True)
+    sums = np.zeros((len(names), values.shape[1]))
+    np.add.at(sums, own, values)
+    return (sums / np.bincount(own)[:, None])[own]
 
 
 def _worst_stretch(summed: np.ndarray, start: int, end: int) -> np.ndarray:
