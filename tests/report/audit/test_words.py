@@ -55,7 +55,9 @@ def test_nothing_is_claimed_that_no_test_carries(audits):
     ("p", "answer", "often"),
     [
         (0.0004, "Yes, very surely", "less than once in 1,000"),
+        (0.0012, "Yes, surely", "about once in 1,000"),
         (0.004, "Yes, surely", "about 4 times in 1,000"),
+        (0.015, "Probably", "about 15 times in 1,000"),
         (0.03, "Probably", "about 3 times in 100"),
     ],
 )

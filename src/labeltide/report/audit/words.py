@@ -178,15 +178,10 @@ def _sureness(p: float) -> str:
 
 
 def _by_chance(p: float) -> str:
-    if p < 0.001:
-        often = "less than once in 1,000 such studies"
-    else:
-        often = (
-            f"about {max(1, round(1000 * p))} times in 1,000 such studies"
-            if p < 0.0095
-            else f"about {round(100 * p)} times in 100 such studies"
-        )
-    return f"If it were constant, a change this large would appear {often} ({p_value(p)})."
+    many = 1000 if p < 0.0195 else 100
+    times = max(1, round(many * p))
+    often = "less than once" if p < 0.001 else "about once" if times == 1 else f"about {times} times"
+    return f"If it were constant, a change this large would appear {often} in {many:,} such studies ({p_value(p)})."
 
 
 def _who_changes(test: Mapping[str, Any]) -> str:
