@@ -14,7 +14,7 @@ class StubTide:
     def __init__(self, **settings):
         vars(self).update(settings)
 
-    def fit(self, features, labels, clock=None, lengths=None, trusted=None):
+    def fit(self, features, labels, clock=None, lengths=None, trusted=None, gaps=None):
         assert np.isfinite(features).all()
         found = np.unique(labels if trusted is None else np.append(labels.ravel(), trusted.ravel()))
         self.classes_ = found[found >= 0]
@@ -23,7 +23,7 @@ class StubTide:
         self.annotator_estimates_ = (self.noise_estimate_,) * labels.shape[2]
         return self
 
-    def audit(self, features, labels, clock, lengths, fdr, trusted=None):
+    def audit(self, features, labels, clock, lengths, fdr, trusted=None, gaps=None):
         n = len(self.classes_)
         mask = np.arange(labels.shape[1]) < lengths[:, None]
         votes = (labels[..., None] == self.classes_).sum(2) + 0.1  # (n, steps, classes)

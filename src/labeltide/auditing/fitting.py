@@ -70,7 +70,8 @@ def fit(
     )
     trusted = None if table.fit_trusted is None else table.fit_trusted[windows]
     labels, clock, lengths = table.fit_labels[windows], table.clock[windows], table.lengths[windows]
-    estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, trusted=trusted)
+    gaps = None if table.gaps is None else table.gaps[windows]
+    estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, trusted=trusted, gaps=gaps)
     whose = torch.from_numpy(table.groups[windows])  # windows of one person are alike, so bands redraw people
     estimator.training_ = estimator.training_._replace(clusters=whose)
     return estimator
@@ -83,8 +84,9 @@ def judge(estimator: TideClassifier, table: AuditTable, fdr: float, on_share: An
     for start in range(0, len(table.index), rows):
         part = slice(start, start + rows)
         trusted = None if table.trusted is None else table.trusted[part]
+        more = {"trusted": trusted, "gaps": None if table.gaps is None else table.gaps[part]}
         found = estimator.audit(
-            table.features[part], table.labels[part], table.clock[part], table.lengths[part], fdr, trusted=trusted
+            table.features[part], table.labels[part], table.clock[part], table.lengths[part], fdr, **more
         )
         parts.append(found)
         if on_share:

@@ -13,6 +13,7 @@ from labeltide._validation import UnanswerableError
 from labeltide.auditing.clock import positions, read_clock
 from labeltide.auditing.columns import Columns, Names, Request, find_columns
 from labeltide.auditing.features import Encoder, Features, apply_encoders, encode_features
+from labeltide.auditing.gaps import find_gaps
 from labeltide.auditing.intake import column_names, load_table
 from labeltide.auditing.labels import labels_of_steps, read_labels, read_trusted
 from labeltide.auditing.rows import Rows, find_rows
@@ -72,9 +73,11 @@ def _read(table: Any, request: Request, window: int | None) -> AuditTable:
     if not features.columns:
         features = _only_position(rows)
         said += features.said
+    gaps, gaps_said = find_gaps(rows.steps) if rows.moments else (None, "")
+    said += [gaps_said] if gaps_said else []
     cut = cut_windows(np.bincount(rows.steps.sequence), window)
     said.append(_say_windows(cut, np.bincount(rows.steps.sequence)))
-    arrays = _arrays(cut, features.columns, recorded, clock, trusted)
+    arrays = _arrays(cut, features.columns, recorded, clock, trusted, gaps)
     return _build(rows, features, labels.names, arrays, clock_info=clock_info, window=cut.window, said=tuple(said))
 
 
@@ -102,7 +105,7 @@ def read_new_table(
     nothing = np.full((len(rows.steps.rows), rows.n_annotators), -1, dtype=np.int8)
     clock, clock_info, _ = read_clock(loaded, None, columns.time, rows.moments, rows.steps)
     cut = cut_windows(np.bincount(rows.steps.sequence), window)
-    arrays = _arrays(cut, features.columns, nothing, clock, None)
+    arrays = _arrays(cut, features.columns, nothing, clock)
     said = tuple(columns.said)
     return _build(rows, features, tuple(class_names), arrays, clock_info=clock_info, window=cut.window, said=said)
 
@@ -151,7 +154,12 @@ def _position(rows: Rows) -> Features:
 
 
 def _arrays(
-    cut: Windows, columns: list[np.ndarray], recorded: np.ndarray, clock: np.ndarray, trusted: np.ndarray | None
+    cut: Windows,
+    columns: list[np.ndarray],
+    recorded: np.ndarray,
+    clock: np.ndarray,
+    trusted: np.ndarray | None = None,
+    gaps: np.ndarray | None = None,
 ) -> dict[str, Any]:
     index, belongs = cut.index, cut.belongs
     real = index >= 0
@@ -171,6 +179,7 @@ def _arrays(
         "clock": clock[np.where(real, index, last[:, None])],
         "trusted": known,
         "fit_trusted": None if known is None else np.where(belongs, known, np.int8(-1)),
+        "gaps": None if gaps is None else np.where(real, gaps[index], 1),
         "groups": cut.groups,
         "index": index,
         "place": place,

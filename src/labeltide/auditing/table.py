@@ -29,6 +29,8 @@ class AuditTable:
     lengths : int64 array of shape (n,)
     clock : float64 array of shape (n, steps)
     trusted, fit_trusted : int8 arrays of shape (n, steps), or None
+    gaps : int64 array of shape (n, steps), or None where no step is missing
+        How many usual steps of time lie before each step.
     groups : int64 array of shape (n,)
         The sequence of each window, a place in `sequence_names`.
     index : int64 array of shape (n, steps)
@@ -48,6 +50,7 @@ class AuditTable:
     clock: np.ndarray
     trusted: np.ndarray | None
     fit_trusted: np.ndarray | None
+    gaps: np.ndarray | None
     groups: np.ndarray
     index: np.ndarray
     place: np.ndarray

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labeltide._clock import gap_ladder
+
 
 @dataclass(frozen=True)
 class ChainData:
@@ -62,6 +64,13 @@ class ChainData:
     def with_evidence(self, evidence: Tensor | None) -> Self:
         """The same labels with other evidence."""
         return replace(self, evidence=evidence)
+
+    def with_gaps(self, gaps: np.ndarray | None) -> Self:
+        """The same labels with so many steps of time before each step, (rows, steps); None leaves all as it is."""
+        if gaps is None:
+            return self
+        places, lengths = gap_ladder(gaps)
+        return replace(self, jumps=torch.from_numpy(places).to(self.mask.device), gaps=lengths)
 
     def transitions(self, transition: Tensor) -> Tensor:
         """The transitions over each of the gaps, (members, gaps, classes, classes): a long one forgets the past."""

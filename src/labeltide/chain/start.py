@@ -113,7 +113,8 @@ def _from_votes(data: ChainData, jobs: Members, other: ChainParameters) -> Chain
     top = ((votes == votes.amax(-1, keepdim=True)) & (votes > 0)).float()
     truth = top / top.sum(-1, keepdim=True).clamp_min(1)  # (jobs, rows, steps, classes), zero without a vote
     counts = torch.einsum("mrti,mrtaj->maij", truth, seen) + 1
-    pairs = torch.einsum("mrti,mrtj->mij", truth[:, :, :-1], truth[:, :, 1:]) + 1
+    after = truth[:, :, 1:] if data.jumps is None else truth[:, :, 1:] * (data.jumps[:, 1:, None] == 0)
+    pairs = torch.einsum("mrti,mrtj->mij", truth[:, :, :-1], after) + 1
     matrices = (counts / counts.sum(-1, keepdim=True))[:, :, None].expand_as(other.matrices)
     return other._replace(transition=pairs / pairs.sum(-1, keepdim=True), matrices=matrices)
 

@@ -127,6 +127,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         lengths: ArrayLike | None = None,
         trusted: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        gaps: ArrayLike | None = None,
     ) -> Self:
         """Learn from recorded labels.
 
@@ -146,8 +147,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         groups : array of shape (n,), optional
             The site, device or type of person of each sequence, of any hashable type, where mistakes may differ among
             them: every annotator then counts as another in each group.
+        gaps : array of shape (n, steps) or (steps,), optional
+            How many steps of time lie between a step and the one before it; 1 where it follows at once. That of a
+            sequence's first step never counts. `tide` forgets over gaps; the other methods pay no heed to them.
         """
-        fit_fleet([self], X, [y], clock=clock, lengths=lengths, trusted=trusted, groups=groups)
+        fit_fleet([self], X, [y], clock=clock, lengths=lengths, trusted=trusted, groups=groups, gaps=gaps)
         return self
 
     def predict_proba(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
@@ -220,6 +224,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         *,
         trusted: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        gaps: ArrayLike | None = None,
     ) -> LabelAudit:
         """Say of every recorded label how likely it is right, what it should be, and which to look at.
 
@@ -229,12 +234,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, clock, lengths, trusted, groups : as `fit` takes them, of training rows or others
+        X, y, clock, lengths, trusted, groups, gaps : as `fit` takes them, of training rows or others
         fdr : float, default 0.1
             The expected share of false alarms among the flagged labels is at most this.
         """
         check_is_fitted(self, "model_")
-        more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups}
+        more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
         return judge_labels(self, X, y, fdr=fdr, **more)
 
     def corrected_labels(
@@ -246,9 +251,10 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         min_confidence: float = MIN_CONFIDENCE,
         *,
         groups: ArrayLike | None = None,
+        gaps: ArrayLike | None = None,
     ) -> np.ndarray:
         """The labels `y` with the likeliest true label wherever that is surer than `min_confidence`; gaps stay gaps."""
-        found = self.audit(X, y, clock, lengths, groups=groups).corrected(min_confidence)
+        found = self.audit(X, y, clock, lengths, groups=groups, gaps=gaps).corrected(min_confidence)
         return correct_labels(self, y, lengths, found)
 
     def save(self, path: str | Path) -> None:

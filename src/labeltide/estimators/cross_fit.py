@@ -89,6 +89,7 @@ def _reverse(data: FleetData, order: Tensor) -> FleetData:
         labels=data.labels[:, rows, order],
         points=points[rows, order],
         trusted=None if data.trusted is None else data.trusted[rows, order],
+        gaps=None,  # networks do not read them
     )
 
 

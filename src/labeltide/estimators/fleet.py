@@ -152,6 +152,7 @@ def fit_fleet(
     lengths: ArrayLike | None = None,
     trusted: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    gaps: ArrayLike | None = None,
 ) -> None:
     """Fit estimators that differ only in their seed (and given noise), each to its own labels, all at once.
 
@@ -164,13 +165,13 @@ def fit_fleet(
     X : array of shape (n, steps, features)
         Shared by all.
     labels : one array for each estimator, as `fit` takes it
-    clock, lengths, trusted, groups : as `fit` takes them
+    clock, lengths, trusted, groups, gaps : as `fit` takes them
     """
     check_fleet(estimators, labels)
     device = _validation.check_device(estimators[0].device)
     seeds = tuple(find_seed(estimator.random_state) for estimator in estimators)
     held_out = estimators[0].validation_fraction if estimators[0].early_stopping else 0.0
-    more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups}
+    more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
     data, classes, sources = prepare(X, labels, seeds, held_out=held_out, period=estimators[0].period, **more)
     parts = _parts(estimators[0], data, device)
     for number, part in enumerate(parts):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
-from labeltide._clock import wrap_clock
+from labeltide._clock import check_gaps, wrap_clock
 from labeltide.data.sources import Sources
 from labeltide.inference.audit import LabelAudit, audit_labels
 from labeltide.inference.posterior import Recorded
@@ -26,6 +26,7 @@ def judge_labels(
     lengths: ArrayLike | None,
     trusted: ArrayLike | None,
     groups: ArrayLike | None,
+    gaps: ArrayLike | None,
     fdr: float,
 ) -> LabelAudit:
     """See `NoisyLabelClassifier.audit`."""
@@ -34,9 +35,10 @@ def judge_labels(
     labels = estimator.encode(_validation.check_labels(y, *shape), counts)
     mask = _validation.steps_mask(counts, shape[1])
     moments = wrap_clock(_validation.check_clock(clock, counts, shape[1]), estimator.period)
+    between = check_gaps(gaps, counts, shape[1])
     known = None if trusted is None else estimator.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
     return audit_labels(
-        Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups)),
+        Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups), between),
         estimator._evidence(features, mask),
         estimator._persistence(),
         estimator.noise_,

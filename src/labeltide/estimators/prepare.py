@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
-from labeltide._clock import wrap_clock
+from labeltide._clock import check_gaps, wrap_clock
 from labeltide.data.sources import Sources, find_sources, spread_labels
 from labeltide.training import FleetData, clock_grid
 
@@ -24,6 +24,7 @@ def prepare(
     lengths: ArrayLike | None,
     trusted: ArrayLike | None,
     groups: ArrayLike | None,
+    gaps: ArrayLike | None,
     held_out: float,
     period: float | None,
 ) -> tuple[FleetData, tuple[Any, ...], Sources]:
@@ -32,6 +33,7 @@ def prepare(
     n, n_steps = features.shape[:2]
     mask = _validation.steps_mask(counts, n_steps)
     moments = wrap_clock(_validation.check_clock(clock, counts, n_steps), period)
+    between = check_gaps(gaps, counts, n_steps)
     codes, classes = _encode(labels, mask)
     sources = find_sources(codes.shape[-1], groups, n)
     codes = spread_labels(codes, sources.places(groups, n), len(sources.names))
@@ -49,6 +51,7 @@ def prepare(
         weights=torch.from_numpy(~held).float(),
         held_out=torch.from_numpy(held),
         trusted=None if trusted is None else torch.from_numpy(_encode_trusted(trusted, mask, classes)),
+        gaps=None if between is None else torch.from_numpy(between),
     )
     return data, classes, sources
 

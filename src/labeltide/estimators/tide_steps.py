@@ -117,7 +117,8 @@ def chain_data(data: FleetData, n_classes: int) -> tuple[ChainData, np.ndarray]:
         place = torch.from_numpy(nearest).to(data.mask.device)
         points = place.expand_as(data.mask) if points is None else place[points]
         grid = coarse
-    return ChainData(data.labels, data.mask, points, len(grid), n_classes, trusted=data.trusted), grid
+    seen = ChainData(data.labels, data.mask, points, len(grid), n_classes, trusted=data.trusted)
+    return seen.with_gaps(None if data.gaps is None else data.gaps.cpu().numpy()), grid
 
 
 def _gather(

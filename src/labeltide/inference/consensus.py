@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
-from labeltide._clock import check_period, wrap_clock
+from labeltide._clock import check_gaps, check_period, wrap_clock
 from labeltide.chain.annotators import Annotators, Candidate, fit_annotators
 from labeltide.chain.data import ChainData
 from labeltide.inference.agreement import Agreement, agreement, check_annotators
@@ -75,6 +75,7 @@ def consensus(
     evidence: ArrayLike | None = None,
     candidates: Sequence[Candidate] | None = None,
     period: float | None = None,
+    gaps: ArrayLike | None = None,
 ) -> Consensus:
     """Find the most likely true labels and each annotator's Q(t); features are not needed.
 
@@ -98,6 +99,8 @@ def consensus(
     candidates : what to compare, optional
     period : float, optional
         The length after which the clock begins anew, such as 24 for hours of the day.
+    gaps : array of shape (n, steps) or (steps,), optional
+        How many steps of time lie between a step and the one before it; 1 where it follows at once.
     """
     codes, counts, names = check_annotators(y, lengths, classes)
     n_steps = codes.shape[1]
@@ -113,7 +116,7 @@ def consensus(
         n_classes=len(names),
         evidence=_log_evidence(evidence, mask, len(names)),
         trusted=_trusted(trusted, mask, names),
-    )
+    ).with_gaps(check_gaps(gaps, counts, n_steps))
     found = fit_annotators(data, grid, _folds(codes, ids), candidates=candidates, period=period)
     probabilities = _probabilities(found, mask)
     shares = probabilities.sum((0, 1)) / probabilities.sum()

@@ -22,6 +22,7 @@ class Recorded(NamedTuple):
     clock: np.ndarray  # (n, steps)
     trusted: np.ndarray | None = None  # int8 (n, steps), true labels where they are known, -1 elsewhere
     sources: np.ndarray | None = None  # int64 (n, annotators), whose Q each one's labels go through; None for one Q
+    gaps: np.ndarray | None = None  # int64 (n, steps), steps of time before each step; None where all are one
 
 
 def find_true_labels(recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction) -> np.ndarray:
@@ -44,7 +45,7 @@ def find_true_labels(recorded: Recorded, evidence: np.ndarray, chain: Chain, noi
         n_classes=len(chain.start),
         evidence=torch.from_numpy(evidence).float()[None],
         trusted=None if recorded.trusted is None else torch.from_numpy(recorded.trusted),
-    )
+    ).with_gaps(recorded.gaps)
     matrices = noise.at(grid)
     numbers = (chain.start, chain.transition, chain.power, matrices if matrices.ndim == 4 else matrices[None])
     start, transition, power, own = (torch.as_tensor(values).float()[None] for values in numbers)

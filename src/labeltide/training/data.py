@@ -47,6 +47,8 @@ class FleetData:
         Labels known to be right, -1 elsewhere.
     targets : Tensor of shape (members, rows, steps, classes), optional
         Probabilities of the true label to learn from in place of the labels.
+    gaps : int64 Tensor of shape (rows, steps), optional
+        How many steps of time lie before each step; None where each follows the one before at once.
     """
 
     features: Tensor
@@ -58,6 +60,7 @@ class FleetData:
     held_out: Tensor
     trusted: Tensor | None = None
     targets: Tensor | None = None
+    gaps: Tensor | None = None
 
     @property
     def members(self) -> int:
