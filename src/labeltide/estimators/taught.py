@@ -84,7 +84,8 @@ def _train(
         part = replace(part, data=_with_targets(part.data, labels[index].repeat_interleave(networks, 0)))
         own = part.new_model()
         batch_size = small_batches(job)
-        history = part.train(own, None, Objective(), stage=stage, epochs=count, batch_size=batch_size, cosine=True)
+        name = f"{stage} of {count} epochs"
+        history = part.train(own, None, Objective(), stage=name, epochs=count, batch_size=batch_size, cosine=True)
         place = (index[:, None] * networks + torch.arange(networks, device=index.device)).flatten()
         put_members(model, place, own, torch.arange(len(place), device=index.device))
         each = (-1, len(jobs), networks)
