@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labeltide._clock import check_gaps, check_period, gap_ladder, wrap_clock
+from labeltide._clock import cells_of, check_gaps, check_period, find_cells, gap_ladder, wrap_clock
 
 
 def test_moments_come_within_one_period_whatever_rounding_does():
@@ -54,3 +54,27 @@ def test_a_few_gaps_are_kept_and_many_are_rounded_up():
     assert (found >= many).all()
     assert (found[1:] > 1).all()
     assert (found <= 2 * many).all()
+
+
+def test_cells_are_the_product_of_moments_and_the_nearest_is_found():
+    clock = np.stack([np.arange(12.0).reshape(3, 4), np.arange(12.0).reshape(3, 4) * 5], -1)
+    cells = find_cells(clock, np.ones((3, 4), dtype=bool), (None, 24.0), 144)
+    assert [len(axis) for axis in cells.axes] == [12, 12]
+    np.testing.assert_array_equal(cells.grid[cells.places(clock)], np.stack([clock[..., 0], clock[..., 1] % 24], -1))
+    near = cells.grid[cells.places(np.array([2.2, 23.9]))]
+    np.testing.assert_array_equal(near, [2, 0])  # beyond the last moment of a ring lies the first
+    again = cells_of(cells.grid, (None, 24.0))
+    np.testing.assert_array_equal(again.grid, cells.grid)
+
+
+def test_many_moments_are_rounded_to_even_ones():
+    moments = np.random.default_rng(0).uniform(0, 1000, (50, 20, 2))
+    cells = find_cells(moments, np.ones((50, 20), dtype=bool), (None, 24.0), 144)
+    assert len(cells.grid) == 144
+    np.testing.assert_allclose(cells.axes[1], np.arange(0, 24, 2))
+    assert np.abs(cells.grid[cells.places(moments)][..., 0] - moments[..., 0]).max() < 1000 / 11
+
+
+def test_cells_that_are_no_product_are_refused():
+    with pytest.raises(ValueError, match="are the product of their moments"):
+        cells_of(np.array([[0.0, 0.0], [1.0, 1.0]]), None)

@@ -1,22 +1,32 @@
-"""Clocks that begin anew, such as the hour of day, and gaps in time between steps."""
+"""Clocks that begin anew, such as the hour of day, and gaps in time between steps, and several clocks at once."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from labeltide._validation import check_number, steps_mask
+from labeltide._validation import check_clock, check_number, steps_mask
 
+Period = float | tuple[float | None, ...] | None  # of one clock, or of each of several
 LONGEST_GAP = 1000  # steps of time; what lies longer ago says no less
 MOST_GAPS = 16  # different lengths, each of which has transitions of its own
 
 
 def check_period(period: Any) -> None:
-    """A length above zero, or None for a clock that never begins anew."""
-    if period is not None:
-        check_number("period", period, 0, above=True)
+    """A length above zero, or None for a clock that never begins anew; with several clocks one for each."""
+    for one in period if isinstance(period, tuple | list) else (period,):
+        if one is not None:
+            check_number("period", one, 0, above=True)
+
+
+def one_period(period: Period) -> float | None:
+    """The period of a clock that is alone."""
+    if isinstance(period, tuple | list):
+        raise ValueError(f"period must be one number, as there is one clock. Got {period!r}.")
+    return period
 
 
 def wrap_clock(clock: np.ndarray, period: float | None) -> np.ndarray:
@@ -62,3 +72,79 @@ def gap_ladder(gaps: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
     if len(lengths) > MOST_GAPS:
         lengths = np.unique(np.geomspace(1, lengths[-1], MOST_GAPS).round().astype(np.int64))
     return np.searchsorted(lengths, gaps).astype(np.int8), tuple(lengths.tolist())
+
+
+def check_clocks(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> np.ndarray:
+    """Several clocks, (n, steps, clocks), or one, (n, steps): finite moments for every step."""
+    if np.ndim(clock) != 3:  # type: ignore[arg-type]
+        return check_clock(clock, lengths, n_steps)
+    clocks = np.moveaxis(np.asarray(clock), -1, 0)
+    if len(clocks) < 2:
+        raise ValueError(
+            f"Several clocks have shape (n, steps, clocks); for one leave out the last axis. Got {clocks.shape[0]}."
+        )
+    return np.stack([check_clock(one, lengths, n_steps) for one in clocks], -1)
+
+
+class Cells(NamedTuple):
+    """Cells of the product of several clocks, each rounded to a few moments; the first clock runs slowest.
+
+    Below `fit` and `audit` the number of a step's cell stands for its moment.
+    """
+
+    axes: tuple[np.ndarray, ...]  # the moments of each clock, rising
+    periods: tuple[float | None, ...]
+
+    @property
+    def grid(self) -> np.ndarray:
+        """The moments of every cell: shape (cells, clocks)."""
+        return np.stack(np.meshgrid(*self.axes, indexing="ij"), -1).reshape(-1, len(self.axes))
+
+    def places(self, clock: np.ndarray) -> np.ndarray:
+        """The nearest cell of moments of shape (..., clocks): whole numbers of shape (...)."""
+        if clock.ndim < 1 or clock.shape[-1] != len(self.axes):
+            raise ValueError(f"clock must have shape (..., {len(self.axes)}), one moment per clock. Got {clock.shape}.")
+        near = [_nearest(clock[..., i], *one) for i, one in enumerate(zip(self.axes, self.periods, strict=True))]
+        return np.ravel_multi_index(near, [len(axis) for axis in self.axes])
+
+
+def find_cells(clock: np.ndarray, mask: np.ndarray, period: Period, most: int) -> Cells:
+    """The cells of clocks of shape (n, steps, clocks), at most so many."""
+    periods = _periods(period, clock.shape[-1])
+    moments = int(most ** (1 / len(periods)) + 1e-9)
+    return Cells(tuple(_axis(clock[mask, i], own, moments) for i, own in enumerate(periods)), periods)
+
+
+def cells_of(grid: np.ndarray, period: Period) -> Cells:
+    """The cells whose moments are a grid of shape (cells, clocks)."""
+    if grid.ndim != 2 or grid.shape[1] < 2:
+        raise ValueError(f"Several clocks have a grid of shape (cells, clocks). Got {grid.shape}.")
+    axes = tuple(np.unique(moments) for moments in grid.T)
+    if math.prod(len(axis) for axis in axes) != len(grid):
+        raise ValueError(f"The cells of several clocks are the product of their moments. Got {len(grid)} others.")
+    return Cells(axes, _periods(period, grid.shape[1]))
+
+
+def _periods(period: Period, count: int) -> tuple[float | None, ...]:
+    """The period of each of several clocks."""
+    periods = (None,) * count if period is None else period
+    if not isinstance(periods, tuple | list) or len(periods) != count:
+        raise ValueError(f"With {count} clocks, period must name one for each, such as (None, 24). Got {period!r}.")
+    return tuple(periods)
+
+
+def _axis(moments: np.ndarray, period: float | None, most: int) -> np.ndarray:
+    """The distinct moments of a clock or, where there are more, even ones."""
+    distinct = np.unique(wrap_clock(moments, period))
+    if len(distinct) <= most:
+        return distinct
+    return np.linspace(distinct[0], distinct[-1], most) if period is None else np.arange(most) * (period / most)
+
+
+def _nearest(moments: np.ndarray, axis: np.ndarray, period: float | None) -> np.ndarray:
+    """The place of each moment on an axis, which closes to a ring where it has a period."""
+    if period is None:
+        return np.searchsorted((axis[1:] + axis[:-1]) / 2, moments)
+    ring = np.concatenate([axis[-1:] - period, axis, axis[:1] + period])
+    found = np.searchsorted((ring[1:] + ring[:-1]) / 2, wrap_clock(moments, period))
+    return (found - 1) % len(axis)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide._clock import gap_ladder
+from labeltide._clock import Period, gap_ladder
 
 
 @dataclass(frozen=True)
@@ -138,10 +138,10 @@ class TrainingEvidence(NamedTuple):
     data: ChainData  # with the evidence of networks that did not see the rows they judge
     parameters: ChainParameters  # the chain that was chosen
     folds: Tensor  # (1, rows)
-    grid: np.ndarray  # the moments at which Q is estimated
+    grid: np.ndarray  # the moments at which Q is estimated; with several clocks (points, clocks)
     clusters: Tensor | None = None  # (rows,), rows that belong together, such as those of one person; None: none do
     shares: Tensor | None = None  # (annotators,), the weight of each in the common Q; None: by their labels
-    period: float | None = None  # the length after which the clock begins anew
+    period: Period = None  # the length after which the clock begins anew
 
     def weights(self) -> np.ndarray:
         """The weight of each annotator in the common Q: (annotators with a Q of their own,)."""

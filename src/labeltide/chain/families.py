@@ -8,12 +8,17 @@ all found by the likelihood of labels that were not learned from.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy.interpolate import BSpline
+from scipy.linalg import block_diag
+
+from labeltide._clock import Period, one_period
 
 N_SPLINE = 14  # cubic splines over the clock
+N_SPLINE_OF_SEVERAL = 8  # over each of several
 RIDGE = 1e-2  # pulls logits weakly to zero, so that what never happened stays finite
 
 
@@ -64,9 +69,35 @@ def constant_shape(grid: np.ndarray) -> Shape:
     return Shape("static", np.zeros((len(grid), 0)), np.zeros((0, 0)))
 
 
-def spline_shape(grid: np.ndarray, smoothness: float, period: float | None = None) -> Shape:
-    """Cubic splines whose second differences are penalised; with a period they close to a ring."""
-    columns = max(min(N_SPLINE, len(grid) - 1), 4)
+def spline_shape(grid: np.ndarray, smoothness: float, period: Period = None) -> Shape:
+    """Cubic splines whose second differences are penalised; with a period they close to a ring.
+
+    Of several clocks, a grid of shape (points, clocks), it is the sum of one for each.
+    """
+    if grid.ndim == 2:
+        return sum_shape(grid, [smoothness] * grid.shape[1], period)
+    return _spline(grid, smoothness, one_period(period), N_SPLINE)
+
+
+def sum_shape(grid: np.ndarray, smoothness: Sequence[float | None], period: Period) -> Shape:
+    """The sum of one spline for each clock of a grid (points, clocks); None leaves the noise alike over a clock."""
+    periods = [None] * len(smoothness) if period is None else period
+    assert isinstance(periods, tuple | list)
+    parts = []
+    for moments, value, own in zip(grid.T, smoothness, periods, strict=True):
+        axis, place = np.unique(moments, return_inverse=True)
+        if value is not None and len(axis) > 1:
+            one = _spline(axis, value, own, N_SPLINE_OF_SEVERAL)
+            parts.append(one._replace(basis=one.basis[place]))
+    if not parts:
+        return constant_shape(grid)
+    alike = len(set(smoothness)) == 1
+    name = f"{smoothness[0]:g}" if alike else " and ".join("-" if v is None else f"{v:g}" for v in smoothness)
+    return Shape(f"spline {name}", np.hstack([one.basis for one in parts]), block_diag(*(one.penalty for one in parts)))
+
+
+def _spline(grid: np.ndarray, smoothness: float, period: float | None, most: int) -> Shape:
+    columns = max(min(most, len(grid) - 1), 4)
     low = grid[0]
     width = (period or (grid[-1] - low) or 1.0) / (columns if period else columns - 3)
     knots = low + width * np.arange(-3, columns + 4)

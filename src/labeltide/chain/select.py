@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from labeltide._clock import Period, one_period
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import fit_chains
-from labeltide.chain.families import Family, constant_shape, family, pieces_shape, pooled, spline_shape, wave_shape
+from labeltide.chain.families import (
+    Family,
+    Shape,
+    constant_shape,
+    family,
+    pieces_shape,
+    pooled,
+    spline_shape,
+    sum_shape,
+    wave_shape,
+)
 from labeltide.chain.foretell import judge_rows
 from labeltide.chain.passes import expect
 from labeltide.chain.pieces import find_pieces
@@ -21,6 +33,7 @@ from labeltide.chain.start import POOLING
 ITERATIONS = 12  # from chains that have converged with another family
 SMOOTHNESS = 10.0  # of the spline with which sharings are compared
 OTHER_SMOOTHNESS = (1000.0, 100.0, 1.0, 0.1)
+OF_ONE_CLOCK = (None, 100.0, 1.0)  # among several, whose smoothness may differ; None: the noise does not change over it
 WAVES = (1.0, 2 / 3, 1 / 2, 1 / 3)  # periods as shares of the clock
 WHOLE_WAVES = (1.0, 1 / 2, 1 / 3)  # those that fit a clock that begins anew
 PIECES = (2, 3, 4)
@@ -56,7 +69,7 @@ def choose_noise(
     parameters: ChainParameters,
     folds: Tensor,
     grid: np.ndarray,
-    period: float | None = None,
+    period: Period = None,
 ) -> Chosen:
     """Compare sharings first, then shapes in time under the best sharing, then how alike annotators are.
 
@@ -65,7 +78,7 @@ def choose_noise(
     jobs : one member for each job, with all its rows
     parameters : chains that fit well, one for each job, with one Q or one for each annotator
     folds : int64 Tensor of shape (jobs, rows)
-    grid : the moments of the clock
+    grid : the moments of the clock, or (points, clocks) of several
     period : the length after which the clock begins anew, if it does
     """
     sharings = _sharings(data.n_classes)
@@ -79,14 +92,14 @@ def choose_noise(
     tried = try_families(data, jobs, parameters, folds, _pool(kinds, own))
     best = tried.held_out[:, len(statics) :].argmax(1).tolist()
     start = tried.best()
-    shapes = [spline_shape(grid, value, period) for value in OTHER_SMOOTHNESS]
-    waves, length = (WAVES, grid[-1] - grid[0]) if period is None else (WHOLE_WAVES, period)
-    shapes += [wave_shape(grid, share * length or 1.0) for share in waves]
+    shapes = _shapes(grid, period)
     of_sharing = [
         [[family(data.n_classes, shape, *sharing)] * (n_folds + 1) for shape in shapes] for sharing in sharings
     ]
-    jumps = _pieces(data, jobs, start, folds, [sharings[index] for index in best])
-    more: Kinds = [of_sharing[index] + own for index, own in zip(best, jumps, strict=True)]
+    more: Kinds = [of_sharing[index] for index in best]
+    if grid.ndim == 1:
+        jumps = _pieces(data, jobs, start, folds, [sharings[index] for index in best])
+        more = [[*splines, *own] for splines, own in zip(more, jumps, strict=True)]
     parts = [tried, try_families(data, jobs, start, folds, _pool(more, own))]
     if each_annotator:
         held_out = torch.cat([part.held_out for part in parts], 1)
@@ -127,6 +140,18 @@ def _sharings(n_classes: int) -> list[tuple[str, str]]:
     """How the level and the movement of the noise may be shared among entries of Q; for two classes some agree."""
     pairs = [("alike", "alike"), ("each", "alike"), ("each", "each")]
     return pairs if n_classes == 2 else [*pairs, ("by class", "by class"), ("each", "by class")]
+
+
+def _shapes(grid: np.ndarray, period: Period) -> list[Shape]:
+    """Shapes in time beside the first spline; of several clocks also over some alone, or rougher over some."""
+    splines = [spline_shape(grid, value, period) for value in OTHER_SMOOTHNESS]
+    if grid.ndim == 2:
+        mixed = set(product(OF_ONE_CLOCK, repeat=grid.shape[1])) - {(None,) * grid.shape[1]}
+        uneven = sorted((one for one in mixed if len(set(one)) > 1), key=str)
+        return splines + [sum_shape(grid, one, period) for one in uneven]
+    again = one_period(period)
+    waves, length = (WAVES, grid[-1] - grid[0]) if again is None else (WHOLE_WAVES, again)
+    return splines + [wave_shape(grid, share * length or 1.0) for share in waves]
 
 
 def _pool(kinds: Kinds, strength: float | None) -> Kinds:

@@ -9,6 +9,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from labeltide._clock import Period
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import fit_chains
 from labeltide.chain.families import family, pooled, spline_shape
@@ -43,7 +44,7 @@ def flat_chain(members: int, groups: int, data: ChainData, stay: float | None = 
 
 
 def label_chain(
-    data: ChainData, jobs: Members, grid: np.ndarray, period: float | None = None, groups: int = 1
+    data: ChainData, jobs: Members, grid: np.ndarray, period: Period = None, groups: int = 1
 ) -> ChainParameters:
     """Learn persistence and Q(t) from the recorded labels alone, of all annotators or of each (`groups` of them).
 
@@ -58,7 +59,7 @@ def label_chain(
 
 
 def tell_apart(
-    data: ChainData, jobs: Members, alike: ChainParameters, grid: np.ndarray, period: float | None = None
+    data: ChainData, jobs: Members, alike: ChainParameters, grid: np.ndarray, period: Period = None
 ) -> ChainParameters:
     """Give each annotator an own Q: the likelier of two chains, begun with all alike or with the others' votes.
 
@@ -75,7 +76,7 @@ def tell_apart(
 
 
 def join_evidence(
-    data: ChainData, jobs: Members, start: ChainParameters, grid: np.ndarray, period: float | None = None
+    data: ChainData, jobs: Members, start: ChainParameters, grid: np.ndarray, period: Period = None
 ) -> Joined:
     """Learn the nested chain from several starts and keep the one under which labels are likeliest (`judge_rows`).
 
@@ -97,7 +98,7 @@ def join_evidence(
     return Joined(fitted.parameters.take(best), judged[best].sum(1))
 
 
-def _spline(data: ChainData, members: int, groups: int, grid: np.ndarray, period: float | None) -> Families:
+def _spline(data: ChainData, members: int, groups: int, grid: np.ndarray, period: Period) -> Families:
     kind = family(data.n_classes, spline_shape(grid, SMOOTHNESS, period), "each", "by class")
     return families_of([kind if groups == 1 else pooled(kind, POOLING)] * members, data.mask.device)
 

@@ -15,9 +15,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from labeltide import _validation
+from labeltide._clock import Cells, Period
 from labeltide.chain.data import Chain
 from labeltide.data.sources import Sources
-from labeltide.estimators.fleet import FittedFleet, FleetJob, fit_fleet, predict_fleet
+from labeltide.estimators.fleet import FittedFleet, FleetJob, find_moments, fit_fleet, predict_fleet
 from labeltide.estimators.judging import correct_labels, judge_labels
 from labeltide.estimators.rows import TrainingRows
 from labeltide.estimators.stream import Stream
@@ -60,7 +61,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     sources_ : list of (annotator, group)
         Who stands where along the first axis of `annotator_matrices_`: the number of the annotator in `y` and the
         group, None without groups.
-    clock_grid_ : array of shape (points,)
+    clock_grid_ : array of shape (points,), or of several clocks (points, clocks)
         The distinct moments of the training clock; with the default clock, one for each step.
     model_, noise_ : the trained network, or the ensemble that is averaged, and the noise function, as fleets
     history_ : labeltide.training.History
@@ -68,7 +69,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     name: ClassVar[str]
     members_per_fit: ClassVar[int] = 1  # networks that one fit trains at once
-    period: float | None = None  # of the clock; `tide` alone has it as a parameter
+    several_clocks: ClassVar[bool] = False
+    period: Period = None  # of the clock; `tide` alone has it as a parameter
+    cells_: Cells | None  # of several clocks
     keeps_judges: ClassVar[bool] = False  # whether fit leaves fold_model_ and training_rows_, which audits need
     fold_model_: SequenceModel | None
     training_rows_: TrainingRows
@@ -138,7 +141,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             Labels of any hashable type; missing = -1 for whole numbers, None or NaN otherwise. `tide`, `continuous`
             and `discontinuous` learn how each annotator errs, drawn to what all have in common; the other methods take
             all to err alike.
-        clock : array of shape (n, steps) or (steps,), optional
+        clock : array of shape (n, steps) or (steps,), or for `tide` (n, steps, clocks), optional
             The moments on which the noise depends; the position in the sequence when left out.
         lengths : array of shape (n,), optional
             Steps beyond a sequence's length are padding and never count.
@@ -148,8 +151,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             The site, device or type of person of each sequence, of any hashable type, where mistakes may differ among
             them: every annotator then counts as another in each group.
         gaps : array of shape (n, steps) or (steps,), optional
-            How many steps of time lie between a step and the one before it; 1 where it follows at once. That of a
-            sequence's first step never counts. `tide` forgets over gaps; the other methods pay no heed to them.
+            How many steps of time lie between a step and the one before; 1 where it follows at once, anything for the
+            first. `tide` forgets over gaps; the other methods pay no heed to them.
         """
         fit_fleet([self], X, [y], clock=clock, lengths=lengths, trusted=trusted, groups=groups, gaps=gaps)
         return self
@@ -204,11 +207,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         return _validation.encode_labels(labels, present, self.classes_.tolist())
 
     def noise_at(self, clock: ArrayLike, annotator: int | None = None, group: Hashable = None) -> np.ndarray:
-        """Q at any moments of the clock, in common or of one annotator (in one group): (..., classes, classes)."""
+        """Q at any moments of the clock, in common or of one annotator (in one group): (..., classes, classes).
+
+        Of several clocks, (..., clocks), it is that of the nearest cell of `clock_grid_`."""
         check_is_fitted(self, "noise_")
-        moments = np.asarray(clock, dtype=np.float64)
-        if not np.isfinite(moments).all():
-            raise ValueError("clock must be finite. Got NaN or infinity.")
+        moments = find_moments(self, clock)
         place = Sources.of(self.sources_).place(annotator, group)
         if place is None or self.noise_.annotators == 1:
             return self.noise_.common_at(moments)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from labeltide import _validation
+from labeltide._clock import Cells, one_period, wrap_clock
 from labeltide._fleet import member_generators, stack
 from labeltide.data.sources import Sources
 from labeltide.estimators.prepare import prepare
@@ -67,6 +68,7 @@ class FleetJob:
     classes: tuple[Any, ...]
     seeds: tuple[int, ...]
     sources: Sources  # who stands where along the last axis of the labels
+    cells: Cells | None = None  # of several clocks, for which the moments of `data` are numbers of cells
     part: str = ""  # tells the checkpoints of a fleet apart that is trained in parts
 
     @property
@@ -171,12 +173,15 @@ def fit_fleet(
     device = _validation.check_device(estimators[0].device)
     seeds = tuple(find_seed(estimator.random_state) for estimator in estimators)
     held_out = estimators[0].validation_fraction if estimators[0].early_stopping else 0.0
-    more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
-    data, classes, sources = prepare(X, labels, seeds, held_out=held_out, period=estimators[0].period, **more)
+    more: dict[str, Any] = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
+    if np.ndim(clock) == 3 and not estimators[0].several_clocks:  # type: ignore[arg-type]
+        raise ValueError(f"Several clocks at once are for tide alone. Give {estimators[0].name} one: shape (n, steps).")
+    more |= {"held_out": held_out, "period": estimators[0].period}
+    data, classes, sources, cells = prepare(X, labels, seeds, **more)
     parts = _parts(estimators[0], data, device)
     for number, part in enumerate(parts):
         name = f"-{number}" if number else ""
-        job = FleetJob(estimators[part], data.members_in(part).to(device), classes, seeds[part], sources, name)
+        job = FleetJob(estimators[part], data.members_in(part).to(device), classes, seeds[part], sources, cells, name)
         _store(job, estimators[0]._fit_fleet(job))
     _remove_checkpoints(estimators[0].checkpoint)
 
@@ -191,16 +196,25 @@ def _store(job: FleetJob, fitted: FittedFleet) -> None:
         estimator.classes_ = as_array(job.classes)
         estimator.sources_ = job.sources.names
         estimator.n_features_in_ = job.data.features.shape[-1]
-        estimator.clock_grid_ = job.data.grid.double().cpu().numpy()
-        estimator.noise_matrices_ = estimator.noise_.common_at(estimator.clock_grid_)
-        estimator.annotator_matrices_ = own_matrices(estimator)
+        estimator.cells_ = job.cells
+        estimator.clock_grid_ = job.data.grid.double().cpu().numpy() if job.cells is None else job.cells.grid
+        estimator.noise_matrices_, estimator.annotator_matrices_ = grid_matrices(estimator)
         for name, value in fitted.learned[index].items() if fitted.learned else ():
             setattr(estimator, name, value)
 
 
-def own_matrices(estimator: NoisyLabelClassifier) -> np.ndarray | None:
-    """Q of every source over the training clock, (sources, points, classes, classes); None where all share one."""
-    return estimator.noise_.at(estimator.clock_grid_) if estimator.noise_.annotators > 1 else None
+def grid_matrices(estimator: NoisyLabelClassifier) -> tuple[np.ndarray, np.ndarray | None]:
+    """Q over the training clock, (points, classes, classes), and that of every source; None where all share one."""
+    noise, moments = estimator.noise_, find_moments(estimator, estimator.clock_grid_)
+    return noise.common_at(moments), noise.at(moments) if noise.annotators > 1 else None
+
+
+def find_moments(estimator: NoisyLabelClassifier, clock: ArrayLike) -> np.ndarray:
+    """Moments as the noise of a fitted estimator knows them: of several clocks the numbers of their cells."""
+    clock = np.asarray(clock, dtype=np.float64)
+    if not np.isfinite(clock).all():
+        raise ValueError("clock must be finite. Got NaN or infinity.")
+    return estimator.cells_.places(clock) if estimator.cells_ else wrap_clock(clock, one_period(estimator.period))
 
 
 def _parts(settings: NoisyLabelClassifier, data: FleetData, device: str) -> list[slice]:

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from labeltide._clock import Cells
 from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators
+from labeltide.inference.clocks import estimate_clocks, judge_clocks
 from labeltide.inference.diagnostics import Diagnostic, NoiseWarning, diagnose
-from labeltide.inference.temporality import Temporality, judge_temporality
+from labeltide.inference.temporality import PartTemporality, Temporality, judge_temporality
 from labeltide.inference.written import read_findings, write_findings
 from labeltide.noise.base import NoiseFunction
 
@@ -23,6 +25,7 @@ class Inferred:
     classes_: np.ndarray
     families_: dict[str, float]
     noise_: NoiseFunction
+    cells_: Cells | None
     training_: TrainingEvidence
     findings_: dict[str, Any]
     random_state: Any
@@ -30,6 +33,7 @@ class Inferred:
     @property
     def noise_estimate_(self) -> NoiseEstimate:
         """Q over the clock with 95 % bands, of all annotators together; checks that fail are warned of once."""
+        self._check_one_clock("noise_estimate_", "clock_estimates_")
         found: NoiseEstimate = self._find("noise_estimate", lambda: self._estimate()["noise_estimate"])
         self._find("diagnostics", self._diagnose)
         return found
@@ -37,6 +41,7 @@ class Inferred:
     @property
     def annotator_estimates_(self) -> tuple[NoiseEstimate, ...]:
         """The same for each annotator; with one annotator `noise_estimate_` alone."""
+        self._check_one_clock("annotator_estimates_", "noise_at(clock, annotator)")
         if self.noise_.annotators == 1:
             return (self.noise_estimate_,)
         found: tuple[NoiseEstimate, ...] = self._find(
@@ -47,7 +52,26 @@ class Inferred:
     @property
     def temporality_(self) -> Temporality:
         """Whether the noise changes over the clock, whose, whether there is any, and whether classes differ in it."""
+        self._check_one_clock("temporality_", "clock_temporality_")
         found: Temporality = self._find("temporality", self._judge)
+        return found
+
+    @property
+    def clock_estimates_(self) -> tuple[NoiseEstimate, ...]:
+        """Q along each clock with 95 % bands, averaged over the other clocks as labels lie."""
+        if self.cells_ is None:
+            return (self.noise_estimate_,)
+        found: tuple[NoiseEstimate, ...] = self._find("clock_estimates", self._estimate_clocks)
+        self._find("diagnostics", self._diagnose)
+        return found
+
+    @property
+    def clock_temporality_(self) -> tuple[PartTemporality, ...]:
+        """Whether the noise changes over each clock, while it may change over the others as it likes."""
+        if self.cells_ is None:
+            whole = self.temporality_
+            return (PartTemporality(whole.statistic, whole.p_value, self.noise_estimate_.change),)
+        found: tuple[PartTemporality, ...] = self._find("clock_temporality", self._judge_clocks)
         return found
 
     @property
@@ -74,6 +98,17 @@ class Inferred:
         if len(own) > 1:
             self.findings_["annotator_estimates"] = own
         return self.findings_
+
+    def _estimate_clocks(self) -> tuple[NoiseEstimate, ...]:
+        return estimate_clocks(self.training_, self.families_, seed=self._inference_seed())
+
+    def _judge_clocks(self) -> tuple[PartTemporality, ...]:
+        return judge_clocks(self.training_, self.clock_estimates_, self.families_, seed=self._inference_seed())
+
+    def _check_one_clock(self, name: str, instead: str) -> None:
+        check_is_fitted(self, "model_")
+        if self.cells_ is not None:
+            raise AttributeError(f"{name} is for one clock, and this was fitted with several. See {instead}.")
 
     def _judge(self) -> Temporality:
         estimate, own = self.noise_estimate_, self.findings_.get("annotator_estimates", ())

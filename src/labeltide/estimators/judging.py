@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
-from labeltide._clock import check_gaps, wrap_clock
+from labeltide._clock import check_clocks, check_gaps
 from labeltide.data.sources import Sources
+from labeltide.estimators.fleet import find_moments
 from labeltide.inference.audit import LabelAudit, audit_labels
 from labeltide.inference.posterior import Recorded
 
@@ -34,10 +36,13 @@ def judge_labels(
     shape = features.shape[:2]
     labels = estimator.encode(_validation.check_labels(y, *shape), counts)
     mask = _validation.steps_mask(counts, shape[1])
-    moments = wrap_clock(_validation.check_clock(clock, counts, shape[1]), estimator.period)
+    given = check_clocks(clock, counts, shape[1])
+    if (given.ndim == 3) != (estimator.cells_ is not None):
+        raise ValueError(f"clock must hold as many clocks as in fit. Got shape {given.shape}.")
+    moments = find_moments(estimator, given)
     between = check_gaps(gaps, counts, shape[1])
     known = None if trusted is None else estimator.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
-    return audit_labels(
+    found = audit_labels(
         Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups), between),
         estimator._evidence(features, mask),
         estimator._persistence(),
@@ -46,6 +51,7 @@ def judge_labels(
         fdr=fdr,
         has_annotators=_validation.as_labels(y).ndim == 3,
     )
+    return found if estimator.cells_ is None else replace(found, clock=given[..., 0])
 
 
 def correct_labels(

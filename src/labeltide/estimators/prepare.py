@@ -10,9 +10,12 @@ import torch
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
-from labeltide._clock import check_gaps, wrap_clock
+from labeltide._clock import Cells, Period, check_clocks, check_gaps, find_cells, one_period, wrap_clock
 from labeltide.data.sources import Sources, find_sources, spread_labels
 from labeltide.training import FleetData, clock_grid
+
+MOST_CELLS, MOST_CELLS_OF_MANY = 576, 144  # of several clocks, up to three classes and beyond
+MANY = 3
 
 
 def prepare(
@@ -26,18 +29,18 @@ def prepare(
     groups: ArrayLike | None,
     gaps: ArrayLike | None,
     held_out: float,
-    period: float | None,
-) -> tuple[FleetData, tuple[Any, ...], Sources]:
+    period: Period,
+) -> tuple[FleetData, tuple[Any, ...], Sources, Cells | None]:
     """Check everything, name the classes of all members together, and hold out a share of each member's rows."""
     features, counts = _validation.check_features(X, lengths)
     n, n_steps = features.shape[:2]
     mask = _validation.steps_mask(counts, n_steps)
-    moments = wrap_clock(_validation.check_clock(clock, counts, n_steps), period)
+    moments = check_clocks(clock, counts, n_steps)
     between = check_gaps(gaps, counts, n_steps)
     codes, classes = _encode(labels, mask)
     sources = find_sources(codes.shape[-1], groups, n)
     codes = spread_labels(codes, sources.places(groups, n), len(sources.names))
-    grid, points = clock_grid(moments, mask)
+    grid, points, cells = _find_grid(moments, mask, period, len(classes))
     held = np.zeros((len(labels), n), dtype=bool)
     if held_out:
         labelled = np.asarray((codes >= 0).any((2, 3)))  # (members, rows)
@@ -53,7 +56,17 @@ def prepare(
         trusted=None if trusted is None else torch.from_numpy(_encode_trusted(trusted, mask, classes)),
         gaps=None if between is None else torch.from_numpy(between),
     )
-    return data, classes, sources
+    return data, classes, sources, cells
+
+
+def _find_grid(
+    moments: np.ndarray, mask: np.ndarray, period: Period, n_classes: int
+) -> tuple[np.ndarray, np.ndarray | None, Cells | None]:
+    """The distinct moments of the clock and the place of each step among them; of several clocks their cells."""
+    if moments.ndim == 3:
+        cells = find_cells(moments, mask, period, MOST_CELLS if n_classes <= MANY else MOST_CELLS_OF_MANY)
+        return np.arange(len(cells.grid), dtype=np.float64), cells.places(moments), cells
+    return *clock_grid(wrap_clock(moments, one_period(period)), mask), None
 
 
 def _encode(labels: Sequence[ArrayLike], mask: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:

@@ -11,13 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import safetensors.torch
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from labeltide._clock import Cells, cells_of, one_period
 from labeltide.estimators import NoisyLabelClassifier
-from labeltide.estimators.fleet import as_array, own_matrices
+from labeltide.estimators.fleet import as_array, grid_matrices
 from labeltide.estimators.rows import DIGEST_SIZE, TrainingRows
 from labeltide.estimators.storage_header import Described, describe, read_description, seal
 from labeltide.models import SequenceModel, make_model
@@ -92,17 +94,15 @@ def _restore(said: Described, tensors: Tensors, model: Model | None) -> NoisyLab
     params = said.params if model is None else {**said.params, "model": model}
     names = ("model", "noise", "history", *(JUDGES if said.method.keeps_judges else ()))
     parts = {part: _take(tensors, f"{part}.") for part in names}
-    _check_tensors("clock", tensors, {"clock_grid": ((said.n_points,), torch.float64)})
-    _check_rising(tensors["clock_grid"])
     estimator = said.method(**params)
+    estimator.cells_ = _restore_cells(said, tensors)
     estimator.model_ = _restore_model(said, params, parts["model"])
-    estimator.noise_ = _restore_noise(said, parts["noise"])
+    estimator.noise_ = _restore_noise(said, parts["noise"], estimator.cells_ is not None)
     estimator.history_ = _restore_history(parts["history"])
     estimator.classes_ = as_array(said.classes)
     estimator.n_features_in_ = said.n_features
     estimator.clock_grid_ = tensors["clock_grid"].numpy()
-    estimator.noise_matrices_ = estimator.noise_.common_at(estimator.clock_grid_)
-    estimator.annotator_matrices_ = own_matrices(estimator)
+    estimator.noise_matrices_, estimator.annotator_matrices_ = grid_matrices(estimator)
     estimator.sources_ = said.sources.names
     estimator._take_learned(said.learned)
     if said.method.keeps_judges:
@@ -110,6 +110,21 @@ def _restore(said: Described, tensors: Tensors, model: Model | None) -> NoisyLab
     if "noise" in params:
         estimator.set_params(noise=estimator.noise_)
     return estimator
+
+
+def _restore_cells(said: Described, tensors: Tensors) -> Cells | None:
+    """The cells of several clocks, whose grid has one column for each; None where there is one."""
+    clocks = tensors["clock_grid"].shape[1:] if "clock_grid" in tensors and said.method.several_clocks else ()
+    _check_tensors("clock", tensors, {"clock_grid": ((said.n_points, *clocks), torch.float64)})
+    grid, period = tensors["clock_grid"], said.params.get("period")
+    if not clocks:
+        one_period(period)
+        _check_rising(grid)
+        return None
+    cells = cells_of(grid.numpy(), period)
+    if not bool(grid.isfinite().all()) or not np.array_equal(cells.grid, grid.numpy()):
+        raise ValueError("the moments of its clocks must be finite and their cells in order.")
+    return cells
 
 
 def _restore_model(said: Described, params: dict[str, Any], tensors: Tensors) -> SequenceModel:
@@ -154,7 +169,7 @@ def _restore_judges(
     estimator.training_rows_ = TrainingRows(rows["digests"].numpy(), rows["folds"].numpy())
 
 
-def _restore_noise(said: Described, tensors: Tensors) -> NoiseFunction:
+def _restore_noise(said: Described, tensors: Tensors, several: bool) -> NoiseFunction:
     n_classes, n_points = len(said.classes), said.n_points
     annotators = said.annotators
     if said.noise == "fixed":
@@ -166,7 +181,7 @@ def _restore_noise(said: Described, tensors: Tensors) -> NoiseFunction:
             wanted["common_matrices"] = ((1, n_points, n_classes, n_classes), torch.float32)
         _check_tensors("noise", tensors, wanted)
         common = tensors["common_matrices"].numpy() if annotators > 1 else None
-        period = said.params.get("period")
+        period = None if several else said.params.get("period")
         return FixedNoise(tensors["matrices"].numpy(), tensors["clock"][0].numpy(), common, period).eval()
     builders: dict[str, Callable[[], NoiseFunction]] = {
         "static": lambda: StaticNoise(1, n_classes),

@@ -124,7 +124,8 @@ def _plain_params(estimator: NoisyLabelClassifier) -> dict[str, Any]:
     params["device"] = "cpu" if str(params["device"]) == "cpu" else "auto"  # a GPU of ours may not be there
     params["random_state"] = params["random_state"] if type(params["random_state"]) is int else None
     for name, value in params.items():
-        if type(value) not in PLAIN:
+        each = value if name == "period" and isinstance(value, tuple | list) else (value,)
+        if any(type(one) not in PLAIN for one in each):
             raise ValueError(f"The parameter {name} must be a number or a string to be saved. Got {value!r}.")
     return params
 
@@ -214,6 +215,7 @@ def _check_about(about: dict[str, Any]) -> Described:
     _check_fields("params", params, defaults)
     for name, default in defaults.items():
         _check_param(name, params[name], default)
+    params = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
     _validation.check_number("n_features", about["n_features"], 1, whole=True)
     _validation.check_number("n_points", about["n_points"], 1, whole=True)
     noise = {"annotators": 1, **about["noise"]} if isinstance(about["noise"], dict) else about["noise"]

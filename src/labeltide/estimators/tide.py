@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from labeltide import _validation
+from labeltide._clock import Period
 from labeltide.chain.data import Chain
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.cross_fit import NETWORKS
@@ -36,9 +37,10 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     ensemble : bool, default True
         Predict with the average of five networks. With False they teach a single one, for small devices and
         streams.
-    period : float, optional
+    period : float, or one for each of several clocks, optional
         The length after which the clock begins anew, such as 24 for hours of the day: the noise just before midnight is
-        then close to that just after. A clock may run on beyond it.
+        then close to that just after. A clock may run on beyond it. Of hours since the start and hours of the day,
+        ``clock`` of shape (n, steps, 2), it is ``(None, 24)``; their effects on the noise add up on the logit scale.
     **shared : the parameters of every method
         `early_stopping` and `validation_fraction` change nothing here: every network that meets wrong labels is
         stopped on sequences that it does not see.
@@ -54,6 +56,9 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         computed when first asked for. With several annotators it is the common one.
     annotator_estimates_ : tuple of labeltide.NoiseEstimate
         The same for each annotator.
+    clock_estimates_, clock_temporality_ : tuples, one for each of several clocks
+        Q along it with bands, averaged over the others, and whether the noise changes over it. They stand in place of
+        `noise_estimate_` and `temporality_`, which are for one clock.
     temporality_ : labeltide.inference.temporality.Temporality
         Whether the noise changes over the clock, whose, by how much, whether there is any, and whether classes differ.
     diagnostics_ : tuple of labeltide.inference.diagnostics.Diagnostic
@@ -66,8 +71,9 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     name = "tide"
     members_per_fit: ClassVar[int] = FOLDS * NETWORKS
     keeps_judges: ClassVar[bool] = True
+    several_clocks: ClassVar[bool] = True
 
-    def __init__(self, *, ensemble: bool = True, period: float | None = None, **shared: Any) -> None:
+    def __init__(self, *, ensemble: bool = True, period: Period = None, **shared: Any) -> None:
         super().__init__(**shared)
         self.ensemble = ensemble
         self.period = period

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labeltide._clock import Cells, Period, one_period
 from labeltide._fleet import put_members, stack
 from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence, cat_parameters
 from labeltide.chain.passes import expect
@@ -48,7 +49,7 @@ class Evidence(NamedTuple):
 def find_posterior(job: FleetJob) -> Posterior:
     """From recorded labels and features to the posterior of the true labels and to Q(t)."""
     folds = make_folds(job)
-    data, grid = chain_data(job.data, job.n_classes)
+    data, grid = chain_data(job.data, job.n_classes, job.cells)
     jobs, period = _every_row(folds), job.settings.period
     annotators = data.labels.shape[-1] if _several_speak(data) else 1
     chain = label_chain(data, jobs, grid, period, annotators)
@@ -70,7 +71,7 @@ def _conclude(
     folds: Tensor,
     chain: ChainParameters,
     grid: np.ndarray,
-    period: float | None,
+    period: Period,
     judges: tuple[SequenceModel, ...],
 ) -> Posterior:
     """Choose the family of Q, and say what is known of the true labels under it."""
@@ -108,10 +109,10 @@ def make_folds(job: FleetJob) -> Tensor:
     return torch.from_numpy(folds).to(job.data.features.device)
 
 
-def chain_data(data: FleetData, n_classes: int) -> tuple[ChainData, np.ndarray]:
+def chain_data(data: FleetData, n_classes: int, cells: Cells | None = None) -> tuple[ChainData, np.ndarray]:
     """The labels as a chain sees them, and the moments at which it estimates Q."""
-    grid, points = data.grid.double().cpu().numpy(), data.points
-    if len(grid) > MAX_POINTS:
+    grid, points = data.grid.double().cpu().numpy() if cells is None else cells.grid, data.points
+    if cells is None and len(grid) > MAX_POINTS:
         coarse = np.linspace(grid[0], grid[-1], MAX_POINTS)
         nearest = np.searchsorted((coarse[1:] + coarse[:-1]) / 2, grid)
         place = torch.from_numpy(nearest).to(data.mask.device)
@@ -137,13 +138,15 @@ def _several_speak(data: ChainData) -> bool:
     return bool((data.label_shares() > 0).sum(1).max() > 1)
 
 
-def _own_noise(data: ChainData, chain: ChainParameters, grid: np.ndarray, period: float | None) -> FixedNoise:
+def _own_noise(data: ChainData, chain: ChainParameters, grid: np.ndarray, period: Period) -> FixedNoise:
     """The Q of each annotator; in the common one they weigh as much as their labels."""
+    # Of several clocks the numbers of cells stand for moments.
+    moments, again = (grid, one_period(period)) if grid.ndim == 1 else (np.arange(len(grid)), None)
     matrices = chain.matrices.double().cpu()  # (jobs, annotators, points, classes, classes)
     if matrices.shape[1] == 1:
-        return FixedNoise(matrices[:, 0].numpy(), grid, period=period)
+        return FixedNoise(matrices[:, 0].numpy(), moments, period=again)
     common = torch.einsum("ja,ja...->j...", data.label_shares().cpu(), matrices)
-    return FixedNoise(matrices.numpy(), grid, common.numpy(), period)
+    return FixedNoise(matrices.numpy(), moments, common.numpy(), again)
 
 
 def _retry(

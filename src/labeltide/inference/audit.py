@@ -33,7 +33,7 @@ class LabelAudit:
     classes : array of shape (classes,)
     labels : int8 array of shape (n, steps, annotators)
         The recorded labels as codes into `classes`, -1 where nothing was recorded.
-    clock : array of shape (n, steps)
+    clock : array of shape (n, steps), of several clocks the first
     mask : bool array of shape (n, steps), False on padding
     probabilities : array of shape (n, steps, classes)
         Of each true label, given everything; zero on padding.

@@ -118,7 +118,7 @@ def estimate_annotators(
     """
     own = training.parameters.matrices[0].double().numpy()  # (annotators or 1, points, classes, classes)
     found = draw(training, families, n_replicates, seed)
-    common = _estimate(training.grid, own, found, training.weights())
+    common = estimate(training.grid, own, found, training.weights())
     if len(own) == 1:
         return Estimates(common, (common,))
     everyone = LITTLE * found.totals.sum(1, keepdims=True)  # where an annotator gave no labels, classes of the others'
@@ -126,11 +126,11 @@ def estimate_annotators(
     for annotator in range(len(own)):
         part = slice(annotator, annotator + 1)
         drawn = Replicates(found.matrices[:, part], found.totals[:, part] + everyone)
-        each.append(_estimate(training.grid, own[part], drawn, np.ones(1)))
+        each.append(estimate(training.grid, own[part], drawn, np.ones(1)))
     return Estimates(common, tuple(each))
 
 
-def _estimate(grid: np.ndarray, own: np.ndarray, found: Replicates, weights: np.ndarray) -> NoiseEstimate:
+def estimate(grid: np.ndarray, own: np.ndarray, found: Replicates, weights: np.ndarray) -> NoiseEstimate:
     """Bands around the mean of some annotators' Q; error rates count every annotator's labels under their own Q."""
     mean = (weights[:, None, None, None] * own).sum(0)
     matrices = (weights[:, None, None, None] * found.matrices).sum(1)

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labeltide._clock import Period, one_period
 from labeltide.chain.data import TrainingEvidence
-from labeltide.chain.families import Family, family, pooled, spline_shape
+from labeltide.chain.families import Family, Shape, family, pooled, spline_shape
 from labeltide.chain.passes import expect
 from labeltide.chain.select import STRENGTHS
 from labeltide.chain.start import POOLING
@@ -33,7 +34,10 @@ class Replicates(NamedTuple):
 
 
 def draw(training: TrainingEvidence, families: Mapping[str, float], n_replicates: int, seed: int) -> Replicates:
-    """Learn Q anew from sequences drawn with replacement, all replicates as one fleet of chains."""
+    """Learn Q anew from sequences drawn with replacement, all replicates as one fleet of chains.
+
+    Of several clocks, in every cell, with labels as they were counted.
+    """
     coarse = coarsen(training)
     data, grid = coarse.data, coarse.grid
     kind = rough_family(data.n_classes, grid, families, training.period)
@@ -45,8 +49,11 @@ def draw(training: TrainingEvidence, families: Mapping[str, float], n_replicates
     members = same_data(len(weights), weights)
     fitted = refit(data, members, [kind] * len(weights), coarse.parameters, ITERATIONS).parameters
     totals = expect(data, members, fitted).counts.sum(-1).double().numpy()  # (members, annotators, points, classes)
+    matrices = fitted.matrices.double().numpy()
+    if grid.ndim == 2:
+        return Replicates(matrices, totals)
     totals *= data.n_points / len(training.grid)  # of one moment, where several were joined
-    found = (fitted.matrices.double().numpy(), smooth(totals, grid, training.period))
+    found = (matrices, smooth(totals, grid, one_period(training.period)))
     return Replicates(*(_refine(values, grid, training) for values in found))
 
 
@@ -63,9 +70,7 @@ def draw_rows(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.n
     return generator.multinomial(rows, np.full(rows, 1 / rows), count)
 
 
-def rough_family(
-    n_classes: int, grid: np.ndarray, families: Mapping[str, float], period: float | None = None
-) -> Family:
+def rough_family(n_classes: int, grid: np.ndarray, families: Mapping[str, float], period: Period = None) -> Family:
     """A spline that is rougher than the best one, so that what smoothing hides is small beside the spread."""
     weights = [
         sum(weight for name, weight in families.items() if name.startswith(f"spline {value:g},"))
@@ -91,10 +96,14 @@ def weaker_pooling(families: Mapping[str, float]) -> float:
     return strengths[max(strengths.index(chosen_pooling(families)) - WEAKER, 0)]
 
 
-def free_family(n_classes: int, grid: np.ndarray, smoothness: float, period: float | None = None) -> Family:
+def free_family(n_classes: int, grid: np.ndarray, smoothness: float, period: Period = None) -> Family:
     """A spline for each entry of Q, or with more than three classes for each row."""
-    movement = "each" if n_classes <= MANY else "by class"
-    return family(n_classes, spline_shape(grid, smoothness, period), "each", movement)
+    return free_of(n_classes, spline_shape(grid, smoothness, period))
+
+
+def free_of(n_classes: int, shape: Shape) -> Family:
+    """The same with any shape in time."""
+    return family(n_classes, shape, "each", "each" if n_classes <= MANY else "by class")
 
 
 def smooth(totals: np.ndarray, grid: np.ndarray, period: float | None = None) -> np.ndarray:
@@ -109,5 +118,5 @@ def smooth(totals: np.ndarray, grid: np.ndarray, period: float | None = None) ->
 
 def _refine(values: np.ndarray, coarse: np.ndarray, training: TrainingEvidence) -> np.ndarray:
     """The same for (replicates, annotators, coarse points, ...) values."""
-    flat = refine(values.reshape(-1, *values.shape[2:]), coarse, training.grid, training.period)
+    flat = refine(values.reshape(-1, *values.shape[2:]), coarse, training.grid, one_period(training.period))
     return flat.reshape(*values.shape[:2], *flat.shape[1:])

@@ -20,7 +20,7 @@ def coarsen(training: TrainingEvidence) -> TrainingEvidence:
     """Join neighbouring moments of the clock, so that Q is learned at no more than some dozens of them."""
     data, parameters, grid = training.data, training.parameters, training.grid
     most = MOMENTS if data.n_classes <= MANY else MOMENTS_OF_MANY
-    if len(grid) <= most:
+    if len(grid) <= most or grid.ndim == 2:  # cells of several clocks are few enough
         return training
     cell = np.arange(len(grid)) * most // len(grid)
     average = np.eye(most)[:, cell] / np.bincount(cell)[:, None]  # (cells, points)

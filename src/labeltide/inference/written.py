@@ -23,6 +23,8 @@ def read_findings(said: Any, n_classes: int) -> dict[str, Any]:
     readers: dict[str, Callable[[Any, int], Any]] = {
         "noise_estimate": _read_estimate,
         "annotator_estimates": _read_estimates,
+        "clock_estimates": _read_estimates,
+        "clock_temporality": lambda parts, _: _read_parts(parts),
         "temporality": _read_temporality,
         "diagnostics": _read_diagnostics,
     }
