@@ -124,6 +124,26 @@ def test_gaps_padding_and_trusted_steps_are_not_asked_for():
         plan_review(labels, mask, clock, posterior, 1, "person")
 
 
+@pytest.mark.parametrize("by", ["step", "sequence"])
+def test_what_is_trusted_makes_more_of_the_same_worth_less(by):
+    """Trusted labels of one class in the first half of the clock: the plan turns to the other class and half."""
+    labels, mask = np.zeros((40, 10, 1), np.int8), np.ones((40, 10), bool)
+    clock = np.tile(np.arange(10.0), (40, 1))
+    posterior = np.tile(np.eye(2)[(np.arange(40) % 2)[:, None]], (1, 10, 1))  # rows of one class and of the other
+    trusted = np.full((40, 10), -1, np.int8)
+    trusted[:20:2, :5] = 0  # and each of these rows has five steps left to ask for
+    before = plan_review(labels, mask, clock, posterior, 20, by)
+    after = plan_review(labels, mask, clock, posterior, 20, by, trusted)
+    assert after.gain[:20].sum() < before.gain[:20].sum()
+    assert (after.rows % 2 == 1).mean() > (before.rows % 2 == 1).mean()
+    if by == "step":
+        assert (trusted[after.rows, after.steps] < 0).all()
+        of_same = (after.rows % 2 == 0) & (after.steps < 5)
+        assert of_same.sum() < 3
+    else:
+        assert after.rows[0] % 2 == 1
+
+
 def test_a_plan_goes_back_into_fit_as_trusted_labels():
     study = lt.make_sequences(20, 10, 2, stay=0.9, random_state=0)
     recorded = lt.corrupt(study.clean_labels, np.array([[0.7, 0.3], [0.3, 0.7]]))
