@@ -16,7 +16,7 @@ from labeltide.objectives.objective import Objective
 from labeltide.training import FleetData, History
 
 ENSEMBLE = 5
-SHARES = (0.1, 0.3, 1.0)  # of the epochs: a longer training is tried where the shorter ones gained by length
+SHORT = 0.3  # of the epochs: the shorter training
 
 
 def learn_posterior(job: FleetJob, labels: Tensor, folds: Tensor, ensemble: bool) -> tuple[SequenceModel, History]:
@@ -37,29 +37,26 @@ def learn_posterior(job: FleetJob, labels: Tensor, folds: Tensor, ensemble: bool
 
 
 def choose_epochs(job: FleetJob, labels: Tensor, folds: Tensor) -> list[int]:
-    """How long to train each job's networks: as long as they judge rows better that they have not seen.
+    """How long to train each job's networks: all epochs, or fewer where rows left out are judged better then.
 
     Judged are decisions, not probabilities, which overfit long before decisions do: the expected share of wrong ones,
     by what is known of the true labels.
     """
-    candidates = sorted({max(1, round(share * job.settings.epochs)) for share in SHARES})
-    errors = torch.full((len(candidates), job.members), torch.inf)
-    for place, epochs in enumerate(candidates):
-        gaining = errors[:place].argmin(0) == place - 1 if place > 1 else torch.ones(job.members, dtype=torch.bool)
-        index = gaining.nonzero().flatten().to(folds.device)
-        if len(candidates) > 1 and len(index):
-            errors[place, gaining] = _expected_errors(take_jobs(job, index), labels[index], folds[index], epochs).cpu()
-    return [candidates[place] for place in errors.argmin(0).tolist()]
+    whole = job.settings.epochs
+    short = max(1, round(SHORT * whole))
+    if short == whole:
+        return [whole] * job.members
+    errors = torch.stack([_expected_errors(job, labels, folds, epochs) for epochs in (short, whole)])
+    return [whole if longer < shorter else short for shorter, longer in errors.T.tolist()]
 
 
 def _expected_errors(job: FleetJob, labels: Tensor, folds: Tensor, epochs: int) -> Tensor:
     """The expected share of wrong decisions on rows that were not trained on: (jobs,)."""
     copies = hold_out_folds(job, folds, first_seed=60)
     count = copies.members // job.members
-    data = replace(
-        _with_targets(copies.data, labels.repeat_interleave(count, 0)), held_out=copies.data.held_out & False
-    )
-    copies, model = replace(copies, data=data), copies.new_model()
+    data = _with_targets(copies.data, labels.repeat_interleave(count, 0))
+    copies = replace(copies, data=replace(data, held_out=torch.zeros_like(data.held_out)))  # nothing stops it early
+    model = copies.new_model()
     stage = f"try of {epochs} epochs"
     copies.train(model, None, Objective(), stage=stage, epochs=epochs, batch_size=small_batches(job), cosine=True)
     decided = of_own_fold(copies.log_probs(model), folds).argmax(-1, keepdim=True)  # (jobs, rows, steps, 1)
