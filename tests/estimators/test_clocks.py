@@ -7,6 +7,7 @@ import pytest
 from scipy.special import expit
 
 import labeltide as lt
+from estimators.test_storage import join, parts, refused
 
 N, STEPS = 100, 24
 
@@ -99,6 +100,36 @@ def test_a_file_keeps_all_clocks(fitted, tmp_path):
     moments = [[3.0, 30.0], [11.2, 5.0]]
     np.testing.assert_array_equal(again.noise_at(moments), fitted.noise_at(moments))
     np.testing.assert_array_equal(again.clock_estimates_[1].upper, bands)
+
+
+def test_clocks_that_do_not_fit_their_file_are_refused(fitted, tmp_path):
+    path = tmp_path / "tide.safetensors"
+    fitted.save(path)
+    about, tensors = parts(path.read_bytes())
+
+    def load(raw):
+        path.write_bytes(raw)
+        return lt.load(path)
+
+    grid = tensors["clock_grid"]
+    for other, sentence in ((grid.flip(0), "in order"), (grid * np.nan, "product"), (grid[:, :1], "Several clocks")):
+        refused(load, join(about, {**tensors, "clock_grid": other.contiguous()}), sentence)
+    for period, sentence in ((24, "one for each"), ([None], "one for each"), ([None, "day"], "above 0")):
+        changed = {**about, "params": {**about["params"], "period": period}}
+        refused(load, join(changed, tensors), sentence)
+    refused(load, join(about, {**tensors, "clock_grid": grid[:, 0].contiguous()}), "one number|rising")
+
+
+def test_a_file_from_before_clocks_could_begin_anew_still_loads(tmp_path):
+    true = lt.make_sequences(n=20, n_steps=6, n_features=3, stay=0.9, random_state=1)
+    method = lt.TideClassifier(epochs=1, random_state=0, device="cpu").fit(true.features, true.labels)
+    method.save(tmp_path / "tide")
+    about, tensors = parts((tmp_path / "tide").read_bytes())
+    del about["params"]["period"]
+    (tmp_path / "tide").write_bytes(join(about, tensors))
+    again = lt.load(tmp_path / "tide")
+    assert again.period is None
+    np.testing.assert_array_equal(again.noise_matrices_, method.noise_matrices_)
 
 
 @pytest.mark.filterwarnings("ignore::labeltide.NoiseWarning")

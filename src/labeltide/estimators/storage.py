@@ -162,9 +162,9 @@ def _restore_judges(
     wanted: Shapes = {"digests": ((count, DIGEST_SIZE), torch.uint8), "folds": ((count,), torch.int64)}
     _check_tensors("rows", rows, wanted)
     model = _restore_model(said, params, networks) if networks else None
-    n_folds = model.members // (2 if model.is_causal else 1) if model is not None else count
-    if not bool(((rows["folds"] >= 0) & (rows["folds"] < n_folds)).all()):
-        raise ValueError(f"the folds of its rows must lie between 0 and {n_folds - 1}.")
+    judges = model.members // (2 if model.is_causal else 1) if model is not None else 0
+    if count == 0 or int(rows["folds"].min()) < 0 or judges % (int(rows["folds"].max()) + 1):
+        raise ValueError(f"its {judges} networks must be shared out evenly among the folds of its rows.")
     estimator.fold_model_ = model
     estimator.training_rows_ = TrainingRows(rows["digests"].numpy(), rows["folds"].numpy())
 
