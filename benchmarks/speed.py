@@ -156,6 +156,42 @@ def measure_tide(device: str) -> list[dict[str, Any]]:
     return records
 
 
+def measure_fits(device: str) -> list[dict[str, Any]]:
+    """Whole fits of `continuous` in turns, so that a machine that slows down slows all of them alike."""
+    works = {
+        "continuous, one fit, plain loop": plain_fit(device),
+        "continuous, one fit": fits(device, "continuous", 1),
+        "continuous, ten fits as a fleet": fits(device, "continuous", 10),
+    }
+    for work in works.values():
+        work()  # the first calls of everything
+    turns = [{name: once(work, device) for name, work in works.items()} for _ in range(5)]
+    plain, one, ten = ([turn[name] for turn in turns] for name in works)
+    ratios = {
+        "continuous, one fit": {"plain_loop_ratio": statistics.median(a / b for a, b in zip(plain, one, strict=True))},
+        "continuous, ten fits as a fleet": {
+            "ratio_to_one": statistics.median(a / b for a, b in zip(ten, one, strict=True))
+        },
+    }
+    records = []
+    for name, values in zip(works, (plain, one, ten), strict=True):
+        median, spread = statistics.median(values), (sorted(values)[3] - sorted(values)[1]) / 2
+        per = 1e3 * median / (10 if "ten" in name else 1)
+        about = ratios.get(name, {})
+        records.append({"name": name, "ms": 1e3 * median, "spread_ms": 1e3 * spread, "ms_per_model": per, **about})
+        print(f"{name:<52} {1e3 * median:10.2f} ms ± {1e3 * spread:.2f}   {per:9.3f} ms per model", flush=True)
+    return records
+
+
+def once(work: Callable[[], Any], device: str) -> float:
+    """The seconds of one call."""
+    started = time.perf_counter()
+    work()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
 def measure(device: str) -> list[dict[str, Any]]:
     """Every measurement as a record; long ones once or twice, short ones many times."""
     records = []
@@ -185,9 +221,7 @@ def measure(device: str) -> list[dict[str, Any]]:
                 growth=name,
                 value=value,
             )
-    note("continuous, one fit, plain loop", plain_fit(device), repeats=3)
-    note("continuous, one fit", fits(device, "continuous", 1), repeats=3)
-    note("continuous, ten fits as a fleet", fits(device, "continuous", 10), 10, repeats=3)
+    records += measure_fits(device)
     note("continuous, ten fits one after another", fits(device, "continuous", 10, apart=True), 10, repeats=1)
     note("ignore, ten fits as a fleet", fits(device, "ignore", 10), 10, repeats=3)
     note("ignore, ten fits one after another", fits(device, "ignore", 10, apart=True), 10, repeats=1)
@@ -203,16 +237,15 @@ def summarise(records: list[dict[str, Any]]) -> list[str]:
         for m in (1, 10, 60, 1000)
         if f"step, fleet of {m}" in ms
     ]
-    one, ten = ms["continuous, one fit"], ms["continuous, ten fits as a fleet"]
-    lines.append(f"one continuous fit against the plain loop: {ms['continuous, one fit, plain loop'] / one:.1f}x")
-    lines.append(f"ten continuous fits as a fleet cost {ten / one:.1f} times one")
+    found = {name: value for record in records for name, value in record.items() if "ratio" in name}
+    lines.append(f"one continuous fit against the plain loop: {found['plain_loop_ratio']:.1f}x")
+    lines.append(f"ten continuous fits as a fleet cost {found['ratio_to_one']:.1f} times one")
     for method in ("continuous", "ignore"):
         apart = ms[f"{method}, ten fits one after another"]
         lines.append(
             f"ten {method} fits as a fleet against one by one: {apart / ms[f'{method}, ten fits as a fleet']:.1f}x"
         )
-    ratio = next(record["ratio_to_continuous"] for record in records if record["name"] == "tide, one fit")
-    lines.append(f"one tide fit costs {ratio:.1f} times one continuous fit")
+    lines.append(f"one tide fit costs {found['ratio_to_continuous']:.1f} times one continuous fit")
     return lines
 
 
