@@ -31,8 +31,7 @@ def learn_posterior(job: FleetJob, labels: Tensor, folds: Tensor, ensemble: bool
     model, history = _train(job, labels, epochs, ENSEMBLE, "ensemble")
     if ensemble:
         return model, history
-    copies = repeat(job, ENSEMBLE, first_seed=100)
-    taught = copies.log_probs(model).exp().unflatten(0, (job.members, ENSEMBLE)).mean(1)
+    taught = job.log_probs(model).exp().unflatten(0, (job.members, ENSEMBLE)).mean(1)
     return _train(job, taught * job.data.mask[..., None], epochs, 1, "single")
 
 

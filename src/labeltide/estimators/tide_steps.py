@@ -40,7 +40,7 @@ class Evidence(NamedTuple):
     """Networks that never saw the rows they judge, and the chain they are part of."""
 
     log_probs: Tensor  # (jobs, rows, steps, classes)
-    judges: tuple[SequenceModel, ...]  # fleets of (jobs * folds) networks, one for each direction of time
+    judges: tuple[SequenceModel, ...]  # fleets of (jobs * networks * folds), one for each direction of time
     chain: ChainParameters
     log_likelihood: Tensor  # (jobs,)
     trained_with: Tensor  # the Q of each job with which its networks were trained
