@@ -26,6 +26,9 @@ import labeltide as lt
 from labeltide import _native
 from labeltide._fleet import member_generators
 from labeltide.chain import select, start
+from labeltide.chain.data import ChainData, Members
+from labeltide.chain.passes import expect
+from labeltide.chain.plain import plain_pass
 from labeltide.estimators.fleet import FleetJob
 from labeltide.models.gru import GRUModel
 from labeltide.objectives.objective import Objective
@@ -156,6 +159,17 @@ def measure_tide(device: str) -> list[dict[str, Any]]:
     return records
 
 
+def chain_pass(device: str, run: Callable[..., Any]) -> Callable[[], Any]:
+    """One forward-backward pass of 100 chains over data of the size of `moving`."""
+    study = lt.make_sequences(137, 50, 2, stay=0.9, random_state=0)
+    labels, mask = torch.from_numpy(study.labels)[None].to(device), torch.from_numpy(study.mask).to(device)
+    data = ChainData(labels.to(torch.int8), mask, None, 50, 2)
+    same = torch.zeros(100, dtype=torch.int64, device=device)
+    members = Members(same, same, torch.ones(100, 137, device=device))
+    parameters = start.flat_chain(100, 1, data, 0.8)
+    return lambda: run(data, members, parameters)
+
+
 def measure_fits(device: str) -> list[dict[str, Any]]:
     """Whole fits of `continuous` in turns, so that a machine that slows down slows all of them alike."""
     works = {
@@ -221,6 +235,8 @@ def measure(device: str) -> list[dict[str, Any]]:
                 growth=name,
                 value=value,
             )
+    note("chain, one pass in torch", chain_pass(device, plain_pass), 100)
+    note("chain, one pass", chain_pass(device, expect), 100)
     records += measure_fits(device)
     note("continuous, ten fits one after another", fits(device, "continuous", 10, apart=True), 10, repeats=1)
     note("ignore, ten fits as a fleet", fits(device, "ignore", 10), 10, repeats=3)
@@ -237,6 +253,7 @@ def summarise(records: list[dict[str, Any]]) -> list[str]:
         for m in (1, 10, 60, 1000)
         if f"step, fleet of {m}" in ms
     ]
+    lines.append(f"a pass of the chain against torch: {ms['chain, one pass in torch'] / ms['chain, one pass']:.0f}x")
     found = {name: value for record in records for name, value in record.items() if "ratio" in name}
     lines.append(f"one continuous fit against the plain loop: {found['plain_loop_ratio']:.1f}x")
     lines.append(f"ten continuous fits as a fleet cost {found['ratio_to_one']:.1f} times one")
