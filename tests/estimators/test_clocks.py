@@ -61,6 +61,7 @@ def test_bands_and_test_are_told_along_each_clock(fitted):
     assert since.rate[-4:].mean() > since.rate[:4].mean() + 0.05
     assert hour.rate[[0, 1, 23]].min() > hour.rate[9:15].max() + 0.15
     assert all(one.p_value < 0.05 for one in fitted.clock_temporality_)
+    assert fitted.is_noisy_p_ < 0.05
     with pytest.raises(AttributeError, match="See clock_estimates_"):
         _ = fitted.noise_estimate_
     with pytest.raises(AttributeError, match="See clock_temporality_"):
@@ -78,6 +79,14 @@ def test_a_clock_without_effect_is_not_blamed(study):
     first, second = method.clock_temporality_
     assert first.p_value < 0.05 < second.p_value
     assert second.change.value < first.change.value
+
+
+@pytest.mark.filterwarnings("ignore::labeltide.NoiseWarning")
+def test_labels_without_mistakes_are_not_called_noisy(study):
+    X, _, clock = study
+    clean = lt.make_sequences(n=N, n_steps=STEPS, n_features=4, stay=0.9, random_state=1).labels[..., 0]
+    method = lt.TideClassifier(period=(None, 24), epochs=6, random_state=0, device="cpu").fit(X, clean, clock=clock)
+    assert method.is_noisy_p_ > 0.05
 
 
 def test_audits_take_all_clocks(study, fitted):
@@ -138,6 +147,7 @@ def test_a_single_clock_has_one_estimate():
     method = lt.TideClassifier(epochs=1, random_state=0, device="cpu").fit(true.features, true.labels)
     assert method.clock_estimates_ == (method.noise_estimate_,)
     assert method.clock_temporality_[0].p_value == method.temporality_.p_value
+    assert method.is_noisy_p_ == method.temporality_.is_noisy_p
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from labeltide._clock import Cells
 from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators
-from labeltide.inference.clocks import estimate_clocks, judge_clocks
+from labeltide.inference.clocks import estimate_clocks, judge_clocks, judge_presence
 from labeltide.inference.diagnostics import Diagnostic, NoiseWarning, diagnose
 from labeltide.inference.temporality import PartTemporality, Temporality, judge_temporality
 from labeltide.inference.written import read_findings, write_findings
@@ -75,6 +75,14 @@ class Inferred:
         return found
 
     @property
+    def is_noisy_p_(self) -> float:
+        """How often labels without mistakes look as noisy, with one clock or several."""
+        if self.cells_ is None:
+            return self.temporality_.is_noisy_p
+        found: float = self._find("is_noisy_p", self._judge_presence)
+        return found
+
+    @property
     def diagnostics_(self) -> tuple[Diagnostic, ...]:
         """Reasons to doubt the estimated noise, and checks that found none."""
         found: tuple[Diagnostic, ...] = self._find("diagnostics", self._diagnose)
@@ -104,6 +112,9 @@ class Inferred:
 
     def _judge_clocks(self) -> tuple[PartTemporality, ...]:
         return judge_clocks(self.training_, self.clock_estimates_, self.families_, seed=self._inference_seed())
+
+    def _judge_presence(self) -> float:
+        return judge_presence(self.training_, self.families_, seed=self._inference_seed())
 
     def _check_one_clock(self, name: str, instead: str) -> None:
         check_is_fitted(self, "model_")

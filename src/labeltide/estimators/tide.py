@@ -59,6 +59,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     clock_estimates_, clock_temporality_ : tuples, one for each of several clocks
         Q along it with bands, averaged over the others, and whether the noise changes over it. They stand in place of
         `noise_estimate_` and `temporality_`, which are for one clock.
+    is_noisy_p_ : float
+        How often labels without mistakes look as noisy, with one clock or several.
     temporality_ : labeltide.inference.temporality.Temporality
         Whether the noise changes over the clock, whose, by how much, whether there is any, and whether classes differ.
     diagnostics_ : tuple of labeltide.inference.diagnostics.Diagnostic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -11,7 +11,15 @@ from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import Family, pooled, sum_shape
 from labeltide.inference.bands import NoiseEstimate, estimate
 from labeltide.inference.bootstrap import REPLICATES, Replicates, chosen_pooling, draw, free_of, smooth
-from labeltide.inference.temporality import CLASS_REPLICATES, SMOOTHNESS, PartTemporality, allow_runs, ratio_test
+from labeltide.inference.temporality import (
+    CLASS_LEAST,
+    CLASS_REPLICATES,
+    SMOOTHNESS,
+    PartTemporality,
+    allow_runs,
+    ratio_test,
+)
+from labeltide.inference.temporality import REPLICATES as TEST_REPLICATES
 
 LITTLE = 1e-6  # labels in every cell, so that those without any have an average too
 
@@ -44,21 +52,32 @@ def judge_clocks(
     estimates: Sequence[NoiseEstimate],
     families: Mapping[str, float],
     *,
-    n_replicates: int = CLASS_REPLICATES,
+    n_replicates: int = TEST_REPLICATES,
     seed: int = 0,
 ) -> tuple[PartTemporality, ...]:
     """Whether the noise changes over each clock, while it may change over the others as it likes."""
     training = allow_runs(training)
-    n_classes, clocks = training.data.n_classes, range(training.grid.shape[1])
-
-    def over(some: Sequence[int]) -> Family:
-        smoothness = [SMOOTHNESS if clock in some else None for clock in clocks]
-        kind = free_of(n_classes, sum_shape(training.grid, smoothness, training.period))
-        several = training.parameters.matrices.shape[1] > 1
-        return pooled(kind, chosen_pooling(families)) if several else kind
-
+    clocks = range(training.grid.shape[1])
+    free = _moving(training, families, clocks)
     tests = [
-        ratio_test(training, over([c for c in clocks if c != held]), over(clocks), n_replicates, seed + 500 + held)
+        ratio_test(training, _moving(training, families, {*clocks} - {held}), free, n_replicates, seed + 500 + held)
         for held in clocks
     ]
     return tuple(PartTemporality(*one, own.change) for one, own in zip(tests, estimates, strict=True))
+
+
+def judge_presence(
+    training: TrainingEvidence, families: Mapping[str, float], *, n_replicates: int = CLASS_REPLICATES, seed: int = 0
+) -> float:
+    """Whether there is any noise: how often labels without mistakes look as noisy."""
+    training = allow_runs(training)
+    static = _moving(training, families, ())
+    return ratio_test(training, None, static, n_replicates, seed + 300, CLASS_LEAST).p_value
+
+
+def _moving(training: TrainingEvidence, families: Mapping[str, float], over: Collection[int]) -> Family:
+    """Noise that may change over some of the clocks."""
+    smoothness = [SMOOTHNESS if clock in over else None for clock in range(training.grid.shape[1])]
+    kind = free_of(training.data.n_classes, sum_shape(training.grid, smoothness, training.period))
+    several = training.parameters.matrices.shape[1] > 1
+    return pooled(kind, chosen_pooling(families)) if several else kind

@@ -25,6 +25,7 @@ def read_findings(said: Any, n_classes: int) -> dict[str, Any]:
         "annotator_estimates": _read_estimates,
         "clock_estimates": _read_estimates,
         "clock_temporality": lambda parts, _: _read_parts(parts),
+        "is_noisy_p": lambda p, _: float(p),
         "temporality": _read_temporality,
         "diagnostics": _read_diagnostics,
     }
