@@ -38,7 +38,8 @@ def audit(
     features: Annotated[str | None, Parameter(help="Columns with commas between; all others by default.")] = None,
     annotator: Annotated[str | None, Parameter(help="The column that says who labelled the row.")] = None,
     clock: Annotated[
-        str | None, Parameter(help="A column, hour_of_day, day_of_week or days; else the position.")
+        str | None,
+        Parameter(help="A column, hour_of_day, day_of_week, days or position; up to three with commas. Else position."),
     ] = None,
     trusted: Annotated[str | None, Parameter(help="A column of labels known to be right, empty elsewhere.")] = None,
     window: Annotated[int | None, Parameter(help="Longer sequences are cut; chosen from the data by default.")] = None,

@@ -19,7 +19,9 @@ class StubTide:
         found = np.unique(labels if trusted is None else np.append(labels.ravel(), trusted.ravel()))
         self.classes_ = found[found >= 0]
         self.clock_ = clock
-        self.noise_estimate_ = self._estimate(np.unique(clock)[:150])
+        clocks = np.moveaxis(clock, -1, 0) if clock.ndim == 3 else [clock]
+        self.clock_estimates_ = tuple(self._estimate(np.unique(one)[:150]) for one in clocks)
+        self.noise_estimate_ = self.clock_estimates_[0]
         self.annotator_estimates_ = (self.noise_estimate_,) * labels.shape[2]
         return self
 
@@ -31,7 +33,8 @@ class StubTide:
         chances = votes / votes.sum(-1, keepdims=True) * mask[..., None]
         codes = np.where(labels >= 0, np.searchsorted(self.classes_, labels.clip(0)), -1).astype(np.int8)
         wrong = np.full((*mask.shape, n), 0.1)
-        return LabelAudit(self.classes_, codes, clock, mask, chances, chances, wrong, fdr, True, trusted)
+        first = clock[..., 0] if clock.ndim == 3 else clock
+        return LabelAudit(self.classes_, codes, first, mask, chances, chances, wrong, fdr, True, trusted)
 
     def save(self, path):
         path.write_bytes(b"stub")
@@ -51,6 +54,12 @@ class StubTide:
         own = tuple(PartTemporality(1.0, 0.5, change) for _ in self.annotator_estimates_)
         rates = (0.0, 0.0, 0.1, change.worst_at, change.best_at, 0.1, 0.1)
         return Temporality(1.0, 0.5, *rates, each, 0.01, 0.5, own if len(own) > 1 else ())
+
+    @property
+    def clock_temporality_(self):
+        return tuple(PartTemporality(1.0, 0.5, one.change) for one in self.clock_estimates_)
+
+    is_noisy_p_ = 0.01
 
     @property
     def diagnostics_(self):

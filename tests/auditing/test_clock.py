@@ -20,7 +20,7 @@ ROWS = {
 
 def clock_of(clock=None, **columns):
     audit = read_audit_table(pa.table({**ROWS, **columns}), clock=clock)
-    return audit.rows_from_steps(audit.clock), audit.clock_info, audit.said
+    return audit.rows_from_steps(audit.clock), audit.clocks[0], audit.said
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,7 @@ def clock_of(clock=None, **columns):
         ),
         ("days", [0, 0.125, 0.375, 1], ClockInfo("days since the start", "days", "days")),
         ("time", [0, 0.125, 0.375, 1], ClockInfo("time", "column", "days")),
+        ("position", [0, 0.5, 1, 0], ClockInfo("position in the sequence", "position")),
     ],
 )
 def test_clocks_from_the_time(clock, expected, info):
@@ -77,3 +78,55 @@ def test_impossible_clocks_are_refused(clock, columns, match):
     person = {"person": ["a", "b", "c", "d"]}
     with pytest.raises(ValueError, match=match):
         clock_of(clock, **columns, **person)
+
+
+LONG = {
+    "person": np.repeat(["a", "b"], 48),
+    "time": [START + datetime.timedelta(minutes=30 * step) for step in range(96)],
+    "label": ["x", "y"] * 48,
+    "v": np.arange(96) % 7,
+    "since": np.arange(96) / 2 % 24,  # all start at the same hour
+    "minutes": np.arange(96) * 30 % 1440,
+    "still": np.ones(96),
+}
+
+
+@pytest.mark.parametrize("clock", ["load,hour_of_day,position", ["load", "hour_of_day", "position"]])
+def test_several_clocks_are_read_as_each_is_alone(clock):
+    later = [moment + datetime.timedelta(hours=7 * (step >= 48)) for step, moment in enumerate(LONG["time"])]
+    table = pa.table({**LONG, "time": later, "load": np.arange(96) * 37 % 96})
+    audit = read_audit_table(table, sequence="person", clock=clock)
+    assert audit.clock.shape == (*audit.index.shape, 3)
+    alone = [read_audit_table(table, sequence="person", clock=name) for name in ("load", "hour_of_day", "position")]
+    assert audit.clocks == tuple(one.clocks[0] for one in alone)
+    for found, one in zip(audit.each_clock, alone, strict=True):
+        np.testing.assert_array_equal(found, one.clock)
+    assert audit.lines().column_names[4:7] == ["clock", "clock_2", "clock_3"]
+    assert audit.lines()["clock_2"].to_pylist()[:3] == [18, 18.5, 19]
+    assert sum(sentence.startswith("One of the clocks, whose effects add up, is ") for sentence in audit.said) == 3
+
+
+def test_a_column_with_a_comma_in_its_name_is_one_clock():
+    assert clock_of("a,b", **{"a,b": [5, 1, 2, 9]})[1] == ClockInfo("a,b", "column")
+
+
+@pytest.mark.parametrize(
+    ("clock", "match"),
+    [
+        ("since,since", r"clock must be columns by their names, with commas between and without repeats"),
+        ("since,lunar", r"no column 'lunar'"),
+        ("since,person", r"'person' for both"),
+        ("since,minutes,days,position", r"At most 3 clocks can be told apart at once. Got 4: 'since', 'minutes', 'da"),
+        ("since,minutes", r"Where 'since' stands, 'minutes' always stands alike. Leave one of them out"),
+        ("since,hour_of_day", r"Where 'since' stands, 'hour_of_day' always stands alike"),
+        ("since,still", r"Where 'since' stands, 'still' always stands alike"),
+    ],
+)
+def test_clocks_that_cannot_be_told_apart_are_refused(clock, match):
+    with pytest.raises(ValueError, match=match):
+        read_audit_table(pa.table(LONG), sequence="person", clock=clock)
+
+
+def test_a_clock_and_a_longer_one_can_be_told_apart():
+    audit = read_audit_table(pa.table(LONG), sequence="person", clock="days,hour_of_day")
+    assert [info.period for info in audit.clocks] == [None, 24]

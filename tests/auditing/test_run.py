@@ -68,6 +68,8 @@ def test_all_files_are_there_by_the_contract(real):
     assert all(reason for reason in issues["reason"].to_pylist())
     head = '"annotator","clock","true","recorded","probability"'
     assert (real.folder / "noise.csv").read_text("utf-8-sig").startswith(head)
+    assert set(real.noise["clock_name"].to_pylist()) == {"position in the sequence"}
+    assert found["other_clocks"] == []
     assert b"study.csv" in (real.folder / "report.html").read_bytes()
 
 
@@ -89,6 +91,40 @@ def test_each_annotator_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
     assert noise.num_rows == 20 * 4
     assert np.isfinite(noise["simultaneous_upper"].to_numpy()).all()
     assert found.page.read_text().count("from the start to the end of a sequence (p = ") >= 2
+
+
+def test_each_clock_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
+    table = make_table()
+    hours = np.random.default_rng(2).permutation(240) / 10  # says nothing of the labels
+    table = table.append_column("hour", [hours])
+    columns = {"sequence": "person", "time": "minute", "features": "signal"}
+    found = lt.audit(table, **columns, clock="minute,hour", out=tmp_path / "out")
+    (other,) = found.summary["other_clocks"]
+    assert [found.summary["clock"]["name"], other["clock"]["name"]] == ["minute", "hour"]
+    assert [found.summary["clock"]["period"], other["clock"]["period"]] == [None, 24]
+    assert found.estimator.period == (None, 24)
+    for part in (found.summary, other):
+        assert len(part["noise"]["clock"]) == len(part["noise"]["curves"][0]["rate"])
+        assert 0 < part["temporality"]["p_value"] <= 1
+        assert 0 < part["temporality"]["is_noisy_p"] <= 1
+        assert part["temporality"]["best_rate"] <= part["temporality"]["worst_rate"]
+    assert found.noise.filter(pc.equal(found.noise["clock_name"], "hour"))["clock"].to_pylist()[-1] < 24
+    np.testing.assert_allclose(found.labels["clock_2"].to_numpy(), hours)
+    page = found.page.read_text()
+    assert 'id="clock-2"' in page
+    assert page.count("over the hours of the day (p = ") >= 1
+    assert "over the hours of the day: " in str(found)
+    again = lt.load(found.folder / "model" / "model.safetensors")
+    assert again.is_noisy_p_ == found.estimator.is_noisy_p_
+    assert predict_table(found.folder, table).num_rows == 240
+
+
+def test_several_clocks_and_annotators_go_together(stub, tmp_path):
+    study = simulate_study(people=14, days=2)
+    found = lt.audit(study, clock="days,hour_of_day", fdr=0.5, out=tmp_path / "out")
+    assert [curve["annotator"] for curve in found.summary["noise"]["curves"]] == [None]
+    assert found.summary["temporality"]["per_annotator"] == []
+    assert "error rates are told of all annotators together" in found.page.read_text()
 
 
 def test_an_audit_finds_wrong_labels(real):

@@ -1,4 +1,4 @@
-"""How far annotators agree, beyond chance, overall and over the clock."""
+"""How far annotators agree, beyond chance, overall and over the clock, of several the first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def describe_agreement(table: AuditTable) -> dict[str, Any] | None:
     several = (labels >= 0).sum(1) > 1
     if not table.annotator_names or not several.any():
         return None
-    labels, clock = labels[several], table.from_steps(table.clock)[several]
+    labels, clock = labels[several], table.from_steps(table.each_clock[0])[several]
     names, n_classes = table.annotator_names, len(table.class_names)
     kappas = cohen_kappas(labels, n_classes)
     together = (labels >= 0).astype(np.int64)

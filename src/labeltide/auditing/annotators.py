@@ -1,4 +1,4 @@
-"""The noise of each annotator over the clock, in the form of audit.json."""
+"""The noise of each annotator over the clock, in the form of audit.json; with several clocks, of nobody alone."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from labeltide.inference.bands import Change, NoiseEstimate
 
 
 def annotator_estimates(table: AuditTable, estimator: TideClassifier) -> list[tuple[str, int, NoiseEstimate]]:
-    """The name, the number of labels and the noise of each annotator who gave any; none where all share one Q."""
-    names, own = table.annotator_names or (), estimator.annotator_estimates_
+    """The name, the number of labels and the noise of each annotator who gave any; none where all share one Q.
+
+    With several clocks there are none either: Q along each clock is known of all annotators together.
+    """
+    names = table.annotator_names or ()
+    own = estimator.annotator_estimates_ if len(table.clocks) == 1 else ()
     if len(names) < 2 or len(own) != len(names):
         return []
     counts = (table.fit_labels >= 0).sum((0, 1)).tolist()

@@ -1,14 +1,15 @@
-"""The clock of every row: a column, a part of the time, or the position in the sequence."""
+"""The clocks of every row: columns, parts of the time, or the position in the sequence."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from labeltide.auditing.columns import DERIVED
 from labeltide.auditing.intake import is_moment, whole
 from labeltide.auditing.moments import DAY, Moments, read_moments
 from labeltide.auditing.words import means, quoted
@@ -16,6 +17,8 @@ from labeltide.data.columns import read_numbers
 from labeltide.data.tables import Steps
 
 HOURS = frozenset(("hour", "hourofday", "hours", "clockhour"))
+PARTS = 24  # of one clock, within each of which another must still move
+STILL = 0.01  # of a clock's variance that is left there: it does not
 
 
 @dataclass(frozen=True)
@@ -28,18 +31,50 @@ class ClockInfo:
     period: float | None = None  # where it starts again
 
 
-def read_clock(
-    table: pa.Table, clock: str | None, time: str | None, moments: Moments | None, steps: Steps
+def read_clocks(
+    table: pa.Table, clocks: Sequence[str], time: str | None, moments: Moments | None, steps: Steps
+) -> tuple[np.ndarray, tuple[ClockInfo, ...], list[str]]:
+    """The moments of every step, float64 of shape (steps,) or (steps, clocks), what they are, and what to say."""
+    found = [_read_clock(table, clock, time, moments, steps) for clock in clocks or ("position",)]
+    if len(found) == 1:
+        ((values, info, what),) = found
+        return values, (info,), [f"The clock is {what}"]
+    for one, other in permutations(range(len(found)), 2):
+        if _follows(found[other], found[one]):
+            raise ValueError(
+                f"Several clocks must differ, or their effects cannot be told apart. Where {quoted([clocks[one]])} "
+                f"stands, {quoted([clocks[other]])} always stands alike. Leave one of them out."
+            )
+    infos = tuple(info for _, info, _ in found)
+    said = [f"One of the clocks, whose effects add up, is {what}" for _, _, what in found]
+    return np.stack([values for values, _, _ in found], -1), infos, said
+
+
+def _read_clock(
+    table: pa.Table, clock: str, time: str | None, moments: Moments | None, steps: Steps
 ) -> tuple[np.ndarray, ClockInfo, str]:
-    """The moment of every step, float64 of shape (steps,), what it is, and a sentence about it."""
-    if clock is None:
-        said = "The clock is the position in the sequence, from 0 at its start to 1 at its end."
-        return positions(steps), ClockInfo("position in the sequence", "position"), said
-    if clock in DERIVED and clock not in table.column_names:
-        values, info = _derive(clock, time, moments)
-        return values[steps.rows], info, f"The clock is the {info.name}, read from {quoted([time])}."
-    values, info = _read_column(table, clock)
-    return steps.pick(clock, values), info, f"The clock is {quoted([clock])}{_in_unit(info)}."
+    """One clock, float64 of shape (steps,), what it is, and the end of a sentence about it."""
+    if clock in table.column_names:
+        values, info = _read_column(table, clock)
+        return steps.pick(clock, values), info, f"{quoted([clock])}{_in_unit(info)}."
+    if clock == "position":
+        what = "the position in the sequence, from 0 at its start to 1 at its end."
+        return positions(steps), ClockInfo("position in the sequence", clock), what
+    values, info = _derive(clock, time, moments)
+    return values[steps.rows], info, f"the {info.name}, read from {quoted([time])}."
+
+
+def _follows(clock: tuple[np.ndarray, ClockInfo, str], other: tuple[np.ndarray, ClockInfo, str]) -> bool:
+    """Whether a clock hardly moves within any of the equal parts of another, each on its ring where it has one."""
+    values, info, _ = clock
+    angle = 2 * np.pi * values / (info.period or 1)
+    axes = [values] if info.period is None else [np.cos(angle), np.sin(angle)]
+    low, high = other[0].min(), other[0].max()
+    part = np.minimum((other[0] - low) / ((high - low) or 1) * PARTS, PARTS - 1).astype(np.int64)
+    counts = np.bincount(part)
+    means = [(np.bincount(part, axis) / np.maximum(counts, 1))[part] for axis in axes]
+    left = sum(float(np.square(axis - mean).sum()) for axis, mean in zip(axes, means, strict=True))
+    return left <= STILL * sum(float(np.square(axis - axis.mean()).sum()) for axis in axes)
 
 
 def positions(steps: Steps) -> np.ndarray:

@@ -13,7 +13,8 @@ from labeltide.auditing import words
 from labeltide.auditing.intake import is_moment, is_number, is_text, whole
 from labeltide.auditing.words import quoted
 
-DERIVED = ("hour_of_day", "day_of_week", "days")  # clocks made from the time column
+DERIVED = ("hour_of_day", "day_of_week", "days", "position")  # clocks that need no column of their own
+MOST_CLOCKS = 3  # at once; each more leaves fewer moments along every one
 Names = str | Sequence[str] | None
 
 
@@ -26,14 +27,13 @@ class Request:
     label: Names = None
     features: Names = None
     annotator: str | None = None
-    clock: str | None = None
+    clock: Names = None
     trusted: str | None = None
 
     def columns(self, there: list[str]) -> dict[str, list[str]]:
         """The columns named for each role, all of them there and none in two roles."""
         named = {role: _split(role, value, there) for role, value in vars(self).items()}
-        if self.clock in DERIVED and self.clock not in there:
-            named["clock"] = []
+        named["clock"] = [name for name in named["clock"] if name in there or name not in DERIVED]
         owners: dict[str, str] = {}
         for role, names in named.items():
             missing = [name for name in names if name not in there]
@@ -54,6 +54,16 @@ class Request:
             )
         return named
 
+    def clocks(self, there: list[str]) -> list[str]:
+        """The clocks in the order asked for, columns or some of DERIVED."""
+        names = _split("clock", self.clock, there)
+        if len(names) > MOST_CLOCKS:
+            raise ValueError(
+                f"At most {MOST_CLOCKS} clocks can be told apart at once. Got {len(names)}: {quoted(names)}. Name the "
+                "ones that matter most."
+            )
+        return names
+
 
 @dataclass
 class Columns:
@@ -63,7 +73,7 @@ class Columns:
     time: str | None  # None: the order of the rows
     label: list[str]  # one, or one for each annotator
     annotator: str | None
-    clock: str | None  # a column or one of DERIVED; None: the position in the sequence
+    clock: list[str]  # columns or some of DERIVED; empty: the position in the sequence
     trusted: str | None
     features: list[str]
     features_named: bool
@@ -85,7 +95,6 @@ def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) ->
         )
     if not time:
         guess.said.append("I found no column of times, so steps follow the order of the rows.")
-    derived = request.clock if request.clock in DERIVED and not named["clock"] else None
     features = named["features"] or (guess.features() if labelled else [])
     for role, names in {**named, "label": label, "annotator": annotator, "sequence": sequence, "time": time}.items():
         _check_plain(table, role, names if role != "features" else [])
@@ -94,7 +103,7 @@ def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) ->
         time=time[0] if time else None,
         label=label,
         annotator=annotator[0] if annotator else None,
-        clock=named["clock"][0] if named["clock"] else derived,
+        clock=request.clocks(table.column_names),
         trusted=named["trusted"][0] if named["trusted"] else None,
         features=features,
         features_named=bool(named["features"]),
@@ -267,7 +276,7 @@ def _split(role: str, value: Names, there: list[str]) -> list[str]:
     """The columns that an option names; commas part them, unless a column has that very name."""
     if value is None:
         return []
-    several = role in ("sequence", "label", "features")
+    several = role in ("sequence", "label", "features", "clock")
     if isinstance(value, str):
         parts = [value] if value in there or not several else [part.strip() for part in value.split(",")]
         names = [part for part in parts if part or part in there]

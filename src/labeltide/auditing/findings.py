@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from labeltide.auditing.annotators import annotator_changes, annotator_estimates, describe_curve
+from labeltide.auditing.annotators import annotator_changes, annotator_estimates, describe_change, describe_curve
 from labeltide.auditing.table import AuditTable, decode
 from labeltide.auditing.words import quoted
 from labeltide.estimators import TideClassifier
@@ -43,9 +44,18 @@ def label_table(table: AuditTable, judged: LabelAudit) -> pa.Table:
     return lines
 
 
-def describe_noise(table: AuditTable, estimator: TideClassifier) -> dict[str, Any]:
-    """The part `noise`: Q of all together, then of each annotator."""
-    estimate, own = estimator.noise_estimate_, annotator_estimates(table, estimator)
+def describe_clocks(table: AuditTable, estimator: TideClassifier) -> list[dict[str, Any]]:
+    """The parts `clock`, `noise` and `temporality` for each clock."""
+    found = []
+    for place, (info, estimate) in enumerate(zip(table.clocks, estimator.clock_estimates_, strict=True)):
+        noise, test = describe_noise(table, estimator, estimate), describe_temporality(table, estimator, place)
+        found.append({"clock": asdict(info), "noise": noise, "temporality": test})
+    return found
+
+
+def describe_noise(table: AuditTable, estimator: TideClassifier, estimate: NoiseEstimate) -> dict[str, Any]:
+    """The part `noise`: Q of all together over one clock, then of each annotator."""
+    own = annotator_estimates(table, estimator)
     n_classes = estimate.mean.shape[-1]
     most = int(np.clip(MOST_NUMBERS // (3 * n_classes**2 * (1 + len(own))), FEWEST_POINTS, MOST_POINTS))
     kept = np.unique(np.linspace(0, len(estimate.clock) - 1, min(most, len(estimate.clock))).round().astype(int))
@@ -62,14 +72,16 @@ def describe_noise(table: AuditTable, estimator: TideClassifier) -> dict[str, An
 
 
 def noise_table(table: AuditTable, estimator: TideClassifier) -> pa.Table:
-    """noise.csv: one line for each curve, moment, true and recorded class."""
+    """noise.csv: one line for each curve, moment, true and recorded class; the last column names the clock."""
     names = tuple(map(str, estimator.classes_))
     n = len(names)
-    curves: list[tuple[str | None, NoiseEstimate]] = [(None, estimator.noise_estimate_)]
-    curves += [(name, found) for name, _, found in annotator_estimates(table, estimator)]
+    clocks = [info.name for info in table.clocks]
+    curves: list[tuple[str, str | None, NoiseEstimate]]
+    curves = [(clock, None, found) for clock, found in zip(clocks, estimator.clock_estimates_, strict=True)]
+    curves += [(clocks[0], name, found) for name, _, found in annotator_estimates(table, estimator)]
     titles = {"mean": "probability"}
     parts = []
-    for who, found in curves:
+    for clock, who, found in curves:
         cells = len(found.clock) * n * n
         columns: dict[str, Any] = {
             "annotator": pa.array([who] * cells, pa.string()),
@@ -79,15 +91,20 @@ def noise_table(table: AuditTable, estimator: TideClassifier) -> pa.Table:
         }
         for name in ("mean", "lower", "upper", "simultaneous_lower", "simultaneous_upper"):
             columns[titles.get(name, name)] = pa.array(getattr(found, name).reshape(-1), from_pandas=True)
-        parts.append(pa.table(columns))
+        parts.append(pa.table(columns | {"clock_name": pa.array([clock] * cells, pa.string())}))
     return pa.concat_tables(parts)
 
 
-def describe_temporality(table: AuditTable, estimator: TideClassifier) -> dict[str, Any]:
-    """The part `temporality`."""
+def describe_temporality(table: AuditTable, estimator: TideClassifier, place: int) -> dict[str, Any]:
+    """The part `temporality`; over one of several clocks, for all classes and annotators together alone."""
+    if len(table.clocks) > 1:
+        test = estimator.clock_temporality_[place]
+        whole = {"statistic": test.statistic, "p_value": test.p_value, **describe_change(test.change)}
+        nothing: dict[str, Any] = {"classes_differ_p": None, "per_class": [], "per_annotator": []}
+        return whole | {"is_noisy_p": estimator.is_noisy_p_} | nothing
     found = estimator.temporality_
-    whole = ("statistic", "p_value", "change", "change_lower", "change_upper", "worst_at", "best_at", "worst_rate")
-    result = {name: getattr(found, name) for name in (*whole, "best_rate", "is_noisy_p", "classes_differ_p")}
+    names = ("statistic", "p_value", "change", "change_lower", "change_upper", "worst_at", "best_at", "worst_rate")
+    result = {name: getattr(found, name) for name in (*names, "best_rate", "is_noisy_p", "classes_differ_p")}
     result["per_class"] = [
         {
             "class": str(name),

@@ -63,7 +63,7 @@ def fit(
         model=model,
         hidden_size=HIDDEN_SIZE,
         epochs=choose_epochs(table, windows),
-        period=table.clock_info.period,
+        period=table.clocks[0].period if len(table.clocks) == 1 else tuple(clock.period for clock in table.clocks),
         device=device,
         checkpoint=checkpoint,
         random_state=seed,
@@ -123,8 +123,9 @@ def thin_evidence(estimator: TideClassifier, seed: int, steps: int) -> int:
 
 def infer(estimator: TideClassifier, table: AuditTable, seed: int, on_share: Any = None) -> list[str]:
     """Compute bands, checks and tests, and say what was limited; what checks warn of is said on the page."""
-    limits = {"noise_estimate_": INFERENCE_STEPS, "diagnostics_": INFERENCE_STEPS, "temporality_": TEST_STEPS}
-    titles = {"noise_estimate_": "Bands and checks", "temporality_": "Tests"}
+    limits = {"clock_estimates_": INFERENCE_STEPS, "diagnostics_": INFERENCE_STEPS}
+    limits |= {"clock_temporality_": TEST_STEPS, "is_noisy_p_": TEST_STEPS}
+    titles = {"clock_estimates_": "Bands and checks", "clock_temporality_": "Tests"}
     said = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
@@ -135,5 +136,5 @@ def infer(estimator: TideClassifier, table: AuditTable, seed: int, on_share: Any
                 said.append(f"{titles[name]} rest on {kept} of {before} windows, drawn by chance.")
             getattr(estimator, name)
             if on_share:
-                on_share((place + 1) / 3)
+                on_share((place + 1) / len(limits))
     return said

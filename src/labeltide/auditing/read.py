@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide._validation import UnanswerableError
-from labeltide.auditing.clock import positions, read_clock
+from labeltide.auditing.clock import positions, read_clocks
 from labeltide.auditing.columns import Columns, Names, Request, find_columns
 from labeltide.auditing.features import Encoder, Features, apply_encoders, encode_features
 from labeltide.auditing.gaps import find_gaps
@@ -30,7 +30,7 @@ def read_audit_table(
     label: Names = None,
     features: Names = None,
     annotator: str | None = None,
-    clock: str | None = None,
+    clock: Names = None,
     trusted: str | None = None,
     window: int | None = None,
 ) -> AuditTable:
@@ -43,8 +43,8 @@ def read_audit_table(
     sequence, time, label, features, annotator : columns
         Found by name and type where that is plain. Several label columns, in a list or with commas between, hold
         one annotator each.
-    clock : column, "hour_of_day", "day_of_week" or "days"
-        The position in the sequence when left out.
+    clock : column, "hour_of_day", "day_of_week", "days" or "position"
+        The position in the sequence when left out. Several, in a list or with commas between, add up.
     trusted : column
         Labels known to be right, empty elsewhere.
     window : int
@@ -64,8 +64,8 @@ def _read(table: Any, request: Request, window: int | None) -> AuditTable:
     rows = find_rows(loaded, columns, labels.codes)
     recorded = labels_of_steps(labels, rows)
     features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
-    clock, clock_info, clock_said = read_clock(loaded, columns.clock, columns.time, rows.moments, rows.steps)
-    said = [*columns.said, *labels.said, *(rows.moments.said if rows.moments else ()), *features.said, clock_said]
+    clock, clocks, clocks_said = read_clocks(loaded, columns.clock, columns.time, rows.moments, rows.steps)
+    said = [*columns.said, *labels.said, *(rows.moments.said if rows.moments else ()), *features.said, *clocks_said]
     trusted = None
     if columns.trusted:
         trusted, sentence = read_trusted(loaded, columns.trusted, labels, rows.steps)
@@ -78,7 +78,7 @@ def _read(table: Any, request: Request, window: int | None) -> AuditTable:
     cut = cut_windows(np.bincount(rows.steps.sequence), window)
     said.append(_say_windows(cut, np.bincount(rows.steps.sequence)))
     arrays = _arrays(cut, features.columns, recorded, clock, trusted, gaps)
-    return _build(rows, features, labels.names, arrays, clock_info=clock_info, window=cut.window, said=tuple(said))
+    return _build(rows, features, labels.names, arrays, clocks=clocks, window=cut.window, said=tuple(said))
 
 
 def read_new_table(
@@ -103,11 +103,11 @@ def read_new_table(
     rows = find_rows(loaded, columns, np.full((len(loaded), 1), -1, dtype=np.int8))
     features = apply_encoders(loaded, encoders, rows.steps) if encoders else _position(rows)
     nothing = np.full((len(rows.steps.rows), rows.n_annotators), -1, dtype=np.int8)
-    clock, clock_info, _ = read_clock(loaded, None, columns.time, rows.moments, rows.steps)
+    clock, clocks, _ = read_clocks(loaded, [], columns.time, rows.moments, rows.steps)
     cut = cut_windows(np.bincount(rows.steps.sequence), window)
     arrays = _arrays(cut, features.columns, nothing, clock)
     said = tuple(columns.said)
-    return _build(rows, features, tuple(class_names), arrays, clock_info=clock_info, window=cut.window, said=said)
+    return _build(rows, features, tuple(class_names), arrays, clocks=clocks, window=cut.window, said=said)
 
 
 def _build(

@@ -95,7 +95,7 @@ def audit(
     label: Names = None,
     features: Names = None,
     annotator: str | None = None,
-    clock: str | None = None,
+    clock: Names = None,
     trusted: str | None = None,
     window: int | None = None,
     model: str = "gru",
@@ -236,10 +236,10 @@ def _describe_table(table: Any, read: AuditTable, said: list[str]) -> dict[str, 
 
 
 def _describe_findings(read: AuditTable, judged: LabelAudit, estimator: TideClassifier) -> dict[str, Any]:
+    first, *others = findings.describe_clocks(read, estimator)
     return {
-        "clock": asdict(read.clock_info),
-        "noise": findings.describe_noise(read, estimator),
-        "temporality": findings.describe_temporality(read, estimator),
+        **first,
+        "other_clocks": others,
         "issues": findings.describe_issues(read, judged),
         "agreement": describe_agreement(read),
         "plan": findings.describe_plan(read, judged),

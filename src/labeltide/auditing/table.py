@@ -27,7 +27,7 @@ class AuditTable:
     fit_labels : int8 array of shape (n, steps, annotators)
         The same with -1 wherever the step belongs to another window, so that none counts twice in training.
     lengths : int64 array of shape (n,)
-    clock : float64 array of shape (n, steps)
+    clock : float64 array of shape (n, steps), or (n, steps, clocks) where there are several
     trusted, fit_trusted : int8 arrays of shape (n, steps), or None
     gaps : int64 array of shape (n, steps), or None where no step is missing
         How many usual steps of time lie before each step.
@@ -63,7 +63,7 @@ class AuditTable:
     class_names: tuple[str, ...]
     annotator_names: tuple[str, ...] | None
     feature_names: tuple[str, ...]
-    clock_info: ClockInfo
+    clocks: tuple[ClockInfo, ...]
     columns: dict[str, str | None]
     window: int
     encoders: tuple[Encoder, ...]
@@ -77,6 +77,11 @@ class AuditTable:
     def n_labels(self) -> int:
         """How many labels were recorded."""
         return int((self.fit_labels >= 0).sum())
+
+    @property
+    def each_clock(self) -> list[np.ndarray]:
+        """The moments of every clock on its own: shape (n, steps)."""
+        return [self.clock] if len(self.clocks) == 1 else list(np.moveaxis(self.clock, -1, 0))
 
     def from_steps(self, values: np.ndarray) -> np.ndarray:
         """Values of shape (n, steps, ...) as (all steps, ...): each from the window to which its step belongs."""
@@ -103,8 +108,9 @@ class AuditTable:
         return found
 
     def lines(self) -> pa.Table:
-        """The first columns of labels.parquet: row, sequence, time, annotator, clock and the recorded label."""
+        """The first columns of labels.parquet: row, sequence, time, annotator, clocks and the recorded label."""
         rows = pa.array(self.line_row)
+        titles = ["clock", *(f"clock_{number}" for number in range(2, 1 + len(self.clocks)))]
         recorded = self.rows_from_steps(self.labels, by_annotator=True)
         return pa.table(
             {
@@ -112,7 +118,7 @@ class AuditTable:
                 "sequence": self.ids.take(rows),
                 "time": self.times.take(rows),
                 "annotator": decode(self.line_annotator, self.annotator_names or (None,)),
-                "clock": self.rows_from_steps(self.clock),
+                **dict(zip(titles, map(self.rows_from_steps, self.each_clock), strict=True)),
                 "recorded": decode(recorded, self.class_names),
             }
         )

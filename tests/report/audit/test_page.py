@@ -168,3 +168,20 @@ def test_writing_the_page_never_loads_torch(plain):
         "write_page(Path(sys.argv[1])); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(plain[0])], check=False).returncode == 0
+
+
+def test_every_clock_has_its_own_part_of_the_page(tmp_path):
+    folder = write_audit(tmp_path, sequences=4, steps=60)
+    audit = json.loads((folder / "audit.json").read_text())
+    clock = {"name": HOSTILE[0], "kind": "column", "unit": HOSTILE[1], "period": None}
+    other = {"clock": clock, "noise": audit["noise"], "temporality": {**audit["temporality"], "p_value": 0.6}}
+    (folder / "audit.json").write_text(json.dumps({**audit, "other_clocks": [other]}))
+    page = write_page(folder).read_text(encoding="utf-8")
+    outline = Outline(page)
+    assert outline.ids.count("clock-2") == outline.links.count("#clock-2") == 1
+    assert len(set(outline.ids)) == len(outline.ids)
+    assert HOSTILE[0] not in page
+    assert HOSTILE[1] not in page
+    assert page.count("The test asks for what this clock does beside the other;") == 2
+    assert page.count("<h4>For each class</h4>") == 2
+    assert "Not shown to change over" in page

@@ -21,6 +21,19 @@ def test_the_summary_is_read_in_ten_seconds(tmp_path):
     ]
 
 
+def test_of_several_clocks_the_summary_names_each(tmp_path):
+    audit = json.loads((write_audit(tmp_path, sequences=4, steps=60) / "audit.json").read_text())
+    still = {**audit["temporality"], "p_value": 0.6}
+    first = {"clock": {"name": "since", "kind": "column"}, "noise": audit["noise"], "temporality": still}
+    moves = {part: audit[part] for part in first}
+    lines = summary_text({**audit, **first, "other_clocks": [moves]}).splitlines()
+    assert lines[2] == "Worst      near 21:30 (48 %); best near 09:30 (8.2 %)"
+    assert lines[3].startswith(
+        "Over time  over since: no change shown (p = 0.60); over the hours of the day: changes by"
+    )
+    assert summary_html({**audit, **first, "other_clocks": [moves]}).count("<svg") == 2
+
+
 def test_the_summary_claims_nothing_that_no_test_carries(tmp_path):
     folder = write_audit(tmp_path, sequences=4, steps=60, is_noisy=False, is_temporal=False, annotators=None)
     audit = json.loads((folder / "audit.json").read_text())

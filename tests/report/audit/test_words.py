@@ -109,3 +109,27 @@ def test_an_annotator_gets_worse_only_where_the_test_and_the_curve_say_so(period
     entry = {"p_value": p, "worst_at": worst, "best_at": best, "worst_rate": 0.3, "best_rate": 0.1}
     found = change_sentence(entry, Clock("column", "hours", "", period), (0.0, 8.0))
     assert plain(found).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+
+
+def with_second(audit, **test):
+    """The same audit with a second clock of its own test."""
+    second = {"name": "since", "kind": "column", "unit": "", "period": None}
+    other = {"clock": second, "noise": audit["noise"], "temporality": {**audit["temporality"], **test}}
+    return {**audit, "other_clocks": [other]}
+
+
+def test_of_several_clocks_each_has_its_own_words(audits):
+    headline, _, _, _, when, changes, _, _ = words(with_second(audits["temporal"], p_value=0.7))
+    assert headline.endswith("over the hours of the day: worst near 21:30. No change is shown over since.")
+    assert "but chance or the other clock could put it there" in when
+    assert changes.startswith("Not shown. An error rate that follows the other clock alone explains these labels as w")
+    headline, *_, changes, _, _ = words(with_second(audits["temporal"], p_value=0.004, worst_at=3.0))
+    assert headline.endswith(
+        "over the hours of the day (worst near 21:30) and over since (worst where since is near 3)."
+    )
+    assert "If it did not follow this clock, a change this large would appear about 4 times in 1,000" in changes
+    headline, *_ = words(with_second(audits["constant"]))
+    assert headline.endswith("Whether this changes over the hours of the day or over since is not clear.")
+    questions = [card.question for card in write_verdict(with_second(audits["constant"])).cards]
+    assert plain(questions[4]) == "Does it change over since?"
+    assert len(set(questions)) == 6

@@ -1,11 +1,11 @@
-"""The clock of an audit, in words and on an axis."""
+"""The clocks of an audit, in words and on an axis."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from labeltide.report.audit.names import END, ISOLATE, shown
 
@@ -98,6 +98,23 @@ class Clock:
         found = [round(place * step, 10) for place in range(first, math.floor(high / step + 1e-9) + 1)]
         # The last midnight is the first day again: "Mon" twice would mislead.
         return [value for value in found if not (self.kind == "day_of_week" and value == 7)]
+
+
+class View(NamedTuple):
+    """An audit as seen over one of its clocks, whose `noise` and `temporality` stand in it."""
+
+    audit: Mapping[str, Any]
+    clock: Clock
+    anchor: str  # on the page
+    others: int  # clocks besides this one, whose effects add up with its own
+
+
+def clock_views(audit: Mapping[str, Any]) -> list[View]:
+    """One view for each clock, in the order in which they were named."""
+    others = audit.get("other_clocks") or []
+    seen = [audit, *({**audit, **one} for one in others)]
+    anchors = ["clock", *(f"clock-{number}" for number in range(2, 2 + len(others)))]
+    return [View(one, Clock.read(one["clock"]), at, len(others)) for one, at in zip(seen, anchors, strict=True)]
 
 
 def nice_step(rough: float) -> float:

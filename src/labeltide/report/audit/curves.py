@@ -13,7 +13,7 @@ from labeltide.report.audit.clock import Clock
 from labeltide.report.audit.drawing import NARROW, SMALL, WIDE, Band, Curve, Frame, describe, draw, top_of
 from labeltide.report.audit.names import shown
 from labeltide.report.audit.numbers import number, numbers, percent
-from labeltide.report.audit.words import change_sentence, is_temporal
+from labeltide.report.audit.words import change_sentence, is_noisy, is_temporal
 
 PANELS = 12  # classes or annotators drawn; the files beside the page have all
 GRID = 6  # classes up to which all of Q is drawn
@@ -62,6 +62,7 @@ class Drawer:
         curve = self.curves[0]
         values, band = self._line(curve, "rate")
         alt = f"Share of wrong labels over the clock: {describe(values, self.points, self.clock)}."
+        said = change_sentence(self.audit["temporality"], self.clock, self.ends) if is_noisy(self.audit) else ""
         top = top_of(values, band.upper)
         return [
             Panel(
@@ -72,6 +73,7 @@ class Drawer:
                     Frame(self.clock, self.ends, top, size),
                     alt,
                 ),
+                said=said,
             )
             for name, size in (("wide", WIDE), ("narrow", NARROW))
         ]

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from labeltide.report.audit import tables
 from labeltide.report.audit.checks import check_title, meaning
+from labeltide.report.audit.clock import View, clock_views
 from labeltide.report.audit.curves import PANELS, Drawer
 from labeltide.report.audit.names import name_markup, text_markup
 from labeltide.report.audit.numbers import is_known, number, percent
@@ -87,36 +88,37 @@ def _script() -> str:
 
 def _drawn(audit: Mapping[str, Any]) -> dict[str, Any]:
     drawer = Drawer(audit)
-    if not drawer.can_draw:
-        return {
-            "overall": [],
-            "by_class": [],
-            "classes_left": 0,
-            "multiples": [],
-            "annotators": [],
-            "kappa_drawing": None,
-        }
     return {
+        "clocks": [_over(view) for view in clock_views(audit)],
+        "annotators": drawer.annotators() if drawer.can_draw else [],
+        "kappa_drawing": drawer.agreement() if drawer.can_draw else None,
+    }
+
+
+def _over(view: View) -> dict[str, Any]:
+    """What is shown over one clock."""
+    drawer, about = Drawer(view.audit), {"clock": view.clock, "anchor": view.anchor, "others": view.others}
+    if not drawer.can_draw:
+        return about | {"overall": [], "multiples": []}
+    by_class = drawer.by_class()
+    averages = {panel.name: panel.detail for panel in by_class}
+    return about | {
         "overall": drawer.overall(),
-        "by_class": drawer.by_class(),
+        "by_class": by_class,
         "classes_left": max(0, len(drawer.classes) - PANELS),
+        "class_changes": tables.changes(view.audit["temporality"].get("per_class") or [], "class", averages, {}),
+        "moments": tables.as_numbers(drawer),
         "multiples": drawer.multiples(),
-        "annotators": drawer.annotators(),
-        "kappa_drawing": drawer.agreement(),
     }
 
 
 def _tabled(audit: Mapping[str, Any]) -> dict[str, Any]:
     drawer, test, agreement = Drawer(audit), audit["temporality"], audit.get("agreement") or {}
-    panels = {panel.name: panel.detail for panel in drawer.by_class()} if drawer.can_draw else {}
     people = {panel.name: panel.detail for panel in drawer.annotators()} if drawer.can_draw else {}
     amounts = {
         str(curve["annotator"]): curve["labels"] for curve in drawer.curves if curve.get("annotator") is not None
     }
     return {
-        "clock": drawer.clock,
-        "moments": tables.as_numbers(drawer) if drawer.can_draw else ([], []),
-        "class_changes": tables.changes(test.get("per_class") or [], "class", panels, {}),
         "annotator_changes": tables.changes(test.get("per_annotator") or [], "annotator", people, amounts),
         "pairs": tables.pairs(agreement),
         "fleiss": (tables.kappa(agreement["fleiss"]), tables.kappa_word(agreement["fleiss"]))

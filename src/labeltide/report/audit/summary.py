@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from labeltide.report.audit.checks import check_title
-from labeltide.report.audit.clock import Clock
+from labeltide.report.audit.clock import View, clock_views
 from labeltide.report.audit.curves import Drawer
 from labeltide.report.audit.names import name_markup, plain, quoted, shown
 from labeltide.report.audit.numbers import SIGN, count, interval, is_known, join, number, p_value, percent, points
@@ -45,20 +45,29 @@ def _wrong(audit: Mapping[str, Any]) -> str:
 
 
 def _worst(audit: Mapping[str, Any]) -> str:
-    clock, test = Clock.read(audit["clock"]), audit["temporality"]
+    """Over the first clock along which a moment stands out."""
+    moving = [view for view in clock_views(audit) if is_temporal(view.audit)]
+    if not moving:
+        return "no moment stands out"
+    clock, test = moving[0].clock, moving[0].audit["temporality"]
     parts = []
     for word in ("worst", "best"):
         at, rate = number(test.get(f"{word}_at")), number(test.get(f"{word}_rate"))
         parts += (
             [f"{'' if word == 'worst' else 'best '}{clock.moment(at)} ({percent(rate)})"] if is_known(at, rate) else []
         )
-    return "; ".join(parts) if parts and is_temporal(audit) else "no moment stands out"
+    return "; ".join(parts) or "no moment stands out"
 
 
 def _over_time(audit: Mapping[str, Any]) -> str:
-    test = audit["temporality"]
+    views = clock_views(audit)
+    return "; ".join(f"{view.clock.over}: {_change(view)}" if view.others else _change(view) for view in views)
+
+
+def _change(view: View) -> str:
+    test = view.audit["temporality"]
     p, change = number(test.get("p_value")), number(test.get("change"))
-    if not is_temporal(audit):
+    if not is_temporal(view.audit):
         return f"no change shown ({p_value(p)})"
     range_ = interval(number(test.get("change_lower")), number(test.get("change_upper"))).removesuffix(SIGN)
     by = f" by {points(change)}{f' ({range_})' if range_ else ''}" if is_known(change) else ""
@@ -82,14 +91,14 @@ def summary_html(source: Path | str | Mapping[str, Any]) -> str:
     style = (files("labeltide.report") / "templates" / "audit_summary.css").read_text(encoding="utf-8")
     folder = None if isinstance(source, Mapping) else Path(source)
     audit = source if isinstance(source, Mapping) else read_audit(Path(source))
-    verdict, drawer = write_verdict(audit), Drawer(audit)
+    verdict, drawers = write_verdict(audit), [Drawer(view.audit) for view in clock_views(audit)]
     row = Markup("<dt>{}</dt><dd><strong>{}.</strong> {}</dd>")
     rows = [row.format(card.question, card.answer, card.detail) for card in verdict.cards]
     parts = [
         Markup("<style>{}</style>").format(Markup(style)),
         Markup("<p><strong>{}</strong>: {}</p>").format(name_markup(audit["table"]["name"], 80), size(audit)),
         Markup("<p><strong>{}</strong></p>").format(verdict.headline),
-        drawer.overall()[0].drawing if drawer.can_draw else Markup(""),
+        *(drawer.overall()[0].drawing for drawer in drawers if drawer.can_draw),
         Markup("<dl>{}</dl>").format(Markup("").join(rows)),
         Markup("<p><strong>Careful.</strong> {}</p>").format(verdict.caution) if verdict.caution else Markup(""),
         Markup("<p>The whole page: {}</p>").format(shown(folder / "report.html", 200)) if folder else Markup(""),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labeltide.report.audit.clock import Clock
+from labeltide.report.audit.clock import clock_views
 from labeltide.report.audit.curves import Drawer
 from labeltide.report.audit.names import shown
 from labeltide.report.audit.numbers import (
@@ -115,7 +115,7 @@ def kappa_word(value: Any) -> str:
 
 def facts(audit: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What was read, how long it took, with what."""
-    table, clock = audit["table"], Clock.read(audit["clock"])
+    table, clocks = audit["table"], [view.clock.title for view in clock_views(audit)]
     columns = [f"{role} = {name}" for role, name in (table.get("columns") or {}).items() if name is not None]
     spent = audit.get("seconds") or {}
     times = [f"{stage} {seconds(number(amount))}" for stage, amount in spent.items() if is_known(number(amount))]
@@ -126,7 +126,7 @@ def facts(audit: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Classes", _listed(table["classes"])),
         ("Features", _listed(table.get("features") or [])),
         ("Annotators", _listed(table.get("annotators") or [])),
-        ("Clock", clock.title),
+        ("Clocks" if len(clocks) > 1 else "Clock", "; ".join(clocks)),
         ("Made", str(audit.get("created") or "")),
         ("Time", ", ".join(times)),
         ("Command", str(audit.get("command") or "")),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from labeltide.report.audit.checks import check_title
-from labeltide.report.audit.clock import Clock
+from labeltide.report.audit.clock import Clock, View, clock_views
 from labeltide.report.audit.names import quoted
 from labeltide.report.audit.numbers import (
     SIGN,
@@ -50,9 +50,9 @@ class Verdict:
 
 def write_verdict(audit: Mapping[str, Any]) -> Verdict:
     """Words computed from the numbers; nothing is claimed that a test does not carry."""
-    clock = Clock.read(audit["clock"])
-    cards = [_how_many(audit), _when(audit, clock), _changes(audit, clock), _next(audit)]
-    return Verdict(_headline(audit, clock), cards, _caution(audit.get("diagnostics") or []))
+    over = [card for view in clock_views(audit) for card in (_when(view), _changes(view))]
+    cards = [_how_many(audit), *over, _next(audit)]
+    return Verdict(_headline(audit), cards, _caution(audit.get("diagnostics") or []))
 
 
 def is_noisy(audit: Mapping[str, Any]) -> bool:
@@ -75,17 +75,25 @@ def size(audit: Mapping[str, Any]) -> str:
     return f"{count(table['labels'], 'label')} in {count(table['sequences'], 'sequence')}{by}"
 
 
-def _headline(audit: Mapping[str, Any], clock: Clock) -> str:
+def _headline(audit: Mapping[str, Any]) -> str:
     rate = number(audit["noise"].get("rate"))
     if not is_known(rate):
         return "How many of these labels are wrong could not be estimated."
     if not is_noisy(audit):
         return "There is no clear sign that these labels are wrong."
     much = f"About {_in_hundred(rate)} recorded labels are probably wrong"
-    if not is_temporal(audit):
-        return f"{much}. Whether this changes {clock.over} is not clear."
-    worst = number(audit["temporality"].get("worst_at"))
-    return f"{much}, and it changes {clock.over}" + (f": worst {clock.moment(worst)}." if is_known(worst) else ".")
+    views = clock_views(audit)
+    moving = [view for view in views if is_temporal(view.audit)]
+    if not moving:
+        return f"{much}. Whether this changes {' or '.join(view.clock.over for view in views)} is not clear."
+    said = [_worst_over(view, "{}: worst {}" if len(moving) == 1 else "{} (worst {})") for view in moving]
+    still = [view.clock.over for view in views if view not in moving]
+    return f"{much}, and it changes {join(said)}." + (f" No change is shown {' or '.join(still)}." if still else "")
+
+
+def _worst_over(view: View, form: str) -> str:
+    worst = number(view.audit["temporality"].get("worst_at"))
+    return form.format(view.clock.over, view.clock.moment(worst)) if is_known(worst) else view.clock.over
 
 
 def _in_hundred(rate: float) -> str:
@@ -135,53 +143,57 @@ def _worst_class(audit: Mapping[str, Any]) -> str:
     return f"True {name} is mislabelled most often ({rate} over the clock)."
 
 
-def _when(audit: Mapping[str, Any], clock: Clock) -> Card:
-    test = audit["temporality"]
+def _when(view: View) -> Card:
+    test, clock = view.audit["temporality"], view.clock
+    question = f"When is it worst {clock.over}?" if view.others else "When is it worst?"
     names = ("worst_at", "worst_rate", "best_at", "best_rate")
     worst, high, best, low = (number(test.get(name)) for name in names)
-    link = ("clock", "The error rate over the clock")
+    link = (view.anchor, "The error rate over the clock")
     if not is_known(worst, high):
-        return Card("When is it worst?", "Not known", "The error rate over the clock could not be estimated.")
-    if not is_temporal(audit):
-        detail = f"The highest estimate is {percent(high)}, {clock.moment(worst)}, but chance alone could put it there."
+        return Card(question, "Not known", "The error rate over the clock could not be estimated.")
+    if not is_temporal(view.audit):
+        causes = "chance or the other clocks" if view.others > 1 else "chance or the other clock"
+        causes = causes if view.others else "chance alone"
+        detail = f"The highest estimate is {percent(high)}, {clock.moment(worst)}, but {causes} could put it there."
         if high < LEAST:
             detail = f"The estimate is {percent(high)} throughout."
-        return Card("When is it worst?", "No moment stands out", detail, link)
+        return Card(question, "No moment stands out", detail, link)
     detail = f"There {percent(high)} of labels are wrong."
     if is_known(best, low):
         detail += f" The best moment is {clock.moment(best)}, with {percent(low)}."
     answer = clock.moment(worst)
-    return Card("When is it worst?", answer[0].upper() + answer[1:], detail, link)
+    return Card(question, answer[0].upper() + answer[1:], detail, link)
 
 
-def _changes(audit: Mapping[str, Any], clock: Clock) -> Card:
-    test = audit["temporality"]
+def _changes(view: View) -> Card:
+    test, clock = view.audit["temporality"], view.clock
     p, change = number(test.get("p_value")), number(test.get("change"))
     low, high = number(test.get("change_lower")), number(test.get("change_upper"))
-    question = "Does it change over time?"
+    question = f"Does it change {clock.over}?" if view.others else "Does it change over time?"
     if not is_known(p):
         return Card(question, "Not known", "The test for a change over the clock could not be made.")
-    if not is_temporal(audit):
+    if not is_temporal(view.audit):
         still = f" A change of up to {points(high)} cannot be ruled out." if is_known(high) and high >= LEAST else ""
-        return Card(
-            question, "Not shown", f"A constant error rate explains these labels as well ({p_value(p)}).{still}"
-        )
+        constant = f"An error rate that follows the other clock{'s' * (view.others > 1)} alone"
+        constant = constant if view.others else "A constant error rate"
+        return Card(question, "Not shown", f"{constant} explains these labels as well ({p_value(p)}).{still}")
     moves = ""
     if is_known(change):
         range_ = f" (95 % interval {interval(low, high).removesuffix(SIGN)})" if is_known(low, high) else ""
         moves = f"The error rate moves by {points(change)}{range_} {clock.over}. "
-    return Card(question, _sureness(p), f"{moves}{_by_chance(p)}{_who_changes(test)}")
+    return Card(question, _sureness(p), f"{moves}{_by_chance(p, view.others)}{_who_changes(test)}")
 
 
 def _sureness(p: float) -> str:
     return "Yes, very surely" if p < 0.001 else "Yes, surely" if p < 0.01 else "Probably"
 
 
-def _by_chance(p: float) -> str:
+def _by_chance(p: float, others: int) -> str:
     many = 1000 if p < 0.0195 else 100
     times = max(1, round(many * p))
     often = "less than once" if p < 0.001 else "about once" if times == 1 else f"about {times} times"
-    return f"If it were constant, a change this large would appear {often} in {many:,} such studies ({p_value(p)})."
+    constant = "it did not follow this clock" if others else "it were constant"
+    return f"If {constant}, a change this large would appear {often} in {many:,} such studies ({p_value(p)})."
 
 
 def _who_changes(test: Mapping[str, Any]) -> str:
@@ -196,7 +208,7 @@ def _who_changes(test: Mapping[str, Any]) -> str:
 
 
 def change_sentence(entry: Mapping[str, Any], clock: Clock, ends: tuple[float, float]) -> str:
-    """Does this annotator get worse from one end of the clock to the other? Said as surely as the test carries it."""
+    """Does it get worse from one end of the clock to the other? Said as surely as the test carries it."""
     p = number(entry.get("p_value"))
     names = ("worst_at", "worst_rate", "best_at", "best_rate")
     worst, high, best, low = (number(entry.get(name)) for name in names)
