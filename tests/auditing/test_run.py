@@ -103,6 +103,7 @@ def test_each_clock_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
     assert [found.summary["clock"]["name"], other["clock"]["name"]] == ["minute", "hour"]
     assert [found.summary["clock"]["period"], other["clock"]["period"]] == [None, 24]
     assert found.estimator.period == (None, 24)
+    assert "The clocks are rounded, so that Q is learned at 20 by 24 moments." in found.summary["table"]["said"]
     for part in (found.summary, other):
         assert len(part["noise"]["clock"]) == len(part["noise"]["curves"][0]["rate"])
         assert 0 < part["temporality"]["p_value"] <= 1

@@ -137,4 +137,7 @@ def infer(estimator: TideClassifier, table: AuditTable, seed: int, on_share: Any
             getattr(estimator, name)
             if on_share:
                 on_share((place + 1) / len(limits))
+    if len(table.clocks) > 1:
+        moments = " by ".join(str(len(found.clock)) for found in estimator.clock_estimates_)
+        said.append(f"The clocks are rounded, so that Q is learned at {moments} moments.")
     return said
