@@ -58,7 +58,7 @@ class Inferred:
 
     @property
     def clock_estimates_(self) -> tuple[NoiseEstimate, ...]:
-        """Q along each clock with 95 % bands, averaged over the other clocks as labels lie."""
+        """Q along each clock with 95 % bands, averaged over the other clocks alike at every moment."""
         if self.cells_ is None:
             return (self.noise_estimate_,)
         found: tuple[NoiseEstimate, ...] = self._find("clock_estimates", self._estimate_clocks)

@@ -57,8 +57,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     annotator_estimates_ : tuple of labeltide.NoiseEstimate
         The same for each annotator.
     clock_estimates_, clock_temporality_ : tuples, one for each of several clocks
-        Q along it with bands, averaged over the others, and whether the noise changes over it. They stand in place of
-        `noise_estimate_` and `temporality_`, which are for one clock.
+        Q along it with bands, averaged over the others alike at every moment, and whether the noise changes over it.
+        They stand in place of `noise_estimate_` and `temporality_`, which are for one clock.
     is_noisy_p_ : float
         How often labels without mistakes look as noisy, with one clock or several.
     temporality_ : labeltide.inference.temporality.Temporality

@@ -141,8 +141,6 @@ def estimate(grid: np.ndarray, own: np.ndarray, found: Replicates, weights: np.n
     shares = totals / totals.sum(-1, keepdims=True).clip(1e-12)
     rate, rates = (shares[0] * wrong).sum(-1), (shares * wrongs).sum(-1)
     rate_band = make_band(rate, rates)
-    total, drawn = _total(wrong, totals[0]), _total(wrongs, totals)
-    total_lower, total_upper = (float(end) for end in make_band(total, drawn)[:2])
     return NoiseEstimate(
         grid,
         mean,
@@ -151,13 +149,20 @@ def estimate(grid: np.ndarray, own: np.ndarray, found: Replicates, weights: np.n
         *_wrong(band),
         rate,
         *rate_band,
-        float(total),
-        total_lower,
-        total_upper,
+        *share_wrong(own, found),
         found.totals[0].sum(0),
         find_change(grid, rate, rates),
         tuple(find_change(grid, class_rate[:, i], class_rates[..., i]) for i in range(class_rate.shape[1])),
     )
+
+
+def share_wrong(own: np.ndarray, found: Replicates) -> tuple[float, float, float]:
+    """The share of all recorded labels that are wrong, with a 95 % interval."""
+    totals = _side_by_side(found.totals)  # (1 + replicates, points, annotators * classes)
+    wrong, wrongs = _side_by_side(_class_rates(own)[None])[0], _side_by_side(_class_rates(found.matrices))
+    total = _total(wrong, totals[0])
+    lower, upper = make_band(total, _total(wrongs, totals))[:2]
+    return float(total), float(lower), float(upper)
 
 
 def make_band(mean: np.ndarray, replicates: np.ndarray) -> Band:

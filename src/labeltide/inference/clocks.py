@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from labeltide._clock import cells_of
+from labeltide._clock import Cells, cells_of
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import Family, pooled, sum_shape
-from labeltide.inference.bands import NoiseEstimate, estimate
+from labeltide.inference.bands import NoiseEstimate, estimate, share_wrong
 from labeltide.inference.bootstrap import REPLICATES, Replicates, chosen_pooling, draw, free_of, smooth
 from labeltide.inference.temporality import (
     CLASS_LEAST,
@@ -27,24 +28,34 @@ LITTLE = 1e-6  # labels in every cell, so that those without any have an average
 def estimate_clocks(
     training: TrainingEvidence, families: Mapping[str, float], *, n_replicates: int = REPLICATES, seed: int = 0
 ) -> tuple[NoiseEstimate, ...]:
-    """Q along each clock, averaged over the others as the labels of each true class lie, with bands.
+    """Q along each clock, averaged over the others alike at every moment, with bands.
 
-    In 24 simulated studies of 100 sequences (two clocks, of which one mattered) the pointwise bands of the error rate
-    held the truth at 92 and 91 % of moments, a little under their 95 %.
+    Averaged as the labels of each moment lie, a clock without effect of its own would show that of the others: in 12
+    simulated studies of 100 sequences its error rates then moved by 7.5 points, and so by 3.1. Pointwise bands held
+    the truth at 97 % of moments and more, either way; in 24 earlier studies, as labels lie, at 92 and 91 %.
     """
     own = training.parameters.matrices[0].double().numpy()  # (annotators or 1, cells, classes, classes)
     found = draw(training, families, n_replicates, seed)
     cells = cells_of(training.grid, training.period)
+    total, lower, upper = share_wrong(own, found)  # of labels as they lie
     estimates = []
     for clock, (axis, period) in enumerate(zip(cells.axes, cells.periods, strict=True)):
         member = (training.grid[:, clock] == axis[:, None]).astype(float)  # (moments, cells)
-        weights = np.einsum("mc,aci->amci", member, found.totals[0] + LITTLE)
+        weights = np.einsum("mc,aci->amci", member, _spread_alike(found.totals[0] + LITTLE, cells, clock))
         weights /= weights.sum(2, keepdims=True)
         drawn = np.einsum("amci,racij->ramij", weights, found.matrices)
         totals = smooth(member @ found.totals, axis, period)
         along = np.einsum("amci,acij->amij", weights, own)
-        estimates.append(estimate(axis, along, Replicates(drawn, totals), training.weights()))
+        one = estimate(axis, along, Replicates(drawn, totals), training.weights())
+        estimates.append(replace(one, total=total, total_lower=lower, total_upper=upper))
     return tuple(estimates)
+
+
+def _spread_alike(totals: np.ndarray, cells: Cells, clock: int) -> np.ndarray:
+    """Labels (annotators, cells, classes) that lie over the other clocks alike at every moment of one."""
+    shape = (len(totals), *(len(axis) for axis in cells.axes), totals.shape[-1])
+    spread = totals.reshape(shape).sum(1 + clock, keepdims=True)
+    return np.broadcast_to(spread, shape).reshape(totals.shape)
 
 
 def judge_clocks(

@@ -182,6 +182,6 @@ def test_every_clock_has_its_own_part_of_the_page(tmp_path):
     assert len(set(outline.ids)) == len(outline.ids)
     assert HOSTILE[0] not in page
     assert HOSTILE[1] not in page
-    assert page.count("The test asks for what this clock does beside the other;") == 2
+    assert page.count("every moment is averaged over the other alike.") == 2
     assert page.count("<h4>For each class</h4>") == 2
     assert "Not shown to change over" in page

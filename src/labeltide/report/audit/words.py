@@ -152,9 +152,7 @@ def _when(view: View) -> Card:
     if not is_known(worst, high):
         return Card(question, "Not known", "The error rate over the clock could not be estimated.")
     if not is_temporal(view.audit):
-        causes = "chance or the other clocks" if view.others > 1 else "chance or the other clock"
-        causes = causes if view.others else "chance alone"
-        detail = f"The highest estimate is {percent(high)}, {clock.moment(worst)}, but {causes} could put it there."
+        detail = f"The highest estimate is {percent(high)}, {clock.moment(worst)}, but chance alone could put it there."
         if high < LEAST:
             detail = f"The estimate is {percent(high)} throughout."
         return Card(question, "No moment stands out", detail, link)
