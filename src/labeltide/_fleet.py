@@ -33,12 +33,16 @@ class FleetModule(nn.Module):
 
     def member(self, index: int, count: int = 1) -> Self:
         """A copy of one member, or of several in a row, as a fleet of its own."""
+        return self.take(torch.arange(index, index + count))
+
+    def take(self, index: Tensor) -> Self:
+        """A copy of some members as a fleet of their own."""
         tensors = [*self.parameters(), *self.buffers()]
-        memo = {id(tensor): _slice_like(tensor, slice(index, index + count)) for tensor in tensors}
+        memo = {id(tensor): _take_like(tensor, index) for tensor in tensors}
         clone = copy.deepcopy(self, memo)
         for module in clone.modules():
             if isinstance(module, FleetModule):
-                module.members = count
+                module.members = len(index)
         return clone
 
 
@@ -110,6 +114,6 @@ def member_generators(seeds: Sequence[int]) -> list[Generator]:
     return [torch.Generator().manual_seed(int(seed)) for seed in seeds]
 
 
-def _slice_like(tensor: Tensor, members: slice) -> Tensor:
-    values = tensor.detach()[members].clone()
+def _take_like(tensor: Tensor, members: Tensor) -> Tensor:
+    values = tensor.detach()[members.to(tensor.device)]
     return nn.Parameter(values, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else values

@@ -190,12 +190,12 @@ def kill_in_stage(monkeypatch, stage, epoch):
     """Die at an epoch of the n-th call of `train`."""
     original, stages = loop_module._run_epoch, []
 
-    def run_epoch(step, *rest):
-        if step.state.epoch == 0:
+    def run_epoch(running, *rest):
+        if running.step.state.epoch == 0:
             stages.append(1)
-        if len(stages) == stage and step.state.epoch == epoch:
+        if len(stages) == stage and running.step.state.epoch == epoch:
             raise KilledError
-        return original(step, *rest)
+        return original(running, *rest)
 
     monkeypatch.setattr(loop_module, "_run_epoch", run_epoch)
 
@@ -292,10 +292,10 @@ from estimators.test_anchors import SETTINGS, make_study
 
 original = loop._run_epoch
 
-def run_epoch(step, *rest):
-    if step.state.epoch == 2:
+def run_epoch(running, *rest):
+    if running.step.state.epoch == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-    return original(step, *rest)
+    return original(running, *rest)
 
 loop._run_epoch = run_epoch
 fleet.Checkpoint = partial(Checkpoint, seconds=0)

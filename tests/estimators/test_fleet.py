@@ -40,7 +40,7 @@ def assert_close_fits(one, two, X, **given):
     epochs = len(two.history_.loss)
     np.testing.assert_allclose(one.history_.loss[:epochs], two.history_.loss, atol=1e-4)
     assert one.noise_.members == 1
-    assert one.model_.members == two.model_.members == (5 if one.name == "tide" else 1)
+    assert one.model_.members == two.model_.members == (10 if one.name == "tide" else 1)
 
 
 @pytest.mark.parametrize(

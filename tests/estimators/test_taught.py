@@ -1,4 +1,4 @@
-"""How long the last networks are trained, and that jobs of one fleet may differ in it."""
+"""How long the last networks are trained, and on what."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import torch
 
 import labeltide as lt
 from labeltide.estimators import taught
+from labeltide.estimators.fleet import FleetJob
 
 
 @pytest.fixture(scope="module")
@@ -15,41 +16,42 @@ def study():
     return made.features, [lt.corrupt(labels, lt.make_noise("static", n_steps=12, rate=0.2), seed) for seed in (0, 1)]
 
 
-def fit(study, monkeypatch, errors, members, checkpoint=None):
-    """Fit with given expected errors after (short, whole) training, one pair for each job."""
-
-    def expected(job, labels, folds, epochs):
-        return torch.tensor([errors[seed][epochs > 3] for seed in job.seeds])
-
-    monkeypatch.setattr(taught, "_expected_errors", expected)
-    features, labels = study
-    made = [lt.TideClassifier(epochs=10, hidden_size=32, random_state=seed, checkpoint=checkpoint) for seed in members]
-    lt.fit_fleet(made, features, [labels[seed] for seed in members])
-    return made
-
-
 @pytest.mark.parametrize("resumable", [False, True])
-def test_jobs_of_one_fleet_train_for_their_own_epochs(study, monkeypatch, tmp_path, resumable):
-    errors = {0: (0.1, 0.2), 1: (0.2, 0.1)}
-    together = fit(study, monkeypatch, errors, (0, 1), tmp_path / "unfinished" if resumable else None)
-    assert [np.isfinite(one.history_.loss).sum() for one in together] == [3, 10]
+def test_jobs_of_one_fleet_learn_as_if_alone(study, tmp_path, resumable):
+    def fit(members, checkpoint=None):
+        kinds = {"epochs": 40, "hidden_size": 32, "checkpoint": checkpoint}
+        made = [lt.TideClassifier(random_state=seed, **kinds) for seed in members]
+        lt.fit_fleet(made, study[0], [study[1][seed] for seed in members])
+        return made
+
+    together = fit((0, 1), tmp_path / "unfinished" if resumable else None)
     for one, seed in zip(together, (0, 1), strict=True):
-        alone = fit(study, monkeypatch, errors, (seed,))[0]
+        alone = fit((seed,))[0]
         np.testing.assert_allclose(one.predict_proba(study[0]), alone.predict_proba(study[0]), atol=1e-3)
+        np.testing.assert_array_equal(one.history_.best_epoch, alone.history_.best_epoch)
 
 
-def test_length_is_judged_on_rows_that_were_not_trained_on(study, monkeypatch):
+@pytest.mark.parametrize("ensemble", [True, False])
+def test_every_network_is_stopped_on_rows_that_it_does_not_learn_from(study, monkeypatch, ensemble):
     """Labels without any rule: networks may learn them by heart, but not foretell them."""
-    found = {}
+    trained = []
 
-    def spy(job, labels, folds, epochs):
-        chance = torch.randint(2, labels.shape[:3], generator=torch.Generator().manual_seed(0))
-        made = torch.nn.functional.one_hot(chance, 2).to(labels)
-        found[epochs] = original(job, made, folds, epochs)
-        return found[epochs]
+    def spy(job, model, noise, objective, **more):
+        history = original(job, model, noise, objective, **more)
+        trained.append((more["stage"], job.data, history))
+        return history
 
-    original = taught._expected_errors
-    monkeypatch.setattr(taught, "_expected_errors", spy)
-    lt.TideClassifier(epochs=60, hidden_size=32, random_state=0).fit(study[0], study[1][0])
-    assert set(found) == {18, 60}
-    assert all(0.4 < float(error) < 0.6 for error in found.values())
+    def chance(job, labels, folds, ensemble):
+        drawn = torch.randint(2, labels.shape[:3], generator=torch.Generator().manual_seed(0))
+        return learn(job, torch.nn.functional.one_hot(drawn, 2).to(labels), folds, ensemble)
+
+    original, learn = FleetJob.train, taught.learn_posterior
+    monkeypatch.setattr(FleetJob, "train", spy)
+    monkeypatch.setattr("labeltide.estimators.tide.learn_posterior", chance)
+    lt.TideClassifier(epochs=60, hidden_size=32, random_state=0, ensemble=ensemble).fit(study[0], study[1][0])
+    last = [(data, history) for stage, data, history in trained if stage in ("ensemble", "single")]
+    assert len(last) == (1 if ensemble else 2)
+    data, history = last[0]
+    assert ((data.weights > 0) == ~data.held_out).all()
+    assert (data.held_out.sum(0) == taught.NETWORKS).all(), "every row is left out by as many networks"
+    assert history.best_epoch.max() < 30, "what cannot be foretold must not be learned for long"

@@ -71,7 +71,7 @@ class FleetData:
         moved: dict[str, Any] = {name: v if v is None else v.to(device) for name, v in vars(self).items()}
         return type(self)(**moved)
 
-    def members_in(self, part: slice) -> Self:
+    def members_in(self, part: slice | Tensor) -> Self:
         """Some of the members, with the same features."""
         targets = None if self.targets is None else self.targets[part]
         own = {"labels": self.labels[part], "weights": self.weights[part], "held_out": self.held_out[part]}

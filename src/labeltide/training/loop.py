@@ -21,6 +21,7 @@ from labeltide.training.checkpoint import Checkpoint
 from labeltide.training.data import FleetData
 from labeltide.training.history import History
 from labeltide.training.progress import OnEpoch
+from labeltide.training.running import Running
 from labeltide.training.schedule import Schedule
 from labeltide.training.state import TrainingState, flatten_parameters
 from labeltide.training.step import Fleet, TrainingStep
@@ -59,35 +60,37 @@ def train(
         state.linear, state.quadratic = start.linear, start.quadratic
     losses = _resume(state, checkpoint)
     step = TrainingStep(fleet, data, objective, schedule, state)
-    held_out = data.held_out_rows(4 * schedule.batch_size) if bool(data.held_out.any()) else None
+    running = Running.all_members(step, seeds)
     fleet.train()
     while state.epoch < schedule.epochs and bool(state.active.any()):
         with _seeded(seeds, state.epoch, state.parameters.device), _threads_for(fleet.model):
-            epoch = _run_epoch(step, seeds, held_out)
+            running = running.narrowed()
+            epoch = _run_epoch(running)
         losses.append(torch.stack(epoch).double().cpu().numpy())
         if on_epoch is not None:
             on_epoch(state.epoch, float(np.nanmean(losses[-1][0])) if np.isfinite(losses[-1][0]).any() else np.nan)
         if checkpoint is not None:
             checkpoint.save(state, np.stack(losses))
-    if held_out is not None:
+    if bool(data.held_out.any()):
         state.return_to(state.best, state.best_buffers, torch.ones_like(state.active))
     _leave_finite(step, seeds)
     fleet.eval()
     return _history(state, losses, data.members)
 
 
-def _run_epoch(step: TrainingStep, seeds: Sequence[int], held_out: Tensor | None) -> EpochLosses:
+def _run_epoch(running: Running) -> EpochLosses:
     """Train one epoch and decide who goes on."""
+    step, held_out = running.step, running.held_out
     state, schedule = step.state, step.schedule
-    running = state.active.clone()
-    training = step.run_epoch(step.data.epoch_rows(seeds, state.epoch, schedule.batch_size), state.epoch)
+    active = state.active.clone()
+    training = step.run_epoch(step.data.epoch_rows(running.seeds, state.epoch, schedule.batch_size), state.epoch)
     if schedule.lagrangian is not None and (state.epoch + 1) % schedule.lagrangian.epochs_per_round == 0:
         state.next_round(schedule.lagrangian, training)
     lost = state.restart_diverged(schedule.max_restarts)
     if bool(lost.any()):  # the one wait for the device in an epoch
         logger.warning(
             "Members %s diverged in epoch %d; they go on from the epoch before at half the rate.",
-            lost.nonzero().flatten().tolist(),
+            running.numbers(lost),
             state.epoch + 1,
         )
     state.epoch += 1
@@ -95,7 +98,9 @@ def _run_epoch(step: TrainingStep, seeds: Sequence[int], held_out: Tensor | None
     if held_out is not None:
         scores = evaluate(step.fleet, step.data, step.objective, held_out)
         state.keep_best(scores, schedule.patience)
-    return EpochLosses(training.masked_fill(~running, torch.nan), scores.masked_fill(~running, torch.nan))
+    running.write_back()
+    losses = (values.masked_fill(~active, torch.nan) for values in (training, scores))
+    return EpochLosses(*map(running.among_all, losses))
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -113,6 +113,22 @@ class TrainingState:
             value = getattr(self, name)
             found |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
         return found
+
+    def take(self, index: Tensor, parameters: Tensor, buffers: dict[str, Tensor]) -> Self:
+        """A copy of some members' state, around parameters and buffers that are theirs already."""
+        taken: dict[str, Any] = {}
+        for name in (f.name for f in fields(self) if f.name != "epoch"):
+            value = getattr(self, name)
+            many = isinstance(value, dict)
+            taken[name] = {key: v[index] for key, v in value.items()} if many else value[index]
+        return type(self)(**taken | {"parameters": parameters, "buffers": buffers}, epoch=self.epoch)
+
+    def put(self, index: Tensor, part: TrainingState) -> None:
+        """Overwrite the state of some members, in place."""
+        theirs = part.tensors()
+        for name, value in self.tensors().items():
+            value[index] = theirs[name]
+        self.epoch = part.epoch
 
     def keep_safe(self, gradients: Tensor, asked: Tensor) -> None:
         """Where asked, remember the parameters, and buffers, of members whose gradient there is finite."""

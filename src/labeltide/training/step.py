@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,11 @@ class Fleet(nn.Module):
     def __init__(self, model: SequenceModel, noise: NoiseFunction | None = None) -> None:
         super().__init__()
         self.model, self.noise = model, noise
+
+    def take(self, index: Tensor) -> Self:
+        """A copy of some members."""
+        noise = None if self.noise is None else self.noise.take(index)
+        return type(self)(self.model.take(index), noise)
 
     def score(
         self, data: FleetData, batch: Batch, objective: Objective, multipliers: Multipliers | None = None
@@ -66,8 +72,7 @@ class TrainingStep:
     def run_epoch(self, table: Tensor, epoch: int) -> Tensor:
         """Go through a (batches, members, batch) table of rows; returns the average loss while doing so."""
         n_model = sum(parameter[0].numel() for parameter in learned(self.fleet.model))
-        self.rate_factor[:n_model] = self.schedule.rate_factor(epoch)
-        self.rate_factor[n_model:] = self.schedule.rate_factor(epoch) * self.schedule.noise_factor(epoch)
+        self.rate_factor[n_model:] = self.schedule.noise_factor(epoch)
         self.total.zero_()
         self.labels.zero_()
         if self.compiled:  # rows that only fill up cost nothing there: nobody computes members that have stopped

@@ -1,0 +1,92 @@
+"""Members that have stopped are left behind, and nothing else changes by that."""
+
+import numpy as np
+import pytest
+import torch
+
+from labeltide._fleet import member_generators
+from labeltide.models.gru import GRUModel
+from labeltide.noise.stepwise import StepwiseNoise
+from labeltide.objectives.objective import Objective
+from labeltide.training import AugmentedLagrangian, Checkpoint, Fleet, FleetData, Schedule, running, train
+
+ROWS, STEPS, MEMBERS = 12, 4, 6
+SEEDS = range(MEMBERS)
+
+
+def make_data():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, (MEMBERS, ROWS, STEPS, 1))
+    features = rng.standard_normal((ROWS, STEPS, 3)) + labels[0]
+    held_out = np.arange(ROWS) % MEMBERS == np.arange(MEMBERS)[:, None]
+    return FleetData(
+        features=torch.from_numpy(features).float(),
+        mask=torch.ones(ROWS, STEPS, dtype=torch.bool),
+        labels=torch.from_numpy(labels.astype(np.int8)),
+        grid=torch.linspace(0, 1, STEPS),
+        points=None,
+        weights=torch.from_numpy(~held_out).float(),
+        held_out=torch.from_numpy(held_out),
+    )
+
+
+def trained(checkpoint=None, lagrangian=None):
+    generators = member_generators(SEEDS)
+    fleet = Fleet(
+        GRUModel(MEMBERS, 3, 2, hidden_size=8).initialise(generators),
+        StepwiseNoise(MEMBERS, 2, np.linspace(0, 1, STEPS)),
+    )
+    schedule = Schedule(epochs=12, batch_size=4, learning_rate=0.05, patience=2, lagrangian=lagrangian)
+    history = train(fleet, make_data(), Objective(), schedule, SEEDS, checkpoint=checkpoint)
+    return fleet.state_dict(), history
+
+
+def count_narrowed(monkeypatch):
+    sizes = []
+    original = running.Running._only
+
+    def counted(self, chosen):
+        sizes.append(len(chosen))
+        return original(self, chosen)
+
+    monkeypatch.setattr(running, "_may_pay", lambda step: step.data.members > 1)
+    monkeypatch.setattr(running.Running, "_only", counted)
+    return sizes
+
+
+@pytest.mark.parametrize("lagrangian", [None, AugmentedLagrangian(epochs_per_round=2)])
+def test_a_smaller_fleet_learns_the_same(monkeypatch, lagrangian):
+    whole, history = trained(lagrangian=lagrangian)
+    sizes = count_narrowed(monkeypatch)
+    parts, history_of_parts = trained(lagrangian=lagrangian)
+    assert len(sizes) > 1
+    assert sizes == sorted(sizes, reverse=True)
+    for name, values in whole.items():
+        torch.testing.assert_close(parts[name], values, rtol=1e-5, atol=1e-6)
+    for name in ("loss", "held_out", "best_epoch", "restarts"):
+        np.testing.assert_allclose(getattr(history_of_parts, name), getattr(history, name), rtol=1e-5, atol=1e-6)
+    assert len(set(history.best_epoch)) > 1, "all members stopped together, so the test says nothing"
+
+
+def test_a_smaller_fleet_goes_on_from_its_checkpoint(monkeypatch, tmp_path):
+    sizes = count_narrowed(monkeypatch)
+    whole, _ = trained()
+    path = tmp_path / "unfinished.safetensors"
+    saves = []
+    original = Checkpoint.save
+
+    def stop(self, state, losses):
+        original(self, state, losses)
+        saves.append(int(state.active.sum()))
+        if saves[-1] < MEMBERS // 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoint, "save", stop)
+    with pytest.raises(KeyboardInterrupt):
+        trained(Checkpoint(path, "x", seconds=0))
+    monkeypatch.setattr(Checkpoint, "save", original)
+    resumed, _ = trained(Checkpoint(path, "x", seconds=0))
+    assert path.exists()
+    assert sizes
+    for name, values in whole.items():
+        torch.testing.assert_close(resumed[name], values, rtol=1e-5, atol=1e-6)
