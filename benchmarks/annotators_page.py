@@ -152,7 +152,8 @@ def _alone(records: list[Record]) -> list[str]:
         rows.append(
             [
                 f"{one['dataset']}, {one['person']}",
-                f"{one['p_value']:.3f}",
+                f"{one['p_value']:.3f} ({one['drawn']})",
+                f"{one['swapped']:.2f}",
                 f"{change:.3f} ({low:.3f} to {high:.3f})",
                 f"{one['worst'][1]:.3f} at {one['worst'][0]:g} {unit}",
                 f"{one['best'][1]:.3f} at {one['best'][0]:g} {unit}",
@@ -163,12 +164,29 @@ def _alone(records: list[Record]) -> list[str]:
     return [
         "## Does the noise change over the clock, and whose? Each person alone",
         "tide on all sequences with this person's labels only (no fold held out). p: how often noise that does not "
-        "change looks as if it did. Change: largest change of the error rate over the clock, with a 95 % interval. "
-        f"Classes: those with p below {LEVEL} on their own, not corrected for their number. Last column: how often the "
-        "person departs from the majority of the others in the first, a middle and the last tenth of the steps, which "
-        "no fit sees.",
-        _table(["labels of", "p", "change", "worst", "best", "classes that change", "unlike the others"], rows),
+        "change looks as if it did, in brackets of how many drawn studies; it cannot be below one in that many and "
+        "one. Swapped: the same with moments swapped between the windows of each recording in place of drawn studies, "
+        "which trusts the chain less, and not below 0.01. Change: largest change of the error rate over the clock, "
+        f"with a 95 % interval. Classes: those with p below {LEVEL} on their own, not corrected for their number. Last "
+        "column: how often the person departs from the majority of the others in the first, a middle and the last "
+        "tenth of the steps, which no fit sees.",
+        _table(
+            ["labels of", "p", "swapped", "change", "worst", "best", "classes that change", "unlike the others"], rows
+        ),
+        "Without any model: how much more often each person departs from the majority of the others in the second half "
+        "of recordings than in their first, with a 95 % interval over recordings; the same if classes were as frequent "
+        "in both halves; and the classes of the others for which the interval leaves out zero, not corrected for their "
+        "number. A class that becomes rare is departed from more often even if nobody changes, because more of the "
+        "others' votes for it are mistakes.",
+        _table(["labels of", "all steps", "classes alike", "by class"], [_later(one) for one in records]),
     ]
+
+
+def _later(one: Record) -> list[str]:
+    found = {name: "{:+.3f} ({:+.3f} to {:+.3f})".format(*values) for name, values in one["later"].items()}
+    classes = [name for name in one["per_class"] if one["later"][name][1] > 0 or one["later"][name][2] < 0]
+    by_class = "; ".join(f"{name} {found[name]}" for name in classes) or "none"
+    return [f"{one['dataset']}, {one['person']}", found["all"], found["classes alike"], by_class]
 
 
 def _moves(record: Record) -> str:

@@ -6,23 +6,33 @@ The data are those of studies/annotators.toml, which measures methods on them; h
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 import labeltide as lt
 from labeltide.benchmark import read_study
 from labeltide.benchmark.datasets import DatasetSpec
 from labeltide.benchmark.loading import Split, load_dataset
-from labeltide.benchmark.recorded import CELLS, clock_cells, judge
+from labeltide.benchmark.recorded import CELLS, Judged, clock_cells, judge
+from labeltide.chain.data import TrainingEvidence
+from labeltide.chain.families import constant_shape, family
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import fit_fleet
+from labeltide.inference.bootstrap import free_family
+from labeltide.inference.coarse import affordable, coarsen
+from labeltide.inference.refit import ITERATIONS, reached, refit, same_data
+from labeltide.inference.temporality import LEAST, OBSERVED_ITERATIONS, REPLICATES, SMOOTHNESS
 
 STUDY = Path(__file__).parents[1] / "studies" / "annotators.toml"
 GAZE, SLEEP = "gaze (Lund 2013)", "sleep (Dreem)"
 SEED = 0
+SWAPS = 99  # of moments between the windows of recordings
+DRAWS = 1000  # of recordings, for intervals of what is counted
 
 
 def coders(data: Path) -> Iterator[dict[str, Any]]:
@@ -79,6 +89,8 @@ def _alone(
         "person": person,
         "seconds": [round(seconds, 1), round(time.perf_counter() - started, 1)],
         "p_value": test.p_value,
+        "drawn": _drawn(fit.training_),
+        "swapped": _swapped(fit.training_, study.ids),
         "change": [round(value, 4) for value in (test.change, test.change_lower, test.change_upper)],
         "worst": [round(test.worst_at, 2), round(test.worst_rate, 4)],
         "best": [round(test.best_at, 2), round(test.best_rate, 4)],
@@ -88,7 +100,78 @@ def _alone(
         "clock": middles.round(3).tolist(),
         "unlike": [round(value, 4) for value in unlike],
         "counted": round(float((judged.recorded != judged.others)[both].mean()), 4),
+        "later": _later(study, judged, spec.labels),
     }
+
+
+def _drawn(training: TrainingEvidence) -> int:
+    """How many studies without a change were drawn, of which none gives a p below one in so many and one."""
+    coarse = coarsen(training)
+    free = free_family(coarse.data.n_classes, coarse.grid, SMOOTHNESS, coarse.period)
+    return affordable(coarse.data, free, 2 * ITERATIONS, REPLICATES, LEAST)
+
+
+def _swapped(training: TrainingEvidence, ids: Sequence[Hashable]) -> float:
+    """How often the noise seems to change as much when the windows of each recording swap their moments.
+
+    A p-value that trusts no drawn study: recordings, networks and runs of mistakes stay what they are. Only whole
+    windows are swapped.
+    """
+    coarse = coarsen(training)
+    data, n_classes = coarse.data, coarse.data.n_classes
+    alone = same_data(1, torch.ones(1, len(data.mask)))
+    static = family(n_classes, constant_shape(coarse.grid), "each")
+    free = free_family(n_classes, coarse.grid, SMOOTHNESS, coarse.period)
+    start = refit(data, alone, [static], coarse.parameters, OBSERVED_ITERATIONS).parameters
+    generator, whole = np.random.default_rng(SEED), data.mask.all(1).numpy()
+    _, whose = np.unique(ids, return_inverse=True)
+    rows = [np.flatnonzero((whose == one) & whole) for one in range(whose.max() + 1)]
+
+    def gain(order: np.ndarray) -> float:
+        moved = replace(data, points=data.places()[torch.from_numpy(order)])
+        return float(reached(refit(moved, alone, [free], start), alone))  # that of static noise is the same for all
+
+    orders = [np.arange(len(whose)) for _ in range(1 + SWAPS)]
+    for order in orders[1:]:
+        for own in rows:
+            order[own] = generator.permutation(own)
+    own, *others = (gain(order) for order in orders)
+    return (1 + sum(other >= own for other in others)) / (1 + SWAPS)
+
+
+def _later(study: Sequences, judged: Judged, classes: Iterable[str]) -> dict[str, list[float]]:
+    """How much more often a person departs from the others in the second half of recordings than in their first.
+
+    All steps together, as if classes were as frequent in both halves, and for each class that the others give: the
+    difference and a 95 % interval from recordings drawn with replacement. Half of each recording lies on either side,
+    so that long ones, which alone have late moments, do not decide.
+    """
+    both = (judged.recorded >= 0) & (judged.others >= 0)
+    names, whose = np.unique(study.ids, return_inverse=True)
+    middles = np.array([np.median(study.clock[(whose == one)[:, None] & both]) for one in range(len(names))])
+    late = study.clock > middles[whose][:, None]
+    cells = (np.broadcast_to(whose[:, None], both.shape)[both], late[both].astype(int), judged.others[both])
+    steps, departs = np.zeros((2, len(names), 2, len(study.classes)))
+    np.add.at(steps, cells, 1)
+    np.add.at(departs, cells, (judged.recorded != judged.others)[both])
+    drawn = np.random.default_rng(SEED).multinomial(len(names), np.full(len(names), 1 / len(names)), DRAWS)
+    weights = np.concatenate([np.ones((1, len(names))), drawn])
+    found = _differences(*(np.einsum("dr,rhc->dhc", weights, counts) for counts in (steps, departs)))
+    ends = np.quantile(found[1:], [0.025, 0.975], axis=0)
+    titles = ["all", "classes alike", *classes]
+    return {
+        name: [round(float(value), 4) for value in (found[0, place], *ends[:, place])]
+        for place, name in enumerate(titles)
+    }
+
+
+def _differences(steps: np.ndarray, departs: np.ndarray) -> np.ndarray:
+    """From counts (draws, halves, classes) to the differences of `_later`: (draws, 2 + classes)."""
+    rates = departs / steps.clip(1)
+    by_class = rates[:, 1] - rates[:, 0]
+    overall = departs.sum(2) / steps.sum(2)
+    shares = steps.sum(1) / steps.sum((1, 2))[:, None]
+    return np.column_stack([overall[:, 1] - overall[:, 0], (shares * by_class).sum(1), by_class])
 
 
 def _whole(name: str, data: Path) -> tuple[DatasetSpec, Sequences, Split]:
