@@ -26,8 +26,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     seen join the chain, :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`, of which the labels alone
     (k = 0) and the paper's model (equal rows of A, k = 1) are special cases; the likelihood of the recorded labels
     weighs the two, and chooses among families of Q(t) by sequences left out. A last ensemble is trained on the
-    posterior of the true labels, each of its networks without a fifth of the sequences and for as long as these gain by
-    it. Prediction uses features only.
+    posterior of the true labels: half of its networks without a fifth of the sequences, on which they are stopped, the
+    others with all and to the end. Prediction uses features only.
 
     Several annotators have a Q(t) each, which leans on the common one where their labels are few; how alike they are is
     chosen too. Chains are then judged by how well the labels of some foretell those of another, which mistakes that

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +46,7 @@ class Schedule:
     Attributes
     ----------
     noise_milestones : epochs at which the learning rate of Q alone is halved
+    cosine : whether the learning rate falls to zero along half a cosine wave
     clip : largest Euclidean norm of one member's gradient
     patience : epochs without a better held-out likelihood after which a member stops
         Only where rows are held out; the best snapshot is then what remains.
@@ -55,6 +57,7 @@ class Schedule:
     batch_size: int = 64
     learning_rate: float = 0.01
     noise_milestones: tuple[int, ...] = (50, 100)
+    cosine: bool = False
     clip: float = 5.0
     patience: int = 20
     lagrangian: AugmentedLagrangian | None = None
@@ -63,3 +66,7 @@ class Schedule:
     def noise_factor(self, epoch: int) -> float:
         """The share of the learning rate that Q gets in an epoch."""
         return 0.5 ** sum(epoch >= milestone for milestone in self.noise_milestones)
+
+    def rate_factor(self, epoch: int) -> float:
+        """The share of the learning rate that everything gets in an epoch."""
+        return (1 + math.cos(math.pi * epoch / self.epochs)) / 2 if self.cosine else 1.0

@@ -72,7 +72,8 @@ class TrainingStep:
     def run_epoch(self, table: Tensor, epoch: int) -> Tensor:
         """Go through a (batches, members, batch) table of rows; returns the average loss while doing so."""
         n_model = sum(parameter[0].numel() for parameter in learned(self.fleet.model))
-        self.rate_factor[n_model:] = self.schedule.noise_factor(epoch)
+        self.rate_factor[:n_model] = self.schedule.rate_factor(epoch)
+        self.rate_factor[n_model:] = self.schedule.rate_factor(epoch) * self.schedule.noise_factor(epoch)
         self.total.zero_()
         self.labels.zero_()
         if self.compiled:  # rows that only fill up cost nothing there: nobody computes members that have stopped
