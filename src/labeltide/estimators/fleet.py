@@ -139,7 +139,9 @@ class FleetJob:
             return None
         shared = {k: str(v) for k, v in self.settings.get_params().items() if k not in UNRELATED}
         terms = [part for penalty in objective.penalties for part in (penalty.name, penalty.weight)]
-        parts = [*vars(self.data).values(), *fleet.state_dict().values(), *terms, shared, schedule, self.seeds]
+        # Not what stages before it computed: on a GPU these differ in the last digits after a fit was resumed.
+        given = [value for name, value in vars(self.data).items() if name != "targets"]
+        parts = [*given, *fleet.model.state_dict().values(), *terms, shared, schedule, self.seeds]
         return Checkpoint(
             Path(self.settings.checkpoint) / f"{CHECKPOINT_PREFIX}{stage}{self.part}.safetensors", fingerprint(*parts)
         )
