@@ -7,18 +7,21 @@ import torch
 from labeltide._fleet import member_generators
 from labeltide.models.gru import GRUModel
 from labeltide.noise.stepwise import StepwiseNoise
-from labeltide.objectives.objective import Objective
+from labeltide.objectives.objective import Objective, Penalty
+from labeltide.objectives.penalties import log_volume
 from labeltide.training import AugmentedLagrangian, Checkpoint, Fleet, FleetData, Schedule, running, train
 
 ROWS, STEPS, MEMBERS = 12, 4, 6
 SEEDS = range(MEMBERS)
 
 
-def make_data():
+def make_data(judged=MEMBERS):
+    """The first members, as many as are judged, hold rows out."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, (MEMBERS, ROWS, STEPS, 1))
     features = rng.standard_normal((ROWS, STEPS, 3)) + labels[0]
     held_out = np.arange(ROWS) % MEMBERS == np.arange(MEMBERS)[:, None]
+    held_out[judged:] = False
     return FleetData(
         features=torch.from_numpy(features).float(),
         mask=torch.ones(ROWS, STEPS, dtype=torch.bool),
@@ -30,14 +33,14 @@ def make_data():
     )
 
 
-def trained(checkpoint=None, lagrangian=None):
+def trained(checkpoint=None, lagrangian=None, judged=MEMBERS, penalties=()):
     generators = member_generators(SEEDS)
     fleet = Fleet(
         GRUModel(MEMBERS, 3, 2, hidden_size=8).initialise(generators),
         StepwiseNoise(MEMBERS, 2, np.linspace(0, 1, STEPS)),
     )
     schedule = Schedule(epochs=12, batch_size=4, learning_rate=0.05, patience=2, lagrangian=lagrangian)
-    history = train(fleet, make_data(), Objective(), schedule, SEEDS, checkpoint=checkpoint)
+    history = train(fleet, make_data(judged), Objective(penalties=penalties), schedule, SEEDS, checkpoint=checkpoint)
     return fleet.state_dict(), history
 
 
@@ -66,6 +69,23 @@ def test_a_smaller_fleet_learns_the_same(monkeypatch, lagrangian):
     for name in ("loss", "held_out", "best_epoch", "restarts"):
         np.testing.assert_allclose(getattr(history_of_parts, name), getattr(history, name), rtol=1e-5, atol=1e-6)
     assert len(set(history.best_epoch)) > 1, "all members stopped together, so the test says nothing"
+
+
+def test_a_member_without_rows_held_out_learns_to_the_end(monkeypatch):
+    """It goes on alone once all others have stopped."""
+    whole, _ = trained(judged=5)
+    sizes = count_narrowed(monkeypatch)
+    parts, history = trained(judged=5)
+    assert sizes[-1] == 1
+    assert np.isfinite(history.loss[-1, 5:]).all()
+    for name, values in whole.items():
+        torch.testing.assert_close(parts[name], values, rtol=1e-5, atol=1e-6)
+
+
+def test_a_fleet_whose_penalties_differ_among_members_stays_whole(monkeypatch):
+    sizes = count_narrowed(monkeypatch)
+    trained(penalties=(Penalty("log volume", log_volume, 0.01 * torch.ones(MEMBERS, 1)),))
+    assert not sizes
 
 
 def test_a_smaller_fleet_goes_on_from_its_checkpoint(monkeypatch, tmp_path):

@@ -71,7 +71,7 @@ def train(
             on_epoch(state.epoch, float(np.nanmean(losses[-1][0])) if np.isfinite(losses[-1][0]).any() else np.nan)
         if checkpoint is not None:
             checkpoint.save(state, np.stack(losses))
-    if bool(data.held_out.any()):
+    if running.held_out is not None:
         state.return_to(state.best, state.best_buffers, torch.ones_like(state.active))
     _leave_finite(step, seeds)
     fleet.eval()

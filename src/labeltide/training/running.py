@@ -9,6 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from labeltide.objectives.objective import Objective
 from labeltide.training.state import TrainingState, flatten_parameters
 from labeltide.training.step import TrainingStep
 
@@ -32,12 +33,14 @@ class Running:
     @classmethod
     def all_members(cls, step: TrainingStep, seeds: Sequence[int]) -> Self:
         """The whole fleet."""
-        return cls(step.state, None, step, seeds, _held_out(step))
+        held_out = _held_out(step) if bool(step.data.held_out.any()) else None
+        return cls(step.state, None, step, seeds, held_out)
 
     def narrowed(self) -> Self:
         """Those that still learn, as a smaller fleet where that pays."""
         active = self.step.state.active
-        if not _may_pay(self.step) or 2 * int(active.sum()) > len(active):
+        pays = _may_pay(self.step) and _is_shared(self.step.objective)
+        if not pays or 2 * int(active.sum()) > len(active):
             return self
         return self._only(active.nonzero().flatten())
 
@@ -50,7 +53,8 @@ class Running:
         smaller = TrainingStep(fleet, step.data.members_in(chosen), step.objective, step.schedule, state)
         index = chosen if self.index is None else self.index[chosen]
         seeds = [self.seeds[number] for number in chosen.tolist()]
-        return replace(self, index=index, step=smaller, seeds=seeds, held_out=_held_out(smaller))
+        held_out = None if self.held_out is None else _held_out(smaller)  # no batch where only others held rows out
+        return replace(self, index=index, step=smaller, seeds=seeds, held_out=held_out)
 
     def write_back(self) -> None:
         """Put the state of these members into that of all."""
@@ -73,6 +77,10 @@ def _may_pay(step: TrainingStep) -> bool:
     return step.records and step.data.members >= MANY
 
 
-def _held_out(step: TrainingStep) -> Tensor | None:
-    data = step.data
-    return data.held_out_rows(4 * step.schedule.batch_size) if bool(data.held_out.any()) else None
+def _is_shared(objective: Objective) -> bool:
+    """Whether no penalty holds numbers for each member, which a smaller fleet would not fit."""
+    return not any(isinstance(penalty.weight, Tensor) for penalty in objective.penalties)
+
+
+def _held_out(step: TrainingStep) -> Tensor:
+    return step.data.held_out_rows(4 * step.schedule.batch_size)
