@@ -238,12 +238,12 @@ def test_a_folder_of_our_own_is_gone_after_the_fit(tmp_path):
     assert not (tmp_path / "a" / "b").exists()
 
 
-def killed_fit(estimator, X, y, monkeypatch):
+def killed_fit(estimator, X, y, monkeypatch, **more):
     with monkeypatch.context() as patch:
         save_at_once(patch)
         kill_in_stage(patch, 1, 1)
         with pytest.raises(KilledError):
-            estimator.fit(X, y)
+            estimator.fit(X, y, **more)
 
 
 @pytest.mark.parametrize(
@@ -271,6 +271,27 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
     for other_X, other_y in [(X + 1, y), (X, 1 - y)]:
         with pytest.raises(ValueError, match="other data or settings"):
             make_plugin(checkpoint=tmp_path).fit(other_X, other_y)
+
+
+def test_a_checkpoint_with_other_known_noise_is_refused(tmp_path, monkeypatch):
+    X, y = make_study()
+
+    def make_known(rate):
+        noise = (1 - 2 * rate) * np.eye(2) + rate
+        return lt.METHODS["known"](noise=noise, epochs=3, random_state=0, checkpoint=tmp_path)
+
+    killed_fit(make_known(0.1), X, y, monkeypatch)
+    with pytest.raises(ValueError, match="other data or settings"):
+        make_known(0.2).fit(X, y)
+
+
+def test_a_checkpoint_with_other_trusted_labels_is_refused(tmp_path, monkeypatch):
+    """Where all labels are trusted, the first networks are those that learn from them as targets."""
+    X, y = make_study()
+    tide = lt.TideClassifier(epochs=3, random_state=0, checkpoint=tmp_path)
+    killed_fit(tide, X, y, monkeypatch, trusted=y)
+    with pytest.raises(ValueError, match="other data or settings"):
+        tide.fit(X, y, trusted=1 - y)
 
 
 @pytest.mark.parametrize("model", ["tcn", "transformer"])

@@ -70,6 +70,7 @@ class FleetJob:
     sources: Sources  # who stands where along the last axis of the labels
     cells: Cells | None = None  # of several clocks, for which the moments of `data` are numbers of cells
     part: str = ""  # tells the checkpoints of a fleet apart that is trained in parts
+    given: tuple[Any, ...] = ()  # what `fit` was given that is not in the data, so that its checkpoints are told apart
 
     @property
     def settings(self) -> NoisyLabelClassifier:
@@ -139,8 +140,10 @@ class FleetJob:
             return None
         shared = {k: str(v) for k, v in self.settings.get_params().items() if k not in UNRELATED}
         terms = [part for penalty in objective.penalties for part in (penalty.name, penalty.weight)]
-        # Not what stages before it computed: on a GPU these differ in the last digits after a fit was resumed.
+        # Not the targets and the noise that stages before computed: on a GPU these differ in the last digits after a
+        # fit was resumed.
         given = [value for name, value in vars(self.data).items() if name != "targets"]
+        given += [*self.given, *(self.cells.axes if self.cells else ())]
         parts = [*given, *fleet.model.state_dict().values(), *terms, shared, schedule, self.seeds]
         return Checkpoint(
             Path(self.settings.checkpoint) / f"{CHECKPOINT_PREFIX}{stage}{self.part}.safetensors", fingerprint(*parts)

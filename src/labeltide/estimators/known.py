@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
             _check_inverse(matrices, grid)
         noise = FixedNoise(matrices, grid, common).to(job.data.features.device)
         model = job.new_model()
-        history = job.train(model, noise, Objective(loss=self.loss))
+        history = replace(job, given=(matrices,)).train(model, noise, Objective(loss=self.loss))
         return FittedFleet(model, noise, history)
 
 

@@ -45,7 +45,8 @@ def _teach(networks: FleetJob, targets: Tensor, stage: str, **schedule: Any) -> 
     """Train networks, as many for each job, on its own targets."""
     count = networks.members // len(targets)
     data = replace(networks.data, targets=targets.repeat_interleave(count, 0), trusted=None)
-    networks = replace(networks, data=data)
+    given = () if networks.data.trusted is None else (networks.data.trusted,)
+    networks = replace(networks, data=data, given=given)
     model = networks.new_model()
     history = networks.train(model, None, Objective(), stage=stage, batch_size=small_batches(networks), **schedule)
     return model, history
@@ -71,4 +72,4 @@ def _side_by_side(fleets: list[tuple[SequenceModel, History]], jobs: int) -> tup
         networks("best_epoch").max(-1).filled(0).astype(np.int64),
         networks("restarts").sum(-1).filled(0).astype(np.int64),
     )
-    return joined.take(order.to(next(joined.parameters()).device)), history
+    return joined.take(order), history
