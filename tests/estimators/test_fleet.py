@@ -183,3 +183,16 @@ def test_settings_out_of_range_are_refused_by_name(name, value):
     estimator = make_estimators("ignore")[0].set_params(**{name: value})
     with pytest.raises(ValueError, match=name if name != "random_state" else ".*"):
         estimator.fit(study.features, labels[0])
+
+
+def test_ensembles_of_different_sizes_are_averaged_each_on_its_own():
+    study, labels = make_study()
+    few = np.where(np.arange(len(labels[0]))[:, None] < 3, labels[0], -1)
+    fitted = [
+        lt.TideClassifier(epochs=1, hidden_size=4, random_state=0, device="cpu").fit(study.features, own)
+        for own in (few, labels[1])
+    ]
+    assert [one.model_.members for one in fitted] == [6, 10]
+    together = lt.estimators.predict_fleet(fitted, study.features)
+    for one, own in zip(fitted, together, strict=True):
+        np.testing.assert_allclose(own, one.predict_proba(study.features), atol=1e-6)

@@ -249,7 +249,8 @@ def predict_fleet(
     device = _validation.check_device(estimators[0].device)
     model = stack([estimator.model_ for estimator in estimators]).to(device)
     probabilities = model_log_probs(model, torch.from_numpy(features), torch.from_numpy(mask), device).exp()
-    probabilities = probabilities.unflatten(0, (len(estimators), -1)).mean(1)  # over the networks of an ensemble
+    own = probabilities.split([estimator.model_.members for estimator in estimators])  # the networks of each
+    probabilities = torch.stack([networks.mean(0) for networks in own])
     return np.where(mask[..., None], probabilities.double().cpu().numpy(), 0.0)
 
 
