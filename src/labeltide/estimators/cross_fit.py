@@ -113,11 +113,8 @@ def repeat(job: FleetJob, copies: int, first_seed: int) -> FleetJob:
 def take_jobs(job: FleetJob, index: Tensor) -> FleetJob:
     """Some of the jobs."""
     chosen = index.tolist()
-    data = job.data
-    own = replace(data, labels=data.labels[index], weights=data.weights[index], held_out=data.held_out[index])
-    return replace(
-        job, estimators=[job.estimators[i] for i in chosen], data=own, seeds=tuple(job.seeds[i] for i in chosen)
-    )
+    estimators, seeds = [job.estimators[i] for i in chosen], tuple(job.seeds[i] for i in chosen)
+    return replace(job, estimators=estimators, data=job.data.members_in(index), seeds=seeds)
 
 
 def every_weight(data: FleetData) -> FleetData:

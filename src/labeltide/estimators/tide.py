@@ -36,8 +36,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     Parameters
     ----------
     ensemble : bool, default True
-        Predict with the average of ten networks. With False they teach a single one, for small devices and
-        streams.
+        Predict with the average of ten networks, or fewer where fewer than five sequences have labels. With False they
+        teach a single one, for small devices and streams.
     period : float, or one for each of several clocks, optional
         The length after which the clock begins anew, such as 24 for hours of the day: the noise just before midnight is
         then close to that just after. A clock may run on beyond it. Of hours since the start and hours of the day,
