@@ -38,6 +38,7 @@ from labeltide.training.state import TrainingState, flatten_parameters
 from labeltide.training.step import TrainingStep
 
 BASE = {"members": 10, "batch": 64, "steps": 50, "features": 9, "hidden": 32}
+FLOOR = "step, one model, arithmetic alone"
 GROWTH = {
     "members": (1, 2, 5, 10, 20, 50, 100),
     "steps": (25, 50, 100, 200, 400),
@@ -91,6 +92,17 @@ def one_plain_step(device: str) -> Callable[[], Any]:
     features = torch.randn(BASE["batch"], BASE["steps"], BASE["features"], device=device)
     labels = torch.randint(0, 2, features.shape[:2], device=device)
     return lambda: plain_step(model, optimiser, features, labels)
+
+
+def floor_of_step(device: str) -> dict[str, Any]:
+    """The time that the arithmetic of one model's step takes at the rate of a large product on this machine."""
+    size = 1024 if device == "cpu" else 8192
+    matrix = torch.randn(size, size, device=device)
+    rate = 2 * size**3 / seconds(lambda: matrix @ matrix, device)[0]
+    inputs, hidden = BASE["features"], BASE["hidden"]
+    products = 3 * hidden * (inputs + hidden) + 2 * hidden  # three gates, and a head of two classes
+    operations = 3 * 2 * BASE["batch"] * BASE["steps"] * products  # backwards takes twice what forwards takes
+    return {"name": FLOOR, "ms": 1e3 * operations / rate, "gflops": rate / 1e9}
 
 
 def fits(device: str, method: str, members: int, apart: bool = False) -> Callable[[], Any]:
@@ -224,6 +236,8 @@ def measure(device: str) -> list[dict[str, Any]]:
     note("step, one model, nn.GRU and a plain loop", one_plain_step(device))
     for members in (1, 10) if device == "cpu" else (1, 10, 60, 1000):
         note(f"step, fleet of {members}", fleet_step(device, **{**BASE, "members": members}), members, members=members)
+    records.append(floor_of_step(device))
+    print(f"{FLOOR:<52} {records[-1]['ms']:10.2f} ms   at {records[-1]['gflops']:.0f} GFLOP/s", flush=True)
     for name, values in GROWTH.items():
         for value in values:
             sizes = {**BASE, name: value}
@@ -253,6 +267,8 @@ def summarise(records: list[dict[str, Any]]) -> list[str]:
         for m in (1, 10, 60, 1000)
         if f"step, fleet of {m}" in ms
     ]
+    above = ms["step, fleet of 10"] / 10 / ms[FLOOR]
+    lines.append(f"fleet of 10, per model, against the arithmetic alone: {above:.1f}x")
     lines.append(f"a pass of the chain against torch: {ms['chain, one pass in torch'] / ms['chain, one pass']:.0f}x")
     found = {name: value for record in records for name, value in record.items() if "ratio" in name}
     lines.append(f"one continuous fit against the plain loop: {found['plain_loop_ratio']:.1f}x")
