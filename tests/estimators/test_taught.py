@@ -51,7 +51,7 @@ def test_networks_are_stopped_on_rows_that_they_do_not_learn_from_or_not_at_all(
     monkeypatch.setattr("labeltide.estimators.tide.learn_posterior", chance)
     lt.TideClassifier(epochs=60, hidden_size=32, random_state=0, ensemble=ensemble).fit(study[0], study[1][0])
     last = {stage: (data, history) for stage, data, history in trained if stage in ("stopped", "whole", "single")}
-    assert set(last) == {"stopped", "whole"} if ensemble else {"stopped", "whole", "single"}
+    assert set(last) == ({"stopped", "whole"} if ensemble else {"stopped", "whole", "single"})
     data, history = last["stopped"]
     assert ((data.weights > 0) == ~data.held_out).all()
     assert (data.held_out.sum(0) == 1).all(), "every row is left out by one network"
