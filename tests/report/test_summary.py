@@ -164,6 +164,14 @@ def test_the_verdict_names_the_winner_and_the_margin(cells, record):
     assert "Ignoring the noise (ignore) has 30.0 % where tide has 5.0 %." in words
 
 
+def test_the_verdict_says_100_percent_only_of_all_cells(cells, record):
+    errors = {f"set {number:03}": 0.05 if number else 0.4 for number in range(300)}
+    made = cells(
+        [record(method=m, error=e, dataset=d) for d, own in errors.items() for m, e in (("tide", own), ("ignore", 0.3))]
+    )
+    assert "in 299 of 300 cells (99 %)" in " ".join(write_verdict(made, made))
+
+
 def test_the_verdict_on_one_method_claims_no_win(cells, record):
     (sentence,) = write_verdict(cells([record(error=0.25)]), [])
     assert "Only one method was run, continuous" in sentence

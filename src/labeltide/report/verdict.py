@@ -42,7 +42,7 @@ def _winner(cells: Sequence[Cell], metric: str, what: str) -> str:
     most, total = wins.firsts[first], count(wins.n_cells, "cell")
     if wins.firsts[second] == most:
         return f"For the {what}, {first} and {second} are each lowest in {most} of {total}."
-    share = round(100 * most / wins.n_cells)
+    share = 100 if most == wins.n_cells else min(round(100 * most / wins.n_cells), 99)  # nearly all is not all
     margin = _margin(cells, metric, first, wins)
     return f"{first} has the lowest {what} in {most} of {total} ({share} %){margin}."
 
