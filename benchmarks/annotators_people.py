@@ -6,8 +6,7 @@ The data are those of studies/annotators.toml, which measures methods on them; h
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,13 @@ from labeltide.data.sequences import Sequences
 from labeltide.estimators import fit_fleet
 from labeltide.inference.bootstrap import free_family
 from labeltide.inference.coarse import affordable, coarsen
-from labeltide.inference.refit import ITERATIONS, reached, refit, same_data
-from labeltide.inference.temporality import LEAST, OBSERVED_ITERATIONS, REPLICATES, SMOOTHNESS
+from labeltide.inference.ratio import LEAST, ratio_test
+from labeltide.inference.refit import ITERATIONS
+from labeltide.inference.temporality import REPLICATES, SMOOTHNESS
 
 STUDY = Path(__file__).parents[1] / "studies" / "annotators.toml"
 GAZE, SLEEP = "gaze (Lund 2013)", "sleep (Dreem)"
 SEED = 0
-SWAPS = 99  # of moments between the windows of recordings
 DRAWS = 1000  # of recordings, for intervals of what is counted
 
 
@@ -77,7 +76,9 @@ def _alone(
     spec: DatasetSpec, study: Sequences, split: Split, person: str, fit: lt.TideClassifier, seconds: float
 ) -> dict[str, Any]:
     started = time.perf_counter()
+    fit.training_ = fit.training_._replace(clusters=torch.from_numpy(np.unique(study.ids, return_inverse=True)[1]))
     test = fit.temporality_
+    drawn, studies = _by_drawn_labels(fit.training_)
     judged = judge("majority", person, study)
     both = (judged.recorded >= 0) & (judged.others >= 0)
     edges, middles = clock_cells(split)
@@ -89,8 +90,8 @@ def _alone(
         "person": person,
         "seconds": [round(seconds, 1), round(time.perf_counter() - started, 1)],
         "p_value": test.p_value,
-        "drawn": _drawn(fit.training_),
-        "swapped": _swapped(fit.training_, study.ids),
+        "replicates": studies,
+        "drawn": drawn,
         "change": [round(value, 4) for value in (test.change, test.change_lower, test.change_upper)],
         "worst": [round(test.worst_at, 2), round(test.worst_rate, 4)],
         "best": [round(test.best_at, 2), round(test.best_rate, 4)],
@@ -104,39 +105,13 @@ def _alone(
     }
 
 
-def _drawn(training: TrainingEvidence) -> int:
-    """How many studies without a change were drawn, of which none gives a p below one in so many and one."""
+def _by_drawn_labels(training: TrainingEvidence) -> tuple[float, int]:
+    """How often labels drawn from a chain without a change seem to change as much, and of how many such studies."""
     coarse = coarsen(training)
+    static = family(coarse.data.n_classes, constant_shape(coarse.grid), "each")
     free = free_family(coarse.data.n_classes, coarse.grid, SMOOTHNESS, coarse.period)
-    return affordable(coarse.data, free, 2 * ITERATIONS, REPLICATES, LEAST)
-
-
-def _swapped(training: TrainingEvidence, ids: Sequence[Hashable]) -> float:
-    """How often the noise seems to change as much when the windows of each recording swap their moments.
-
-    A p-value that trusts no drawn study: recordings, networks and runs of mistakes stay what they are. Only whole
-    windows are swapped.
-    """
-    coarse = coarsen(training)
-    data, n_classes = coarse.data, coarse.data.n_classes
-    alone = same_data(1, torch.ones(1, len(data.mask)))
-    static = family(n_classes, constant_shape(coarse.grid), "each")
-    free = free_family(n_classes, coarse.grid, SMOOTHNESS, coarse.period)
-    start = refit(data, alone, [static], coarse.parameters, OBSERVED_ITERATIONS).parameters
-    generator, whole = np.random.default_rng(SEED), data.mask.all(1).numpy()
-    _, whose = np.unique(ids, return_inverse=True)
-    rows = [np.flatnonzero((whose == one) & whole) for one in range(whose.max() + 1)]
-
-    def gain(order: np.ndarray) -> float:
-        moved = replace(data, points=data.places()[torch.from_numpy(order)])
-        return float(reached(refit(moved, alone, [free], start), alone))  # that of static noise is the same for all
-
-    orders = [np.arange(len(whose)) for _ in range(1 + SWAPS)]
-    for order in orders[1:]:
-        for own in rows:
-            order[own] = generator.permutation(own)
-    own, *others = (gain(order) for order in orders)
-    return (1 + sum(other >= own for other in others)) / (1 + SWAPS)
+    found = ratio_test(coarse, static, free, REPLICATES, SEED)
+    return found.p_value, affordable(coarse.data, free, 2 * ITERATIONS, REPLICATES, LEAST)
 
 
 def _later(study: Sequences, judged: Judged, classes: Iterable[str]) -> dict[str, list[float]]:

@@ -1,6 +1,6 @@
 """How honest bands, tests and checks are, on studies whose truth is known.
 
-    python benchmarks/inference.py coverage unseen temporality annotators checks time fits  # or some of them
+    python benchmarks/inference.py coverage unseen temporality windows annotators checks time fits  # or some
     python benchmarks/inference.py page                                                # the table from the records
 
 Each part writes one JSON line per study to results/inference/<part>.jsonl. All but `fits` and `time` draw the word of
@@ -27,9 +27,11 @@ from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators, estimate_noise
 from labeltide.inference.bootstrap import free_family
+from labeltide.inference.coarse import coarsen
 from labeltide.inference.diagnostics import diagnose
-from labeltide.inference.simulated import Study, fit_studies, simulate
-from labeltide.inference.temporality import OWN_POOLING, SMOOTHNESS, judge_temporality, ratio_test
+from labeltide.inference.ratio import change_test, ratio_test
+from labeltide.inference.simulated import Differences, Study, fit_studies, record_windows, simulate
+from labeltide.inference.temporality import OWN_POOLING, SMOOTHNESS, judge_temporality
 
 RESULTS = Path(__file__).parents[1] / "results" / "inference"
 SHAPES = ("static", "linear", "decay", "growth", "periodic", "mixed")
@@ -39,6 +41,7 @@ CLOCK = np.linspace(0, 1, STEPS)
 AT_ONCE = 10  # studies that are fitted together
 COVERAGE, UNSEEN, STATIC, TEMPORAL, CHECKS, FITS = 200, 10, 300, 40, 40, 12  # studies
 ANNOTATORS, OWN_N, OWN_STEPS, FEW = 20, 80, 30, 16  # studies of a kind, and sequences: the last annotator labels a few
+PEOPLE, WINDOWS, WINDOWED, DIFFERING = 20, 8, 40, 150  # people, windows of each, and studies of a kind
 REPLICATES = 39  # of a test: p <= .05 is then exactly the two largest of forty
 
 
@@ -100,6 +103,30 @@ def temporality() -> Iterator[dict[str, Any]]:
                     free = free_family(2, training.grid, SMOOTHNESS)
                     found = ratio_test(training, static, free, REPLICATES, seed)
                     yield {"setting": name, "shape": shape, "statistic": found.statistic, "p_value": found.p_value}
+
+
+def windows() -> Iterator[dict[str, Any]]:
+    """Is noise called temporal where windows or people differ for reasons of their own?"""
+    cases = {
+        "nothing": Differences(),
+        "windows": Differences(windows=1.0),
+        "people": Differences(people=1.0),
+        "windows, and the clock": Differences(windows=0.5, drift=1.0),
+    }
+    for kind, (case, differences) in enumerate(cases.items()):
+        count = DIFFERING if case == "windows" else WINDOWED
+        for number, (name, setting) in enumerate(SETTINGS.items()):
+            seed = 70000 + 10 * kind + number
+            drawn = simulate(Study(matrices_of("static"), PEOPLE * WINDOWS, **setting), count, seed)
+            data, whose = record_windows(drawn, PEOPLE, 0.2, differences, seed + 1000)
+            for study in batches(count):
+                part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
+                for place, (training, _) in enumerate(fit_studies(part, choose=False), study.start):
+                    own = coarsen(training._replace(clusters=whose))
+                    families = family(2, constant_shape(own.grid), "each"), free_family(2, own.grid, SMOOTHNESS)
+                    tests = {"drawn": ratio_test, "p_value": change_test}
+                    found = {key: test(own, *families, REPLICATES, place).p_value for key, test in tests.items()}
+                    yield {"setting": name, "differs": case, "drifts": bool(differences.drift), **found}
 
 
 def annotators() -> Iterator[dict[str, Any]]:
@@ -205,6 +232,7 @@ PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "coverage": coverage,
     "unseen": unseen,
     "temporality": temporality,
+    "windows": windows,
     "annotators": annotators,
     "checks": checks,
     "time": seconds,

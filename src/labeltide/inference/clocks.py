@@ -12,13 +12,13 @@ from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import Family, pooled, sum_shape
 from labeltide.inference.bands import NoiseEstimate, estimate, share_wrong
 from labeltide.inference.bootstrap import REPLICATES, Replicates, chosen_pooling, draw, free_of, smooth
+from labeltide.inference.ratio import change_test, ratio_test
 from labeltide.inference.temporality import (
     CLASS_LEAST,
     CLASS_REPLICATES,
     SMOOTHNESS,
     PartTemporality,
     allow_runs,
-    ratio_test,
 )
 from labeltide.inference.temporality import REPLICATES as TEST_REPLICATES
 
@@ -71,7 +71,9 @@ def judge_clocks(
     clocks = range(training.grid.shape[1])
     free = _moving(training, families, clocks)
     tests = [
-        ratio_test(training, _moving(training, families, {*clocks} - {held}), free, n_replicates, seed + 500 + held)
+        change_test(
+            training, _moving(training, families, {*clocks} - {held}), free, n_replicates, seed + 500 + held, clock=held
+        )
         for held in clocks
     ]
     return tuple(PartTemporality(*one, own.change) for one, own in zip(tests, estimates, strict=True))

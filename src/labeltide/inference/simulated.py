@@ -6,6 +6,7 @@ They stand in for whole fits where thousands are needed: to measure how often ba
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -67,6 +68,37 @@ def simulate(
     recorded = np.stack([corrupt(flat, own, generator, bursts=study.bursts).reshape(clean.shape) for own in each], -1)
     mask = torch.ones(study.n, n_steps, dtype=torch.bool)
     return Simulated(ChainData(torch.from_numpy(recorded), mask, None, n_steps, n_classes, evidence), clean)
+
+
+class Differences(NamedTuple):
+    """How error rates differ, on the logit scale."""
+
+    windows: float = 0.0  # standard deviations, between the windows of one person
+    people: float = 0.0  # and between people
+    drift: float = 0.0  # from the first moment of the clock to the last
+
+
+def record_windows(
+    studies: Simulated, people: int, rate: float, differences: Differences, seed: int
+) -> tuple[ChainData, torch.Tensor]:
+    """Record labels of two classes anew in windows of people, whose first windows lie at the beginning of the clock.
+
+    Returns
+    -------
+    the labels, and whose each window is
+    """
+    generator = np.random.default_rng(seed)
+    count, rows, steps = studies.clean.shape
+    each = rows // people
+    place = np.arange(rows)[:, None] % each * steps + np.arange(steps)  # (rows, steps)
+    logit = np.log(rate / (1 - rate)) + differences.drift * (place / (each * steps) - 0.5)
+    logit = logit + differences.windows * generator.standard_normal((count, rows, 1))
+    logit += differences.people * generator.standard_normal((count, people, 1)).repeat(each, 1)
+    wrong = generator.random(studies.clean.shape) < 1 / (1 + np.exp(-logit))
+    labels = torch.from_numpy(np.where(wrong, 1 - studies.clean, studies.clean).astype(np.int8))
+    points = torch.from_numpy(place)
+    data = replace(studies.data, labels=labels[..., None], points=points, n_points=each * steps)
+    return data, torch.arange(rows) // each
 
 
 def fit_studies(data: ChainData, seed: int = 0, choose: bool = True) -> list[tuple[TrainingEvidence, dict[str, float]]]:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
+from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import Family, constant_shape, family, hold_annotator, pooled, spline_shape
 from labeltide.chain.start import BURSTS, BURSTS_WORTH
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.bootstrap import chosen_pooling, free_family
-from labeltide.inference.coarse import affordable, coarsen
-from labeltide.inference.refit import ITERATIONS, reached, refit, same_data
-from labeltide.inference.resample import resample_labels
+from labeltide.inference.coarse import coarsen
+from labeltide.inference.ratio import OBSERVED_ITERATIONS, change_test, ratio_test
+from labeltide.inference.refit import reached, refit, same_data
 
 REPLICATES = 199
-LEAST, CLASS_LEAST = 39, 24  # where replicates cost much; p-values can still fall below .05
+CLASS_LEAST = 24  # where replicates cost much; p-values can still fall below .05
 CLASS_REPLICATES = 99  # for each class, and for the two side questions
 SMOOTHNESS = 10.0  # of the noise that may change
 OWN_POOLING = 0.1  # of annotators, where one of them is asked about: they hardly lean on each other
-OBSERVED_ITERATIONS = 30
-SOME = 0.2  # of the labels wrong: where EM starts to look for mistakes
 
 
 class PartTemporality(NamedTuple):
@@ -44,7 +42,9 @@ class Temporality:
     statistic : float
         Twice the gain in log-likelihood when Q may change over the clock.
     p_value : float
-        How often noise that does not change gives as large a gain; small means that it changes.
+        How often noise that does not change gives as large a gain; small means that it changes. Where each row runs
+        through a part of the clock, it is how often as much is gained with the moments of rows swapped, in an audit
+        those of one person among themselves: rows that differ for reasons of their own do not pass for a change.
     change, change_lower, change_upper : float
         The largest change of the error rate over the clock, with a 95 % interval.
     worst_at, best_at, worst_rate, best_rate : float
@@ -74,13 +74,6 @@ class Temporality:
     per_annotator: tuple[PartTemporality, ...] = ()
 
 
-class Result(NamedTuple):
-    """A likelihood ratio and how rare it is."""
-
-    statistic: float
-    p_value: float
-
-
 def judge_temporality(
     training: TrainingEvidence,
     estimate: NoiseEstimate,
@@ -101,9 +94,9 @@ def judge_temporality(
     alone = free_family(n_classes, grid, SMOOTHNESS, training.period)
     free = _pool(alone, strength)
     static = _pool(family(n_classes, constant_shape(grid), "each"), strength)
-    whole = ratio_test(training, static, free, n_replicates, seed)
+    whole = change_test(training, static, free, n_replicates, seed)
     by_class = [
-        ratio_test(training, hold_class(free, n_classes, i), free, fewer, seed + 1 + i, CLASS_LEAST)
+        change_test(training, hold_class(free, n_classes, i), free, fewer, seed + 1 + i, CLASS_LEAST)
         for i in range(n_classes)
     ]
     spline = spline_shape(grid, SMOOTHNESS, training.period)
@@ -114,7 +107,7 @@ def judge_temporality(
     if annotators > 1:
         loose = pooled(alone, OWN_POOLING)
         by_annotator = [
-            ratio_test(training, hold_annotator(loose, a), loose, fewer, seed + 400 + a, CLASS_LEAST)
+            change_test(training, hold_annotator(loose, a), loose, fewer, seed + 400 + a, CLASS_LEAST)
             for a in range(annotators)
         ]
     return Temporality(
@@ -126,38 +119,6 @@ def judge_temporality(
         differ.p_value,
         tuple(PartTemporality(*one, his.change) for one, his in zip(by_annotator, own, strict=annotators > 1)),
     )
-
-
-def ratio_test(
-    training: TrainingEvidence,
-    null: Family | None,
-    alternative: Family,
-    n_replicates: int,
-    seed: int,
-    least: int = LEAST,
-) -> Result:
-    """Fit both families to the recorded labels and to labels drawn from the null; None means no mistakes at all.
-
-    Without mistakes, the power of the evidence is held at its fitted value: a chain that may doubt its networks
-    takes every mistake for an honest surprise.
-
-    Drawn labels keep the evidence, the gaps and the trusted labels. The p-value counts the recorded labels among
-    the drawn ones, so it is never zero.
-    """
-    n_replicates = affordable(training.data, alternative, 2 * ITERATIONS, n_replicates, least)
-    data, rows = training.data, torch.ones(1, training.data.labels.shape[1])
-    alone = same_data(1, rows)
-    under_null = refit(data, alone, _each(null, 1), training.parameters, OBSERVED_ITERATIONS, null is not None)
-    starts = [under_null.parameters]
-    if null is None:  # EM would never leave a Q without mistakes, so it starts from Qs with some
-        some = (1 - SOME) * under_null.parameters.matrices + SOME / data.n_classes
-        starts = [under_null.parameters._replace(matrices=some), training.parameters]
-    own = _ratios(data, alone, under_null.parameters, null, alternative, starts)
-    drawn = replace(data, labels=resample_labels(data, under_null.parameters, n_replicates, seed))
-    each = torch.arange(n_replicates)
-    members = Members(each, torch.zeros_like(each), rows.expand(n_replicates, -1))
-    ratios = _ratios(drawn, members, under_null.parameters, null, alternative, starts)
-    return Result(float(own[0]), float((1 + (ratios >= own[0]).sum()) / (1 + n_replicates)))
 
 
 def allow_runs(training: TrainingEvidence) -> TrainingEvidence:
@@ -185,25 +146,5 @@ def hold_class(free: Family, n_classes: int, held: int) -> Family:
     return Family(f"{free.name}, class {held} held", free.design[:, :, kept], free.penalty[np.ix_(kept, kept)])
 
 
-def _ratios(
-    data: ChainData,
-    members: Members,
-    under_null: ChainParameters,
-    null: Family | None,
-    alternative: Family,
-    starts: Sequence[ChainParameters],
-) -> np.ndarray:
-    """Twice the gain in log-likelihood of each member; recorded and drawn labels go through the very same steps."""
-    count = len(members.labels)
-    lower = reached(refit(data, members, _each(null, count), under_null, learn_power=null is not None), members)
-    fits = [refit(data, members, [alternative] * count, one, learn_power=null is not None) for one in starts]
-    upper = [reached(fitted, members) for fitted in fits]
-    return (2 * (torch.stack(upper).amax(0) - lower)).clamp_min(0.0).numpy()
-
-
 def _pool(one: Family, strength: float | None) -> Family:
     return one if strength is None else pooled(one, strength)
-
-
-def _each(null: Family | None, count: int) -> list[Family] | None:
-    return None if null is None else [null] * count
