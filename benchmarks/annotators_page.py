@@ -152,8 +152,8 @@ def _alone(records: list[Record]) -> list[str]:
         rows.append(
             [
                 f"{one['dataset']}, {one['person']}",
-                f"{one['p_value']:.3f} ({one['replicates']})",
-                f"{one['drawn']:.3f}",
+                f"{one['p_value']:.3f} ({one['drawn']})",
+                f"{one['swapped']:.2f}",
                 f"{change:.3f} ({low:.3f} to {high:.3f})",
                 f"{one['worst'][1]:.3f} at {one['worst'][0]:g} {unit}",
                 f"{one['best'][1]:.3f} at {one['best'][0]:g} {unit}",
@@ -163,15 +163,16 @@ def _alone(records: list[Record]) -> list[str]:
         )
     return [
         "## Does the noise change over the clock, and whose? Each person alone",
-        "tide on all sequences with this person's labels only (no fold held out). p: how often the noise seems to "
-        "change as much with moments swapped between the windows of each recording, in brackets of how many times; it "
-        "cannot be below one in that many and one. Drawn: the same with studies drawn from a chain that does not "
-        "change, which knows nothing of how windows differ. Change: largest change of the error rate over the clock, "
+        "tide on all sequences with this person's labels only (no fold held out). p: how often noise that does not "
+        "change looks as if it did, in brackets of how many drawn studies; it cannot be below one in that many and "
+        "one. Swapped: the same with moments swapped between the windows of each recording in place of drawn studies, "
+        "which trusts the chain less, and not below 0.01 (`temporality_` says this one since then). Change: "
+        "largest change of the error rate over the clock, "
         f"with a 95 % interval. Classes: those with p below {LEVEL} on their own, not corrected for their number. Last "
         "column: how often the person departs from the majority of the others in the first, a middle and the last "
         "tenth of the steps, which no fit sees.",
         _table(
-            ["labels of", "p", "drawn", "change", "worst", "best", "classes that change", "unlike the others"], rows
+            ["labels of", "p", "swapped", "change", "worst", "best", "classes that change", "unlike the others"], rows
         ),
         "Without any model: how much more often each person departs from the majority of the others in the second half "
         "of recordings than in their first, with a 95 % interval over recordings; the same if classes were as frequent "

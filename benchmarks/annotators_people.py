@@ -78,7 +78,7 @@ def _alone(
     started = time.perf_counter()
     fit.training_ = fit.training_._replace(clusters=torch.from_numpy(np.unique(study.ids, return_inverse=True)[1]))
     test = fit.temporality_
-    drawn, studies = _by_drawn_labels(fit.training_)
+    p_drawn, drawn = _by_drawn_labels(fit.training_)
     judged = judge("majority", person, study)
     both = (judged.recorded >= 0) & (judged.others >= 0)
     edges, middles = clock_cells(split)
@@ -89,9 +89,9 @@ def _alone(
         "dataset": spec.name,
         "person": person,
         "seconds": [round(seconds, 1), round(time.perf_counter() - started, 1)],
-        "p_value": test.p_value,
-        "replicates": studies,
+        "p_value": p_drawn,
         "drawn": drawn,
+        "swapped": test.p_value,
         "change": [round(value, 4) for value in (test.change, test.change_lower, test.change_upper)],
         "worst": [round(test.worst_at, 2), round(test.worst_rate, 4)],
         "best": [round(test.best_at, 2), round(test.best_rate, 4)],

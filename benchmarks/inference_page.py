@@ -110,7 +110,7 @@ def _windows(records: Records) -> str:
     lines += [_verdict(f"a change is found in at least 95 %: {100 * np.mean(moving):.1f} %", np.mean(moving) >= 0.95)]
     lines += [
         "",
-        "Where rows run through a part of the clock only, the library goes by swapped moments (`inference/ratio.py`).",
+        "Where rows lie at different moments, the library goes by swapped ones (`inference/swaps.py`).",
     ]
     return "\n".join(lines)
 

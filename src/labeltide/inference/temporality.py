@@ -1,4 +1,4 @@
-"""Does the noise change over the clock, whose, is there any, do classes differ: ratios judged by simulation."""
+"""Does the noise change over the clock, whose, is there any, do classes differ: ratios judged by replicates."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Temporality:
     statistic : float
         Twice the gain in log-likelihood when Q may change over the clock.
     p_value : float
-        How often noise that does not change gives as large a gain; small means that it changes. Where each row runs
-        through a part of the clock, it is how often as much is gained with the moments of rows swapped, in an audit
-        those of one person among themselves: rows that differ for reasons of their own do not pass for a change.
+        How often noise that does not change gives as large a gain; small means that it changes. Where rows lie at
+        different moments, it is how often as much is gained once they have swapped them, in an audit those of one
+        person among themselves: rows that differ for reasons of their own do not pass for a change.
     change, change_lower, change_upper : float
         The largest change of the error rate over the clock, with a 95 % interval.
     worst_at, best_at, worst_rate, best_rate : float
