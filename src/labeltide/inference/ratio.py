@@ -20,6 +20,7 @@ from labeltide.inference.swaps import find_swaps, swap_moments
 LEAST = 39  # replicates where they cost much; p-values can still fall below .05
 OBSERVED_ITERATIONS = 30
 FORGETTING = 60  # iterations of EM after which a chain no longer leans to the moments with which it was fitted
+ONE_BY_ONE = 2  # times what a replicate costs among many, where each is fitted alone
 SOME = 0.2  # of the labels wrong: where EM starts to look for mistakes
 
 
@@ -51,16 +52,18 @@ def change_test(
         return ratio_test(training, null, alternative, n_replicates, seed, least)
     data, alone = training.data, same_data(1, torch.ones(1, len(training.data.mask)))
     stays = not np.ptp(null.design, axis=0).any()
-    iterations = 2 * ITERATIONS + (0 if stays else OBSERVED_ITERATIONS)
+    iterations = ONE_BY_ONE * ITERATIONS * (1 if stays else 3)
     n_replicates = affordable(data, alternative, iterations, n_replicates, least)
     static = family(data.n_classes, constant_shape(np.arange(data.n_points)), "each")  # which knows no moments
     start = refit(data, alone, [static], training.parameters, FORGETTING).parameters
+    lower = reached(refit(data, alone, [null], start), alone)  # the same whatever moments rows have, if noise stays
     generator = np.random.default_rng([seed, 12])
 
     def ratio(points: Tensor) -> float:
-        moved, begin = replace(data, points=points), start
-        if not stays:
-            begin = refit(moved, alone, [null], start, OBSERVED_ITERATIONS).parameters
+        moved = replace(data, points=points)
+        if stays:
+            return max(0.0, 2 * float(reached(refit(moved, alone, [alternative], start), alone) - lower))
+        begin = refit(moved, alone, [null], start).parameters
         return float(_ratios(moved, alone, begin, null, alternative, [begin])[0])
 
     own = ratio(data.places())
