@@ -56,8 +56,9 @@ def change_test(
     n_replicates = affordable(data, alternative, iterations, n_replicates, least)
     static = family(data.n_classes, constant_shape(np.arange(data.n_points)), "each")  # which knows no moments
     start = refit(data, alone, [static], training.parameters, FORGETTING).parameters
-    lower = reached(refit(data, alone, [null], start), alone)  # the same whatever moments rows have, if noise stays
     generator = np.random.default_rng([seed, 12])
+    if stays:
+        lower = reached(refit(data, alone, [null], start), alone)  # the same whatever moments rows have
 
     def ratio(points: Tensor) -> float:
         moved = replace(data, points=points)

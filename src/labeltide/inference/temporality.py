@@ -44,7 +44,8 @@ class Temporality:
     p_value : float
         How often noise that does not change gives as large a gain; small means that it changes. Where rows lie at
         different moments, it is how often as much is gained once they have swapped them, in an audit those of one
-        person among themselves: rows that differ for reasons of their own do not pass for a change.
+        person among themselves: rows that differ for reasons of their own do not pass for a change, unless the reasons
+        last for many rows of few people.
     change, change_lower, change_upper : float
         The largest change of the error rate over the clock, with a 95 % interval.
     worst_at, best_at, worst_rate, best_rate : float
