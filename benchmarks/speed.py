@@ -23,13 +23,13 @@ import torch
 from plain import PlainModel, fit_plain_continuous, plain_step
 
 import labeltide as lt
-from labeltide import _native
 from labeltide._fleet import member_generators
 from labeltide.chain import select, start
 from labeltide.chain.data import ChainData, Members
 from labeltide.chain.passes import expect
 from labeltide.chain.plain import plain_pass
 from labeltide.estimators.fleet import FleetJob
+from labeltide.kernels import library
 from labeltide.models.gru import GRUModel
 from labeltide.objectives.objective import Objective
 from labeltide.training import Fleet, FleetData, Schedule
@@ -316,7 +316,7 @@ def main() -> None:
         "date": time.strftime("%Y-%m-%d"),
         "torch": str(torch.__version__),
         "python": platform.python_version(),
-        "compiled": _native.library() is not None,
+        "compiled": library.active() is not None,
     }
     print(*summarise(records), sep="\n")
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -15,14 +15,15 @@ import labeltide
 
 ROOT = Path(__file__).parents[1] / "src" / "labeltide"
 STEPS = [
-    {"_validation", "_clock", "_fleet", "_native"},
+    {"_validation", "_clock", "_fleet"},
+    {"kernels"},
     {"data", "noise", "models", "objectives", "chain"},
     {"training"},
     {"estimators", "inference", "evaluation"},
     {"benchmark"},
     {"report"},
     {"auditing"},
-    {"demo"},
+    {"demo", "doctor"},
     {"cli"},
 ]
 FRONT = "__init__"  # may name everything, and everything may read its version

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import inspect
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,12 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from torch import nn
 
 import labeltide as lt
+import variants
 from labeltide.estimators import NoisyLabelClassifier
+from labeltide.kernels import library
 
 N, STEPS, FEATURES = 12, 8, 2
+HIDDEN: list[int] = []
 LABEL_TYPES = {
     "ints": np.array([4, 9]),
     "strings": np.array(["asleep", "awake"]),
@@ -30,14 +33,33 @@ LABEL_TYPES = {
     "tuples": np.array([("n", 1), ("w", 2), None], dtype=object)[:2],
 }
 
-every_method = pytest.mark.parametrize("name", lt.METHODS)
+# Four hidden units are too few for the compiled GRU, 32 are what ships: each kernel variant runs with 32.
+SMALL = (library.requested() or "", 4)
+SETTINGS = [pytest.param(SMALL, id="small"), *(pytest.param((variant, 32), id=variant) for variant in variants.ALL)]
+
+
+def every_method(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test for each method, with a small network and with each kernel variant."""
+    by_setting = pytest.mark.parametrize("setting", SETTINGS, indirect=True)
+    return pytest.mark.parametrize("name", lt.METHODS)(by_setting(test))
+
+
+@pytest.fixture(autouse=True)
+def setting(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The kernels and the hidden size that `make` uses; small where a test does not ask."""
+    variant, size = getattr(request, "param", SMALL)
+    HIDDEN.append(size)
+    with library.using(variant):
+        yield
+    HIDDEN.pop()
 
 
 def make(name: str, n_classes: int = 2, **params: Any) -> NoisyLabelClassifier:
     """A small, quick estimator; `known` is told a noise function."""
     if name == "known":
         params = {"noise": 0.7 * np.eye(n_classes) + 0.3 / n_classes, **params}
-    return lt.METHODS[name](**{"epochs": 2, "hidden_size": 4, "random_state": 0, "device": "cpu", **params})
+    own = {"epochs": 2, "hidden_size": HIDDEN[-1] if HIDDEN else SMALL[1], "random_state": 0, "device": "cpu"}
+    return lt.METHODS[name](**{**own, **params})
 
 
 def make_study(n_classes: int = 2, n: int = N, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

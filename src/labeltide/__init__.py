@@ -40,6 +40,7 @@ _HOMES = {
     "wrap": "labeltide.models.wrap",
     "backward_loss": "labeltide.objectives.losses",
     "forward_loss": "labeltide.objectives.losses",
+    "show_versions": "labeltide.doctor",
     "read_study": "labeltide.benchmark",
     "run_study": "labeltide.benchmark",
 }
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from labeltide.benchmark import run_study as run_study
     from labeltide.data.sequences import Sequences as Sequences
     from labeltide.data.simulate import make_sequences as make_sequences
+    from labeltide.doctor import show_versions as show_versions
     from labeltide.estimators import METHODS as METHODS
     from labeltide.estimators import AnchorClassifier as AnchorClassifier
     from labeltide.estimators import ContinuousClassifier as ContinuousClassifier

@@ -94,6 +94,17 @@ def predict(
 
 
 @app.command
+def doctor() -> None:
+    """Say which versions, processor and kernels are in use, and whether every kernel passed its self-check."""
+    from labeltide.doctor import examine
+
+    report = examine()
+    console.print(str(report), markup=False, highlight=False)
+    if not report.healthy:
+        raise SystemExit(1)
+
+
+@app.command
 def demo(
     out: Annotated[Path, Parameter(help="Folder for the results.")] = Path("labeltide-demo"),
     *,

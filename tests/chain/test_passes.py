@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chains import make_case
-from labeltide import _native
 from labeltide.chain import passes
-from labeltide.chain.fused import fused_pass
+from labeltide.chain.passes import fused_pass
 from labeltide.chain.plain import plain_pass
 
-compiled = pytest.mark.skipif(_native.library() is None, reason="Nothing was compiled here.")
+compiled = pytest.mark.usefixtures("compiled_variant")
 
 
 def kept_or_new(bursts, row, state, recorded, right_before, was_wrong):
@@ -67,7 +66,8 @@ def enumerate_paths(data, members, parameters, member, row):
     return np.log(total), posterior / total, pairs / total, slope / total
 
 
-@pytest.mark.parametrize("run", [plain_pass, pytest.param(fused_pass, marks=compiled)])
+@pytest.mark.usefixtures("any_variant")
+@pytest.mark.parametrize("run", [plain_pass, passes.expect])
 @pytest.mark.parametrize("evidence", [True, False])
 @pytest.mark.parametrize("bursts", [True, False])
 @pytest.mark.parametrize("jumps", [True, False])
@@ -124,7 +124,7 @@ def test_the_compiled_pass_equals_the_plain_one(
 def test_members_in_parts_equal_members_at_once(monkeypatch):
     case = make_case(3, members=5)
     whole = plain_pass(*case, posterior=True)
-    monkeypatch.setattr(passes, "usable", lambda data: False)
+    monkeypatch.setattr(passes, "choose", lambda kernel, device: "torch")
     monkeypatch.setattr(passes, "NUMBERS_AT_ONCE", 200)
     for one, two in zip(whole, passes.expect(*case, posterior=True), strict=True):
         np.testing.assert_allclose(one, two, atol=1e-6)

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from labeltide.models.gru import GRULayer, GRUModel
-from labeltide.models.kernels.gru import gru_recurrence
+from labeltide.models.recurrence import gru_recurrence
 from models.laws import (
     LENGTHS,
     N_FEATURES,

@@ -5,7 +5,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide import _native
 from labeltide.models.gru import GRUModel
 from labeltide.models.linear import LinearModel
 from labeltide.models.stream import ModelStream
@@ -13,7 +12,7 @@ from labeltide.models.tcn import TCNModel
 from models.laws import full_mask, run, started
 
 
-@pytest.mark.skipif(_native.library() is None, reason="No compiled GRU here: setup found no C compiler.")
+@pytest.mark.usefixtures("compiled_variant")
 @settings(max_examples=40, deadline=None)
 @given(
     members=st.integers(1, 3), streams=st.integers(1, 20), steps=st.integers(1, 12), hidden=st.sampled_from([32, 64])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide import _native
 from labeltide._fleet import member_generators, stack
+from labeltide.kernels import library
 from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.network import NetworkNoise
 from labeltide.noise.stepwise import StepwiseNoise
@@ -128,14 +128,14 @@ def test_tied_annotators_are_one(make):
     assert any(bool((gradient[1, 2] != 0).any()) for gradient in gradients)
 
 
-@pytest.mark.skipif(_native.library() is None, reason="No compiled network here: setup found no C compiler.")
-def test_compiled_networks_of_annotators_equal_torch(monkeypatch):
+@pytest.mark.usefixtures("compiled_variant")
+def test_compiled_networks_of_annotators_equal_torch():
     noise, clock = network(), torch.from_numpy(MOMENTS)
     compiled = noise(clock)
     weights = torch.randn(compiled.shape)
     found = torch.autograd.grad((weights * compiled).sum(), list(noise.parameters()))
-    monkeypatch.setattr(_native, "library", lambda: None)
-    plain = noise(clock)
+    with library.using("torch"):
+        plain = noise(clock)
     torch.testing.assert_close(compiled, plain)
     for one, other in zip(found, torch.autograd.grad((weights * plain).sum(), list(noise.parameters())), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)

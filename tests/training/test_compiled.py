@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from labeltide import _native
 from labeltide._fleet import member_generators
+from labeltide.kernels import library
 from labeltide.models.gru import GRUModel
 from labeltide.noise.network import NetworkNoise
 from labeltide.noise.static import StaticNoise
@@ -19,7 +19,7 @@ from labeltide.training.compiled import compiled_step
 from labeltide.training.state import TrainingState, flatten_parameters, join, learned
 from labeltide.training.step import TrainingStep
 
-compiled = pytest.mark.skipif(_native.library() is None, reason="No compiled step here: setup found no C compiler.")
+compiled = pytest.mark.usefixtures("compiled_variant")
 PENALTIES = (
     Penalty("frobenius", frobenius, 1.0),
     Penalty("diagonal", diagonal_norm, 0.3),
@@ -61,9 +61,22 @@ def make_fleet(members, classes, noise=NetworkNoise, annotators=1, tied=False):
     return fleet
 
 
+@torch.no_grad()
+def is_smooth(noise, grid):
+    """Whether no hidden unit of Q's network lies at the kink of its ReLU, where rounding decides about the gradient."""
+    if not isinstance(noise, NetworkNoise):
+        return True
+    hidden = noise._scaled(grid.reshape(1, -1, 1)).expand(noise.members * noise.annotators, -1, -1)
+    for layer in noise.layers:
+        before = layer(hidden)
+        if before.abs().min() < 1e-6:
+            return False
+        hidden = before.relu()
+    return True
+
+
 def by_autograd(fleet, data, objective, rows, multipliers):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_native, "library", lambda: None)
+    with library.using("torch"):
         scored = fleet.score(data, data.batch(rows), objective, multipliers)
         pieces = torch.autograd.grad(scored.total.sum(), learned(fleet), allow_unused=True, materialize_grads=True)
     return scored.data * scored.labels, scored.labels, join(pieces)
@@ -92,10 +105,12 @@ def test_compiled_step_equals_autograd(
         fleet = make_fleet(members, classes, NetworkNoise, annotators, tied="tied" in noise)
     else:
         fleet = make_fleet(members, classes, noise)
+    assume(is_smooth(fleet.noise, data.grid))
     objective = Objective(penalties=PENALTIES)
     if fleet.noise is not None and fleet.noise.annotators > 1:
-        pooling = Penalty("pooling", partial(spread, shares=fleet.noise.shares), torch.rand(members, 1), with_data=True)
-        sizes = Penalty("sizes", frobenius, torch.rand(members, annotators))
+        drawn = torch.rand(members, 1 + annotators, generator=torch.Generator().manual_seed(seed))
+        pooling = Penalty("pooling", partial(spread, shares=fleet.noise.shares), drawn[:, :1], with_data=True)
+        sizes = Penalty("sizes", frobenius, drawn[:, 1:])
         objective = Objective(penalties=(*PENALTIES, pooling, sizes))
     generator = torch.Generator().manual_seed(seed)
     multipliers = Multipliers(*torch.rand(2, members, generator=generator)) if multiplied else None
@@ -135,22 +150,6 @@ def test_a_member_gets_the_same_bits_alone_and_in_a_fleet_and_from_any_number_of
 
 
 @compiled
-@pytest.mark.parametrize("capability", ["AVX2", "DEFAULT"])
-def test_narrower_processors_get_the_same_numbers(capability, monkeypatch):
-    data, fleet, objective = make_data(2, 20, 13, 3, 2), make_fleet(2, 3), Objective(penalties=PENALTIES)
-    rows = torch.stack([torch.randperm(20)[:17] for _ in range(2)])
-    wide = compiled_step(fleet.model, fleet.noise, data, objective)(rows, None)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    _native.library.cache_clear()
-    try:
-        narrow = compiled_step(fleet.model, fleet.noise, data, objective)(rows, None)
-    finally:
-        _native.library.cache_clear()
-    for one, other in zip(narrow, wide, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
-
-
-@compiled
 def test_members_that_have_stopped_are_not_computed_and_change_nothing_for_others():
     data, after = make_data(2, 9, 5, 2, told="targets"), []
     table = torch.arange(9).expand(1, 2, -1).clone()
@@ -179,12 +178,12 @@ def test_weights_that_are_not_finite_reach_the_gradient():
     assert gradients[1].isfinite().all()
 
 
-def test_what_the_compiled_step_is_not_written_for_is_left_to_autograd(monkeypatch):
+def test_what_the_compiled_step_is_not_written_for_is_left_to_autograd():
     data, fleet = make_data(2, 9, 5, 2), make_fleet(2, 2)
     assert compiled_step(fleet.model.double(), fleet.noise, data, Objective()) is None
     both_ways = GRUModel(2, 3, 2, causal=False)
     assert compiled_step(both_ways, None, data, Objective()) is None
     fleet = make_fleet(2, 2)
     assert compiled_step(fleet.model, fleet.noise, data, Objective(loss="backward")) is None
-    monkeypatch.setattr(_native, "library", lambda: None)
-    assert compiled_step(fleet.model, fleet.noise, data, Objective()) is None
+    with library.using("torch"):
+        assert compiled_step(fleet.model, fleet.noise, data, Objective()) is None

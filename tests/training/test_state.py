@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from labeltide import _native
+from labeltide.kernels import library
 from labeltide.training.state import TrainingState, flatten_parameters
 from oracles import adam_path
 
@@ -150,7 +150,8 @@ def test_every_tensor_is_named_once_for_the_checkpoint():
     assert state.tensors()["parameters"] is state.parameters
 
 
-def test_compiled_adam_equals_the_plain_one(monkeypatch):
+@pytest.mark.usefixtures("compiled_variant")
+def test_compiled_adam_equals_the_plain_one():
     states = [make_state(), make_state()]
     factor = torch.linspace(0.5, 1.0, SIZE)
     for number in range(4):
@@ -159,8 +160,7 @@ def test_compiled_adam_equals_the_plain_one(monkeypatch):
             gradients[1, 0] = torch.nan
         taking_part = torch.arange(MEMBERS) != number
         states[0].adam(gradients, taking_part, factor, 1.0)
-        with monkeypatch.context() as patch:
-            patch.setattr(_native, "library", lambda: None)
+        with library.using("torch"):
             states[1].adam(gradients, taking_part, factor, 1.0)
     for name, value in states[0].tensors().items():
         torch.testing.assert_close(value, states[1].tensors()[name])

@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from labeltide._native import all_threads_to_ourselves
 from labeltide.chain.data import ChainData, ChainParameters, Expected, Members
-from labeltide.chain.fused import usable
 from labeltide.chain.logit import Families
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import expect, is_compiled
+from labeltide.kernels.threads import torch_on_one_thread
 
 PSEUDO = 0.5  # pseudo-counts of every transition
 MAX_POWER = 20.0
@@ -35,7 +34,7 @@ def fit_chains(
     learn_power: bool = False,
 ) -> FittedChains:
     """Improve all chains together for a number of iterations, from parameters whose Q the families come close to."""
-    with all_threads_to_ourselves() if usable(data) else contextlib.nullcontext():
+    with torch_on_one_thread() if is_compiled(data) else contextlib.nullcontext():
         coefficients = families.fit_start(parameters.matrices)
         linked = _linked_labels(data, members)
         for _ in range(iterations):

@@ -1,25 +1,30 @@
-"""One pass of forward-backward, by the fastest means there is."""
+"""One forward-backward pass (Rabiner, 1989), by the fastest means there is."""
 
 from __future__ import annotations
-
-from importlib.util import find_spec
 
 import torch
 
 from labeltide.chain.data import ChainData, ChainParameters, Expected, Members
-from labeltide.chain.fused import fused_pass, usable
 from labeltide.chain.plain import plain_pass
+from labeltide.kernels import choose
+from labeltide.kernels.chain import ChainInputs, compiled_pass
 
 NUMBERS_AT_ONCE = 2**29  # that a pass keeps: in torch three matrices, in Triton one vector for every step and member
 
 
+def is_compiled(data: ChainData) -> bool:
+    """Whether a pass over these data runs in C."""
+    return choose("chain", data.labels.device) == "c"
+
+
 def expect(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
     """The likelihood of recorded labels and the expected counts of everything hidden, for every member."""
-    if usable(data):
+    backend = choose("chain", data.labels.device)
+    if backend == "c":
         return fused_pass(data, members, parameters, posterior=posterior)
     run, kept = plain_pass, 3 * data.n_classes**2
-    if data.labels.is_cuda and find_spec("triton") is not None:
-        from labeltide.chain.triton_pass import MAX_CLASSES, triton_pass
+    if backend == "triton":
+        from labeltide.kernels.chain_triton import MAX_CLASSES
 
         if data.n_classes <= MAX_CLASSES:
             run, kept = triton_pass, data.n_classes + 1
@@ -30,3 +35,32 @@ def expect(data: ChainData, members: Members, parameters: ChainParameters, *, po
     joined = [torch.cat(tensors) for tensors in zip(*(part[:6] for part in parts), strict=True)]
     smoothed = [part.posterior for part in parts if part.posterior is not None]
     return Expected(*joined, torch.cat(smoothed) if smoothed else None)  # type: ignore[call-arg]
+
+
+def fused_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
+    """A pass in C."""
+    out = Expected(*compiled_pass(kernel_inputs(data, members, parameters), posterior=posterior))
+    return out._replace(log_likelihood=out.log_likelihood.to(parameters.power.dtype))
+
+
+def triton_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
+    """A pass in Triton."""
+    from labeltide.kernels import chain_triton
+
+    return Expected(*chain_triton.triton_pass(kernel_inputs(data, members, parameters), posterior=posterior))
+
+
+def kernel_inputs(data: ChainData, members: Members, parameters: ChainParameters) -> ChainInputs:
+    """The tensors of a pass as its kernels take them."""
+    return ChainInputs(
+        data.labels,
+        data.mask.sum(1),
+        data.places(),
+        data.evidence,
+        data.trusted,
+        data.jumps,
+        *members,
+        parameters.start,
+        data.transitions(parameters.transition),
+        *parameters[2:],
+    )

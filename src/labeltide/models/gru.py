@@ -8,10 +8,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from labeltide._fleet import FleetModule, MemberLinear, uniform_
-from labeltide.models import kernels
+from labeltide.kernels import choose
+from labeltide.kernels import gru as kernel
 from labeltide.models.base import SequenceModel
-from labeltide.models.kernels import fused
-from labeltide.models.kernels.gru import gru_recurrence, gru_step
+from labeltide.models.recurrence import gru_recurrence, gru_step
 
 
 class GRUModel(SequenceModel):
@@ -24,15 +24,15 @@ class GRUModel(SequenceModel):
     ) -> None:
         super().__init__()
         self.members, self.is_causal = members, causal
-        self.is_fused = causal and hidden_size % fused.MULTIPLE == 0
+        self.is_fused = causal and hidden_size % kernel.MULTIPLE == 0
         self.forwards = GRULayer(members, n_features, hidden_size)
         self.backwards = None if causal else GRULayer(members, n_features, hidden_size)
         self.head = MemberLinear(members, hidden_size * (1 if causal else 2), n_classes)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         parameters = (*self.forwards.parameters(), *self.head.parameters())
-        if self.backwards is None and fused.usable(features, *parameters):
-            return fused.fused_logits(features, *parameters)
+        if self.backwards is None and kernel.usable(features, *parameters):
+            return kernel.fused_logits(features, *parameters)
         hidden = self.forwards(features)
         if self.backwards is not None:
             # Padding comes first in reversed time. Its state is held at zero by an update gate that never opens.
@@ -51,8 +51,8 @@ class GRUModel(SequenceModel):
             Zero at first; moved on in place.
         """
         layer, parameters = self.forwards, (*self.forwards.parameters(), *self.head.parameters())
-        if fused.usable(features[:, :, None], *parameters):
-            return fused.fused_advance(features[:, :, None].contiguous(), state, *parameters)[:, :, 0]
+        if kernel.usable(features[:, :, None], *parameters):
+            return kernel.fused_advance(features[:, :, None].contiguous(), state, *parameters)[:, :, 0]
         gates = torch.baddbmm(layer.bias_input, features, layer.weight_input)
         state.copy_(gru_step(gates, state, layer.weight_hidden, layer.bias_hidden))
         return self.head(state)
@@ -77,9 +77,13 @@ class GRULayer(FleetModule):
         """Hidden states of shape (members, batch, steps, hidden)."""
         parameters = (self.weight_input, self.weight_hidden, self.bias_input, self.bias_hidden)
         if mask is None:
-            kernel = kernels.choose(features, *parameters)
-            if kernel is not None:
-                return kernel(features, *parameters)
+            if choose("gru", features.device) == "triton":
+                from labeltide.kernels import gru_triton
+
+                if gru_triton.usable(features, *parameters):
+                    return gru_triton.triton_gru(features, *parameters)
+            elif kernel.usable(features, *parameters):
+                return kernel.fused_gru(features, *parameters)
         by_step = features.permute(2, 0, 1, 3)  # (steps, members, batch, inputs)
         gates = torch.matmul(by_step, self.weight_input) + self.bias_input  # (steps, members, batch, 3 * hidden)
         if mask is not None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from labeltide._fleet import MemberLinear
-from labeltide.noise import fused_network
+from labeltide.kernels import network as kernel
 from labeltide.noise.base import LearnedNoise, dominant_rows
 
 BOUND = 4.0  # noise rates between 0.02 and 49.98 % for two classes
@@ -51,7 +51,7 @@ class NetworkNoise(LearnedNoise):
 
     def forward(self, clock: Tensor) -> Tensor:
         plan = self.plan(clock)
-        matrices = fused_network.fused_network(*plan) if fused_network.usable(*plan) else self._by_torch(clock)
+        matrices = kernel.fused_network(*plan) if kernel.usable(*plan) else self._by_torch(clock)
         if self.annotators > 1:
             matrices = matrices.unflatten(0, (self.members, self.annotators))
         return self.tie(matrices)
@@ -67,10 +67,10 @@ class NetworkNoise(LearnedNoise):
             logits = BOUND * logits / (BOUND + logits.abs())
         return dominant_rows(logits.reshape(networks, *clock.shape, self.n_classes, self.n_classes))
 
-    def plan(self, clock: Tensor) -> tuple[list[MemberLinear], fused_network.Input]:
+    def plan(self, clock: Tensor) -> tuple[list[MemberLinear], kernel.Input]:
         """The layers, the head last, and how they are used: what the compiled network is told."""
         scale, shift, bound = (self.raw_steps - 1, 0.0, 0.0) if self.raw_steps else (2.0, -1.0, BOUND)
-        given = fused_network.Input(clock, self.bounds[0], scale, shift, bound, self.n_classes)
+        given = kernel.Input(clock, self.bounds[0], scale, shift, bound, self.n_classes)
         return [*self.layers, self.head], given
 
     def _scaled(self, clock: Tensor) -> Tensor:

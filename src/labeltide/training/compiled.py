@@ -12,15 +12,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from labeltide import _native
+from labeltide.kernels import choose, library
+from labeltide.kernels import gru as gru_kernel
+from labeltide.kernels import network as network_kernel
+from labeltide.kernels import objective as objective_kernel
+from labeltide.kernels.gru import ROWS
+from labeltide.kernels.sums import Sum
 from labeltide.models.base import SequenceModel
 from labeltide.models.gru import GRUModel
-from labeltide.models.kernels import fused
-from labeltide.models.kernels.fused import ROWS
-from labeltide.noise import fused_network
 from labeltide.noise.base import LearnedNoise, NoiseFunction
 from labeltide.noise.network import NetworkNoise
-from labeltide.objectives import fused as fused_objective
 from labeltide.objectives.objective import Multipliers, Objective
 from labeltide.objectives.penalties import add_gradient
 from labeltide.training.data import FleetData
@@ -44,7 +45,8 @@ def compiled_step(
     parameters = list(model.parameters())
     tables = (data.labels, data.mask, data.weights, data.grid, data.features)
     fits = (
-        fused.usable(data.features[None], *parameters)
+        gru_kernel.usable(data.features[None], *parameters)
+        and choose("objective", data.features.device) == "c"
         and all(parameter.requires_grad for parameter in parameters)
         and all(table.is_contiguous() for table in tables)
         and (data.points is None or data.points.is_contiguous())
@@ -77,14 +79,14 @@ class CompiledStep:
         if rows.shape[1] != self.batch:
             self._make_room(rows.shape[1])
         self.gru.rows = self.task.rows = rows.data_ptr()
-        _native.run("labeltide_gru_forward", self.gru, self.tiles)
+        library.run("labeltide_gru_forward", self.gru, self.tiles)
         grid = self._grid()
         if multipliers is not None:
             self.task.linear, self.task.quadratic = multipliers.linear.data_ptr(), multipliers.quadratic.data_ptr()
         self.task.matrices = None if grid is None else grid.data_ptr()
-        _native.run("labeltide_objective", self.task, fused_objective.items(self.task))
-        _native.run("labeltide_gru_backward", self.gru, self.tiles)
-        _native.run("labeltide_sum", self.sum, self.data.members)
+        library.run("labeltide_objective", self.task, objective_kernel.items(self.task))
+        library.run("labeltide_gru_backward", self.gru, self.tiles)
+        library.run("labeltide_sum", self.sum, self.data.members)
         if grid is not None and self.noise_parameters:
             self._noise_gradient(grid, multipliers)
         return Measured(self.losses.sum(1), self.counts.sum(1), self.gradients)
@@ -115,13 +117,13 @@ class CompiledStep:
         self.batch, data = batch, self.data
         members, table, steps, annotators = self.labels.shape
         hidden, classes = self.parameters[4].shape[1:]
-        gru = fused.Task(members, batch, steps, data.features.shape[2], hidden, classes)
+        gru = gru_kernel.Task(members, batch, steps, data.features.shape[2], hidden, classes)
         for i, parameter in enumerate(self.parameters):
             gru.strides[i], gru.parameters[i] = parameter.stride(0), parameter.data_ptr()
         tiles = -(-batch // ROWS)
         self.tiles = members * tiles
         self.logits, self.grad_logits = torch.zeros(2, members, batch, steps, classes)
-        self.kept = torch.empty(self.tiles * fused.kept_size(gru))
+        self.kept = torch.empty(self.tiles * gru_kernel.kept_size(gru))
         self.parts = torch.empty(members, tiles, self.n_model)
         self.losses, self.counts = torch.zeros(2, members, steps)
         groups = 1 if self.noise is None else self.noise.annotators
@@ -130,12 +132,12 @@ class CompiledStep:
         gru.features, gru.out, gru.kept = data.features.data_ptr(), self.logits.data_ptr(), self.kept.data_ptr()
         gru.grad_out, gru.gradients = self.grad_logits.data_ptr(), self.parts.data_ptr()
         self.gru = gru
-        self.sum = _native.Sum(members, tiles, self.n_model, self.gradients.stride(0))
+        self.sum = Sum(members, tiles, self.n_model, self.gradients.stride(0))
         self.sum.parts, self.sum.sums = self.parts.data_ptr(), self.gradients.data_ptr()
         sizes = (members, batch, steps, classes, annotators, groups, table, len(data.grid), self.noisy)
-        task = fused_objective.Task(*sizes)
+        task = objective_kernel.Task(*sizes)
         task.labels, task.mask, task.weights = self.labels.data_ptr(), data.mask.data_ptr(), data.weights.data_ptr()
-        task.places, task.targets = _native.pointer(data.points), _native.pointer(data.targets)
+        task.places, task.targets = library.pointer(data.points), library.pointer(data.targets)
         task.logits = self.logits.data_ptr()
         task.losses, task.counts = self.losses.data_ptr(), self.counts.data_ptr()
         task.grad_logits, task.grad_matrices = self.grad_logits.data_ptr(), self.grad_matrices.data_ptr()
@@ -156,9 +158,9 @@ def _labels(data: FleetData) -> tuple[Tensor, int]:
     return torch.cat([data.labels, trusted], -1), annotators
 
 
-def _network(noise: NoiseFunction | None, grid: Tensor) -> fused_network.CompiledNetwork | None:
+def _network(noise: NoiseFunction | None, grid: Tensor) -> network_kernel.CompiledNetwork | None:
     """Q's network compiled, where Q is one and learned."""
     if type(noise) is not NetworkNoise or not all(parameter.requires_grad for parameter in noise.parameters()):
         return None
     plan = noise.plan(grid)
-    return fused_network.CompiledNetwork(*plan) if fused_network.usable(*plan) else None
+    return network_kernel.CompiledNetwork(*plan) if network_kernel.usable(*plan) else None

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide import _native
+from labeltide.kernels import choose
+from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.models.base import SequenceModel
 from labeltide.objectives.objective import Objective
 from labeltide.training.checkpoint import Checkpoint
@@ -162,8 +163,8 @@ def _seeded(seeds: Sequence[int], epoch: int, device: torch.device) -> Iterator[
 
 
 def _threads_for(model: SequenceModel) -> contextlib.AbstractContextManager[None]:
-    ours = model.is_fused and _native.library() and next(model.parameters()).device.type == "cpu"
-    return _native.all_threads_to_ourselves() if ours else contextlib.nullcontext()
+    compiled = model.is_fused and choose("gru", next(model.parameters()).device) == "c"
+    return torch_on_one_thread() if compiled else contextlib.nullcontext()
 
 
 @cache

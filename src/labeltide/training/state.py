@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
@@ -10,22 +9,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from labeltide import _native
+from labeltide.kernels import choose
+from labeltide.kernels.adam import adam_step
 from labeltide.objectives.objective import Multipliers
 from labeltide.training.schedule import AugmentedLagrangian
 
 BETA_MEAN, BETA_VARIANCE, EPSILON = 0.9, 0.999, 1e-8  # Adam's own defaults
-
-
-class _Adam(ctypes.Structure):
-    """One call, as _native_adam.c declares it."""
-
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("members", "size")),
-        *((name, ctypes.c_void_p) for name in ("parameters", "mean", "variance", "gradients", "count")),
-        *((name, ctypes.c_void_p) for name in ("rate", "factor", "taking_part", "diverged")),
-        ("clip", ctypes.c_float),
-    ]
 
 
 def learned(module: nn.Module) -> list[nn.Parameter]:
@@ -151,17 +140,11 @@ class TrainingState:
         group_factor : Tensor of shape (size,)
             The share of the learning rate for each parameter.
         """
-        if self.parameters.device.type == "cpu" and self.parameters.dtype == torch.float32 and _native.library():
-            self._compiled_adam(gradients, taking_part, group_factor, clip)
+        if self.parameters.dtype == torch.float32 and choose("adam", self.parameters.device) == "c":
+            changed = (self.parameters, self.mean, self.variance, gradients.contiguous(), self.count)
+            adam_step(changed, (self.rate, group_factor, taking_part), self.diverged, clip)
         else:
             self._plain_adam(gradients, taking_part, group_factor, clip)
-
-    def _compiled_adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
-        gradients = gradients.contiguous()
-        changed = (self.parameters, self.mean, self.variance, gradients, self.count)
-        told = (self.rate, group_factor, taking_part, self.diverged)
-        task = _Adam(*gradients.shape, *(tensor.data_ptr() for tensor in (*changed, *told)), clip)
-        _native.run("labeltide_adam", task, len(gradients))
 
     def _plain_adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
         norms = torch.linalg.vector_norm(gradients, dim=1)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from chains import make_case
-from kernels import DEVICE
 from labeltide.chain.data import ChainParameters, Members
+from labeltide.chain.passes import triton_pass
 from labeltide.chain.plain import plain_pass
-from labeltide.chain.triton_pass import triton_pass
+from triton_device import DEVICE
 
 
 def on_device(data, members, parameters):

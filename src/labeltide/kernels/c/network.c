@@ -4,7 +4,7 @@
    Forward and back through the layers, an item is a tile of ROWS moments of one member. The gradient of the weights is
    taken afterwards, an item being some rows of one member's weights, summed over all moments in their order. */
 
-#include "_native.h"
+#include "common.h"
 #include <float.h>
 #include <math.h>
 
@@ -207,8 +207,14 @@ INLINE int64_t parts_of(const Network *s, int64_t layer) { return (inputs_of(s, 
 static void bias_gradient(const Network *s, const float *deltas, int64_t layer, float *bias) {
     const int64_t width = outputs_of(s, layer), stride = padded(width);
     memset(bias, 0, (size_t)width * sizeof(float));
-    for (int64_t point = 0; point < s->points; point++)
-        for (int64_t c = 0; c < width; c++) bias[c] += deltas[point * stride + c];
+    int64_t c = 0;
+    for (; c + LANES <= width; c += LANES) {
+        vec sum = fill(0.0f);
+        for (int64_t point = 0; point < s->points; point++) sum += load(deltas + point * stride + c);
+        store(bias + c, sum);
+    }
+    for (; c < width; c++)
+        for (int64_t point = 0; point < s->points; point++) bias[c] += deltas[point * stride + c];
 }
 
 /* Rows first .. last - 1 of a layer's weight gradient. */
@@ -232,7 +238,9 @@ static void weight_gradient(const Network *s, int64_t member, int64_t layer, int
                 for (int64_t c = 0; c < width; c++) gradient[k * width + c] += value * deltas[point * stride + c];
             }
     }
-    for (int64_t i = first * width; i < last * width; i++) gradient[i] *= s->units[layer];
+    int64_t i = first * width;
+    for (; i + LANES <= last * width; i += LANES) store(gradient + i, load(gradient + i) * s->units[layer]);
+    for (; i < last * width; i++) gradient[i] *= s->units[layer];
 }
 
 int labeltide_network_gradients(const Network *s, Work *work) {

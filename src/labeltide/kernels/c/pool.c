@@ -2,8 +2,20 @@
    wake up, and whoever comes too late is not waited for. On a busy machine a call therefore never takes longer than it
    would alone. */
 
-#include "_native.h"
+#include "common.h"
 #include <pthread.h>
+
+/* Which variants this processor can run: 2 for avx512, 1 for avx2, 0 for plain. */
+int labeltide_processor(void) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
+        return 2;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 1;
+#endif
+    return 0;
+}
 
 typedef int (*Kernel)(const void *task, Work *work); /* takes items until none is left; returns 0, or 1 without memory */
 
@@ -95,8 +107,12 @@ int labeltide_sum(const Sum *s, Work *items) {
         const float *part = s->parts + member * s->count * s->size;
         float *sum = s->sums + member * s->stride;
         memcpy(sum, part, (size_t)s->size * sizeof(float));
-        for (int64_t i = 1; i < s->count; i++)
-            for (int64_t j = 0; j < s->size; j++) sum[j] += part[i * s->size + j];
+        for (int64_t i = 1; i < s->count; i++) {
+            const float *next = part + i * s->size;
+            int64_t j = 0;
+            for (; j + LANES <= s->size; j += LANES) store(sum + j, load(sum + j) + load(next + j));
+            for (; j < s->size; j++) sum[j] += next[j];
+        }
     }
     return 0;
 }

@@ -5,13 +5,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide import _native
 from labeltide._fleet import member_generators
-from labeltide.noise import fused_network
+from labeltide.kernels import library
+from labeltide.kernels import network as kernel
 from labeltide.noise.network import NetworkNoise
 from labeltide.training.state import flatten_parameters
 
-compiled = pytest.mark.skipif(_native.library() is None, reason="No compiled network here: setup found no C compiler.")
+compiled = pytest.mark.usefixtures("compiled_variant")
 
 
 def make_noise(members, classes=2, bounds=(0.0, 1.0), raw_steps=None):
@@ -24,11 +24,10 @@ def values_and_gradients(noise, clock, direction):
 
 
 def assert_both_ways_agree(noise, clock):
-    assert fused_network.usable(*noise.plan(clock))
+    assert kernel.usable(*noise.plan(clock))
     direction = torch.randn(noise.members, len(clock), noise.n_classes, noise.n_classes)
     fast = values_and_gradients(noise, clock, direction)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_native, "library", lambda: None)
+    with library.using("torch"):
         slow = values_and_gradients(noise, clock, direction)
     for one, other in zip(fast, slow, strict=True):
         scale = other.abs().max().clamp_min(1.0)
@@ -53,17 +52,6 @@ def test_compiled_values_and_gradients_equal_torch(members, points, classes, raw
 
 
 @compiled
-@pytest.mark.parametrize("capability", ["AVX2", "DEFAULT"])
-def test_narrower_processors_get_the_same_numbers(capability, monkeypatch):
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    _native.library.cache_clear()
-    try:
-        assert_both_ways_agree(make_noise(2), torch.linspace(0, 1, 11, dtype=torch.float64))
-    finally:
-        _native.library.cache_clear()
-
-
-@compiled
 def test_weights_that_are_not_finite_are_never_hidden():
     noise = make_noise(1)
     with torch.no_grad():
@@ -75,5 +63,5 @@ def test_weights_that_are_not_finite_are_never_hidden():
 @pytest.mark.parametrize("clock", [torch.rand(3, 2, dtype=torch.float64), torch.rand(4)])
 def test_other_clocks_are_left_to_torch(clock):
     noise = make_noise(2)
-    assert not fused_network.usable(*noise.plan(clock))
+    assert not kernel.usable(*noise.plan(clock))
     assert noise(clock).shape == (2, *clock.shape, 2, 2)

@@ -10,8 +10,10 @@
 #ifndef LANES
 #define LANES 4
 #endif
-#if LANES > 4
+#if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
@@ -59,6 +61,21 @@ INLINE vec reciprocal(vec x) {
 #endif
 }
 
+INLINE vec square_root(vec x) {
+#if LANES == 16
+    return (vec)_mm512_sqrt_ps((__m512)x);
+#elif LANES == 8
+    return (vec)_mm256_sqrt_ps((__m256)x);
+#elif defined(__x86_64__)
+    return (vec)_mm_sqrt_ps((__m128)x);
+#elif defined(__aarch64__)
+    return (vec)vsqrtq_f32((float32x4_t)x);
+#else
+    for (int lane = 0; lane < LANES; lane++) x[lane] = __builtin_sqrtf(x[lane]);
+    return x;
+#endif
+}
+
 /* exp(x) for |x| <= 80: split x into a power of two and a rest below log(2) / 2, whose series is cut after x^6 / 720;
    the error is below two units in the last place. */
 INLINE vec exponential(vec x) {
@@ -97,29 +114,45 @@ INLINE vec logarithm(vec x) {
     return part + rest + 0.693359375f * whole + (x - x);
 }
 
-/* ROWS x 2 vectors: sum[row] += in[row][k] * weight[k][0 .. 2 LANES) over k < depth. Inlined with constant rows, the sums
-   stay in registers. */
-INLINE void multiply_add(vec (*sum)[2], const int rows, const float *in, int64_t in_stride, const float *weight,
-                         int64_t weight_stride, int64_t depth) {
+/* How many pairs of sums stay in registers beside the values that are added to them: wide vectors and Arm have 32 registers,
+   narrow ones on x86 have 16, and with more every product would go through memory. */
+#if LANES == 16 || defined(__aarch64__)
+#define PAIRS 8
+#else
+#define PAIRS 4
+#endif
+
+INLINE void multiply_block(vec (*sum)[2], const float *in, int64_t in_stride, const float *weight, int64_t weight_stride,
+                           int64_t depth) {
+    vec own[PAIRS][2];
+    for (int row = 0; row < PAIRS; row++) own[row][0] = sum[row][0], own[row][1] = sum[row][1];
     for (int64_t k = 0; k < depth; k++) {
-        vec left = load(weight + k * weight_stride), right = load(weight + k * weight_stride + LANES);
-        for (int row = 0; row < rows; row++) {
-            float value = in[row * in_stride + k];
-            sum[row][0] += value * left;
-            sum[row][1] += value * right;
+        const vec left = load(weight + k * weight_stride), right = load(weight + k * weight_stride + LANES);
+        for (int row = 0; row < PAIRS; row++) {
+            const float value = in[row * in_stride + k];
+            own[row][0] += value * left;
+            own[row][1] += value * right;
         }
     }
+    for (int row = 0; row < PAIRS; row++) sum[row][0] = own[row][0], sum[row][1] = own[row][1];
+}
+
+/* sum[row] += in[row][k] * weight[k][0 .. 2 LANES) over k < depth, for a number of rows that is a multiple of 8. */
+INLINE void multiply_add(vec (*sum)[2], const int rows, const float *in, int64_t in_stride, const float *weight,
+                         int64_t weight_stride, int64_t depth) {
+    for (int row = 0; row < rows; row += PAIRS)
+        multiply_block(sum + row, in + row * in_stride, in_stride, weight, weight_stride, depth);
 }
 
 /* sums[k][c] += left[row][k] * right[row][c] over rows, for `few` k's and 2 LANES c's. */
 INLINE void outer_block(float *sums, int64_t sums_stride, const int few, const float *left, int64_t left_stride,
                         const float *right, int64_t right_stride, int64_t rows) {
-    vec sum[8][2];
+    vec sum[PAIRS][2];
     for (int i = 0; i < few; i++) sum[i][0] = load(sums + i * sums_stride), sum[i][1] = load(sums + i * sums_stride + LANES);
     for (int64_t row = 0; row < rows; row++) {
-        vec a = load(right + row * right_stride), b = load(right + row * right_stride + LANES);
+        const vec a = load(right + row * right_stride), b = load(right + row * right_stride + LANES);
         for (int i = 0; i < few; i++) {
-            float value = left[row * left_stride + i];
+            const float value = left[row * left_stride + i];
             sum[i][0] += value * a;
             sum[i][1] += value * b;
         }
@@ -131,10 +164,8 @@ INLINE void outer_block(float *sums, int64_t sums_stride, const int few, const f
 INLINE void outer_add(float *sums, int64_t sums_stride, int64_t depth, const float *left, int64_t left_stride,
                       const float *right, int64_t right_stride, int64_t rows) {
     int64_t k = 0;
-    for (; k + 8 <= depth; k += 8)
-        outer_block(sums + k * sums_stride, sums_stride, 8, left + k, left_stride, right, right_stride, rows);
-    for (; k + 4 <= depth; k += 4)
-        outer_block(sums + k * sums_stride, sums_stride, 4, left + k, left_stride, right, right_stride, rows);
+    for (; k + PAIRS <= depth; k += PAIRS)
+        outer_block(sums + k * sums_stride, sums_stride, PAIRS, left + k, left_stride, right, right_stride, rows);
     for (; k < depth; k++)
         outer_block(sums + k * sums_stride, sums_stride, 1, left + k, left_stride, right, right_stride, rows);
 }

@@ -1,4 +1,4 @@
-"""The compiled network of `network.py`: all layers, and Q from them, in one call forward and two backward."""
+"""The compiled network of `noise/network.py`: all layers, and Q from them, in one call forward and two backward."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from labeltide import _native
 from labeltide._fleet import MemberLinear
+from labeltide.kernels import choose, library
 
-ROWS, MAX_LAYERS, FEW = 8, 16, 16  # as in _native_network.c
+ROWS, MAX_LAYERS, FEW = 8, 16, 16  # as in c/network.c
 MULTIPLE = 32  # widths of all hidden layers but the first come in pairs of the widest vectors
 
 
@@ -28,7 +28,7 @@ class Input(NamedTuple):
 
 
 class Network(ctypes.Structure):
-    """One call, as _native_network.c declares it."""
+    """One call, as c/network.c declares it."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "copies", "points", "layers", "classes")),
@@ -49,7 +49,7 @@ def usable(layers: Sequence[MemberLinear], given: Input) -> bool:
     """Whether the compiled network can take these layers, the head last, and this clock."""
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     return (
-        _native.library() is not None
+        choose("network", given.clock.device) == "c"
         and given.clock.ndim == 1
         and len(given.clock) > 0
         and all(t.dtype == torch.float64 and t.is_cpu and t.is_contiguous() for t in given[:2])
@@ -82,15 +82,15 @@ class CompiledNetwork:
         self.values = torch.empty(task.members, self.tiles * ROWS * per_point)
         self.turned = torch.empty(task.members, sum(size[1] * _padded(size[0]) for size in sizes[1:])) if keep else None
         self.deltas = torch.empty_like(self.values) if keep else None
-        task.values, task.turned = self.values.data_ptr(), _native.pointer(self.turned)
-        task.deltas = _native.pointer(self.deltas)
+        task.values, task.turned = self.values.data_ptr(), library.pointer(self.turned)
+        task.deltas = library.pointer(self.deltas)
 
     def forward(self) -> Tensor:
         """Q at every moment."""
         task = self.task
         matrices = torch.empty(task.members, task.points, task.classes, task.classes)
         task.matrices = matrices.data_ptr()
-        _native.run("labeltide_network_forward", task, task.members * (self.tiles + (task.layers if self.keep else 0)))
+        library.run("labeltide_network_forward", task, task.members * (self.tiles + (task.layers if self.keep else 0)))
         return matrices
 
     def backward(self, grad: Tensor, gradients: Tensor) -> None:
@@ -101,8 +101,8 @@ class CompiledNetwork:
             gradients.data_ptr(),
             gradients.stride(0),
         )
-        _native.run("labeltide_network_backward", task, task.members * self.tiles)
-        _native.run("labeltide_network_gradients", task, task.members * self.parts)
+        library.run("labeltide_network_backward", task, task.members * self.tiles)
+        library.run("labeltide_network_gradients", task, task.members * self.parts)
 
 
 class _FusedNetwork(torch.autograd.Function):

@@ -12,73 +12,65 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from labeltide.chain.data import ChainData, ChainParameters, Expected, Members
-from labeltide.chain.triton_step import evidence_of as step_evidence
-from labeltide.chain.triton_step import likelihood_of, links_of, move_of
+from labeltide.kernels.chain import ChainInputs, ChainOutputs, as_floats
+from labeltide.kernels.chain_triton_step import evidence_of as step_evidence
+from labeltide.kernels.chain_triton_step import likelihood_of, links_of, move_of
 
 MAX_CLASSES = 16  # the matrices of a row must fit into registers
 NUMBERS = 64  # entries of a thread's share of one (rows, from, to) tensor, at most
 
 
-def triton_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
-    """One forward and one backward run over all sequences of all members; see `expect`."""
-    _, rows, steps, annotators = data.labels.shape
-    m, groups, points, classes = parameters.matrices.shape[:4]
+def triton_pass(inputs: ChainInputs, *, posterior: bool = False) -> ChainOutputs:
+    """One forward and one backward run over all sequences of all members, as `compiled_pass` has it."""
+    _, rows, steps, annotators = inputs.labels.shape
+    m, groups, points, classes = inputs.matrices.shape[:4]
     width = triton.next_power_of_2(classes)
-    block = max(1, min(32, NUMBERS * 32 // width**2))
+    block = _block(width)
     blocks = triton.cdiv(rows, block)
-    device, bursts = data.mask.device, parameters.bursts
-    powers = data.transitions(parameters.transition)  # (members, gaps, classes, classes)
 
     def new(*shape: int) -> Tensor:
-        return torch.zeros(shape, device=device)
+        return torch.zeros(shape, device=inputs.labels.device)
 
     gamma, scales, log_likelihood = new(m, rows, steps, classes), new(m, rows, steps), new(m, rows)
     pairs, starts, sums = new(m, blocks, 2, classes, classes), new(m, blocks, 2, classes), new(m, blocks, 3)
-    nothing = log_likelihood
-    tensors = [
-        data.labels,
-        data.mask.sum(1),
-        data.places(),
-        nothing if data.evidence is None else data.evidence.float(),
-        nothing if data.trusted is None else data.trusted,
-        nothing if data.jumps is None else data.jumps,
-        *members[:2],
-        *(tensor.float() for tensor in (members.weights, parameters.start, powers, parameters.power)),
-        parameters.matrices.float(),
-        nothing if bursts is None else bursts.float(),
-    ]
+    tensors = [log_likelihood if tensor is None else as_floats(tensor).contiguous() for tensor in inputs]
     outputs = (gamma, scales, log_likelihood, pairs, starts, sums)
     _both_ways[(m, blocks)](
-        *(tensor.contiguous() for tensor in tensors), *outputs, rows, steps, points, blocks, powers.shape[1],
+        *tensors, *outputs, rows, steps, points, blocks, inputs.transitions.shape[1],
         CLASSES=classes, WIDTH=width, ROWS=block, ANNOTATORS=annotators, GROUPS=groups,
-        EVIDENCE=data.evidence is not None, TRUSTED=data.trusted is not None, JUMPS=data.jumps is not None,
-        BURSTS=bursts is not None, num_warps=1,
+        EVIDENCE=inputs.evidence is not None, TRUSTED=inputs.trusted is not None, JUMPS=inputs.jumps is not None,
+        BURSTS=inputs.bursts is not None, num_warps=1,
     )  # fmt: skip
     slope, curvature, kept = sums.sum(1).unbind(1)
-    return Expected(
+    start, transition = inputs.start.clamp_min(1e-30), inputs.transitions[:, 0].clamp_min(1e-30)
+    return ChainOutputs(
         log_likelihood,
-        _counts(data, members, gamma, groups, width),
-        starts.sum(1) / torch.stack([torch.ones_like(parameters.start), parameters.start.clamp_min(1e-30)], 1),
-        pairs.sum(1) / torch.stack([torch.ones_like(powers[:, 0]), parameters.transition.clamp_min(1e-30)], 1),
+        _counts(inputs, gamma, width),
+        starts.sum(1) / torch.stack([torch.ones_like(start), start], 1),
+        pairs.sum(1) / torch.stack([torch.ones_like(transition), transition], 1),
         torch.stack([slope, curvature], 1),
         kept,
         gamma if posterior else None,
     )
 
 
-def _counts(data: ChainData, members: Members, gamma: Tensor, groups: int, width: int) -> Tensor:
+def _block(width: int) -> int:
+    """How many rows a program runs side by side."""
+    return max(1, min(32, NUMBERS * 32 // width**2))
+
+
+def _counts(inputs: ChainInputs, gamma: Tensor, width: int) -> Tensor:
     """How often each true label was recorded as each, at every moment: (members, groups, points, true, recorded)."""
     m, rows, steps, classes = gamma.shape
-    places = data.places().flatten()
+    groups, points = inputs.matrices.shape[1:3]
+    places = inputs.places.flatten()
     order = places.argsort(stable=True)
-    ends = torch.searchsorted(places[order], torch.arange(data.n_points + 1, device=places.device))
-    counts = gamma.new_zeros(m, groups, data.n_points, classes, classes)
-    block = max(1, min(32, NUMBERS * 32 // width**2))
-    _count[(m, data.n_points)](
-        data.labels.contiguous(), order, ends, members.labels, members.weights.float().contiguous(), gamma, counts,
-        rows, steps, data.n_points, CLASSES=classes, WIDTH=width, ENTRIES=block, ANNOTATORS=data.labels.shape[-1],
-        GROUPS=groups, num_warps=1,
+    ends = torch.searchsorted(places[order], torch.arange(points + 1, device=places.device))
+    counts = gamma.new_zeros(m, groups, points, classes, classes)
+    _count[(m, points)](
+        inputs.labels.contiguous(), order, ends, inputs.label_set, inputs.weights.float().contiguous(), gamma, counts,
+        rows, steps, points, CLASSES=classes, WIDTH=width, ENTRIES=_block(width),
+        ANNOTATORS=inputs.labels.shape[-1], GROUPS=groups, num_warps=1,
     )  # fmt: skip
     return counts
 

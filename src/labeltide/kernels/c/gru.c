@@ -7,7 +7,7 @@
    member's weights stay in the nearest caches. Weights are copied onto cache lines first. Vectors run along hidden units in pairs, so their number must be a multiple of 2 * LANES (32 in the widest build);
    fused.py sees to it. Weights have shape (inputs, 3 * hidden) in the order reset, update, new. */
 
-#include "_native.h"
+#include "common.h"
 
 #define ROWS 8
 #define STEPS 4 /* steps whose share of the weight gradient is added up at once */

@@ -5,14 +5,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide import _native
 from labeltide._fleet import member_generators
-from labeltide.models import kernels
+from labeltide.kernels import gru, library
 from labeltide.models.gru import GRULayer, GRUModel
-from labeltide.models.kernels import fused
 from labeltide.training.state import flatten_parameters
 
-compiled = pytest.mark.skipif(_native.library() is None, reason="No compiled GRU here: setup found no C compiler.")
+compiled = pytest.mark.usefixtures("compiled_variant")
 
 
 def make_layer(members=2, inputs=3, hidden=32):
@@ -28,8 +26,7 @@ def values_and_gradients(layer, features, direction):
 def assert_both_ways_agree(layer, features):
     direction = torch.randn(*features.shape[:3], layer.hidden_size, generator=torch.Generator().manual_seed(1))
     fast = values_and_gradients(layer, features, direction)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "choose", lambda *tensors: None)
+    with library.using("torch"):
         slow = values_and_gradients(layer, features, direction)
     for one, other in zip(fast, slow, strict=True):
         scale = other.abs().max().clamp_min(1.0)
@@ -83,8 +80,7 @@ def test_compiled_head_equals_torch(members, batch, steps, hidden, classes, flat
         return [logits.detach(), *torch.autograd.grad((logits * direction).sum(), list(model.parameters()))]
 
     fast = both()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_native, "library", lambda: None)
+    with library.using("torch"):
         slow = both()
     for one, other in zip(fast, slow, strict=True):
         scale = other.abs().max().clamp_min(1.0)
@@ -110,19 +106,8 @@ def test_parameters_may_be_views_of_one_buffer():
     layer = make_layer(3)
     flatten_parameters(layer, 3)
     assert not layer.weight_hidden.is_contiguous()
-    assert fused.usable(torch.zeros(3, 2, 2, 3), *layer.parameters())
+    assert gru.usable(torch.zeros(3, 2, 2, 3), *layer.parameters())
     assert_both_ways_agree(layer, torch.randn(3, 9, 5, 3))
-
-
-@compiled
-@pytest.mark.parametrize("capability", ["AVX2", "DEFAULT"])
-def test_narrower_processors_get_the_same_numbers(capability, monkeypatch):
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    _native.library.cache_clear()
-    try:
-        assert_both_ways_agree(make_layer(), torch.randn(2, 10, 6, 3))
-    finally:
-        _native.library.cache_clear()
 
 
 @compiled
@@ -143,12 +128,14 @@ def test_infinite_weights_are_never_hidden():
 )
 def test_what_the_compiled_layer_is_not_written_for_is_left_to_torch(features, hidden):
     layer = make_layer(2, 3, hidden).to(features.dtype)
-    assert not fused.usable(features, *layer.parameters())
+    assert not gru.usable(features, *layer.parameters())
     assert layer(features).shape == (2, 4, 5, hidden)
 
 
 def test_without_a_compiler_torch_does_the_work(monkeypatch):
-    monkeypatch.setattr(_native, "library", lambda: None)
+    monkeypatch.setattr(library, "runnable", lambda: ())
+    monkeypatch.delenv(library.ENVIRONMENT, raising=False)
+    assert library.active() is None
     assert make_layer()(torch.zeros(2, 4, 5, 3)).shape == (2, 4, 5, 32)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 
-STEPS = 8  # steps in one item, as in _native_objective.c
+STEPS = 8  # steps in one item, as in c/objective.c
 
 
 class Task(ctypes.Structure):
-    """One call, as _native_objective.c declares it."""
+    """One call, as c/objective.c declares it."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "batch", "steps", "classes")),

@@ -1,7 +1,7 @@
 """The compiled GRU, fused over time.
 
-Where there was no compiler, or the tensors are not what it is written for, `usable` says no and `gru.py` does the same
-with torch alone.
+Where it is not in use, or the tensors are not what it is written for, `usable` says no and `models/gru.py` does the
+same with torch alone.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labeltide import _native
+from labeltide.kernels import choose, library
+from labeltide.kernels.sums import sum_parts
 
-ROWS = 8  # sequences that run through the steps together, as in _native_gru.c
+ROWS = 8  # sequences that run through the steps together, as in c/gru.c
 LINE = 16  # floats in a cache line, on which torch starts every tensor
 MULTIPLE = 32  # hidden units come in pairs of the widest vectors
 
 
 class Task(ctypes.Structure):
-    """One call, as _native_gru.c declares it."""
+    """One call, as c/gru.c declares it."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "batch", "steps", "inputs", "hidden", "classes")),
@@ -37,10 +38,10 @@ def usable(features: Tensor, *parameters: Tensor) -> bool:
     """Whether the compiled GRU can take these tensors."""
     weight_hidden = parameters[1]
     return (
-        _native.library() is not None
+        choose("gru", features.device) == "c"
         and not features.requires_grad
         and weight_hidden.shape[1] % MULTIPLE == 0
-        and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in (features, *parameters))
+        and all(t.dtype == torch.float32 and t.is_cpu for t in (features, *parameters))
         and all(p.shape[1:].numel() == 0 or p[0].is_contiguous() for p in parameters)
         and 0 not in features.shape
     )
@@ -73,10 +74,10 @@ def fused_advance(features: Tensor, state: Tensor, *parameters: Tensor) -> Tenso
 
     The state is changed in place; no gradient is kept. Steps one by one give the same bits as all at once.
     """
-    task = _task(features, parameters)
+    task = make_task(features, parameters)
     out = features.new_empty(*features.shape[:3], task.classes)
     task.out, task.state = out.data_ptr(), state.data_ptr()
-    _native.run("labeltide_gru_forward", task, task.members * -(-task.batch // ROWS))
+    library.run("labeltide_gru_forward", task, task.members * -(-task.batch // ROWS))
     return out
 
 
@@ -88,24 +89,24 @@ def _apply(features: Tensor, *parameters: Tensor) -> Tensor:
 class _FusedGRU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, keep: bool, features: Tensor, *parameters: Tensor) -> Tensor:
-        task = _task(features, parameters)
+        task = make_task(features, parameters)
         tiles = -(-task.batch // ROWS)
         out = features.new_empty(*features.shape[:3], task.classes or task.hidden)
         kept = features.new_empty(task.members * tiles * kept_size(task)) if keep else None
-        task.out, task.kept = out.data_ptr(), _native.pointer(kept)
-        _native.run("labeltide_gru_forward", task, task.members * tiles)
+        task.out, task.kept = out.data_ptr(), library.pointer(kept)
+        library.run("labeltide_gru_forward", task, task.members * tiles)
         ctx.save_for_backward(features, kept, *parameters)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         features, kept, *parameters = ctx.saved_tensors
-        task, grad, tiles = _task(features, parameters), grads[0].contiguous(), -(-features.shape[1] // ROWS)
+        task, grad, tiles = make_task(features, parameters), grads[0].contiguous(), -(-features.shape[1] // ROWS)
         sizes = [parameter[0].numel() for parameter in parameters]
         parts = features.new_empty(task.members, tiles, sum(sizes))
         task.kept, task.grad_out, task.gradients = kept.data_ptr(), grad.data_ptr(), parts.data_ptr()
-        _native.run("labeltide_gru_backward", task, task.members * tiles)
-        gradients = _native.sum_parts(parts).split(sizes, 1)
+        library.run("labeltide_gru_backward", task, task.members * tiles)
+        gradients = sum_parts(parts).split(sizes, 1)
         return None, None, *(g.view(p.shape) for g, p in zip(gradients, parameters, strict=True))
 
 
@@ -115,7 +116,8 @@ def kept_size(task: Task) -> int:
     return (5 * task.steps + 1) * ROWS * task.hidden + inputs
 
 
-def _task(features: Tensor, parameters: Sequence[Tensor]) -> Task:
+def make_task(features: Tensor, parameters: Sequence[Tensor]) -> Task:
+    """The task of one call without its outputs; the tensors must outlive it."""
     classes = parameters[4].shape[2] if len(parameters) > 4 else 0
     task = Task(*features.shape, parameters[1].shape[1], classes)
     task.features = features.data_ptr()

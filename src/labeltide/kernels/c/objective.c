@@ -5,7 +5,7 @@
    With N the summed weights of all labels, R_t the average loss at step t and l, c the multipliers, a label of weight w
    at step t moves the objective by w (l + c R_t) / N times its loss. An item is some steps of one member. */
 
-#include "_native.h"
+#include "common.h"
 #include <float.h>
 #include <math.h>
 

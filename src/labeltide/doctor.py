@@ -1,0 +1,123 @@
+"""What labeltide runs on: versions, processor, threads, GPU, and which kernels were found, checked and chosen."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import warnings
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+import torch
+
+from labeltide.kernels import KERNELS, choose, library
+from labeltide.kernels.check import Verdict
+
+LEVELS = ("no AVX2", "AVX2", "AVX-512")  # what `labeltide_processor` tells apart on x86
+
+
+@dataclass(frozen=True)
+class Report:
+    """Sections of names and values, and whether every kernel that this processor can run passed its self-check."""
+
+    sections: dict[str, dict[str, str]]
+    healthy: bool
+
+    def __str__(self) -> str:
+        lines = []
+        for title, entries in self.sections.items():
+            width = max((len(name) for name in entries), default=0)
+            lines += [f"{title}:", *(f"  {name:>{width}}: {value}" for name, value in entries.items()), ""]
+        return "\n".join(lines[:-1])
+
+
+def show_versions() -> None:
+    """Print what a bug report needs: versions, processor, threads, GPU, kernels and their self-checks."""
+    print(examine())
+
+
+def examine() -> Report:
+    """Look at this installation and check every kernel variant that the processor can run."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what a failed check would warn of stands in the report
+        found = {name: library.load(name).verdicts for name in library.runnable()}
+        kernels = {
+            name: "; ".join(_describe(kernel, verdict) for kernel, verdict in verdicts.items())
+            for name, verdicts in found.items()
+        }
+        chosen = {kernel: _chosen(kernel) for kernel in KERNELS}
+    for name in library.VARIANTS:
+        if name not in kernels:
+            kernels[name] = "built, but this processor cannot run it" if name in library.built() else "not built"
+    return Report(
+        {
+            "System": _system(),
+            "Dependencies": _dependencies(),
+            "Torch": _torch(),
+            "Kernels found, with the result of their self-check (difference from torch, time)": kernels,
+            f"Kernels in use ({library.ENVIRONMENT}={os.environ.get(library.ENVIRONMENT, '')!r})": chosen,
+        },
+        all(verdict.passed for verdicts in found.values() for verdict in verdicts.values()),
+    )
+
+
+def _describe(kernel: str, verdict: Verdict) -> str:
+    passed = "passed" if verdict.passed else "FAILED"
+    return f"{kernel} {passed} ({verdict.difference:.0e}, {1e3 * verdict.seconds:.1f} ms)"
+
+
+def _system() -> dict[str, str]:
+    return {
+        "labeltide": version("labeltide"),
+        "python": sys.version.replace("\n", " "),
+        "executable": sys.executable,
+        "machine": platform.platform(),
+        "processor": f"{_processor()}, {os.cpu_count()} cores",
+    }
+
+
+def _processor() -> str:
+    name = platform.processor() or platform.machine()
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        lines = [line for line in information.read_text().splitlines() if line.startswith("model name")]
+        name = lines[0].partition(":")[2].strip() if lines else name
+    level = library.processor_level()
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return f"{name} ({LEVELS[level]})" if x86 and level is not None else name
+
+
+def _dependencies() -> dict[str, str]:
+    lines = [line for line in requires("labeltide") or [] if "extra ==" not in line]
+    names = [re.split(r"[^\w.-]", line)[0] for line in lines]
+    return {name: _version(name) for name in sorted([*names, "pip", "triton"])}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _torch() -> dict[str, str]:
+    gpu = "none"
+    if torch.cuda.is_available():
+        gpu = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+    return {
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": f"{torch.get_num_threads()} within operations, {torch.get_num_interop_threads()} between them",
+        "GPU": gpu,
+    }
+
+
+def _chosen(kernel: str) -> str:
+    active = library.active()
+    on_cpu = choose(kernel, torch.device("cpu"))
+    parts = [f"CPU: {active.name if active is not None and on_cpu == 'c' else 'torch'}"]
+    if torch.cuda.is_available():
+        parts.append(f"GPU: {choose(kernel, torch.device('cuda'))}")
+    return ", ".join(parts)

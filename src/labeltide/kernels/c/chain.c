@@ -1,0 +1,401 @@
+/* Forward-backward over hidden Markov models (Rabiner 1989), many sequences and many models at once. The equations are those
+   of chain/plain.py, which does the same with torch where this is not built.
+
+   An item is a member. ROWS of its sequences run side by side, one in each lane of VECTORS vectors. Vectors are written out:
+   gcc 12.2 at -O3 compiles the conditional update of the backward pass, `back = t < length ? flow : back` over lanes, to
+   masked loads that all use the mask of the first vector, so sequences of unequal length got wrong results with AVX2.
+   Everything is scaled step by step, so that no product of probabilities can vanish. */
+
+#include "common.h"
+#include <math.h>
+
+#define ROWS 16
+#define TINY 1e-30f
+#define VECTORS (ROWS / LANES)
+#define EACH(v) for (int v = 0; v < VECTORS; v++)
+#define LN2 0.693147180559945309417
+
+typedef struct {
+    int64_t members, rows, steps, classes, annotators, groups, points, gaps;
+} Shape;
+
+typedef struct {
+    const int8_t *labels;    /* (sets, rows, steps, annotators) */
+    const int64_t *lengths;  /* (rows,) */
+    const int64_t *places;   /* (rows, steps), on the clock grid */
+    const float *evidence;   /* (sets, rows, steps, classes) or null */
+    const int8_t *trusted;   /* (rows, steps) or null */
+    const int8_t *jumps;     /* (rows, steps) or null: which gap lies before each step, 0 for none */
+    const int64_t *label_of; /* (members,) */
+    const int64_t *evidence_of;
+    const float *weights; /* (members, rows) */
+    const float *start, *transition, *power, *matrices; /* transitions (members, gaps, classes, classes) */
+    const float *bursts; /* (members,) or null */
+    double *log_likelihood;                 /* (members, rows) */
+    float *counts, *starts, *pairs, *slope, *kept; /* as in Expected, zero at first */
+    float *posterior;                       /* (members, rows, steps, classes) or null */
+} Tensors;
+
+typedef struct {
+    Shape sizes;
+    Tensors tensors;
+} Chains;
+
+/* What the steps of ROWS sequences hold, each (steps, classes, ROWS) but scale (steps, ROWS), and the transitions to the
+   step at hand (classes, classes, ROWS), with `next` zero in lanes that jump over a gap to it. Where errors come in bursts
+   also the likelihood for every pair of labels (steps, classes, classes, ROWS), and the share of it in which the draw
+   behind the label was kept. `work` has room for five (classes, ROWS). */
+typedef struct {
+    float *ratio, *likelihood, *filtered, *scale, *evidence, *moves, *pair, *kept, *work;
+    float next[ROWS];
+    int jumped; /* whether a lane jumps to the step at hand */
+} Block;
+
+INLINE vec at(const float *p, int v) { return load(p + v * LANES); }
+INLINE void put(float *p, int v, vec x) { store(p + v * LANES, x); }
+INLINE vec at_least(vec x, float least) { return choose(x > least, x, fill(least)); }
+
+/* The likelihood of one annotator's label for true labels i, then j, if the draw of the step before is kept with some
+   probability: an error goes on as far as the rates of both moments allow, so that every moment keeps its own Q. */
+static inline float with_bursts(float bursts, float q, float error, float before, int was_wrong, int is_right, float *kept) {
+    const float tiny = 1e-6f;
+    float again = was_wrong ? error / (before > tiny ? before : tiny)
+                            : (error - before) / (1.0f - before > tiny ? 1.0f - before : tiny);
+    again = again < 0.0f ? 0.0f : again > 1.0f ? 1.0f : again;
+    const float same = bursts * (is_right ? 1.0f - again : again * q / (error > tiny ? error : tiny));
+    const float total = (1.0f - bursts) * q + same;
+    *kept += same / (total > TINY ? total : TINY);
+    return total;
+}
+
+/* The transitions to step t, lane by lane: filled anew only where a lane jumps, or did so the last time. */
+static void read_moves(const Shape *s, const Tensors *d, Block *b, int64_t member, int64_t first, int64_t t) {
+    const int64_t size = s->classes * s->classes;
+    int8_t jump[ROWS] = {0};
+    int any = 0;
+    for (int l = 0; d->jumps && l < ROWS && first + l < s->rows; l++)
+        any |= jump[l] = t < d->lengths[first + l] ? d->jumps[(first + l) * s->steps + t] : 0;
+    if (!any && !b->jumped) return;
+    for (int64_t x = 0; x < size; x++)
+        for (int l = 0; l < ROWS; l++) b->moves[x * ROWS + l] = d->transition[(member * s->gaps + jump[l]) * size + x];
+    for (int l = 0; l < ROWS; l++) b->next[l] = jump[l] ? 0.0f : 1.0f;
+    b->jumped = any;
+}
+
+static void read_pairs(const Shape *s, const Tensors *d, const Block *b, int64_t member, int64_t row, int64_t t, int l) {
+    const int64_t C = s->classes, A = s->annotators, size = s->points * C * C;
+    const int8_t *now = d->labels + ((d->label_of[member] * s->rows + row) * s->steps + t) * A, *before = now - A;
+    const int known = d->trusted ? d->trusted[row * s->steps + t] : -1;
+    const int jump = d->jumps && d->jumps[row * s->steps + t];
+    for (int64_t i = 0; i < C; i++) {
+        for (int64_t j = 0; j < C; j++) {
+            float value = known >= 0 && j != known ? 0.0f : 1.0f, kept = 0.0f;
+            for (int64_t a = 0; a < A; a++) {
+                if (now[a] < 0) continue;
+                const float *Q = d->matrices + (member * s->groups + (s->groups > 1 ? a : 0)) * size;
+                const float *here = Q + d->places[row * s->steps + t] * C * C;
+                const float *there = Q + d->places[row * s->steps + t - 1] * C * C;
+                const float q = here[j * C + now[a]];
+                value *= jump || before[a] < 0 ? q
+                                               : with_bursts(d->bursts[member], q, 1.0f - here[j * C + j],
+                                                             1.0f - there[i * C + i], before[a] != i, now[a] == j, &kept);
+            }
+            const int64_t place = ((t * C + i) * C + j) * ROWS + l;
+            b->pair[place] = value > TINY ? value : TINY;
+            b->kept[place] = kept;
+        }
+    }
+}
+
+static void read_block(const Shape *s, const Tensors *d, const Block *b, int64_t member, int64_t first) {
+    const int64_t C = s->classes, T = s->steps, A = s->annotators;
+    const float k = d->power[member];
+    for (int l = 0; l < ROWS; l++) {
+        const int64_t row = first + l < s->rows ? first + l : s->rows - 1;
+        const int8_t *labels = d->labels + (d->label_of[member] * s->rows + row) * T * A;
+        for (int64_t t = 0; t < T; t++) {
+            float *likelihood = b->likelihood + t * C * ROWS + l, *ratio = b->ratio + t * C * ROWS + l;
+            const int real = t < d->lengths[row];
+            for (int64_t i = 0; i < C; i++)
+                likelihood[i * ROWS] = 1.0f, ratio[i * ROWS] = b->evidence[(t * C + i) * ROWS + l] = 0.0f;
+            if (!real) continue;
+            const int64_t place = d->places[row * T + t];
+            for (int64_t a = 0; a < A; a++) {
+                const int recorded = labels[t * A + a];
+                if (recorded < 0) continue;
+                const int64_t group = s->groups > 1 ? a : 0;
+                const float *Q = d->matrices + ((member * s->groups + group) * s->points + place) * C * C + recorded;
+                for (int64_t i = 0; i < C; i++) likelihood[i * ROWS] *= Q[i * C];
+            }
+            const int known = d->trusted ? d->trusted[row * T + t] : -1;
+            for (int64_t i = 0; i < C; i++) {
+                float value = known >= 0 && i != known ? 0.0f : likelihood[i * ROWS];
+                likelihood[i * ROWS] = value > TINY ? value : TINY;
+            }
+            if (!d->evidence) continue;
+            const float *e = d->evidence + ((d->evidence_of[member] * s->rows + row) * T + t) * C;
+            float top = -INFINITY;
+            for (int64_t i = 0; i < C; i++) {
+                b->evidence[(t * C + i) * ROWS + l] = e[i];
+                top = k * e[i] > top ? k * e[i] : top;
+            }
+            for (int64_t i = 0; i < C; i++) ratio[i * ROWS] = k * e[i] - top;
+        }
+        for (int64_t t = 0; b->pair && t < T; t++) {
+            if (t > 0 && t < d->lengths[row]) {
+                read_pairs(s, d, b, member, row, t, l);
+            } else {
+                for (int64_t x = 0; x < C * C; x++) {
+                    b->pair[(t * C * C + x) * ROWS + l] = b->likelihood[(t * C + x % C) * ROWS + l];
+                    b->kept[(t * C * C + x) * ROWS + l] = 0.0f;
+                }
+            }
+        }
+    }
+    for (int64_t x = 0; x < T * C * ROWS; x += LANES)
+        store(b->ratio + x, exponential(bounded(load(b->ratio + x), 80.0f)));
+}
+
+/* Filtered probabilities of every step; returns in `log_likelihood` the sum over real steps. The product of the scales is
+   kept as a mantissa in [1, 2) and a power of two, so that it neither vanishes nor needs a logarithm at every step. */
+static void run_forward(const Shape *s, const Tensors *d, Block *b, int64_t member, int64_t first, const float *lengths,
+                        double *log_likelihood) {
+    const int64_t C = s->classes, T = s->steps;
+    const float *start = d->start + member * C, *moves = b->moves;
+    float *joint = b->work, *share = b->work + C * ROWS;
+    vec mantissa[VECTORS];
+    ivec power[VECTORS];
+    EACH(v) mantissa[v] = fill(1.0f), power[v] = (ivec){0};
+    for (int64_t t = 0; t < T; t++) {
+        const float *ratio = b->ratio + t * C * ROWS, *likelihood = b->likelihood + t * C * ROWS;
+        float *filtered = b->filtered + t * C * ROWS;
+        vec total[VECTORS];
+        if (t == 0) {
+            EACH(v) total[v] = fill(TINY);
+            for (int64_t j = 0; j < C; j++) EACH(v) total[v] += start[j] * at(ratio + j * ROWS, v);
+            EACH(v) total[v] = reciprocal(total[v]);
+            for (int64_t j = 0; j < C; j++)
+                EACH(v) put(joint + j * ROWS, v, start[j] * at(ratio + j * ROWS, v) * total[v] * at(likelihood + j * ROWS, v));
+        } else {
+            const float *before = filtered - C * ROWS;
+            read_moves(s, d, b, member, first, t);
+            for (int64_t i = 0; i < C; i++) {
+                EACH(v) total[v] = fill(TINY);
+                for (int64_t j = 0; j < C; j++)
+                    EACH(v) total[v] += at(moves + (i * C + j) * ROWS, v) * at(ratio + j * ROWS, v);
+                EACH(v) put(share + i * ROWS, v, at(before + i * ROWS, v) * reciprocal(total[v]));
+            }
+            for (int64_t j = 0; j < C; j++) {
+                vec sum[VECTORS];
+                EACH(v) sum[v] = fill(0.0f);
+                for (int64_t i = 0; i < C; i++) {
+                    const float *pair = b->pair ? b->pair + ((t * C + i) * C + j) * ROWS : likelihood + j * ROWS;
+                    EACH(v) sum[v] += at(share + i * ROWS, v) * at(moves + (i * C + j) * ROWS, v) * at(pair, v);
+                }
+                EACH(v) put(joint + j * ROWS, v, sum[v] * at(ratio + j * ROWS, v));
+            }
+        }
+        EACH(v) total[v] = fill(0.0f);
+        for (int64_t j = 0; j < C; j++) EACH(v) total[v] += at(joint + j * ROWS, v);
+        EACH(v) {
+            const vec scale = at_least(total[v], TINY), inverse = reciprocal(scale);
+            for (int64_t j = 0; j < C; j++) put(filtered + j * ROWS, v, at(joint + j * ROWS, v) * inverse);
+            put(b->scale + t * ROWS, v, scale);
+            const ivec bits = (ivec)(mantissa[v] * choose(fill((float)t) < at(lengths, v), scale, fill(1.0f)));
+            power[v] += (bits >> 23) - 127;
+            mantissa[v] = (vec)((bits & 0x7fffff) | 0x3f800000);
+        }
+    }
+    EACH(v) for (int l = 0; l < LANES; l++)
+        log_likelihood[v * LANES + l] = (double)power[v][l] * LN2 + log((double)mantissa[v][l]);
+}
+
+/* The sums of one member while its blocks are run through: lanes are added up at the end. */
+typedef struct {
+    float *pairs, *exposure, *starts, *start_exposure; /* (classes [, classes], ROWS) */
+    float slope[ROWS], curvature[ROWS], kept[ROWS];
+} Sums;
+
+INLINE void add_to(float *sum, int v, vec x) { put(sum, v, at(sum, v) + x); }
+
+/* The posterior of one step, and what it adds to the counts of recorded labels. */
+static void count_step(const Shape *s, const Tensors *d, const float *gamma, const float *weights, int64_t member, int64_t first,
+                       int64_t t) {
+    const int64_t C = s->classes, T = s->steps, A = s->annotators;
+    for (int l = 0; l < ROWS && first + l < s->rows; l++) {
+        const int64_t row = first + l;
+        if (t >= d->lengths[row]) continue;
+        if (d->posterior) {
+            float *out = d->posterior + ((member * s->rows + row) * T + t) * C;
+            for (int64_t i = 0; i < C; i++) out[i] = gamma[i * ROWS + l];
+        }
+        if (weights[l] == 0.0f) continue;
+        const int8_t *labels = d->labels + ((d->label_of[member] * s->rows + row) * T + t) * A;
+        for (int64_t a = 0; a < A; a++) {
+            if (labels[a] < 0) continue;
+            const int64_t group = s->groups > 1 ? a : 0;
+            float *counts = d->counts +
+                            ((member * s->groups + group) * s->points + d->places[row * T + t]) * C * C + labels[a];
+            for (int64_t i = 0; i < C; i++) counts[i * C] += weights[l] * gamma[i * ROWS + l];
+        }
+    }
+}
+
+/* What the first step adds to the sums. */
+static void end_backward(const Shape *s, const Tensors *d, const Block *b, Sums *sums, const float *start, const float *gamma,
+                         const vec *w) {
+    const int64_t C = s->classes;
+    vec inverse[VECTORS];
+    EACH(v) inverse[v] = fill(TINY);
+    for (int64_t j = 0; j < C; j++) EACH(v) inverse[v] += start[j] * at(b->ratio + j * ROWS, v);
+    EACH(v) inverse[v] = reciprocal(inverse[v]);
+    for (int64_t j = 0; j < C; j++) EACH(v) {
+        add_to(sums->starts + j * ROWS, v, w[v] * at(gamma + j * ROWS, v));
+        add_to(sums->start_exposure + j * ROWS, v, w[v] * at(b->ratio + j * ROWS, v) * inverse[v]);
+    }
+    if (!d->evidence) return;
+    EACH(v) {
+        vec average = fill(0.0f), square = fill(0.0f);
+        for (int64_t j = 0; j < C; j++) {
+            const vec value = at(b->evidence + j * ROWS, v), part = start[j] * at(b->ratio + j * ROWS, v) * inverse[v];
+            average += part * value;
+            square += part * value * value;
+        }
+        add_to(sums->slope, v, -w[v] * average);
+        add_to(sums->curvature, v, w[v] * (square - average * average));
+    }
+}
+
+static void run_backward(const Shape *s, const Tensors *d, Block *b, Sums *sums, int64_t member, int64_t first,
+                         const float *weights, const float *lengths) {
+    const int64_t C = s->classes;
+    const float *moves = b->moves;
+    float *back = b->work, *gamma = back + C * ROWS, *ahead = gamma + C * ROWS, *flow = ahead + C * ROWS;
+    for (int64_t j = 0; j < C; j++) EACH(v) put(back + j * ROWS, v, fill(1.0f));
+    for (int64_t t = s->steps - 1; t >= 0; t--) {
+        const float *ratio = b->ratio + t * C * ROWS, *likelihood = b->likelihood + t * C * ROWS;
+        const float *filtered = b->filtered + t * C * ROWS, *evidence = b->evidence + t * C * ROWS;
+        ivec real[VECTORS];
+        vec w[VECTORS], inverse_scale[VECTORS];
+        EACH(v) real[v] = fill((float)t) < at(lengths, v), w[v] = choose(real[v], at(weights, v), fill(0.0f));
+        for (int64_t j = 0; j < C; j++)
+            EACH(v) put(gamma + j * ROWS, v, at(filtered + j * ROWS, v) * at(back + j * ROWS, v));
+        count_step(s, d, gamma, weights, member, first, t);
+        if (d->evidence)
+            for (int64_t j = 0; j < C; j++)
+                EACH(v) add_to(sums->slope, v, w[v] * at(gamma + j * ROWS, v) * at(evidence + j * ROWS, v));
+        if (t == 0) {
+            end_backward(s, d, b, sums, d->start + member * C, gamma, w);
+            return;
+        }
+        const float *before = filtered - C * ROWS;
+        read_moves(s, d, b, member, first, t);
+        EACH(v) inverse_scale[v] = reciprocal(at(b->scale + t * ROWS, v));
+        for (int64_t i = 0; i < C; i++) {
+            const float *move = moves + i * C * ROWS;
+            for (int64_t j = 0; j < C && (i == 0 || b->pair); j++) {
+                const float *pair = b->pair ? b->pair + ((t * C + i) * C + j) * ROWS : likelihood + j * ROWS;
+                EACH(v) put(ahead + j * ROWS, v, at(ratio + j * ROWS, v) * at(pair, v) * at(back + j * ROWS, v) * inverse_scale[v]);
+            }
+            EACH(v) {
+                vec total = fill(TINY), onward = fill(0.0f);
+                for (int64_t j = 0; j < C; j++) {
+                    total += at(move + j * ROWS, v) * at(ratio + j * ROWS, v);
+                    onward += at(move + j * ROWS, v) * at(ahead + j * ROWS, v);
+                }
+                const vec inverse = reciprocal(total), next = at(b->next, v);
+                onward *= inverse;
+                put(flow + i * ROWS, v, onward);
+                const vec share = w[v] * at(before + i * ROWS, v) * inverse;
+                const vec now = share * onward; /* the posterior of i at the step before, over the normaliser of its moves */
+                for (int64_t j = 0; j < C; j++) {
+                    add_to(sums->pairs + (i * C + j) * ROWS, v, next * share * at(ahead + j * ROWS, v));
+                    add_to(sums->exposure + (i * C + j) * ROWS, v, next * now * at(ratio + j * ROWS, v));
+                }
+                for (int64_t j = 0; b->pair && j < C; j++)
+                    add_to(sums->kept, v, share * at(move + j * ROWS, v) * at(ahead + j * ROWS, v) *
+                                              at(b->kept + ((t * C + i) * C + j) * ROWS, v));
+                if (!d->evidence) continue;
+                vec average = fill(0.0f), square = fill(0.0f);
+                for (int64_t j = 0; j < C; j++) {
+                    const vec value = at(evidence + j * ROWS, v), part = at(move + j * ROWS, v) * at(ratio + j * ROWS, v);
+                    average += part * value;
+                    square += part * value * value;
+                }
+                add_to(sums->slope, v, -now * average);
+                add_to(sums->curvature, v, now * (square - average * average * inverse));
+            }
+        }
+        for (int64_t i = 0; i < C; i++)
+            EACH(v) put(back + i * ROWS, v, choose(real[v], at(flow + i * ROWS, v), at(back + i * ROWS, v)));
+    }
+}
+
+static double lanes_of(const float *values) {
+    double sum = 0.0;
+    for (int l = 0; l < ROWS; l++) sum += values[l];
+    return sum;
+}
+
+static void add_up(const Shape *s, const Tensors *d, const Sums *sums, int64_t member) {
+    const int64_t C = s->classes;
+    for (int64_t i = 0; i < C; i++) {
+        for (int64_t j = 0; j < C; j++) {
+            const double moved = lanes_of(sums->pairs + (i * C + j) * ROWS);
+            d->pairs[(member * 2 * C + i) * C + j] = (float)(moved * d->transition[(member * s->gaps * C + i) * C + j]);
+            d->pairs[((member * 2 + 1) * C + i) * C + j] = (float)lanes_of(sums->exposure + (i * C + j) * ROWS);
+        }
+        d->starts[member * 2 * C + i] = (float)lanes_of(sums->starts + i * ROWS);
+        d->starts[(member * 2 + 1) * C + i] = (float)lanes_of(sums->start_exposure + i * ROWS);
+    }
+    d->slope[member * 2] = (float)lanes_of(sums->slope);
+    d->slope[member * 2 + 1] = (float)lanes_of(sums->curvature);
+    d->kept[member] = (float)lanes_of(sums->kept);
+}
+
+int labeltide_chain(const Chains *chains, Work *work) {
+    const Shape *s = &chains->sizes;
+    const Tensors *d = &chains->tensors;
+    const int64_t C = s->classes, T = s->steps, size = T * C * ROWS, n_totals = (2 * C * C + 2 * C) * ROWS;
+    float *memory = room(4 * size + (T + C * C + 5 * C) * ROWS + n_totals);
+    float *pairs = d->bursts ? room(2 * size * C) : NULL;
+    if (!memory || (d->bursts && !pairs)) {
+        free(pairs);
+        free(memory);
+        return 1;
+    }
+    float *scale = memory + 4 * size, *moves = scale + T * ROWS, *own = moves + C * C * ROWS, *totals = own + 5 * C * ROWS;
+    Block block = {.ratio = memory, .likelihood = memory + size, .filtered = memory + 2 * size, .evidence = memory + 3 * size,
+                   .scale = scale, .moves = moves, .work = own};
+    Sums sums = {.pairs = totals, .exposure = totals + C * C * ROWS, .starts = totals + 2 * C * C * ROWS,
+                 .start_exposure = totals + (2 * C * C + C) * ROWS};
+    for (int64_t member; (member = next_item(work)) < s->members;) {
+        memset(totals, 0, (size_t)n_totals * sizeof(float));
+        memset(sums.slope, 0, sizeof sums.slope);
+        memset(sums.curvature, 0, sizeof sums.curvature);
+        memset(sums.kept, 0, sizeof sums.kept);
+        const int has_bursts = d->bursts && d->bursts[member] > 0.0f;
+        block.pair = has_bursts ? pairs : NULL;
+        block.kept = has_bursts ? pairs + size * C : NULL;
+        block.jumped = 1; /* the transitions of the member before are still there */
+        for (int64_t row = 0; row < s->rows; row += ROWS) {
+            float weights[ROWS], lengths[ROWS], weight = 0.0f;
+            double log_likelihood[ROWS];
+            for (int l = 0; l < ROWS; l++) {
+                const int there = row + l < s->rows;
+                weights[l] = there ? d->weights[member * s->rows + row + l] : 0.0f;
+                lengths[l] = (float)(there ? d->lengths[row + l] : d->lengths[s->rows - 1]);
+                weight += weights[l];
+            }
+            read_block(s, d, &block, member, row);
+            run_forward(s, d, &block, member, row, lengths, log_likelihood);
+            for (int l = 0; l < ROWS && row + l < s->rows; l++)
+                d->log_likelihood[member * s->rows + row + l] = log_likelihood[l];
+            if (weight > 0.0f || d->posterior) run_backward(s, d, &block, &sums, member, row, weights, lengths);
+        }
+        add_up(s, d, &sums, member);
+    }
+    free(memory);
+    free(pairs);
+    return 0;
+}
