@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check coverage screenshots noise-picture clean
+.PHONY: setup demo test lint check coverage kernels screenshots noise-picture clean
+.PHONY: wheel pythons floors lock supply-chain
 
 setup: .venv/.ready
 
@@ -19,14 +20,38 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest --numprocesses 2
 
-check: setup
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --numprocesses 2
+
+check: lint test
 
 coverage: setup
 	$(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term-missing:skip-covered
+
+# The kernels built with several compilers and options, and replayed; KERNELS_ARGS=--ci runs a share.
+kernels: setup
+	$(BIN)/python tools/kernels/check.py $(KERNELS_ARGS)
+
+# The sdist and the wheel, tried in fresh environments outside the tree. Each of the three takes --fast, which runs a
+# share of the contracts: `make wheel WHEEL_ARGS=--fast`. Other Pythons and the floors download some GB of torch.
+wheel: setup
+	$(BIN)/python tools/packaging/check_wheel.py $(WHEEL_ARGS)
+
+pythons: setup
+	$(BIN)/python tools/packaging/check_pythons.py $(PYTHONS_ARGS)
+
+floors: setup
+	$(BIN)/python tools/packaging/check_floors.py $(FLOORS_ARGS)
+
+# requirements.lock: the development environment with hashes.
+lock: setup
+	$(BIN)/python tools/packaging/lock.py
+
+# Known vulnerabilities, and dist/sbom.json; SUPPLY_ARGS=--strict makes a package that was not looked up an error.
+supply-chain: setup
+	$(BIN)/python tools/packaging/supply_chain.py $(SUPPLY_ARGS)
 
 # Pictures of an audit's page: of made-up results, or of the folder named by AUDIT=folder.
 screenshots: setup

@@ -9,6 +9,7 @@ Prints a table, appends one JSON line a measurement to speed-DEVICE.jsonl and dr
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import platform
 import statistics
@@ -30,10 +31,10 @@ from labeltide.chain.passes import expect
 from labeltide.chain.plain import plain_pass
 from labeltide.estimators.fleet import FleetJob
 from labeltide.kernels import library
+from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.models.gru import GRUModel
 from labeltide.objectives.objective import Objective
 from labeltide.training import Fleet, FleetData, Schedule
-from labeltide.training.loop import _keep_freed_memory
 from labeltide.training.state import TrainingState, flatten_parameters
 from labeltide.training.step import TrainingStep
 
@@ -82,7 +83,12 @@ def fleet_step(device: str, members: int, batch: int, steps: int, features: int,
     state = TrainingState.start(flatten_parameters(fleet, members), 0.01)
     step = TrainingStep(fleet, data, Objective(), Schedule(batch_size=batch), state)
     table = data.epoch_rows(range(members), 0, batch)[:1]
-    return lambda: step.run_epoch(table, 0)
+
+    def work() -> None:
+        with torch_on_one_thread() if device == "cpu" else contextlib.nullcontext():  # as in training
+            step.run_epoch(table, 0)
+
+    return work
 
 
 def one_plain_step(device: str) -> Callable[[], Any]:
@@ -308,7 +314,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/speed"))
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     arguments = parser.parse_args()
-    _keep_freed_memory()
     records = measure(arguments.device)
     machine = torch.cuda.get_device_name() if arguments.device == "cuda" else f"{torch.get_num_threads()} cores"
     about = {
@@ -316,7 +321,7 @@ def main() -> None:
         "date": time.strftime("%Y-%m-%d"),
         "torch": str(torch.__version__),
         "python": platform.python_version(),
-        "compiled": library.active() is not None,
+        "kernels": "torch" if (active := library.active()) is None else active.name,
     }
     print(*summarise(records), sep="\n")
     arguments.out.mkdir(parents=True, exist_ok=True)

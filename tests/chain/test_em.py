@@ -99,6 +99,15 @@ def test_a_jump_is_found_where_it_is():
     assert find_pieces(np.zeros((5, 2, 2)), 3).tolist() == [0] * 5
 
 
+def test_rounding_moves_no_change_point():
+    counts = np.full((8, 2, 2), 2.5)  # ten labels a point: twenty on either side are reached exactly
+    counts[2:, 0] += [1.0, -1.0]
+    expected = find_pieces(counts, 3)
+    for seed in range(20):
+        shaken = counts * (1 + 1e-7 * np.random.default_rng(seed).normal(size=counts.shape))
+        np.testing.assert_array_equal(find_pieces(shaken, 3), expected)
+
+
 @pytest.mark.parametrize(("level", "movement"), [("alike", "alike"), ("each", "by class"), ("each", "each")])
 @pytest.mark.parametrize(
     "shape", [spline_shape(GRID, 1.0), wave_shape(GRID, 0.5), pieces_shape(np.arange(STEPS) // 10)]

@@ -6,7 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
-MIN_COUNT = 20.0  # labels on either side of a change point
+# Twenty labels on either side of a change point. Expected counts sum to whole numbers but for rounding, which differs
+# with the size of the fleet, so that the bar lies between two of them.
+MIN_COUNT = 19.5
+TIE = 1e-5  # gains in log-likelihood that differ by less are equal, and the first counts
 
 
 def find_pieces(counts: np.ndarray, n_pieces: int) -> np.ndarray:
@@ -23,8 +26,8 @@ def find_pieces(counts: np.ndarray, n_pieces: int) -> np.ndarray:
     edges = [0, len(counts)]
     for _ in range(n_pieces - 1):
         gains = [(_best_split(counts[low:high]), low) for low, high in pairwise(edges)]
-        (gain, at), low = max(gains, key=lambda found: found[0][0])
-        if gain <= 0:
+        (gain, at), low = max(gains, key=lambda found: round(found[0][0] / TIE))
+        if gain <= TIE:
             break
         edges = sorted([*edges, low + at])
     return np.searchsorted(edges[1:-1], np.arange(len(counts)), side="right")
@@ -38,7 +41,7 @@ def _best_split(counts: np.ndarray) -> tuple[float, int]:
     enough = (left.sum((1, 2)) >= MIN_COUNT) & (right.sum((1, 2)) >= MIN_COUNT)
     if not enough.any():
         return 0.0, 0
-    best = int(np.where(enough, gain, -np.inf).argmax())
+    best = int(np.where(enough, np.round(gain / TIE), -np.inf).argmax())
     return float(gain[best]), best + 1
 
 

@@ -22,7 +22,7 @@ def choose(kernel: str, device: torch.device) -> Backend:
     """What computes this kernel on this device; the environment variable LABELTIDE_KERNELS has the last word."""
     if device.type == "cpu":
         active = library.active()
-        return "c" if active is not None and active.passed(kernel) else "torch"
+        return "c" if active is not None and active.offers(kernel) else "torch"
     if device.type == "cuda" and kernel in TRITON and library.requested() != "torch" and find_spec("triton"):
         return "triton"
     return "torch"

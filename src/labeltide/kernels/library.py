@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +28,7 @@ NEEDS = {"avx512": 2, "avx2": 1, "plain": 0}  # the least level of `labeltide_pr
 FOLDER = Path(__file__).parent
 
 _override: list[str] = []  # what tests ask for in place of the environment
+_left_out: list[str] = []  # kernels that torch computes although they passed
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ class Library:
     compiled: ctypes.CDLL
     verdicts: dict[str, Verdict]  # by kernel
 
-    def passed(self, kernel: str) -> bool:
-        """Whether the kernel computed what torch does in its self-check."""
-        return self.verdicts[kernel].passed
+    def offers(self, kernel: str) -> bool:
+        """Whether the kernel computed what torch does in its self-check, and nobody asked to leave it out."""
+        return self.verdicts[kernel].passed and kernel not in _left_out
 
 
 @cache
@@ -115,13 +116,15 @@ def load(name: str) -> Library:
 
 
 @contextmanager
-def using(name: str) -> Iterator[None]:
-    """Ask for a variant as LABELTIDE_KERNELS does, within a block: for tests and benchmarks."""
+def using(name: str, without: Sequence[str] = ()) -> Iterator[None]:
+    """Ask for a variant as LABELTIDE_KERNELS does, but for some kernels, within a block: for tests and benchmarks."""
     _override.append(name)
+    _left_out.extend(without)
     try:
         yield
     finally:
         _override.pop()
+        del _left_out[len(_left_out) - len(without) :]
 
 
 def run(name: str, task: ctypes.Structure, items: int) -> None:

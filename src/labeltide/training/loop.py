@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
-import sys
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +50,6 @@ def train(
     the last good epoch and goes on at half the rate. Where rows are held out, the parameters with the best held-out
     likelihood of recorded labels remain.
     """
-    _keep_freed_memory()
     parameters = flatten_parameters(fleet, data.members).to(data.features.device)
     state = TrainingState.start(parameters, schedule.learning_rate, dict(fleet.model.named_buffers()))
     if schedule.lagrangian is not None:
@@ -165,17 +161,3 @@ def _seeded(seeds: Sequence[int], epoch: int, device: torch.device) -> Iterator[
 def _threads_for(model: SequenceModel) -> contextlib.AbstractContextManager[None]:
     compiled = model.is_fused and choose("gru", next(model.parameters()).device) == "c"
     return torch_on_one_thread() if compiled else contextlib.nullcontext()
-
-
-@cache
-def _keep_freed_memory() -> None:
-    """Ask the C library to keep freed blocks: training asks for the same ones at every step.
-
-    glibc gives large blocks back at once, and the pages then fault in anew; keeping them made a step of ten GRUs
-    about twice as fast. Other C libraries are left alone.
-    """
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            library = ctypes.CDLL(None)
-            library.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
-            library.mallopt(-1, 1 << 30)  # M_TRIM_THRESHOLD

@@ -43,7 +43,7 @@ static void *wait_for_work(void *unused) {
         look(&wanted, 1);
         pthread_mutex_lock(&guard);
         while (wanted == 0) pthread_cond_wait(&wake, &guard);
-        wanted--, busy++;
+        __atomic_store_n(&wanted, wanted - 1, __ATOMIC_RELAXED), __atomic_store_n(&busy, busy + 1, __ATOMIC_RELAXED);
         pthread_mutex_unlock(&guard);
         const int result = kernel(task, work);
         pthread_mutex_lock(&guard);
@@ -84,7 +84,7 @@ int labeltide_run(Kernel given, const void *its_task, int64_t items, int64_t thr
     pthread_mutex_unlock(&guard);
     int result = given(its_task, &own);
     pthread_mutex_lock(&guard);
-    wanted = 0;
+    __atomic_store_n(&wanted, 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&guard);
     look(&busy, 0);
     pthread_mutex_lock(&guard);

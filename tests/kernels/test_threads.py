@@ -1,0 +1,67 @@
+"""Fits in several Python threads give the same numbers and leave every setting as they found it."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import labeltide as lt
+from labeltide.kernels.threads import kernel_threads, torch_on_one_thread
+
+
+def fit(seed):
+    study = lt.make_sequences(n=12, n_steps=10, n_features=2, stay=0.8, random_state=0)
+    method = lt.METHODS["tide" if seed % 2 else "continuous"](epochs=3, random_state=seed, device="cpu")
+    method.fit(study.features, study.labels)
+    return method.predict_proba(study.features), method.noise_matrices_
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_torch_has_one_thread_within_the_block_and_kernels_keep_theirs():
+    seen = []
+    with torch_on_one_thread():
+        assert torch.get_num_threads() == 1
+        assert kernel_threads() == 2
+        other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        other.start()
+        other.join()
+        with torch_on_one_thread():
+            assert (torch.get_num_threads(), kernel_threads()) == (1, 2)
+        assert torch.get_num_threads() == 1
+    assert seen == [2]
+    assert (torch.get_num_threads(), kernel_threads()) == (2, 2)
+
+
+@pytest.mark.usefixtures("two_threads", "any_variant")
+def test_fits_side_by_side_equal_fits_one_after_the_other(any_variant):
+    alone = [fit(seed) for seed in range(4)]
+    together, after = [None] * 4, [None] * 4
+    start = threading.Barrier(4)
+
+    def work(seed):
+        start.wait()
+        together[seed] = fit(seed)
+        after[seed] = torch.get_num_threads()
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one, other in zip(alone, together, strict=True):
+        for first, second in zip(one, other, strict=True):
+            np.testing.assert_array_equal(first, second)
+    fresh = []
+    newcomer = threading.Thread(target=lambda: fresh.append(torch.get_num_threads()))
+    newcomer.start()
+    newcomer.join()
+    assert {*after, *fresh, torch.get_num_threads()} == {2}
