@@ -7,11 +7,12 @@ BIN := .venv/bin
 
 setup: .venv/.ready
 
-.venv/.ready: pyproject.toml constraints.txt
+# Both distributions: the library, and bench/ with the paper's experiments.
+.venv/.ready: pyproject.toml bench/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "labeltide needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable ./bench
 	touch $@
 
 demo: setup

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import labeltide as lt
-from labeltide.report import draw_noise
+from labeltide_bench.pages import draw_noise
 
 METHODS = ("ignore", "continuous", "tide")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from labeltide.report.audit import write_page
+from labeltide.auditing.page import write_page
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "docs" / "screenshots"

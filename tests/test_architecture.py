@@ -13,31 +13,39 @@ import pytest
 
 import labeltide
 
-ROOT = Path(__file__).parents[1] / "src" / "labeltide"
+SOURCE = Path(__file__).parents[1] / "src"
+ROOT = SOURCE / "labeltide"
+BENCH_SOURCE = Path(__file__).parents[1] / "bench" / "src"
+BENCH_ROOT = BENCH_SOURCE / "labeltide_bench"
 STEPS = [
-    {"_validation", "_clock", "_fleet"},
-    {"kernels"},
+    {"_validation", "_clock", "_fleet", "_files"},
+    {"kernels", "tables"},
     {"data", "noise", "models", "objectives", "chain"},
     {"training"},
-    {"estimators", "inference", "evaluation"},
-    {"benchmark"},
-    {"report"},
+    {"estimators", "inference"},
     {"auditing"},
     {"demo", "doctor"},
     {"cli"},
 ]
+BENCH_STEPS = [{"datasets", "evaluation", "dawid_skene", "simulated"}, {"studies"}, {"pages"}, {"cli"}]
 FRONT = "__init__"  # may name everything, and everything may read its version
 STEP_OF = {name: step for step, names in enumerate(STEPS) for name in names}
+BENCH_STEP_OF = {name: step for step, names in enumerate(BENCH_STEPS) for name in names}
 FRIENDS = {("estimators", "inference"), ("_clock", "_validation")}  # within one step, who may call whom
+FORWARDERS = {ROOT / "cli.py"}  # the only file of the library that may import labeltide_bench, where it is installed
 MAX_LINES = 300
 
 FILES = sorted(ROOT.rglob("*.py"))
+BENCH_FILES = sorted(BENCH_ROOT.rglob("*.py"))
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+every_bench_file = pytest.mark.parametrize("path", BENCH_FILES, ids=lambda path: str(path.relative_to(BENCH_ROOT)))
+any_file = pytest.mark.parametrize("path", [*FILES, *BENCH_FILES], ids=lambda path: path.stem)
 
 
 def part(path: Path) -> str:
     """The folder, or the file beside the folders, to which a file belongs."""
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+    root = ROOT if path.is_relative_to(ROOT) else BENCH_ROOT
+    return path.relative_to(root).parts[0].removesuffix(".py")
 
 
 def imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -66,14 +74,16 @@ def imported_modules(source: str, package: str = "labeltide") -> set[str]:
 
 
 def package_of(path: Path) -> str:
-    return ".".join(["labeltide", *path.relative_to(ROOT).parts[:-1]])
+    source = SOURCE if path.is_relative_to(SOURCE) else BENCH_SOURCE
+    return ".".join(path.relative_to(source).parts[:-1])
 
 
 def parts_imported(path: Path) -> set[str]:
     """The parts of labeltide that a file imports; a public name stands for the part it comes from."""
     names = imported_modules(path.read_text(), package_of(path))
     inside = {name.split(".")[1] for name in names if name.startswith("labeltide.")}
-    homes = {name: home.split(".")[1] for name, home in labeltide._HOMES.items()}
+    own = {name: home for name, home in labeltide._HOMES.items() if home.startswith("labeltide.")}
+    homes = {name: home.split(".")[1] for name, home in own.items()}
     found = {homes.get(name, name) for name in inside} - {"__version__"}
     return found | set(homes.values()) if "labeltide" in names else found
 
@@ -94,6 +104,24 @@ def test_imports_point_down_only(path):
     if part(path) in (FRONT, "__main__"):
         pytest.skip("the front door")
     forbidden = {name for name in parts_imported(path) if not may_import(part(path), name)}
+    assert not forbidden, f"{part(path)} must not import {', '.join(sorted(forbidden))}."
+
+
+@every_file
+def test_the_library_never_imports_the_bench(path):
+    names = imported_modules(path.read_text(), package_of(path))
+    found = {name for name in names if name.split(".")[0] == "labeltide_bench"}
+    assert not found or path in FORWARDERS, f"{path} imports {', '.join(sorted(found))}."
+
+
+@every_bench_file
+def test_imports_within_the_bench_point_down_only(path):
+    if part(path) == FRONT:
+        pytest.skip("the front door")
+    assert part(path) in BENCH_STEP_OF, "Give it a step in BENCH_STEPS, or another home."
+    names = imported_modules(path.read_text(), package_of(path))
+    inside = {name.split(".")[1] for name in names if name.startswith("labeltide_bench.")} - {part(path)}
+    forbidden = {name for name in inside if BENCH_STEP_OF[name] >= BENCH_STEP_OF[part(path)]}
     assert not forbidden, f"{part(path)} must not import {', '.join(sorted(forbidden))}."
 
 
@@ -133,14 +161,17 @@ def test_the_rule_itself():
 
 def files_of(name: str) -> list[Path]:
     """The files that run when a module of labeltide is imported by its full name."""
-    steps = name.split(".")[1:]
-    candidates = [ROOT.joinpath(*steps[:depth], "__init__.py") for depth in range(1, len(steps) + 1)]
-    candidates += [ROOT.joinpath(*steps[:depth]).with_suffix(".py") for depth in range(1, len(steps) + 1)]
+    root, steps = ROOT if name.startswith("labeltide.") else BENCH_ROOT, name.split(".")[1:]
+    candidates = [root.joinpath(*steps[:depth], "__init__.py") for depth in range(1, len(steps) + 1)]
+    candidates += [root.joinpath(*steps[:depth]).with_suffix(".py") for depth in range(1, len(steps) + 1)]
     return [path for path in candidates if path.exists()]
 
 
-def test_the_report_never_reaches_torch():
-    waiting, seen = sorted((ROOT / "report").rglob("*.py")), set()
+PAGES = {ROOT / "auditing" / "page", BENCH_ROOT / "pages"}  # read results, never train, never load torch
+
+
+def test_pages_never_reach_torch():
+    waiting, seen = sorted(path for folder in PAGES for path in folder.rglob("*.py")), set()
     while waiting:
         path = waiting.pop()
         if path in seen:
@@ -148,27 +179,32 @@ def test_the_report_never_reaches_torch():
         seen.add(path)
         names = imported_modules(_at_import(path), package_of(path))
         assert not {name for name in names if name.split(".")[0] == "torch"}, f"{path} imports torch."
-        waiting += [file for name in names if name.startswith("labeltide.") for file in files_of(name)]
+        inside = [name for name in names if name.split(".")[0] in ("labeltide", "labeltide_bench")]
+        waiting += [file for name in inside for file in files_of(name)]
 
 
 def _at_import(path: Path) -> str:
-    """The source of what runs on import; within the report's own folder, the bodies of functions too."""
+    """The source of what runs on import; within a page's own folder, the bodies of functions too."""
     tree = ast.parse(path.read_text())
-    if part(path) != "report":
+    if not any(path.is_relative_to(folder) for folder in PAGES):
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 node.body = [ast.Pass()]
     return ast.unparse(tree)
 
 
-def test_importing_the_report_leaves_torch_out():
-    if not any(path.read_text().strip() for path in (ROOT / "report").rglob("*.py")):
-        pytest.skip("nothing to report with yet")
+def test_importing_pages_leaves_torch_out():
     modules = [
-        ".".join(["labeltide", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
-        for path in (ROOT / "report").rglob("*.py")
+        f"{package_of(path)}.{path.stem}".removesuffix(".__init__")
+        for folder in PAGES
+        for path in sorted(folder.rglob("*.py"))
     ]
     code = f"import sys, {', '.join(modules)}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=_environment(), check=False).returncode == 0
+
+
+def test_an_audit_never_loads_matplotlib():
+    code = "import sys, labeltide.auditing.run, labeltide.auditing.page; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=_environment(), check=False).returncode == 0
 
 
@@ -178,15 +214,15 @@ def test_importing_labeltide_leaves_torch_out():
 
 
 def _environment() -> dict[str, str]:
-    return {"PYTHONPATH": str(ROOT.parent), "PATH": ""}
+    return {"PYTHONPATH": f"{SOURCE}:{BENCH_SOURCE}", "PATH": ""}
 
 
-@every_file
+@any_file
 def test_no_file_outgrows_its_reader(path):
     assert len(path.read_text().splitlines()) <= MAX_LINES
 
 
-@every_file
+@any_file
 def test_nothing_read_from_a_file_is_ever_run(path):
     source = path.read_text()
     assert not {name for name in imported_modules(source) if re.match(r"_?c?(pickle|dill|cloudpickle|joblib)\b", name)}

@@ -7,15 +7,15 @@ import sys
 import time
 
 import pytest
-from pyarrow import csv
-
-from auditing.tables import make_table
 from benchmark.toys import STUDY, write_study
 from data.public import archives
 from data.public.conftest import small as small
+from pyarrow import csv
+
+from auditing.tables import make_table
 from labeltide import __version__, cli
 from labeltide.auditing import fitting
-from labeltide.benchmark import read_records
+from labeltide_bench.studies import read_records
 
 
 @pytest.fixture

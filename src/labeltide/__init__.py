@@ -41,8 +41,8 @@ _HOMES = {
     "backward_loss": "labeltide.objectives.losses",
     "forward_loss": "labeltide.objectives.losses",
     "show_versions": "labeltide.doctor",
-    "read_study": "labeltide.benchmark",
-    "run_study": "labeltide.benchmark",
+    "read_study": "labeltide_bench.studies",
+    "run_study": "labeltide_bench.studies",
 }
 
 __all__ = sorted(_HOMES)
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from labeltide.auditing.predict import predict_table as predict_table
     from labeltide.auditing.run import TableAudit as TableAudit
     from labeltide.auditing.run import audit as audit
-    from labeltide.benchmark import read_study as read_study
-    from labeltide.benchmark import run_study as run_study
     from labeltide.data.sequences import Sequences as Sequences
     from labeltide.data.simulate import make_sequences as make_sequences
     from labeltide.doctor import show_versions as show_versions
@@ -82,12 +80,23 @@ if TYPE_CHECKING:
     from labeltide.noise.shapes import make_noise as make_noise
     from labeltide.objectives.losses import backward_loss as backward_loss
     from labeltide.objectives.losses import forward_loss as forward_loss
+    from labeltide_bench.studies import read_study as read_study
+    from labeltide_bench.studies import run_study as run_study
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"labeltide has no {name!r}. It has: {', '.join(__all__)}.")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != "labeltide_bench":
+            raise
+        raise ModuleNotFoundError(
+            f"labeltide.{name} is part of labeltide-bench, which is not installed. Install it with: "
+            "pip install labeltide-bench.",
+            name=error.name,
+        ) from None
 
 
 def __dir__() -> list[str]:

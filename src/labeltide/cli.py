@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 import labeltide
 
@@ -21,9 +20,8 @@ app = App(
     version=labeltide.__version__,
     suppress_keyboard_interrupt=False,  # `main` says that it stopped
 )
-datasets = App(name="datasets", help="List and fetch the public data sets that the paper's studies read.")
-app.command(datasets)
 console = Console(soft_wrap=True)
+BENCH = ("bench", "report", "datasets")  # commands of labeltide-bench
 
 
 @app.command
@@ -135,83 +133,27 @@ def simulate(
     console.print(f"{table.num_rows} rows with true_label beside label: {write_study(table, out)}", markup=False)
 
 
-@app.command
-def bench(
-    study: Annotated[Path, Parameter(help="The study, a TOML file.")],
-    *,
-    data: Annotated[Path, Parameter(help="Folder below which the study's data files lie.")] = Path("data"),
-    out: Annotated[Path | None, Parameter(help="Folder for records; results/NAME by default.")] = None,
-    jobs: Annotated[int, Parameter(help="Processes side by side.")] = 1,
-    fleet_size: Annotated[int, Parameter(help="Most runs trained together.")] = 64,
-    device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
-) -> None:
-    """Run a benchmark study; started again after a kill, it goes on where it stopped."""
-    from labeltide.benchmark import read_study, run_study
+def _add_bench() -> None:
+    """The commands of labeltide-bench, or in their place a sentence that says what to install."""
+    if find_spec("labeltide_bench") is not None:
+        from labeltide_bench.cli import add_commands
 
-    folder = out or Path("results") / study.stem
-    run_study(read_study(study), data, folder, jobs=jobs, fleet_size=fleet_size, device=device, verbose=True)
-    console.print(f"Records: {folder / 'records.jsonl'}. Make the page with: labeltide report {folder}")
+        add_commands(app)
+        return
+    for name in BENCH:
 
-
-@app.command
-def report(
-    results: Annotated[Path, Parameter(help="Folder with the records of a study.")],
-    *,
-    out: Annotated[Path | None, Parameter(help="Folder for the page; the same by default.")] = None,
-) -> None:
-    """Make one self-contained page, and its figures, from the records of a study."""
-    from labeltide.report import write_report
-
-    console.print(f"Page: {write_report(results, out)}")
-
-
-@datasets.command(name="list")
-def list_datasets(
-    *,
-    data: Annotated[Path, Parameter(help="Folder below which data sets lie.")] = Path("data"),
-) -> None:
-    """Say what each data set is, its licence and size, and whether it is here."""
-    from labeltide.data import public
-
-    table = Table(title=f"Public data sets, below {data}", show_lines=True, expand=True)
-    for column, ratio in (("name", None), ("what it is", 4), ("licence", 3), ("download", 2), ("here", 4)):
-        table.add_column(column, ratio=ratio, overflow="fold", no_wrap=ratio is None)
-    for row in public.list_datasets(data):
-        here = "present" if row.present else "\n".join(("missing:", *row.missing))
-        table.add_row(row.name, row.title, row.licence, row.size, here)
-    Console().print(table)
-
-
-@datasets.command
-def fetch(
-    name: Annotated[str, Parameter(help="A data set of 'labeltide datasets list'.")],
-    *,
-    data: Annotated[Path, Parameter(help="Folder below which to put it.")] = Path("data"),
-    archives: Annotated[
-        list[Path] | None,
-        Parameter(
-            consume_multiple=True, negative=(), help="Archives downloaded by hand, to convert instead of downloading."
-        ),
-    ] = None,
-) -> None:
-    """Download a data set from its official address, check it and convert it, or change nothing."""
-    from labeltide.data import public
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    terminal = Console(stderr=True)
-    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
-        task = progress.add_task(f"{name}: starting", total=None)
-
-        def show(title: str, done: int, total: int) -> None:
-            progress.update(task, description=title, completed=done, total=total or None)
-
-        folder = public.fetch(name, data, archives, show)
-    console.print(f"{name} is in {folder}")
+        @app.command(name=name, help="Part of labeltide-bench, which is not installed.")
+        def _missing(*words: Annotated[str, Parameter(allow_leading_hyphen=True)], name: str = name) -> None:
+            raise ValueError(
+                f"`labeltide {name}` is part of labeltide-bench, which is not installed. Install it with: "
+                "pip install labeltide-bench."
+            )
 
 
 def main() -> None:
     """Run the command line; wrong use ends with a sentence and exit code 2, data that cannot answer with 3."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    _add_bench()
     try:
         app(sys.argv[1:], exit_on_error=False)
     except CycloptsError:  # it has said what was wrong

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from labeltide.report.audit import write_page
 from report.audit.fake import HOSTILE, write_audit
+
+from labeltide.auditing.page import write_page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

@@ -6,8 +6,8 @@ import torch
 
 from labeltide.inference.bands import estimate_annotators, estimate_noise, find_change, make_band
 from labeltide.inference.bootstrap import chosen_pooling, draw_rows, rough_family, smooth, weaker_pooling
-from labeltide.inference.simulated import Study, fit_studies, simulate
 from labeltide.noise.shapes import make_noise
+from labeltide_bench.simulated import Study, fit_studies, simulate
 
 CLOCK = np.linspace(0, 1, 30)
 

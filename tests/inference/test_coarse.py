@@ -6,8 +6,8 @@ import torch
 from labeltide.inference.bands import estimate_noise
 from labeltide.inference.bootstrap import free_family
 from labeltide.inference.coarse import MOMENTS, affordable, coarsen, refine
-from labeltide.inference.simulated import Study, fit_studies, simulate
 from labeltide.noise.shapes import make_noise
+from labeltide_bench.simulated import Study, fit_studies, simulate
 
 STEPS = 120
 MATRICES = make_noise("linear", 2, STEPS, 0.2).at(np.linspace(0, 1, STEPS))

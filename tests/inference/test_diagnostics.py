@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from labeltide.auditing.page.checks import meaning
 from labeltide.chain.data import ChainData, Members, TrainingEvidence
 from labeltide.chain.start import label_chain
 from labeltide.inference.diagnostics import Diagnostic, check_together, diagnose
-from labeltide.inference.simulated import Study, fit_studies, simulate
 from labeltide.noise.shapes import make_noise
-from labeltide.report.audit.checks import meaning
+from labeltide_bench.simulated import Study, fit_studies, simulate
 
 STEPS = 40
 MATRICES = make_noise("static", 2, STEPS, 0.25).at(np.linspace(0, 1, STEPS))

@@ -12,9 +12,9 @@ from labeltide.chain.families import constant_shape, family
 from labeltide.inference.bootstrap import free_family
 from labeltide.inference.coarse import coarsen
 from labeltide.inference.ratio import change_test, ratio_test
-from labeltide.inference.simulated import Differences, Study, fit_studies, record_windows, simulate
 from labeltide.inference.temporality import hold_class
 from labeltide.noise.shapes import make_noise
+from labeltide_bench.simulated import Differences, Study, fit_studies, record_windows, simulate
 
 PEOPLE, WINDOWS, STEPS = 10, 6, 30
 STATIC = make_noise("static", 2, STEPS, 0.2).at(np.linspace(0, 1, STEPS))

@@ -11,8 +11,8 @@ import torch
 from labeltide.chain.data import Members
 from labeltide.inference.refit import reached, refit
 from labeltide.inference.resample import resample_labels
-from labeltide.inference.simulated import Study, fit_studies, simulate
 from labeltide.noise.shapes import make_noise
+from labeltide_bench.simulated import Study, fit_studies, simulate
 
 
 @pytest.mark.parametrize("annotators", [1, 2])

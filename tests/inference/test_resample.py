@@ -8,7 +8,7 @@ import torch
 
 from labeltide.chain.data import ChainParameters
 from labeltide.inference.resample import resample_labels
-from labeltide.inference.simulated import Study, simulate
+from labeltide_bench.simulated import Study, simulate
 
 STEPS = 12
 MATRICES = np.tile([[0.9, 0.1], [0.3, 0.7]], (STEPS, 1, 1))

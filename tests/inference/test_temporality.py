@@ -6,9 +6,9 @@ import pytest
 from labeltide.chain.families import family, spline_shape
 from labeltide.inference.bands import estimate_annotators, estimate_noise
 from labeltide.inference.bootstrap import free_family
-from labeltide.inference.simulated import Study, fit_studies, simulate
 from labeltide.inference.temporality import allow_runs, hold_class, judge_temporality
 from labeltide.noise.shapes import make_noise
+from labeltide_bench.simulated import Study, fit_studies, simulate
 
 CLOCK = np.linspace(0, 1, 25)
 

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from labeltide._files import write_atomically
 from labeltide._fleet import member_generators
 from labeltide.models.gru import GRUModel
 from labeltide.models.linear import LinearModel
@@ -29,7 +30,6 @@ from labeltide.training import (
     evaluate,
     fingerprint,
     train,
-    write_atomically,
 )
 from labeltide.training import checkpoint as checkpoint_module
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from labeltide.auditing.intake import is_moment, whole
 from labeltide.auditing.moments import DAY, Moments, read_moments
 from labeltide.auditing.words import means, quoted
-from labeltide.data.columns import read_numbers
-from labeltide.data.tables import Steps
+from labeltide.tables.columns import read_numbers
+from labeltide.tables.layout import Steps
 
 HOURS = frozenset(("hour", "hourofday", "hours", "clockhour"))
 PARTS = 24  # of one clock, within each of which another must still move

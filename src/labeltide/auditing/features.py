@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from labeltide.auditing.intake import is_number, is_text, whole
 from labeltide.auditing.words import quoted, texts
-from labeltide.data.columns import name_rows
-from labeltide.data.tables import Steps
+from labeltide.tables.columns import name_rows
+from labeltide.tables.layout import Steps
 
 MOST_LEVELS = 20
 LARGEST = 1e30  # what is larger is a gap: its square must fit a float64

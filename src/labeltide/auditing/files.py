@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from labeltide._files import write_json
 from labeltide.auditing.spreadsheet import write_safe_csv
 
 FORMAT = 1
@@ -92,25 +92,6 @@ def rank_issues(labels: pa.Table) -> pa.Table:
     order = np.argsort(found["probability_right"].to_numpy(), kind="stable")  # NaN last
     found = found.take(pa.array(order))
     return found.add_column(0, "rank", pa.array(np.arange(1, len(found) + 1)))
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON that every reader takes: finite numbers or null, plain texts."""
-    text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False, indent=1)
-    path.write_bytes(text.encode("utf-8", "replace"))
-
-
-def plain(value: Any) -> Any:
-    """The same in the types of JSON."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def _is_audit(path: Path) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labeltide.data.tables import Steps
+from labeltide.tables.layout import Steps
 
 UNITS = {"days": 86_400.0, "h": 3600.0, "min": 60.0, "s": 1.0}
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.words import quoted
-from labeltide.data.columns import check_unique, open_table, to_arrow
+from labeltide.tables.columns import check_unique, open_table, to_arrow
 
 
 def load_table(table: Any, wanted: set[str] | None = None) -> pa.Table:

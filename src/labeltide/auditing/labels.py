@@ -14,8 +14,8 @@ from labeltide._validation import UnanswerableError, encode_labels, find_classes
 from labeltide.auditing.intake import is_text, whole
 from labeltide.auditing.rows import Rows
 from labeltide.auditing.words import quoted, texts
-from labeltide.data.columns import factorize_labels, name_rows
-from labeltide.data.tables import Steps
+from labeltide.tables.columns import factorize_labels, name_rows
+from labeltide.tables.layout import Steps
 
 
 @dataclass(frozen=True)

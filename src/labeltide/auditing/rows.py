@@ -14,7 +14,7 @@ from labeltide.auditing.columns import Columns
 from labeltide.auditing.intake import whole
 from labeltide.auditing.moments import Moments, read_moments
 from labeltide.auditing.words import quoted, texts
-from labeltide.data.tables import Steps, find_steps
+from labeltide.tables.layout import Steps, find_steps
 
 MOST_ANNOTATORS = 64  # labels have an axis for them
 UNNAMED = "(not named)"

@@ -14,17 +14,18 @@ from typing import Any
 import pyarrow as pa
 
 from labeltide import __version__, _validation
+from labeltide._files import to_json
 from labeltide.auditing import findings, fitting
 from labeltide.auditing.agreement import describe_agreement
 from labeltide.auditing.columns import Names
-from labeltide.auditing.files import FORMAT, MODEL, MODEL_FILE, check_folder, plain, rank_issues, write_results
+from labeltide.auditing.files import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
+from labeltide.auditing.page import summary_html, summary_text, write_page
 from labeltide.auditing.progress import Stages, show_stages
 from labeltide.auditing.read import read_audit_table
 from labeltide.auditing.table import AuditTable
 from labeltide.auditing.timelines import describe_timelines
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR, LabelAudit
-from labeltide.report.audit import summary_html, summary_text, write_page
 
 MODELS = ("gru", "tcn", "transformer")
 FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
@@ -167,7 +168,7 @@ def _run(table: Any, options: _Options, stages: Stages, command: str | None) -> 
             write_results(options.out, summary, labels, noise, estimator.save, write_page)
     if options.checkpoint is not None:
         shutil.rmtree(options.checkpoint, ignore_errors=True)
-    return TableAudit(plain(summary), labels, noise, estimator, options.out)
+    return TableAudit(to_json(summary), labels, noise, estimator, options.out)
 
 
 def _prepare_checkpoint(options: _Options) -> None:

@@ -17,13 +17,13 @@ from sklearn.utils.validation import check_is_fitted
 from labeltide import _validation
 from labeltide._clock import Cells, Period
 from labeltide.chain.data import Chain
-from labeltide.data.sources import Sources
 from labeltide.estimators.fleet import FittedFleet, FleetJob, find_moments, fit_fleet, predict_fleet
 from labeltide.estimators.judging import correct_labels, judge_labels
 from labeltide.estimators.rows import TrainingRows
 from labeltide.estimators.stream import Stream
 from labeltide.inference.audit import FDR, MIN_CONFIDENCE, LabelAudit, no_persistence
 from labeltide.models.base import SequenceModel
+from labeltide.tables.sources import Sources
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):

@@ -17,13 +17,13 @@ from torch import Tensor
 from labeltide import _validation
 from labeltide._clock import Cells, one_period, wrap_clock
 from labeltide._fleet import member_generators, stack
-from labeltide.data.sources import Sources
 from labeltide.estimators.prepare import prepare
 from labeltide.estimators.settings import UNRELATED, check_fleet, find_seed
 from labeltide.models import make_model
 from labeltide.models.base import SequenceModel
 from labeltide.noise.base import NoiseFunction
 from labeltide.objectives.objective import Objective
+from labeltide.tables.sources import Sources
 from labeltide.training import (
     AugmentedLagrangian,
     Checkpoint,

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from labeltide import _validation
 from labeltide._clock import check_clocks, check_gaps
-from labeltide.data.sources import Sources
 from labeltide.estimators.fleet import find_moments
 from labeltide.inference.audit import LabelAudit, audit_labels
 from labeltide.inference.posterior import Recorded
+from labeltide.tables.sources import Sources
 
 if TYPE_CHECKING:
     from labeltide.estimators.base import NoisyLabelClassifier

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from labeltide import _validation
 from labeltide._clock import Cells, Period, check_clocks, check_gaps, find_cells, one_period, wrap_clock
-from labeltide.data.sources import Sources, find_sources, spread_labels
+from labeltide.tables.sources import Sources, find_sources, spread_labels
 from labeltide.training import FleetData, clock_grid
 
 MOST_CELLS, MOST_CELLS_OF_MANY = 576, 144  # of several clocks, up to three classes and beyond

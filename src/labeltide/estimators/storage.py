@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from labeltide._clock import Cells, cells_of, one_period
+from labeltide._files import write_atomically
 from labeltide.estimators import NoisyLabelClassifier
 from labeltide.estimators.fleet import as_array, grid_matrices
 from labeltide.estimators.rows import DIGEST_SIZE, TrainingRows
@@ -28,7 +29,7 @@ from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.network import NetworkNoise
 from labeltide.noise.static import StaticNoise
 from labeltide.noise.stepwise import StepwiseNoise
-from labeltide.training import History, write_atomically
+from labeltide.training import History
 
 JUDGES = ("judges", "rows")  # parts of the file that only methods which cross-fit have
 Tensors = dict[str, Tensor]

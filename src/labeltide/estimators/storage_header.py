@@ -14,7 +14,6 @@ import numpy as np
 
 from labeltide import __version__, _validation
 from labeltide._clock import check_period
-from labeltide.data.sources import Sources
 from labeltide.estimators import METHODS, NoisyLabelClassifier
 from labeltide.models import MODELS
 from labeltide.noise.base import NoiseFunction
@@ -22,6 +21,7 @@ from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.network import NetworkNoise
 from labeltide.noise.static import StaticNoise
 from labeltide.noise.stepwise import StepwiseNoise
+from labeltide.tables.sources import Sources
 
 FORMAT = 1
 NOISES: dict[str, type[NoiseFunction]] = {

@@ -9,8 +9,8 @@ import torch
 
 from labeltide.chain.data import Chain, ChainData, ChainParameters, Members
 from labeltide.chain.passes import expect
-from labeltide.data.sources import spread_labels
 from labeltide.noise.base import NoiseFunction
+from labeltide.tables.sources import spread_labels
 from labeltide.training import clock_grid
 
 

@@ -1,6 +1,6 @@
 """One training loop for fleets, and what it is told and gives back."""
 
-from labeltide.training.checkpoint import Checkpoint, fingerprint, write_atomically
+from labeltide.training.checkpoint import Checkpoint, fingerprint
 from labeltide.training.data import Batch, FleetData, clock_grid, free_memory
 from labeltide.training.history import History
 from labeltide.training.loop import evaluate, train
@@ -25,5 +25,4 @@ __all__ = [
     "free_memory",
     "train",
     "watch_epochs",
-    "write_atomically",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from labeltide._files import write_atomically
 from labeltide.training.state import TrainingState
 
 
@@ -96,17 +96,3 @@ def fingerprint(*parts: object) -> str:
         else:
             digest.update(repr(part).encode())
     return digest.hexdigest()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, whatever kills us in between."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -1,0 +1,254 @@
+"""How honest bands, tests and checks are, on studies whose truth is known.
+
+    python benchmarks/inference.py coverage unseen temporality windows annotators checks time fits  # or some
+    python benchmarks/inference.py page                                                # the table from the records
+
+Each part writes one JSON line per study to results/inference/<part>.jsonl. All but `fits` and `time` draw the word of
+cross-fitted networks directly, as calibrated probabilities; `fits` repeats the coverage with whole fits of tide.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import labeltide as lt
+from inference_page import write_page
+from labeltide.chain.data import TrainingEvidence
+from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
+from labeltide.inference.bands import NoiseEstimate, estimate_annotators, estimate_noise
+from labeltide.inference.bootstrap import free_family
+from labeltide.inference.coarse import coarsen
+from labeltide.inference.diagnostics import diagnose
+from labeltide.inference.ratio import change_test, ratio_test
+from labeltide.inference.temporality import OWN_POOLING, SMOOTHNESS, judge_temporality
+from labeltide_bench.simulated import Differences, Study, fit_studies, record_windows, simulate
+
+RESULTS = Path(__file__).parents[1] / "results" / "inference"
+SHAPES = ("static", "linear", "decay", "growth", "periodic", "mixed")
+SETTINGS = {"persistence": {"stay": 0.95, "sharpness": 1.0}, "features": {"stay": None, "sharpness": 3.0}}
+STEPS, N = 50, 150
+CLOCK = np.linspace(0, 1, STEPS)
+AT_ONCE = 10  # studies that are fitted together
+COVERAGE, UNSEEN, STATIC, TEMPORAL, CHECKS, FITS = 200, 10, 300, 40, 40, 12  # studies
+ANNOTATORS, OWN_N, OWN_STEPS, FEW = 20, 80, 30, 16  # studies of a kind, and sequences: the last annotator labels a few
+PEOPLE, WINDOWS, WINDOWED, DIFFERING = 20, 8, 40, 150  # people, windows of each, and studies of a kind
+REPLICATES = 39  # of a test: p <= .05 is then exactly the two largest of forty
+
+
+def coverage() -> Iterator[dict[str, Any]]:
+    """Must 1: do 95 % bands hold the truth in 95 of 100 cases?"""
+    for number, setting in enumerate(SETTINGS):
+        for kind, shape in enumerate(SHAPES):
+            count = len(range(kind, COVERAGE // 2, len(SHAPES)))
+            yield from cover(setting, shape, matrices_of(shape), count, 40000 + 1000 * number + kind)
+
+
+def unseen() -> Iterator[dict[str, Any]]:
+    """The same for other kinds of noise: a jump from no noise at all, less noise, more classes."""
+    cases = {
+        "jump, 20 %": lt.make_noise("jump", 2, STEPS, 0.2),
+        "growth, 10 %": lt.make_noise("growth", 2, STEPS, 0.1),
+        "mixed, 3 classes": lt.make_noise("mixed", 3, STEPS, 0.3),
+    }
+    for number, setting in enumerate(SETTINGS):
+        for kind, (name, noise) in enumerate(cases.items()):
+            yield from cover(setting, name, noise.at(CLOCK), UNSEEN, 50000 + 1000 * number + kind)
+
+
+def cover(setting: str, shape: str, matrices: np.ndarray, count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Bands for several studies of one kind."""
+    data = simulate(Study(matrices, N, **SETTINGS[setting]), count, seed).data
+    for study in batches(count):
+        part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
+        for training, families in fit_studies(part):
+            yield {"setting": setting, "shape": shape, **covered(estimate_noise(training, families), matrices)}
+
+
+def fits() -> Iterator[dict[str, Any]]:
+    """The same with whole fits of tide, whose networks are trained on the noisy labels."""
+    for number, shape in enumerate(SHAPES * (FITS // len(SHAPES))):
+        matrices = matrices_of(shape)
+        study = lt.make_sequences(N, STEPS, 10, stay=0.95, random_state=number, variance=4.0)
+        labels = lt.corrupt(study.clean_labels, matrices, random_state=number)
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always", lt.NoiseWarning)
+            fitted = lt.TideClassifier(random_state=number, device="cpu").fit(study.features, labels)
+            estimate = fitted.noise_estimate_
+        names = [one.name for one in fitted.diagnostics_ if one.is_warning]
+        assert len(raised) == len(names)
+        yield {"setting": "whole fits", "shape": shape, **covered(estimate, matrices), "warned": names}
+
+
+def temporality() -> Iterator[dict[str, Any]]:
+    """Must 2: how often is noise called temporal, when it is not and when it is?"""
+    for kind, shape in enumerate(SHAPES):
+        count = STATIC if shape == "static" else TEMPORAL
+        for number, (name, setting) in enumerate(SETTINGS.items()):
+            own = count // len(SETTINGS)
+            data = simulate(Study(matrices_of(shape), N, **setting), own, 5000 + 1000 * number + kind).data
+            for study in batches(own):
+                part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
+                for seed, (training, _) in enumerate(fit_studies(part, choose=False), study.start):
+                    static = family(2, constant_shape(training.grid), "each")
+                    free = free_family(2, training.grid, SMOOTHNESS)
+                    found = ratio_test(training, static, free, REPLICATES, seed)
+                    yield {"setting": name, "shape": shape, "statistic": found.statistic, "p_value": found.p_value}
+
+
+def windows() -> Iterator[dict[str, Any]]:
+    """Is noise called temporal where windows or people differ for reasons of their own?"""
+    cases = {
+        "nothing": Differences(),
+        "windows": Differences(windows=1.0),
+        "people": Differences(people=1.0),
+        "windows, and the clock": Differences(windows=0.5, drift=1.0),
+    }
+    for kind, (case, differences) in enumerate(cases.items()):
+        count = DIFFERING if case == "windows" else WINDOWED
+        for number, (name, setting) in enumerate(SETTINGS.items()):
+            seed = 70000 + 10 * kind + number
+            drawn = simulate(Study(matrices_of("static"), PEOPLE * WINDOWS, **setting), count, seed)
+            data, whose = record_windows(drawn, PEOPLE, 0.2, differences, seed + 1000)
+            for study in batches(count):
+                part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
+                for place, (training, _) in enumerate(fit_studies(part, choose=False), study.start):
+                    own = coarsen(training._replace(clusters=whose))
+                    families = family(2, constant_shape(own.grid), "each"), free_family(2, own.grid, SMOOTHNESS)
+                    tests = {"drawn": ratio_test, "p_value": change_test}
+                    found = {key: test(own, *families, REPLICATES, place).p_value for key, test in tests.items()}
+                    yield {"setting": name, "differs": case, "drifts": bool(differences.drift), **found}
+
+
+def annotators() -> Iterator[dict[str, Any]]:
+    """Does an annotator get worse? Three of them, the last with few labels; one tires, or nobody does."""
+    clock = np.linspace(0, 1, OWN_STEPS)
+    steady = {"steady": 0.15 + 0 * clock, "tires": 0.05 + 0.35 * clock, "few labels": 0.25 + 0 * clock}
+    cases = {"one tires": steady, "nobody": steady | {"tires": 0.225 + 0 * clock}}
+    for kind, (case, rates) in enumerate(cases.items()):
+        noise = np.stack([[[1 - r, r], [r, 1 - r]] for r in rates.values()]).transpose(0, 3, 1, 2)
+        for number, (name, setting) in enumerate(SETTINGS.items()):
+            data = simulate(Study(noise, OWN_N, **setting), ANNOTATORS, 60000 + 1000 * number + kind).data
+            data.labels[:, FEW:, :, -1] = -1
+            for study in batches(ANNOTATORS):
+                part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
+                for seed, (training, families) in enumerate(fit_studies(part), study.start):
+                    free = pooled(free_family(2, training.grid, SMOOTHNESS), OWN_POOLING)
+                    own = estimate_annotators(training, families).own
+                    for who, (annotator, rate) in enumerate(rates.items()):
+                        found = ratio_test(training, hold_annotator(free, who), free, REPLICATES, seed + 100 * who)
+                        about = {"setting": name, "case": case, "annotator": annotator, "drifts": bool(np.ptp(rate))}
+                        yield {**about, "p_value": found.p_value, **covered(own[who], noise[who])}
+
+
+def checks() -> Iterator[dict[str, Any]]:
+    """Must 7: does each check speak up where it should, and only there?"""
+    rising, rare = np.linspace(0.2, 0.8, STEPS), np.where(np.arange(STEPS) < STEPS // 5, 0.01, 0.5)
+    confident = {"stay": None, "sharpness": 4.0}
+    cases: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "": (SETTINGS["persistence"], {}),
+        "none, confident": (SETTINGS["features"], {}),
+        "identifiability": ({"stay": None, "sharpness": 0.5}, {}),
+        "bursts": ({"stay": 0.95, "sharpness": 3.0, "bursts": 0.7}, {}),
+        "class_balance": (SETTINGS["persistence"], {"shares": np.stack([rising, 1 - rising], 1)}),
+        "drift": ({"stay": None, "sharpness": 3.0}, {"sharpness_at": lambda clock: 1 - 0.8 * clock}),
+        "few_labels": (confident, {"shares": np.stack([rare, 1 - rare], 1)}),
+        "members": (confident, {}),
+    }
+    for number, (case, (setting, more)) in enumerate(cases.items()):
+        silent = case in ("", "none, confident")
+        for shape in SHAPES if silent else ("static",):
+            count = CHECKS // 2 if silent else CHECKS
+            data = simulate(Study(matrices_of(shape), N, **setting), count, 9000 + number, **more).data
+            for study in batches(count):
+                part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
+                for training, _ in fit_studies(part, choose=False):
+                    own = fail_one_network(training) if case == "members" else training
+                    warned = [one.name for one in diagnose(own, ["a", "b"]) if one.is_warning]
+                    yield {"case": "nothing" if silent else case, "shape": shape, "warned": warned}
+
+
+def seconds() -> Iterator[dict[str, Any]]:
+    """Must 6: 200 replicates on data of the size of `moving`, 137 sequences of 50 steps and 2 classes."""
+    data = simulate(Study(matrices_of("growth"), 137, **SETTINGS["persistence"]), 1, 0).data
+    training, families = fit_studies(data)[0]
+    for _ in range(3):
+        first = time.perf_counter()
+        estimate = estimate_noise(training, families)
+        second = time.perf_counter()
+        judge_temporality(training, estimate)
+        yield {"bands": second - first, "temporality": time.perf_counter() - second, "threads": torch.get_num_threads()}
+
+
+def covered(estimate: NoiseEstimate, matrices: np.ndarray) -> dict[str, Any]:
+    """Where the bands hold the true noise of a study whose classes are equally common."""
+    truth = 1 - np.diagonal(matrices, axis1=1, axis2=2)  # (points, classes)
+    inside = (estimate.class_rate_lower <= truth) & (truth <= estimate.class_rate_upper)
+    whole = (estimate.class_rate_simultaneous_lower <= truth) & (truth <= estimate.class_rate_simultaneous_upper)
+    rate = truth.mean(1)
+    change, width = estimate.change, estimate.class_rate_upper - estimate.class_rate_lower
+    wide = estimate.class_rate_simultaneous_upper - estimate.class_rate_simultaneous_lower
+    return {
+        "pointwise": inside.mean(1).reshape(10, -1).mean(1).tolist(),
+        "simultaneous": whole.all(0).mean(),
+        "rate": ((estimate.rate_lower <= rate) & (rate <= estimate.rate_upper)).mean(),
+        "total": float(estimate.total_lower <= rate.mean() <= estimate.total_upper),
+        "change": float(change.lower <= np.ptp(rate) <= change.upper),
+        "width": width.mean(),
+        "simultaneous_width": wide.mean(),
+        "error": np.abs(estimate.class_rate - truth).mean(),
+    }
+
+
+def fail_one_network(training: TrainingEvidence) -> TrainingEvidence:
+    """The network of one fold takes each class for the other."""
+    evidence = training.data.evidence
+    assert evidence is not None
+    failed = (training.folds == 2)[..., None, None]
+    return training._replace(data=replace(training.data, evidence=torch.where(failed, evidence.flip(-1), evidence)))
+
+
+def matrices_of(shape: str) -> np.ndarray:
+    """Q of two classes over the clock, at 30 % wrong labels."""
+    return lt.make_noise(shape, 2, STEPS, 0.3).at(CLOCK)
+
+
+def batches(count: int) -> Iterator[slice]:
+    """Some studies at a time."""
+    for first in range(0, count, AT_ONCE):
+        yield slice(first, min(first + AT_ONCE, count))
+
+
+PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+    "coverage": coverage,
+    "unseen": unseen,
+    "temporality": temporality,
+    "windows": windows,
+    "annotators": annotators,
+    "checks": checks,
+    "time": seconds,
+    "fits": fits,
+}
+
+
+def main(names: list[str]) -> None:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for name in [name for name in names if name != "page"]:
+        began = time.perf_counter()
+        lines = [json.dumps(record) for record in PARTS[name]()]
+        (RESULTS / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+        print(f"{name}: {len(lines)} records in {time.perf_counter() - began:.0f} s", flush=True)
+    print(write_page(RESULTS))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or list(PARTS))

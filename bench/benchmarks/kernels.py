@@ -1,0 +1,115 @@
+"""What compiled kernels are worth: each variant against torch's own GRU, and each kernel switched off alone.
+
+    python benchmarks/kernels.py --out results/speed
+
+Ratios are medians of turns within one run, so that a machine that slows down slows both sides alike. Writes two tables,
+kernels.csv (variants) and worth.csv (kernels), and prints them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from labeltide.doctor import examine
+from labeltide.kernels import KERNELS, library
+from speed import BASE, fits, fleet_step, once, one_plain_step, plain_fit, seconds
+
+TURNS = 5
+BARS = {"avx512": 10.0, "avx2": 8.0, "plain": 3.0}  # of a step of a fleet of ten, per model, against nn.GRU
+
+
+def turns(works: Sequence[Callable[[], Any]], count: int = TURNS) -> list[list[float]]:
+    """Seconds of every work in every turn; the first turn, in which caches fill, does not count."""
+    found = [[once(work, "cpu") for work in works] for _ in range(count + 1)]
+    return found[1:]
+
+
+def ratio(found: Sequence[Sequence[float]], above: int, below: int) -> float:
+    """The median over turns of one work's time against another's."""
+    return statistics.median(turn[above] / turn[below] for turn in found)
+
+
+def under(variant: str, work: Callable[[], Any], without: Sequence[str] = ()) -> Callable[[], Any]:
+    """The same work with a variant of the kernels, or without some of them."""
+
+    def call() -> None:
+        with library.using(variant, without):
+            work()
+
+    return call
+
+
+def measure_variant(variant: str) -> dict[str, Any]:
+    """A step, one and ten `continuous` fits and one `tide` fit with one variant."""
+    plain = one_plain_step("cpu")
+    with library.using(variant):  # a step decides when it is made
+        fleet = under(variant, fleet_step("cpu", **BASE))
+    steps = []
+    for _ in range(TURNS):
+        alone = seconds(plain, "cpu", repeats=3)[0]
+        steps.append(BASE["members"] * alone / seconds(fleet, "cpu", repeats=3)[0])
+    sizes = (("continuous", 1), ("continuous", 10), ("tide", 1))
+    one, ten, tide = (under(variant, fits("cpu", *size)) for size in sizes)
+    found = turns([plain_fit("cpu"), one, ten, tide])
+    middle = [statistics.median(turn[index] for turn in found) for index in range(4)]
+    return {
+        "kernels": variant,
+        "step_against_nn_gru": statistics.median(steps),
+        "step_lowest": min(steps),
+        "step_highest": max(steps),
+        "bar": BARS.get(variant, ""),
+        "continuous_seconds": middle[1],
+        "continuous_against_plain_loop": ratio(found, 0, 1),
+        "ten_against_one": ratio(found, 2, 1),
+        "tide_seconds": middle[3],
+    }
+
+
+def measure_worth(variant: str) -> list[dict[str, Any]]:
+    """How much longer one fit takes with one kernel switched off, and with all."""
+    rows = []
+    for method in ("continuous", "tide"):
+        work = fits("cpu", method, 1)
+        left_out = [(), *((kernel,) for kernel in KERNELS), KERNELS]
+        found = turns([under(variant, work, without) for without in left_out], 3)
+        for index, without in enumerate(left_out):
+            name = "none" if not without else "all" if len(without) > 1 else without[0]
+            middle = statistics.median(turn[index] for turn in found)
+            rows.append({"method": method, "off": name, "seconds": middle, "times_as_long": ratio(found, index, 0)})
+    return rows
+
+
+def write(rows: list[dict[str, Any]], path: Path) -> None:
+    """A small table as CSV, and on the screen."""
+    rounded = [{k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rounded[0]))
+        writer.writeheader()
+        writer.writerows(rounded)
+    print(path, *(", ".join(f"{k} {v}" for k, v in row.items()) for row in rounded), "", sep="\n", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/speed"))
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    about = {"date": time.strftime("%Y-%m-%d"), "processor": examine().sections["System"]["processor"]}
+    about |= {"torch": str(torch.__version__)}
+    best = library.runnable()[0]
+    write(
+        [{**measure_variant(name), **about} for name in (*library.runnable(), "torch")], arguments.out / "kernels.csv"
+    )
+    write([{**row, "kernels": best, **about} for row in measure_worth(best)], arguments.out / "worth.csv")
+
+
+if __name__ == "__main__":
+    main()

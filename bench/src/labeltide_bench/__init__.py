@@ -1,0 +1,1 @@
+"""labeltide-bench: the paper's experiments and ours. Studies, records, pages, public data and simulations."""

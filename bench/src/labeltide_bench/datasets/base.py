@@ -1,0 +1,29 @@
+"""What there is to say about a public data set, and the error of one that could not be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from labeltide_bench.datasets.source import Source
+
+
+class FetchError(ValueError):
+    """A data set could not be downloaded or converted; nothing was changed."""
+
+
+@dataclass(frozen=True)
+class PublicDataset:
+    """One public data set: who made it, where it is, and which files we make of it."""
+
+    name: str
+    title: str
+    licence: str
+    citation: str
+    page: str  # where a person downloads by hand
+    size: str  # of the download, as said to a person
+    archives: tuple[str, ...]  # official addresses
+    folder: str  # below the data folder
+    files: tuple[str, ...]  # in that folder, once fetched
+    fetch: Callable[[Source, Path], None]  # takes archives from the source, writes the files to the path

@@ -1,0 +1,6 @@
+"""Scores of predictions and of estimated noise."""
+
+from labeltide_bench.evaluation.recovery import absolute_errors, frobenius_errors
+from labeltide_bench.evaluation.scores import balanced_error, error_over_time, error_rate
+
+__all__ = ["absolute_errors", "balanced_error", "error_over_time", "error_rate", "frobenius_errors"]

@@ -1,0 +1,21 @@
+"""Pictures and pages, made from results alone: nothing here trains or loads torch."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from labeltide_bench.pages.figures import draw_noise as draw_noise
+    from labeltide_bench.pages.page import write_report as write_report
+
+# Loaded when first used, so that naming the report costs no matplotlib.
+_HOMES = {"draw_noise": "labeltide_bench.pages.figures", "write_report": "labeltide_bench.pages.page"}
+
+__all__ = ["draw_noise", "write_report"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"labeltide_bench.pages has no {name!r}. It has: {', '.join(__all__)}.")
+    return getattr(import_module(_HOMES[name]), name)

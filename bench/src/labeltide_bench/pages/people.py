@@ -1,0 +1,188 @@
+"""Labels of real people: the paper's third table, what was asked of tide there, and what such labels cannot show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from labeltide_bench.pages.cells import Cell, Number, methods_of, number
+from labeltide_bench.pages.cost import TIDE, paired
+from labeltide_bench.pages.goals import SLACK, Goal
+from labeltide_bench.pages.methods import base_name
+from labeltide_bench.pages.tables import Entry, percent
+from labeltide_bench.pages.verdict import count
+
+HEADS = {"frobenius": "Approx. error", "train_error": "Train error", "test_error": "Test error"}
+ASKED = {"test_error": "test error", "frobenius": "noise estimation error"}
+WORDS = {
+    "ignore": "takes every label as right",
+    "anchor": "one Q for all times, from the surest steps",
+    "volmin": "one Q for all times",
+    "plugin": "a Q for each moment, from the surest steps",
+    "discontinuous": "a Q for each moment, free of its neighbours",
+    "continuous": "Q(t) from a network of time",
+    TIDE: "Q(t) from labels that persist and networks, weighed by likelihood",
+}
+MEASURED = {
+    "agreement": "the label on which all agree; steps without one do not count",
+    "majority": "the label of most of the others; ties do not count",
+}
+LIMITS = (
+    "Agreement is not truth. Mistakes that people share are invisible here: a method that finds them is counted as "
+    "wrong, and one that repeats them as right.",
+    "The counted noise is how often one person departs from the others. It holds the others' mistakes too, and so is "
+    "no estimate of that person's own Q(t); a method that found the latter would still lie at a distance.",
+    "A habit that a person keeps, such as another border between two classes, is noise to the others, but features and "
+    "persistence cannot tell it from the truth when that person's labels are the only ones.",
+    "Where the reference is agreement, only the easier steps are tested on, and all recorded labels there are right "
+    "by construction.",
+    "Folds of one data set share most of their training rows, so ± is not an error of the mean.",
+)
+
+
+class Line(NamedTuple):
+    """One method of a table."""
+
+    method: str
+    words: str
+    entries: list[Entry]
+
+
+class Block(NamedTuple):
+    """One person as the only label, or all of them on average."""
+
+    name: str
+    details: list[str]
+    lines: list[Line]
+
+
+class PeopleTable(NamedTuple):
+    """One data set, as the paper's third table is laid out."""
+
+    title: str
+    caption: str
+    blocks: list[Block]
+
+
+@dataclass(frozen=True)
+class People:
+    """The section of the page about labels of real people."""
+
+    title: str
+    verdict: list[str]
+    goals: list[Goal]
+    limits: tuple[str, ...]
+    heads: list[str]
+    tables: list[PeopleTable]
+    cells: list[Cell]
+
+
+def make_people(cells: Sequence[Cell]) -> People | None:
+    """The section, from the cells whose labels real people recorded; None where there are none."""
+    if not cells:
+        return None
+    groups = [[cell for cell in cells if cell.name == name] for name in dict.fromkeys(cell.name for cell in cells)]
+    goals = [goal for group in groups for metric in ASKED for goal in _goal(group, metric)]
+    verdict = [f"{goal.title}: {goal.answer.lower()}. {goal.words}" for goal in goals]
+    return People(
+        "Labels of real people",
+        verdict or ["Labels of real people, measured against those of others."],
+        goals,
+        LIMITS,
+        list(HEADS.values()),
+        [_table(group) for group in groups],
+        list(cells),
+    )
+
+
+def _table(cells: Sequence[Cell]) -> PeopleTable:
+    first, methods = cells[0], methods_of(cells)
+    blocks = [_block(cell.annotator, _details(cell), [cell], methods) for cell in cells]
+    if len(cells) > 1:
+        blocks.insert(0, _block("all, on average", [], cells, methods))
+    caption = (
+        f"Percent, mean ± standard deviation over {first.info.split}{_unfinished(cells)}. The person named is the only "
+        f"label that methods see. Errors are measured against {MEASURED.get(first.info.reference, 'the reference')}. "
+        "Approx. error: Frobenius distance (x 100) between the estimated Q(t) and the matrices counted against the "
+        "others' majority in ten cells of the clock, weighed by their steps."
+    )
+    return PeopleTable(first.name, caption, blocks)
+
+
+def _unfinished(cells: Sequence[Cell]) -> str:
+    """What is missing of a cross-validation that has not run to its end, as words for the caption."""
+    planned = first if (first := cells[0].info.split.split(" ")[0]).isdigit() else "0"
+    fewest = min(cell.number(method, "test_error").n for cell in cells for method in methods_of(cells))
+    return f", of which only {fewest} have run for every method so far" if fewest < int(planned) else ""
+
+
+def _block(name: str, details: list[str], cells: Sequence[Cell], methods: Sequence[str]) -> Block:
+    table = {method: {metric: pooled(cells, method, metric) for metric in HEADS} for method in methods}
+    best = {metric: min((n[metric].mean for n in table.values() if n[metric].n), default=math.nan) for metric in HEADS}
+    lines = [
+        Line(
+            method,
+            WORDS.get(base_name(method), ""),
+            [_entry(numbers[metric], best[metric]) for metric in HEADS],
+        )
+        for method, numbers in table.items()
+    ]
+    return Block(name, details, lines)
+
+
+def pooled(cells: Sequence[Cell], method: str, metric: str) -> Number:
+    """Mean and spread over folds; over several people, of each fold's mean over them."""
+    folds: dict[int, list[float]] = {}
+    for cell in cells:
+        for run in cell.runs.get(method, []):
+            folds.setdefault(run.draw, []).append(run.metrics.get(metric, math.nan))
+    return number(sum(values) / len(values) for values in folds.values())
+
+
+def _entry(found: Number, best: float) -> Entry:
+    if not found.n:
+        return Entry("")
+    spread = percent(found.spread) if math.isfinite(found.spread) else ""
+    return Entry(percent(found.mean), spread, is_best=found.mean <= best + SLACK)
+
+
+def _details(cell: Cell) -> list[str]:
+    details = [f"{percent(cell.rate)} % unlike the others"]
+    if math.isfinite(cell.any_run.referenced):
+        details.append(f"{percent(cell.any_run.referenced)} % of test steps have a reference")
+    if math.isfinite(cell.any_run.observed_change):
+        details.append(f"counted noise lies {percent(cell.any_run.observed_change)} from its own average over time")
+    return details
+
+
+def _goal(cells: Sequence[Cell], metric: str) -> list[Goal]:
+    """Whether tide is at or below every other method, on average over the people of a data set, and for whom."""
+    methods = methods_of(cells)
+    others = {name: pooled(cells, name, metric).mean for name in methods if name != TIDE}
+    own = pooled(cells, TIDE, metric).mean
+    if not others or not math.isfinite(own):
+        return []
+    best = min(others, key=lambda name: others[name])
+    behind = {cell.annotator: _behind(cell, metric) for cell in cells}
+    better = sum(text == "" for text in behind.values())
+    words = (
+        f"{percent(own)} for tide, {percent(others[best])} for the best of the others on average ({best}). "
+        f"At or below every other method for {better} of {count(len(cells), 'person').replace('persons', 'people')}."
+    )
+    missed = "; ".join(text for text in behind.values() if text)
+    if missed:
+        words += f" Not for {missed}."
+    return [Goal(f"{cells[0].name}, {ASKED[metric]}", own <= others[best] + SLACK, words)]
+
+
+def _behind(cell: Cell, metric: str) -> str:
+    """By how much another method is ahead for one person, in points with the standard error over folds."""
+    means = {name: cell.number(name, metric).mean for name in cell.runs if name != TIDE}
+    best = min(means, key=lambda name: means[name])
+    above = paired(cell, TIDE, best, metric)
+    if above.mean <= SLACK:
+        return ""
+    error = f" ± {100 * above.spread / math.sqrt(above.n):.1f}" if above.n > 1 else ""
+    return f"{cell.annotator} ({best} is {100 * above.mean:.1f}{error} points lower)"

@@ -1,0 +1,28 @@
+"""Benchmark studies: read a TOML file, run every fit once, keep one JSON line for each."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from labeltide_bench.studies.records import read_records as read_records
+    from labeltide_bench.studies.run import run_study as run_study
+    from labeltide_bench.studies.study import Study as Study
+    from labeltide_bench.studies.study import read_study as read_study
+
+# Loaded when first used, so that reading records never loads torch.
+_HOMES = {
+    "Study": "labeltide_bench.studies.study",
+    "read_records": "labeltide_bench.studies.records",
+    "read_study": "labeltide_bench.studies.study",
+    "run_study": "labeltide_bench.studies.run",
+}
+
+__all__ = ["Study", "read_records", "read_study", "run_study"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"labeltide_bench.studies has no {name!r}. It has: {', '.join(__all__)}.")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,63 @@
+"""What is measured of one fitted run."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labeltide.estimators import NoisyLabelClassifier
+from labeltide.noise.fixed import FixedNoise
+from labeltide.noise.shapes import average_rate
+from labeltide_bench.evaluation import (
+    absolute_errors,
+    balanced_error,
+    error_over_time,
+    error_rate,
+    frobenius_errors,
+)
+from labeltide_bench.studies.loading import Split
+
+METRICS = ("test_error", "train_error", "balanced_test_error", "frobenius", "absolute", "wrong_labels")
+
+
+class Draw(NamedTuple):
+    """The noise of a run, and the labels recorded through it."""
+
+    noise: FixedNoise | None  # None where real people gave the labels
+    recorded: np.ndarray  # (n, steps)
+
+
+class Predicted(NamedTuple):
+    """The labels that a fitted run gives, (n, steps) each."""
+
+    test: np.ndarray
+    train: np.ndarray
+
+
+def measure(estimator: NoisyLabelClassifier, draw: Draw, split: Split, predicted: Predicted) -> dict[str, Any]:
+    """Errors on clean labels and of Q, and Q itself; a record turns what is not finite into null."""
+    assert draw.noise is not None
+    clock = estimator.clock_grid_
+    true = draw.noise.at(clock)
+    test_codes, train_codes = split.test.labels[..., 0], split.train.labels[..., 0]
+    frobenius, absolute = (f(true, estimator.noise_matrices_) for f in (frobenius_errors, absolute_errors))
+    return {
+        "rate": round(float(average_rate(true)), 5),
+        "metrics": {
+            "test_error": error_rate(predicted.test, test_codes),
+            "train_error": error_rate(predicted.train, train_codes),
+            "balanced_test_error": balanced_error(predicted.test, test_codes),
+            "frobenius": float(frobenius.mean()),
+            "absolute": float(absolute.mean()),
+            "wrong_labels": error_rate(draw.recorded, train_codes),
+        },
+        "over_time": {
+            "test_error": np.round(error_over_time(predicted.test, test_codes), 4),
+            "frobenius": np.round(frobenius, 4),
+            "absolute": np.round(absolute, 4),
+        },
+        "clock": np.round(clock, 4),
+        "true_noise": np.round(true, 4),
+        "noise": np.round(estimator.noise_matrices_, 4),
+    }

@@ -1,0 +1,80 @@
+"""The runs of a study, and the fleets they are trained in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from labeltide_bench.studies.datasets import DatasetSpec
+from labeltide_bench.studies.methods import MethodSpec
+from labeltide_bench.studies.study import NoiseSpec, Study
+
+
+@dataclass(frozen=True)
+class Run:
+    """One fit: its key tells it apart from every other of the study."""
+
+    dataset: DatasetSpec
+    noise: NoiseSpec
+    method: MethodSpec
+    draw: int
+
+    @property
+    def fold(self) -> int:
+        """Which split of the data set: labels of real people are not drawn, and a draw is a fold."""
+        return self.draw if self.dataset.annotators else 0
+
+    @property
+    def annotator(self) -> str:
+        """Whose labels they are, where they are those of real people."""
+        return str(self.noise.level["annotator"])
+
+    @property
+    def noise_key(self) -> str:
+        """The data set, noise and draw in a form that is the same everywhere."""
+        level = json.dumps(self.noise.level, sort_keys=True)
+        return f"{self.dataset.name}|{self.noise.shape}|{level}|{self.noise.variant}|{self.draw}"
+
+    @property
+    def key(self) -> str:
+        return f"{self.method.label}|{self.noise_key}"
+
+    @property
+    def noise_seed(self) -> list[int]:
+        """What the recorded labels are drawn from: the same for every method."""
+        return [zlib.crc32(self.noise_key.encode()), self.draw]
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """Runs that share data and method, trained together."""
+
+    runs: tuple[Run, ...]
+
+    @property
+    def title(self) -> str:
+        first = self.runs[0]
+        return f"{first.dataset.name}, {first.method.label}, {len(self.runs)} runs"
+
+    @property
+    def digest(self) -> str:
+        """A short name for the fleet, for its checkpoint."""
+        return hashlib.sha256("\n".join(run.key for run in self.runs).encode()).hexdigest()[:16]
+
+
+def plan_fleets(study: Study, fleet_size: int) -> Iterator[FleetPlan]:
+    """All runs of a study in fleets of at most the given size; never depends on what is already done."""
+    for dataset in study.datasets:
+        for method in study.methods:
+            every = [
+                Run(dataset, noise, method, draw)
+                for noise in study.noise_for(dataset)
+                for draw in range(study.draws_for(dataset))
+            ]
+            for fold in range(dataset.folds):  # a fleet shares its sequences
+                runs = [run for run in every if run.fold == fold]
+                for start in range(0, len(runs), fleet_size):
+                    yield FleetPlan(tuple(runs[start : start + fleet_size]))

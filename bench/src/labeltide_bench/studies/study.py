@@ -1,0 +1,185 @@
+"""What a benchmark study is, and how its TOML file is read and checked."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from labeltide import _validation
+from labeltide.noise.fixed import FixedNoise
+from labeltide.noise.shapes import SHAPES, make_noise
+from labeltide_bench.studies import keys
+from labeltide_bench.studies.datasets import DatasetSpec, read_dataset
+from labeltide_bench.studies.drawing import CONDITIONAL, VARIANTS
+from labeltide_bench.studies.measure import METRICS
+from labeltide_bench.studies.methods import MethodSpec, check_settings, read_method
+
+RECORDED = "recorded"  # not a shape: the labels are those of real people, and so are the mistakes
+
+
+@dataclass(frozen=True)
+class NoiseSpec:
+    """One noise shape at one level: a requested average rate, the paper's own constants, or a real annotator."""
+
+    shape: str
+    level: Mapping[str, Any]
+    variant: str = "uniform"
+    datasets: tuple[str, ...] = ()  # empty: all of the study
+
+    def make(self, n_classes: int, n_steps: int) -> FixedNoise:
+        """The noise function for a data set's classes and steps."""
+        conditional = self.variant == CONDITIONAL
+        return make_noise(self.shape, n_classes, n_steps, class_conditional=conditional, **self.level)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Every combination of data set, noise, method and draw is one run."""
+
+    name: str
+    title: str
+    description: str
+    draws: int
+    metrics: tuple[str, ...]  # those that records keep
+    datasets: tuple[DatasetSpec, ...]
+    noise: tuple[NoiseSpec, ...]
+    methods: tuple[MethodSpec, ...]
+    text: str  # the file itself, kept beside the results
+
+    def noise_for(self, dataset: DatasetSpec) -> Iterator[NoiseSpec]:
+        """The noise that this data set is tried with: each of its annotators, where it has some."""
+        for noise in self.noise:
+            if noise.datasets and dataset.name not in noise.datasets:
+                continue
+            if noise.shape == RECORDED and dataset.annotators:
+                yield from (replace(noise, level={"annotator": name}) for name in dataset.annotators)
+            else:
+                yield noise
+
+    def draws_for(self, dataset: DatasetSpec) -> int:
+        """How often each cell of this data set is repeated."""
+        return dataset.folds if dataset.annotators else self.draws
+
+    @property
+    def n_runs(self) -> int:
+        """The fits that make the whole study."""
+        cells = sum(len(list(self.noise_for(dataset))) * self.draws_for(dataset) for dataset in self.datasets)
+        return cells * len(self.methods)
+
+
+def read_study(path: str | Path) -> Study:
+    """Read and check a study file; whatever is wrong is named with its key and the choices there are."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no study file {path}.")
+    try:
+        text = path.read_text(encoding="utf-8")
+        return _parse(path.stem, tomllib.loads(text), text)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid TOML: {error}.") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _parse(name: str, content: dict[str, Any], text: str) -> Study:
+    allowed = ("title", "description", "draws", "metrics", "datasets", "noise", "methods")
+    _validation.check_keys("key in the study", content, allowed)
+    for key in ("datasets", "noise", "methods"):
+        if not content.get(key):
+            raise ValueError(f"The study needs at least one entry under '{key}'.")
+    entries = keys.table("[datasets]", content["datasets"])
+    datasets = tuple(read_dataset(label, entries) for label in entries)
+    names = [dataset.name for dataset in datasets]
+    methods = keys.table("[methods]", content["methods"])
+    study = Study(
+        name=name,
+        title=keys.text("title", content.get("title", name)),
+        description=keys.text("description", content.get("description", "")),
+        draws=keys.number(1, whole=True)("draws", content.get("draws", 10)),
+        metrics=_read_metrics(content.get("metrics", list(METRICS))),
+        datasets=datasets,
+        noise=tuple(spec for entry in _noise_entries(content["noise"]) for spec in _read_noise(entry, names)),
+        methods=tuple(read_method(label, entry, names) for label, entry in methods.items()),
+        text=text,
+    )
+    _check_noise(study)
+    _check_told(study)
+    check_settings(study.methods, study.datasets)
+    return study
+
+
+def _read_metrics(value: Any) -> tuple[str, ...]:
+    return tuple(_validation.check_choice("metric", name, METRICS) for name in keys.texts("metrics", value))
+
+
+def _noise_entries(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        raise ValueError("noise must be a list of tables, each under a line [[noise]] with two brackets.")
+    return [keys.table("[[noise]]", entry) for entry in value]
+
+
+def _read_noise(entry: dict[str, Any], datasets: list[str]) -> Iterator[NoiseSpec]:
+    _validation.check_keys("key in [[noise]]", entry, ("shape", "rates", "constants", "variants", "datasets"))
+    shape = _validation.check_choice("noise shape", entry.get("shape"), (*SHAPES, RECORDED))
+    where = f"[[noise]] of shape {shape!r}:"
+    chosen = keys.texts(f"{where} datasets", entry["datasets"]) if "datasets" in entry else ()
+    for name in chosen:
+        _validation.check_choice(f"data set in {where} datasets", name, datasets)
+    if shape == RECORDED:
+        _validation.check_keys(f"key in {where[:-1]}", entry, ("shape", "datasets"))
+        yield NoiseSpec(shape, {}, RECORDED, chosen)
+        return
+    if ("rates" in entry) == ("constants" in entry):
+        raise ValueError(f"{where} it needs either 'rates' or 'constants', a list of levels.")
+    if "rates" in entry:
+        levels = [{"rate": rate} for rate in keys.items(f"{where} rates", entry["rates"])]
+    else:
+        constants = keys.items(f"{where} constants", entry["constants"])
+        levels = [{"constants": keys.table(f"{where} every level of constants", level)} for level in constants]
+    for variant in keys.texts(f"{where} variants", entry.get("variants", ["uniform"])):
+        _validation.check_choice(f"variant in {where} variants", variant, VARIANTS)
+        yield from (NoiseSpec(shape, level, variant, chosen) for level in levels)
+
+
+def _check_noise(study: Study) -> None:
+    """Say what is impossible for a data set's classes, repeated or left without noise before anything runs."""
+    possible = set()
+    for dataset in study.datasets:
+        chosen = [(noise.shape, repr(noise.level), noise.variant) for noise in study.noise_for(dataset)]
+        if not chosen:
+            raise ValueError(f"{dataset.where} has no [[noise]]. Name it under 'datasets' of one, or take it out.")
+        (shape, level, variant), count = Counter(chosen).most_common(1)[0]
+        if count > 1:
+            raise ValueError(f"[[noise]] {shape}, {variant}, {level} is there {count} times for {dataset.where}.")
+        if any((shape == RECORDED) != bool(dataset.annotators) for shape, _, _ in chosen):
+            raise ValueError(
+                f"{dataset.where}: data sets with 'annotators', and only they, have [[noise]] of shape {RECORDED!r} "
+                "and no other. Name the data sets of each [[noise]] under its 'datasets'."
+            )
+        drawn = [] if dataset.annotators else list(study.noise_for(dataset))
+        for noise, name in zip(drawn, chosen, strict=False):
+            size = (dataset.n_classes, dataset.n_steps or 100)
+            if (*name, *size) not in possible:
+                possible.add((*name, *size))
+                _check_level(noise, dataset, *size)
+
+
+def _check_told(study: Study) -> None:
+    """Nobody knows the true labels of recorded data, so no method can be given them."""
+    recorded = next((dataset for dataset in study.datasets if dataset.annotators), None)
+    for method in study.methods:
+        if recorded and (method.clean or method.method == "known"):
+            raise ValueError(f"{method.where} is given the truth, which nobody knows of {recorded.where}. Take it out.")
+
+
+def _check_level(noise: NoiseSpec, dataset: DatasetSpec, n_classes: int, n_steps: int) -> None:
+    try:
+        noise.make(n_classes, n_steps)
+    except ValueError as error:
+        raise ValueError(
+            f"[[noise]] of shape {noise.shape!r} with {dataset.where} ({n_classes} classes, {noise.variant}): {error}"
+        ) from None

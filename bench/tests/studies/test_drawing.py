@@ -1,0 +1,106 @@
+"""Variants change which labels go wrong together, and never how many of each class at each step."""
+
+import numpy as np
+import pytest
+from benchmark.toys import DATASET, toy_study
+
+from labeltide.data.simulate import make_sequences
+from labeltide.noise.corrupt import corrupt
+from labeltide.noise.shapes import make_noise
+from labeltide_bench.studies.drawing import (
+    BURSTS,
+    NEAR,
+    VARIANTS,
+    corrupt_near_boundaries,
+    doubts,
+    draw_labels,
+    margins,
+)
+from labeltide_bench.studies.plan import plan_fleets
+
+
+@pytest.fixture(scope="module")
+def train():
+    return make_sequences(n=400, n_steps=8, n_features=3, n_classes=3, stay=0.9, random_state=0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_is_drawn_again_from_the_same_seed(train, variant):
+    noise = make_noise("mixed", 3, 8)
+    first, again, other = (draw_labels(train, noise, variant, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    assert first.dtype == train.labels.dtype
+
+
+@pytest.mark.parametrize("variant", ["uniform", "class-conditional"])
+def test_the_first_two_variants_draw_as_they_always_did(train, variant):
+    noise = make_noise("growth", 3, 8)
+    drawn = draw_labels(train, noise, variant, np.random.default_rng([7, 0]))
+    np.testing.assert_array_equal(drawn, corrupt(train.labels[..., 0], noise, np.random.default_rng([7, 0])))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_in_every_variant_q_is_the_share_of_each_recorded_label_at_each_step(train, variant):
+    noise, clean = make_noise("growth", 3, 8), train.labels[..., 0]
+    generator, rounds = np.random.default_rng(0), 200
+    drawn = np.stack([draw_labels(train, noise, variant, generator) for _ in range(rounds)])
+    for code in range(3):
+        for step, row in enumerate(np.asarray(noise)[:, code]):
+            found = drawn[:, clean[:, step] == code, step]
+            shares = np.bincount(found.ravel(), minlength=3) / found.size
+            np.testing.assert_allclose(shares, row, atol=4.5 / np.sqrt(found.size) / 2)
+
+
+def test_bursts_are_named_by_their_correlation(train):
+    noise, clean = make_noise("static", 3, 8), train.labels[..., 0]
+    for variant, strength in BURSTS.items():
+        generator = np.random.default_rng(0)
+        wrong = np.concatenate([draw_labels(train, noise, variant, generator) != clean for _ in range(50)])
+        assert np.corrcoef(wrong[:, 1:].ravel(), wrong[:, :-1].ravel())[0, 1] == pytest.approx(strength, abs=0.02)
+
+
+def test_near_boundaries_mistakes_stand_where_the_classifier_is_unsure(train):
+    clean = train.labels[..., 0]
+    margin = margins(clean, train.features)
+    wrong = draw_labels(train, make_noise("static", 3, 8), NEAR, np.random.default_rng(0)) != clean
+    unsure = margin < np.quantile(margin, 0.25)
+    sure = margin > np.quantile(margin, 0.75)
+    assert wrong[unsure].mean() > 0.45
+    assert wrong[sure].mean() < 0.15
+
+
+def test_doubts_fall_with_the_margin_and_average_one_in_every_class_and_step(train):
+    clean = train.labels[..., 0]
+    factor, margin = doubts(clean, train.features), margins(clean, train.features)
+    assert 0 < factor.min() < factor.max() < 2
+    for code in range(3):
+        for step in range(8):
+            rows = clean[:, step] == code
+            assert factor[rows, step].mean() == pytest.approx(1)
+            order = np.argsort(margin[rows, step])
+            assert (np.diff(factor[rows, step][order]) < 0).all()
+
+
+def test_the_margin_of_two_classes_is_the_distance_from_their_boundary():
+    features = np.array([-3.0, -1, -0.1, 0.1, 1, 3]).reshape(1, 6, 1)
+    margin = margins(np.array([[0, 0, 0, 1, 1, 1]]), features)[0]
+    np.testing.assert_allclose(margin, margin[::-1])
+    assert (np.diff(margin[3:]) > 0).all()
+
+
+def test_near_boundaries_missing_labels_stay_missing_and_the_identity_changes_nothing(train):
+    clean = train.labels[..., 0].copy()
+    clean[::3, ::2] = -1
+    drawn = corrupt_near_boundaries(clean, train.features, np.tile(np.eye(3), (8, 1, 1)), np.random.default_rng(0))
+    np.testing.assert_array_equal(drawn, clean)
+    noisy = np.asarray(make_noise("static", 3, 8))
+    drawn = corrupt_near_boundaries(clean, train.features, noisy, np.random.default_rng(0))
+    np.testing.assert_array_equal(drawn == -1, clean == -1)
+
+
+def test_the_key_of_a_run_names_its_variant_and_is_what_it_was(tmp_path):
+    noise = '[[noise]]\nshape = "jump"\nrates = [0.3]\nvariants = ["uniform", "class-conditional", "near boundaries"]\n'
+    study = toy_study(tmp_path, "draws = 1\n" + DATASET + noise + "[methods.ignore]\n")
+    keys = [run.key for plan in plan_fleets(study, 100) for run in plan.runs]
+    assert keys == [f'ignore|toy|jump|{{"rate": 0.3}}|{v}|0' for v in ("uniform", "class-conditional", NEAR)]

@@ -1,0 +1,180 @@
+"""Curves over the clock as small SVG drawings in the page's own colours; they need no script and print as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from markupsafe import Markup
+
+from labeltide.auditing.page.clock import Clock, nice_step
+from labeltide.auditing.page.numbers import percent
+
+POINTS = 200  # on a line of the widest drawing
+WIDE, NARROW, SMALL = (900, 270), (350, 220), (200, 116)
+
+
+@dataclass(frozen=True)
+class Band:
+    """The room between two curves."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    look: str  # class in the style sheet: near, far
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line over the clock with its bands, widest first."""
+
+    values: np.ndarray
+    bands: Sequence[Band] = ()
+    colour: int = -1  # number of the class, -1 for the page's accent
+    marks: Sequence[tuple[float, float, str]] = field(default=())  # place, height, words
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The axes: where a place on the clock and a share lie in the drawing."""
+
+    clock: Clock
+    ends: tuple[float, float]
+    top: float
+    size: tuple[int, int]
+    is_share: bool = True  # in percent; else plain numbers
+
+    @property
+    def margins(self) -> tuple[int, int, int, int]:  # left, right, top, bottom
+        return (36, 8, 6, 18) if self.size == SMALL else (44, 18, 10, 40)
+
+    def x(self, value: np.ndarray | float) -> np.ndarray:
+        left, right, _, _ = self.margins
+        low, high = self.ends
+        return left + (np.asarray(value, float) - low) / (high - low) * (self.size[0] - left - right)
+
+    def y(self, share: np.ndarray | float) -> np.ndarray:
+        _, _, top, bottom = self.margins
+        return self.size[1] - bottom - np.asarray(share, float) / self.top * (self.size[1] - top - bottom)
+
+
+def top_of(*curves: np.ndarray) -> float:
+    """The end of a shared axis of shares, at least 5 % and at most 100 %."""
+    finite = [float(np.nanmax(curve)) for curve in curves if np.isfinite(curve).any()]
+    highest = max([0.05, *finite])
+    step = nice_step(highest / 5)
+    return min(1.0, step * np.ceil(highest / step - 1e-9))
+
+
+def draw(curves: Sequence[Curve], points: np.ndarray, frame: Frame, alt: str) -> Markup:
+    """One drawing: axes with their unit, bands, lines, marks."""
+    keep = _thinned(len(points), POINTS if frame.size == WIDE else POINTS // 2)
+    body = [_small_axes(frame) if frame.size == SMALL else _axes(frame)]
+    for curve in curves:
+        parts = [_area(frame, points[keep], band, keep) for band in curve.bands]
+        parts.append(f'<path class="line" d="{_path(frame.x(points[keep]), frame.y(curve.values[keep]))}"/>')
+        parts += [_mark(frame, *mark) for mark in curve.marks]
+        body.append(f'<g class="curve c{curve.colour % 10 if curve.colour >= 0 else "x"}">{"".join(parts)}</g>')
+    width, height = frame.size
+    axes = Markup("") if frame.size == SMALL else Markup(_axes_for_script(frame))
+    head = Markup('<svg role="img" viewBox="0 0 {} {}" aria-label="{}"{}>').format(width, height, alt, axes)
+    return head + Markup("".join(body)) + Markup("</svg>")
+
+
+def _axes_for_script(frame: Frame) -> str:
+    """What the page's script needs to read a curve back from the drawing: the box, and the values at its ends."""
+    width, height = frame.size
+    left, right, top, bottom = frame.margins
+    axes = (left, width - right, top, height - bottom, *frame.ends, frame.top)
+    share = ' data-share="1"' if frame.is_share else ""
+    kinds = ("hour_of_day", "day_of_week", "position")
+    kind = frame.clock.kind if frame.clock.kind in kinds else "number"
+    return f' data-axes="{" ".join(f"{float(end):.10g}" for end in axes)}" data-kind="{kind}"{share}'
+
+
+def describe(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:
+    """What a curve says, for those who do not see it."""
+    if not np.isfinite(values).any():
+        return "no estimate"
+    high, low = int(np.nanargmax(values)), int(np.nanargmin(values))
+    ends = [f"{percent(float(values[place]))} {clock.moment(float(points[place]))}" for place in (high, low)]
+    return f"{percent(float(np.nanmean(values)))} on average, highest {ends[0]}, lowest {ends[1]}"
+
+
+def _thinned(n: int, most: int) -> np.ndarray:
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int)) if n else np.array([], int)
+
+
+def _path(x: np.ndarray, y: np.ndarray) -> str:
+    """Lines between known points; a gap lifts the pen."""
+    pieces, is_drawing = [], False
+    for across, down in zip(x, y, strict=True):
+        if not (np.isfinite(across) and np.isfinite(down)):
+            is_drawing = False
+            continue
+        pieces.append(f"{'L' if is_drawing else 'M'}{across:.1f} {down:.1f}")
+        is_drawing = True
+    return "".join(pieces)
+
+
+def _area(frame: Frame, points: np.ndarray, band: Band, keep: np.ndarray) -> str:
+    lower, upper = np.clip(band.lower[keep], 0, frame.top), np.clip(band.upper[keep], 0, frame.top)
+    known = np.isfinite(lower) & np.isfinite(upper)
+    paths = []
+    for run in np.split(np.arange(len(points)), np.flatnonzero(np.diff(known)) + 1):
+        if len(run) and known[run[0]]:
+            x = frame.x(points[run])
+            there = _path(x, frame.y(upper[run]))
+            back = _path(x[::-1], frame.y(lower[run])[::-1])
+            paths.append(f"{there}L{back[1:]}Z")
+    return f'<path class="band {band.look}" d="{"".join(paths)}"/>' if paths else ""
+
+
+def _axes(frame: Frame) -> str:
+    width, height = frame.size
+    left, right, _, bottom = frame.margins
+    floor, parts = height - bottom, []
+    step = nice_step(frame.top / (5 if height > 180 else 3))
+    for place in range(round(frame.top / step) + 1):
+        y = float(frame.y(place * step))
+        label = f"{100 * place * step:.4g} %" if frame.is_share else f"{place * step:.2g}"
+        parts.append(f'<path class="grid" d="M{left} {y:.1f}H{width - right}"/>')
+        parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+    for value in frame.clock.ticks(*frame.ends, 12 if width > 500 else 4):
+        x = float(frame.x(value))
+        parts.append(f'<path class="tick" d="M{x:.1f} {floor}v4"/>')
+        parts.append(f'<text x="{x:.1f}" y="{floor + 17}" text-anchor="middle">{frame.clock.short(value)}</text>')
+    parts.append(f'<path class="axis" d="M{left} {floor}H{width - right}"/>')
+    title = Markup('<text class="title" x="{}" y="{}" text-anchor="end">{}</text>')
+    parts.append(str(title.format(width - right, height - 6, frame.clock.title)))
+    return "".join(parts)
+
+
+def _small_axes(frame: Frame) -> str:
+    """The ends of both axes only."""
+    width, height = frame.size
+    left, right, top, bottom = frame.margins
+    floor, half = height - bottom, float(frame.y(frame.top / 2))
+    text = '<text class="small" x="{}" y="{}" text-anchor="{}">{}</text>'
+    ends = [frame.clock.short(end) for end in frame.ends]
+    labels = [
+        text.format(left - 4, top + 8, "end", f"{100 * frame.top:.3g} %"),
+        text.format(left - 4, floor, "end", "0 %"),
+        text.format(left, height - 5, "start", ends[0]),
+        text.format(width - right, height - 5, "end", ends[1]),
+    ]
+    box = f"M{left} {top}H{width - right}V{floor}H{left}ZM{left} {half:.1f}H{width - right}"
+    return f'<path class="grid" d="{box}"/>{"".join(labels)}'
+
+
+def _mark(frame: Frame, place: float, share: float, words: str) -> str:
+    """A point with its words: above a peak, below a dip where there is room, and within the drawing."""
+    width, height = frame.size
+    left, right, top, bottom = frame.margins
+    x, y = float(frame.x(place)), float(frame.y(share))
+    is_dip = share < frame.top / 2
+    down = (26 if height - bottom - y > 34 else -22) if is_dip else (-16 if y - top > 24 else 28)
+    half = 3.6 * len(words)
+    across = min(max(x, left + half), width - right - half)
+    text = Markup('<text class="mark" x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>')
+    return f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="4"/>{text.format(across, y + down, words)}'

@@ -1,0 +1,217 @@
+"""The part of the page that its script reads: the first issues and the timelines, within a budget of bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from labeltide.auditing.page.names import LONG, shorten, sound
+from labeltide.auditing.page.read import read_issues, read_labels
+
+MOST_ISSUES = 20_000
+ISSUE_BYTES, TIMELINE_BYTES = 1_800_000, 2_200_000
+TIME = 60  # letters of a time
+NUMBERS = {"clock": ("clock", 6), "right": ("probability_right", 4), "sure": ("suggested_probability", 4)}  # and digits
+TEXTS = {  # columns of text, and the words they share
+    "sequence": "sequence",
+    "annotator": "annotator",
+    "recorded": "class",
+    "suggested": "class",
+    "corrected": "class",
+    "reason": "reason",
+}
+TRACKS = 6  # annotators drawn in one timeline
+
+
+class Words:
+    """Texts kept once and named by number."""
+
+    def __init__(self, first: Iterable[Any] = ()) -> None:
+        self.numbers: dict[str, int] = {}
+        self.texts: list[str] = []
+        self.is_cut = False
+        for text in first:
+            self.number(text)
+
+    def number(self, text: Any) -> int:
+        if text is None:
+            return -1
+        text = str(text)
+        if text not in self.numbers:
+            self.numbers[text] = len(self.texts)
+            kept = shorten(sound(text), LONG)
+            self.is_cut |= len(text) > LONG
+            self.texts.append(kept)
+        return self.numbers[text]
+
+
+def build_payload(folder: Path, audit: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything the script shows."""
+    words = {"sequence": Words(), "reason": Words()}
+    words["annotator"] = Words(audit["table"].get("annotators") or [])
+    words["class"] = Words(audit["table"]["classes"])
+    issues = _issues(folder, words)
+    timelines, steps = _timelines(folder, audit.get("timelines") or [], words)
+    issues["step"] = [
+        steps.get(row, -1) for row in issues["row"]
+    ]  # in the timeline of its sequence, where there is one
+    return {
+        "issues": issues,
+        "timelines": timelines,
+        "words": {name: each.texts for name, each in words.items()},
+        "isCut": any(each.is_cut for each in words.values()),
+        "hasAnnotators": bool(audit["table"].get("annotators")),
+        "file": shorten(sound(audit["table"]["name"]), LONG),
+    }
+
+
+def embed(payload: Mapping[str, Any]) -> str:
+    """JSON that nothing in it can end: the letters with a meaning in HTML are written as numbers."""
+    text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.translate(_ESCAPES)
+
+
+_ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
+
+
+def _issues(folder: Path, words: Mapping[str, Words]) -> dict[str, Any]:
+    parts, total = read_issues(folder, MOST_ISSUES)
+    columns: dict[str, list[Any]] = {name: [] for name in ("rank", "row", "time", *NUMBERS, *TEXTS)}
+    for part in parts:
+        columns["rank"] += part["rank"].to_pylist()
+        columns["row"] += part["row"].to_pylist()
+        columns["time"] += [None if each is None else shorten(sound(each), TIME) for each in part["time"].to_pylist()]
+        for name, (column, digits) in NUMBERS.items():
+            columns[name] += _rounded(part[column], digits)
+        for name, kind in TEXTS.items():
+            columns[name] += [words[kind].number(each) for each in part[name].to_pylist()]
+    kept = min(MOST_ISSUES, _within(columns, words, ISSUE_BYTES))
+    return {"total": total, "shown": kept, **{name: values[:kept] for name, values in columns.items()}}
+
+
+def _within(columns: Mapping[str, Sequence[Any]], words: Mapping[str, Words], budget: int) -> int:
+    """How many rows fit: each costs its numbers, and its texts when they are first met."""
+    rows = len(columns["rank"])
+    cost = np.full(rows, 60.0)
+    cost += [4 + len(text.encode()) if text else 5 for text in columns["time"]]
+    for name in ("sequence", "reason"):
+        seen: set[int] = set()
+        for place, which in enumerate(columns[name]):
+            if which >= 0 and which not in seen:
+                seen.add(which)
+                cost[place] += 6 + len(words[name].texts[which].encode())
+    kept = int(np.searchsorted(np.cumsum(cost), budget, side="right"))
+    if kept < rows:  # drop the texts that only rows left out would have used
+        for name in ("sequence", "reason"):
+            del words[name].texts[max(columns[name][:kept], default=-1) + 1 :]
+            words[name].numbers = {text: n for text, n in words[name].numbers.items() if n < len(words[name].texts)}
+    return kept
+
+
+def _timelines(
+    folder: Path, found: Sequence[Mapping[str, Any]], words: Mapping[str, Words]
+) -> tuple[list[dict[str, Any]], dict[int, int]]:
+    """The timelines that fit, and the step at which each row of the table stands in them."""
+    if not found:
+        return [], {}
+    labels = read_labels(folder, [str(each["sequence"]) for each in found])
+    of_sequence: dict[str, list[int]] = {}
+    for place, name in enumerate(labels["sequence"].to_pylist()):
+        of_sequence.setdefault(name, []).append(place)
+    built: list[dict[str, Any]] = []
+    step_of_row: dict[int, int] = {}
+    spent = 0
+    for each in found:
+        own = labels.take(pa.array(of_sequence.get(str(each["sequence"]), []), pa.int64()))
+        steps = _steps(each["rows"], own)
+        timeline = _timeline(each, own, steps, words)
+        spent += len(json.dumps(timeline))
+        if spent > TIMELINE_BYTES and built:
+            break
+        built.append(timeline)
+        step_of_row.update(zip(own["row"].to_pylist(), steps, strict=True))
+    return built, step_of_row
+
+
+def _timeline(
+    found: Mapping[str, Any], labels: pa.Table, steps: Sequence[int], words: Mapping[str, Words]
+) -> dict[str, Any]:
+    n = len(found["times"])
+    tracks: dict[int, dict[str, list[int]]] = {}
+    suggested = [-1] * n
+    columns = (
+        labels[name].to_pylist() for name in ("annotator", "recorded", "probability_right", "suggested", "is_issue")
+    )
+    for step, who, recorded, right, better, is_issue in zip(steps, *columns, strict=True):
+        if step < 0 or step >= n:
+            continue
+        annotator = words["annotator"].number(who)
+        track = tracks.setdefault(annotator, {"recorded": [-1] * n, "right": [-1] * n, "issues": []})
+        track["recorded"][step] = words["class"].number(recorded)
+        if right is not None and math.isfinite(right) and recorded is not None:
+            track["right"][step] = round(1000 * right)
+        if suggested[step] < 0:
+            suggested[step] = words["class"].number(better)
+        if is_issue:
+            track["issues"].append(step)
+    shown = sorted(tracks, key=lambda who: (-len(tracks[who]["issues"]), who))[:TRACKS]
+    return {
+        "sequence": words["sequence"].number(str(found["sequence"])),
+        "times": [_time(each) for each in found["times"]],
+        "gaps": _gaps(found["times"]),
+        "signals": [_signal(name, values) for name, values in found["signals"].items()],
+        "suggested": suggested,
+        "tracks": [{"annotator": who, **tracks[who], "issues": sorted(tracks[who]["issues"])} for who in sorted(shown)],
+        "leftOut": len(tracks) - len(shown),
+    }
+
+
+def _steps(rows: Sequence[int], labels: pa.Table) -> list[int]:
+    """The step of each label: its own position, or that of another annotator's label at the same time."""
+    of_position = {row: step for step, row in enumerate(rows) if row >= 0}
+    positions, times = labels["position"].to_pylist(), labels["time"].to_pylist()
+    at = {time: of_position[row] for row, time in zip(positions, times, strict=True) if row in of_position}
+    is_unique = len(at) == sum(row in of_position for row in positions)
+    return [
+        of_position.get(row, at.get(time, -1) if is_unique else -1) for row, time in zip(positions, times, strict=True)
+    ]
+
+
+def _signal(name: str, values: Sequence[float | None]) -> dict[str, Any]:
+    """A signal on a scale of 0 to 1000 between its ends: what a screen can show."""
+    numbers = np.array(values, dtype=float)
+    known = np.isfinite(numbers)
+    low, high = (float(numbers[known].min()), float(numbers[known].max())) if known.any() else (0.0, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.where(known, (numbers - low) / (high - low or 1.0) * 1000, -1)
+    scaled = np.where(np.isfinite(scaled), scaled, -1)
+    return {"name": shorten(sound(name), LONG), "low": low, "high": high, "values": scaled.round().astype(int).tolist()}
+
+
+def _time(value: Any) -> str | float | int:
+    return value if isinstance(value, int | float) else shorten(sound(value), TIME)
+
+
+def _gaps(times: Sequence[Any]) -> list[int]:
+    """Steps before which time jumped by more than three usual steps, where times can be told apart."""
+    try:
+        moments = np.array(
+            [float(t) if isinstance(t, int | float) else datetime.fromisoformat(t).timestamp() for t in times]
+        )
+    except (TypeError, ValueError, OverflowError):
+        return []
+    jumps = np.diff(moments)
+    if len(jumps) < 2 or not np.isfinite(jumps).all():
+        return []
+    return (np.flatnonzero(jumps > 3 * np.median(jumps)) + 1).tolist() if np.median(jumps) > 0 else []
+
+
+def _rounded(column: pa.Array, digits: int) -> list[float | None]:
+    return [None if each is None or not math.isfinite(each) else round(each, digits) for each in column.to_pylist()]

@@ -1,6 +1,0 @@
-"""Scores of predictions and of estimated noise."""
-
-from labeltide.evaluation.recovery import absolute_errors, frobenius_errors
-from labeltide.evaluation.scores import balanced_error, error_over_time, error_rate
-
-__all__ = ["absolute_errors", "balanced_error", "error_over_time", "error_rate", "frobenius_errors"]

@@ -1,6 +1,0 @@
-"""The page of an audit: reads the folder of results, never trains, never loads torch."""
-
-from labeltide.report.audit.page import write_page
-from labeltide.report.audit.summary import summary_html, summary_text
-
-__all__ = ["summary_html", "summary_text", "write_page"]
