@@ -7,15 +7,15 @@ import sys
 import time
 
 import pytest
-from benchmark.toys import STUDY, write_study
-from data.public import archives
-from data.public.conftest import small as small
 from pyarrow import csv
 
 from auditing.tables import make_table
+from datasets import archives
+from datasets.conftest import small as small
 from labeltide import __version__, cli
 from labeltide.auditing import fitting
 from labeltide_bench.studies import read_records
+from studies.toys import STUDY, write_study
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Does each annotator's Q(t) come out right, and what do real annotators show?
 
-    python benchmarks/annotators.py --data DATA --out results/annotators      # or LABELTIDE_DATA=DATA
+    python bench/benchmarks/annotators.py --data DATA --out bench/results/annotators      # or LABELTIDE_DATA=DATA
 
 Simulation: five annotators of whom two drift, error of each Q_a(t) against the truth. Helsinki neonates: three experts,
 labels only. Dreem: five scorers, the consensus of four against the fifth. Gaze: each coder's Q with both at hand. Gaze
@@ -40,7 +40,7 @@ STATIC = Candidate(None, 1.0, False)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=os.environ.get("LABELTIDE_DATA"), help="folder of the data sets")
-    parser.add_argument("--out", default="results/annotators", help="folder for the records")
+    parser.add_argument("--out", default="bench/results/annotators", help="folder for the records")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument(
         "--parts", nargs="*", choices=PARTS, default=list(PARTS), help="what to run again; none: the page alone"

@@ -35,7 +35,7 @@ def write_page(records: list[Record], path: Path) -> None:
     left_out = [one for one in records if one["study"] == "left out"]
     parts = [
         "# Annotators: each one's Q(t), and the consensus",
-        "`python benchmarks/annotators.py`. Labels only, no features, but for the last two sections. How methods "
+        "`python bench/benchmarks/annotators.py`. Labels only, no features, but for the last two sections. How methods "
         "compare when one person's labels are all there is is in [report.html](report.html), from "
         "`studies/annotators.toml`.",
         *_simulation(simulated),

@@ -1,6 +1,6 @@
 """What does `labeltide audit` say of real tables, and what do they and a million rows cost?
 
-    python benchmarks/audits.py --data DATA --out results/audits      # or LABELTIDE_DATA=DATA
+    python bench/benchmarks/audits.py --data DATA --out bench/results/audits      # or LABELTIDE_DATA=DATA
 
 Runs the command line as a user would, one process after the other: the demonstration, tables of real labels, and a
 simulated table of a million rows. Measures wall time, time on the processors, peak memory, the size of the page and
@@ -65,7 +65,7 @@ RUNS = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=os.environ.get("LABELTIDE_DATA"), help="folder of the data sets")
-    parser.add_argument("--out", default="results/audits", help="folder for the records")
+    parser.add_argument("--out", default="bench/results/audits", help="folder for the records")
     parser.add_argument("--only", nargs="*", choices=[run.name for run in RUNS], help="some of the runs")
     parser.add_argument("--keep", type=Path, help="folder for the audits themselves, to look at their pages")
     arguments = parser.parse_args()
@@ -184,7 +184,7 @@ def write_page(records: list[dict[str, Any]]) -> str:
     lines = [
         "# What audits of whole tables cost and say",
         "",
-        "Made by `python benchmarks/audits.py`; every number is in `records.jsonl`. The load is that of the machine",
+        "Made by `python bench/benchmarks/audits.py`; every number is in `records.jsonl`. The load is that of the machine",
         "just before the run: above 1 the wall time also measures other work.",
         "",
         f"| table | {' | '.join(COLUMNS)} |",

@@ -1,6 +1,6 @@
 """Do the flags of an audit find the wrong labels, is their quality calibrated, and does correcting help?
 
-    python benchmarks/flags.py --data DATA --out results/flags      # or LABELTIDE_DATA=DATA
+    python bench/benchmarks/flags.py --data DATA --out bench/results/flags      # or LABELTIDE_DATA=DATA
 
 On data sets of studies/tide.toml with noise drawn as there. Compared are our flags at an expected share of false
 alarms of 10 % and all labels for which we suggest another; cleanlab with the same out-of-fold probabilities, on all
@@ -36,7 +36,7 @@ FDR, FOLDS, TIMES, BINS = 0.1, 5, 10, 10
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=os.environ.get("LABELTIDE_DATA"), help="folder of the data sets")
-    parser.add_argument("--out", default="results/flags", help="folder for the records")
+    parser.add_argument("--out", default="bench/results/flags", help="folder for the records")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--datasets", nargs="*", default=DATASETS)
     arguments = parser.parse_args()

@@ -1,6 +1,6 @@
 """Should annotators be judged by likelihood, or by how well they foretell each other? Simulations with known truth.
 
-    python benchmarks/foretell.py          # writes results/annotators/foretell.jsonl and foretell.md
+    python bench/benchmarks/foretell.py          # writes results/annotators/foretell.jsonl and foretell.md
 
 Five annotators, labels only, chains with and without errors in bursts. Each is judged on sequences left out by both
 measures; what the one chosen takes for the truth is held against the truth. Nothing was tuned on these draws, but
@@ -129,7 +129,7 @@ def write_page(found: list[dict[str, Any]]) -> str:
     lines = [
         "# By what annotators are judged",
         "",
-        "`python benchmarks/foretell.py`. " + (__doc__ or "").split("\n\n")[2],
+        "`python bench/benchmarks/foretell.py`. " + (__doc__ or "").split("\n\n")[2],
     ]
     lines[-1] = lines[-1].replace("\n", " ").strip()
     lines += ["", "| mistakes come | chosen by likelihood | wrong | chosen by foretelling | wrong | majority wrong |"]

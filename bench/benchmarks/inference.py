@@ -1,7 +1,7 @@
 """How honest bands, tests and checks are, on studies whose truth is known.
 
-    python benchmarks/inference.py coverage unseen temporality windows annotators checks time fits  # or some
-    python benchmarks/inference.py page                                                # the table from the records
+    python bench/benchmarks/inference.py coverage unseen temporality windows annotators checks time fits  # or some
+    python bench/benchmarks/inference.py page                                                # the table from the records
 
 Each part writes one JSON line per study to results/inference/<part>.jsonl. All but `fits` and `time` draw the word of
 cross-fitted networks directly, as calibrated probabilities; `fits` repeats the coverage with whole fits of tide.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-ABOUT = """Made by `python benchmarks/inference.py`, one JSON line a study. Studies have 150 sequences of 50 steps, two
+ABOUT = """Made by `python bench/benchmarks/inference.py`, one JSON line a study. Studies have 150 sequences of 50 steps, two
 classes and 30 % of labels wrong unless said otherwise: *persistence* is labels that stay with .95 and weak features,
 *features* is labels drawn anew at every step and features that leave little doubt. The networks' word is drawn as
 calibrated probabilities, but for the whole fits at the end.

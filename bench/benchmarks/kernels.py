@@ -1,6 +1,6 @@
 """What compiled kernels are worth: each variant against torch's own GRU, and each kernel switched off alone.
 
-    python benchmarks/kernels.py --out results/speed
+    python bench/benchmarks/kernels.py --out bench/results/speed
 
 Ratios are medians of turns within one run, so that a machine that slows down slows both sides alike. Writes two tables,
 kernels.csv (variants) and worth.csv (kernels), and prints them.
@@ -99,7 +99,7 @@ def write(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/speed"))
+    parser.add_argument("--out", type=Path, default=Path("bench/results/speed"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     about = {"date": time.strftime("%Y-%m-%d"), "processor": examine().sections["System"]["processor"]}

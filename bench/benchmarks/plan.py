@@ -1,6 +1,6 @@
 """Does the audit's plan of what to re-annotate make Q surer than answers to random questions?
 
-    python benchmarks/plan.py --out results/flags
+    python bench/benchmarks/plan.py --out bench/results/flags
 
 Simulated studies in which a class is rare and lives in a fifth of the sequences, and in which both classes are alike;
 Q(t) is learned by the chain from labels alone, before and after 10 of 100 sequences, or 150 of 3,000 steps, are
@@ -31,7 +31,7 @@ Chosen = tuple[np.ndarray, np.ndarray | None]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default="results/flags", help="folder for the records")
+    parser.add_argument("--out", default="bench/results/flags", help="folder for the records")
     parser.add_argument("--studies", type=int, default=120)
     parser.add_argument("--draws", type=int, default=3, help="random choices to average over")
     arguments = parser.parse_args()
@@ -118,7 +118,7 @@ def page(records: list[dict]) -> str:
     count = len(records) // len(STUDIES)
     return (
         "# What to re-annotate first\n\n"
-        f"`python benchmarks/plan.py`: mean absolute error of Q(t) over {count} simulated studies of {N} sequences of "
+        f"`python bench/benchmarks/plan.py`: mean absolute error of Q(t) over {count} simulated studies of {N} sequences of "
         f"{STEPS} steps, noise that grows, 30 % of labels wrong; before and after {SEQUENCES} sequences or {SINGLE} "
         "steps are re-annotated. Row 1 is the class that is rare in the first study. ± is one standard error.\n\n"
         f"{table}\n"

@@ -1,7 +1,7 @@
 """How fast fleets are, as ratios within one run on one machine.
 
-    python benchmarks/speed.py --out results/speed            # this machine's CPU
-    python benchmarks/speed.py --out results/speed --device cuda
+    python bench/benchmarks/speed.py --out bench/results/speed            # this machine's CPU
+    python bench/benchmarks/speed.py --out bench/results/speed --device cuda
 
 Prints a table, appends one JSON line a measurement to speed-DEVICE.jsonl and draws how the cost grows.
 """
@@ -311,7 +311,7 @@ def draw(records: list[dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/speed"))
+    parser.add_argument("--out", type=Path, default=Path("bench/results/speed"))
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     arguments = parser.parse_args()
     records = measure(arguments.device)

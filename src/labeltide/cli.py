@@ -21,7 +21,7 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` says that it stopped
 )
 console = Console(soft_wrap=True)
-BENCH = ("bench", "report", "datasets")  # commands of labeltide-bench
+BENCH = ("bench", "report", "pack", "datasets")  # commands of labeltide-bench
 
 
 @app.command
@@ -150,10 +150,12 @@ def _add_bench() -> None:
             )
 
 
+_add_bench()
+
+
 def main() -> None:
     """Run the command line; wrong use ends with a sentence and exit code 2, data that cannot answer with 3."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    _add_bench()
     try:
         app(sys.argv[1:], exit_on_error=False)
     except CycloptsError:  # it has said what was wrong

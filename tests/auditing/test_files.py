@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
 from auditing.tables import studies, texts
+from labeltide._files import to_json
 from labeltide.auditing import check_folder, read_audit_table, write_results
-from labeltide.auditing.files import OURS, plain
+from labeltide.auditing.files import OURS
 
 AUDIT = {"format": 1, "labeltide": "0", "rate": float("nan"), "curve": np.array([1.0, np.inf]), "classes": ("a", "b")}
 LABELS = pa.table(
@@ -73,7 +74,7 @@ def test_numbers_in_json_are_finite_or_null(tmp_path):
 @settings(max_examples=100, deadline=None)
 @given(value=st.recursive(st.none() | st.floats() | st.booleans() | st.text() | st.integers(), st.lists))
 def test_any_content_becomes_json(value):
-    json.dumps(plain({"value": value, "array": np.array([1, 2], np.int8), "path": os}), allow_nan=False)
+    json.dumps(to_json({"value": value, "array": np.array([1, 2], np.int8), "path": os}), allow_nan=False)
 
 
 def test_an_earlier_audit_is_replaced(tmp_path):

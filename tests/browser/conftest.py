@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report.audit.fake import HOSTILE, write_audit
 
+from auditing.page.fake import HOSTILE, write_audit
 from labeltide.auditing.page import write_page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

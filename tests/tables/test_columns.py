@@ -8,10 +8,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from data.test_tables import ROLES, assert_refused, assert_same, small_table, with_column
 from pyarrow import csv, parquet
 
 from labeltide.data.sequences import Sequences
+from tables.test_layout import ROLES, assert_refused, assert_same, small_table, with_column
 
 # Kinds of tables
 

@@ -18,7 +18,7 @@ def add_commands(app: App) -> None:
     public = App(name="datasets", help="List and fetch the public data sets that the paper's studies read.")
     public.command(list_datasets, name="list")
     public.command(fetch)
-    for command in (bench, report, public):
+    for command in (bench, report, pack, public):
         app.command(command)
 
 
@@ -48,6 +48,17 @@ def report(
     from labeltide_bench.pages import write_report
 
     console.print(f"Page: {write_report(results, out)}")
+
+
+def pack(
+    results: Annotated[Path, Parameter(help="Folder with the records of a finished study.")],
+    *,
+    arrays: Annotated[bool, Parameter(help="Keep curves over time and noise matrices.")] = True,
+) -> None:
+    """Put the records of a finished study into one compressed columnar file."""
+    from labeltide_bench.studies.records import pack_records
+
+    console.print(f"Records: {pack_records(results, arrays=arrays)}")
 
 
 def list_datasets(

@@ -1,8 +1,8 @@
 """Small archives pass for the published ones, and data folders that must not change."""
 
 import pytest
-from data.public import archives
 
+from datasets import archives
 from labeltide_bench import datasets as public
 from labeltide_bench.datasets import eeg_eye_state, har70plus, sleep_nights, source, uci_har
 

@@ -4,10 +4,10 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from data.public import archives, edf_writer
-from data.public.traces import assert_fails_without_a_trace, content
 from pyarrow import parquet
 
+from datasets import archives, edf_writer
+from datasets.traces import assert_fails_without_a_trace, content
 from labeltide_bench import datasets as public
 from labeltide_bench.datasets import eeg_eye_state, har70plus, sleep_nights, source, uci_har
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from data.public import edf_writer
 
+from datasets import edf_writer
 from labeltide_bench.datasets.edf import Annotation, open_edf
 
 SIGNALS = [("Slow", "DegC", (34, 40), (-2048, 2047), 2), ("Fast", "uV", (200, -200), (-100, 100), 6)]

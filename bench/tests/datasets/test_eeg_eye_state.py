@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from data.public import archives
 
+from datasets import archives
 from labeltide_bench.datasets import eeg_eye_state
 
 

@@ -3,9 +3,9 @@ import sys
 from functools import partial
 
 import pytest
-from data.public import archives, edf_writer
-from data.public.traces import assert_fails_without_a_trace, content
 
+from datasets import archives, edf_writer
+from datasets.traces import assert_fails_without_a_trace, content
 from labeltide_bench import datasets as public
 from labeltide_bench.datasets import har70plus, staging
 

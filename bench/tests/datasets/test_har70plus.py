@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from data.public import archives
 
+from datasets import archives
 from labeltide_bench.datasets import har70plus
 
 SIZES = {502: 777, 501: 500}

@@ -3,9 +3,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from data.public import archives, edf_writer
 from pyarrow import parquet
 
+from datasets import archives, edf_writer
 from labeltide_bench import datasets as public
 
 pytestmark = pytest.mark.usefixtures("small")

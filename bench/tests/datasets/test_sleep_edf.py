@@ -3,8 +3,8 @@ import hashlib
 import numpy as np
 import pandas as pd
 import pytest
-from data.public import edf_writer
 
+from datasets import edf_writer
 from labeltide_bench.datasets import sleep_edf, sleep_nights
 from labeltide_bench.datasets.edf import Annotation, open_edf
 from labeltide_bench.datasets.sleep_nights import Night

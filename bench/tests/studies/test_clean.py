@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmark.toys import DATASET, toy_study
 
 from labeltide.estimators import METHODS
 from labeltide_bench.studies import fleet
 from labeltide_bench.studies.plan import plan_fleets
+from studies.toys import DATASET, toy_study
 
 NOISE = '[[noise]]\nshape = "static"\nrates = [0.3]\n'
 EVERY = "".join(f"[methods.{name}]\nepochs = 2\n" for name in METHODS)

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from benchmark.toys import METHODS, NOISE, TABLE, toy_study, write_people
 from hypothesis import given
 from hypothesis import strategies as st
 
 from labeltide_bench.studies import read_study, splits
 from labeltide_bench.studies.loading import load_dataset, missing_files
+from studies.toys import METHODS, NOISE, TABLE, toy_study, write_people
 
 STUDIES = Path(__file__).parents[2] / "studies"
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from benchmark.toys import DATASET, toy_study
 
 from labeltide.data.simulate import make_sequences
 from labeltide.noise.corrupt import corrupt
@@ -17,6 +16,7 @@ from labeltide_bench.studies.drawing import (
     margins,
 )
 from labeltide_bench.studies.plan import plan_fleets
+from studies.toys import DATASET, toy_study
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
 """Every run of a study stands in exactly one fleet, whatever the fleets' size."""
 
 import pytest
-from benchmark.toys import STUDY, toy_study
 
 from labeltide_bench.studies.fleet import draw
 from labeltide_bench.studies.loading import load_dataset
 from labeltide_bench.studies.plan import plan_fleets
+from studies.toys import STUDY, toy_study
 
 
 @pytest.fixture

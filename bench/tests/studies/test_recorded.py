@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from benchmark.toys import toy_study
 
 from labeltide.estimators import METHODS
 from labeltide.noise.fixed import FixedNoise
@@ -15,6 +14,7 @@ from labeltide_bench.studies.derive import derive
 from labeltide_bench.studies.loading import Split, load_folds
 from labeltide_bench.studies.plan import plan_fleets
 from labeltide_bench.studies.recorded import CELLS, clock_cells, compare_noise, judge, majority
+from studies.toys import toy_study
 
 DATASET = """
 [datasets.nights]

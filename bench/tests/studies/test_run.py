@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmark.toys import DATASET, METHODS, NOISE, TABLE, run_toy, timeless, toy_study, write_people
 
 from labeltide_bench.studies import run_study
 from labeltide_bench.studies.lock import locked
 from labeltide_bench.studies.plan import plan_fleets
 from labeltide_bench.studies.records import FILE, append_records, read_records
 from labeltide_bench.studies.workers import Job, run_jobs
+from studies.toys import DATASET, METHODS, NOISE, TABLE, run_toy, timeless, toy_study, write_people
 
 # Its children are forks of a process that has loaded torch and done nothing: they start at once and die alone.
 processes = multiprocessing.get_context("forkserver")

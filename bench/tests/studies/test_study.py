@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmark.toys import DATASET, METHODS, NOISE, STUDY, TABLE, toy_study, write_study
 
 from labeltide_bench.studies import read_study, run_study
 from labeltide_bench.studies.records import read_records
+from studies.toys import DATASET, METHODS, NOISE, STUDY, TABLE, toy_study, write_study
 
 STUDIES = sorted(Path(__file__).parents[2].joinpath("studies").glob("*.toml"))
 

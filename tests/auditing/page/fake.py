@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from report.audit.fake_numbers import numbers_of, rate_of
+
+from auditing.page.fake_numbers import numbers_of, rate_of
 
 HOSTILE = [
     "<script>document.title = 'taken'</script>",

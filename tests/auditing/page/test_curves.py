@@ -3,8 +3,8 @@ import re
 
 import numpy as np
 import pytest
-from report.audit.fake import write_audit
 
+from auditing.page.fake import write_audit
 from labeltide.auditing.page.curves import PAIRS, Drawer
 from labeltide.auditing.page.drawing import top_of
 

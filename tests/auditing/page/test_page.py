@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
-from report.audit.fake import HOSTILE, write_audit
 
+from auditing.page.fake import HOSTILE, write_audit
 from labeltide.auditing.page import write_page
 
 VOID = {"meta", "img", "br", "path", "rect", "circle", "input"}

@@ -2,8 +2,8 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from report.audit.fake import write_audit
 
+from auditing.page.fake import write_audit
 from labeltide.auditing.page import payload as subject
 from labeltide.auditing.page.payload import build_payload, embed
 

@@ -1,8 +1,7 @@
 import json
 import re
 
-from report.audit.fake import HOSTILE, write_audit
-
+from auditing.page.fake import HOSTILE, write_audit
 from labeltide.auditing.page import summary_html, summary_text
 from labeltide.auditing.page.names import plain
 from labeltide.auditing.page.words import write_verdict

@@ -1,8 +1,8 @@
 import json
 
 import pytest
-from report.audit.fake import write_audit
 
+from auditing.page.fake import write_audit
 from labeltide.auditing.page.clock import Clock
 from labeltide.auditing.page.names import plain
 from labeltide.auditing.page.words import change_sentence, write_verdict

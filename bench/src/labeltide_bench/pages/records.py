@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labeltide_bench.studies.records import open_records, record_files
+from labeltide_bench.studies.packed import read_packed
+from labeltide_bench.studies.records import PACKED, open_records, record_files
 
 FORMAT = 1  # the newest form of a record that is understood here
 
@@ -109,8 +110,8 @@ def read_results(folder: Path) -> Results:
         )
     runs: dict[tuple[object, ...], Run] = {}
     unreadable = repeated = 0
-    for line in (line for path in paths for line in _lines(path)):
-        run = _run(line)
+    for record in (record for path in paths for record in _records(path)):
+        run = None if record is None else _run(record)
         if run is None:
             unreadable += 1
             continue
@@ -122,23 +123,32 @@ def read_results(folder: Path) -> Results:
     return Results(list(runs.values()), title, description, unreadable, repeated)
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of a file that are not blank; a compressed file that was cut off gives what it holds."""
+def _records(path: Path) -> Iterator[Any]:
+    """What a file holds, None for a line that is not JSON; a compressed file that was cut off gives what it holds."""
+    if path.name == PACKED:
+        yield from read_packed(path)
+        return
     try:
         with open_records(path, errors="replace") as file:
-            yield from (line for line in file if line.strip())
+            yield from (_loads(line) for line in file if line.strip())
     except (gzip.BadGzipFile, lzma.LZMAError):
         raise ValueError(f"{path} is not compressed as its name says. Rename or remove it.") from None
     except (EOFError, zlib.error):
-        yield "a line that ended early"  # counted as unreadable
+        yield None  # counted as unreadable
 
 
-def _run(line: str) -> Run | None:
-    """One record, or None where the line is not one."""
+def _loads(line: str) -> Any:
     try:
-        record = json.loads(line)
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _run(record: Any) -> Run | None:
+    """One record, or None where it is not one."""
+    try:
         newer = isinstance(record, dict) and record.get("format", FORMAT) > FORMAT
-    except (ValueError, TypeError, RecursionError):
+    except TypeError:
         return None
     if newer:
         raise ValueError(

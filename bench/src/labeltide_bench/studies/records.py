@@ -1,19 +1,23 @@
-"""One JSON line for each finished run: the seam between running and reporting. Never loads torch."""
+"""Records of finished runs: one JSON line each while a study runs, one Parquet file when it is done."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import lzma
-import math
 import os
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from labeltide._files import to_json
+from labeltide_bench.studies.packed import read_packed, write_packed
+
 OPENERS: dict[str, Any] = {".jsonl": open, ".gz": gzip.open, ".xz": lzma.open}
 FILE = "records.jsonl"
+PACKED = "records.parquet"
 BLOCK = 2**16  # bytes looked at together when searching for the end of the last whole line
 
 
@@ -54,12 +58,35 @@ def drop_torn_line(path: Path) -> None:
 def read_records(folder: Path) -> Iterator[dict[str, Any]]:
     """Every finished run in a results folder, from plain and compressed files; a torn last line is passed over."""
     for path in record_files(folder):
-        yield from _read(path)
+        yield from read_packed(path) if path.name == PACKED else _read(path)
 
 
 def record_files(folder: Path) -> list[Path]:
     """The files of a results folder that hold records."""
-    return sorted(path for path in Path(folder).glob("records*.jsonl*") if path.suffix in OPENERS)
+    packed = [path for path in (Path(folder) / PACKED,) if path.exists()]
+    return packed + sorted(path for path in Path(folder).glob("records*.jsonl*") if path.suffix in OPENERS)
+
+
+def pack_records(folder: Path, *, arrays: bool = True) -> Path:
+    """Put all records of a folder into one Parquet file and remove the files they came from.
+
+    Without ``arrays`` the curves over time and the noise matrices are left out, and `records.txt` says the checksum of
+    the full records: a study whose arrays are too large to keep is remade by its command.
+    """
+    folder = Path(folder)
+    sources = [path for path in record_files(folder) if path.name != PACKED]
+    if not sources:
+        raise ValueError(
+            f"{folder} holds no {FILE} to pack. Run the study first: labeltide bench STUDY --out {folder}."
+        )
+    digests = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sources)
+    write_packed(list(read_records(folder)), folder / PACKED, arrays=arrays)
+    if not arrays:
+        note = "SHA-256 of the full records, with curves over time and noise matrices, which are not kept here:\n"
+        (folder / "records.txt").write_text(note + digests, encoding="utf-8")
+    for path in sources:
+        path.unlink()
+    return folder / PACKED
 
 
 def open_records(path: Path, errors: str = "strict") -> TextIO:
@@ -88,17 +115,4 @@ def _record(line: str) -> dict[str, Any]:
 
 
 def _line(record: dict[str, Any]) -> str:
-    return json.dumps(_plain(record), allow_nan=False, default=str, separators=(",", ":")) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """The same value as JSON knows it: None for NaN and infinity, lists for arrays, text for what it does not know."""
-    if hasattr(value, "tolist"):  # NumPy's arrays and numbers
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return json.dumps(to_json(record), allow_nan=False, separators=(",", ":")) + "\n"

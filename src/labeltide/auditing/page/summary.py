@@ -88,7 +88,7 @@ def _careful(audit: Mapping[str, Any]) -> str:
 
 def summary_html(source: Path | str | Mapping[str, Any]) -> str:
     """A small piece of HTML for notebooks, from the folder of an audit or from what its audit.json holds."""
-    style = (files("labeltide_bench.pages") / "templates" / "audit_summary.css").read_text(encoding="utf-8")
+    style = (files("labeltide.auditing.page") / "templates" / "audit_summary.css").read_text(encoding="utf-8")
     folder = None if isinstance(source, Mapping) else Path(source)
     audit = source if isinstance(source, Mapping) else read_audit(Path(source))
     verdict, drawers = write_verdict(audit), [Drawer(view.audit) for view in clock_views(audit)]
