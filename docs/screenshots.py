@@ -45,9 +45,9 @@ def main(folder: Path | None) -> None:
 
 
 def _made_up(place: Path) -> Path:
-    """The results that the tests make up; a real audit's folder can be named instead."""
+    """Simulated results of the tests; the folder of a real audit can be passed instead."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from report.audit.fake import write_audit
+    from auditing.page.fake import write_audit
 
     return write_audit(place / "audit", sequences=24, steps=400)
 

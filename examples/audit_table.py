@@ -1,10 +1,10 @@
-"""From a table to a page that says which labels are likely wrong, when, and what to do."""
+"""Audit the labels of a table: find label errors and how the error rate varies over time, as a folder and a page."""
 
 import labeltide as lt
 from labeltide.auditing import simulate_study
 
 table = simulate_study(people=8, days=2)  # or the path of your own .parquet or .csv file
-found = lt.audit(
+result = lt.audit(
     table,
     sequence="person",
     time="time",
@@ -14,6 +14,6 @@ found = lt.audit(
     clock="hour_of_day",
     out="audit",
 )
-print(found)  # in a notebook, `found` alone shows a drawing too
-print(found.issues.select(["sequence", "time", "recorded", "suggested", "probability_right"]).slice(0, 3).to_pylist())
-print("the whole page:", found.page)
+print(result)  # in a notebook, `result` alone shows a drawing too
+print(result.issues.select(["sequence", "time", "recorded", "suggested", "probability_right"]).slice(0, 3).to_pylist())
+print("the whole page:", result.page)

@@ -1,4 +1,4 @@
-"""From a long table with an hour-of-day clock to the hours at which labels are wrong most often."""
+"""Estimate the label error rate by hour of day from a long table (Continuous method, Nagaraj and others 2025)."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Use the forward loss in a training loop of your own, with a Q(t) that you know."""
+"""Forward loss correction (Patrini and others 2017) with a known Q(t) in your own training loop."""
 
 import torch
 

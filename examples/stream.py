@@ -1,4 +1,4 @@
-"""Judge every step of several sequences as it comes in, with a method that was fitted to wrong labels."""
+"""Online prediction: classify every step of several sequences as it arrives, with a model fitted to noisy labels."""
 
 import numpy as np
 

@@ -207,3 +207,20 @@ def test_ctrl_c_stops_a_bench_that_can_go_on(tmp_path):
     assert child.returncode == 130
     assert said.strip() == "labeltide: stopped."
     assert not (out / "bench.lock").exists(), "the folder is free again"
+
+
+@pytest.mark.parametrize(
+    "command", [["bench", "study.toml"], ["report", "folder"], ["datasets", "list"], ["pack", "x"]]
+)
+def test_without_the_bench_its_commands_say_what_to_install(command):
+    code = "import sys; sys.modules['labeltide_bench'] = None; import labeltide.cli; labeltide.cli.main()"
+    result = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert f"`labeltide {command[0]}` is part of labeltide-bench" in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_without_the_bench_its_names_say_what_to_install():
+    code = "import sys; sys.modules['labeltide_bench'] = None; import labeltide; labeltide.read_study"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "labeltide.read_study is part of labeltide-bench, which is not installed" in result.stderr

@@ -19,14 +19,14 @@ from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.passes import kernel_inputs
 from labeltide.chain.plain import plain_pass
 from labeltide.kernels import adam, chain, gru, library, network, objective
-from labeltide.kernels.cases import Call, Case, Check, write_cases
-from labeltide.kernels.sums import Sum
+from labeltide.kernels.cases import Call, Case, Comparison, write_cases
+from labeltide.kernels.sums import SumTask
 from labeltide.models.gru import GRUModel
 from labeltide.noise.base import dominant_rows
 from labeltide.objectives.objective import Multipliers, Objective
 from labeltide.training.state import TrainingState
 
-LINE = 64  # every tensor starts on a cache line
+LINE_BYTES = 64  # every tensor starts on a cache line
 TOLERANCE = 3e-6  # relative to the largest value of a tensor; kernels differ from torch by up to 7e-7
 
 
@@ -53,7 +53,7 @@ class Recorder:
         assert expected.size == tensor.numel()
         if expected.dtype == bool:
             expected = expected.view("uint8")
-        self.case.checks.append(Check(self.places[tensor.data_ptr()], expected, tolerance))
+        self.case.comparisons.append(Comparison(self.places[tensor.data_ptr()], expected, tolerance))
 
     def call(self, function: str, task: ctypes.Structure, items: int) -> None:
         """One call; all tensors of the task must be known."""
@@ -67,7 +67,7 @@ class Recorder:
 
     def _place(self, tensor: Tensor) -> int:
         assert tensor.is_contiguous()
-        place, self.case.size = self.case.size, self.case.size + -(-max(tensor.nbytes, 1) // LINE) * LINE
+        place, self.case.size = self.case.size, self.case.size + -(-max(tensor.nbytes, 1) // LINE_BYTES) * LINE_BYTES
         self.places[tensor.data_ptr()] = place
         self.held.append(tensor)  # an address must not be used twice
         return place
@@ -93,7 +93,7 @@ def gru_case(name: str, members: int, batch: int, steps: int, inputs: int, hidde
         logits = model(features, torch.ones(features.shape[:3], dtype=torch.bool))
         gradients = torch.autograd.grad((logits * grad).sum(), parameters)
     recorder = Recorder(name, "gru")
-    task, tiles = gru.make_task(features, parameters), -(-batch // gru.ROWS)
+    task, tiles = gru.make_gru_task(features, parameters), -(-batch // gru.TILE_ROWS)
     size = sum(parameter[0].numel() for parameter in parameters)
     out, kept = torch.empty(logits.shape), torch.empty(members * tiles * gru.kept_size(task))
     parts, sums = torch.empty(members, tiles, size), torch.empty(members, size)
@@ -103,7 +103,7 @@ def gru_case(name: str, members: int, batch: int, steps: int, inputs: int, hidde
     recorder.call("labeltide_gru_forward", task, members * tiles)
     task.grad_out, task.gradients = grad.data_ptr(), parts.data_ptr()
     recorder.call("labeltide_gru_backward", task, members * tiles)
-    recorder.call("labeltide_sum", Sum(members, tiles, size, size, parts.data_ptr(), sums.data_ptr()), members)
+    recorder.call("labeltide_sum", SumTask(members, tiles, size, size, parts.data_ptr(), sums.data_ptr()), members)
     recorder.expect(out, logits)
     recorder.expect(sums, torch.cat([gradient.flatten(1) for gradient in gradients], 1))
     return recorder.case
@@ -126,19 +126,19 @@ def network_case() -> Case:
     matrices = dominant_rows((4 * logits / (4 + logits.abs())).unflatten(-1, (classes, classes)))
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     gradients = torch.autograd.grad((matrices * grad).sum(), parameters)
-    compiled = network.CompiledNetwork(layers, network.Input(clock, ends, 2.0, -1.0, 4.0, classes))
-    task, found, out = compiled.task, torch.empty(matrices.shape), torch.empty(members, compiled.size)
+    compiled = network.CompiledNetwork(layers, network.NetworkInput(clock, ends, 2.0, -1.0, 4.0, classes))
+    task, computed, out = compiled.task, torch.empty(matrices.shape), torch.empty(members, compiled.size)
     recorder = Recorder("network", "network")
     recorder.add(clock, ends, grad, *parameters)
     assert compiled.turned is not None
     assert compiled.deltas is not None
-    recorder.room(found, out, compiled.values, compiled.turned, compiled.deltas)
-    task.matrices = found.data_ptr()
+    recorder.room(computed, out, compiled.values, compiled.turned, compiled.deltas)
+    task.matrices = computed.data_ptr()
     recorder.call("labeltide_network_forward", task, members * (compiled.tiles + task.layers))
     task.grad_matrices, task.gradients, task.gradient_stride = grad.data_ptr(), out.data_ptr(), compiled.size
     recorder.call("labeltide_network_backward", task, members * compiled.tiles)
     recorder.call("labeltide_network_gradients", task, members * compiled.parts)
-    recorder.expect(found, matrices)
+    recorder.expect(computed, matrices)
     recorder.expect(out, torch.cat([gradient.flatten(1) for gradient in gradients], 1))
     return recorder.case
 
@@ -178,11 +178,11 @@ def objective_case() -> Case:
     sizes = (members, batch, steps, classes, annotators, annotators, table, steps, annotators)
     pointers = (rows, labels, mask, weights, None, None, logits, matrices, linear, quadratic)
     outputs = (losses, counts, grad_logits, grad_matrices)
-    task = objective.Task(*sizes, *map(library.pointer, (*pointers, *outputs)))
+    task = objective.ObjectiveTask(*sizes, *map(library.pointer, (*pointers, *outputs)))
     recorder = Recorder("objective", "objective")
     recorder.add(*pointers)
     recorder.room(*outputs)
-    recorder.call("labeltide_objective", task, objective.items(task))
+    recorder.call("labeltide_objective", task, objective.count_items(task))
     recorder.expect(grad_logits, grads[0])
     recorder.expect(grad_matrices, grads[1])
     return recorder.case
@@ -199,11 +199,11 @@ def adam_case() -> Case:
     gradients = torch.randn(members, size, generator=generator) * torch.tensor([[1e-3], [1.0], [1.0], [1.0]])
     gradients[3, 7] = torch.nan
     taking_part, factor = torch.tensor([True, True, False, True]), torch.rand(size, generator=generator)
-    changed = (state.parameters, state.mean, state.variance, gradients, state.count)
-    told = (state.rate, factor, taking_part, state.diverged)
-    task = adam.Adam(members, size, *map(library.pointer, (*changed, *told)), 5.0)
+    updated = (state.parameters, state.mean, state.variance, gradients, state.count)
+    settings = (state.rate, factor, taking_part, state.diverged)
+    task = adam.AdamTask(members, size, *map(library.pointer, (*updated, *settings)), 5.0)
     recorder = Recorder("adam", "adam")
-    recorder.add(*changed, *told)
+    recorder.add(*updated, *settings)
     recorder.call("labeltide_adam", task, members)
     with library.using("torch"):
         state.adam(gradients, taking_part, factor, 5.0)
@@ -256,7 +256,7 @@ def chain_case(name: str, classes: int, *, rich: bool) -> Case:
     recorder = Recorder(name, "chain")
     recorder.add(*inputs)
     recorder.room(*(tensor for tensor in out if tensor is not None))
-    recorder.call("labeltide_chain", chain.make_task(inputs, out), members)
+    recorder.call("labeltide_chain", chain.make_chain_task(inputs, out), members)
     for tensor, values in zip(out, plain_pass(data, chosen, parameters, posterior=True), strict=True):
         if values is not None and not (tensor is out.kept and not rich):
             recorder.expect(tensor, values)  # type: ignore[arg-type]

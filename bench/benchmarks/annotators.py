@@ -1,14 +1,14 @@
-"""Does each annotator's Q(t) come out right, and what do real annotators show?
+"""Several annotators: error of each annotator's Q(t) in simulations, and consensus labels of real annotators.
 
     python bench/benchmarks/annotators.py --data DATA --out bench/results/annotators      # or LABELTIDE_DATA=DATA
 
-Simulation: five annotators of whom two drift, error of each Q_a(t) against the truth. Helsinki neonates: three experts,
-labels only. Dreem: five scorers, the consensus of four against the fifth. Gaze: each coder's Q with both at hand. Gaze
-and Dreem: whose noise changes over the clock, by tide on each person alone. Writes people.jsonl, annotators.md and
-annotators.png; the same numbers each time on the CPU, but for seconds. `--parts` runs some again and keeps the rest.
-How methods compare on one person's labels is studies/annotators.toml. The order in which candidates are compared
-and where EM starts were looked at on the Dreem nights used here; nothing else here was used to choose anything in
-the library.
+Simulation: five annotators of whom two drift; error of each Q_a(t) against the truth, compared with Dawid and Skene
+(1979). Helsinki neonates: three experts, labels only. Dreem: five scorers, the consensus of four compared with the
+fifth. Gaze: the Q of each coder, fitted with the labels of both. Gaze and Dreem: whose noise changes over the clock, by
+`tide` on the labels of one person. Writes people.jsonl, annotators.md and annotators.png. The numbers are deterministic
+on the CPU, except seconds. `--parts` runs some parts again and keeps the others. Methods are compared on the labels of
+one person by bench/studies/annotators.toml. The order of candidates and the start of EM were looked at on the Dreem
+nights used here; nothing else in the library was chosen by these data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import labeltide as lt
 from annotators_page import draw_picture, write_page
 from annotators_people import alone, coders
-from labeltide.chain.annotators import FIRST, Candidate
+from labeltide.chain.annotators import FIRST_CANDIDATE, Candidate
 from labeltide_bench.dawid_skene import dawid_skene
 
 STEPS, SEQUENCES, FEW = 50, 150, 6
@@ -51,14 +51,14 @@ def main() -> None:
     data, out = Path(arguments.data), Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     file = out / "people.jsonl"  # records*.jsonl are those of the study beside it
-    found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    kept = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     for name in arguments.parts:
-        found = [record for record in found if record["study"] not in PARTS[name]]
+        kept = [record for record in kept if record["study"] not in PARTS[name]]
         for record in PART[name](data, arguments.draws):
-            found.append(record)
+            kept.append(record)
             print(record["study"], {key: value for key, value in record.items() if np.isscalar(value)}, flush=True)
-            file.write_text("".join(json.dumps(record) + "\n" for record in found))
-    records = [record for study in ORDER for record in found if record["study"] == study]
+            file.write_text("".join(json.dumps(record) + "\n" for record in kept))
+    records = [record for study in ORDER for record in kept if record["study"] == study]
     write_page(records, out / "annotators.md")
     draw_picture(records, 1 - rates(), out / "annotators.png")
 
@@ -108,9 +108,9 @@ def simulate(classes: int, gaps: bool, draw: int) -> dict[str, Any]:
     started = time.perf_counter()
     ours = lt.consensus(y)
     seconds = time.perf_counter() - started
-    pooled, static = (lt.consensus(y, candidates=[one]) for one in (POOLED, STATIC))
+    pooled, static = (lt.consensus(y, candidates=[candidate]) for candidate in (POOLED, STATIC))
     simple = dawid_skene(y.reshape(-1, 5), classes)
-    found = {
+    ways = {
         "own Q(t)": (ours.noise, ours.labels),
         "one Q(t) for all": (pooled.noise, pooled.labels),
         "own Q, static": (static.noise, static.labels),
@@ -122,8 +122,8 @@ def simulate(classes: int, gaps: bool, draw: int) -> dict[str, Any]:
         "draw": draw,
         "chosen": ours.chosen._asdict(),
         "seconds": round(seconds, 1),
-        "error": {name: _distance(noise, matrices) for name, (noise, _) in found.items()},
-        "wrong": {name: round(float((labels != truth).mean()), 4) for name, (_, labels) in found.items()},
+        "error": {name: _distance(noise, matrices) for name, (noise, _) in ways.items()},
+        "wrong": {name: round(float((labels != truth).mean()), 4) for name, (_, labels) in ways.items()},
         "found": ours.noise.diagonal(axis1=2, axis2=3).mean(2).round(4).tolist() if draw == 0 else None,
     }
 
@@ -138,23 +138,23 @@ def neonates(data: Path) -> Iterator[dict[str, Any]]:
     table = pq.read_table(data / "neonatal_seizure" / "annotations_1s.parquet")
     columns = {name: table[name].to_numpy() for name in table.column_names}
     experts = np.stack([columns[f"expert_{name}"] for name in "ABC"], 1)
-    parts = [experts[columns["record"] == one][::EVERY] for one in np.unique(columns["record"])]
+    parts = [experts[columns["record"] == recording][::EVERY] for recording in np.unique(columns["record"])]
     y, lengths = _pad(parts)
     clock = np.arange(y.shape[1]) / (lengths[:, None] - 1)
     clock = np.round(np.minimum(clock, 1), 4)
     started = time.perf_counter()
-    found = lt.consensus(y, clock=clock, lengths=lengths)
+    consensus = lt.consensus(y, clock=clock, lengths=lengths)
     yield {
         "study": "neonates",
         "recordings": len(parts),
         "steps": int(lengths.sum()),
         "seconds": round(time.perf_counter() - started, 1),
-        **_learned(found),
-        "clock": found.clock.tolist(),
-        "missed": found.noise[:, :, 1, 0].round(4).tolist(),
-        "invented": found.noise[:, :, 0, 1].round(4).tolist(),
-        "common": found.common[:, [1, 0], [0, 1]].round(4).tolist(),
-        "share": round(float(found.probabilities[..., 1].sum() / lengths.sum()), 4),
+        **_learned(consensus),
+        "clock": consensus.clock.tolist(),
+        "missed": consensus.noise[:, :, 1, 0].round(4).tolist(),
+        "invented": consensus.noise[:, :, 0, 1].round(4).tolist(),
+        "common": consensus.common[:, [1, 0], [0, 1]].round(4).tolist(),
+        "share": round(float(consensus.probabilities[..., 1].sum() / lengths.sum()), 4),
         "share_of_votes": round(float((y.sum(-1) >= 2).sum() / lengths.sum()), 4),
     }
 
@@ -169,41 +169,45 @@ def sleepers(data: Path) -> Iterator[dict[str, Any]]:
     y, lengths = _pad([scores[(columns["record"] == night) & inside] for night in nights])
     hours = np.arange(y.shape[1]) / 120
     started = time.perf_counter()
-    found = lt.consensus(y, clock=hours, lengths=lengths)
+    consensus = lt.consensus(y, clock=hours, lengths=lengths)
     yield {
         "study": "sleepers",
         "nights": NIGHTS,
         "steps": int(lengths.sum()),
         "seconds": round(time.perf_counter() - started, 1),
-        **_learned(found),
-        "right": found.noise.diagonal(axis1=2, axis2=3).mean(1).round(4).tolist(),
-        "like_majority": round(float((found.labels == _votes(y).argmax(-1))[y[..., 0] >= 0].mean()), 4),
+        **_learned(consensus),
+        "right": consensus.noise.diagonal(axis1=2, axis2=3).mean(1).round(4).tolist(),
+        "like_majority": round(float((consensus.labels == _votes(y).argmax(-1))[y[..., 0] >= 0].mean()), 4),
     }
     for scorer in range(5):
-        yield _leave_out(y, lengths, hours, scorer, found.chosen)
+        yield _leave_out(y, lengths, hours, scorer, consensus.chosen)
 
 
 def _leave_out(y: np.ndarray, lengths: np.ndarray, hours: np.ndarray, scorer: int, chosen: Candidate) -> dict[str, Any]:
-    others, judge = np.delete(y, scorer, 2), y[..., scorer]
-    there = (judge >= 0) & (others >= 0).any(-1)
+    others, left_out = np.delete(y, scorer, 2), y[..., scorer]
+    there = (left_out >= 0) & (others >= 0).any(-1)
     votes = _votes(others)[there]
     simple = dawid_skene(others[there], STAGES)
     ways = {"majority": (votes, (votes + 0.5) / (votes + 0.5).sum(1, keepdims=True))}
     common = simple.matrices.mean(0)
     ways["Dawid-Skene"] = (simple.probabilities, simple.probabilities @ common)
-    for name, one in (("chain, chosen", chosen), ("chain, no bursts", FIRST._replace(smoothness=None))):
-        found = lt.consensus(others, clock=hours, lengths=lengths, candidates=[one])
-        place = np.abs(hours[:, None] - found.clock).argmin(1)
-        vote = np.einsum("nti,tij->ntj", found.probabilities, found.common[place])
-        ways[name] = (found.probabilities[there], vote[there])
-    own = judge[there]
+    for name, candidate in (("chain, chosen", chosen), ("chain, no bursts", FIRST_CANDIDATE._replace(smoothness=None))):
+        consensus = lt.consensus(others, clock=hours, lengths=lengths, candidates=[candidate])
+        place = np.abs(hours[:, None] - consensus.clock).argmin(1)
+        vote = np.einsum("nti,tij->ntj", consensus.probabilities, consensus.common[place])
+        ways[name] = (consensus.probabilities[there], vote[there])
+    left_out_labels = left_out[there]
     return {
         "study": "left out",
         "scorer": scorer + 1,
-        "label_same": {name: round(float((belief.argmax(1) == own).mean()), 4) for name, (belief, _) in ways.items()},
-        "vote_same": {name: round(float((vote.argmax(1) == own).mean()), 4) for name, (_, vote) in ways.items()},
+        "label_same": {
+            name: round(float((belief.argmax(1) == left_out_labels).mean()), 4) for name, (belief, _) in ways.items()
+        },
+        "vote_same": {
+            name: round(float((vote.argmax(1) == left_out_labels).mean()), 4) for name, (_, vote) in ways.items()
+        },
         "vote_loss": {
-            name: round(float(-np.log(vote[np.arange(len(own)), own].clip(1e-6)).mean()), 4)
+            name: round(float(-np.log(vote[np.arange(len(left_out_labels)), left_out_labels].clip(1e-6)).mean()), 4)
             for name, (_, vote) in ways.items()
         },
     }
@@ -213,13 +217,13 @@ def _votes(y: np.ndarray) -> np.ndarray:
     return (y[..., None] == np.arange(STAGES)).sum(-2)
 
 
-def _learned(found: lt.Consensus) -> dict[str, Any]:
+def _learned(consensus: lt.Consensus) -> dict[str, Any]:
     return {
-        "chosen": found.chosen._asdict(),
-        "tried": [{**one._asdict(), "held_out": round(value, 1)} for one, value in found.tried.items()],
-        "fleiss": round(found.agreement.fleiss, 4),
-        "fleiss_over_clock": found.agreement.fleiss_over_clock.round(4).tolist(),
-        "cohen": found.agreement.cohen.round(4).tolist(),
+        "chosen": consensus.chosen._asdict(),
+        "tried": [{**candidate._asdict(), "held_out": round(value, 1)} for candidate, value in consensus.tried.items()],
+        "fleiss": round(consensus.agreement.fleiss, 4),
+        "fleiss_over_clock": consensus.agreement.fleiss_over_clock.round(4).tolist(),
+        "cohen": consensus.agreement.cohen.round(4).tolist(),
     }
 
 

@@ -1,4 +1,4 @@
-"""The records of annotators.py as a page of tables and a picture."""
+"""Tables and figure of annotators.py, from its records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 Record = dict[str, Any]
 WAYS = ("own Q(t)", "one Q(t) for all", "own Q, static", "Dawid-Skene")
 PEOPLE = ("steady .10", "steady .20", "steady .15", "tires .05-.45", "learns .40-.10")
-LEVEL = 0.05  # of the tests
+SIGNIFICANCE = 0.05  # of the tests
 GOAL = 0.5  # of Dawid-Skene's error, issue 8
 LIMITS = """## Limits
 
@@ -29,20 +29,20 @@ CLOCKS = {"gaze (Lund 2013)": "s", "sleep (Dreem)": "h"}
 
 def write_page(records: list[Record], path: Path) -> None:
     """Simulation with the goal, then what real annotators show."""
-    simulated = [one for one in records if one["study"] == "simulation"]
-    (neonates,) = (one for one in records if one["study"] == "neonates")
-    (sleepers,) = (one for one in records if one["study"] == "sleepers")
-    left_out = [one for one in records if one["study"] == "left out"]
+    simulated = [record for record in records if record["study"] == "simulation"]
+    (neonates,) = (record for record in records if record["study"] == "neonates")
+    (sleepers,) = (record for record in records if record["study"] == "sleepers")
+    left_out = [record for record in records if record["study"] == "left out"]
     parts = [
         "# Annotators: each one's Q(t), and the consensus",
         "`python bench/benchmarks/annotators.py`. Labels only, no features, but for the last two sections. How methods "
         "compare when one person's labels are all there is is in [report.html](report.html), from "
-        "`studies/annotators.toml`.",
+        "`bench/studies/annotators.toml`.",
         *_simulation(simulated),
         *_neonates(neonates),
         *_sleepers(sleepers, left_out),
-        *(text for one in records if one["study"] == "coders" for text in _coders(one)),
-        *_alone([one for one in records if one["study"] == "alone"]),
+        *(text for record in records if record["study"] == "coders" for text in _coders(record)),
+        *_alone([record for record in records if record["study"] == "alone"]),
         LIMITS,
         "![Quality over the clock](annotators.png)",
     ]
@@ -51,16 +51,16 @@ def write_page(records: list[Record], path: Path) -> None:
 
 def _simulation(records: list[Record]) -> list[str]:
     errors, people, wrong = [], [], []
-    for setting, group in groupby(records, key=lambda one: one["setting"]):
+    for setting, group in groupby(records, key=lambda record: record["setting"]):
         cell = list(group)
-        of_way = {way: np.array([one["error"][way] for one in cell]) for way in WAYS}  # (draws, annotators)
+        of_way = {way: np.array([record["error"][way] for record in cell]) for way in WAYS}  # (draws, annotators)
         means = {way: values.mean(1) for way, values in of_way.items()}
         ratio = means["own Q(t)"] / means["Dawid-Skene"]
         verdict = "met" if ratio.mean() <= GOAL else "missed"
         errors.append([setting, *(_spread(means[way]) for way in WAYS), _spread(ratio), verdict])
         people += [[setting, way, *(f"{value:.3f}" for value in of_way[way].mean(0))] for way in WAYS]
-        wrong.append([setting, *(f"{np.mean([one['wrong'][way] for one in cell]):.3f}" for way in WAYS)])
-    draws = len({one["draw"] for one in records})
+        wrong.append([setting, *(f"{np.mean([record['wrong'][way] for record in cell]):.3f}" for way in WAYS)])
+    draws = len({record["draw"] for record in records})
     return [
         "## Simulation: five annotators of whom two drift",
         f"150 sequences of 50 steps, {draws} draws. Error: mean Frobenius distance of Q_a(t) from the truth over the "
@@ -98,11 +98,11 @@ def _neonates(record: Record) -> list[str]:
 
 
 def _sleepers(record: Record, left_out: list[Record]) -> list[str]:
-    rows = [[f"scorer {a + 1}", *(f"{value:.2f}" for value in own)] for a, own in enumerate(record["right"])]
+    rows = [[f"scorer {a + 1}", *(f"{value:.2f}" for value in shares)] for a, shares in enumerate(record["right"])]
     ways = list(left_out[0]["label_same"])
     against = []
     for way in ways:
-        cells = [np.mean([one[key][way] for one in left_out]) for key in ("label_same", "vote_same", "vote_loss")]
+        cells = [np.mean([left[key][way] for left in left_out]) for key in ("label_same", "vote_same", "vote_loss")]
         against.append([way, *(f"{value:.3f}" for value in cells)])
     return [
         "## Dreem: five scorers",
@@ -145,18 +145,18 @@ def _alone(records: list[Record]) -> list[str]:
     if not records:
         return []
     rows = []
-    for one in records:
-        unit, (change, low, high) = CLOCKS[one["dataset"]], one["change"]
-        unlike = one["unlike"]
-        classes = ", ".join(name for name, p in one["per_class"].items() if p < LEVEL) or "none"
+    for record in records:
+        unit, (change, low, high) = CLOCKS[record["dataset"]], record["change"]
+        unlike = record["unlike"]
+        classes = ", ".join(name for name, p in record["per_class"].items() if p < SIGNIFICANCE) or "none"
         rows.append(
             [
-                f"{one['dataset']}, {one['person']}",
-                f"{one['p_value']:.3f} ({one['drawn']})",
-                f"{one['swapped']:.2f}",
+                f"{record['dataset']}, {record['person']}",
+                f"{record['p_value']:.3f} ({record['drawn']})",
+                f"{record['swapped']:.2f}",
                 f"{change:.3f} ({low:.3f} to {high:.3f})",
-                f"{one['worst'][1]:.3f} at {one['worst'][0]:g} {unit}",
-                f"{one['best'][1]:.3f} at {one['best'][0]:g} {unit}",
+                f"{record['worst'][1]:.3f} at {record['worst'][0]:g} {unit}",
+                f"{record['best'][1]:.3f} at {record['best'][0]:g} {unit}",
                 classes,
                 f"{unlike[0]:.3f} → {unlike[len(unlike) // 2]:.3f} → {unlike[-1]:.3f}",
             ]
@@ -168,8 +168,8 @@ def _alone(records: list[Record]) -> list[str]:
         "one. Swapped: the same with moments swapped between the windows of each recording in place of drawn studies, "
         "which trusts the chain less, and not below 0.01 (`temporality_` says this one since then). Change: "
         "largest change of the error rate over the clock, "
-        f"with a 95 % interval. Classes: those with p below {LEVEL} on their own, not corrected for their number. Last "
-        "column: how often the person departs from the majority of the others in the first, a middle and the last "
+        f"with a 95 % interval. Classes: those with p below {SIGNIFICANCE}, not corrected for their number. "
+        "Last column: how often the person departs from the majority of the others in the first, a middle and the last "
         "tenth of the steps, which no fit sees.",
         _table(
             ["labels of", "p", "swapped", "change", "worst", "best", "classes that change", "unlike the others"], rows
@@ -179,33 +179,33 @@ def _alone(records: list[Record]) -> list[str]:
         "in both halves; and the classes of the others for which the interval leaves out zero, not corrected for their "
         "number. A class that becomes rare is departed from more often even if nobody changes, because more of the "
         "others' votes for it are mistakes.",
-        _table(["labels of", "all steps", "classes alike", "by class"], [_later(one) for one in records]),
+        _table(["labels of", "all steps", "classes alike", "by class"], [_later(record) for record in records]),
     ]
 
 
-def _later(one: Record) -> list[str]:
-    found = {name: "{:+.3f} ({:+.3f} to {:+.3f})".format(*values) for name, values in one["later"].items()}
-    classes = [name for name in one["per_class"] if one["later"][name][1] > 0 or one["later"][name][2] < 0]
-    by_class = "; ".join(f"{name} {found[name]}" for name in classes) or "none"
-    return [f"{one['dataset']}, {one['person']}", found["all"], found["classes alike"], by_class]
+def _later(record: Record) -> list[str]:
+    intervals = {name: "{:+.3f} ({:+.3f} to {:+.3f})".format(*values) for name, values in record["later"].items()}
+    classes = [name for name in record["per_class"] if record["later"][name][1] > 0 or record["later"][name][2] < 0]
+    by_class = "; ".join(f"{name} {intervals[name]}" for name in classes) or "none"
+    return [f"{record['dataset']}, {record['person']}", intervals["all"], intervals["classes alike"], by_class]
 
 
 def _moves(record: Record) -> str:
     """Whether Q moves, by the recordings left out, all else as chosen first."""
     best: dict[bool, float] = {}
-    for one in record["tried"]:
-        if one["bursts"] == record["chosen"]["bursts"] and one["strength"] == 1.0:
-            moves = one["smoothness"] is not None
-            best[moves] = max(best.get(moves, -np.inf), one["held_out"])
+    for candidate in record["tried"]:
+        if candidate["bursts"] == record["chosen"]["bursts"] and candidate["strength"] == 1.0:
+            moves = candidate["smoothness"] is not None
+            best[moves] = max(best.get(moves, -np.inf), candidate["held_out"])
     change = best[True] - best[False]
     says = "changes over the clock" if change > 0 else "is not seen to change over the clock"
-    judged = "Labels of recordings left out, each foretold from the other annotators: log-probability, best moving"
-    return f"{judged} Q(t) less static: {change:+.1f}. The noise {says}."
+    criterion = "Labels of recordings left out, each predicted from the other annotators: log-probability, best moving"
+    return f"{criterion} Q(t) less static: {change:+.1f}. The noise {says}."
 
 
 def _verdict(left_out: list[Record]) -> str:
     def mean(key: str, way: str) -> float:
-        return float(np.mean([one[key][way] for one in left_out]))
+        return float(np.mean([record[key][way] for record in left_out]))
 
     label = mean("label_same", "chain, chosen") - mean("label_same", "majority")
     loss = mean("vote_loss", "chain, chosen") - mean("vote_loss", "majority")
@@ -239,8 +239,8 @@ def draw_picture(records: list[Record], truth: np.ndarray, path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    first = next(one for one in records if one["study"] == "simulation" and one["found"])
-    (experts,) = (one for one in records if one["study"] == "neonates")
+    first = next(record for record in records if record["study"] == "simulation" and record["found"])
+    (experts,) = (record for record in records if record["study"] == "neonates")
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
     clock = np.linspace(0, 1, truth.shape[1])
     for index, name in enumerate(PEOPLE):
@@ -249,8 +249,8 @@ def draw_picture(records: list[Record], truth: np.ndarray, path: Path) -> None:
     axes[0].set(title="Simulation: labels right (dotted: truth)", xlabel="clock", ylim=(0.5, 1))
     axes[0].legend(fontsize=7)
     for axis, key, title in ((axes[1], "missed", "seizures missed"), (axes[2], "invented", "seizures seen in error")):
-        for own, name in zip(experts[key], "ABC", strict=True):
-            axis.plot(experts["clock"], own, label=f"expert {name}")
+        for rates, name in zip(experts[key], "ABC", strict=True):
+            axis.plot(experts["clock"], rates, label=f"expert {name}")
         axis.set(title=f"Neonates: {title}", xlabel="share of the recording", ylim=(0, None))
     axes[1].legend(fontsize=7)
     figure.savefig(path, dpi=110, metadata={"Software": None})

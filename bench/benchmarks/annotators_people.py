@@ -1,6 +1,6 @@
-"""Real people with features: each one's Q with both coders of gaze at hand, and whose noise changes over the clock.
+"""Annotators with features: the Q of each coder of gaze, and tests of whose noise changes over the clock.
 
-The data are those of studies/annotators.toml, which measures methods on them; here nothing is held out.
+The data are those of bench/studies/annotators.toml, which compares methods on them; here nothing is held out.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import fit_fleet
-from labeltide.inference.bootstrap import free_family
-from labeltide.inference.coarse import affordable, coarsen
-from labeltide.inference.ratio import LEAST, ratio_test
-from labeltide.inference.refit import ITERATIONS
-from labeltide.inference.temporality import REPLICATES, SMOOTHNESS
+from labeltide.inference.budget import affordable, coarsen
+from labeltide.inference.cluster_bootstrap import free_family
+from labeltide.inference.likelihood_ratio import MIN_TEST_REPLICATES, likelihood_ratio_test
+from labeltide.inference.temporality import TEST_REPLICATES, TEST_SMOOTHNESS
+from labeltide.inference.warm_start import REFIT_ITERATIONS
 from labeltide_bench.studies import read_study
-from labeltide_bench.studies.datasets import DatasetSpec
+from labeltide_bench.studies.dataset_spec import DatasetSpec
 from labeltide_bench.studies.loading import Split, load_dataset
-from labeltide_bench.studies.recorded import CELLS, Judged, clock_cells, judge
+from labeltide_bench.studies.recorded import CLOCK_BINS, AnnotatorLabels, clock_bins, compare_with_others
 
 STUDY = Path(__file__).parents[1] / "studies" / "annotators.toml"
 GAZE, SLEEP = "gaze (Lund 2013)", "sleep (Dreem)"
@@ -39,21 +39,21 @@ def coders(data: Path) -> Iterator[dict[str, Any]]:
     spec, study, _ = _whole(GAZE, data)
     y, more = study.labels.astype(int), {"clock": study.clock, "lengths": study.lengths}
     started = time.perf_counter()
-    found = lt.consensus(y, ids=study.ids, **more)
+    consensus = lt.consensus(y, ids=study.ids, **more)
     by_labels = time.perf_counter() - started
     tide = lt.TideClassifier(random_state=SEED).fit(study.features, y, **more)
-    own = tide.annotator_matrices_ if tide.annotator_matrices_ is not None else tide.noise_matrices_[None]
+    by_tide = tide.annotator_matrices_ if tide.annotator_matrices_ is not None else tide.noise_matrices_[None]
     yield {
         "study": "coders",
         "people": list(spec.annotators),
         "classes": list(spec.labels),
         "steps": int(study.lengths.sum()),
         "seconds": [round(by_labels, 1), round(time.perf_counter() - started - by_labels, 1)],
-        "chosen": found.chosen._asdict(),
-        "fleiss": round(found.agreement.fleiss, 4),
-        "fleiss_over_clock": found.agreement.fleiss_over_clock.round(4).tolist(),
-        "labels alone": found.noise.mean(1).round(4).tolist(),  # (people, classes, classes)
-        "tide": np.broadcast_to(own.mean(1), (2, *own.shape[2:])).round(4).tolist(),
+        "chosen": consensus.chosen._asdict(),
+        "fleiss": round(consensus.agreement.fleiss, 4),
+        "fleiss_over_clock": consensus.agreement.fleiss_over_clock.round(4).tolist(),
+        "labels alone": consensus.noise.mean(1).round(4).tolist(),  # (people, classes, classes)
+        "tide": np.broadcast_to(by_tide.mean(1), (2, *by_tide.shape[2:])).round(4).tolist(),
         "counted": [_counted(study, name).round(4).tolist() for name in spec.annotators],
         "runs": _runs(study),
     }
@@ -79,11 +79,11 @@ def _alone(
     fit.training_ = fit.training_._replace(clusters=torch.from_numpy(np.unique(study.ids, return_inverse=True)[1]))
     test = fit.temporality_
     p_drawn, drawn = _by_drawn_labels(fit.training_)
-    judged = judge("majority", person, study)
-    both = (judged.recorded >= 0) & (judged.others >= 0)
-    edges, middles = clock_cells(split)
+    compared = compare_with_others("majority", person, study)
+    both = (compared.recorded >= 0) & (compared.others >= 0)
+    edges, middles = clock_bins(split)
     cell = np.digitize(study.clock, edges)
-    unlike = [float((judged.recorded != judged.others)[both & (cell == one)].mean()) for one in range(CELLS)]
+    unlike = [float((compared.recorded != compared.others)[both & (cell == item)].mean()) for item in range(CLOCK_BINS)]
     return {
         "study": "alone",
         "dataset": spec.name,
@@ -95,13 +95,13 @@ def _alone(
         "change": [round(value, 4) for value in (test.change, test.change_lower, test.change_upper)],
         "worst": [round(test.worst_at, 2), round(test.worst_rate, 4)],
         "best": [round(test.best_at, 2), round(test.best_rate, 4)],
-        "per_class": {name: one.p_value for name, one in zip(spec.labels, test.per_class, strict=True)},
+        "per_class": {name: item.p_value for name, item in zip(spec.labels, test.per_class, strict=True)},
         "is_noisy_p": test.is_noisy_p,
         "wrong": round(float((1 - fit.noise_at(study.clock[study.mask]).diagonal(axis1=1, axis2=2)).mean()), 4),
         "clock": middles.round(3).tolist(),
         "unlike": [round(value, 4) for value in unlike],
-        "counted": round(float((judged.recorded != judged.others)[both].mean()), 4),
-        "later": _later(study, judged, spec.labels),
+        "counted": round(float((compared.recorded != compared.others)[both].mean()), 4),
+        "later": _later(study, compared, spec.labels),
     }
 
 
@@ -109,33 +109,35 @@ def _by_drawn_labels(training: TrainingEvidence) -> tuple[float, int]:
     """How often labels drawn from a chain without a change seem to change as much, and of how many such studies."""
     coarse = coarsen(training)
     static = family(coarse.data.n_classes, constant_shape(coarse.grid), "each")
-    free = free_family(coarse.data.n_classes, coarse.grid, SMOOTHNESS, coarse.period)
-    found = ratio_test(coarse, static, free, REPLICATES, SEED)
-    return found.p_value, affordable(coarse.data, free, 2 * ITERATIONS, REPLICATES, LEAST)
+    free = free_family(coarse.data.n_classes, coarse.grid, TEST_SMOOTHNESS, coarse.period)
+    test = likelihood_ratio_test(coarse, static, free, TEST_REPLICATES, SEED)
+    return test.p_value, affordable(coarse.data, free, 2 * REFIT_ITERATIONS, TEST_REPLICATES, MIN_TEST_REPLICATES)
 
 
-def _later(study: Sequences, judged: Judged, classes: Iterable[str]) -> dict[str, list[float]]:
+def _later(study: Sequences, compared: AnnotatorLabels, classes: Iterable[str]) -> dict[str, list[float]]:
     """How much more often a person departs from the others in the second half of recordings than in their first.
 
     All steps together, as if classes were as frequent in both halves, and for each class that the others give: the
     difference and a 95 % interval from recordings drawn with replacement. Half of each recording lies on either side,
     so that long ones, which alone have late moments, do not decide.
     """
-    both = (judged.recorded >= 0) & (judged.others >= 0)
+    both = (compared.recorded >= 0) & (compared.others >= 0)
     names, whose = np.unique(study.ids, return_inverse=True)
-    middles = np.array([np.median(study.clock[(whose == one)[:, None] & both]) for one in range(len(names))])
+    middles = np.array(
+        [np.median(study.clock[(whose == recording)[:, None] & both]) for recording in range(len(names))]
+    )
     late = study.clock > middles[whose][:, None]
-    cells = (np.broadcast_to(whose[:, None], both.shape)[both], late[both].astype(int), judged.others[both])
+    cells = (np.broadcast_to(whose[:, None], both.shape)[both], late[both].astype(int), compared.others[both])
     steps, departs = np.zeros((2, len(names), 2, len(study.classes)))
     np.add.at(steps, cells, 1)
-    np.add.at(departs, cells, (judged.recorded != judged.others)[both])
+    np.add.at(departs, cells, (compared.recorded != compared.others)[both])
     drawn = np.random.default_rng(SEED).multinomial(len(names), np.full(len(names), 1 / len(names)), DRAWS)
     weights = np.concatenate([np.ones((1, len(names))), drawn])
-    found = _differences(*(np.einsum("dr,rhc->dhc", weights, counts) for counts in (steps, departs)))
-    ends = np.quantile(found[1:], [0.025, 0.975], axis=0)
+    differences = _differences(*(np.einsum("dr,rhc->dhc", weights, counts) for counts in (steps, departs)))
+    ends = np.quantile(differences[1:], [0.025, 0.975], axis=0)
     titles = ["all", "classes alike", *classes]
     return {
-        name: [round(float(value), 4) for value in (found[0, place], *ends[:, place])]
+        name: [round(float(value), 4) for value in (differences[0, place], *ends[:, place])]
         for place, name in enumerate(titles)
     }
 
@@ -168,10 +170,10 @@ def _whole(name: str, data: Path) -> tuple[DatasetSpec, Sequences, Split]:
 
 def _counted(study: Sequences, person: str) -> np.ndarray:
     """What a person records where the others give each class."""
-    judged, n_classes = judge("majority", person, study), len(study.classes)
-    both = (judged.recorded >= 0) & (judged.others >= 0)
+    compared, n_classes = compare_with_others("majority", person, study), len(study.classes)
+    both = (compared.recorded >= 0) & (compared.others >= 0)
     counts = np.zeros((n_classes, n_classes))
-    np.add.at(counts, (judged.others[both], judged.recorded[both]), 1)
+    np.add.at(counts, (compared.others[both], compared.recorded[both]), 1)
     return counts / counts.sum(1, keepdims=True)
 
 
@@ -186,15 +188,15 @@ def _runs(study: Sequences) -> dict[str, Any]:
         "runs": len(lengths),
         "mean": round(float(lengths.mean()), 2),
         "long": round(float(lengths[lengths >= 10].sum() / lengths.sum()), 4),
-        "whole": [_whole_events(own, unlike, study.lengths) for own in (first, second)],
+        "whole": [_whole_events(coder_labels, unlike, study.lengths) for coder_labels in (first, second)],
     }
 
 
 def _whole_events(labels: np.ndarray, unlike: np.ndarray, lengths: np.ndarray) -> float:
     """The share of disputed steps in events, stretches of one recorded label, of which at least half is disputed."""
     inside = 0
-    for own, disputed, length in zip(labels, unlike, lengths, strict=True):
-        starts = np.flatnonzero(np.diff(own[:length], prepend=own[0] - 1))
+    for row_labels, disputed, length in zip(labels, unlike, lengths, strict=True):
+        starts = np.flatnonzero(np.diff(row_labels[:length], prepend=row_labels[0] - 1))
         shares = np.add.reduceat(disputed[:length].astype(float), starts)
         sizes = np.diff(np.append(starts, length))
         inside += shares[shares >= sizes / 2].sum()

@@ -1,11 +1,11 @@
-"""What does `labeltide audit` say of real tables, and what do they and a million rows cost?
+"""Audits of whole tables by the command line: time, memory, size of the page and the printed conclusions.
 
     python bench/benchmarks/audits.py --data DATA --out bench/results/audits      # or LABELTIDE_DATA=DATA
 
-Runs the command line as a user would, one process after the other: the demonstration, tables of real labels, and a
-simulated table of a million rows. Measures wall time, time on the processors, peak memory, the size of the page and
-how long a browser takes to open it, and keeps what was printed. Writes records.jsonl and audits.md; a run named with
---only replaces its own record. Times count on a quiet machine only, so the load before each run is kept beside them.
+Runs `labeltide demo` and `labeltide audit`, one process at a time: the demonstration, tables of real labels, and a
+simulated table of a million rows. Measures wall time, CPU time, peak memory, the size of the page and the time in which
+a browser opens it, and keeps the printed text. Writes records.jsonl and audits.md; a run named with --only replaces its
+record. Wall times are comparable on an idle machine only, so the load before each run is recorded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COLUMNS = {  # of audits.md, and where their numbers lie in a record
 COMMAND = Path(sys.executable).with_name("labeltide")
 
 
-class Run(NamedTuple):
+class AuditCommand(NamedTuple):
     """One command; TABLE stands for its table, OUT for its folder of results."""
 
     name: str
@@ -50,15 +50,15 @@ class Run(NamedTuple):
 
 
 RUNS = (
-    Run("demo", ("demo", "--out", "OUT")),
-    Run("uci_har", ("audit", "TABLE", "--out", "OUT"), "uci_har/train.parquet"),
-    Run(
+    AuditCommand("demo", ("demo", "--out", "OUT")),
+    AuditCommand("uci_har", ("audit", "TABLE", "--out", "OUT"), "uci_har/train.parquet"),
+    AuditCommand(
         "lund2013",
         ("audit", "TABLE", "--label", "label_MN,label_RA", "--out", "OUT"),
         "lund2013/lund2013_two_coders_500hz.parquet",
     ),
-    Run("dod_scorers", ("audit", "TABLE", "--out", "OUT"), "dod_scorers/dod_hypnograms.parquet"),
-    Run("million", ("audit", "TABLE", "--clock", "hour_of_day", "--out", "OUT")),
+    AuditCommand("dod_scorers", ("audit", "TABLE", "--out", "OUT"), "dod_scorers/dod_hypnograms.parquet"),
+    AuditCommand("million", ("audit", "TABLE", "--clock", "hour_of_day", "--out", "OUT")),
 )
 
 
@@ -90,7 +90,7 @@ def read_records(path: Path) -> dict[str, dict[str, Any]]:
     return {record["name"]: record for record in map(json.loads, lines)}
 
 
-def measure_all(runs: list[Run], data: Path, place: Path) -> Iterator[dict[str, Any]]:
+def measure_all(runs: list[AuditCommand], data: Path, place: Path) -> Iterator[dict[str, Any]]:
     """One record for each run."""
     place.mkdir(parents=True, exist_ok=True)
     for run in runs:
@@ -128,8 +128,8 @@ def read_audit(folder: Path) -> dict[str, Any]:
     """What stands in the folder of results: sizes, the verdict, and what the page says was done."""
     if not folder.exists():
         return {}
-    from labeltide.auditing.page.names import plain
-    from labeltide.auditing.page.words import write_verdict
+    from labeltide.auditing.page.names import terminal_text
+    from labeltide.auditing.page.verdict import write_verdict
 
     audit = json.loads((folder / "audit.json").read_bytes())
     table, verdict = audit["table"], write_verdict(audit)
@@ -145,9 +145,9 @@ def read_audit(folder: Path) -> dict[str, Any]:
         "page_mb": round(page.stat().st_size / 1e6, 2),
         "page_opens_s": time_page(page),
         "folder_mb": round(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6, 1),
-        "headline": plain(verdict.headline),
-        "verdict": [plain(f"{card.question} {card.answer}. {card.detail}") for card in verdict.cards],
-        "caution": plain(verdict.caution),
+        "headline": terminal_text(verdict.headline),
+        "verdict": [terminal_text(f"{card.question} {card.answer}. {card.detail}") for card in verdict.cards],
+        "caution": terminal_text(verdict.caution),
         "said": table["said"],
     }
 
@@ -184,8 +184,8 @@ def write_page(records: list[dict[str, Any]]) -> str:
     lines = [
         "# What audits of whole tables cost and say",
         "",
-        "Made by `python bench/benchmarks/audits.py`; every number is in `records.jsonl`. The load is that of the machine",
-        "just before the run: above 1 the wall time also measures other work.",
+        "Made by `python bench/benchmarks/audits.py`; every number is in `records.jsonl`. The load is that of the",
+        "machine just before the run: above 1 the wall time also measures other work.",
         "",
         f"| table | {' | '.join(COLUMNS)} |",
         f"|---|{'--:|' * len(COLUMNS)}",

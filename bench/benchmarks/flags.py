@@ -1,12 +1,12 @@
-"""Do the flags of an audit find the wrong labels, is their quality calibrated, and does correcting help?
+"""Label error detection: precision and recall of flags, calibration of label quality, and effect of corrections.
 
     python bench/benchmarks/flags.py --data DATA --out bench/results/flags      # or LABELTIDE_DATA=DATA
 
-On data sets of studies/tide.toml with noise drawn as there. Compared are our flags at an expected share of false
-alarms of 10 % and all labels for which we suggest another; cleanlab with the same out-of-fold probabilities, on all
-steps together and within ten parts of the time; and the Bayes rule, which knows the true Q(t) and out-of-fold
-probabilities from networks that were trained on clean labels. Writes records.jsonl, flags.md and reliability.png; the
-same numbers each time on the CPU. Nothing here was used to choose anything in the library.
+Data sets and noise are those of studies/tide.toml. Compared are: flags of LabelAudit at a false discovery rate of 10 %;
+all labels with another suggestion; confident learning (cleanlab; Northcutt and others 2021) with the same out-of-fold
+probabilities, on all steps together and within ten parts of the clock; and the Bayes rule with the true Q(t) and
+out-of-fold probabilities of networks trained on clean labels. Writes records.jsonl, flags.md and reliability.png. The
+numbers are deterministic on the CPU. Nothing in the library was chosen by them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import labeltide as lt
 from flags_page import draw_reliability, write_page
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import predict_fleet
-from labeltide_bench.studies.fleet import draw
 from labeltide_bench.studies.loading import load_dataset
-from labeltide_bench.studies.plan import Run
+from labeltide_bench.studies.plan import PlannedRun
+from labeltide_bench.studies.run_fleet import record_labels
 
 STUDY = Path(__file__).parents[1] / "studies" / "tide.toml"
 DATASETS, SHAPES, RATE = ("moving", "blinking", "sleeping"), ("mixed", "growth", "periodic"), 0.3
@@ -56,7 +56,7 @@ def main() -> None:
 def measure_all(data: Path, datasets: list[str], draws: int) -> Iterator[dict[str, Any]]:
     """One record for each data set, shape of noise and draw."""
     study = lt.read_study(STUDY)
-    (method,) = (one for one in study.methods if one.label == "tide")
+    (method,) = (labels for labels in study.methods if labels.label == "tide")
     for spec in study.datasets:
         if spec.name not in datasets:
             continue
@@ -66,16 +66,16 @@ def measure_all(data: Path, datasets: list[str], draws: int) -> Iterator[dict[st
         for noise in study.noise_for(spec):
             if noise.shape not in SHAPES or noise.level.get("rate") != RATE:
                 continue
-            drawn = [draw(Run(spec, noise, method, number), train) for number in range(draws)]
+            drawn = [record_labels(PlannedRun(spec, noise, method, number), train) for number in range(draws)]
             fleet = [lt.TideClassifier(**settings, random_state=number) for number in range(draws)]
-            lt.fit_fleet(fleet, train.features, [one.recorded for one in drawn], clock=train.clock)
-            for number, (one, estimator) in enumerate(zip(drawn, fleet, strict=True)):
-                true = one.noise.at(train.clock)  # (n, steps, classes, classes)
+            lt.fit_fleet(fleet, train.features, [labels.recorded for labels in drawn], clock=train.clock)
+            for number, (labels, estimator) in enumerate(zip(drawn, fleet, strict=True)):
+                true = labels.noise.at(train.clock)  # (n, steps, classes, classes)
                 yield {
                     "dataset": spec.name,
                     "shape": noise.shape,
                     "draw": number,
-                    **measure(estimator, train, one.recorded, true, clean_probs),
+                    **measure(estimator, train, labels.recorded, true, clean_probs),
                 }
 
 
@@ -112,8 +112,8 @@ def score(flags: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
     hits = int((flags & wrong).sum())
     precision, recall = hits / max(int(flags.sum()), 1), hits / int(wrong.sum())
     f1 = 2 * precision * recall / (precision + recall) if hits else 0.0
-    found = {"precision": precision, "recall": recall, "f1": f1, "flagged": float(flags.mean())}
-    return {name: round(value, 5) for name, value in found.items()}
+    scores = {"precision": precision, "recall": recall, "f1": f1, "flagged": float(flags.mean())}
+    return {name: round(value, 5) for name, value in scores.items()}
 
 
 def reliability(quality: np.ndarray, right: np.ndarray) -> dict[str, Any]:
@@ -134,8 +134,8 @@ def cleanlab_flags(recorded: np.ndarray, probs: np.ndarray, groups: np.ndarray) 
     flags = np.zeros(recorded.shape, dtype=bool)
     for group in np.unique(groups):
         part = groups == group
-        labels, own = recorded[:, part].ravel().astype(int), probs[:, part].reshape(-1, probs.shape[-1])
-        issues = find_label_issues(labels, own / own.sum(1, keepdims=True), n_jobs=1)
+        labels, part_probs = recorded[:, part].ravel().astype(int), probs[:, part].reshape(-1, probs.shape[-1])
+        issues = find_label_issues(labels, part_probs / part_probs.sum(1, keepdims=True), n_jobs=1)
         flags[:, part] = issues.reshape(flags[:, part].shape)
     return flags
 

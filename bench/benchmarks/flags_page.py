@@ -1,4 +1,4 @@
-"""The records of flags.py as a page of tables and a picture."""
+"""Tables and figure of flags.py, from its records."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def write_page(records: list[Record], path: Path) -> None:
     """All goals, cell by cell, means over draws; what is missed is said."""
     parts = [
         "# Flags, calibration and corrections",
-        f"`python bench/benchmarks/flags.py`, means over {len({r['draw'] for r in records})} draws, 30 % of labels wrong. "
-        "Ours: flags at an expected share of false alarms of 10 %. All suggestions: every label for which another is "
+        f"`python bench/benchmarks/flags.py`, means over {len({r['draw'] for r in records})} draws, 30 % of labels "
+        "wrong. Ours: flags at a false discovery rate of 10 %. All suggestions: every label for which another is "
         "likelier. cleanlab 2.9: its default filter with the same out-of-fold probabilities, on all steps and within "
         "ten parts of the time. Bayes rule: the true Q(t) and out-of-fold networks that were trained on clean labels.",
         "## Flags: F1 (precision, recall)",

@@ -1,10 +1,10 @@
-"""How honest bands, tests and checks are, on studies whose truth is known.
+"""Calibration of the inference: coverage of confidence bands, size and power of tests, error rates of checks.
 
     python bench/benchmarks/inference.py coverage unseen temporality windows annotators checks time fits  # or some
-    python bench/benchmarks/inference.py page                                                # the table from the records
+    python bench/benchmarks/inference.py page                                            # the table from the records
 
-Each part writes one JSON line per study to results/inference/<part>.jsonl. All but `fits` and `time` draw the word of
-cross-fitted networks directly, as calibrated probabilities; `fits` repeats the coverage with whole fits of tide.
+Each part writes one JSON line per simulated study to bench/results/inference/<part>.jsonl. All parts but `fits` and
+`time` draw the evidence directly, as calibrated probabilities; `fits` measures the coverage of whole fits of `tide`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from inference_page import write_page
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators, estimate_noise
-from labeltide.inference.bootstrap import free_family
-from labeltide.inference.coarse import coarsen
+from labeltide.inference.budget import coarsen
+from labeltide.inference.cluster_bootstrap import free_family
 from labeltide.inference.diagnostics import diagnose
-from labeltide.inference.ratio import change_test, ratio_test
-from labeltide.inference.temporality import OWN_POOLING, SMOOTHNESS, judge_temporality
-from labeltide_bench.simulated import Differences, Study, fit_studies, record_windows, simulate
+from labeltide.inference.likelihood_ratio import change_test, likelihood_ratio_test
+from labeltide.inference.temporality import TEST_SMOOTHNESS, WEAK_POOLING, judge_temporality
+from labeltide_bench.simulated import Differences, SimulatedStudy, fit_studies, record_windows, simulate
 
 RESULTS = Path(__file__).parents[1] / "results" / "inference"
 SHAPES = ("static", "linear", "decay", "growth", "periodic", "mixed")
@@ -67,11 +67,11 @@ def unseen() -> Iterator[dict[str, Any]]:
 
 def cover(setting: str, shape: str, matrices: np.ndarray, count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Bands for several studies of one kind."""
-    data = simulate(Study(matrices, N, **SETTINGS[setting]), count, seed).data
+    data = simulate(SimulatedStudy(matrices, N, **SETTINGS[setting]), count, seed).data
     for study in batches(count):
         part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
-        for training, families in fit_studies(part):
-            yield {"setting": setting, "shape": shape, **covered(estimate_noise(training, families), matrices)}
+        for training, _ in fit_studies(part):
+            yield {"setting": setting, "shape": shape, **covered(estimate_noise(training), matrices)}
 
 
 def fits() -> Iterator[dict[str, Any]]:
@@ -84,7 +84,7 @@ def fits() -> Iterator[dict[str, Any]]:
             warnings.simplefilter("always", lt.NoiseWarning)
             fitted = lt.TideClassifier(random_state=number, device="cpu").fit(study.features, labels)
             estimate = fitted.noise_estimate_
-        names = [one.name for one in fitted.diagnostics_ if one.is_warning]
+        names = [check.name for check in fitted.diagnostics_ if check.is_warning]
         assert len(raised) == len(names)
         yield {"setting": "whole fits", "shape": shape, **covered(estimate, matrices), "warned": names}
 
@@ -94,15 +94,17 @@ def temporality() -> Iterator[dict[str, Any]]:
     for kind, shape in enumerate(SHAPES):
         count = STATIC if shape == "static" else TEMPORAL
         for number, (name, setting) in enumerate(SETTINGS.items()):
-            own = count // len(SETTINGS)
-            data = simulate(Study(matrices_of(shape), N, **setting), own, 5000 + 1000 * number + kind).data
-            for study in batches(own):
+            n_studies = count // len(SETTINGS)
+            data = simulate(
+                SimulatedStudy(matrices_of(shape), N, **setting), n_studies, 5000 + 1000 * number + kind
+            ).data
+            for study in batches(n_studies):
                 part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
                 for seed, (training, _) in enumerate(fit_studies(part, choose=False), study.start):
                     static = family(2, constant_shape(training.grid), "each")
-                    free = free_family(2, training.grid, SMOOTHNESS)
-                    found = ratio_test(training, static, free, REPLICATES, seed)
-                    yield {"setting": name, "shape": shape, "statistic": found.statistic, "p_value": found.p_value}
+                    free = free_family(2, training.grid, TEST_SMOOTHNESS)
+                    test = likelihood_ratio_test(training, static, free, REPLICATES, seed)
+                    yield {"setting": name, "shape": shape, "statistic": test.statistic, "p_value": test.p_value}
 
 
 def windows() -> Iterator[dict[str, Any]]:
@@ -117,16 +119,19 @@ def windows() -> Iterator[dict[str, Any]]:
         count = DIFFERING if case == "windows" else WINDOWED
         for number, (name, setting) in enumerate(SETTINGS.items()):
             seed = 70000 + 10 * kind + number
-            drawn = simulate(Study(matrices_of("static"), PEOPLE * WINDOWS, **setting), count, seed)
+            drawn = simulate(SimulatedStudy(matrices_of("static"), PEOPLE * WINDOWS, **setting), count, seed)
             data, whose = record_windows(drawn, PEOPLE, 0.2, differences, seed + 1000)
             for study in batches(count):
                 part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
                 for place, (training, _) in enumerate(fit_studies(part, choose=False), study.start):
-                    own = coarsen(training._replace(clusters=whose))
-                    families = family(2, constant_shape(own.grid), "each"), free_family(2, own.grid, SMOOTHNESS)
-                    tests = {"drawn": ratio_test, "p_value": change_test}
-                    found = {key: test(own, *families, REPLICATES, place).p_value for key, test in tests.items()}
-                    yield {"setting": name, "differs": case, "drifts": bool(differences.drift), **found}
+                    coarse = coarsen(training._replace(clusters=whose))
+                    families = (
+                        family(2, constant_shape(coarse.grid), "each"),
+                        free_family(2, coarse.grid, TEST_SMOOTHNESS),
+                    )
+                    tests = {"drawn": likelihood_ratio_test, "p_value": change_test}
+                    p_values = {key: test(coarse, *families, REPLICATES, place).p_value for key, test in tests.items()}
+                    yield {"setting": name, "differs": case, "drifts": bool(differences.drift), **p_values}
 
 
 def annotators() -> Iterator[dict[str, Any]]:
@@ -137,17 +142,19 @@ def annotators() -> Iterator[dict[str, Any]]:
     for kind, (case, rates) in enumerate(cases.items()):
         noise = np.stack([[[1 - r, r], [r, 1 - r]] for r in rates.values()]).transpose(0, 3, 1, 2)
         for number, (name, setting) in enumerate(SETTINGS.items()):
-            data = simulate(Study(noise, OWN_N, **setting), ANNOTATORS, 60000 + 1000 * number + kind).data
+            data = simulate(SimulatedStudy(noise, OWN_N, **setting), ANNOTATORS, 60000 + 1000 * number + kind).data
             data.labels[:, FEW:, :, -1] = -1
             for study in batches(ANNOTATORS):
                 part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
-                for seed, (training, families) in enumerate(fit_studies(part), study.start):
-                    free = pooled(free_family(2, training.grid, SMOOTHNESS), OWN_POOLING)
-                    own = estimate_annotators(training, families).own
+                for seed, (training, _) in enumerate(fit_studies(part), study.start):
+                    free = pooled(free_family(2, training.grid, TEST_SMOOTHNESS), WEAK_POOLING)
+                    estimates = estimate_annotators(training).per_annotator
                     for who, (annotator, rate) in enumerate(rates.items()):
-                        found = ratio_test(training, hold_annotator(free, who), free, REPLICATES, seed + 100 * who)
+                        test = likelihood_ratio_test(
+                            training, hold_annotator(free, who), free, REPLICATES, seed + 100 * who
+                        )
                         about = {"setting": name, "case": case, "annotator": annotator, "drifts": bool(np.ptp(rate))}
-                        yield {**about, "p_value": found.p_value, **covered(own[who], noise[who])}
+                        yield {**about, "p_value": test.p_value, **covered(estimates[who], noise[who])}
 
 
 def checks() -> Iterator[dict[str, Any]]:
@@ -168,22 +175,22 @@ def checks() -> Iterator[dict[str, Any]]:
         silent = case in ("", "none, confident")
         for shape in SHAPES if silent else ("static",):
             count = CHECKS // 2 if silent else CHECKS
-            data = simulate(Study(matrices_of(shape), N, **setting), count, 9000 + number, **more).data
+            data = simulate(SimulatedStudy(matrices_of(shape), N, **setting), count, 9000 + number, **more).data
             for study in batches(count):
                 part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
                 for training, _ in fit_studies(part, choose=False):
-                    own = fail_one_network(training) if case == "members" else training
-                    warned = [one.name for one in diagnose(own, ["a", "b"]) if one.is_warning]
+                    evidence = fail_one_network(training) if case == "members" else training
+                    warned = [check.name for check in diagnose(evidence, ["a", "b"]) if check.is_warning]
                     yield {"case": "nothing" if silent else case, "shape": shape, "warned": warned}
 
 
 def seconds() -> Iterator[dict[str, Any]]:
     """Must 6: 200 replicates on data of the size of `moving`, 137 sequences of 50 steps and 2 classes."""
-    data = simulate(Study(matrices_of("growth"), 137, **SETTINGS["persistence"]), 1, 0).data
-    training, families = fit_studies(data)[0]
+    data = simulate(SimulatedStudy(matrices_of("growth"), 137, **SETTINGS["persistence"]), 1, 0).data
+    training, _ = fit_studies(data)[0]
     for _ in range(3):
         first = time.perf_counter()
-        estimate = estimate_noise(training, families)
+        estimate = estimate_noise(training)
         second = time.perf_counter()
         judge_temporality(training, estimate)
         yield {"bands": second - first, "temporality": time.perf_counter() - second, "threads": torch.get_num_threads()}

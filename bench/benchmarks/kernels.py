@@ -1,9 +1,9 @@
-"""What compiled kernels are worth: each variant against torch's own GRU, and each kernel switched off alone.
+"""Speed of the compiled kernels: each variant against nn.GRU of torch, and an ablation of single kernels.
 
     python bench/benchmarks/kernels.py --out bench/results/speed
 
-Ratios are medians of turns within one run, so that a machine that slows down slows both sides alike. Writes two tables,
-kernels.csv (variants) and worth.csv (kernels), and prints them.
+Ratios are medians over alternating repetitions, so that a change of the speed of the machine affects both sides. Writes
+two tables, kernels.csv (variants) and worth.csv (kernels), and prints them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ BARS = {"avx512": 10.0, "avx2": 8.0, "plain": 3.0}  # of a step of a fleet of te
 
 def turns(works: Sequence[Callable[[], Any]], count: int = TURNS) -> list[list[float]]:
     """Seconds of every work in every turn; the first turn, in which caches fill, does not count."""
-    found = [[once(work, "cpu") for work in works] for _ in range(count + 1)]
-    return found[1:]
+    times = [[once(work, "cpu") for work in works] for _ in range(count + 1)]
+    return times[1:]
 
 
-def ratio(found: Sequence[Sequence[float]], above: int, below: int) -> float:
+def ratio(times: Sequence[Sequence[float]], above: int, below: int) -> float:
     """The median over turns of one work's time against another's."""
-    return statistics.median(turn[above] / turn[below] for turn in found)
+    return statistics.median(turn[above] / turn[below] for turn in times)
 
 
 def under(variant: str, work: Callable[[], Any], without: Sequence[str] = ()) -> Callable[[], Any]:
@@ -57,9 +57,9 @@ def measure_variant(variant: str) -> dict[str, Any]:
         alone = seconds(plain, "cpu", repeats=3)[0]
         steps.append(BASE["members"] * alone / seconds(fleet, "cpu", repeats=3)[0])
     sizes = (("continuous", 1), ("continuous", 10), ("tide", 1))
-    one, ten, tide = (under(variant, fits("cpu", *size)) for size in sizes)
-    found = turns([plain_fit("cpu"), one, ten, tide])
-    middle = [statistics.median(turn[index] for turn in found) for index in range(4)]
+    single, ten, tide = (under(variant, fits("cpu", *size)) for size in sizes)
+    times = turns([plain_fit("cpu"), single, ten, tide])
+    middle = [statistics.median(turn[index] for turn in times) for index in range(4)]
     return {
         "kernels": variant,
         "step_against_nn_gru": statistics.median(steps),
@@ -67,8 +67,8 @@ def measure_variant(variant: str) -> dict[str, Any]:
         "step_highest": max(steps),
         "bar": BARS.get(variant, ""),
         "continuous_seconds": middle[1],
-        "continuous_against_plain_loop": ratio(found, 0, 1),
-        "ten_against_one": ratio(found, 2, 1),
+        "continuous_against_plain_loop": ratio(times, 0, 1),
+        "ten_against_one": ratio(times, 2, 1),
         "tide_seconds": middle[3],
     }
 
@@ -79,11 +79,11 @@ def measure_worth(variant: str) -> list[dict[str, Any]]:
     for method in ("continuous", "tide"):
         work = fits("cpu", method, 1)
         left_out = [(), *((kernel,) for kernel in KERNELS), KERNELS]
-        found = turns([under(variant, work, without) for without in left_out], 3)
+        times = turns([under(variant, work, without) for without in left_out], 3)
         for index, without in enumerate(left_out):
             name = "none" if not without else "all" if len(without) > 1 else without[0]
-            middle = statistics.median(turn[index] for turn in found)
-            rows.append({"method": method, "off": name, "seconds": middle, "times_as_long": ratio(found, index, 0)})
+            middle = statistics.median(turn[index] for turn in times)
+            rows.append({"method": method, "off": name, "seconds": middle, "times_as_long": ratio(times, index, 0)})
     return rows
 
 

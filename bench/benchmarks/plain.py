@@ -1,4 +1,4 @@
-"""The yardstick: `continuous` as a user would write it with torch.nn alone, one model, one plain loop."""
+"""Baseline of the speed benchmarks: `continuous` in plain torch.nn, one model and one training loop."""
 
 from __future__ import annotations
 

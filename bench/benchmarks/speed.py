@@ -1,9 +1,9 @@
-"""How fast fleets are, as ratios within one run on one machine.
+"""Speed of training: fleets, the hidden Markov model and whole fits, as ratios on one machine.
 
     python bench/benchmarks/speed.py --out bench/results/speed            # this machine's CPU
     python bench/benchmarks/speed.py --out bench/results/speed --device cuda
 
-Prints a table, appends one JSON line a measurement to speed-DEVICE.jsonl and draws how the cost grows.
+Prints a table, writes one JSON line per measurement to speed-DEVICE.jsonl and draws the growth of the cost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from labeltide.chain import select, start
 from labeltide.chain.data import ChainData, Members
 from labeltide.chain.passes import expect
 from labeltide.chain.plain import plain_pass
-from labeltide.estimators.fleet import FleetJob
+from labeltide.estimators.fleet import FleetFit
 from labeltide.kernels import library
 from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.models.gru import GRUModel
@@ -37,15 +37,7 @@ from labeltide.training import Fleet, FleetData, Schedule
 from labeltide.training.state import TrainingState, flatten_parameters
 from labeltide.training.step import TrainingStep
 from plain import PlainModel, fit_plain_continuous, plain_step
-
-BASE = {"members": 10, "batch": 64, "steps": 50, "features": 9, "hidden": 32}
-FLOOR = "step, one model, arithmetic alone"
-GROWTH = {
-    "members": (1, 2, 5, 10, 20, 50, 100),
-    "steps": (25, 50, 100, 200, 400),
-    "batch": (16, 32, 64, 128, 256),
-    "hidden": (32, 64, 128),
-}
+from speed_page import BASE, FLOOR, GROWTH, draw, summarise
 
 
 def seconds(work: Callable[[], Any], device: str, repeats: int = 9, least: float = 0.1) -> tuple[float, float]:
@@ -151,7 +143,7 @@ def tide_stages(device: str) -> dict[str, float]:
         return call
 
     with (
-        patch.object(FleetJob, "train", timed(FleetJob.train)),
+        patch.object(FleetFit, "train", timed(FleetFit.train)),
         patch.object(start, "fit_chains", timed(start.fit_chains, "chains")),
         patch.object(select, "fit_chains", timed(select.fit_chains, "families of Q")),
     ):
@@ -198,15 +190,17 @@ def measure_fits(device: str) -> list[dict[str, Any]]:
     for work in works.values():
         work()  # the first calls of everything
     turns = [{name: once(work, device) for name, work in works.items()} for _ in range(5)]
-    plain, one, ten = ([turn[name] for turn in turns] for name in works)
+    plain, single, ten = ([turn[name] for turn in turns] for name in works)
     ratios = {
-        "continuous, one fit": {"plain_loop_ratio": statistics.median(a / b for a, b in zip(plain, one, strict=True))},
+        "continuous, one fit": {
+            "plain_loop_ratio": statistics.median(a / b for a, b in zip(plain, single, strict=True))
+        },
         "continuous, ten fits as a fleet": {
-            "ratio_to_one": statistics.median(a / b for a, b in zip(ten, one, strict=True))
+            "ratio_to_one": statistics.median(a / b for a, b in zip(ten, single, strict=True))
         },
     }
     records = []
-    for name, values in zip(works, (plain, one, ten), strict=True):
+    for name, values in zip(works, (plain, single, ten), strict=True):
         median, spread = statistics.median(values), (sorted(values)[3] - sorted(values)[1]) / 2
         per = 1e3 * median / (10 if "ten" in name else 1)
         about = ratios.get(name, {})
@@ -262,51 +256,6 @@ def measure(device: str) -> list[dict[str, Any]]:
     note("ignore, ten fits as a fleet", fits(device, "ignore", 10), 10, repeats=3)
     note("ignore, ten fits one after another", fits(device, "ignore", 10, apart=True), 10, repeats=1)
     return records + measure_tide(device)
-
-
-def summarise(records: list[dict[str, Any]]) -> list[str]:
-    """The ratios that matter."""
-    ms = {record["name"]: record["ms"] for record in records}
-    plain = ms["step, one model, nn.GRU and a plain loop"]
-    lines = [
-        f"fleet of {m}, per model, against nn.GRU: {plain / (ms[f'step, fleet of {m}'] / m):.1f}x"
-        for m in (1, 10, 60, 1000)
-        if f"step, fleet of {m}" in ms
-    ]
-    above = ms["step, fleet of 10"] / 10 / ms[FLOOR]
-    lines.append(f"fleet of 10, per model, against the arithmetic alone: {above:.1f}x")
-    lines.append(f"a pass of the chain against torch: {ms['chain, one pass in torch'] / ms['chain, one pass']:.0f}x")
-    found = {name: value for record in records for name, value in record.items() if "ratio" in name}
-    lines.append(f"one continuous fit against the plain loop: {found['plain_loop_ratio']:.1f}x")
-    lines.append(f"ten continuous fits as a fleet cost {found['ratio_to_one']:.1f} times one")
-    for method in ("continuous", "ignore"):
-        apart = ms[f"{method}, ten fits one after another"]
-        lines.append(
-            f"ten {method} fits as a fleet against one by one: {apart / ms[f'{method}, ten fits as a fleet']:.1f}x"
-        )
-    lines.append(f"one tide fit costs {found['ratio_to_continuous']:.1f} times one continuous fit")
-    return lines
-
-
-def draw(records: list[dict[str, Any]], path: Path) -> None:
-    """How the cost of a step grows with each size."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, len(GROWTH), figsize=(3.4 * len(GROWTH), 3.2))
-    for axis, name in zip(axes, GROWTH, strict=True):
-        found = [(r["value"], r["ms"]) for r in records if r.get("growth") == name]
-        axis.loglog(*zip(*found, strict=True), marker="o", color="#0b6e99")
-        first = found[0]
-        axis.loglog([v for v, _ in found], [first[1] * v / first[0] for v, _ in found], ":", color="#888888")
-        axis.set_xlabel(name)
-        axis.set_ylabel("ms a step" if axis is axes[0] else "")
-        axis.grid(alpha=0.25)
-    figure.suptitle(f"A training step of {BASE}; dotted: in proportion", fontsize=9)
-    figure.tight_layout()
-    figure.savefig(path, dpi=130)
 
 
 def main() -> None:

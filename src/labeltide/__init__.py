@@ -90,7 +90,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
-        if error.name != "labeltide_bench":
+        if (error.name or "").split(".")[0] != "labeltide_bench":
             raise
         raise ModuleNotFoundError(
             f"labeltide.{name} is part of labeltide-bench, which is not installed. Install it with: "

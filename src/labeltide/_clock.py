@@ -1,4 +1,4 @@
-"""Clocks that begin anew, such as the hour of day, and gaps in time between steps, and several clocks at once."""
+"""Clocks: cyclic ones with a period such as the hour of day, gaps in time between steps, and several clocks at once."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from numpy.typing import ArrayLike
 from labeltide._validation import check_clock, check_number, steps_mask
 
 Period = float | tuple[float | None, ...] | None  # of one clock, or of each of several
-LONGEST_GAP = 1000  # steps of time; what lies longer ago says no less
-MOST_GAPS = 16  # different lengths, each of which has transitions of its own
+MAX_GAP = 1000  # steps of time; longer gaps are cut to it, as the transition matrix hardly changes any more
+MAX_GAP_LENGTHS = 16  # distinct lengths, each with its power of the transition matrix
 
 
 def check_period(period: Any) -> None:
-    """A length above zero, or None for a clock that never begins anew; with several clocks one for each."""
-    for one in period if isinstance(period, tuple | list) else (period,):
-        if one is not None:
-            check_number("period", one, 0, above=True)
+    """A positive number, or None for a clock that is not cyclic; with several clocks one for each."""
+    for clock_period in period if isinstance(period, tuple | list) else (period,):
+        if clock_period is not None:
+            check_number("period", clock_period, 0, above=True)
 
 
 def one_period(period: Period) -> float | None:
-    """The period of a clock that is alone."""
+    """The period of a single clock."""
     if isinstance(period, tuple | list):
         raise ValueError(f"period must be one number, as there is one clock. Got {period!r}.")
     return period
 
 
 def wrap_clock(clock: np.ndarray, period: float | None) -> np.ndarray:
-    """The same moments within one period, from zero up to but not including it; untouched without one."""
+    """Moments modulo the period, in [0, period); unchanged without a period."""
     if period is None:
         return clock
     inside = clock % period
-    return np.where(inside < period, inside, 0.0)  # what lies just below zero is rounded up to the period itself
+    return np.where(inside < period, inside, 0.0)  # rounding can give the period itself for moments just below zero
 
 
 def check_gaps(gaps: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> np.ndarray | None:
-    """Whole numbers of steps between each step and the one before it, shape (n, steps); None where all are one.
+    """Gaps: the time between each step and the one before in whole steps, shape (n, steps); None where all are one.
 
-    The first step of a sequence and padding come out as one, whatever was given there.
+    The first step of a sequence and padding get a gap of one, whatever was passed there.
     """
     if gaps is None:
         return None
@@ -63,14 +63,14 @@ def check_gaps(gaps: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> np.
             "gaps must be whole numbers of at least 1, which means that a step follows the one before at once. "
             f"Got {values[tuple(bad[0])]} in sequence {bad[0][0]}, step {bad[0][1]}."
         )
-    return np.minimum(values, LONGEST_GAP).astype(np.int64) if (values > 1).any() else None
+    return np.minimum(values, MAX_GAP).astype(np.int64) if (values > 1).any() else None
 
 
 def gap_ladder(gaps: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Gaps as places, int8 of the same shape, among a few lengths that begin with one; those between are rounded up."""
+    """Gaps as int8 indices into at most 16 lengths, the first of which is one; gaps between lengths are rounded up."""
     lengths = np.union1d([1], gaps)
-    if len(lengths) > MOST_GAPS:
-        lengths = np.unique(np.geomspace(1, lengths[-1], MOST_GAPS).round().astype(np.int64))
+    if len(lengths) > MAX_GAP_LENGTHS:
+        lengths = np.unique(np.geomspace(1, lengths[-1], MAX_GAP_LENGTHS).round().astype(np.int64))
     return np.searchsorted(lengths, gaps).astype(np.int8), tuple(lengths.tolist())
 
 
@@ -83,13 +83,13 @@ def check_clocks(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> 
         raise ValueError(
             f"Several clocks have shape (n, steps, clocks); for one leave out the last axis. Got {clocks.shape[0]}."
         )
-    return np.stack([check_clock(one, lengths, n_steps) for one in clocks], -1)
+    return np.stack([check_clock(values, lengths, n_steps) for values in clocks], -1)
 
 
 class Cells(NamedTuple):
-    """Cells of the product of several clocks, each rounded to a few moments; the first clock runs slowest.
+    """Cells of the Cartesian product of several clocks, each rounded to a few moments; the last clock varies fastest.
 
-    Below `fit` and `audit` the number of a step's cell stands for its moment.
+    Below `fit` and `audit` the index of a step's cell is used as its clock.
     """
 
     axes: tuple[np.ndarray, ...]  # the moments of each clock, rising
@@ -101,18 +101,19 @@ class Cells(NamedTuple):
         return np.stack(np.meshgrid(*self.axes, indexing="ij"), -1).reshape(-1, len(self.axes))
 
     def places(self, clock: np.ndarray) -> np.ndarray:
-        """The nearest cell of moments of shape (..., clocks): whole numbers of shape (...)."""
+        """The index of the nearest cell of moments of shape (..., clocks): whole numbers of shape (...)."""
         if clock.ndim < 1 or clock.shape[-1] != len(self.axes):
             raise ValueError(f"clock must have shape (..., {len(self.axes)}), one moment per clock. Got {clock.shape}.")
-        near = [_nearest(clock[..., i], *one) for i, one in enumerate(zip(self.axes, self.periods, strict=True))]
+        pairs = zip(self.axes, self.periods, strict=True)
+        near = [_nearest(clock[..., i], axis, period) for i, (axis, period) in enumerate(pairs)]
         return np.ravel_multi_index(near, [len(axis) for axis in self.axes])
 
 
 def find_cells(clock: np.ndarray, mask: np.ndarray, period: Period, most: int) -> Cells:
-    """The cells of clocks of shape (n, steps, clocks), at most so many."""
+    """The cells of clocks of shape (n, steps, clocks), at most `most`."""
     periods = _periods(period, clock.shape[-1])
     moments = int(most ** (1 / len(periods)) + 1e-9)
-    return Cells(tuple(_axis(clock[mask, i], own, moments) for i, own in enumerate(periods)), periods)
+    return Cells(tuple(_axis(clock[mask, i], length, moments) for i, length in enumerate(periods)), periods)
 
 
 def cells_of(grid: np.ndarray, period: Period) -> Cells:
@@ -134,7 +135,7 @@ def _periods(period: Period, count: int) -> tuple[float | None, ...]:
 
 
 def _axis(moments: np.ndarray, period: float | None, most: int) -> np.ndarray:
-    """The distinct moments of a clock or, where there are more, even ones."""
+    """The distinct moments of a clock or, where there are more than `most`, a regular grid."""
     distinct = np.unique(wrap_clock(moments, period))
     if len(distinct) <= most:
         return distinct
@@ -142,9 +143,9 @@ def _axis(moments: np.ndarray, period: float | None, most: int) -> np.ndarray:
 
 
 def _nearest(moments: np.ndarray, axis: np.ndarray, period: float | None) -> np.ndarray:
-    """The place of each moment on an axis, which closes to a ring where it has a period."""
+    """The index of the nearest moment on an axis, which is cyclic where it has a period."""
     if period is None:
         return np.searchsorted((axis[1:] + axis[:-1]) / 2, moments)
     ring = np.concatenate([axis[-1:] - period, axis, axis[:1] + period])
-    found = np.searchsorted((ring[1:] + ring[:-1]) / 2, wrap_clock(moments, period))
-    return (found - 1) % len(axis)
+    nearest = np.searchsorted((ring[1:] + ring[:-1]) / 2, wrap_clock(moments, period))
+    return (nearest - 1) % len(axis)

@@ -1,4 +1,4 @@
-"""The one writer of files: whole or not at all, and JSON that every reader takes."""
+"""Atomic writes of files, and strict JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, whatever ends the process in between."""
+    """Write a file atomically: to a temporary file in the same folder, synced and then renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
     try:
@@ -22,7 +22,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(draft, 0o644)  # mkstemp's own mode would keep others from reading it
+        os.chmod(draft, 0o644)  # mkstemp creates files that only their owner may read
         os.replace(draft, path)
     except BaseException:
         Path(draft).unlink(missing_ok=True)
@@ -30,13 +30,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON that every reader takes: finite numbers or null, plain texts."""
+    """Write strict JSON atomically: numbers that are not finite become null."""
     text = json.dumps(to_json(content), ensure_ascii=False, allow_nan=False, indent=1)
     write_atomically(path, text.encode("utf-8", "replace"))
 
 
 def to_json(value: Any) -> Any:
-    """The same value in the types of JSON; what is not finite becomes None."""
+    """The value in the types of JSON; numbers that are not finite become None."""
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):

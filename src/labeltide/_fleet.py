@@ -1,4 +1,7 @@
-"""Modules whose every tensor carries a leading members axis, so that one program trains a whole fleet."""
+"""Batched ensembles: torch modules whose tensors have a leading members axis, so that a fleet trains as one program.
+
+Width-scaled layers use the NTK parametrisation (Jacot and others 2018).
+"""
 
 from __future__ import annotations
 
@@ -9,34 +12,34 @@ from typing import Any, Self, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-Module = TypeVar("Module", bound="FleetModule")
+FleetModuleT = TypeVar("FleetModuleT", bound="FleetModule")
 
 
 class FleetModule(nn.Module):
-    """A module that is `members` modules side by side: they share code and never mix.
+    """`members` independent modules computed side by side.
 
-    Every parameter and buffer has shape ``(members, ...)``. Subclasses draw their starting values in
-    `_initialise`, member by member, so that a member starts alike alone and in any fleet.
+    Every parameter and buffer has shape ``(members, ...)``. Subclasses initialise their tensors in `_initialise`,
+    member by member, so that the initial values of a member do not depend on the fleet it is in.
     """
 
     members: int
 
     def initialise(self, generators: Sequence[Generator]) -> Self:
-        """Draw new starting values, the m-th member's from the m-th generator."""
+        """Draw initial values, the m-th member's from the m-th generator."""
         for module in self.modules():
             if isinstance(module, FleetModule):
                 module._initialise(generators)
         return self
 
     def _initialise(self, generators: Sequence[Generator]) -> None:
-        """Draw the tensors that this module itself holds (not those of its children)."""
+        """Initialise the tensors of this module itself, not those of its children."""
 
     def member(self, index: int, count: int = 1) -> Self:
-        """A copy of one member, or of several in a row, as a fleet of its own."""
+        """A copy of one member, or of `count` consecutive ones, as a fleet."""
         return self.take(torch.arange(index, index + count))
 
     def take(self, index: Tensor) -> Self:
-        """A copy of some members as a fleet of their own."""
+        """A copy of some members as a fleet."""
         tensors = [*self.parameters(), *self.buffers()]
         memo = {id(tensor): _take_like(tensor, index) for tensor in tensors}
         clone = copy.deepcopy(self, memo)
@@ -46,16 +49,16 @@ class FleetModule(nn.Module):
         return clone
 
 
-def put_members(fleet: FleetModule, index: Tensor, others: FleetModule, theirs: Tensor) -> None:
-    """Overwrite some members of a fleet with some of another of the same kind."""
+def put_members(fleet: FleetModule, index: Tensor, others: FleetModule, other_index: Tensor) -> None:
+    """Overwrite the members `index` of a fleet with the members `other_index` of another of the same kind."""
     pairs = zip((*fleet.parameters(), *fleet.buffers()), (*others.parameters(), *others.buffers()), strict=True)
     with torch.no_grad():
         for old, new in pairs:
-            old[index] = new[theirs]
+            old[index] = new[other_index]
 
 
-def stack(modules: Sequence[Module]) -> Module:
-    """Modules of one kind as one fleet: the reverse of `FleetModule.member`."""
+def stack(modules: Sequence[FleetModuleT]) -> FleetModuleT:
+    """Join modules of one kind into one fleet: the inverse of `FleetModule.member`."""
     memo: dict[int, Any] = {}
     for tensors in zip(*([*module.parameters(), *module.buffers()] for module in modules), strict=True):
         joined = torch.cat([tensor.detach() for tensor in tensors])
@@ -64,29 +67,29 @@ def stack(modules: Sequence[Module]) -> Module:
     fleet = copy.deepcopy(modules[0], memo)
     for module in fleet.modules():
         if isinstance(module, FleetModule):
-            module.members = sum(one.members for one in modules)
+            module.members = sum(part.members for part in modules)
     return fleet
 
 
 class MemberLinear(FleetModule):
-    """One affine map per member: ``(members, ..., inputs)`` → ``(members, ..., outputs)``.
+    r"""One affine map per member: ``(members, ..., inputs)`` → ``(members, ..., outputs)``.
 
-    Without a `gain` it starts and learns as `torch.nn.Linear` does. With one, weights are held in units of
-    ``1 / sqrt(inputs)`` and start so that the output has `gain` times the spread of the input: an optimiser with a
-    fixed step, such as Adam, then moves wide and narrow layers alike (Jacot and others, 2018), and deep stacks of wide
-    layers stay calm at the learning rate of a small network.
+    Without a `gain` it is `torch.nn.Linear`. With a `gain` it uses the NTK parametrisation (Jacot and others 2018):
+    :math:`y = x W / \sqrt{\mathrm{inputs}} + b`, with the entries of W of standard deviation `gain`. The output has
+    `gain` times the root mean square of the input, Adam's fixed step changes wide and narrow layers alike, and deep
+    stacks of wide layers train stably at the learning rate of a small network.
 
-    With several ``copies`` every member has as many maps, which start alike, and inputs and outputs come with
-    ``members * copies`` in place of members.
+    With several ``copies`` every member has that many maps with the same initial values, and the first axis of inputs
+    and outputs has ``members * copies`` entries.
     """
 
     def __init__(self, members: int, inputs: int, outputs: int, gain: float | None = None, copies: int = 1) -> None:
         super().__init__()
         self.members, self.gain, self.copies = members, gain, copies
         self.unit = inputs**-0.5 if gain else 1.0
-        own = (members,) if copies == 1 else (members, copies)
-        self.weight = nn.Parameter(torch.zeros(*own, inputs, outputs))
-        self.bias = nn.Parameter(torch.zeros(*own, 1, outputs))
+        leading = (members,) if copies == 1 else (members, copies)
+        self.weight = nn.Parameter(torch.zeros(*leading, inputs, outputs))
+        self.bias = nn.Parameter(torch.zeros(*leading, 1, outputs))
 
     def _initialise(self, generators: Sequence[Generator]) -> None:
         inputs = self.weight.shape[-2]
@@ -110,7 +113,7 @@ def uniform_(parameter: Tensor, bound: float, generators: Sequence[Generator], c
 
 
 def member_generators(seeds: Sequence[int]) -> list[Generator]:
-    """One random stream for each member, on the CPU so that every device starts from the same numbers."""
+    """One random generator per member, on the CPU so that initial values are the same on every device."""
     return [torch.Generator().manual_seed(int(seed)) for seed in seeds]
 
 

@@ -1,6 +1,7 @@
-"""Every check on what users pass in, and the wording of every such error.
+"""Validation of user input: all checks and the wording of their errors.
 
-An error says the rule, what came, and the way out. Inside the package, values that passed here are trusted.
+An error states the rule, the value that was passed, and how to correct it. Values that passed are trusted inside the
+package.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class UnanswerableError(ValueError):
 def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Finite float32 features of shape (n, steps, features), zero on padding, and lengths of shape (n,)."""
     try:
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
+        with np.errstate(over="ignore"):  # values that overflow become infinite and are refused below
             features = np.array(X, dtype=np.float32)  # a copy: padding is overwritten below
     except (TypeError, ValueError) as error:
         raise ValueError(f"X must be numbers of shape (n, steps, features). Got {_describe(X)}: {error}") from None
@@ -69,7 +70,7 @@ def steps_mask(lengths: np.ndarray, n_steps: int) -> np.ndarray:
 
 
 def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> np.ndarray:
-    """A finite moment for every step, of shape (n, steps); the position in [0, 1] when none is given."""
+    """A finite moment for every step, of shape (n, steps); the position in [0, 1] when `clock` is None."""
     shape = (len(lengths), n_steps)
     if clock is None:
         return np.broadcast_to(np.arange(n_steps) / max(n_steps - 1, 1), shape).copy()
@@ -89,12 +90,12 @@ def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> n
         raise ValueError(
             f"clock must be finite. Got {values[tuple(bad[0])]} in sequence {bad[0][0]}, step {bad[0][1]}."
         )
-    values[~real] = values[0, 0]  # any real moment will do: padding never counts
+    values[~real] = values[0, 0]  # any valid moment, as padding never counts
     return values
 
 
 def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray:
-    """A finite weight, not negative, for each sequence; ones when none are given."""
+    """A finite weight, not negative, for each sequence; ones when `sample_weight` is None."""
     weights = np.ones(n) if sample_weight is None else np.asarray(sample_weight)
     numbers = np.issubdtype(weights.dtype, np.number) or weights.dtype == bool
     if weights.shape != (n,) or not numbers or not np.all((weights >= 0) & (weights < np.inf)):
@@ -105,7 +106,7 @@ def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray:
 
 
 def check_labels(y: ArrayLike, n: int, n_steps: int) -> np.ndarray:
-    """Labels with an annotator axis, shape (n, steps, annotators), still in the user's own values."""
+    """Labels with an annotator axis, shape (n, steps, annotators), not yet encoded."""
     labels = as_labels(y)
     if labels.shape[:2] != (n, n_steps) or labels.ndim not in (2, 3) or labels.size == 0:
         raise ValueError(
@@ -116,7 +117,7 @@ def check_labels(y: ArrayLike, n: int, n_steps: int) -> np.ndarray:
 
 
 def as_labels(y: ArrayLike) -> np.ndarray:
-    """Labels as an array that keeps gaps: NumPy would write the NaN of a list of texts as 'nan'."""
+    """Labels as an array that keeps missing values: NumPy would turn the NaN of a list of strings into 'nan'."""
     labels = y if isinstance(y, np.ndarray) else np.asarray(y)
     if not isinstance(y, np.ndarray) and labels.dtype.kind in "US":
         objects = np.asarray(y, dtype=object)
@@ -133,7 +134,7 @@ def missing_labels(labels: np.ndarray) -> np.ndarray:
     if labels.dtype != object:
         return np.zeros(labels.shape, dtype=bool)
     flat = labels.ravel()
-    # NaN is the only value unlike itself; pandas.NA answers with neither True nor False.
+    # NaN is the only value that differs from itself; the comparison of pandas.NA is neither True nor False.
     gaps = np.fromiter((v is None or (v != v) is not False for v in flat), dtype=bool, count=flat.size)
     present = [v for v, gap in zip(flat, gaps, strict=True) if not gap]
     if present and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in present):
@@ -158,7 +159,7 @@ def find_classes(labels: np.ndarray, present: np.ndarray, name: str = "y") -> tu
 
 
 def check_classes(classes: Iterable[Hashable], name: str) -> tuple[Hashable, ...]:
-    """From 2 to 127 different names, in the order given."""
+    """From 2 to 127 distinct class names, in their order."""
     names = tuple(classes)
     try:
         repeated = [value for value, count in Counter(names).items() if count > 1]
@@ -180,12 +181,12 @@ def encode_labels(labels: np.ndarray, present: np.ndarray, classes: Sequence[Has
     index = {value: code for code, value in enumerate(classes)}
     values = labels[present]
     if labels.dtype == object:
-        found = np.fromiter((index.get(v, -1) for v in values), dtype=np.int8, count=len(values))
-        unknown = list(dict.fromkeys(v for v, code in zip(values, found, strict=True) if code < 0))
+        codes_present = np.fromiter((index.get(v, -1) for v in values), dtype=np.int8, count=len(values))
+        unknown = list(dict.fromkeys(v for v, code in zip(values, codes_present, strict=True) if code < 0))
     else:
         distinct, inverse = np.unique(values, return_inverse=True)
         lookup = np.array([index.get(value.item(), -1) for value in distinct], dtype=np.int8)
-        found = lookup[inverse.reshape(-1)] if len(distinct) else np.zeros(0, np.int8)
+        codes_present = lookup[inverse.reshape(-1)] if len(distinct) else np.zeros(0, np.int8)
         unknown = [value.item() for value, code in zip(distinct, lookup, strict=True) if code < 0]
     if unknown:
         raise ValueError(
@@ -193,7 +194,7 @@ def encode_labels(labels: np.ndarray, present: np.ndarray, classes: Sequence[Has
             f"Known labels: {_shorten(classes)}."
         )
     codes = np.full(labels.shape, -1, dtype=np.int8)
-    codes[present] = found
+    codes[present] = codes_present
     return codes
 
 
@@ -220,7 +221,7 @@ def check_matrices(matrices: ArrayLike, clock: ArrayLike | None) -> tuple[np.nda
 
 
 def check_common(common: ArrayLike, matrices: np.ndarray) -> np.ndarray:
-    """Valid matrices that belong to no annotator: `matrices` without its annotator axis."""
+    """Valid common noise matrices, in the shape of `matrices` without its annotator axis."""
     shape = (*matrices.shape[:1], *matrices.shape[2:])
     if np.shape(common) != shape:
         raise ValueError(
@@ -230,7 +231,7 @@ def check_common(common: ArrayLike, matrices: np.ndarray) -> np.ndarray:
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
-    """One of the given names."""
+    """A value that must be one of `choices`."""
     options = list(choices)
     if value not in options:
         raise ValueError(f"Unknown {name} {value!r}. Choose one of: {', '.join(options)}.")
@@ -240,7 +241,7 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
 def check_number(
     name: str, value: Any, low: float, high: float = float("inf"), *, whole: bool = False, above: bool = False
 ) -> None:
-    """A number between low and high (strictly above low where asked)."""
+    """A finite number from low to high, excluding low where `above` is set."""
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     right_kind = (
         isinstance(value, kinds)
@@ -253,16 +254,16 @@ def check_number(
         raise ValueError(f"{name} must be {rule}{limit}. Got {value!r}.")
 
 
-def check_keys(kind: str, given: Mapping[str, Any], allowed: Iterable[str]) -> None:
-    """No key beyond the allowed ones."""
-    unknown = sorted(set(given) - set(allowed))
+def check_keys(kind: str, mapping: Mapping[str, Any], allowed: Iterable[str]) -> None:
+    """A mapping whose keys must all be allowed."""
+    unknown = sorted(set(mapping) - set(allowed))
     if unknown:
         raise ValueError(f"Unknown {kind}: {', '.join(unknown)}. Choose from: {', '.join(allowed)}.")
 
 
 def check_device(device: str) -> str:
-    """A device that is there; "auto" takes a GPU where there is one."""
-    import torch  # here, so that what never trains never loads it
+    """A device that exists; "auto" means a GPU where there is one."""
+    import torch  # a local import, because torch is slow to load and often not needed
 
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -275,7 +276,7 @@ def check_device(device: str) -> str:
 
 
 def check_logits(shape: Sequence[int], expected: Sequence[int]) -> None:
-    """A model's answer of the promised shape."""
+    """The shape of a model's logits must be the expected one."""
     if tuple(shape) != tuple(expected):
         raise ValueError(
             f"The model must give logits of shape (batch, steps, classes) = {tuple(expected)[-3:]}, "

@@ -51,7 +51,7 @@ def audit(
     """Say which labels of a table are likely wrong, when, and how sure that is: one folder, one page."""
     from labeltide.auditing.run import audit as audit_table
 
-    found = audit_table(
+    result = audit_table(
         table,
         sequence=sequence,
         time=time,
@@ -70,7 +70,7 @@ def audit(
         resume=resume,
         command=shlex.join(["labeltide", *sys.argv[1:]]),
     )
-    console.print(f"{found}\nPage       {found.page}", markup=False, highlight=False)
+    console.print(f"{result}\nPage       {result.page}", markup=False, highlight=False)
 
 
 @app.command
@@ -87,8 +87,8 @@ def predict(
     from labeltide.auditing.predict import check_file, predict_table, write_predictions
 
     check_file(out)
-    found = predict_table(model, table, sequence=sequence, time=time, device=device)
-    console.print(f"{found.num_rows} rows: {write_predictions(found, out)}", markup=False)
+    predictions = predict_table(model, table, sequence=sequence, time=time, device=device)
+    console.print(f"{predictions.num_rows} rows: {write_predictions(predictions, out)}", markup=False)
 
 
 @app.command
@@ -127,7 +127,7 @@ def simulate(
     seed: Annotated[int, Parameter(help="The same seed gives the same table.")] = 0,
 ) -> None:
     """Write a simulated wearable study, with two annotators and their known mistakes, to try things on."""
-    from labeltide.auditing.simulate import simulate_study, write_study
+    from labeltide.auditing.wearable_study import simulate_study, write_study
 
     table = simulate_study(people=people, days=days, rate=rate, seed=seed)
     console.print(f"{table.num_rows} rows with true_label beside label: {write_study(table, out)}", markup=False)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide.auditing.run import TableAudit, audit
-from labeltide.auditing.simulate import simulate_study
+from labeltide.auditing.wearable_study import simulate_study
 
 
 class Truth(NamedTuple):
@@ -51,19 +51,21 @@ def run_demo(out: Path, *, people: int = 60, days: int = 14, seed: int = 0, verb
     table = simulate_study(people=people, days=days, seed=seed)
     recorded = table.drop_columns(["true_label"])
     roles: dict[str, Any] = {"sequence": "person", "time": "time", "label": "label", "annotator": "annotator"}
-    found = audit(recorded, **roles, clock="hour_of_day", out=out, seed=seed, verbose=verbose, command="labeltide demo")
-    return DemoResult(found, compare(found, table["true_label"]))
+    result = audit(
+        recorded, **roles, clock="hour_of_day", out=out, seed=seed, verbose=verbose, command="labeltide demo"
+    )
+    return DemoResult(result, compare(result, table["true_label"]))
 
 
-def compare(found: TableAudit, truth: pa.ChunkedArray) -> Truth:
+def compare(result: TableAudit, truth: pa.ChunkedArray) -> Truth:
     """Compare an audit of a table with its true labels, one for each row."""
-    true = np.asarray(truth.to_pylist(), dtype=object)[found.labels["row"].to_numpy()]
-    wrong = np.asarray(found.labels["recorded"].to_pylist(), dtype=object) != true
-    issue = found.labels["is_issue"].to_numpy()
-    after = np.asarray(found.labels["corrected"].to_pylist(), dtype=object) != true
-    noise = found.summary["noise"]
+    true = np.asarray(truth.to_pylist(), dtype=object)[result.labels["row"].to_numpy()]
+    wrong = np.asarray(result.labels["recorded"].to_pylist(), dtype=object) != true
+    issue = result.labels["is_issue"].to_numpy()
+    after = np.asarray(result.labels["corrected"].to_pylist(), dtype=object) != true
+    noise = result.summary["noise"]
     clock = np.array(noise["clock"])
-    nearest = np.abs(found.labels["clock"].to_numpy()[:, None] - clock).argmin(1)
+    nearest = np.abs(result.labels["clock"].to_numpy()[:, None] - clock).argmin(1)
     counts = np.bincount(nearest, minlength=len(clock))
     rate = np.bincount(nearest, wrong, minlength=len(clock)) / np.maximum(counts, 1)
     error = np.abs(np.array(noise["curves"][0]["rate"], dtype=float) - rate)

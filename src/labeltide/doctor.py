@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from labeltide.kernels import KERNELS, choose, library
-from labeltide.kernels.check import Verdict
+from labeltide.kernels.check import CheckResult
 
 LEVELS = ("no AVX2", "AVX2", "AVX-512")  # what `labeltide_processor` tells apart on x86
 
@@ -43,10 +43,10 @@ def examine() -> Report:
     """Look at this installation and check every kernel variant that the processor can run."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what a failed check would warn of stands in the report
-        found = {name: library.load(name).verdicts for name in library.runnable()}
+        checked = {name: library.load(name).checks for name in library.runnable()}
         kernels = {
             name: "; ".join(_describe(kernel, verdict) for kernel, verdict in verdicts.items())
-            for name, verdicts in found.items()
+            for name, verdicts in checked.items()
         }
         chosen = {kernel: _chosen(kernel) for kernel in KERNELS}
     for name in library.VARIANTS:
@@ -60,11 +60,11 @@ def examine() -> Report:
             "Kernels found, with the result of their self-check (difference from torch, time)": kernels,
             f"Kernels in use ({library.ENVIRONMENT}={os.environ.get(library.ENVIRONMENT, '')!r})": chosen,
         },
-        all(verdict.passed for verdicts in found.values() for verdict in verdicts.values()),
+        all(verdict.passed for verdicts in checked.values() for verdict in verdicts.values()),
     )
 
 
-def _describe(kernel: str, verdict: Verdict) -> str:
+def _describe(kernel: str, verdict: CheckResult) -> str:
     passed = "passed" if verdict.passed else "FAILED"
     return f"{kernel} {passed} ({verdict.difference:.0e}, {1e3 * verdict.seconds:.1f} ms)"
 

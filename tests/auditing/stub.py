@@ -19,6 +19,7 @@ class StubTide:
         found = np.unique(labels if trusted is None else np.append(labels.ravel(), trusted.ravel()))
         self.classes_ = found[found >= 0]
         self.clock_ = clock
+        self.findings_ = {}
         clocks = np.moveaxis(clock, -1, 0) if clock.ndim == 3 else [clock]
         self.clock_estimates_ = tuple(self._estimate(np.unique(one)[:150]) for one in clocks)
         self.noise_estimate_ = self.clock_estimates_[0]

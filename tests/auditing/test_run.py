@@ -13,7 +13,8 @@ import labeltide as lt
 from auditing.stub import StubTide
 from auditing.tables import HOSTILE, make_table, studies, tables
 from labeltide.auditing import UnanswerableError, fitting, simulate_study
-from labeltide.auditing.files import OURS
+from labeltide.auditing.folder import OURS
+from labeltide.auditing.page import write_page
 from labeltide.auditing.predict import predict_table, write_predictions
 from labeltide.chain.data import TrainingEvidence
 from labeltide.demo import compare
@@ -34,7 +35,7 @@ def tiny(monkeypatch):
 def stub(monkeypatch):
     monkeypatch.setattr(fitting, "TideClassifier", StubTide)
     monkeypatch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
-    monkeypatch.setattr(fitting, "thin_evidence", lambda *_: 0)
+    monkeypatch.setattr(fitting, "thin_evidence", lambda training, *_: training)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,11 @@ def real(tmp_path_factory):
         path = folder.parent / "study.csv"
         csv.write_csv(make_table(), path)
         return lt.audit(path, sequence="person", time="minute", out=folder, command="labeltide audit study.csv")
+
+
+def test_the_page_from_memory_is_the_page_from_the_folder(real):
+    page = (real.folder / "report.html").read_text(encoding="utf-8")
+    assert write_page(real.folder).read_text(encoding="utf-8") == page
 
 
 def test_all_files_are_there_by_the_contract(real):
@@ -196,6 +202,14 @@ def test_large_tables_are_learned_from_in_part_and_that_is_said(tiny, monkeypatc
     assert found.labels["probability_right"].null_count == 0
 
 
+def test_inference_on_some_windows_leaves_the_training_evidence_as_fit_left_it(tiny, monkeypatch):
+    monkeypatch.setattr(fitting, "INFERENCE_STEPS", 100)
+    result = lt.audit(make_table(people=30))
+    assert "Bands and checks rest on 20 of 30 windows" in " ".join(result.summary["table"]["said"])
+    assert len(result.estimator.training_.data.mask) == len(result.estimator.training_.clusters) == 30
+    assert {"noise_estimate", "diagnostics", "temporality"} <= set(result.estimator.findings_)
+
+
 def test_a_stopped_audit_leaves_nothing_in_its_folder_and_goes_on(tiny, tmp_path, monkeypatch):
     out = tmp_path / "out"
     with pytest.raises(ValueError, match="no interrupted audit"):
@@ -209,7 +223,7 @@ def test_a_stopped_audit_leaves_nothing_in_its_folder_and_goes_on(tiny, tmp_path
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("labeltide.auditing.progress.Stages.done", stop)
+        patch.setattr("labeltide.auditing.stages.Stages.done", stop)
         with pytest.raises(KeyboardInterrupt):
             lt.audit(make_table(), out=out)
     assert not out.exists()

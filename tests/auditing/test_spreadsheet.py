@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide.auditing.intake import load_table
 from labeltide.auditing.spreadsheet import safe_texts, write_safe_csv
+from labeltide.tables.intake import load_table, open_table
 
 
 def safe(text):
@@ -67,4 +67,4 @@ def test_no_cell_starts_a_formula_for_any_separator(tmp_path_factory, text):
 def test_a_mark_tells_spreadsheets_that_it_is_utf8_and_our_own_reader_skips_it(tmp_path):
     write_safe_csv(pa.table({"wärme": ["ümläut"], "zahl": [1]}), tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_bytes().startswith("\ufeff".encode())
-    assert load_table(tmp_path / "t.csv").to_pydict() == {"wärme": ["ümläut"], "zahl": [1]}
+    assert load_table(open_table(tmp_path / "t.csv")).to_pydict() == {"wärme": ["ümläut"], "zahl": [1]}

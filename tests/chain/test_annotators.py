@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.chain.annotators import FIRST, Candidate, _members, fit_annotators
+from labeltide.chain.annotators import FIRST_CANDIDATE, Candidate, _members, fit_annotators
 from labeltide.chain.data import ChainData, Members
 from labeltide.chain.passes import expect
 from labeltide.chain.select import choose_noise
@@ -52,7 +52,7 @@ def test_annotators_alike_are_pooled_and_the_common_q_is_theirs():
 def test_an_annotator_without_labels_gets_the_common_q():
     data, _ = study(n=40)
     data.labels[..., 2] = -1
-    found = fit_annotators(data, GRID, candidates=[FIRST])
+    found = fit_annotators(data, GRID, candidates=[FIRST_CANDIDATE])
     assert torch.allclose(found.parameters.matrices[0, 2], found.common, atol=0.01)
 
 
@@ -66,7 +66,7 @@ def test_what_is_known_from_elsewhere_improves_the_posterior(known):
         trusted = torch.tensor(truth, dtype=torch.int8)
         trusted[:, 1::2] = -1
         more = ChainData(data.labels, data.mask, None, STEPS, 2, trusted=trusted)
-    plain, better = (fit_annotators(one, GRID, candidates=[FIRST]).posterior for one in (data, more))
+    plain, better = (fit_annotators(one, GRID, candidates=[FIRST_CANDIDATE]).posterior for one in (data, more))
     assert (better * right).sum() > (plain * right).sum()
     if known == "trusted":
         assert (better.argmax(-1).numpy() == truth)[:, ::2].all()
@@ -76,14 +76,15 @@ def test_a_q_for_each_makes_the_labels_likelier_than_one_for_all():
     data, _ = study(n=40)
     every = _members(torch.ones(1, 40))
     each, alike = (
-        fit_annotators(data, GRID, candidates=[FIRST._replace(strength=strength)]).parameters for strength in (1, 1e6)
+        fit_annotators(data, GRID, candidates=[FIRST_CANDIDATE._replace(strength=strength)]).parameters
+        for strength in (1, 1e6)
     )
     assert expect(data, every, each).log_likelihood.sum() > expect(data, every, alike).log_likelihood.sum()
 
 
 @pytest.fixture(scope="module")
 def two_jobs():
-    """Annotators who differ, and annotators who are alike, as two jobs of one fleet; evidence that says a little."""
+    """Annotators who differ, and annotators who are alike, as two fits of one fleet; evidence that says a little."""
     parts = [study(rates=RATES), study(rates=RATES[[1, 1, 1]])]
     right = torch.nn.functional.one_hot(torch.tensor(parts[0][1]).long(), 2).float()  # both have the same true labels
     evidence = (0.3 + 0.4 * right).log().expand(2, -1, -1, -1)
@@ -93,10 +94,10 @@ def two_jobs():
 
 def choose(data):
     each = torch.arange(len(data.labels))
-    jobs = Members(each, each, torch.ones(len(each), 120))
+    fits = Members(each, each, torch.ones(len(each), 120))
     folds = (torch.arange(120) % 3).expand(len(each), -1)
-    start = join_evidence(data, jobs, label_chain(data, jobs, GRID, groups=3), GRID).parameters
-    return choose_noise(data, jobs, start, folds, GRID)
+    start = join_evidence(data, fits, label_chain(data, fits, GRID, groups=3), GRID).parameters
+    return choose_noise(data, fits, start, folds, GRID)
 
 
 @pytest.fixture(scope="module")

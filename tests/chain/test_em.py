@@ -27,13 +27,13 @@ GRID = np.linspace(0, 1, STEPS)
 
 
 def study(shape: str, n=120, n_classes=2, stay=0.9, seed=0):
-    """Recorded labels of persistent true ones, as a chain sees them, with one job."""
+    """Recorded labels of persistent true ones, as a chain sees them, with one fit."""
     true = lt.make_sequences(n=n, n_steps=STEPS, n_features=2, n_classes=n_classes, stay=stay, random_state=seed)
     noise = lt.make_noise(shape, n_classes=n_classes, n_steps=STEPS, rate=0.25)
     recorded = lt.corrupt(true.labels, noise, random_state=seed)
     data = ChainData(torch.tensor(recorded)[None], torch.ones(n, STEPS, dtype=torch.bool), None, STEPS, n_classes)
-    jobs = Members(torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long), torch.ones(1, n))
-    return data, jobs, np.asarray(noise), true.labels[..., 0]
+    fits = Members(torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long), torch.ones(1, n))
+    return data, fits, np.asarray(noise), true.labels[..., 0]
 
 
 def frobenius(one, two):
@@ -42,14 +42,14 @@ def frobenius(one, two):
 
 @pytest.mark.parametrize("with_evidence", [False, True])
 def test_every_iteration_raises_the_likelihood(with_evidence):
-    data, jobs, _, truth = study("growth")
+    data, fits, _, truth = study("growth")
     if with_evidence:
         right = torch.nn.functional.one_hot(torch.tensor(truth).long(), 2).float()
         data = data.with_evidence((0.3 + 0.4 * right).log()[None])
     kinds = Families.of([family(2, constant_shape(GRID), "each")])
     chain, reached = flat_chain(1, 1, data, 0.8), []
     for _ in range(12):
-        fitted = fit_chains(data, jobs, kinds, chain, iterations=1, learn_power=with_evidence)
+        fitted = fit_chains(data, fits, kinds, chain, iterations=1, learn_power=with_evidence)
         chain = fitted.parameters
         reached.append(float(fitted.log_likelihood.sum()))
     assert np.all(np.diff(reached) > -0.05)  # pseudo-counts and the ridge cost a trifle
@@ -57,35 +57,35 @@ def test_every_iteration_raises_the_likelihood(with_evidence):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_labels_alone_show_the_noise_where_they_persist(n_classes):
-    data, jobs, noise, truth = study("growth", n=300, n_classes=n_classes, stay=0.95)
-    chain = label_chain(data, jobs, GRID)
+    data, fits, noise, truth = study("growth", n=300, n_classes=n_classes, stay=0.95)
+    chain = label_chain(data, fits, GRID)
     assert frobenius(chain.matrices[0, 0], noise) < 0.15
-    posterior = expect(data, jobs, chain, posterior=True).posterior[0].argmax(-1).numpy()
+    posterior = expect(data, fits, chain, posterior=True).posterior[0].argmax(-1).numpy()
     assert (posterior != truth).mean() < 0.7 * (data.labels[0, ..., 0].numpy() != truth).mean()
 
 
 def test_states_keep_the_names_of_their_labels():
-    data, jobs, _, _ = study("static", n_classes=3)
-    matrices = label_chain(data, jobs, GRID).matrices[0, 0].mean(0)
+    data, fits, _, _ = study("static", n_classes=3)
+    matrices = label_chain(data, fits, GRID).matrices[0, 0].mean(0)
     assert matrices.argmax(-1).tolist() == [0, 1, 2]
 
 
 def test_evidence_counts_for_what_it_is_worth():
-    data, jobs, _, truth = study("growth")
+    data, fits, _, truth = study("growth")
     right = torch.nn.functional.one_hot(torch.tensor(truth).long(), 2).float()
     telling = data.with_evidence((0.1 + 0.8 * right).log()[None])
     empty = data.with_evidence(torch.randn(1, *right.shape, generator=torch.Generator().manual_seed(0)).log_softmax(-1))
-    chain = label_chain(data, jobs, GRID)
-    powers = [float(join_evidence(given, jobs, chain, GRID).parameters.power) for given in (telling, empty)]
+    chain = label_chain(data, fits, GRID)
+    powers = [float(join_evidence(given, fits, chain, GRID).parameters.power) for given in (telling, empty)]
     assert powers[0] > 0.7
     assert powers[1] < 0.2
 
 
 @pytest.mark.parametrize(("shape", "wanted"), [("static", "static"), ("growth", "spline"), ("mixed", "each")])
 def test_the_family_that_made_the_noise_is_found(shape, wanted):
-    data, jobs, noise, _ = study(shape, n=250, stay=0.95)
+    data, fits, noise, _ = study(shape, n=250, stay=0.95)
     folds = torch.arange(250)[None] % 5
-    chosen = choose_noise(data, jobs, label_chain(data, jobs, GRID), folds, GRID)
+    chosen = choose_noise(data, fits, label_chain(data, fits, GRID), folds, GRID)
     weights = dict(zip(chosen.names[0], chosen.weights[0].tolist(), strict=True))
     assert sum(weights.values()) == pytest.approx(1)
     assert sum(weight for name, weight in weights.items() if wanted in name) > 0.2

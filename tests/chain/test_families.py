@@ -1,11 +1,19 @@
-"""Shapes in time."""
+"""Shapes over the clock, and the families made of them."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from labeltide.chain.families import spline_shape
+from labeltide.chain.families import (
+    constant_shape,
+    family,
+    pieces_shape,
+    pooled,
+    spline_shape,
+    sum_shape,
+    wave_shape,
+)
 
 
 @pytest.mark.parametrize("points", [5, 7, 24, 96])
@@ -28,3 +36,19 @@ def test_the_beginning_of_a_ring_does_not_matter():
         found = np.linalg.solve(shape.basis.T @ shape.basis + shape.penalty, shape.basis.T @ turned)
         costs.append(found @ shape.penalty @ found)
     assert costs[0] == pytest.approx(costs[1], rel=0.01)
+
+
+def test_a_family_holds_the_numbers_it_was_made_from():
+    grid = np.linspace(0, 1, 20)
+    spline = pooled(family(3, spline_shape(grid, 100.0), "each", "by class"), 0.1)
+    assert (spline.kind, spline.smoothness, spline.level, spline.movement) == ("spline", 100.0, "each", "by class")
+    assert spline.pooling == 0.1
+    assert family(2, wave_shape(grid, 0.5), "alike").period == 0.5
+    assert family(2, pieces_shape(np.repeat([0, 1, 2, 2], 5)), "alike").n_pieces == 3
+    assert family(2, constant_shape(grid), "alike").kind == "static"
+
+
+def test_splines_over_several_clocks_have_one_smoothness_only_if_they_share_it():
+    grid = np.stack(np.meshgrid(np.arange(6.0), np.arange(5.0)), -1).reshape(-1, 2)
+    assert spline_shape(grid, 10.0).smoothness == 10.0
+    assert sum_shape(grid, [10.0, None], None).smoothness is None

@@ -75,7 +75,7 @@ def test_a_clock_does_not_show_the_effect_of_another(fitted):
     of_first = np.searchsorted(fitted.cells_.axes[0], training.grid[:, 0]) * len(fitted.cells_.axes[1])
     matrices = training.parameters.matrices[:, :, of_first]
     parameters = training.parameters._replace(matrices=matrices)
-    since, hour = estimate_clocks(training._replace(parameters=parameters), fitted.families_, n_replicates=10)
+    since, hour = estimate_clocks(training._replace(parameters=parameters), n_replicates=10)
     assert np.ptp(since.class_rate, axis=0).min() > 0.1
     assert np.ptp(hour.class_rate, axis=0).max() < 1e-6
     assert since.total == hour.total

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import labeltide as lt
-from labeltide.inference.written import read_findings, write_findings
+from labeltide.inference.serialization import read_findings, write_findings
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Agreement: kappas against scikit-learn, a textbook, and their own laws."""
+"""Agreement: kappas against scikit-learn, a textbook, and algebraic properties."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def some_labels(n_classes: int = 3) -> np.ndarray:
 
 def test_cohens_kappa_is_that_of_scikit_learn_for_every_pair_and_bin():
     y = some_labels()
-    found = agreement(y, bins=4)
+    result = agreement(y, bins=4)
     for a in range(4):
         for b in range(4):
-            assert found.cohen[a, b] == pytest.approx(cohen_kappa_score(y[..., a].ravel(), y[..., b].ravel()))
+            assert result.cohen[a, b] == pytest.approx(cohen_kappa_score(y[..., a].ravel(), y[..., b].ravel()))
             third = cohen_kappa_score(y[:, 20:30, a].ravel(), y[:, 20:30, b].ravel())
-            assert found.cohen_over_clock[2, a, b] == pytest.approx(third)
+            assert result.cohen_over_clock[2, a, b] == pytest.approx(third)
 
 
 def test_fleiss_kappa_gives_the_textbook_example():
@@ -61,9 +61,9 @@ def test_agreement_that_fades_is_seen_over_the_clock():
     rng = np.random.default_rng(1)
     truth = rng.integers(2, size=(200, 50, 1))
     wrong = rng.random((200, 50, 3)) < np.linspace(0.02, 0.4, 50)[:, None]
-    found = agreement(truth ^ wrong, bins=5)
-    assert np.all(np.diff(found.fleiss_over_clock) < 0)
-    assert found.steps_over_clock.sum() == 200 * 50
+    result = agreement(truth ^ wrong, bins=5)
+    assert np.all(np.diff(result.fleiss_over_clock) < 0)
+    assert result.steps_over_clock.sum() == 200 * 50
 
 
 def test_labels_may_be_texts_with_gaps():

@@ -1,4 +1,4 @@
-"""Which labels are wrong: flags that keep their promise, in shapes that users gave."""
+"""Label audit: flags keep the false discovery rate, quality is calibrated, results have the shape of the input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import labeltide as lt
 from labeltide.chain.data import Chain
 from labeltide.inference.audit import LabelAudit, audit_labels, choose_issues, no_persistence
-from labeltide.inference.posterior import Recorded, find_true_labels
+from labeltide.inference.posterior import Recorded, true_label_posterior
 
 Q = lt.FixedNoise(np.array([[0.8, 0.2], [0.3, 0.7]]))
 
@@ -37,7 +37,7 @@ def audit(seed: int = 0, fdr: float = 0.1, **more: float) -> tuple[LabelAudit, n
 def test_the_posterior_of_a_short_chain_is_that_of_all_paths():
     recorded, evidence, chain, _ = simulate(n=3, steps=5)
     paths = np.stack(np.meshgrid(*[[0, 1]] * 5, indexing="ij"), -1).reshape(-1, 5)
-    found = find_true_labels(recorded, evidence, chain, Q)
+    posterior = true_label_posterior(recorded, evidence, chain, Q)
     matrix = Q.at(0.0)
     for row in range(3):
         likelihood = np.ones(len(paths))
@@ -47,32 +47,32 @@ def test_the_posterior_of_a_short_chain_is_that_of_all_paths():
             weight = np.broadcast_to(weight / weight.sum(-1, keepdims=True), (len(paths), 2))
             likelihood *= weight[np.arange(len(paths)), paths[:, t]] * matrix[paths[:, t], recorded.labels[row, t, 0]]
         expected = np.stack([[likelihood[paths[:, t] == c].sum() for c in (0, 1)] for t in range(5)])
-        np.testing.assert_allclose(found[row], expected / likelihood.sum(), atol=1e-5)
+        np.testing.assert_allclose(posterior[row], expected / likelihood.sum(), atol=1e-5)
 
 
 @pytest.mark.parametrize("fdr", [0.05, 0.1, 0.3])
 def test_false_alarms_stay_within_what_was_asked_where_the_chain_is_right(fdr):
     flagged, false = 0, 0
     for seed in range(5):
-        found, clean = audit(seed, fdr)
-        assert found.expected_false_alarms <= fdr
-        flagged += found.is_issue.sum()
-        false += (found.is_issue & (found.labels[..., 0] == clean)).sum()
+        result, clean = audit(seed, fdr)
+        assert result.expected_false_alarms <= fdr
+        flagged += result.is_issue.sum()
+        false += (result.is_issue & (result.labels[..., 0] == clean)).sum()
     assert flagged > 300
     assert false / flagged < fdr + 0.02
 
 
 def test_quality_is_calibrated_where_the_chain_is_right():
-    found, clean = audit(n=1000)
-    right = found.labels[..., 0] == clean
-    tenth = np.minimum((10 * found.quality).astype(int), 9)
-    gaps = [abs(found.quality[tenth == k].mean() - right[tenth == k].mean()) * np.mean(tenth == k) for k in range(10)]
+    result, clean = audit(n=1000)
+    right = result.labels[..., 0] == clean
+    tenth = np.minimum((10 * result.quality).astype(int), 9)
+    gaps = [abs(result.quality[tenth == k].mean() - right[tenth == k].mean()) * np.mean(tenth == k) for k in range(10)]
     assert sum(gaps) < 0.01
 
 
 def test_only_labels_with_a_likelier_one_are_flagged():
-    found, _ = audit(fdr=1.0)
-    assert (found.is_issue == (found.suggested != found.classes[found.labels[..., 0]])).all()
+    result, _ = audit(fdr=1.0)
+    assert (result.is_issue == (result.suggested != result.classes[result.labels[..., 0]])).all()
     assert not audit(fdr=0.0)[0].is_issue.any()
 
 
@@ -84,41 +84,41 @@ def test_the_flagged_are_the_worst_and_as_many_as_allowed():
 
 
 def test_reasons_are_given_for_the_flagged_only_and_name_what_speaks():
-    found, _ = audit()
-    assert all((reason is None) != flag for reason, flag in zip(found.reason.flat, found.is_issue.flat, strict=True))
-    words = " ".join(found.reason[found.is_issue])
+    result, _ = audit()
+    assert all((reason is None) != flag for reason, flag in zip(result.reason.flat, result.is_issue.flat, strict=True))
+    words = " ".join(result.reason[result.is_issue])
     assert "neighbours and the signal" in words
     assert "at this time 25 % of labels are wrong" in words
 
 
 def test_correcting_helps_and_confidence_limits_it():
-    found, clean = audit()
-    before = (found.labels[..., 0] != clean).mean()
-    all_changes, sure = found.corrected(0.5), found.corrected(0.95)
+    result, clean = audit()
+    before = (result.labels[..., 0] != clean).mean()
+    all_changes, sure = result.corrected(0.5), result.corrected(0.95)
     assert (all_changes != clean).mean() < 0.6 * before
-    changed = sure != found.labels[..., 0]
+    changed = sure != result.labels[..., 0]
     assert (sure[changed] == clean[changed]).mean() > 0.93
-    assert changed.sum() < (all_changes != found.labels[..., 0]).sum()
+    assert changed.sum() < (all_changes != result.labels[..., 0]).sum()
 
 
 def test_gaps_and_padding_are_never_judged():
     recorded, evidence, chain, _ = simulate(n=20)
     labels, mask = recorded.labels.copy(), recorded.mask.copy()
     labels[3, 5:8], mask[4, 30:], labels[4, 30:] = -1, False, -1
-    found = audit_labels(Recorded(labels, mask, recorded.clock), evidence, chain, Q, np.array([0, 1]))
+    result = audit_labels(Recorded(labels, mask, recorded.clock), evidence, chain, Q, np.array([0, 1]))
     gaps = labels[..., 0] < 0
-    assert np.isnan(found.quality[gaps]).all()
-    assert not found.is_issue[gaps].any()
-    assert (found.corrected(0.0)[gaps] == -1).all()
-    assert found.to_table().num_rows == (~gaps).sum()
-    np.testing.assert_allclose(found.probabilities[mask].sum(-1), 1)
+    assert np.isnan(result.quality[gaps]).all()
+    assert not result.is_issue[gaps].any()
+    assert (result.corrected(0.0)[gaps] == -1).all()
+    assert result.to_table().num_rows == (~gaps).sum()
+    np.testing.assert_allclose(result.probabilities[mask].sum(-1), 1)
 
 
 def test_trusted_labels_are_believed():
     recorded, evidence, chain, clean = simulate(n=20)
-    found = audit_labels(recorded._replace(trusted=clean), evidence, chain, Q, np.array([0, 1]))
-    np.testing.assert_array_equal(found.suggested, clean)
-    np.testing.assert_array_equal(found.is_issue, recorded.labels[..., 0] != clean)
+    result = audit_labels(recorded._replace(trusted=clean), evidence, chain, Q, np.array([0, 1]))
+    np.testing.assert_array_equal(result.suggested, clean)
+    np.testing.assert_array_equal(result.is_issue, recorded.labels[..., 0] != clean)
 
 
 def test_a_second_annotator_raises_or_lowers_the_quality_of_the_first():
@@ -126,35 +126,35 @@ def test_a_second_annotator_raises_or_lowers_the_quality_of_the_first():
     second = lt.corrupt(clean, Q, random_state=99)
     both = Recorded(np.stack([recorded.labels[..., 0], second], -1), *recorded[1:])
     alone = audit_labels(recorded, evidence, chain, Q, np.array([0, 1]))
-    found = audit_labels(both, evidence, chain, Q, np.array([0, 1]), has_annotators=True)
-    assert found.quality.shape == (50, 40, 2)
+    result = audit_labels(both, evidence, chain, Q, np.array([0, 1]), has_annotators=True)
+    assert result.quality.shape == (50, 40, 2)
     agree = recorded.labels[..., 0] == second
     assert (
-        (found.quality[..., 0] - alone.quality)[agree].mean()
+        (result.quality[..., 0] - alone.quality)[agree].mean()
         > 0
-        > (found.quality[..., 0] - alone.quality)[~agree].mean()
+        > (result.quality[..., 0] - alone.quality)[~agree].mean()
     )
-    assert "other annotator" in " ".join(found.reason[found.is_issue])
-    assert found.to_table(annotators=["A", "B"])["annotator"].to_pylist()[:2] == ["A", "B"]
+    assert "other annotator" in " ".join(result.reason[result.is_issue])
+    assert result.to_table(annotators=["A", "B"])["annotator"].to_pylist()[:2] == ["A", "B"]
 
 
 def test_without_persistence_a_step_is_judged_by_bayes_rule():
     recorded, evidence, _, _ = simulate(n=20)
-    found = find_true_labels(recorded, evidence, no_persistence(2), Q)
+    posterior = true_label_posterior(recorded, evidence, no_persistence(2), Q)
     expected = np.exp(evidence) * Q.at(0.0)[:, recorded.labels[..., 0]].transpose(1, 2, 0)
-    np.testing.assert_allclose(found, expected / expected.sum(-1, keepdims=True), atol=1e-5)
+    np.testing.assert_allclose(posterior, expected / expected.sum(-1, keepdims=True), atol=1e-5)
 
 
 def test_the_table_carries_the_users_names():
-    found, _ = audit(n=4)
+    result, _ = audit(n=4)
     times = np.datetime64("2026-01-01T00:00") + np.arange(160).reshape(4, 40).astype("timedelta64[m]")
-    table = found.to_table(ids=["a", "b", "c", "d"], times=times)
+    table = result.to_table(ids=["a", "b", "c", "d"], times=times)
     assert table["sequence"].to_pylist()[::40] == ["a", "b", "c", "d"]
     assert table["time"].to_pylist()[41].isoformat() == "2026-01-01T00:41:00"
     assert set(table["recorded"].to_pylist()) == {"no", "yes"}
-    np.testing.assert_allclose(table["probability_right"].to_numpy(), found.quality.ravel())
-    assert table["is_issue"].to_pylist() == found.is_issue.ravel().tolist()
-    mixed = found.to_table(ids=[("a", 1), 2, "c", None])
+    np.testing.assert_allclose(table["probability_right"].to_numpy(), result.quality.ravel())
+    assert table["is_issue"].to_pylist() == result.is_issue.ravel().tolist()
+    mixed = result.to_table(ids=[("a", 1), 2, "c", None])
     assert mixed["sequence"].to_pylist()[::40] == ["('a', 1)", "2", "c", None]
 
 

@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 import torch
 
+from labeltide.chain.families import WeightedFamily
 from labeltide.inference.bands import estimate_annotators, estimate_noise, find_change, make_band
-from labeltide.inference.bootstrap import chosen_pooling, draw_rows, rough_family, smooth, weaker_pooling
+from labeltide.inference.cluster_bootstrap import (
+    SMOOTHNESS_LADDER,
+    chosen_pooling,
+    draw_rows,
+    rough_family,
+    smooth,
+    weaker_pooling,
+)
 from labeltide.noise.shapes import make_noise
-from labeltide_bench.simulated import Study, fit_studies, simulate
+from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 CLOCK = np.linspace(0, 1, 30)
 
@@ -18,19 +26,21 @@ def matrices(shape, n_classes=2, rate=0.3):
 
 @pytest.fixture(scope="module")
 def fits():
-    return fit_studies(simulate(Study(matrices("growth"), n=80), 4, 0).data)
+    return fit_studies(simulate(SimulatedStudy(matrices("growth"), n=80), 4, 0).data)
 
 
 @pytest.fixture(scope="module")
 def estimates(fits):
-    return [estimate_noise(training, families, n_replicates=60) for training, families in fits]
+    return [estimate_noise(training, n_replicates=60) for training, _ in fits]
 
 
 def test_bands_hold_the_estimate_and_stay_between_zero_and_one(estimates):
-    for one in estimates:
+    for estimate in estimates:
         for name in ("", "class_rate_", "rate_"):
-            mean = getattr(one, name.removesuffix("_") or "mean")
-            ends = [getattr(one, name + end) for end in ("simultaneous_lower", "lower", "upper", "simultaneous_upper")]
+            mean = getattr(estimate, name.removesuffix("_") or "mean")
+            ends = [
+                getattr(estimate, name + end) for end in ("simultaneous_lower", "lower", "upper", "simultaneous_upper")
+            ]
             assert np.all(np.diff([ends[0], ends[1], mean, ends[2], ends[3]], axis=0) >= 0)
             assert np.all(ends[0] >= 0)
             assert np.all(ends[3] <= 1)
@@ -38,38 +48,38 @@ def test_bands_hold_the_estimate_and_stay_between_zero_and_one(estimates):
 
 def test_bands_cover_the_true_noise_most_of_the_time(estimates):
     truth = matrices("growth")
-    inside = [(one.lower <= truth) & (truth <= one.upper) for one in estimates]
+    inside = [(estimate.lower <= truth) & (truth <= estimate.upper) for estimate in estimates]
     assert np.mean(inside) > 0.85
 
 
 def test_the_total_lies_in_its_interval_and_near_the_truth(estimates):
-    for one in estimates:
-        assert one.total_lower < one.total < one.total_upper
-        assert one.total == pytest.approx(0.3, abs=0.05)
+    for estimate in estimates:
+        assert estimate.total_lower < estimate.total < estimate.total_upper
+        assert estimate.total == pytest.approx(0.3, abs=0.05)
 
 
 def test_the_change_is_that_of_the_error_rate(estimates):
-    for one in estimates:
-        assert one.change.value == pytest.approx(np.ptp(one.rate))
-        assert one.change.lower > 0.1
-        assert one.change.worst_rate == one.rate[np.searchsorted(one.clock, one.change.worst_at)]
-        assert one.change.worst_at > 0.5 > one.change.best_at
+    for estimate in estimates:
+        assert estimate.change.value == pytest.approx(np.ptp(estimate.rate))
+        assert estimate.change.lower > 0.1
+        assert estimate.change.worst_rate == estimate.rate[np.searchsorted(estimate.clock, estimate.change.worst_at)]
+        assert estimate.change.worst_at > 0.5 > estimate.change.best_at
 
 
 def test_class_rates_are_the_other_side_of_the_diagonal(estimates):
-    for one in estimates:
-        np.testing.assert_allclose(one.class_rate_lower, 1 - np.diagonal(one.upper, axis1=1, axis2=2))
+    for estimate in estimates:
+        np.testing.assert_allclose(estimate.class_rate_lower, 1 - np.diagonal(estimate.upper, axis1=1, axis2=2))
 
 
 def test_the_same_seed_gives_the_same_bands(fits):
-    first, again, other = (estimate_noise(*fits[0], n_replicates=10, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (estimate_noise(fits[0][0], n_replicates=10, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.lower, again.lower)
     assert not np.array_equal(first.lower, other.lower)
 
 
 def test_more_sequences_narrow_the_bands():
     few, many = (
-        estimate_noise(*fit_studies(simulate(Study(matrices("static"), n=n), 1, 3).data)[0], n_replicates=40)
+        estimate_noise(fit_studies(simulate(SimulatedStudy(matrices("static"), n=n), 1, 3).data)[0][0], n_replicates=40)
         for n in (40, 400)
     )
     assert (many.upper - many.lower).mean() < 0.6 * (few.upper - few.lower).mean()
@@ -108,9 +118,18 @@ def test_chance_alone_is_no_change():
 
 
 def test_bands_are_rougher_than_the_best_spline():
-    weights = {"spline 100, level each, movement each": 0.9, "spline 10, level each, movement each": 0.1}
-    assert rough_family(2, CLOCK, weights).name.startswith("spline 10,")
-    assert rough_family(2, CLOCK, {"static, each": 1.0}).name.startswith("spline 0.1,")
+    weights = [WeightedFamily("chosen", 0.9, smoothness=100.0), WeightedFamily("other", 0.1, smoothness=10.0)]
+    assert rough_family(2, CLOCK, weights).smoothness == 10
+    assert rough_family(2, CLOCK, [WeightedFamily("static", 1.0)]).smoothness == 0.1
+
+
+def test_a_fit_keeps_the_numbers_of_the_families_it_compared(fits):
+    training, weights = fits[0]
+    assert {tried.name: tried.weight for tried in training.families} == weights
+    splines = [tried for tried in training.families if tried.name.startswith("spline")]
+    assert {tried.smoothness for tried in splines} == set(SMOOTHNESS_LADDER)
+    assert all(tried.name.startswith(f"spline {tried.smoothness:g},") for tried in splines)
+    assert {tried.pooling for tried in training.families} == {None}
 
 
 def test_smoothing_keeps_what_is_constant():
@@ -124,36 +143,38 @@ RATES = np.stack([np.full(30, 0.1), np.linspace(0.05, 0.4, 30), np.full(30, 0.25
 def several():
     """Three annotators, of whom the last labels a tenth of the sequences."""
     noise = np.stack([[1 - RATES, RATES], [RATES, 1 - RATES]]).transpose(2, 3, 0, 1)
-    data = simulate(Study(noise, n=100, sharpness=2.0), 1, 4).data
+    data = simulate(SimulatedStudy(noise, n=100, sharpness=2.0), 1, 4).data
     data.labels[:, 10:, :, 2] = -1
-    ((training, families),) = fit_studies(data)
-    return training, families, estimate_annotators(training, families, n_replicates=60)
+    ((training, _),) = fit_studies(data)
+    return training, estimate_annotators(training, n_replicates=60)
 
 
 def test_bands_of_each_annotator_cover_their_own_noise(several):
-    _, _, (_, own) = several
+    _, (_, annotators) = several
     inside = []
-    for one, rate in zip(own, RATES, strict=True):
-        inside.append((one.class_rate_lower <= rate[:, None]) & (rate[:, None] <= one.class_rate_upper))
-        assert one.total == pytest.approx(rate.mean(), abs=0.04)
+    for estimate, rate in zip(annotators, RATES, strict=True):
+        inside.append((estimate.class_rate_lower <= rate[:, None]) & (rate[:, None] <= estimate.class_rate_upper))
+        assert estimate.total == pytest.approx(rate.mean(), abs=0.04)
     assert np.mean(inside) > 0.85  # one curve in one study may well lie beside its band for a while
-    assert own[1].change.lower > 0.2
-    width = [(one.rate_upper - one.rate_lower).mean() for one in own]
+    assert annotators[1].change.lower > 0.2
+    width = [(estimate.rate_upper - estimate.rate_lower).mean() for estimate in annotators]
     assert width[2] > 1.5 * width[0]  # few labels
 
 
 def test_the_common_noise_weighs_annotators_by_their_labels(several):
-    training, _, (common, own) = several
+    training, (common, annotators) = several
     weights = np.array([10, 10, 1]) / 21
     np.testing.assert_allclose(training.weights(), weights)
-    np.testing.assert_allclose(common.mean, np.einsum("a,atij->tij", weights, [one.mean for one in own]))
-    np.testing.assert_allclose(common.labels, np.sum([one.labels for one in own], 0), rtol=1e-3)
-    assert common.total == pytest.approx(weights @ [one.total for one in own], abs=1e-4)
+    np.testing.assert_allclose(
+        common.mean, np.einsum("a,atij->tij", weights, [estimate.mean for estimate in annotators])
+    )
+    np.testing.assert_allclose(common.labels, np.sum([estimate.labels for estimate in annotators], 0), rtol=1e-3)
+    assert common.total == pytest.approx(weights @ [estimate.total for estimate in annotators], abs=1e-4)
 
 
 def test_one_annotator_has_the_common_estimate(fits):
-    found = estimate_annotators(*fits[0], n_replicates=10)
-    assert found.own == (found.common,)
+    estimates = estimate_annotators(fits[0][0], n_replicates=10)
+    assert estimates.per_annotator == (estimates.common,)
 
 
 def test_rows_of_one_person_are_drawn_together():
@@ -168,8 +189,8 @@ def test_rows_of_one_person_are_drawn_together():
 
 
 def test_bands_pool_annotators_less_than_the_likelihood_asks_for():
-    families = {"spline 10, level each, movement alike, pooling 10": 0.6, "static, each, pooling 1": 0.4}
+    families = [WeightedFamily("chosen", 0.6, 10.0, pooling=10.0), WeightedFamily("other", 0.4, pooling=1.0)]
     assert chosen_pooling(families) == 10
     assert weaker_pooling(families) == 1
-    assert weaker_pooling({"static, each, pooling 0.01": 1.0}) == 0.01
-    assert weaker_pooling({"static, each, pooling 100000": 1.0}) == 100
+    assert weaker_pooling([WeightedFamily("apart", 1.0, pooling=0.01)]) == 0.01
+    assert weaker_pooling([WeightedFamily("alike", 1.0, pooling=1e5)]) == 100

@@ -1,4 +1,4 @@
-"""Consensus: truth from several people, in their own words."""
+"""Consensus: true labels from several annotators, in the values of the input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import labeltide as lt
-from labeltide.chain.annotators import FIRST
+from labeltide.chain.annotators import FIRST_CANDIDATE
 
 STEPS, N = 20, 60
 RATES = np.stack([np.linspace(0.02, 0.45, STEPS), np.full(STEPS, 0.25), np.full(STEPS, 0.3)])
@@ -20,25 +20,25 @@ def study():
 
 def test_the_consensus_is_closer_to_the_truth_than_the_majority():
     y, truth = study()
-    found = lt.consensus(y)
+    result = lt.consensus(y)
     majority = y.sum(-1) > 1
-    assert (found.labels == truth).mean() > (majority == truth).mean() + 0.03
-    assert found.probabilities.shape == (N, STEPS, 2)
-    assert np.allclose(found.probabilities.sum(-1), 1)
-    assert np.all(np.diff(found.quality[0]) < 0)
-    assert found.noise.shape == (3, STEPS, 2, 2)
-    assert found.common.shape == (STEPS, 2, 2)
-    assert found.agreement.cohen.shape == (3, 3)
-    assert len(found.tried) > 3
+    assert (result.labels == truth).mean() > (majority == truth).mean() + 0.03
+    assert result.probabilities.shape == (N, STEPS, 2)
+    assert np.allclose(result.probabilities.sum(-1), 1)
+    assert np.all(np.diff(result.quality[0]) < 0)
+    assert result.noise.shape == (3, STEPS, 2, 2)
+    assert result.common.shape == (STEPS, 2, 2)
+    assert result.agreement.cohen.shape == (3, 3)
+    assert len(result.tried) > 3
 
 
 def test_words_come_back_and_padding_never_counts():
     y, _ = study()
     words = np.array(["rest", "walk"], dtype=object)[y]
-    plain = lt.consensus(words, candidates=[FIRST], clock=np.arange(STEPS))
+    plain = lt.consensus(words, candidates=[FIRST_CANDIDATE], clock=np.arange(STEPS))
     assert set(plain.labels.ravel()) == {"rest", "walk"}
     padded = np.concatenate([words, np.full((N, 5, 3), None)], 1)
-    longer = lt.consensus(padded, candidates=[FIRST], clock=np.arange(STEPS + 5), lengths=[STEPS] * N)
+    longer = lt.consensus(padded, candidates=[FIRST_CANDIDATE], clock=np.arange(STEPS + 5), lengths=[STEPS] * N)
     assert np.allclose(longer.probabilities[:, :STEPS], plain.probabilities, atol=1e-4)
     assert not longer.probabilities[:, STEPS:].any()
     assert all(label is None for label in longer.labels[:, STEPS:].ravel())
@@ -46,16 +46,16 @@ def test_words_come_back_and_padding_never_counts():
 
 def test_the_order_of_annotators_does_not_matter():
     y, _ = study()
-    one, two = (lt.consensus(labels, candidates=[FIRST]) for labels in (y, y[..., ::-1].copy()))
-    assert np.allclose(one.probabilities, two.probabilities, atol=1e-3)
-    assert np.allclose(one.noise, two.noise[::-1], atol=1e-3)
+    result, reverse = (lt.consensus(labels, candidates=[FIRST_CANDIDATE]) for labels in (y, y[..., ::-1].copy()))
+    assert np.allclose(result.probabilities, reverse.probabilities, atol=1e-3)
+    assert np.allclose(result.noise, reverse.noise[::-1], atol=1e-3)
 
 
 def test_trusted_labels_are_never_contradicted():
     y, truth = study()
     trusted = np.where(np.arange(STEPS) % 4 == 0, truth, -1)
-    found = lt.consensus(y, trusted=trusted, candidates=[FIRST])
-    assert np.array_equal(found.labels[:, ::4], truth[:, ::4])
+    result = lt.consensus(y, trusted=trusted, candidates=[FIRST_CANDIDATE])
+    assert np.array_equal(result.labels[:, ::4], truth[:, ::4])
 
 
 def test_one_long_recording_needs_no_folds():

@@ -12,7 +12,7 @@ import labeltide as lt
 from labeltide.chain.data import ChainData, Members
 from labeltide.chain.passes import expect
 from labeltide.chain.start import label_chain
-from labeltide.inference.planner import PRIOR, plan_review
+from labeltide.inference.planner import PRIOR_LABELS, plan_review
 
 STEPS = 30
 GRID = np.linspace(0, 1, STEPS)
@@ -58,7 +58,7 @@ def trust(clean: np.ndarray, rows: np.ndarray, steps: np.ndarray | None) -> np.n
 def information(trusted: np.ndarray) -> float:
     """The logarithm of how often each true label became known in each tenth of the clock, summed."""
     counts = [(trusted[:, 3 * tenth : 3 * tenth + 3] == label).sum() for tenth in range(10) for label in (0, 1)]
-    return float(np.log(np.array(counts) + PRIOR).sum())
+    return float(np.log(np.array(counts) + PRIOR_LABELS).sum())
 
 
 def test_planned_answers_tell_more_of_the_least_known_part_of_q_than_random_ones():
@@ -92,15 +92,15 @@ def test_the_greedy_plan_is_close_to_the_best_one():
     rng = np.random.default_rng(0)
     posterior = rng.dirichlet([0.3, 0.3], size=(9, 10))
     labels, mask, clock = np.zeros((9, 10, 1), np.int8), np.ones((9, 10), bool), np.tile(np.arange(10.0), (9, 1))
-    found = plan_review(labels, mask, clock, posterior, 3)
+    plan = plan_review(labels, mask, clock, posterior, 3)
 
     def worth(rows: tuple[int, ...]) -> float:
-        return np.log1p(posterior[list(rows)].sum(0) / PRIOR).sum()  # every step of ten is a tenth of the clock
+        return np.log1p(posterior[list(rows)].sum(0) / PRIOR_LABELS).sum()  # every step of ten is a tenth of the clock
 
     best = max(worth(rows) for rows in combinations(range(9), 3))
-    assert worth(tuple(found.rows)) == pytest.approx(found.gain.sum())
-    assert found.gain.sum() > 0.95 * best
-    assert (np.diff(found.gain) <= 0).all()
+    assert worth(tuple(plan.rows)) == pytest.approx(plan.gain.sum())
+    assert plan.gain.sum() > 0.95 * best
+    assert (np.diff(plan.gain) <= 0).all()
 
 
 def test_gaps_padding_and_trusted_steps_are_not_asked_for():
@@ -110,8 +110,8 @@ def test_gaps_padding_and_trusted_steps_are_not_asked_for():
     trusted = np.full((3, 10), -1, np.int8)
     trusted[2] = 0
     posterior, clock = np.full((3, 10, 2), 0.5), np.tile(np.arange(10.0), (3, 1))
-    found = plan_review(labels, mask, clock, posterior, 10, "step", trusted)
-    assert sorted(zip(found.rows.tolist(), found.steps.tolist(), strict=True)) == [
+    plan = plan_review(labels, mask, clock, posterior, 10, "step", trusted)
+    assert sorted(zip(plan.rows.tolist(), plan.steps.tolist(), strict=True)) == [
         *((0, step) for step in range(5, 10)),
         *((1, step) for step in range(5)),
     ]
@@ -148,9 +148,9 @@ def test_a_plan_goes_back_into_fit_as_trusted_labels():
     study = lt.make_sequences(20, 10, 2, stay=0.9, random_state=0)
     recorded = lt.corrupt(study.clean_labels, np.array([[0.7, 0.3], [0.3, 0.7]]))
     method = lt.TideClassifier(epochs=2, hidden_size=4, random_state=0, device="cpu").fit(study.features, recorded)
-    found = method.audit(study.features, recorded).plan(5, by="step")
-    trusted = trust(study.clean_labels, found.rows, found.steps)
+    plan = method.audit(study.features, recorded).plan(5, by="step")
+    trusted = trust(study.clean_labels, plan.rows, plan.steps)
     method.fit(study.features, recorded, trusted=trusted)
     again = method.audit(study.features, recorded, trusted=trusted)
     np.testing.assert_array_equal(again.suggested[trusted >= 0], trusted[trusted >= 0])
-    assert not set(zip(*again.plan(20, by="step")[:2], strict=True)) & set(zip(*found[:2], strict=True))
+    assert not set(zip(*again.plan(20, by="step")[:2], strict=True)) & set(zip(*plan[:2], strict=True))

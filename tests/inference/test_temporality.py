@@ -5,17 +5,17 @@ import pytest
 
 from labeltide.chain.families import family, spline_shape
 from labeltide.inference.bands import estimate_annotators, estimate_noise
-from labeltide.inference.bootstrap import free_family
-from labeltide.inference.temporality import allow_runs, hold_class, judge_temporality
+from labeltide.inference.cluster_bootstrap import free_family
+from labeltide.inference.temporality import allow_bursts, hold_class, judge_temporality
 from labeltide.noise.shapes import make_noise
-from labeltide_bench.simulated import Study, fit_studies, simulate
+from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 CLOCK = np.linspace(0, 1, 25)
 
 
 def judge(matrices, **more):
-    training, families = fit_studies(simulate(Study(matrices, n=60, **more), 1, 0).data)[0]
-    return judge_temporality(training, estimate_noise(training, families, n_replicates=30), n_replicates=39)
+    training, _ = fit_studies(simulate(SimulatedStudy(matrices, n=60, **more), 1, 0).data)[0]
+    return judge_temporality(training, estimate_noise(training, n_replicates=30), n_replicates=39)
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +79,15 @@ def test_holding_a_class_leaves_levels_alone():
 def test_only_the_annotator_who_drifts_is_named():
     rates = np.stack([np.full(25, 0.15), np.linspace(0.05, 0.4, 25), np.full(25, 0.3)])
     noise = np.stack([[1 - rates, rates], [rates, 1 - rates]]).transpose(2, 3, 0, 1)
-    ((training, families),) = fit_studies(simulate(Study(noise, n=50, sharpness=2.0), 1, 2).data, choose=False)
-    common, own = estimate_annotators(training, families, n_replicates=20)
-    found = judge_temporality(training, common, own, families, n_replicates=39)
-    assert found.p_value == 1 / 40
-    steady, drifting, poor = found.per_annotator
+    ((training, _),) = fit_studies(simulate(SimulatedStudy(noise, n=50, sharpness=2.0), 1, 2).data, choose=False)
+    common, annotators = estimate_annotators(training, n_replicates=20)
+    result = judge_temporality(training, common, annotators, n_replicates=39)
+    assert result.p_value == 1 / 40
+    steady, drifting, poor = result.per_annotator
     assert drifting.p_value == 1 / 40
     assert min(steady.p_value, poor.p_value) > 0.05
     assert drifting.change.value > 0.2 > steady.change.value
-    assert found.is_noisy_p == 1 / 40
+    assert result.is_noisy_p == 1 / 40
 
 
 def test_one_annotator_is_not_asked_about_again(growing):
@@ -97,7 +97,7 @@ def test_one_annotator_is_not_asked_about_again(growing):
 @pytest.mark.parametrize("bursts", [0.0, 0.7])
 def test_errors_may_come_in_runs_in_tests_where_they_do(bursts):
     noise = np.stack([make_noise("static", 2, 25, rate).at(CLOCK) for rate in (0.2, 0.3)])
-    ((training, _),) = fit_studies(simulate(Study(noise, n=40, bursts=bursts), 1, 0).data, choose=False)
+    ((training, _),) = fit_studies(simulate(SimulatedStudy(noise, n=40, bursts=bursts), 1, 0).data, choose=False)
     single = training._replace(parameters=training.parameters._replace(bursts=None))
-    found = allow_runs(single).parameters.bursts
-    assert (found is not None and float(found) > 0.4) == bool(bursts)
+    fitted = allow_bursts(single).parameters.bursts
+    assert (fitted is not None and float(fitted) > 0.4) == bool(bursts)

@@ -23,7 +23,7 @@ def test_stored_cases_are_what_torch_computes_today():
     for old, new in zip(stored, fresh, strict=True):
         assert (old.kernel, old.size, old.calls) == (new.kernel, new.size, new.calls), "Run tools/kernel_cases.py."
         assert old.inputs == new.inputs
-        for one, two in zip(old.checks, new.checks, strict=True):
+        for one, two in zip(old.comparisons, new.comparisons, strict=True):
             scale = max(1.0, float(np.abs(two.expected.astype(float)).max()))
             np.testing.assert_allclose(one.expected, two.expected, atol=1e-5 * scale)
 

@@ -15,8 +15,12 @@ from triton_device import DEVICE
 
 def on_device(data, members, parameters):
     moved = {name: value.to(DEVICE) if isinstance(value, torch.Tensor) else value for name, value in vars(data).items()}
-    own = (None if tensor is None else tensor.to(DEVICE) for tensor in parameters)
-    return replace(data, **moved), Members(*(tensor.to(DEVICE) for tensor in members)), ChainParameters(*own)
+    moved_parameters = (None if tensor is None else tensor.to(DEVICE) for tensor in parameters)
+    return (
+        replace(data, **moved),
+        Members(*(tensor.to(DEVICE) for tensor in members)),
+        ChainParameters(*moved_parameters),
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))

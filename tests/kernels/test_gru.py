@@ -144,14 +144,14 @@ def test_a_member_gets_the_same_bits_alone_and_in_a_fleet_and_from_any_number_of
     layer = make_layer(3)
     features, direction = torch.randn(3, 37, 9, 3), torch.randn(3, 37, 9, 32)
     before = torch.get_num_threads()
-    found = []
+    results = []
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
-            found.append([part[1] for part in values_and_gradients(layer, features, direction)])
+            results.append([part[1] for part in values_and_gradients(layer, features, direction)])
             alone = values_and_gradients(layer.member(1), features[1:2], direction[1:2])
-            found.append([part[0] for part in alone])
+            results.append([part[0] for part in alone])
     finally:
         torch.set_num_threads(before)
-    for other in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))

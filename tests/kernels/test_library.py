@@ -27,9 +27,9 @@ def test_every_kernel_has_a_case():
 
 @pytest.mark.usefixtures("compiled_variant")
 def test_every_kernel_passes_its_self_check(compiled_variant):
-    verdicts = library.load(compiled_variant).verdicts
-    assert all(verdict.passed for verdict in verdicts.values()), verdicts
-    assert max(verdict.difference for verdict in verdicts.values()) < 1e-5
+    checks = library.load(compiled_variant).checks
+    assert all(result.passed for result in checks.values()), checks
+    assert max(result.difference for result in checks.values()) < 1e-5
     assert all(choose(kernel, CPU) == "c" for kernel in KERNELS)
 
 
@@ -105,13 +105,13 @@ def test_torch_alone_can_be_asked_for(monkeypatch):
 
 def test_the_command_line_answers_an_impossible_choice_with_a_sentence():
     code = "import labeltide.cli; labeltide.cli.main()"
-    found = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", code, "doctor"],
         capture_output=True,
         text=True,
         check=False,
         env={"LABELTIDE_KERNELS": "abacus", "PATH": ""},
     )
-    assert found.returncode == 2
-    assert "must be one of: avx512, avx2, plain, torch. Got 'abacus'" in found.stderr + found.stdout
-    assert "Traceback" not in found.stderr
+    assert finished.returncode == 2
+    assert "must be one of: avx512, avx2, plain, torch. Got 'abacus'" in finished.stderr + finished.stdout
+    assert "Traceback" not in finished.stderr

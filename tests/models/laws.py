@@ -110,8 +110,8 @@ def _assert_only_second_moved(after: Tensor, before: Tensor) -> None:
 
 def _assert_gradients_stay_home(model: SequenceModel, features: Tensor, mask: Tensor) -> None:
     parameters = list(model.parameters())
-    own = model(features, mask)[0].square().sum()
-    for gradient in torch.autograd.grad(own, parameters):
+    first_member = model(features, mask)[0].square().sum()
+    for gradient in torch.autograd.grad(first_member, parameters):
         assert (gradient[1:] == 0).all()
 
 

@@ -21,8 +21,8 @@ def test_the_compiled_gru_gives_the_same_bits_step_by_step(members, streams, ste
     model = started(GRUModel(members, 5, 3, hidden_size=hidden))
     features = torch.randn(streams, steps, 5, generator=torch.Generator().manual_seed(steps))
     stream = ModelStream(model, streams)
-    found = torch.stack([stream.push(features[:, t]) for t in range(steps)], 2)
-    assert torch.equal(found, run(model, features.expand(members, -1, -1, -1)))
+    logits = torch.stack([stream.push(features[:, t]) for t in range(steps)], 2)
+    assert torch.equal(logits, run(model, features.expand(members, -1, -1, -1)))
 
 
 @pytest.mark.parametrize("model", [TCNModel, LinearModel])

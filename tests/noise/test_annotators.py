@@ -133,9 +133,11 @@ def test_compiled_networks_of_annotators_equal_torch():
     noise, clock = network(), torch.from_numpy(MOMENTS)
     compiled = noise(clock)
     weights = torch.randn(compiled.shape)
-    found = torch.autograd.grad((weights * compiled).sum(), list(noise.parameters()))
+    gradients = torch.autograd.grad((weights * compiled).sum(), list(noise.parameters()))
     with library.using("torch"):
         plain = noise(clock)
     torch.testing.assert_close(compiled, plain)
-    for one, other in zip(found, torch.autograd.grad((weights * plain).sum(), list(noise.parameters())), strict=True):
+    for one, other in zip(
+        gradients, torch.autograd.grad((weights * plain).sum(), list(noise.parameters())), strict=True
+    ):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)

@@ -121,7 +121,7 @@ def test_the_draw_does_not_depend_on_the_block_size(monkeypatch):
     clocks = np.random.default_rng(0).random(clean.shape)
     ways: list[dict] = [{}, {"clock": clocks}, {"bursts": 0.5}, {"clock": clocks, "bursts": 0.5}]
     whole = [corrupt(clean, noise, **way) for way in ways]
-    monkeypatch.setattr(corrupt_module, "BLOCK", 20)
+    monkeypatch.setattr(corrupt_module, "BLOCK_LABELS", 20)
     for way, expected in zip(ways, whole, strict=True):
         np.testing.assert_array_equal(corrupt(clean, noise, **way), expected)
 

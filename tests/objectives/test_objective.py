@@ -82,7 +82,9 @@ def test_every_annotator_speaks_through_the_own_matrices_and_penalties_average_o
     for m in range(2):
         linear, quadratic = float(case.multipliers.linear[m]), float(case.multipliers.quadratic[m])
         total, data = slow_objective(values[m], weights[m], linear, quadratic)
-        penalty = sum(p.weight * np.mean([float(p.function(Q)) for own in grid[m] for Q in own]) for p in PENALTIES)
+        penalty = sum(
+            p.weight * np.mean([float(p.function(Q)) for matrices in grid[m] for Q in matrices]) for p in PENALTIES
+        )
         assert float(scored.total[m]) == pytest.approx(total + penalty)
         assert float(scored.data[m]) == pytest.approx(data)
 
@@ -90,12 +92,14 @@ def test_every_annotator_speaks_through_the_own_matrices_and_penalties_average_o
 def test_a_penalty_that_weighs_with_the_data_grows_with_their_multiplier():
     case, weight = make_case(0), torch.tensor([[0.3], [0.7]], dtype=torch.float64)
     grid = torch.stack([case.matrices, make_case(1).matrices], 1)
-    given = {"matrices": grid.movedim(1, 2)[:, None], "grid": grid, "trusted": None}
+    noise = {"matrices": grid.movedim(1, 2)[:, None], "grid": grid, "trusted": None}
     prior = Objective(penalties=(Penalty("prior", frobenius, weight, with_data=True),))
-    own = weight[:, 0] * frobenius(grid).mean((1, 2))
+    unscaled = weight[:, 0] * frobenius(grid).mean((1, 2))
     for multipliers, factor in ((case.multipliers, case.multipliers.linear), (None, 1.0)):
-        without = case.score(Objective(), multipliers=multipliers, **given).total
-        torch.testing.assert_close(case.score(prior, multipliers=multipliers, **given).total - without, factor * own)
+        without = case.score(Objective(), multipliers=multipliers, **noise).total
+        torch.testing.assert_close(
+            case.score(prior, multipliers=multipliers, **noise).total - without, factor * unscaled
+        )
 
 
 def test_objective_takes_labels_for_true_without_matrices():

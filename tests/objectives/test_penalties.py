@@ -57,9 +57,9 @@ def random_matrices(*shape):
 def test_gradient_is_that_of_the_average_over_annotators_and_the_clock(penalty, shape):
     matrices = random_matrices(*shape).requires_grad_()
     expected = torch.autograd.grad(0.3 * penalty(matrices).flatten(1).mean(1).sum(), matrices)[0]
-    found = torch.ones_like(matrices)
-    add_gradient(found, penalty, 0.3, matrices.detach())
-    torch.testing.assert_close(found - 1, expected)
+    gradient = torch.ones_like(matrices)
+    add_gradient(gradient, penalty, 0.3, matrices.detach())
+    torch.testing.assert_close(gradient - 1, expected)
 
 
 @pytest.mark.parametrize("penalty", PLAIN, ids=lambda penalty: penalty.__name__)
@@ -68,11 +68,11 @@ def test_weights_may_differ_among_members_and_annotators(penalty, columns):
     matrices, weight = random_matrices(2, 4, 5).requires_grad_(), torch.rand(2, columns, dtype=torch.float64)
     values = average(penalty, weight, matrices)
     for m in range(2):
-        own = [weight[m, a % columns] * penalty(matrices[m, a, t].detach()) for a in range(4) for t in range(5)]
-        assert float(values[m].detach()) == pytest.approx(float(sum(own)) / 20)
-    found = torch.zeros_like(matrices)
-    add_gradient(found, penalty, weight, matrices.detach())
-    torch.testing.assert_close(found, torch.autograd.grad(values.sum(), matrices)[0])
+        terms = [weight[m, a % columns] * penalty(matrices[m, a, t].detach()) for a in range(4) for t in range(5)]
+        assert float(values[m].detach()) == pytest.approx(float(sum(terms)) / 20)
+    gradient = torch.zeros_like(matrices)
+    add_gradient(gradient, penalty, weight, matrices.detach())
+    torch.testing.assert_close(gradient, torch.autograd.grad(values.sum(), matrices)[0])
 
 
 def test_spread_is_the_distance_from_the_average_that_shares_weigh():

@@ -16,7 +16,7 @@ from labeltide.objectives.objective import Multipliers, Objective, Penalty
 from labeltide.objectives.penalties import diagonal_norm, frobenius, log_volume, spread
 from labeltide.training import Fleet, FleetData, Schedule
 from labeltide.training.compiled import compiled_step
-from labeltide.training.state import TrainingState, flatten_parameters, join, learned
+from labeltide.training.state import TrainingState, flatten_parameters, join_flat, learned_parameters
 from labeltide.training.step import TrainingStep
 
 compiled = pytest.mark.usefixtures("compiled_variant")
@@ -78,8 +78,10 @@ def is_smooth(noise, grid):
 def by_autograd(fleet, data, objective, rows, multipliers):
     with library.using("torch"):
         scored = fleet.score(data, data.batch(rows), objective, multipliers)
-        pieces = torch.autograd.grad(scored.total.sum(), learned(fleet), allow_unused=True, materialize_grads=True)
-    return scored.data * scored.labels, scored.labels, join(pieces)
+        pieces = torch.autograd.grad(
+            scored.total.sum(), learned_parameters(fleet), allow_unused=True, materialize_grads=True
+        )
+    return scored.data * scored.labels, scored.labels, join_flat(pieces)
 
 
 @compiled
@@ -132,21 +134,21 @@ def test_a_member_gets_the_same_bits_alone_and_in_a_fleet_and_from_any_number_of
     rows = torch.stack([torch.randperm(40)[:30] for _ in range(3)])
     multipliers = Multipliers(torch.ones(3), torch.ones(3))
     alone = Fleet(fleet.model.member(1), fleet.noise.member(1))
-    before, found = torch.get_num_threads(), []
+    before, results = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
             step = compiled_step(fleet.model, fleet.noise, data, Objective(penalties=PENALTIES[:1]))
-            found.append([part[1].clone() for part in step(rows, multipliers)])
+            results.append([part[1].clone() for part in step(rows, multipliers)])
             step = compiled_step(
                 alone.model, alone.noise, data.members_in(slice(1, 2)), Objective(penalties=PENALTIES[:1])
             )
             single = Multipliers(torch.ones(1), torch.ones(1))
-            found.append([part[0].clone() for part in step(rows[1:2].contiguous(), single)])
+            results.append([part[0].clone() for part in step(rows[1:2].contiguous(), single)])
     finally:
         torch.set_num_threads(before)
-    for other in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
 @compiled

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide.training.data import MAX_POINTS, FleetData, clock_grid
+from labeltide.training.data import MAX_GRID_POINTS, FleetData, clock_grid
 from oracles import nearest_moment
 
 
@@ -55,9 +55,9 @@ def test_steps_that_are_padding_in_every_row_are_no_moments():
 
 
 def test_a_shared_clock_is_never_rounded():
-    clock = np.tile(np.arange(3.0 * MAX_POINTS), (2, 1))
+    clock = np.tile(np.arange(3.0 * MAX_GRID_POINTS), (2, 1))
     grid, points = clock_grid(clock, np.ones_like(clock, dtype=bool))
-    assert len(grid) == 3 * MAX_POINTS
+    assert len(grid) == 3 * MAX_GRID_POINTS
     assert points is None
 
 
@@ -100,7 +100,7 @@ def test_more_than_1024_moments_are_rounded_to_the_nearest_of_even_cells():
     clock = np.sort(rng.gamma(2, 10, (60, 50)), axis=1)
     mask = steps_mask(rng.integers(20, 51, 60), 50)
     grid, points = clock_grid(clock, mask)
-    assert len(grid) == MAX_POINTS
+    assert len(grid) == MAX_GRID_POINTS
     assert grid[0] == clock[mask].min()
     assert grid[-1] == clock[mask].max()
     np.testing.assert_allclose(np.diff(grid), np.diff(grid)[0])

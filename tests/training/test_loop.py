@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from labeltide._files import write_atomically
 from labeltide._fleet import member_generators
 from labeltide.models.gru import GRUModel
 from labeltide.models.linear import LinearModel
@@ -119,14 +118,14 @@ def test_a_member_trained_inside_a_fleet_equals_the_same_member_alone(stopping, 
     fleet, history = train_new(data, schedule)
     stopped_at = []
     for m, seed in enumerate(SEEDS):
-        alone, own = train_new(one_member(data, m), schedule, [seed])
+        alone, alone_history = train_new(one_member(data, m), schedule, [seed])
         torch.testing.assert_close(parameters_of(fleet)[m], parameters_of(alone)[0], atol=1e-4, rtol=1e-4)
-        epochs = len(own.loss)
+        epochs = len(alone_history.loss)
         stopped_at.append(epochs)
-        np.testing.assert_allclose(history.loss[:epochs, m], own.loss[:, 0], atol=1e-4)
-        np.testing.assert_allclose(history.held_out[:epochs, m], own.held_out[:, 0], atol=1e-4)
+        np.testing.assert_allclose(history.loss[:epochs, m], alone_history.loss[:, 0], atol=1e-4)
+        np.testing.assert_allclose(history.held_out[:epochs, m], alone_history.held_out[:, 0], atol=1e-4)
         assert np.isnan(history.loss[epochs:, m]).all()
-        assert history.best_epoch[m] == own.best_epoch[0]
+        assert history.best_epoch[m] == alone_history.best_epoch[0]
     if stopping:
         assert len(set(stopped_at)) > 1, "the members should stop at different times, or this shows little"
 
@@ -228,10 +227,10 @@ def test_held_out_rows_do_not_train():
     held = data.held_out[..., None, None]
     changed = dataclasses.replace(data, labels=torch.where(held, other.labels, data.labels))
     schedule = dataclasses.replace(SCHEDULE, patience=100)
-    _, one = train_new(data, schedule)
-    _, two = train_new(changed, schedule)
-    np.testing.assert_array_equal(one.loss, two.loss)
-    assert (one.held_out != two.held_out).all()
+    _, history = train_new(data, schedule)
+    _, changed_history = train_new(changed, schedule)
+    np.testing.assert_array_equal(history.loss, changed_history.loss)
+    assert (history.held_out != changed_history.held_out).all()
 
 
 def test_the_noise_learns_at_half_the_rate_after_a_milestone():
@@ -449,12 +448,12 @@ def test_a_killed_fit_goes_on_to_the_same_numbers(tmp_path, epochs, stopping, la
     with pytest.raises(StoppedError):
         train_new(data, schedule, checkpoint=Checkpoint(path, "same", 0), on_epoch=stop_after(epochs))
     heard = []
-    resumed, own = train_new(
+    resumed, resumed_history = train_new(
         data, schedule, checkpoint=Checkpoint(path, "same", 0), on_epoch=lambda epoch, _: heard.append(epoch)
     )
     assert heard[0] == epochs + 1
     assert torch.equal(parameters_of(resumed), parameters_of(fleet))
-    assert_same_history(own, history)
+    assert_same_history(resumed_history, history)
 
 
 def test_a_fit_killed_after_a_restart_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
@@ -465,17 +464,17 @@ def test_a_fit_killed_after_a_restart_goes_on_to_the_same_numbers(tmp_path, monk
     one_batch = dataclasses.replace(schedule, batch_size=N)
     with pytest.raises(StoppedError):
         train_new(data, one_batch, objective=Poisoned(), checkpoint=checkpoint, on_epoch=stop_after(3))
-    resumed, own = train_new(data, one_batch, objective=Objective(), checkpoint=checkpoint)
+    resumed, resumed_history = train_new(data, one_batch, objective=Objective(), checkpoint=checkpoint)
     assert torch.equal(parameters_of(resumed), parameters_of(fleet))
-    assert_same_history(own, history)
+    assert_same_history(resumed_history, history)
 
 
 def test_a_finished_fit_is_not_trained_again(tmp_path):
     data, checkpoint = hold_out(make_data()), Checkpoint(tmp_path / "fit", "same", seconds=0)
     fleet, history = train_new(data, checkpoint=checkpoint)
-    again, own = train_new(data, checkpoint=checkpoint, on_epoch=lambda *_: pytest.fail("trained again"))
+    again, again_history = train_new(data, checkpoint=checkpoint, on_epoch=lambda *_: pytest.fail("trained again"))
     assert torch.equal(parameters_of(again), parameters_of(fleet))
-    assert_same_history(own, history)
+    assert_same_history(again_history, history)
 
 
 def test_checkpoints_are_written_no_more_often_than_asked(tmp_path, monkeypatch):
@@ -531,10 +530,12 @@ def test_a_process_killed_in_the_middle_of_a_write_goes_on_to_the_same_numbers(t
     assert done.returncode == -signal.SIGKILL, done.stderr
     data, heard = hold_out(make_data()), []
     fleet, history = train_new(data)
-    resumed, own = train_new(data, checkpoint=Checkpoint(path, "same"), on_epoch=lambda epoch, _: heard.append(epoch))
+    resumed, resumed_history = train_new(
+        data, checkpoint=Checkpoint(path, "same"), on_epoch=lambda epoch, _: heard.append(epoch)
+    )
     assert heard == [4, 5]
     assert torch.equal(parameters_of(resumed), parameters_of(fleet))
-    assert_same_history(own, history)
+    assert_same_history(resumed_history, history)
 
 
 class Dropped(nn.Module):
@@ -564,9 +565,9 @@ def test_anyones_module_goes_on_to_the_same_numbers(module, tmp_path):
     with pytest.raises(StoppedError):
         train_new(data, schedule, model=wrap(module), checkpoint=checkpoint, on_epoch=stop_after(2))
     torch.rand(5)
-    resumed, own = train_new(data, schedule, model=wrap(module), checkpoint=checkpoint)
+    resumed, resumed_history = train_new(data, schedule, model=wrap(module), checkpoint=checkpoint)
     assert torch.equal(parameters_of(resumed), parameters_of(fleet))
-    assert_same_history(own, history)
+    assert_same_history(resumed_history, history)
     for name, value in fleet.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
 
@@ -710,27 +711,3 @@ def test_fingerprints_tell_values_shapes_types_and_settings_apart():
     assert prints == [fingerprint(*part) for part in parts]
     assert fingerprint(zeros) == fingerprint(zeros.numpy())
     assert fingerprint(torch.arange(6).reshape(2, 3).T) == fingerprint(torch.arange(6).reshape(2, 3).T.contiguous())
-
-
-@pytest.mark.parametrize("step", ["fsync", "replace"])
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("No space left on device")])
-def test_an_interrupted_write_leaves_the_old_file_and_no_partial_one(tmp_path, monkeypatch, step, error):
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-
-    def fail(*_):
-        raise error
-
-    monkeypatch.setattr(checkpoint_module.os, step, fail)
-    with pytest.raises((KeyboardInterrupt, OSError)):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
-
-
-def test_write_atomically_makes_folders_and_replaces_files(tmp_path):
-    path = tmp_path / "a" / "b" / "file"
-    write_atomically(path, b"one")
-    write_atomically(path, b"two")
-    assert path.read_bytes() == b"two"
-    assert [each.name for each in path.parent.iterdir()] == ["file"]

@@ -52,7 +52,7 @@ def count_narrowed(monkeypatch):
         sizes.append(len(chosen))
         return original(self, chosen)
 
-    monkeypatch.setattr(running, "_may_pay", lambda step: step.data.members > 1)
+    monkeypatch.setattr(running, "_is_large", lambda step: step.data.members > 1)
     monkeypatch.setattr(running.Running, "_only", counted)
     return sizes
 

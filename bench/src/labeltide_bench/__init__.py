@@ -1,1 +1,1 @@
-"""labeltide-bench: the paper's experiments and ours. Studies, records, pages, public data and simulations."""
+"""labeltide-bench: benchmark studies, their records and reports, public data sets and simulations."""

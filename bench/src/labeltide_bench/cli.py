@@ -1,4 +1,4 @@
-"""The commands that labeltide-bench adds to `labeltide`: bench, report and datasets."""
+"""The commands that labeltide-bench adds to `labeltide`: bench, report, pack and datasets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bench(
     fleet_size: Annotated[int, Parameter(help="Most runs trained together.")] = 64,
     device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
 ) -> None:
-    """Run a benchmark study; started again after a kill, it goes on where it stopped."""
+    """Run a benchmark study; after an interruption, the same command continues it."""
     from labeltide_bench.studies import read_study, run_study
 
     folder = out or Path("results") / study.stem
@@ -55,7 +55,7 @@ def pack(
     *,
     arrays: Annotated[bool, Parameter(help="Keep curves over time and noise matrices.")] = True,
 ) -> None:
-    """Put the records of a finished study into one compressed columnar file."""
+    """Put the records of a finished study into one Parquet file."""
     from labeltide_bench.studies.records import pack_records
 
     console.print(f"Records: {pack_records(results, arrays=arrays)}")

@@ -1,6 +1,7 @@
-"""Studies whose truth is known, as a chain sees them: recorded labels and the word of networks that are calibrated.
+"""Simulated studies with known truth, as inputs of the hidden Markov model: recorded labels and calibrated evidence.
 
-They stand in for whole fits where thousands are needed: to measure how often bands cover and tests are wrong.
+The evidence is drawn directly instead of being learned by networks. A study then takes a fraction of a second, so that
+the coverage of confidence bands and the error rates of tests can be measured over thousands of them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from labeltide.noise.corrupt import corrupt
 FOLDS = 5
 
 
-class Study(NamedTuple):
-    """What is drawn: n sequences of labels that persist, features that separate classes, and noise."""
+class SimulatedStudy(NamedTuple):
+    """Settings of a simulation: n sequences of persistent labels, Gaussian features and label noise."""
 
     matrices: np.ndarray  # ([annotators,] steps, classes, classes)
     n: int = 150
@@ -30,28 +31,28 @@ class Study(NamedTuple):
     bursts: float = 0.0
 
 
-class Simulated(NamedTuple):
-    """Several studies of one kind."""
+class SimulatedData(NamedTuple):
+    """Several studies drawn with the same settings."""
 
     data: ChainData
     clean: np.ndarray  # (studies, n, steps)
 
 
 def simulate(
-    study: Study,
+    study: SimulatedStudy,
     studies: int,
     seed: int,
     shares: np.ndarray | None = None,
     sharpness_at: Callable[[np.ndarray], np.ndarray] | None = None,
-) -> Simulated:
-    """Draw true labels, recorded ones and calibrated log-probabilities.
+) -> SimulatedData:
+    """Draw true labels, recorded labels and calibrated log-probabilities (the evidence).
 
     Parameters
     ----------
     shares : array of shape (steps, classes), optional
-        The shares of the classes over the clock, alike when left out; a label that does not stay is drawn from them.
+        Class probabilities over the clock, uniform by default; a label that does not persist is drawn from them.
     sharpness_at : function, optional
-        A factor on the sharpness of features at each moment of the clock, which networks do not know of.
+        Factor on the class separation at each moment of the clock. The evidence ignores it and is miscalibrated.
     """
     generator = np.random.default_rng(seed)
     n_steps, n_classes = study.matrices.shape[-3:-1]
@@ -64,28 +65,34 @@ def simulate(
     features += study.sharpness * factor[:, None] * np.eye(n_classes)[clean]
     evidence = torch.from_numpy(study.sharpness * features).log_softmax(-1).float()
     flat = clean.reshape(-1, n_steps).astype(np.int8)
-    each = study.matrices.reshape(-1, n_steps, n_classes, n_classes)
-    recorded = np.stack([corrupt(flat, own, generator, bursts=study.bursts).reshape(clean.shape) for own in each], -1)
+    matrices = study.matrices.reshape(-1, n_steps, n_classes, n_classes)
+    recorded = np.stack(
+        [
+            corrupt(flat, annotator_noise, generator, bursts=study.bursts).reshape(clean.shape)
+            for annotator_noise in matrices
+        ],
+        -1,
+    )
     mask = torch.ones(study.n, n_steps, dtype=torch.bool)
-    return Simulated(ChainData(torch.from_numpy(recorded), mask, None, n_steps, n_classes, evidence), clean)
+    return SimulatedData(ChainData(torch.from_numpy(recorded), mask, None, n_steps, n_classes, evidence), clean)
 
 
 class Differences(NamedTuple):
-    """How error rates differ, on the logit scale."""
+    """Random effects on the error rate and its drift, on the logit scale."""
 
-    windows: float = 0.0  # standard deviations, between the windows of one person
-    people: float = 0.0  # and between people
-    drift: float = 0.0  # from the first moment of the clock to the last
+    windows: float = 0.0  # standard deviation between the windows of a person
+    people: float = 0.0  # standard deviation between people
+    drift: float = 0.0  # change from the first moment of the clock to the last
 
 
 def record_windows(
-    studies: Simulated, people: int, rate: float, differences: Differences, seed: int
+    studies: SimulatedData, people: int, rate: float, differences: Differences, seed: int
 ) -> tuple[ChainData, torch.Tensor]:
-    """Record labels of two classes anew in windows of people, whose first windows lie at the beginning of the clock.
+    """Draw the recorded labels of two classes again, in consecutive windows of people, with random effects.
 
     Returns
     -------
-    the labels, and whose each window is
+    the data, and the person of each window
     """
     generator = np.random.default_rng(seed)
     count, rows, steps = studies.clean.shape
@@ -102,40 +109,47 @@ def record_windows(
 
 
 def fit_studies(data: ChainData, seed: int = 0, choose: bool = True) -> list[tuple[TrainingEvidence, dict[str, float]]]:
-    """Learn the chain and Q(t) of every study as tide does, all at once: what a fit keeps, and its families.
+    """Fit the hidden Markov model of every study as `tide` does, all studies at once.
 
-    Without choosing, which takes the most time, Q is that of one spline; tests start from it as well.
+    Returns for each study what a fit keeps and the weights of the families of Q. Without `choose` the selection of
+    families, which takes most of the time, is left out and Q is one spline.
     """
     studies, n = data.labels.shape[:2]
     generator = np.random.default_rng([seed, 8])
     grid = np.linspace(0, 1, data.n_points)
     each = torch.arange(studies)
-    jobs = Members(each, each, torch.ones(studies, n))
+    fits = Members(each, each, torch.ones(studies, n))
     folds = torch.from_numpy(np.stack([generator.permutation(n) % FOLDS for _ in range(studies)]))
-    chain = join_evidence(data, jobs, label_chain(data, jobs, grid, groups=data.labels.shape[-1]), grid).parameters
+    chain = join_evidence(data, fits, label_chain(data, fits, grid, groups=data.labels.shape[-1]), grid).parameters
     if not choose:
         return [
-            (TrainingEvidence(data.job(i), chain.take(each[i : i + 1]), folds[i : i + 1], grid), {})
+            (TrainingEvidence(data.of_fit(i), chain.take(each[i : i + 1]), folds[i : i + 1], grid), {})
             for i in range(studies)
         ]
-    chosen = choose_noise(data, jobs, chain, folds, grid)
+    chosen = choose_noise(data, fits, chain, folds, grid)
     return [
         (
-            TrainingEvidence(data.job(i), chosen.parameters.take(each[i : i + 1]), folds[i : i + 1], grid),
+            TrainingEvidence(
+                data.of_fit(i),
+                chosen.parameters.take(each[i : i + 1]),
+                folds[i : i + 1],
+                grid,
+                families=chosen.weighted(i),
+            ),
             dict(zip(chosen.names[i], chosen.weights[i].tolist(), strict=True)),
         )
         for i in range(studies)
     ]
 
 
-def _labels(study: Study, studies: int, generator: np.random.Generator, shares: np.ndarray) -> np.ndarray:
+def _labels(study: SimulatedStudy, studies: int, generator: np.random.Generator, shares: np.ndarray) -> np.ndarray:
     """True labels (studies, n, steps)."""
     n_steps, n_classes = shares.shape
     chance = generator.random((studies, study.n, n_steps))
     fresh = (chance[..., None] >= shares.cumsum(-1)[:, :-1]).sum(-1)
     if study.stay is None:
         return fresh
-    # Drawn anew, a label may be the same again: of those that are kept, so many fewer.
+    # A label that is drawn again may repeat itself, so fewer are kept than `stay` says.
     keep = (study.stay - 1 / n_classes) / (1 - 1 / n_classes)
     kept = generator.random(fresh.shape) < keep
     kept[..., 0] = False

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from edfio import EdfAnnotation
 
 from datasets import edf_writer
-from labeltide_bench.datasets.edf import Annotation, open_edf
+from labeltide_bench.datasets.edf import open_edf
 
 SIGNALS = [("Slow", "DegC", (34, 40), (-2048, 2047), 2), ("Fast", "uV", (200, -200), (-100, 100), 6)]
 
@@ -16,7 +17,7 @@ def digital():
 def test_signals_come_back_in_physical_units_record_after_record(tmp_path, digital):
     edf = open_edf(edf_writer.write_signals(tmp_path / "a.edf", SIGNALS, digital, 2))
     assert (edf.seconds, edf.rate("Slow"), edf.rate("Fast")) == (10, 1, 3)
-    assert [signal.unit for signal in edf.signals] == ["DegC", "uV"]
+    assert [edf.signal(label).physical_dimension for label in ("Slow", "Fast")] == ["DegC", "uV"]
     assert edf.start == "24.04.89 16.13.00"
     slow = [34 + (d + 2048) / 4095 * 6 for record in digital[0] for d in record]
     fast = [200 + (d + 100) / 200 * -400 for record in digital[1] for d in record]  # a range may be upside down
@@ -42,9 +43,9 @@ def test_annotations_keep_onset_duration_and_every_text(tmp_path):
     notes = np.frombuffer(b"".join(record.ljust(60, b"\0") for record in records), "<i2").reshape(2, 30)
     path = edf_writer.write_signals(tmp_path / "a.edf", signals, [np.zeros((2, 2)), notes], 1, kind="EDF+C")
     assert open_edf(path).annotations() == [
-        Annotation(-1, 0, "Before"),
-        Annotation(90, 30.5, "Später"),
-        Annotation(90, 30.5, "Zwei"),
+        EdfAnnotation(-1, None, "Before"),
+        EdfAnnotation(90, 30.5, "Später"),
+        EdfAnnotation(90, 30.5, "Zwei"),
     ]
 
 
@@ -70,3 +71,35 @@ def test_what_the_reader_cannot_read_it_refuses(tmp_path, digital):
     path = edf_writer.write_signals(tmp_path / "d.edf", signals, [np.full((1, 2), 0x4141)], 1)
     with pytest.raises(ValueError, match="onset, duration and texts"):
         open_edf(path).annotations()
+
+
+@pytest.mark.parametrize(
+    ("place", "field"),
+    [
+        (slice(252, 256), b"9999"),  # signals, for which there are no headers
+        (slice(252, 256), b"-1  "),
+        (slice(252, 256), b"many"),
+        (slice(244, 252), b"nan     "),  # seconds in a record
+        (slice(244, 252), b"-1      "),
+        (slice(244, 252), b"0       "),
+        (slice(236, 244), b"99999999"),  # records
+        (slice(236, 244), b"?       "),
+        (slice(184, 192), b"-768    "),  # bytes of the header
+    ],
+)
+def test_a_header_that_lies_is_refused_with_a_sentence(tmp_path, digital, place, field):
+    path = edf_writer.write_signals(tmp_path / "a.edf", SIGNALS, digital, 2)
+    content = bytearray(path.read_bytes())
+    content[place] = field
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.edf must"):
+        open_edf(path)
+
+
+def test_bytes_behind_the_last_record_are_ignored(tmp_path, digital):
+    path = edf_writer.write_signals(tmp_path / "a.edf", SIGNALS, digital, 2)
+    whole = open_edf(path).read("Fast")
+    path.write_bytes(path.read_bytes() + b"\0" * 40)
+    longer = open_edf(path)
+    assert longer.seconds == 10
+    np.testing.assert_array_equal(longer.read("Fast"), whole)

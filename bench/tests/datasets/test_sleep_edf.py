@@ -3,10 +3,11 @@ import hashlib
 import numpy as np
 import pandas as pd
 import pytest
+from edfio import EdfAnnotation
 
 from datasets import edf_writer
 from labeltide_bench.datasets import sleep_edf, sleep_nights
-from labeltide_bench.datasets.edf import Annotation, open_edf
+from labeltide_bench.datasets.edf import open_edf
 from labeltide_bench.datasets.sleep_nights import Night
 
 
@@ -55,7 +56,7 @@ def test_stages_equal_a_slow_search():
     notes, onset = [], 30.0  # nothing is scored at first
     for _ in range(40):
         duration = 30.0 * generator.integers(1, 6)
-        notes.append(Annotation(onset, duration, str(generator.choice(texts))))
+        notes.append(EdfAnnotation(onset, duration, str(generator.choice(texts))))
         onset += duration + 30 * generator.integers(0, 2)  # gaps
     for step in (30, 60):
         stages = sleep_edf.stages_at(notes, step, 2000)

@@ -5,8 +5,8 @@ import pytest
 
 from labeltide_bench.pages.cells import make_cells
 from labeltide_bench.pages.cost import PAPERS, find_costs, paired
-from labeltide_bench.pages.methods import base_name, contenders
-from labeltide_bench.pages.records import read_results
+from labeltide_bench.pages.method_order import base_name, contenders
+from labeltide_bench.pages.results import read_results
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 
 from labeltide_bench.pages import write_report
 from labeltide_bench.pages.cells import make_cells
-from labeltide_bench.pages.cost_table import HEADS, NONE, as_csv, as_markdown, make_cost
-from labeltide_bench.pages.records import read_results
+from labeltide_bench.pages.cost_table import COST_HEADS, NONE, as_csv, as_markdown, make_cost
+from labeltide_bench.pages.results import read_results
 
 METHODS = ["ignore", "continuous", "tide", "clean labels"]
 
@@ -31,7 +31,7 @@ def test_page_and_files_hold_the_same_table(write, study):
     assert '<a href="#cost">' in page
     markdown = (folder / "cost.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in markdown.splitlines() if line.startswith("| ")]
-    assert rows[0] == list(HEADS)
+    assert rows[0] == list(COST_HEADS)
     assert [row[:2] for row in rows[2:]] == [["moving", "mixed"], ["senior", "mixed, bursts 0.9"]]
     for row in rows[2:]:
         assert all(f">{text}</td>" in page for text in row[1:])

@@ -8,7 +8,7 @@ from labeltide_bench.pages import draw_noise, style
 from labeltide_bench.pages.cells import make_cells
 from labeltide_bench.pages.charts import draw_levels
 from labeltide_bench.pages.figures import thinned
-from labeltide_bench.pages.records import read_results
+from labeltide_bench.pages.results import read_results
 from labeltide_bench.pages.svg import INK, inline_svg, shorten
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from labeltide_bench.pages import write_report
 from labeltide_bench.pages.cells import make_cells
-from labeltide_bench.pages.people import HEADS, LIMITS, make_people, pooled
-from labeltide_bench.pages.records import read_results
+from labeltide_bench.pages.people import LIMITS, PEOPLE_HEADS, make_people, mean_over_people
+from labeltide_bench.pages.results import read_results
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_numbers_equal_a_slow_computation(people, section):
     for block in table.blocks:
         assert [line.method for line in block.lines] == ["ignore", "static", "tide"]
         for line in block.lines:
-            for metric, entry in zip(HEADS, line.entries, strict=True):
+            for metric, entry in zip(PEOPLE_HEADS, line.entries, strict=True):
                 values = [
                     np.mean(
                         [
@@ -103,7 +103,7 @@ def test_counted_noise_is_averaged_over_folds_and_gaps(people, section, record):
     (cell,) = section(records).cells
     np.testing.assert_allclose(cell.true_noise[0], second[0] / 2, rtol=1e-6)
     np.testing.assert_allclose(cell.true_noise[1:], 0.75 * first[1:], rtol=1e-6)
-    assert pooled([cell], "tide", "frobenius").n == 0
+    assert mean_over_people([cell], "tide", "frobenius").n == 0
 
 
 def test_the_page_holds_table_limits_and_pictures(people, write, tmp_path):

@@ -3,13 +3,13 @@ import math
 import numpy as np
 import pytest
 
-from labeltide_bench.pages.cells import make_cells, number
-from labeltide_bench.pages.methods import base_name, contenders, group_methods
+from labeltide_bench.pages.cells import make_cells, summarise_draws
+from labeltide_bench.pages.method_order import base_name, contenders, group_methods
 from labeltide_bench.pages.published import headline, published
 from labeltide_bench.pages.ranks import count_wins, critical_difference, mean_ranks
-from labeltide_bench.pages.records import read_results
+from labeltide_bench.pages.result_tables import percent, signed
+from labeltide_bench.pages.results import read_results
 from labeltide_bench.pages.summary import make_sections, slug, summarise
-from labeltide_bench.pages.tables import percent, signed
 from labeltide_bench.pages.verdict import write_verdict
 
 SIX = ["ignore", "anchor", "volmin", "plugin", "discontinuous", "continuous"]
@@ -47,11 +47,11 @@ def test_who_is_told_the_truth_cannot_win_unless_nobody_else_is_left():
 
 
 def test_failed_draws_are_counted_and_left_out_of_the_mean():
-    found = number([0.1, math.nan, 0.3])
+    found = summarise_draws([0.1, math.nan, 0.3])
     assert (found.mean, found.n, found.failed) == (pytest.approx(0.2), 2, 1)
     assert found.spread == pytest.approx(np.std([0.1, 0.3], ddof=1))
-    assert math.isnan(number([0.1]).spread)
-    assert number([]).n == 0
+    assert math.isnan(summarise_draws([0.1]).spread)
+    assert summarise_draws([]).n == 0
 
 
 def test_the_papers_numbers_stand_beside_the_papers_cells_only(cells, record):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labeltide.estimators import METHODS
-from labeltide_bench.studies import fleet
+from labeltide_bench.studies import run_fleet
 from labeltide_bench.studies.plan import plan_fleets
 from studies.toys import DATASET, toy_study
 
@@ -26,14 +26,14 @@ def plans(tmp_path_factory):
 def run(plans, tmp_path, monkeypatch):
     """A function that runs a method with the same recorded labels, whatever the clean training labels are."""
     spec = plans["ignore"].runs[0].dataset
-    split = fleet.load_once(spec, tmp_path)
-    recorded = {one.key: fleet.draw(one, split.train) for plan in plans.values() for one in plan.runs}
+    split = run_fleet.load_once(spec, tmp_path)
+    recorded = {one.key: run_fleet.record_labels(one, split.train) for plan in plans.values() for one in plan.runs}
     other = split._replace(train=replace(split.train, labels=1 - split.train.labels))
 
     def run(label, *, change=False):
-        monkeypatch.setattr(fleet, "load_once", lambda *_: other if change else split)
-        monkeypatch.setattr(fleet, "draw", lambda one, train: recorded[one.key])
-        records = fleet.run_fleet(plans[label], tmp_path, tmp_path / "unfinished", "cpu")
+        monkeypatch.setattr(run_fleet, "load_once", lambda *_: other if change else split)
+        monkeypatch.setattr(run_fleet, "record_labels", lambda one, train: recorded[one.key])
+        records = run_fleet.run_fleet(plans[label], tmp_path, tmp_path / "unfinished", "cpu")
         return [(record["metrics"]["test_error"], record["over_time"], record["noise"]) for record in records]
 
     return run
@@ -50,17 +50,17 @@ def test_the_reference_learns_from_the_clean_labels(run):
 
 def test_only_the_reference_is_handed_trusted_labels(plans, tmp_path, monkeypatch):
     handed = {}
-    fit_fleet = fleet.fit_fleet
+    fit_fleet = run_fleet.fit_fleet
 
     def spy(estimators, X, labels, **more):
         handed[label] = more["trusted"]
         fit_fleet(estimators, X, labels, **more)
 
-    monkeypatch.setattr(fleet, "fit_fleet", spy)
+    monkeypatch.setattr(run_fleet, "fit_fleet", spy)
     for label in ("ignore", "tide", "clean labels"):
-        records = fleet.run_fleet(plans[label], tmp_path, tmp_path / "unfinished", "cpu")
+        records = run_fleet.run_fleet(plans[label], tmp_path, tmp_path / "unfinished", "cpu")
         assert {record["clean"] for record in records} == {label == "clean labels"}
-    train = fleet.load_once(plans["tide"].runs[0].dataset, tmp_path).train
+    train = run_fleet.load_once(plans["tide"].runs[0].dataset, tmp_path).train
     assert handed["ignore"] is handed["tide"] is None
     np.testing.assert_array_equal(handed["clean labels"], train.labels[..., 0])
 

@@ -8,8 +8,8 @@ from labeltide.noise.corrupt import corrupt
 from labeltide.noise.shapes import make_noise
 from labeltide_bench.studies.drawing import (
     BURSTS,
-    NEAR,
-    VARIANTS,
+    NEAR_BOUNDARIES,
+    NOISE_VARIANTS,
     corrupt_near_boundaries,
     doubts,
     draw_labels,
@@ -24,7 +24,7 @@ def train():
     return make_sequences(n=400, n_steps=8, n_features=3, n_classes=3, stay=0.9, random_state=0)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", NOISE_VARIANTS)
 def test_every_variant_is_drawn_again_from_the_same_seed(train, variant):
     noise = make_noise("mixed", 3, 8)
     first, again, other = (draw_labels(train, noise, variant, np.random.default_rng(seed)) for seed in (1, 1, 2))
@@ -40,7 +40,7 @@ def test_the_first_two_variants_draw_as_they_always_did(train, variant):
     np.testing.assert_array_equal(drawn, corrupt(train.labels[..., 0], noise, np.random.default_rng([7, 0])))
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", NOISE_VARIANTS)
 def test_in_every_variant_q_is_the_share_of_each_recorded_label_at_each_step(train, variant):
     noise, clean = make_noise("growth", 3, 8), train.labels[..., 0]
     generator, rounds = np.random.default_rng(0), 200
@@ -63,7 +63,7 @@ def test_bursts_are_named_by_their_correlation(train):
 def test_near_boundaries_mistakes_stand_where_the_classifier_is_unsure(train):
     clean = train.labels[..., 0]
     margin = margins(clean, train.features)
-    wrong = draw_labels(train, make_noise("static", 3, 8), NEAR, np.random.default_rng(0)) != clean
+    wrong = draw_labels(train, make_noise("static", 3, 8), NEAR_BOUNDARIES, np.random.default_rng(0)) != clean
     unsure = margin < np.quantile(margin, 0.25)
     sure = margin > np.quantile(margin, 0.75)
     assert wrong[unsure].mean() > 0.45
@@ -103,4 +103,4 @@ def test_the_key_of_a_run_names_its_variant_and_is_what_it_was(tmp_path):
     noise = '[[noise]]\nshape = "jump"\nrates = [0.3]\nvariants = ["uniform", "class-conditional", "near boundaries"]\n'
     study = toy_study(tmp_path, "draws = 1\n" + DATASET + noise + "[methods.ignore]\n")
     keys = [run.key for plan in plan_fleets(study, 100) for run in plan.runs]
-    assert keys == [f'ignore|toy|jump|{{"rate": 0.3}}|{v}|0' for v in ("uniform", "class-conditional", NEAR)]
+    assert keys == [f'ignore|toy|jump|{{"rate": 0.3}}|{v}|0' for v in ("uniform", "class-conditional", NEAR_BOUNDARIES)]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from labeltide_bench.studies.fleet import draw
 from labeltide_bench.studies.loading import load_dataset
 from labeltide_bench.studies.plan import plan_fleets
+from labeltide_bench.studies.run_fleet import record_labels
 from studies.toys import STUDY, toy_study
 
 
@@ -38,7 +38,7 @@ def test_every_method_of_a_draw_gets_the_same_recorded_labels(study, tmp_path):
     recorded: dict[str, set[bytes]] = {}
     for plan in plan_fleets(study, 100):
         for run in plan.runs:
-            recorded.setdefault(run.noise_key, set()).add(draw(run, train).recorded.tobytes())
+            recorded.setdefault(run.noise_key, set()).add(record_labels(run, train).recorded.tobytes())
     assert all(len(labels) == 1 for labels in recorded.values())
     different = {next(iter(labels)) for labels in recorded.values()}
     assert len(different) == len(recorded) == 2 * 2 * 3, "and every draw, level and data set has its own"
@@ -50,4 +50,4 @@ def test_labels_that_a_class_is_missing_from_are_named(study, tmp_path):
     run = next(plan_fleets(study, 1)).runs[0]
     harmless = type(run)(run.dataset, type(run.noise)("static", {"rate": 0.0}), run.method, 0)
     with pytest.raises(ValueError, match="no label of class number 1 was recorded"):
-        draw(harmless, train)
+        record_labels(harmless, train)

@@ -9,11 +9,11 @@ import pytest
 
 from labeltide.estimators import METHODS
 from labeltide.noise.fixed import FixedNoise
-from labeltide_bench.studies import fleet, read_records, run_study
+from labeltide_bench.studies import read_records, run_fleet, run_study
 from labeltide_bench.studies.derive import derive
 from labeltide_bench.studies.loading import Split, load_folds
 from labeltide_bench.studies.plan import plan_fleets
-from labeltide_bench.studies.recorded import CELLS, clock_cells, compare_noise, judge, majority
+from labeltide_bench.studies.recorded import CLOCK_BINS, clock_bins, compare_noise, compare_with_others, majority
 from studies.toys import toy_study
 
 DATASET = """
@@ -87,19 +87,21 @@ def test_agreement_needs_everyone(tmp_path, spec):
     train = load_folds(spec, write_nights(tmp_path))[0].train
     labels = train.labels.copy()
     labels[0, :3] = [[1, 1, 1], [1, 1, 0], [-1, 1, 1]]
-    found = judge("agreement", "ann", replace(train, labels=labels))
+    found = compare_with_others("agreement", "ann", replace(train, labels=labels))
     np.testing.assert_array_equal(found.reference[0, :3], [1, -1, -1])
     np.testing.assert_array_equal(found.others[0, :3], [1, -1, 1])
-    np.testing.assert_array_equal(judge("majority", "ann", replace(train, labels=labels)).reference, found.others)
+    np.testing.assert_array_equal(
+        compare_with_others("majority", "ann", replace(train, labels=labels)).reference, found.others
+    )
 
 
 def test_the_noise_that_was_counted_is_at_no_distance_from_itself(tmp_path, spec):
     """A slow count over steps, given back by an estimator whose Q it is."""
     split = load_folds(spec, write_nights(tmp_path, n_nights=60))[0]
-    judged, (edges, _) = judge("majority", "ann", split.train), clock_cells(split)
+    compared, (edges, _) = compare_with_others("majority", "ann", split.train), clock_bins(split)
     moments = np.unique(split.train.clock)
     matrices = np.zeros((len(moments), 2, 2))
-    for recorded, other, moment in np.stack([judged.recorded, judged.others, split.train.clock], -1).reshape(-1, 3):
+    for recorded, other, moment in np.stack([compared.recorded, compared.others, split.train.clock], -1).reshape(-1, 3):
         if recorded >= 0 and other >= 0:
             matrices[moments == moment, int(other), int(recorded)] += 1
     matrices /= matrices.sum(-1, keepdims=True)
@@ -108,10 +110,10 @@ def test_the_noise_that_was_counted_is_at_no_distance_from_itself(tmp_path, spec
         def noise_at(self, clock):
             return FixedNoise(matrices[None], moments).at(clock)
 
-    counts, observed, estimated = compare_noise(Told(), judged, split.train, edges)
-    assert counts.sum() == ((judged.recorded >= 0) & (judged.others >= 0)).sum()
+    counts, observed, estimated = compare_noise(Told(), compared, split.train, edges)
+    assert counts.sum() == ((compared.recorded >= 0) & (compared.others >= 0)).sum()
     seen = counts.sum((1, 2)) > 0  # fewer moments than cells here
-    assert seen.sum() == len(moments) < CELLS
+    assert seen.sum() == len(moments) < CLOCK_BINS
     np.testing.assert_allclose(observed[seen], estimated[seen], atol=1e-6)
 
 
@@ -129,12 +131,12 @@ def test_no_fit_changes_with_the_reference(tmp_path, monkeypatch, name):
         return replace(part, labels=labels)
 
     found = []
-    predict = fleet.predict_fleet
+    predict = run_fleet.predict_fleet
     for one in (split, Split(*map(turned, split))):
         seen = []
-        monkeypatch.setattr(fleet, "load_once", lambda *_, one=one: one)
-        monkeypatch.setattr(fleet, "predict_fleet", lambda *a, seen=seen: seen.append(predict(*a)) or seen[-1])
-        records = fleet.run_fleet(plan, tmp_path, tmp_path / "unfinished", "cpu")
+        monkeypatch.setattr(run_fleet, "load_once", lambda *_, one=one: one)
+        monkeypatch.setattr(run_fleet, "predict_fleet", lambda *a, seen=seen: seen.append(predict(*a)) or seen[-1])
+        records = run_fleet.run_fleet(plan, tmp_path, tmp_path / "unfinished", "cpu")
         found.append(([probabilities.tolist() for probabilities in seen], records[0]))
     assert found[0][0] == found[1][0]
     metrics = [record["metrics"] for _, record in found]
@@ -154,7 +156,7 @@ def test_a_study_of_recorded_labels_runs_and_resumes(tmp_path):
         assert record["dataset_info"]["reference"] == "agreement"
         assert record["dataset_info"]["clock"] == "hours"
         assert record["metrics"]["frobenius"] >= 0
-        assert len(record["clock"]) == len(record["true_noise"]) == len(record["noise"]) == CELLS
+        assert len(record["clock"]) == len(record["true_noise"]) == len(record["noise"]) == CLOCK_BINS
     drifting = [record["rate"] for record in records if record["level"] == {"annotator": "ann"}]
     steady = [record["rate"] for record in records if record["level"] == {"annotator": "bob"}]
     assert min(drifting) > max(steady)

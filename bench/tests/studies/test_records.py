@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labeltide_bench.studies import records
-from labeltide_bench.studies.records import FILE, append_records, drop_torn_line, read_records
+from labeltide_bench.studies.records import RECORDS_FILE, append_records, drop_torn_line, read_records
 
 
 def lines(n: int) -> list[dict]:
@@ -27,9 +27,9 @@ def test_what_is_appended_is_read(tmp_path):
 
 
 def test_torn_anywhere_only_the_last_line_is_lost(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "BLOCK", 7)  # so that the search goes over several blocks
+    monkeypatch.setattr(records, "SEARCH_BYTES", 7)  # so that the search goes over several blocks
     append_records(tmp_path, lines(3))
-    path = tmp_path / FILE
+    path = tmp_path / RECORDS_FILE
     content = path.read_bytes()
     for end in range(len(content) + 1):
         path.write_bytes(content[:end])
@@ -70,7 +70,7 @@ def test_packed_files_are_read_too(tmp_path):
 @pytest.mark.parametrize("broken", ["{no record}\n", "[1]\n", '{"a": 1}\n'])
 def test_a_broken_line_is_named(tmp_path, broken):
     append_records(tmp_path, lines(2))
-    path = tmp_path / FILE
+    path = tmp_path / RECORDS_FILE
     path.write_text(path.read_text() + broken + '{"key": "after"}\n')
     with pytest.raises(ValueError, match=r"records\.jsonl cannot be read near line 3: .*delete it"):
         list(read_records(tmp_path))

@@ -15,8 +15,8 @@ import pytest
 from labeltide_bench.studies import run_study
 from labeltide_bench.studies.lock import locked
 from labeltide_bench.studies.plan import plan_fleets
-from labeltide_bench.studies.records import FILE, append_records, read_records
-from labeltide_bench.studies.workers import Job, run_jobs
+from labeltide_bench.studies.records import RECORDS_FILE, append_records, read_records
+from labeltide_bench.studies.workers import FleetTask, run_fleets
 from studies.toys import DATASET, METHODS, NOISE, TABLE, run_toy, timeless, toy_study, write_people
 
 # Its children are forks of a process that has loaded torch and done nothing: they start at once and die alone.
@@ -49,7 +49,7 @@ def wait_for(condition, seconds=60.0) -> None:
 
 
 def n_lines(out: Path) -> int:
-    return (out / FILE).read_bytes().count(b"\n") if (out / FILE).exists() else 0
+    return (out / RECORDS_FILE).read_bytes().count(b"\n") if (out / RECORDS_FILE).exists() else 0
 
 
 def is_checkpointed(out: Path) -> bool:
@@ -104,8 +104,8 @@ def test_a_torn_line_is_run_again(undisturbed, tmp_path):
     study, expected = undisturbed
     out = tmp_path / "out"
     start(study, out).join()
-    content = (out / FILE).read_bytes()
-    (out / FILE).write_bytes(content[: content.rfind(b"\n", 0, -1) + 40])
+    content = (out / RECORDS_FILE).read_bytes()
+    (out / RECORDS_FILE).write_bytes(content[: content.rfind(b"\n", 0, -1) + 40])
     assert len(timeless(out)) == len(expected) - 1
     start(study, out).join()
     assert timeless(out) == expected
@@ -158,7 +158,7 @@ def test_every_method_of_a_draw_had_the_same_wrong_labels(undisturbed):
 
 def test_a_second_bench_on_the_same_folder_is_refused(tmp_path):
     study = toy_study(tmp_path)
-    with locked(tmp_path / "out"), pytest.raises(BlockingIOError, match=rf"Process {os.getpid()} is running a study"):
+    with locked(tmp_path / "out"), pytest.raises(BlockingIOError, match="Another process is running a study"):
         run_study(study, "nowhere", tmp_path / "out")
     with locked(tmp_path / "out"):
         pass
@@ -231,8 +231,8 @@ class Deadly:
 
 def test_a_worker_that_dies_is_named_and_what_is_finished_is_kept(tmp_path):
     study = toy_study(tmp_path)
-    jobs = [Job(plan, tmp_path, tmp_path / plan.digest, "cpu") for plan in plan_fleets(study, 2)]
-    running = run_jobs([*jobs[:2], jobs[2]._replace(data=Deadly())], 2, lambda title, runs: print)
+    jobs = [FleetTask(plan, tmp_path, tmp_path / plan.digest, "cpu") for plan in plan_fleets(study, 2)]
+    running = run_fleets([*jobs[:2], jobs[2]._replace(data=Deadly())], 2, lambda title, runs: print)
     plan, records = next(running)
     assert [record["key"] for record in records] == [run.key for run in plan.runs]
     with pytest.raises(ChildProcessError, match=r"A worker process died; .* Finished runs are kept"):

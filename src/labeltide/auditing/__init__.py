@@ -1,13 +1,13 @@
 """From a table to a folder of results: which labels are likely wrong, when, and how sure we are."""
 
 from labeltide._validation import UnanswerableError
-from labeltide.auditing.files import check_folder, write_results
-from labeltide.auditing.read import read_audit_table, read_new_table
-from labeltide.auditing.simulate import simulate_study
-from labeltide.auditing.table import AuditTable
+from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.folder import check_folder, write_results
+from labeltide.auditing.reading import read_audit_table, read_new_table
+from labeltide.auditing.wearable_study import simulate_study
 
 __all__ = [
-    "AuditTable",
+    "AuditInput",
     "UnanswerableError",
     "check_folder",
     "read_audit_table",

@@ -1,4 +1,4 @@
-"""What an audit found, in the form of audit.json: plain numbers by name."""
+"""The findings of an audit in the form of audit.json, and its tables of labels and of Q."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from labeltide.auditing.annotators import annotator_changes, annotator_estimates, describe_change, describe_curve
-from labeltide.auditing.table import AuditTable, decode
-from labeltide.auditing.words import quoted
+from labeltide.auditing.annotator_findings import (
+    annotator_changes,
+    annotator_estimates,
+    describe_change,
+    describe_curve,
+)
+from labeltide.auditing.audit_input import AuditInput, decode
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import MIN_CONFIDENCE, LabelAudit
 from labeltide.inference.bands import NoiseEstimate
+from labeltide.tables.wording import quoted
 
 MOST_POINTS, FEWEST_POINTS = 200, 12
 MOST_NUMBERS = 300_000  # that describe Q in audit.json, over all curves
@@ -21,8 +26,8 @@ SEQUENCES = 50  # named with their numbers of issues
 PLANNED = 10
 
 
-def label_table(table: AuditTable, judged: LabelAudit) -> pa.Table:
-    """labels.parquet: every line of the table, and what is known of it."""
+def audited_lines(table: AuditInput, judged: LabelAudit) -> pa.Table:
+    """labels.parquet: every line of the table with its posterior, suggestion, flag and reason."""
     place, who = table.place[table.line_step], table.line_annotator
     is_issue = table.rows_from_steps(judged.is_issue) & (who >= 0)
     reasons = np.full(len(place), None, dtype=object)
@@ -30,7 +35,7 @@ def label_table(table: AuditTable, judged: LabelAudit) -> pa.Table:
     right = table.rows_from_steps(judged.quality)
     suggested = table.rows_from_steps(judged.probabilities.argmax(-1))
     names = tuple(str(name) for name in judged.classes)
-    found = {
+    columns = {
         "probability_right": pa.array(right, pa.float64(), from_pandas=True),
         "suggested": decode(suggested, names),
         "suggested_probability": table.rows_from_steps(judged.suggested_probability),
@@ -39,25 +44,25 @@ def label_table(table: AuditTable, judged: LabelAudit) -> pa.Table:
         "reason": pa.array(reasons, pa.string()),
     }
     lines = table.lines()
-    for name, values in found.items():
+    for name, values in columns.items():
         lines = lines.append_column(name, values if isinstance(values, pa.Array) else pa.array(values))
     return lines
 
 
-def describe_clocks(table: AuditTable, estimator: TideClassifier) -> list[dict[str, Any]]:
+def describe_clocks(table: AuditInput, estimator: TideClassifier) -> list[dict[str, Any]]:
     """The parts `clock`, `noise` and `temporality` for each clock."""
-    found = []
+    parts = []
     for place, (info, estimate) in enumerate(zip(table.clocks, estimator.clock_estimates_, strict=True)):
         noise, test = describe_noise(table, estimator, estimate), describe_temporality(table, estimator, place)
-        found.append({"clock": asdict(info), "noise": noise, "temporality": test})
-    return found
+        parts.append({"clock": asdict(info), "noise": noise, "temporality": test})
+    return parts
 
 
-def describe_noise(table: AuditTable, estimator: TideClassifier, estimate: NoiseEstimate) -> dict[str, Any]:
+def describe_noise(table: AuditInput, estimator: TideClassifier, estimate: NoiseEstimate) -> dict[str, Any]:
     """The part `noise`: Q of all together over one clock, then of each annotator."""
-    own = annotator_estimates(table, estimator)
+    annotators = annotator_estimates(table, estimator)
     n_classes = estimate.mean.shape[-1]
-    most = int(np.clip(MOST_NUMBERS // (3 * n_classes**2 * (1 + len(own))), FEWEST_POINTS, MOST_POINTS))
+    most = int(np.clip(MOST_NUMBERS // (3 * n_classes**2 * (1 + len(annotators))), FEWEST_POINTS, MOST_POINTS))
     kept = np.unique(np.linspace(0, len(estimate.clock) - 1, min(most, len(estimate.clock))).round().astype(int))
     return {
         "rate": estimate.total,
@@ -66,59 +71,60 @@ def describe_noise(table: AuditTable, estimator: TideClassifier, estimate: Noise
         "clock": estimate.clock[kept],
         "curves": [
             describe_curve(estimate, kept, table.n_labels, None),
-            *(describe_curve(found, kept, count, name) for name, count, found in own),
+            *(describe_curve(of_annotator, kept, count, name) for name, count, of_annotator in annotators),
         ],
     }
 
 
-def noise_table(table: AuditTable, estimator: TideClassifier) -> pa.Table:
+def noise_table(table: AuditInput, estimator: TideClassifier) -> pa.Table:
     """noise.csv: one line for each curve, moment, true and recorded class; the last column names the clock."""
     names = tuple(map(str, estimator.classes_))
     n = len(names)
     clocks = [info.name for info in table.clocks]
     curves: list[tuple[str, str | None, NoiseEstimate]]
-    curves = [(clock, None, found) for clock, found in zip(clocks, estimator.clock_estimates_, strict=True)]
-    curves += [(clocks[0], name, found) for name, _, found in annotator_estimates(table, estimator)]
+    curves = [(clock, None, estimate) for clock, estimate in zip(clocks, estimator.clock_estimates_, strict=True)]
+    curves += [(clocks[0], name, estimate) for name, _, estimate in annotator_estimates(table, estimator)]
     titles = {"mean": "probability"}
     parts = []
-    for clock, who, found in curves:
-        cells = len(found.clock) * n * n
+    for clock, who, estimate in curves:
+        cells = len(estimate.clock) * n * n
         columns: dict[str, Any] = {
             "annotator": pa.array([who] * cells, pa.string()),
-            "clock": np.repeat(found.clock, n * n),
-            "true": decode(np.tile(np.repeat(np.arange(n), n), len(found.clock)), names),
-            "recorded": decode(np.tile(np.arange(n), n * len(found.clock)), names),
+            "clock": np.repeat(estimate.clock, n * n),
+            "true": decode(np.tile(np.repeat(np.arange(n), n), len(estimate.clock)), names),
+            "recorded": decode(np.tile(np.arange(n), n * len(estimate.clock)), names),
         }
         for name in ("mean", "lower", "upper", "simultaneous_lower", "simultaneous_upper"):
-            columns[titles.get(name, name)] = pa.array(getattr(found, name).reshape(-1), from_pandas=True)
+            columns[titles.get(name, name)] = pa.array(getattr(estimate, name).reshape(-1), from_pandas=True)
         parts.append(pa.table(columns | {"clock_name": pa.array([clock] * cells, pa.string())}))
     return pa.concat_tables(parts)
 
 
-def describe_temporality(table: AuditTable, estimator: TideClassifier, place: int) -> dict[str, Any]:
+def describe_temporality(table: AuditInput, estimator: TideClassifier, place: int) -> dict[str, Any]:
     """The part `temporality`; over one of several clocks, for all classes and annotators together alone."""
     if len(table.clocks) > 1:
-        test = estimator.clock_temporality_[place]
-        whole = {"statistic": test.statistic, "p_value": test.p_value, **describe_change(test.change)}
+        over_clock = estimator.clock_temporality_[place]
+        whole = {"statistic": over_clock.statistic, "p_value": over_clock.p_value}
+        whole |= describe_change(over_clock.change)
         nothing: dict[str, Any] = {"classes_differ_p": None, "per_class": [], "per_annotator": []}
         return whole | {"is_noisy_p": estimator.is_noisy_p_} | nothing
-    found = estimator.temporality_
+    tests = estimator.temporality_
     names = ("statistic", "p_value", "change", "change_lower", "change_upper", "worst_at", "best_at", "worst_rate")
-    result = {name: getattr(found, name) for name in (*names, "best_rate", "is_noisy_p", "classes_differ_p")}
+    result = {name: getattr(tests, name) for name in (*names, "best_rate", "is_noisy_p", "classes_differ_p")}
     result["per_class"] = [
         {
             "class": str(name),
-            "p_value": one.p_value,
-            "change": one.change.value,
-            "change_lower": one.change.lower,
-            "change_upper": one.change.upper,
+            "p_value": test.p_value,
+            "change": test.change.value,
+            "change_lower": test.change.lower,
+            "change_upper": test.change.upper,
         }
-        for name, one in zip(estimator.classes_, found.per_class, strict=True)
+        for name, test in zip(estimator.classes_, tests.per_class, strict=True)
     ]
     return result | {"per_annotator": annotator_changes(table, estimator)}
 
 
-def describe_issues(table: AuditTable, judged: LabelAudit) -> dict[str, Any]:
+def describe_issues(table: AuditInput, judged: LabelAudit) -> dict[str, Any]:
     """The part `issues`."""
     flagged, recorded = judged.is_issue, judged.labels >= 0
     codes, flagged_codes = judged.labels[recorded], judged.labels[flagged]
@@ -136,7 +142,9 @@ def describe_issues(table: AuditTable, judged: LabelAudit) -> dict[str, Any]:
         "expected_false_alarms": judged.expected_false_alarms,
         "corrected": int((judged.corrected() != judged.labels).sum()),
         "min_confidence": MIN_CONFIDENCE,
-        "by_class": [{"recorded": str(name), "labels": int(all_), "issues": int(own)} for name, all_, own in by_class],
+        "by_class": [
+            {"recorded": str(name), "labels": int(all_), "issues": int(flagged_)} for name, all_, flagged_ in by_class
+        ],
         "by_sequence": [
             {"sequence": table.sequence_names[place], "labels": int(labels[place]), "issues": int(issues[place])}
             for place in worst
@@ -144,8 +152,8 @@ def describe_issues(table: AuditTable, judged: LabelAudit) -> dict[str, Any]:
     }
 
 
-def describe_plan(table: AuditTable, judged: LabelAudit) -> list[dict[str, Any]]:
-    """The part `plan`: the stretches whose true labels would tell most about Q."""
+def describe_plan(table: AuditInput, judged: LabelAudit) -> list[dict[str, Any]]:
+    """The part `plan`: the stretches to relabel, chosen by how much their true labels would tell about Q."""
     open_rows: np.ndarray = np.asarray((judged.labels >= 0).any(-1))
     if judged.trusted is not None:
         open_rows = open_rows & (judged.trusted < 0)
@@ -153,16 +161,16 @@ def describe_plan(table: AuditTable, judged: LabelAudit) -> list[dict[str, Any]]
     if not most:
         return []
     row_of_step = table.line_row[table.first_lines()]
-    found: list[dict[str, Any]] = []
+    stretches: list[dict[str, Any]] = []
     for window in judged.plan(min(PLANNED, most)).rows.tolist():
         places = np.flatnonzero(open_rows[window])
         first, last = (row_of_step[table.index[window, place]] for place in (places[0], places[-1]))
         n_issues = int(judged.is_issue[window].any(-1).sum())
         share = judged.probabilities[window, places].mean(0)
         common = [str(judged.classes[place]) for place in np.argsort(-share)[:2] if share[place] > 0.2]
-        beside = "Beside those above it" if found else "It"
+        beside = "Beside those above it" if stretches else "It"
         why = f"{beside} tells most about Q: {len(places)} labelled steps, {n_issues} of them to check"
-        found.append(
+        stretches.append(
             {
                 "sequence": table.sequence_names[table.groups[window]],
                 "first": table.times[int(first)].as_py(),
@@ -171,12 +179,12 @@ def describe_plan(table: AuditTable, judged: LabelAudit) -> list[dict[str, Any]]
                 "why": why + (f", mostly {quoted(common)}." if common else "."),
             }
         )
-    return found
+    return stretches
 
 
 def describe_checks(estimator: TideClassifier) -> list[dict[str, Any]]:
     """The part `diagnostics`."""
     return [
-        {"name": one.name, "is_warning": bool(one.is_warning), "sentence": one.sentence, "advice": one.advice}
-        for one in estimator.diagnostics_
+        {"name": check.name, "is_warning": bool(check.is_warning), "sentence": check.sentence, "advice": check.advice}
+        for check in estimator.diagnostics_
     ]

@@ -1,8 +1,9 @@
-"""Fit and judge a table of any size: what is costly has a limit, and where it was met is said."""
+"""Fit, label audit and inference for a table of any size; costs are limited, and limits that were met are reported."""
 
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import torch
 
 from labeltide._validation import UnanswerableError
-from labeltide.auditing.table import AuditTable
+from labeltide.auditing.audit_input import AuditInput
+from labeltide.chain.data import TrainingEvidence
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import as_array
 from labeltide.inference.audit import LabelAudit
@@ -27,13 +29,13 @@ TEST_STEPS = 2_500  # and tests, which fit hundreds of simulated studies
 AT_ONCE = 100_000  # steps of windows that are judged together
 
 
-def patience(table: AuditTable) -> float:
-    """How much larger the limits are for this table than for one of usual size."""
+def patience(table: AuditInput) -> float:
+    """The factor by which limits are larger than for a table of usual size: the root of the ratio of sizes."""
     return float(np.clip(np.sqrt(len(table.place) / USUAL_STEPS), 1, MOST_PATIENCE))
 
 
-def choose_windows(table: AuditTable, seed: int) -> np.ndarray:
-    """The windows to learn from, in their order: all, or some drawn by chance among those with labels."""
+def choose_windows(table: AuditInput, seed: int) -> np.ndarray:
+    """The windows to learn from, in order: all, or a random sample of those with labels that holds every class."""
     labelled = np.asarray((table.fit_labels >= 0).any((1, 2)))
     if labelled.sum() < 2:
         raise UnanswerableError(
@@ -49,16 +51,16 @@ def choose_windows(table: AuditTable, seed: int) -> np.ndarray:
     return np.unique(np.concatenate([chosen, *rare]))
 
 
-def choose_epochs(table: AuditTable, windows: np.ndarray) -> int:
+def choose_epochs(table: AuditInput, windows: np.ndarray) -> int:
     """The usual number of epochs, or fewer where each is long."""
     steps = len(windows) * table.index.shape[1]
     return min(EPOCHS, max(LEAST_EPOCHS, int(UPDATES * patience(table)) // steps))
 
 
 def fit(
-    table: AuditTable, windows: np.ndarray, *, model: str, seed: int, device: str, checkpoint: Path | None
+    table: AuditInput, windows: np.ndarray, *, model: str, seed: int, device: str, checkpoint: Path | None
 ) -> TideClassifier:
-    """Learn from the chosen windows; classes are codes until `name_classes`."""
+    """Learn from the chosen windows. Classes are codes; `with_class_names` gives them their names."""
     estimator = TideClassifier(
         model=model,
         hidden_size=HIDDEN_SIZE,
@@ -72,72 +74,89 @@ def fit(
     labels, clock, lengths = table.fit_labels[windows], table.clock[windows], table.lengths[windows]
     gaps = None if table.gaps is None else table.gaps[windows]
     estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, trusted=trusted, gaps=gaps)
-    whose = torch.from_numpy(table.groups[windows])  # windows of one person are alike, so bands redraw people
-    estimator.training_ = estimator.training_._replace(clusters=whose)
+    # Windows of one sequence are dependent, so the bootstrap resamples sequences (a cluster bootstrap).
+    estimator.training_ = estimator.training_._replace(clusters=torch.from_numpy(table.groups[windows]))
     return estimator
 
 
-def judge(estimator: TideClassifier, table: AuditTable, fdr: float, on_share: Any = None) -> LabelAudit:
-    """Judge all windows, some at a time; each label counts in the window to which it belongs."""
+def judge(estimator: TideClassifier, table: AuditInput, fdr: float, on_share: Any = None) -> LabelAudit:
+    """Audit the labels of all windows, in batches; each label counts in the window to which it belongs."""
     rows = max(1, AT_ONCE // table.index.shape[1])
     parts = []
     for start in range(0, len(table.index), rows):
         part = slice(start, start + rows)
         trusted = None if table.trusted is None else table.trusted[part]
         more = {"trusted": trusted, "gaps": None if table.gaps is None else table.gaps[part]}
-        found = estimator.audit(
-            table.features[part], table.labels[part], table.clock[part], table.lengths[part], fdr, **more
+        parts.append(
+            estimator.audit(
+                table.features[part], table.labels[part], table.clock[part], table.lengths[part], fdr, **more
+            )
         )
-        parts.append(found)
         if on_share:
             on_share(min(1.0, (start + rows) / len(table.index)))
     names = ("mask", "probabilities", "signal", "error_rates", "clock")
     joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    classes = as_array([table.class_names[int(code)] for code in estimator.classes_])
+    classes = _class_names(estimator, table)
     codes = np.append(np.searchsorted(estimator.classes_, np.arange(len(table.class_names))), -1).astype(np.int8)
     labels = codes[table.fit_labels]
     return LabelAudit(classes=classes, labels=labels, fdr=fdr, has_annotators=True, trusted=table.fit_trusted, **joined)
 
 
-def name_classes(estimator: TideClassifier, table: AuditTable) -> None:
-    """Give the estimator the user's own names for classes, which it learned as codes."""
-    estimator.classes_ = as_array([table.class_names[int(code)] for code in estimator.classes_])
+def with_class_names(estimator: TideClassifier, table: AuditInput) -> TideClassifier:
+    """The same fit with the user's names in place of the codes that it learned; codes keep the order of classes."""
+    named = _copy(estimator)
+    named.classes_ = _class_names(estimator, table)
+    return named
 
 
-def thin_evidence(estimator: TideClassifier, seed: int, steps: int) -> int:
-    """Keep windows of about so many steps for bands or tests; how many there were before, or 0 where all are kept."""
-    training = estimator.training_
-    data = training.data
-    n_rows, n_steps = data.mask.shape
+def thin_evidence(training: TrainingEvidence, seed: int, steps: int) -> TrainingEvidence:
+    """A random subset of windows with about so many steps; the same evidence where it has no more."""
+    n_rows, n_steps = training.data.mask.shape
     most = max(20, steps // n_steps)
     if n_rows <= most:
-        return 0
+        return training
     chosen = torch.from_numpy(np.sort(np.random.default_rng([seed, 10]).permutation(n_rows)[:most]))
-    estimator.training_ = training._replace(
-        data=data.take_rows(chosen),
+    return training._replace(
+        data=training.data.take_rows(chosen),
         folds=training.folds[:, chosen],
         clusters=None if training.clusters is None else training.clusters[chosen],
     )
-    return n_rows
 
 
-def infer(estimator: TideClassifier, table: AuditTable, seed: int, on_share: Any = None) -> list[str]:
-    """Compute bands, checks and tests, and say what was limited; what checks warn of is said on the page."""
-    limits = {"clock_estimates_": INFERENCE_STEPS, "diagnostics_": INFERENCE_STEPS}
-    limits |= {"clock_temporality_": TEST_STEPS, "is_noisy_p_": TEST_STEPS}
-    titles = {"clock_estimates_": "Bands and checks", "clock_temporality_": "Tests"}
-    said = []
+def infer(estimator: TideClassifier, table: AuditInput, seed: int, on_share: Any = None) -> list[str]:
+    """Compute bands, checks and tests, keep them in the estimator, and say what was limited.
+
+    They rest on random subsets of the windows, tests on a subset of that of the bands. A copy of the estimator holds
+    the subset, so that `training_` stays as `fit` left it. Warnings of the checks are said on the page.
+    """
+    stages = {"Bands and checks": (INFERENCE_STEPS, ("clock_estimates_", "diagnostics_"))}
+    stages["Tests"] = (TEST_STEPS, ("clock_temporality_", "is_noisy_p_"))
+    thinned, said = _copy(estimator), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
-        for place, (name, steps) in enumerate(limits.items()):
-            before = thin_evidence(estimator, seed, int(steps * patience(table)))
-            if before and name in titles:
-                kept = len(estimator.training_.data.mask)
-                said.append(f"{titles[name]} rest on {kept} of {before} windows, drawn by chance.")
-            getattr(estimator, name)
-            if on_share:
-                on_share((place + 1) / len(limits))
+        for place, (title, (steps, results)) in enumerate(stages.items()):
+            before = thinned.training_
+            thinned.training_ = thin_evidence(before, seed, int(steps * patience(table)))
+            if thinned.training_ is not before:
+                kept, of = len(thinned.training_.data.mask), len(before.data.mask)
+                said.append(f"{title} rest on {kept} of {of} windows, drawn by chance.")
+            for number, name in enumerate(results, 1):
+                getattr(thinned, name)  # computed on first access and kept in `findings_`
+                if on_share:
+                    on_share((place + number / len(results)) / len(stages))
+    estimator.findings_ = thinned.findings_
     if len(table.clocks) > 1:
-        moments = " by ".join(str(len(found.clock)) for found in estimator.clock_estimates_)
+        moments = " by ".join(str(len(estimate.clock)) for estimate in estimator.clock_estimates_)
         said.append(f"The clocks are rounded, so that Q is learned at {moments} moments.")
     return said
+
+
+def _copy(estimator: TideClassifier) -> TideClassifier:
+    """A copy whose results of inference are its own; arrays and networks are shared."""
+    twin = copy(estimator)
+    twin.findings_ = dict(estimator.findings_)
+    return twin
+
+
+def _class_names(estimator: TideClassifier, table: AuditInput) -> np.ndarray:
+    return as_array([table.class_names[int(code)] for code in estimator.classes_])

@@ -1,4 +1,4 @@
-"""Another table, labelled by the model of an audit."""
+"""Predictions for another table by the model of an audit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from labeltide.auditing.features import Encoder
-from labeltide.auditing.files import AUDIT, MODEL, MODEL_FILE
-from labeltide.auditing.intake import column_names
-from labeltide.auditing.read import read_new_table
+from labeltide.auditing.audit_input import AuditInput, decode
+from labeltide.auditing.folder import AUDIT, MODEL, MODEL_FILE
+from labeltide.auditing.reading import read_new_table
 from labeltide.auditing.spreadsheet import write_safe_csv
-from labeltide.auditing.table import AuditTable, decode
 from labeltide.estimators.storage import load
+from labeltide.tables.features import encoder_from_json
+from labeltide.tables.intake import open_table
 
 AT_ONCE = 200_000  # steps of windows that are predicted together
 
@@ -35,20 +35,20 @@ def predict_table(
     sequence, time : columns, those of the audit when left out
     """
     folder = find_folder(Path(model))
-    audit = _read(folder / AUDIT)
+    audit = _read_audit(folder / AUDIT)
     estimator = load(folder / MODEL / MODEL_FILE)
     estimator.device = device
-    there = column_names(table)
-    own = audit["table"]["columns"]
-    parts = (own["sequence"] or "").split(",")
-    known = own["sequence"] if own["sequence"] and all(part in there for part in parts) else None
+    opened = open_table(table)
+    trained = audit["table"]["columns"]
+    parts = (trained["sequence"] or "").split(",")
+    known = trained["sequence"] if trained["sequence"] and all(part in opened.names for part in parts) else None
     read = read_new_table(
-        table,
-        encoders=[_encoder(each) for each in audit["encoders"]],
+        opened,
+        encoders=[encoder_from_json(fields) for fields in audit["encoders"]],
         class_names=audit["table"]["classes"],
         window=audit["settings"]["window"],
         sequence=sequence or known,
-        time=time or (own["time"] if own["time"] in there else None),
+        time=time or (trained["time"] if trained["time"] in opened.names else None),
     )
     return _lines(read, estimator)
 
@@ -85,7 +85,7 @@ def write_predictions(predictions: pa.Table, path: Path) -> Path:
     return path
 
 
-def _lines(read: AuditTable, estimator: Any) -> pa.Table:
+def _lines(read: AuditInput, estimator: Any) -> pa.Table:
     rows = max(1, AT_ONCE // read.index.shape[1])
     parts = [
         estimator.predict_proba(read.features[start : start + rows], read.lengths[start : start + rows])
@@ -99,15 +99,10 @@ def _lines(read: AuditTable, estimator: Any) -> pa.Table:
     return pa.table(columns | {f"probability of {name}": chances[:, place] for place, name in enumerate(names)})
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_audit(path: Path) -> dict[str, Any]:
     try:
         audit = json.loads(path.read_bytes())
         _ = audit["encoders"], audit["table"]["columns"], audit["table"]["classes"], audit["settings"]["window"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{str(path)!r} is not what an audit of this version writes. Audit again.") from None
     return dict(audit)
-
-
-def _encoder(said: dict[str, Any]) -> Encoder:
-    values: dict[str, Any] = {key: tuple(each) if isinstance(each, list) else each for key, each in said.items()}
-    return Encoder(**values)

@@ -1,11 +1,11 @@
-"""From a table to what is known of its labels, and to a folder of results that people act on."""
+"""The audit of a table: read, fit, audit the labels, infer bands and tests, write the folder of results."""
 
 from __future__ import annotations
 
 import platform
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,21 +16,20 @@ import pyarrow as pa
 from labeltide import __version__, _validation
 from labeltide._files import to_json
 from labeltide.auditing import findings, fitting
-from labeltide.auditing.agreement import describe_agreement
-from labeltide.auditing.columns import Names
-from labeltide.auditing.files import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
-from labeltide.auditing.page import summary_html, summary_text, write_page
-from labeltide.auditing.progress import Stages, show_stages
-from labeltide.auditing.read import read_audit_table
-from labeltide.auditing.table import AuditTable
+from labeltide.auditing.annotator_findings import describe_agreement
+from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
+from labeltide.auditing.options import AuditOptions, mark_unfinished, prepare_checkpoint
+from labeltide.auditing.page import Results, summary_html, summary_text, write_page
+from labeltide.auditing.reading import read_audit_steps
+from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.timelines import describe_timelines
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR, LabelAudit
+from labeltide.tables.roles import Names, Request
 
-MODELS = ("gru", "tcn", "transformer")
 FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
 SMALLEST_WINDOW = 8
-UNFINISHED = "started"  # beside the checkpoints of a fit, which are gone once it ends
 
 
 @dataclass(frozen=True)
@@ -65,27 +64,10 @@ class TableAudit:
         return self.folder / "report.html" if self.folder else None
 
     def _repr_html_(self) -> str:
-        return summary_html(self.folder if self.folder and self.folder.exists() else self.summary)
+        return summary_html(self.summary, self.folder if self.folder and self.folder.exists() else None)
 
     def __str__(self) -> str:
         return summary_text(self.summary)
-
-
-@dataclass(frozen=True)
-class _Options:
-    columns: dict[str, Any]
-    window: int | None
-    model: str
-    out: Path | None
-    seed: int
-    device: str
-    fdr: float
-    resume: bool
-
-    @property
-    def checkpoint(self) -> Path | None:
-        """Beside the folder, which holds nothing until the audit is whole."""
-        return None if self.out is None else self.out.absolute().with_name(f".{self.out.absolute().name}-unfinished")
 
 
 def audit(
@@ -123,83 +105,79 @@ def audit(
     resume : go on with an audit into the same folder whose fit was interrupted
     command : how the audit was asked for, to be shown on the page
     """
-    _validation.check_choice("model", model, MODELS)
-    _validation.check_number("seed", seed, 0, 2**32 - 1, whole=True)
-    _validation.check_number("fdr", fdr, 0, 1)
-    device = _validation.check_device(device)
-    columns = {"sequence": sequence, "time": time, "label": label, "features": features, "annotator": annotator}
-    columns |= {"clock": clock, "trusted": trusted}
-    options = _Options(columns, window, model, None if out is None else Path(out), seed, device, fdr, resume)
+    options = AuditOptions(
+        columns=Request(sequence, time, label, features, annotator, clock, trusted),
+        window=window,
+        model=model,
+        out=None if out is None else Path(out),
+        seed=seed,
+        device=device,
+        fdr=fdr,
+        resume=resume,
+        command=command,
+    )
+    options = replace(options, device=_validation.check_device(device))
     if options.out is not None:
         check_folder(options.out)
     elif resume:
         raise ValueError("resume goes on with an audit into a folder. Name that folder with out.")
-    _prepare_checkpoint(options)
+    prepare_checkpoint(options)
     with show_stages(verbose) as stages:
-        return _run(table, options, stages, command)
+        return _run(table, options, stages)
 
 
-def _run(table: Any, options: _Options, stages: Stages, command: str | None) -> TableAudit:
+def _run(table: Any, options: AuditOptions, stages: Stages) -> TableAudit:
     with stages.stage("read"):
-        read = read_audit_table(table, **options.columns, window=options.window)
-        if options.window is None:
-            read = _cut_shorter(table, read, options)
+        read = _read(table, options)
         windows = fitting.choose_windows(read, options.seed)
     with stages.stage("fit"):
-        _mark_unfinished(options)
+        mark_unfinished(options)
         how: dict[str, Any] = {"model": options.model, "seed": options.seed, "device": options.device}
-        estimator = fitting.fit(read, windows, checkpoint=options.checkpoint, **how)
+        coded = fitting.fit(read, windows, checkpoint=options.checkpoint, **how)
     with stages.stage("judge"):
-        judged = fitting.judge(estimator, read, options.fdr, stages.done)
-        fitting.name_classes(estimator, read)
-        labels = findings.label_table(read, judged)
+        judged = fitting.judge(coded, read, options.fdr, stages.done)
+        estimator = fitting.with_class_names(coded, read)
+        labels = findings.audited_lines(read, judged)
     with stages.stage("bands"):
         said = _say_limits(read, len(windows), estimator)
         said += fitting.infer(estimator, read, options.seed, stages.done)
-    summary = {
-        **_describe_run(command, stages.seconds),
-        "table": _describe_table(table, read, said),
-        "settings": _describe_settings(read, options, estimator, len(windows)),
-        **_describe_findings(read, judged, estimator),
-    }
+    summary = to_json(
+        {
+            **_describe_run(options.command, stages.seconds),
+            "table": _describe_table(table, read, said),
+            "settings": _describe_settings(read, options, estimator, len(windows)),
+            **_describe_findings(read, judged, estimator),
+        }
+    )
     noise = findings.noise_table(read, estimator)
     with stages.stage("page"):
         if options.out is not None:
-            write_results(options.out, summary, labels, noise, estimator.save, write_page)
+            _write(options.out, summary, labels, noise, estimator)
     if options.checkpoint is not None:
         shutil.rmtree(options.checkpoint, ignore_errors=True)
-    return TableAudit(to_json(summary), labels, noise, estimator, options.out)
+    return TableAudit(summary, labels, noise, estimator, options.out)
 
 
-def _prepare_checkpoint(options: _Options) -> None:
-    """Start anew, or make sure that there is something to go on with."""
-    folder = options.checkpoint
-    if folder is None:
-        return
-    if options.resume and not folder.exists():
-        raise ValueError(
-            f"There is no interrupted audit to go on with beside {str(options.out)!r}. Leave --resume out to start one."
-        )
-    if not options.resume and folder.exists():
-        shutil.rmtree(folder)
+def _write(folder: Path, summary: dict[str, Any], labels: pa.Table, noise: pa.Table, estimator: TideClassifier) -> None:
+    """Write the folder; the page is rendered from what is in memory."""
+
+    def add_page(draft: Path) -> None:
+        write_page(draft, Results(summary, labels, rank_issues(labels)))
+
+    write_results(folder, summary, labels, noise, estimator.save, add_page)
 
 
-def _mark_unfinished(options: _Options) -> None:
-    """Leave a trace until all is written, so that an audit stopped at any later moment can be gone on with."""
-    if options.checkpoint is not None:
-        options.checkpoint.mkdir(parents=True, exist_ok=True)
-        (options.checkpoint / UNFINISHED).touch()
-
-
-def _cut_shorter(table: Any, read: AuditTable, options: _Options) -> AuditTable:
-    """Cut whole sequences where there are too few of them to judge one by the others."""
-    window = max(SMALLEST_WINDOW, int(read.lengths.sum()) // FEW_WINDOWS)
-    if len(read.index) >= FEW_WINDOWS or window >= read.lengths.max():
+def _read(table: Any, options: AuditOptions) -> AuditInput:
+    """Read the table once; whole sequences are cut where there are too few of them to judge one by the others."""
+    steps = read_audit_steps(table, options.columns)
+    read = steps.cut(options.window)
+    if options.window is not None:
         return read
-    return read_audit_table(table, **options.columns, window=window)
+    window = max(SMALLEST_WINDOW, int(read.lengths.sum()) // FEW_WINDOWS)
+    return read if len(read.index) >= FEW_WINDOWS or window >= read.lengths.max() else steps.cut(window)
 
 
-def _say_limits(read: AuditTable, n_windows: int, estimator: TideClassifier) -> list[str]:
+def _say_limits(read: AuditInput, n_windows: int, estimator: TideClassifier) -> list[str]:
     said = []
     if n_windows < len(read.index):
         said.append(
@@ -216,15 +194,15 @@ def _describe_run(command: str | None, spent: Mapping[str, float]) -> dict[str, 
         "format": FORMAT,
         "labeltide": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": command,
+        "command": None if command is None else _as_utf8(command),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in ("torch", "numpy")}},
         "seconds": {"read": spent["read"], "fit": spent["fit"], "inference": spent["judge"] + spent["bands"]},
     }
 
 
-def _describe_table(table: Any, read: AuditTable, said: list[str]) -> dict[str, Any]:
+def _describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, Any]:
     return {
-        "name": Path(table).name if isinstance(table, str | Path) else "table",
+        "name": _as_utf8(Path(table).name) if isinstance(table, str | Path) else "table",
         "rows": read.n_rows,
         "sequences": len(read.sequence_names),
         "labels": read.n_labels,
@@ -236,7 +214,7 @@ def _describe_table(table: Any, read: AuditTable, said: list[str]) -> dict[str, 
     }
 
 
-def _describe_findings(read: AuditTable, judged: LabelAudit, estimator: TideClassifier) -> dict[str, Any]:
+def _describe_findings(read: AuditInput, judged: LabelAudit, estimator: TideClassifier) -> dict[str, Any]:
     first, *others = findings.describe_clocks(read, estimator)
     return {
         **first,
@@ -246,11 +224,13 @@ def _describe_findings(read: AuditTable, judged: LabelAudit, estimator: TideClas
         "plan": findings.describe_plan(read, judged),
         "diagnostics": findings.describe_checks(estimator),
         "timelines": describe_timelines(read, judged),
-        "encoders": [asdict(one) for one in read.encoders],
+        "encoders": [asdict(encoder) for encoder in read.encoders],
     }
 
 
-def _describe_settings(read: AuditTable, options: _Options, estimator: TideClassifier, windows: int) -> dict[str, Any]:
+def _describe_settings(
+    read: AuditInput, options: AuditOptions, estimator: TideClassifier, n_windows: int
+) -> dict[str, Any]:
     return {
         "model": options.model,
         "seed": options.seed,
@@ -259,6 +239,11 @@ def _describe_settings(read: AuditTable, options: _Options, estimator: TideClass
         "device": options.device,
         "epochs": estimator.epochs,
         "hidden_size": estimator.hidden_size,
-        "windows learned from": windows,
+        "windows learned from": n_windows,
         "model file": f"{MODEL}/{MODEL_FILE}",
     }
+
+
+def _as_utf8(text: str) -> str:
+    """The text as a file can hold it."""
+    return text.encode("utf-8", "replace").decode()

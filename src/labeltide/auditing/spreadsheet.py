@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from labeltide.auditing.intake import is_text
+from labeltide.tables.intake import is_text
 
 # What starts a formula, also in the wide forms of East Asian keyboards; blanks, marks of direction and quotes before
 # it do not help. A plain number such as -5 is none.
@@ -26,7 +26,10 @@ def write_safe_csv(table: pa.Table, path: Path) -> None:
 
     It starts with a byte-order mark, as the page's downloads do: without one Excel reads UTF-8 as something else.
     """
-    columns = {name: safe_texts(column) if is_text(column.type) else column for name, column in _columns(table)}
+    columns = {
+        name: safe_texts(column) if is_text(column.type) else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
     with path.open("wb") as file:
         file.write(codecs.BOM_UTF8)
         csv.write_csv(pa.table(columns), file)
@@ -39,7 +42,3 @@ def safe_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray
     inside = pc.replace_substring_regex(column, INSIDE, r"\1'\2")
     guarded = pc.binary_join_element_wise(pa.scalar("'", column.type), inside, pa.scalar("", column.type))
     return pc.if_else(pc.and_not(risky, number), guarded, pc.if_else(number, column, inside))
-
-
-def _columns(table: pa.Table) -> list[tuple[str, pa.ChunkedArray]]:
-    return list(zip(table.column_names, table.columns, strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from labeltide.auditing.table import AuditTable
+from labeltide.auditing.audit_input import AuditInput
 from labeltide.inference.audit import LabelAudit
 
 SEQUENCES, STEPS, SIGNALS = 20, 2000, 4
@@ -15,7 +15,7 @@ SAMPLE = 20_000  # steps from which the telling signals are found
 DIGITS = 5
 
 
-def describe_timelines(table: AuditTable, judged: LabelAudit) -> list[dict[str, Any]]:
+def describe_timelines(table: AuditInput, judged: LabelAudit) -> list[dict[str, Any]]:
     """The part `timelines`: for each sequence its stretch with the most issues."""
     issues = table.from_steps(np.asarray(judged.is_issue.any(-1)))  # (steps,)
     starts, ends = sequence_bounds(table)
@@ -24,10 +24,10 @@ def describe_timelines(table: AuditTable, judged: LabelAudit) -> list[dict[str, 
     worst = [place for place in np.argsort(-totals, kind="stable")[:SEQUENCES] if totals[place]]
     signals = {table.feature_names[place]: table.signal(place) for place in telling_features(table, judged)}
     first, times = table.first_lines(), table.times
-    found = []
+    timelines = []
     for sequence in worst:
         stretch = _worst_stretch(summed, int(starts[sequence]), int(ends[sequence]))
-        found.append(
+        timelines.append(
             {
                 "sequence": table.sequence_names[sequence],
                 "times": times.take(table.line_row[first[stretch]]).to_pylist(),
@@ -35,18 +35,21 @@ def describe_timelines(table: AuditTable, judged: LabelAudit) -> list[dict[str, 
                 "rows": first[stretch].tolist(),
             }
         )
-    return found
+    return timelines
 
 
-def sequence_bounds(table: AuditTable) -> tuple[np.ndarray, np.ndarray]:
+def sequence_bounds(table: AuditInput) -> tuple[np.ndarray, np.ndarray]:
     """The first step of every sequence, and the one after its last."""
     last = np.zeros(len(table.sequence_names), dtype=np.int64)
     np.maximum.at(last, table.groups, table.index.max(1) + 1)
     return np.append(0, last[:-1]), last
 
 
-def telling_features(table: AuditTable, judged: LabelAudit) -> list[int]:
-    """The features that differ most between the suggested classes of a sequence, the most telling first."""
+def telling_features(table: AuditInput, judged: LabelAudit) -> list[int]:
+    """The features that best separate the suggested classes within sequences, the best first.
+
+    They are ranked by the correlation ratio: the variance between classes over the total variance.
+    """
     suggested = table.from_steps(judged.probabilities.argmax(-1))
     some = np.unique(np.linspace(0, len(suggested) - 1, min(SAMPLE, len(suggested))).astype(np.int64))
     window, step = np.divmod(table.place[some], table.index.shape[1])
@@ -60,10 +63,10 @@ def telling_features(table: AuditTable, judged: LabelAudit) -> list[int]:
 
 def _averages(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """The average of each row's own group: of the shape of values, (rows, features)."""
-    names, own = np.unique(groups, return_inverse=True)
+    names, group = np.unique(groups, return_inverse=True)
     sums = np.zeros((len(names), values.shape[1]))
-    np.add.at(sums, own, values)
-    return (sums / np.bincount(own)[:, None])[own]
+    np.add.at(sums, group, values)
+    return (sums / np.bincount(group)[:, None])[group]
 
 
 def _worst_stretch(summed: np.ndarray, start: int, end: int) -> np.ndarray:

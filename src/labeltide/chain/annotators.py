@@ -1,4 +1,8 @@
-"""Each annotator's own Q(t), from labels alone or with evidence; how alike they are is chosen by rows left out."""
+"""Q(t) of each annotator by partial pooling, from labels alone or with evidence.
+
+The model of Dawid and Skene (1979) with hidden Markov true labels, Q that changes over the clock, and annotators drawn
+around a common Q. Cross-validation chooses bursts, smoothness and the strength of pooling.
+"""
 
 from __future__ import annotations
 
@@ -11,36 +15,35 @@ from torch import Tensor
 
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import FittedChains, fit_chains
-from labeltide.chain.families import Shape, constant_shape, family, pooled, spline_shape
-from labeltide.chain.foretell import judge_rows
+from labeltide.chain.families import Family, Shape, constant_shape, family, pooled, spline_shape
+from labeltide.chain.leave_one_out import predictive_log_likelihood
 from labeltide.chain.passes import expect
 from labeltide.chain.pooled import PooledFamilies
-from labeltide.chain.start import BURSTS, BURSTS_WORTH, POOLING, label_chain, tell_apart
+from labeltide.chain.start import BURSTS, BURSTS_WORTH, POOLING, POOLING_STRENGTHS, label_chain, tell_apart
 
-ITERATIONS, LAST_ITERATIONS = 15, 40
+CANDIDATE_ITERATIONS, FINAL_ITERATIONS = 15, 40  # of EM
 
 
 class Candidate(NamedTuple):
-    """One way in which annotators may err."""
+    """One model of how annotators err."""
 
     smoothness: float | None  # of Q(t) over the clock; None: it does not change
     strength: float  # the precision of an annotator's logits around the common ones
-    bursts: bool  # whether errors may go on from step to step
+    bursts: bool  # whether errors may come in bursts
 
 
-FIRST = Candidate(10.0, POOLING, False)
-SMOOTHNESS = (None, 1000.0, 100.0, 1.0)  # the others
-STRENGTHS = (0.01, 0.1, 10.0, 100.0, 1e5)  # the others, from each alone to all alike
+FIRST_CANDIDATE = Candidate(10.0, POOLING, False)
+CANDIDATE_SMOOTHNESS = (None, 1000.0, 100.0, 1.0)  # compared with the first
 
 
 class Annotators(NamedTuple):
-    """What was learned of each annotator, and by which of the candidates."""
+    """Fitted annotators, the posterior of the true labels, and the candidate that was chosen."""
 
     parameters: ChainParameters  # one member; matrices (1, annotators, points, classes, classes)
-    common: Tensor  # (points, classes, classes), Q of an annotator of whom nothing is known
+    common: Tensor  # (points, classes, classes), the centre of the pooling: Q of a new annotator
     posterior: Tensor  # (rows, steps, classes)
     chosen: Candidate
-    tried: dict[Candidate, float]  # how likely rows left out are (`judge_rows`); empty where nothing was compared
+    tried: dict[Candidate, float]  # held-out predictive log-likelihood; empty where nothing was compared
 
 
 def fit_annotators(
@@ -51,38 +54,40 @@ def fit_annotators(
     candidates: Sequence[Candidate] | None = None,
     period: float | None = None,
 ) -> Annotators:
-    """Learn Q(t) of each annotator, the common one, and the probability of every true label.
+    """Fit Q(t) of each annotator and the common one, and give the posterior of every true label.
 
-    Compared are errors in bursts or not, then shapes over the clock, then strengths of pooling, each under the best of
-    those before. Evidence, where `data` has it, is joined with a power that is learned; trusted labels clamp the chain.
+    Candidates are compared stepwise: bursts or not, then smoothness over the clock, then pooling, each under the
+    best so far. Evidence, where `data` has it, enters with a power that is learned; trusted labels are fixed.
 
     Parameters
     ----------
     data : one set of labels
     grid : the moments of the clock
     folds : int64 Tensor of shape (rows,), optional
-        Rows of one fold are left out together; without folds one candidate is taken untried.
+        The folds of cross-validation; without folds one candidate is taken without comparison.
     candidates : what to compare instead
-    period : the length after which the clock begins anew, if it does
+    period : the period of the clock, where it has one
     """
     start = _start(data, grid, period)
     if folds is None or (candidates is not None and len(candidates) == 1):
-        return _conclude(data, start, FIRST if candidates is None else candidates[0], {}, grid, period)
+        return _conclude(data, start, FIRST_CANDIDATE if candidates is None else candidates[0], {}, grid, period)
     tried: dict[Candidate, float] = {}
     if candidates is None:
-        tried = _try(data, start, [FIRST, FIRST._replace(bursts=True)], folds, grid, period)
+        tried = _try(data, start, [FIRST_CANDIDATE, FIRST_CANDIDATE._replace(bursts=True)], folds, grid, period)
         best = _best(tried)
-        tried |= _try(data, start, [best._replace(smoothness=value) for value in SMOOTHNESS], folds, grid, period)
+        tried |= _try(
+            data, start, [best._replace(smoothness=value) for value in CANDIDATE_SMOOTHNESS], folds, grid, period
+        )
         best = _best(tried)
-        tried |= _try(data, start, [best._replace(strength=value) for value in STRENGTHS], folds, grid, period)
+        tried |= _try(data, start, [best._replace(strength=value) for value in POOLING_STRENGTHS], folds, grid, period)
     else:
         tried = _try(data, start, candidates, folds, grid, period)
     return _conclude(data, start, _best(tried), tried, grid, period)
 
 
 def _best(tried: dict[Candidate, float]) -> Candidate:
-    """The candidate under which rows left out are likeliest; bursts must be worth one more parameter."""
-    return max(tried, key=lambda one: tried[one] - BURSTS_WORTH * one.bursts)
+    """The candidate of highest held-out score; bursts must gain `BURSTS_WORTH`."""
+    return max(tried, key=lambda candidate: tried[candidate] - BURSTS_WORTH * candidate.bursts)
 
 
 def _start(data: ChainData, grid: np.ndarray, period: float | None) -> ChainParameters:
@@ -100,22 +105,22 @@ def _try(
     grid: np.ndarray,
     period: float | None,
 ) -> dict[Candidate, float]:
-    """How likely all rows are under each candidate, each row judged by a chain that did not learn from it."""
+    """Cross-validated score of each candidate: every row is scored by a chain fitted without it."""
     n_folds = int(folds.max()) + 1
     left_out = (folds == torch.arange(n_folds)[:, None]).float()  # (folds, rows)
     reached: dict[Candidate, float] = {}
-    for runs in (False, True):  # chains with bursts and without cannot share a fleet
-        own = [one for one in candidates if one.bursts == runs]
-        if not own:
+    for bursts in (False, True):  # chains with bursts and without cannot share a fleet
+        alike = [candidate for candidate in candidates if candidate.bursts == bursts]
+        if not alike:
             continue
-        each = [one for one in own for _ in range(n_folds)]
-        judged = left_out.repeat(len(own), 1)
-        members = _members(1 - judged)
-        fitted = _fit(data, members, start, each, grid, period, ITERATIONS)
-        likely = judge_rows(data, members, fitted.parameters, fitted.log_likelihood, judged > 0)
-        sums = (likely * judged).sum(1).view(len(own), n_folds).sum(1)
-        reached |= dict(zip(own, sums.tolist(), strict=True))
-    return {one: reached[one] for one in candidates}
+        each = [candidate for candidate in alike for _ in range(n_folds)]
+        scored = left_out.repeat(len(alike), 1)
+        members = _members(1 - scored)
+        fitted = _fit(data, members, start, each, grid, period, CANDIDATE_ITERATIONS)
+        scores = predictive_log_likelihood(data, members, fitted.parameters, fitted.log_likelihood, scored > 0)
+        sums = (scores * scored).sum(1).view(len(alike), n_folds).sum(1)
+        reached |= dict(zip(alike, sums.tolist(), strict=True))
+    return {candidate: reached[candidate] for candidate in candidates}
 
 
 def _conclude(
@@ -127,7 +132,7 @@ def _conclude(
     period: float | None,
 ) -> Annotators:
     every = _members(torch.ones(1, len(data.mask)))
-    parameters = _fit(data, every, start, [chosen], grid, period, LAST_ITERATIONS).parameters
+    parameters = _fit(data, every, start, [chosen], grid, period, FINAL_ITERATIONS).parameters
     posterior = expect(data, every, parameters, posterior=True).posterior
     assert posterior is not None
     common = _families(data, [chosen], grid, period).common(parameters.matrices)[0]
@@ -154,11 +159,11 @@ def _fit(
 def _families(
     data: ChainData, candidates: Sequence[Candidate], grid: np.ndarray, period: float | None
 ) -> PooledFamilies:
-    made = {
-        one: pooled(family(data.n_classes, _shape(grid, one.smoothness, period), "each", "by class"), one.strength)
-        for one in candidates
-    }
-    return PooledFamilies.of([made[one] for one in candidates])
+    made: dict[Candidate, Family] = {}
+    for candidate in dict.fromkeys(candidates):
+        shape = _shape(grid, candidate.smoothness, period)
+        made[candidate] = pooled(family(data.n_classes, shape, "each", "by class"), candidate.strength)
+    return PooledFamilies.of([made[candidate] for candidate in candidates])
 
 
 def _shape(grid: np.ndarray, smoothness: float | None, period: float | None) -> Shape:
@@ -166,5 +171,5 @@ def _shape(grid: np.ndarray, smoothness: float | None, period: float | None) -> 
 
 
 def _members(weights: Tensor) -> Members:
-    one = torch.zeros(len(weights), dtype=torch.int64)
-    return Members(one, one, weights)
+    first = torch.zeros(len(weights), dtype=torch.int64)
+    return Members(first, first, weights)

@@ -1,4 +1,4 @@
-"""What a chain sees and what it is made of: tensors with a leading members axis."""
+"""Data and parameters of the hidden Markov model over true labels; tensors have a leading members axis."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import torch
 from torch import Tensor
 
 from labeltide._clock import Period, gap_ladder
+from labeltide.chain.families import WeightedFamily
 
 
 @dataclass(frozen=True)
 class ChainData:
-    """Recorded labels and evidence, on one device; several members may share one set of either.
+    """Recorded labels and evidence (out-of-fold log-probabilities), on one device.
+
+    Labels and evidence come in sets; a set may serve several members.
 
     Attributes
     ----------
@@ -24,16 +27,16 @@ class ChainData:
     mask : bool Tensor of shape (rows, steps)
         False on padding, which stands at the end.
     points : int64 Tensor of shape (rows, steps), or None
-        The place of each step on the clock grid; None where all rows run through the grid step by step.
-    n_points, n_classes : sizes of the grid and of the label alphabet
+        The place of each step on the clock grid; None where step t of every row is point t of the grid.
+    n_points, n_classes : the number of points of the grid, and of classes
     evidence : Tensor of shape (evidence sets, rows, steps, classes), optional
         Log-probabilities of the true label given the features.
     trusted : int8 Tensor of shape (rows, steps), optional
         True labels where they are known, -1 elsewhere.
     jumps : int8 Tensor of shape (rows, steps), optional
-        Which of `gaps` lies before each step; 0 where all steps follow the one before at once.
+        Index into `gaps` of the gap before each step; 0 where a step follows the one before at once.
     gaps : tuple of int
-        How many steps of time may lie between two steps, the first of them 1.
+        Lengths of gaps between two steps, in steps of time; the first is 1.
     """
 
     labels: Tensor
@@ -46,40 +49,40 @@ class ChainData:
     jumps: Tensor | None = None
     gaps: tuple[int, ...] = (1,)
 
-    def job(self, index: int) -> Self:
-        """The labels and evidence of one job, on the CPU."""
-        part = slice(index, index + 1)
+    def of_fit(self, fit: int) -> Self:
+        """The labels and evidence of one fit, on the CPU."""
+        part = slice(fit, fit + 1)
         evidence = None if self.evidence is None else self.evidence[part]
-        own = replace(self, labels=self.labels[part], evidence=evidence)
-        on_cpu: dict[str, Any] = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in vars(own).items()}
+        selected = replace(self, labels=self.labels[part], evidence=evidence)
+        on_cpu: dict[str, Any] = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in vars(selected).items()}
         return type(self)(**on_cpu)
 
     def take_rows(self, rows: Tensor) -> Self:
         """Some of the rows, of all sets."""
         by_row = {name: getattr(self, name) for name in ("mask", "points", "trusted", "jumps")}
-        own: dict[str, Any] = {name: None if part is None else part[rows] for name, part in by_row.items()}
+        taken: dict[str, Any] = {name: None if part is None else part[rows] for name, part in by_row.items()}
         evidence = None if self.evidence is None else self.evidence[:, rows]
-        return replace(self, labels=self.labels[:, rows], evidence=evidence, **own)
+        return replace(self, labels=self.labels[:, rows], evidence=evidence, **taken)
 
     def with_evidence(self, evidence: Tensor | None) -> Self:
         """The same labels with other evidence."""
         return replace(self, evidence=evidence)
 
     def with_gaps(self, gaps: np.ndarray | None) -> Self:
-        """The same labels with so many steps of time before each step, (rows, steps); None leaves all as it is."""
+        """The same labels with the gap before each step in steps of time, (rows, steps); None changes nothing."""
         if gaps is None:
             return self
         places, lengths = gap_ladder(gaps)
         return replace(self, jumps=torch.from_numpy(places).to(self.mask.device), gaps=lengths)
 
     def transitions(self, transition: Tensor) -> Tensor:
-        """The transitions over each of the gaps, (members, gaps, classes, classes): a long one forgets the past."""
+        """The transition matrix to the power of each gap: (members, gaps, classes, classes)."""
         return torch.stack([torch.linalg.matrix_power(transition, gap) for gap in self.gaps], 1)
 
     def label_shares(self) -> Tensor:
-        """How much of the labels of each set each annotator gave: (sets, annotators)."""
-        given = ((self.labels >= 0) & self.mask[..., None]).sum((1, 2)).double()
-        return given / given.sum(-1, keepdim=True).clamp_min(1.0)
+        """The share of each annotator in the labels of each set: (sets, annotators)."""
+        counts = ((self.labels >= 0) & self.mask[..., None]).sum((1, 2)).double()
+        return counts / counts.sum(-1, keepdim=True).clamp_min(1.0)
 
     def places(self) -> Tensor:
         """The place of each step on the clock grid: (rows, steps)."""
@@ -89,7 +92,7 @@ class ChainData:
 
 
 class Chain(NamedTuple):
-    """One chain after fitting, in plain numbers; see `ChainParameters`."""
+    """One fitted hidden Markov model without its Q, as NumPy arrays and numbers; see `ChainParameters`."""
 
     start: np.ndarray  # (classes,)
     transition: np.ndarray  # (classes, classes)
@@ -98,11 +101,11 @@ class Chain(NamedTuple):
 
 
 class Members(NamedTuple):
-    """Which labels and evidence each member of a fleet of chains sees, and which rows it learns from."""
+    """The set of labels, the set of evidence and the row weights of each member of a fleet of chains."""
 
     labels: Tensor  # (members,), into the sets of labels
     evidence: Tensor  # (members,), into the sets of evidence
-    weights: Tensor  # (members, rows); a row of weight zero is judged but not learned from
+    weights: Tensor  # (members, rows); a row of weight zero is scored but not learned from
 
     def take(self, index: Tensor) -> Members:
         """Some of the members."""
@@ -110,18 +113,19 @@ class Members(NamedTuple):
 
 
 class ChainParameters(NamedTuple):
-    r"""One directed chain per member: :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`.
+    r"""One hidden Markov model per member: :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`.
 
-    P is the evidence. With k = 0 labels alone speak; with equal rows of A the network alone. Errors may come in
-    bursts: the random draw that decided a label is then kept for the next one with some probability, in a way that
-    leaves every moment its own Q.
+    The emission probabilities are Q(t), and P is the evidence: a maximum-entropy Markov model (McCallum, Freitag and
+    Pereira 2000) over hidden labels. With k = 0 it is the usual hidden Markov model of labels alone; with equal rows of
+    A and k = 1 the network alone predicts. With bursts, the uniform draw that decided a label is kept for the next
+    label with some probability; the marginal at every moment is still Q(t).
     """
 
     start: Tensor  # (members, classes)
     transition: Tensor  # (members, classes, classes)
     power: Tensor  # (members,), the exponent k
     matrices: Tensor  # (members, annotators or 1, points, classes, classes), Q
-    bursts: Tensor | None = None  # (members,), how often the draw behind a label is that of the step before
+    bursts: Tensor | None = None  # (members,), probability that a draw is kept from the step before
 
     def take(self, index: Tensor) -> ChainParameters:
         """Some of the members."""
@@ -133,36 +137,37 @@ class ChainParameters(NamedTuple):
 
 
 class TrainingEvidence(NamedTuple):
-    """What a fit learned Q(t) from: everything that bands, tests and checks of it need. One job."""
+    """Labels, out-of-fold evidence and fitted chain of one fit: the input of bands, tests and checks."""
 
-    data: ChainData  # with the evidence of networks that did not see the rows they judge
+    data: ChainData  # with out-of-fold evidence
     parameters: ChainParameters  # the chain that was chosen
     folds: Tensor  # (1, rows)
     grid: np.ndarray  # the moments at which Q is estimated; with several clocks (points, clocks)
-    clusters: Tensor | None = None  # (rows,), rows that belong together, such as those of one person; None: none do
-    shares: Tensor | None = None  # (annotators,), the weight of each in the common Q; None: by their labels
-    period: Period = None  # the length after which the clock begins anew
+    clusters: Tensor | None = None  # (rows,), the cluster of each row, such as its person; None: rows are independent
+    shares: Tensor | None = None  # (annotators,), weights in the common Q; None: shares of the labels
+    period: Period = None  # of the clock, where it has one
+    families: tuple[WeightedFamily, ...] = ()  # the mixture of which Q is the average
 
     def weights(self) -> np.ndarray:
-        """The weight of each annotator in the common Q: (annotators with a Q of their own,)."""
+        """The weight of each annotator in the common Q: (annotators,), or (1,) where all share one Q."""
         if self.parameters.matrices.shape[1] == 1:
             return np.ones(1)
         return (self.data.label_shares()[0] if self.shares is None else self.shares).double().numpy()
 
 
 class Expected(NamedTuple):
-    """What one pass over the sequences gives: the likelihood, and what the next parameters are computed from."""
+    """Result of a forward-backward pass: the likelihood and the expected sufficient statistics of EM."""
 
     log_likelihood: Tensor  # (members, rows)
     counts: Tensor  # (members, annotators, points, classes, classes): true i recorded as j
-    starts: Tensor  # (members, 2, classes): expected first labels, and what would be expected at weight one
+    starts: Tensor  # (members, 2, classes): expected first labels, and their exposure (what weight one would give)
     pairs: Tensor  # (members, 2, classes, classes): the same for transitions
-    power: Tensor  # (members, 2): slope and curvature of the likelihood in the power
+    power: Tensor  # (members, 2): gradient and information of the power
     kept: Tensor  # (members,): expected labels whose draw was kept from the step before
     posterior: Tensor | None  # (members, rows, steps, classes)
 
 
 def cat_parameters(parts: Sequence[ChainParameters]) -> ChainParameters:
     """Several fleets of chains as one."""
-    joined = [None if own[0] is None else torch.cat(own) for own in zip(*parts, strict=True)]
+    joined = [None if tensors[0] is None else torch.cat(tensors) for tensors in zip(*parts, strict=True)]
     return ChainParameters(*joined)  # type: ignore[arg-type]

@@ -1,4 +1,8 @@
-"""Expectation and maximisation for fleets of chains: persistence, the weight of evidence, and Q(t)."""
+"""EM (Dempster, Laird and Rubin 1977; Baum-Welch) for fleets of hidden Markov models with evidence and Q(t).
+
+The E-step is a forward-backward pass (`passes.py`). The M-step has a closed form for the transition matrix and one
+Newton step each for the power and for Q (`logit.py`): generalised EM.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,13 @@ from labeltide.chain.logit import Families
 from labeltide.chain.passes import expect, is_compiled
 from labeltide.kernels.threads import torch_on_one_thread
 
-PSEUDO = 0.5  # pseudo-counts of every transition
+PSEUDO_COUNT = 0.5  # added to every expected transition and its exposure
 MAX_POWER = 20.0
 MAX_BURSTS = 0.98
 
 
 class FittedChains(NamedTuple):
-    """Chains after EM."""
+    """Hidden Markov models after EM."""
 
     parameters: ChainParameters
     log_likelihood: Tensor  # (members, rows), also of rows that were not learned from
@@ -33,7 +37,7 @@ def fit_chains(
     iterations: int,
     learn_power: bool = False,
 ) -> FittedChains:
-    """Improve all chains together for a number of iterations, from parameters whose Q the families come close to."""
+    """Run EM on all members together; Q starts at the least-squares fit of the families to that of `parameters`."""
     with torch_on_one_thread() if is_compiled(data) else contextlib.nullcontext():
         coefficients = families.fit_start(parameters.matrices)
         linked = _linked_labels(data, members)
@@ -47,14 +51,16 @@ def fit_chains(
 
 
 def _maximise(parameters: ChainParameters, expected: Expected, matrices: Tensor, learn_power: bool) -> ChainParameters:
-    r"""The next start, transitions and power.
+    r"""M-step for the start, the transition matrix and the power.
 
-    The transitions enter through their normaliser too. Its logarithm is bounded by its tangent, which gives the
-    closed form :math:`A_{ij} = N_{ij} / D_{ij}` and never lowers the likelihood; without evidence it is the usual one.
+    A also enters the normaliser :math:`\sum_j A_{ij} P_{tj}^k`. Bounding its logarithm by the tangent (a
+    minorise-maximise step, Hunter and Lange 2004) gives :math:`A_{ij} = N_{ij} / D_{ij}`, expected transitions over
+    their exposure, and never lowers the likelihood. Without evidence it is the Baum-Welch update. The power takes a
+    damped Newton step with the complete-data information.
     """
     power, bursts = parameters.power, parameters.bursts
-    start = _normalise((expected.starts[:, 0] + PSEUDO) / (expected.starts[:, 1] + PSEUDO))
-    transition = _normalise((expected.pairs[:, 0] + PSEUDO) / (expected.pairs[:, 1] + PSEUDO))
+    start = _normalise((expected.starts[:, 0] + PSEUDO_COUNT) / (expected.starts[:, 1] + PSEUDO_COUNT))
+    transition = _normalise((expected.pairs[:, 0] + PSEUDO_COUNT) / (expected.pairs[:, 1] + PSEUDO_COUNT))
     if learn_power:
         slope, curvature = expected.power.unbind(1)
         step = (slope / curvature.clamp_min(1e-6)).clamp(-0.5, 0.5)
@@ -63,9 +69,9 @@ def _maximise(parameters: ChainParameters, expected: Expected, matrices: Tensor,
 
 
 def _linked_labels(data: ChainData, members: Members) -> Tensor:
-    """How many labels follow another of the same annotator, weighed: (members,)."""
-    there = (data.labels >= 0) & data.mask[..., None]  # (sets, rows, steps, annotators)
-    both = there[:, :, 1:] & there[:, :, :-1]
+    """The weighted number of labels that follow another of the same annotator at once: (members,)."""
+    recorded = (data.labels >= 0) & data.mask[..., None]  # (sets, rows, steps, annotators)
+    both = recorded[:, :, 1:] & recorded[:, :, :-1]
     if data.jumps is not None:
         both &= (data.jumps[:, 1:] == 0)[..., None]
     linked = both.sum((2, 3)).to(members.weights)  # (sets, rows)

@@ -1,9 +1,11 @@
-"""Families of Q(t): each says how the logits of Q may follow the clock, and what its wiggles cost.
+r"""Parametric families of Q(t): multinomial logits over the clock, with penalised B-splines among the shapes.
 
-A logit here is that of recording j rather than the truth i, one for every pair of different classes: an *entry*. A
-family is a shape in time (constant, spline, wave, pieces) times a sharing: whether all entries move together, those
-of one true class, or each on its own. A jump, a season and a constant, noise alike for all classes or not, are then
-all found by the likelihood of labels that were not learned from.
+The logit of recording j rather than the truth i, one *entry* for every pair of different classes, is linear in the
+coefficients: :math:`\log Q_{ij}(t) / Q_{ii}(t) = x_{ij}(t)^\top \beta`. A family is a shape over the clock times a
+sharing of coefficients among entries. Shapes are a constant, P-splines (cubic B-splines with a roughness penalty on
+second differences, Eilers and Marx 1996), a wave (harmonic regression) and pieces (constant between change points).
+The sharing says whether all entries change together, those of one true class, or each by itself. Families are compared
+by held-out likelihood (`select.py`).
 """
 
 from __future__ import annotations
@@ -17,33 +19,43 @@ from scipy.linalg import block_diag
 
 from labeltide._clock import Period, one_period
 
-N_SPLINE = 14  # cubic splines over the clock
-N_SPLINE_OF_SEVERAL = 8  # over each of several
-RIDGE = 1e-2  # pulls logits weakly to zero, so that what never happened stays finite
+N_SPLINE = 14  # B-splines over one clock
+N_SPLINE_OF_SEVERAL = 8  # over each of several clocks
+RIDGE = 1e-2  # ridge penalty: logits of labels that were never recorded stay finite
 
 
 class Family(NamedTuple):
-    """How logits are made of coefficients."""
+    """A multinomial logit: the design matrix and roughness penalty of its coefficients, and what it was made of."""
 
     name: str
     design: np.ndarray  # (points, entries, coefficients)
     penalty: np.ndarray  # (coefficients, coefficients)
     pooling: float | None = None  # the precision of annotators' logits around the common ones; None: all share one Q
     held: int | None = None  # the annotator whose noise does not change over the clock
+    kind: str = "custom"  # of the shape: "static", "spline", "wave", "pieces"; "custom" where built by hand
+    smoothness: float | None = None  # of a spline that is as smooth over all clocks
+    period: float | None = None  # of a wave
+    n_pieces: int | None = None  # of pieces
+    level: str = "each"  # which entries share the constant: "alike", "by class", "each"
+    movement: str = "each"  # which entries share the change over the clock
 
 
 class Shape(NamedTuple):
-    """Functions of the clock."""
+    """Functions of the clock, their roughness penalty, and the numbers they were made from."""
 
     name: str
     basis: np.ndarray  # (points, functions); none for a constant
     penalty: np.ndarray  # (functions, functions)
+    kind: str
+    smoothness: float | None = None  # of a spline that is as smooth over all clocks
+    period: float | None = None  # of a wave
+    n_pieces: int | None = None  # of pieces
 
 
 def family(n_classes: int, shape: Shape, level: str, movement: str = "alike") -> Family:
-    """A constant shared in one way plus a shape in time shared in another."""
+    """A constant with one sharing plus a shape over the clock with another."""
     n_points, n_functions = shape.basis.shape
-    constant, moving = _shared(n_classes, level), _shared(n_classes, movement)  # (entries, slots)
+    constant, moving = _shared(n_classes, level), _shared(n_classes, movement)  # (entries, coefficients)
     parts = [np.broadcast_to(constant, (n_points, *constant.shape))]
     parts.append(np.einsum("tk,es->teks", shape.basis, moving).reshape(n_points, len(moving), -1))
     design = np.concatenate(parts, 2)
@@ -51,28 +63,39 @@ def family(n_classes: int, shape: Shape, level: str, movement: str = "alike") ->
     start = constant.shape[1]
     penalty[start:, start:] += np.kron(shape.penalty, np.eye(moving.shape[1]))
     name = f"{shape.name}, {level}" if not n_functions else f"{shape.name}, level {level}, movement {movement}"
-    return Family(name, design, penalty)
+    numbers = {"kind": shape.kind, "smoothness": shape.smoothness, "period": shape.period, "n_pieces": shape.n_pieces}
+    return Family(name, design, penalty, level=level, movement=movement, **numbers)  # type: ignore[arg-type]
 
 
-def pooled(one: Family, strength: float) -> Family:
-    """The same family for each annotator, whose coefficients lean on the common ones."""
-    return one._replace(name=f"{one.name}, pooling {strength:g}", pooling=strength)
+def pooled(unpooled: Family, strength: float) -> Family:
+    """The same family for each annotator, with partial pooling of coefficients towards the common ones."""
+    return unpooled._replace(name=f"{unpooled.name}, pooling {strength:g}", pooling=strength)
 
 
-def hold_annotator(one: Family, annotator: int) -> Family:
+def hold_annotator(free: Family, annotator: int) -> Family:
     """The same family, but the noise of one annotator does not change over the clock."""
-    return one._replace(name=f"{one.name}, annotator {annotator} held", held=annotator)
+    return free._replace(name=f"{free.name}, annotator {annotator} held", held=annotator)
+
+
+class WeightedFamily(NamedTuple):
+    """A family that was compared, by its numbers alone, and its weight in the chosen mixture."""
+
+    name: str
+    weight: float
+    smoothness: float | None = None  # of a spline that is as smooth over all clocks
+    pooling: float | None = None
 
 
 def constant_shape(grid: np.ndarray) -> Shape:
-    """Nothing changes."""
-    return Shape("static", np.zeros((len(grid), 0)), np.zeros((0, 0)))
+    """Noise that does not change over the clock."""
+    return Shape("static", np.zeros((len(grid), 0)), np.zeros((0, 0)), "static")
 
 
 def spline_shape(grid: np.ndarray, smoothness: float, period: Period = None) -> Shape:
-    """Cubic splines whose second differences are penalised; with a period they close to a ring.
+    r"""P-spline (Eilers and Marx 1996): cubic B-splines with penalty :math:`\lambda \lVert D_2 \beta \rVert^2`.
 
-    Of several clocks, a grid of shape (points, clocks), it is the sum of one for each.
+    `smoothness` is :math:`\lambda`. With a period the basis is cyclic. Over several clocks, a grid of shape
+    (points, clocks), it is an additive model with one spline for each clock.
     """
     if grid.ndim == 2:
         return sum_shape(grid, [smoothness] * grid.shape[1], period)
@@ -80,24 +103,25 @@ def spline_shape(grid: np.ndarray, smoothness: float, period: Period = None) -> 
 
 
 def sum_shape(grid: np.ndarray, smoothness: Sequence[float | None], period: Period) -> Shape:
-    """The sum of one spline for each clock of a grid (points, clocks); None leaves the noise alike over a clock."""
+    """Additive model: one P-spline for each clock of a grid (points, clocks); None leaves a clock out."""
     periods = [None] * len(smoothness) if period is None else period
     assert isinstance(periods, tuple | list)
     parts = []
-    for moments, value, own in zip(grid.T, smoothness, periods, strict=True):
+    for moments, value, length in zip(grid.T, smoothness, periods, strict=True):
         axis, place = np.unique(moments, return_inverse=True)
         if value is not None and len(axis) > 1:
-            one = _spline(axis, value, own, N_SPLINE_OF_SEVERAL)
-            parts.append(one._replace(basis=one.basis[place]))
+            spline = _spline(axis, value, length, N_SPLINE_OF_SEVERAL)
+            parts.append(spline._replace(basis=spline.basis[place]))
     if not parts:
         return constant_shape(grid)
     alike = len(set(smoothness)) == 1
     name = f"{smoothness[0]:g}" if alike else " and ".join("-" if v is None else f"{v:g}" for v in smoothness)
-    return Shape(f"spline {name}", np.hstack([one.basis for one in parts]), block_diag(*(one.penalty for one in parts)))
+    basis, penalty = np.hstack([part.basis for part in parts]), block_diag(*(part.penalty for part in parts))
+    return Shape(f"spline {name}", basis, penalty, "spline", smoothness[0] if alike else None)
 
 
-def _spline(grid: np.ndarray, smoothness: float, period: float | None, most: int) -> Shape:
-    columns = max(min(most, len(grid) - 1), 4)
+def _spline(grid: np.ndarray, smoothness: float, period: float | None, max_columns: int) -> Shape:
+    columns = max(min(max_columns, len(grid) - 1), 4)
     low = grid[0]
     width = (period or (grid[-1] - low) or 1.0) / (columns if period else columns - 3)
     knots = low + width * np.arange(-3, columns + 4)
@@ -109,23 +133,25 @@ def _spline(grid: np.ndarray, smoothness: float, period: float | None, most: int
         differences = eye - 2 * np.roll(eye, 1, 1) + np.roll(eye, 2, 1)
     else:
         basis, differences = basis[:, :columns], np.diff(eye, 2, axis=0)
-    return Shape(f"spline {smoothness:g}", basis, smoothness * differences.T @ differences)
+    return Shape(f"spline {smoothness:g}", basis, smoothness * differences.T @ differences, "spline", smoothness)
 
 
 def wave_shape(grid: np.ndarray, period: float) -> Shape:
-    """One sine wave of free height and phase."""
+    """Harmonic regression with one frequency: a sine of free amplitude and phase."""
     angle = 2 * np.pi * (grid - grid[0]) / period
-    return Shape(f"wave {period:.3g}", np.stack([np.cos(angle), np.sin(angle)], 1), np.zeros((2, 2)))
+    basis = np.stack([np.cos(angle), np.sin(angle)], 1)
+    return Shape(f"wave {period:.3g}", basis, np.zeros((2, 2)), "wave", period=period)
 
 
 def pieces_shape(pieces: np.ndarray) -> Shape:
-    """Constant between change points; `pieces` numbers the piece of every point, from 0."""
+    """Piecewise constant between change points; `pieces` numbers the piece of every point, from 0."""
     basis = np.eye(int(pieces.max()) + 1)[pieces][:, 1:]
-    return Shape(f"{basis.shape[1] + 1} pieces", basis, np.zeros((basis.shape[1],) * 2))
+    n_pieces = basis.shape[1] + 1
+    return Shape(f"{n_pieces} pieces", basis, np.zeros((n_pieces - 1,) * 2), "pieces", n_pieces=n_pieces)
 
 
 def _shared(n_classes: int, sharing: str) -> np.ndarray:
-    """Which entries share a coefficient: (entries, slots)."""
+    """Indicator matrix of the coefficient that each entry uses: (entries, coefficients)."""
     entries = n_classes * (n_classes - 1)
     if sharing == "alike":
         return np.ones((entries, 1))

@@ -1,6 +1,9 @@
-"""Q(t) from expected counts: a multinomial logit over the design of a family, one damped Newton step at a time.
+r"""M-step for Q(t): penalised multinomial logit by Newton's method (Fisher scoring), one damped step an iteration.
 
-In double precision, so that rounding, which depends on how many members are computed together, stays invisible.
+The coefficients maximise :math:`\sum_{tij} N_{tij} \log Q_{ij}(t; \beta) - \tfrac{1}{2} \beta^\top S \beta`, where N
+are the expected counts of the E-step and S is the roughness penalty. The logit is the canonical link, so that Newton's
+method and Fisher scoring agree. Double precision: rounding depends on how many members are computed together, and a
+member must end alike in any fleet.
 """
 
 from __future__ import annotations
@@ -16,13 +19,13 @@ from torch import Tensor
 from labeltide.chain.families import Family
 
 MAX_STEP = 2.0  # the most by which a logit may move in one step
-RIGID = 1e8  # the price of a coefficient that is held at zero
+RIGID = 1e8  # the ridge penalty of a coefficient that is held at zero
 Coefficients = list[Tensor]  # of each group, (members of the group, annotators, coefficients)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Members whose families have the same size, so that they can be computed together."""
+    """Members whose families have the same name and size, so that they can be computed together."""
 
     members: Tensor  # (members of the group,)
     design: Tensor  # (members of the group or 1, points * entries, coefficients)
@@ -37,7 +40,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Families:
-    """Which family each member of a fleet of chains belongs to."""
+    """The family of each member of a fleet of chains, and the M-step for their coefficients."""
 
     groups: tuple[Group, ...]
     n_points: int
@@ -45,37 +48,37 @@ class Families:
 
     @classmethod
     def of(cls, families: Sequence[Family], device: torch.device | None = None) -> Self:
-        """The family of each member, one by one; those of one name and size form a group."""
+        """From the family of each member; those of one name and size form a group."""
         keys: dict[tuple[str, int], list[int]] = {}
         for member, family in enumerate(families):
             keys.setdefault((family.name, family.design.shape[2]), []).append(member)
         groups = []
         for members in keys.values():
-            own = [families[member] for member in members]
-            if all(family is own[0] for family in own):
-                own = own[:1]
-            design = torch.from_numpy(np.stack([family.design for family in own])).to(device)
-            penalty = torch.from_numpy(np.stack([family.penalty for family in own])).to(device)
-            groups.append(Group(torch.tensor(members, device=device), design.flatten(1, 2), penalty, own[0].held))
+            in_group = [families[member] for member in members]
+            if all(family is in_group[0] for family in in_group):
+                in_group = in_group[:1]
+            design = torch.from_numpy(np.stack([family.design for family in in_group])).to(device)
+            penalty = torch.from_numpy(np.stack([family.penalty for family in in_group])).to(device)
+            groups.append(Group(torch.tensor(members, device=device), design.flatten(1, 2), penalty, in_group[0].held))
         n_points, n_entries, _ = families[0].design.shape
         return cls(tuple(groups), n_points, round((1 + (1 + 4 * n_entries) ** 0.5) / 2))
 
     def fit_start(self, matrices: Tensor) -> Coefficients:
-        """Coefficients whose Q is close to the given (members, annotators, points, classes, classes)."""
+        """Least-squares coefficients for the logits of Q, (members, annotators, points, classes, classes)."""
         logs = matrices.double().clamp_min(1e-4).log()
         target = (_others(logs) - logs.diagonal(dim1=-2, dim2=-1)[..., None]).flatten(2)
         return [self._fit_start(group, target[group.members]) for group in self.groups]
 
     def noise(self, coefficients: Coefficients) -> Tensor:
         """Q on the grid: (members, annotators, points, true, recorded)."""
-        parts = [self._noise(group, own) for group, own in zip(self.groups, coefficients, strict=True)]
+        parts = [self._noise(group, of_group) for group, of_group in zip(self.groups, coefficients, strict=True)]
         order = torch.cat([group.members for group in self.groups]).argsort()
         return torch.cat(parts)[order].float()
 
     def step(self, coefficients: Coefficients, counts: Tensor) -> Coefficients:
-        """Coefficients under which (members, annotators, points, true, recorded) counts are more likely."""
+        """One Newton step for expected counts (members, annotators, points, true, recorded)."""
         pairs = zip(self.groups, coefficients, strict=True)
-        return [self._newton(group, own, counts[group.members].double()) for group, own in pairs]
+        return [self._newton(group, of_group, counts[group.members].double()) for group, of_group in pairs]
 
     def _fit_start(self, group: Group, target: Tensor) -> Tensor:
         coefficients = target @ _inverse(group.design).mT
@@ -102,18 +105,18 @@ class Families:
         return coefficients + step * (MAX_STEP / largest.clamp_min(MAX_STEP))
 
     def _slopes(self, group: Group, coefficients: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Score and information of the counts: (members, annotators, coefficients), and once more coefficients.
+        """Score (members, annotators, coefficients) and Fisher information (..., coefficients, coefficients).
 
-        One annotator after the other, which keeps what is held in memory small.
+        Computed annotator by annotator, to save memory.
         """
         parts = [
             self._slopes_of(group, coefficients[:, a : a + 1], counts[:, a : a + 1]) for a in range(counts.shape[1])
         ]
-        score, information = (torch.cat(own, 1) for own in zip(*parts, strict=True))
+        score, information = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
         if group.held is not None:
-            price = RIGID * group.moving(self.n_points)
-            score[:, group.held] -= price * coefficients[:, group.held]
-            information[:, group.held] += price.diag()
+            ridge = RIGID * group.moving(self.n_points)
+            score[:, group.held] -= ridge * coefficients[:, group.held]
+            information[:, group.held] += ridge.diag()
         return score, information
 
     def _slopes_of(self, group: Group, coefficients: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,7 +125,7 @@ class Families:
         residual = (_others(counts) - totals * probs).flatten(2)
         spread = totals[..., None] * (torch.diag_embed(probs) - probs[..., None] * probs[..., None, :])
         design = group.design.unflatten(1, probs.shape[2:]).unsqueeze(1)  # (..., points, true, others, coefficients)
-        # One wrong label to choose from makes matrices of one number, of which a product is much faster.
+        # With two classes the matrices hold one number each, and an elementwise product is much faster.
         product = spread * design if self.n_classes == 2 else spread @ design
         weighted = product.flatten(2, 4)  # (members, annotators, points * entries, coefficients)
         return residual @ group.design, group.design.mT.unsqueeze(1) @ weighted
@@ -136,7 +139,7 @@ def _others(values: Tensor) -> Tensor:
 
 
 def _inverse(design: Tensor) -> Tensor:
-    """The least-squares inverse of (..., entries, coefficients) by products alone: GPUs are slow at singular values."""
+    """Pseudo-inverse of (..., entries, coefficients) from the normal equations: singular values are slow on GPUs."""
     gram = design.mT @ design
     trace = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)

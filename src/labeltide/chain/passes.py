@@ -1,4 +1,4 @@
-"""One forward-backward pass (Rabiner, 1989), by the fastest means there is."""
+"""Forward-backward pass of the hidden Markov model (Rabiner 1989): in C, Triton or torch, whichever is there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from labeltide.chain.plain import plain_pass
 from labeltide.kernels import choose
 from labeltide.kernels.chain import ChainInputs, compiled_pass
 
-NUMBERS_AT_ONCE = 2**29  # that a pass keeps: in torch three matrices, in Triton one vector for every step and member
+NUMBERS_AT_ONCE = 2**29  # kept by a pass: in torch three matrices for every step and member, in Triton one vector
 
 
 def is_compiled(data: ChainData) -> bool:
@@ -18,15 +18,15 @@ def is_compiled(data: ChainData) -> bool:
 
 
 def expect(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
-    """The likelihood of recorded labels and the expected counts of everything hidden, for every member."""
+    """E-step: the likelihood of the recorded labels and the expected sufficient statistics of every member."""
     backend = choose("chain", data.labels.device)
     if backend == "c":
         return fused_pass(data, members, parameters, posterior=posterior)
     run, kept = plain_pass, 3 * data.n_classes**2
     if backend == "triton":
-        from labeltide.kernels.chain_triton import MAX_CLASSES
+        from labeltide.kernels.chain_triton import MAX_TRITON_CLASSES
 
-        if data.n_classes <= MAX_CLASSES:
+        if data.n_classes <= MAX_TRITON_CLASSES:
             run, kept = triton_pass, data.n_classes + 1
     at_once = max(1, NUMBERS_AT_ONCE // (data.mask.numel() * kept))
     parts = []

@@ -1,4 +1,4 @@
-"""Where Q jumps: change points of expected counts."""
+"""Change-point detection by binary segmentation (Scott and Knott 1974) of the expected counts of Q."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 
-# Twenty labels on either side of a change point. Expected counts sum to whole numbers but for rounding, which differs
-# with the size of the fleet, so that the bar lies between two of them.
+# At least twenty labels on either side of a change point. Expected counts sum to whole numbers up to rounding, which
+# differs with the size of the fleet: a threshold between two whole numbers is not affected.
 MIN_COUNT = 19.5
-TIE = 1e-5  # gains in log-likelihood that differ by less are equal, and the first counts
+TIE = 1e-5  # gains in log-likelihood that differ by less are ties, and the first is taken
 
 
 def find_pieces(counts: np.ndarray, n_pieces: int) -> np.ndarray:
-    """Split the clock greedily where two constant matrices explain the counts best.
+    """Split the clock greedily, each time where two constant matrices gain the most log-likelihood.
 
     Parameters
     ----------
@@ -21,12 +21,12 @@ def find_pieces(counts: np.ndarray, n_pieces: int) -> np.ndarray:
 
     Returns
     -------
-    array of shape (points,), the number of each point's piece, from 0; fewer pieces where no split is worth it
+    array of shape (points,), the number of each point's piece, from 0; fewer pieces where no split gains
     """
     edges = [0, len(counts)]
     for _ in range(n_pieces - 1):
         gains = [(_best_split(counts[low:high]), low) for low, high in pairwise(edges)]
-        (gain, at), low = max(gains, key=lambda found: round(found[0][0] / TIE))
+        (gain, at), low = max(gains, key=lambda split: round(split[0][0] / TIE))
         if gain <= TIE:
             break
         edges = sorted([*edges, low + at])
@@ -46,7 +46,7 @@ def _best_split(counts: np.ndarray) -> tuple[float, int]:
 
 
 def _fit(counts: np.ndarray) -> np.ndarray:
-    """The log-likelihood of counts under their own shares: (splits, true, recorded) → (splits,)."""
+    """Maximised multinomial log-likelihood of counts: (splits, true, recorded) → (splits,)."""
     totals = counts.sum(-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.nansum(np.where(counts > 0, counts * np.log(counts / totals), 0.0), (1, 2))

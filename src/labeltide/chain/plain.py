@@ -1,4 +1,4 @@
-"""The forward-backward pass in torch: for GPUs, as the reference, and where nothing was compiled."""
+"""Forward-backward pass (Rabiner 1989) in torch: the reference, and what runs where nothing is compiled."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ TINY = 1e-30
 
 
 def label_likelihoods(data: ChainData, members: Members, matrices: Tensor) -> Tensor:
-    """The probability of what all annotators recorded, for each true label: (members, rows, steps, classes)."""
+    """Emission probability of all annotators' labels for each true label: (members, rows, steps, classes)."""
     n_annotators = data.labels.shape[-1]
     flat = matrices.transpose(-1, -2).flatten(2, 3)  # (members, annotators or 1, points * recorded, true)
     total: Tensor | None = None
     for annotator in range(n_annotators):
         labels = data.labels[members.labels, ..., annotator].long()  # (members, rows, steps)
         index = data.places() * data.n_classes + labels.clamp_min(0)
-        own = flat[:, annotator if flat.shape[1] > 1 else 0]
-        seen = own[torch.arange(len(own), device=own.device)[:, None, None], index]
-        seen = torch.where((labels >= 0)[..., None], seen, 1.0)
-        total = seen if total is None else total * seen
+        table = flat[:, annotator if flat.shape[1] > 1 else 0]
+        emission = table[torch.arange(len(table), device=table.device)[:, None, None], index]
+        emission = torch.where((labels >= 0)[..., None], emission, 1.0)
+        total = emission if total is None else total * emission
     assert total is not None
     if data.trusted is not None:
         known = torch.nn.functional.one_hot(data.trusted.long().clamp_min(0), data.n_classes).to(total)
@@ -34,18 +34,18 @@ def label_likelihoods(data: ChainData, members: Members, matrices: Tensor) -> Te
 def pair_likelihoods(
     data: ChainData, members: Members, matrices: Tensor, bursts: Tensor, t: int
 ) -> tuple[Tensor, Tensor]:
-    """The probability of the labels of one step, for each true label before and now, and how much of it was kept.
+    """Emission probability of the labels of step t given the true labels at t - 1 and t, and the share from kept draws.
 
-    The draw behind a label is kept from the step before with some probability. An error then goes on as far as the
-    rates of both moments allow, so that every moment keeps its own Q. Shapes (members, rows, from, to).
+    With bursts, the uniform draw behind a label is kept from the step before with probability rho (`bursts`). The error
+    is the lowest part of the draw, so that the marginal at every moment is Q(t). Shapes (members, rows, from, to).
     """
     m, rows, classes = len(matrices), len(data.mask), data.n_classes
     total, kept = matrices.new_ones(m, rows, classes, classes), matrices.new_zeros(m, rows, classes, classes)
     names = torch.arange(classes, device=matrices.device)
     rho, places = bursts[:, None, None, None], data.places()
     for annotator in range(data.labels.shape[-1]):
-        own = matrices[:, annotator if matrices.shape[1] > 1 else 0]  # (members, points, true, recorded)
-        here, there = own[:, places[:, t]], own[:, places[:, t - 1]]  # (members, rows, true, recorded)
+        noise = matrices[:, annotator if matrices.shape[1] > 1 else 0]  # (members, points, true, recorded)
+        here, there = noise[:, places[:, t]], noise[:, places[:, t - 1]]  # (members, rows, true, recorded)
         now, before = (data.labels[members.labels, :, step, annotator].long() for step in (t, t - 1))
         index = now.clamp_min(0)[..., None, None].expand(-1, -1, classes, 1)
         q = here.gather(-1, index)[..., 0][:, :, None]  # (members, rows, 1, to)
@@ -70,7 +70,7 @@ def pair_likelihoods(
 
 
 def plain_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
-    """One forward and one backward run over all sequences of all members; see `expect`."""
+    """One forward and one backward recursion over all rows of all members; see `expect`."""
     likelihood = label_likelihoods(data, members, parameters.matrices)
     evidence = torch.zeros_like(likelihood) if data.evidence is None else data.evidence[members.evidence]
     forward = _run_forward(data, members, parameters, likelihood, evidence)
@@ -81,7 +81,7 @@ def plain_pass(data: ChainData, members: Members, parameters: ChainParameters, *
     power[:, 0] += (((gamma[:, :, 0] - first) * e).sum(-1) * weights).sum(1)
     power[:, 1] += ((first * apart.square()).sum(-1) * weights).sum(1)
     exposure = (first * weights[..., None]).sum(1) / parameters.start.clamp_min(TINY)
-    # One step of this exposure per unit of weight in A: r_tj / Z_t(i) = T_t(i, j) / A_ij.
+    # Exposure per unit of A_ij: P_tj^k / Z_t(i) = T_t(i, j) / A_ij, with T the transition and Z its normaliser.
     pairs[:, 1] /= parameters.transition.clamp_min(TINY)
     return Expected(
         (forward.scales[..., 0].log() * data.mask).sum(-1),
@@ -95,13 +95,13 @@ def plain_pass(data: ChainData, members: Members, parameters: ChainParameters, *
 
 
 class _Forward(NamedTuple):
-    """What the backward run needs of the forward one; lists have an entry for each step but the first."""
+    """What the backward recursion needs of the forward one; lists have an entry for each step but the first."""
 
-    first: Tensor  # (members, rows, classes), the first label before anything was recorded
+    first: Tensor  # (members, rows, classes), prior of the first label
     filtered: Tensor  # (members, rows, steps, classes)
     scales: Tensor  # (members, rows, steps, 1)
     moves: list[Tensor]  # (members, rows, from, to)
-    links: list[tuple[Tensor, Tensor | None]]  # the likelihood of each pair of labels, and the share that was kept
+    links: list[tuple[Tensor, Tensor | None]]  # emission of each pair, and the share from kept draws
 
 
 def _run_forward(
@@ -132,7 +132,7 @@ def _run_forward(
 def _run_backward(
     data: ChainData, members: Members, forward: _Forward, evidence: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The posterior, transitions with their exposure, slope and curvature in the power, and draws that were kept."""
+    """The posterior, expected transitions and exposure, gradient and information of the power, and kept draws."""
     filtered, scales = forward.filtered, forward.scales
     m, _, steps, classes = filtered.shape
     real = data.mask.to(filtered)  # (rows, steps)
@@ -161,7 +161,7 @@ def _run_backward(
 
 
 def _follows(data: ChainData, t: int) -> Tensor:
-    """One for rows whose step follows the one before at once, zero for those that jump to it over a gap: (rows,)."""
+    """1 for rows whose step t follows at once, 0 after a gap: (rows,)."""
     return (
         torch.ones_like(data.mask[:, t], dtype=torch.float32) if data.jumps is None else (data.jumps[:, t] == 0).float()
     )
@@ -172,7 +172,7 @@ def _normal(values: Tensor) -> Tensor:
 
 
 def _counts(data: ChainData, members: Members, weighted: Tensor, groups: int) -> Tensor:
-    """How often each true label was recorded as each, at every moment: (members, groups, points, true, recorded)."""
+    """Expected counts of true and recorded labels on the grid: (members, groups, points, true, recorded)."""
     m, _, _, classes = weighted.shape
     n_annotators = data.labels.shape[-1]
     if data.points is None:

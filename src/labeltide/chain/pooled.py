@@ -1,9 +1,9 @@
-r"""A Q(t) for each annotator that leans on the common one: partial pooling on the logit scale.
+r"""Partial pooling of annotators (Gelman and Hill 2007): a hierarchical multinomial logit for Q(t) of each annotator.
 
-Coefficients of annotator a are drawn around the common ones, :math:`\beta_a \sim N(\beta_0, (\lambda M + S)^{-1})`.
-M measures the mean squared difference of logits over the clock and S is the family's price of wiggles, which the common
-coefficients pay too. An annotator with few labels therefore stays close to the others, one with many goes its own
-way; the strength :math:`\lambda` is the precision of a logit around the common one.
+Coefficients of annotator a have the prior :math:`\beta_a \sim N(\beta_0, (\lambda M + S)^{-1})` around the common ones.
+M is the mean squared difference of logits over the clock, and S is the family's roughness penalty, which the common
+coefficients have too. The estimate of an annotator with few labels stays close to the common one. The strength
+:math:`\lambda` is the precision of a logit around the common one.
 """
 
 from __future__ import annotations
@@ -29,34 +29,35 @@ class PooledFamilies(Families):
     def of(cls, families: Sequence[Family], device: torch.device | None = None) -> Self:
         """The pooled family of each member."""
         plain = Families.of(families, device)
-        strength = torch.tensor([one.pooling for one in families], dtype=torch.float64, device=device)
+        strength = torch.tensor([family.pooling for family in families], dtype=torch.float64, device=device)
         return cls(plain.groups, plain.n_points, plain.n_classes, strength)
 
     def fit_start(self, matrices: Tensor) -> Coefficients:
-        """Coefficients whose Q is close to the given (members, annotators, points, classes, classes)."""
+        """Least-squares coefficients for the logits of Q, (members, annotators, points, classes, classes)."""
         return [
-            torch.cat([self._centre(group, own).unsqueeze(1), own], 1)
-            for group, own in zip(self.groups, super().fit_start(matrices), strict=True)
+            torch.cat([self._centre(group, of_group).unsqueeze(1), of_group], 1)
+            for group, of_group in zip(self.groups, super().fit_start(matrices), strict=True)
         ]
 
     def noise(self, coefficients: Coefficients) -> Tensor:
         """Q of each annotator on the grid: (members, annotators, points, true, recorded)."""
-        return super().noise([own[:, 1:] for own in coefficients])
+        return super().noise([of_group[:, 1:] for of_group in coefficients])
 
     def common(self, matrices: Tensor) -> Tensor:
         """The common Q(t) behind those of fitted annotators: (members, points, true, recorded)."""
-        return super().noise([own[:, :1] for own in self.fit_start(matrices)])[:, 0]
+        return super().noise([of_group[:, :1] for of_group in self.fit_start(matrices)])[:, 0]
 
     def _newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
-        r"""One step for all coefficients at once, which strong pooling would else slow down.
+        r"""One joint Newton step for the common and all annotators' coefficients.
 
-        With :math:`H_a` the information of annotator a and :math:`G = \lambda M + S`, eliminating their steps leaves
+        Alternating steps would converge slowly under strong pooling. With :math:`H_a` the information of annotator a
+        and :math:`G = \lambda M + S`, eliminating the annotators' steps (a Schur complement) leaves
         :math:`(S + \sum_a H_a (H_a + G)^{-1} G)\, d_0 = g_0 + \sum_a G (H_a + G)^{-1} g_a`.
         """
-        common, own = coefficients[:, :1], coefficients[:, 1:]
+        common, annotators = coefficients[:, :1], coefficients[:, 1:]
         prior, penalty = self._prior(group), group.penalty
-        score, information = self._slopes(group, own, counts)
-        pull = (own - common) @ prior  # (members, annotators, coefficients)
+        score, information = self._slopes(group, annotators, counts)
+        pull = (annotators - common) @ prior  # (members, annotators, coefficients)
         gradient = (score - pull)[..., None]
         factor = torch.linalg.cholesky_ex(information + prior.unsqueeze(1)).L
         carried = torch.cholesky_solve(torch.cat([gradient, prior.unsqueeze(1).expand_as(information)], -1), factor)
@@ -75,11 +76,11 @@ class PooledFamilies(Families):
         mean_square = group.design.mT @ group.design / self.n_points + RIDGE * eye
         return self.strength[group.members][:, None, None] * mean_square + group.penalty
 
-    def _centre(self, group: Group, own: Tensor) -> Tensor:
-        """The likeliest common coefficients, given those of all annotators."""
+    def _centre(self, group: Group, annotators: Tensor) -> Tensor:
+        """Posterior mode of the common coefficients given those of all annotators."""
         prior = self._prior(group)
-        left = group.penalty + own.shape[1] * prior
-        return torch.linalg.solve(left, prior @ own.sum(1)[..., None])[..., 0]
+        left = group.penalty + annotators.shape[1] * prior
+        return torch.linalg.solve(left, prior @ annotators.sum(1)[..., None])[..., 0]
 
 
 def families_of(families: Sequence[Family], device: torch.device | None = None) -> Families:

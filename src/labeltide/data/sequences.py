@@ -1,4 +1,4 @@
-"""The one container for data: sequences with a label, or a gap, at every step."""
+"""`Sequences`: features, recorded labels (or gaps) and a clock for every step, with names and lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated studies whose true labels are known."""
+"""Sequences simulated from a Gaussian hidden Markov model, whose true labels are known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_sequences(
     ragged: bool = False,
     missing: float = 0.0,
 ) -> Sequences:
-    r"""Hidden labels seen through Gaussian features: :math:`x_t \sim N(y_t \mathbf 1, \sigma^2 I)`.
+    r"""Draw from a Gaussian hidden Markov model: :math:`x_t \mid y_t \sim N(y_t \mathbf 1, \sigma^2 I)`.
 
     The recorded labels are the clean ones; `labeltide.corrupt` makes them noisy. Turning `ragged` or
     `missing` on changes no label and no feature that remains.

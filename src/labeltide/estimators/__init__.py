@@ -1,4 +1,4 @@
-"""The methods, by name."""
+"""Classifiers that learn from noisy labels, by name: baselines, the methods of the paper, and `tide`."""
 
 from __future__ import annotations
 
@@ -10,25 +10,11 @@ from labeltide.estimators.fleet import fit_fleet, predict_fleet
 from labeltide.estimators.ignore import IgnoreClassifier
 from labeltide.estimators.known import KnownNoiseClassifier
 from labeltide.estimators.plugin import PlugInClassifier
+from labeltide.estimators.registry import METHODS, Methods, UnknownMethodError
 from labeltide.estimators.tide import TideClassifier
 from labeltide.estimators.volmin import VolMinClassifier
 
-
-class UnknownMethodError(KeyError, ValueError):
-    """Raised for a name that is no method; it reads as a sentence."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class Methods(dict[str, type[NoisyLabelClassifier]]):
-    """Name → class. An unknown name is answered with the names there are."""
-
-    def __missing__(self, name: str) -> type[NoisyLabelClassifier]:
-        raise UnknownMethodError(f"Unknown method {name!r}. Choose one of: {', '.join(self)}.")
-
-
-METHODS = Methods(
+METHODS.update(
     {
         method.name: method
         for method in (

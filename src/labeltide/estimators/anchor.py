@@ -1,4 +1,4 @@
-"""Static correction from anchor points (Patrini and others, 2017)."""
+"""Forward correction with one Q from anchor points (Patrini and others 2017)."""
 
 from labeltide.estimators.anchors import AnchorPointClassifier
 

@@ -1,57 +1,92 @@
-"""Anchor points: steps so typical of a class that what was recorded there shows how that class is mislabelled."""
+r"""Anchor points (Liu and Tao 2016; Patrini and others 2017): Q from steps that almost surely belong to a class.
+
+At such a step x of class i, :math:`Q_{ij} = P(\tilde y = j \mid x)`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from labeltide import _validation
-from labeltide.estimators.base import NoisyLabelClassifier
-from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.estimators.base import ModelChoice, NoisyLabelClassifier, RandomState
+from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.noise.fixed import FixedNoise
 from labeltide.objectives.objective import Objective
 from labeltide.training import FleetData
 
-MIN_STEPS = 100  # steps that share one estimate where sequences have clocks of their own
+MIN_STEPS = 100  # steps that share one estimate where sequences do not share one clock
 
 
 class AnchorPointClassifier(NoisyLabelClassifier):
-    """Warm up on recorded labels, read Q off the anchor points, and go on training with it.
+    """Warm up on recorded labels, estimate Q at the anchor points, and continue training with the forward loss.
 
     Parameters
     ----------
     warm_up : int, default 25
-        Epochs on recorded labels, out of all `epochs`, before the anchor points are read.
+        Epochs on recorded labels, out of all `epochs`, before Q is estimated at the anchor points.
     percentile : float, default 97
         An anchor point is the step on this percentile of the class's predicted probability.
-    **shared : the parameters of every method
+    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
+    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
     """
 
     is_temporal: ClassVar[bool]
 
-    def __init__(self, *, warm_up: int = 25, percentile: float = 97.0, **shared: Any) -> None:
-        super().__init__(**shared)
+    def __init__(
+        self,
+        *,
+        warm_up: int = 25,
+        percentile: float = 97.0,
+        model: ModelChoice = "gru",
+        hidden_size: int = 32,
+        causal: bool = True,
+        epochs: int = 150,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.2,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        super().__init__(
+            model=model,
+            hidden_size=hidden_size,
+            causal=causal,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            device=device,
+            checkpoint=checkpoint,
+            verbose=verbose,
+            random_state=random_state,
+        )
         self.warm_up = warm_up
         self.percentile = percentile
 
-    def _fit_fleet(self, job: FleetJob) -> FittedFleet:
+    def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_number("warm_up", self.warm_up, 1, whole=True)
         _validation.check_number("percentile", self.percentile, 0, 100)
-        model = job.new_model()
-        job.train(model, None, Objective(), stage="warm-up", epochs=min(self.warm_up, self.epochs))
-        probabilities = job.log_probs(model).exp()  # of the recorded label: (members, rows, steps, classes)
-        clock, groups = _groups(job.data, self.is_temporal)
+        model = fleet_fit.new_model()
+        fleet_fit.train(model, None, Objective(), stage="warm-up", epochs=min(self.warm_up, self.epochs))
+        probabilities = fleet_fit.log_probs(model).exp()  # of the recorded label: (members, rows, steps, classes)
+        clock, groups = _groups(fleet_fit.data, self.is_temporal)
         matrices = torch.stack([anchor_rows(probabilities[:, inside], self.percentile) for inside in groups], 1)
-        noise = FixedNoise(matrices.cpu().double().numpy(), clock).to(job.data.features.device)
-        history = job.train(model, noise, Objective(), epochs=max(self.epochs - self.warm_up, 1))
+        noise = FixedNoise(matrices.cpu().double().numpy(), clock).to(fleet_fit.data.features.device)
+        history = fleet_fit.train(model, noise, Objective(), epochs=max(self.epochs - self.warm_up, 1))
         return FittedFleet(model, noise, history)
 
 
 def anchor_rows(probabilities: Tensor, percentile: float) -> Tensor:
-    """For each class, the whole prediction at the step on that percentile of its own probability.
+    """The rows of Q: for each class, the prediction at the step on that percentile of the class's probability.
 
     Parameters
     ----------
@@ -69,7 +104,7 @@ def anchor_rows(probabilities: Tensor, percentile: float) -> Tensor:
 
 
 def _groups(data: FleetData, temporal: bool) -> tuple[np.ndarray | None, list[Tensor]]:
-    """Which steps (as masks over (rows, steps)) share one estimate, and the moment each estimate belongs to."""
+    """The moments of the estimates, and for each a mask over (rows, steps) of the steps it is estimated from."""
     grid = data.grid.cpu().double().numpy()
     if not temporal:
         return None, [data.mask]

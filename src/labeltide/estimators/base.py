@@ -1,8 +1,7 @@
-"""The scikit-learn face that all methods share."""
+"""The scikit-learn interface that all methods share."""
 
 from __future__ import annotations
 
-import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from pathlib import Path
@@ -17,13 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 from labeltide import _validation
 from labeltide._clock import Cells, Period
 from labeltide.chain.data import Chain
-from labeltide.estimators.fleet import FittedFleet, FleetJob, find_moments, fit_fleet, predict_fleet
-from labeltide.estimators.judging import correct_labels, judge_labels
+from labeltide.estimators.fleet import FittedFleet, FleetFit, find_moments, fit_fleet, predict_fleet
+from labeltide.estimators.label_audit import audit_sequences, correct_labels
 from labeltide.estimators.rows import TrainingRows
+from labeltide.estimators.storage import save
 from labeltide.estimators.stream import Stream
 from labeltide.inference.audit import FDR, MIN_CONFIDENCE, LabelAudit, no_persistence
 from labeltide.models.base import SequenceModel
 from labeltide.tables.sources import Sources
+
+ModelChoice = str | torch.nn.Module | Callable[..., Any]
+RandomState = int | np.random.RandomState | None
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
@@ -32,20 +35,20 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     model : {"gru", "tcn", "transformer", "linear"}, torch module or factory, default "gru"
-        The network. Anyone's own module or factory is passed through `labeltide.wrap`.
+        The network. A module or factory of yours is passed through `labeltide.wrap`.
     hidden_size : int, default 32
     causal : bool, default True
-        Whether a step may be judged by itself and earlier steps only.
+        Whether a prediction depends on the step itself and earlier steps only.
     epochs, batch_size, learning_rate : the paper's 150, 64 and 0.01
     early_stopping : bool, default False
         Hold out `validation_fraction` of the sequences and keep the epoch at which their *recorded* labels are
-        most likely. No clean label is needed. The paper trains to the end.
+        most likely. No clean label is needed. The paper trains for all epochs.
     validation_fraction : float, default 0.2
     device : str, default "auto"
         "auto" takes a GPU where there is one.
     checkpoint : path, optional
-        A folder of its own in which a running fit saves itself; fitting again after a kill, with the same whole
-        number as `random_state`, goes on from there. Our files in it are removed when the fit is done.
+        A folder for the checkpoints of a running fit; fitting again after a kill, with the same whole number as
+        `random_state`, resumes from there. Our files in it are removed when the fit is done.
     verbose : bool, default False
         Draw a progress bar on a terminal.
     random_state : int, RandomState or None
@@ -55,8 +58,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : array of shape (classes,)
     noise_matrices_ : array of shape (points, classes, classes)
-        Q over `clock_grid_`: row i is the distribution of the recorded label when i is true. Where annotators have an
-        own Q, what they have in common.
+        Q over `clock_grid_`: row i is the distribution of the recorded label when i is true. Where each annotator has
+        a Q, the common one.
     annotator_matrices_ : array of shape (sources, points, classes, classes), or None where all share one Q
     sources_ : list of (annotator, group)
         Who stands where along the first axis of `annotator_matrices_`: the number of the annotator in `y` and the
@@ -69,17 +72,17 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     name: ClassVar[str]
     members_per_fit: ClassVar[int] = 1  # networks that one fit trains at once
-    several_clocks: ClassVar[bool] = False
-    period: Period = None  # of the clock; `tide` alone has it as a parameter
+    several_clocks: ClassVar[bool] = False  # whether `clock` may hold several clocks
+    period: Period = None  # of the clock; a parameter of methods for periodic clocks
     cells_: Cells | None  # of several clocks
-    keeps_judges: ClassVar[bool] = False  # whether fit leaves fold_model_ and training_rows_, which audits need
+    cross_fits: ClassVar[bool] = False  # whether fit leaves fold_model_ and training_rows_, for out-of-fold audits
     fold_model_: SequenceModel | None
     training_rows_: TrainingRows
 
     def __init__(
         self,
         *,
-        model: str | torch.nn.Module | Callable[..., Any] = "gru",
+        model: ModelChoice = "gru",
         hidden_size: int = 32,
         causal: bool = True,
         epochs: int = 150,
@@ -90,7 +93,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         device: str = "auto",
         checkpoint: str | Path | None = None,
         verbose: bool = False,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self.model = model
         self.hidden_size = hidden_size
@@ -105,22 +108,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let methods add parameters of their own: the shared ones are joined to their signature.
-
-        scikit-learn reads parameters from the signature of ``__init__``, so this keeps get_params, clone and
-        `help` whole without repeating a dozen names in every file.
-        """
-        super().__init_subclass__(**kwargs)
-        if "__init__" in vars(cls):
-            own = inspect.signature(cls.__init__).parameters.values()
-            shared = inspect.signature(NoisyLabelClassifier.__init__).parameters.values()
-            kept = [p for p in own if p.kind is not p.VAR_KEYWORD] + [p for p in shared if p.kind is p.KEYWORD_ONLY]
-            cls.__init__.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
-
     @abstractmethod
-    def _fit_fleet(self, job: FleetJob) -> FittedFleet:
-        """Train all members of a job: the one thing in which methods differ."""
+    def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
+        """Train all members of a fleet: the only step in which methods differ."""
 
     def fit(
         self,
@@ -139,8 +129,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         X : array of shape (n, steps, features)
         y : array of shape (n, steps) or (n, steps, annotators)
             Labels of any hashable type; missing = -1 for whole numbers, None or NaN otherwise. `tide`, `continuous`
-            and `discontinuous` learn how each annotator errs, drawn to what all have in common; the other methods take
-            all to err alike.
+            and `discontinuous` estimate Q of each annotator with partial pooling; the other methods take all to have
+            the same Q.
         clock : array of shape (n, steps) or (steps,), or for `tide` (n, steps, clocks), optional
             The moments on which the noise depends; the position in the sequence when left out.
         lengths : array of shape (n,), optional
@@ -152,7 +142,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             them: every annotator then counts as another in each group.
         gaps : array of shape (n, steps) or (steps,), optional
             How many steps of time lie between a step and the one before; 1 where it follows at once, anything for the
-            first. `tide` forgets over gaps; the other methods pay no heed to them.
+            first. `tide` takes the transition matrix to this power; the other methods ignore gaps.
         """
         fit_fleet([self], X, [y], clock=clock, lengths=lengths, trusted=trusted, groups=groups, gaps=gaps)
         return self
@@ -163,7 +153,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         return predict_fleet([self], X, lengths)[0]
 
     def stream(self) -> Stream:
-        """An object whose ``push(features)`` judges one step at a time, as `predict_proba` would with all before it.
+        """An object whose ``push(features)`` predicts one step at a time, as `predict_proba` does for whole sequences.
 
         For causal models. A GRU carries its state, so that a step costs the same at any length.
         """
@@ -188,7 +178,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         lengths: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """The share of labels in `y` that the prediction meets, step by step; gaps and padding never count."""
+        """Accuracy over all steps with a label in `y`; missing labels and padding do not count."""
         labels = self.predict_proba(X, lengths).argmax(-1)[..., None]
         codes = self.encode(_validation.check_labels(y, *labels.shape[:2]), lengths)
         weights = _validation.check_sample_weight(sample_weight, len(codes))[:, None, None] + np.zeros(codes.shape)
@@ -229,21 +219,21 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         groups: ArrayLike | None = None,
         gaps: ArrayLike | None = None,
     ) -> LabelAudit:
-        """Say of every recorded label how likely it is right, what it should be, and which to look at.
+        """Probability that each recorded label is right, the most likely label, and flags at a false discovery rate.
 
-        `tide` judges the rows it was fitted to by networks that did not see them, and lets neighbouring labels speak.
-        All other methods judge each step by itself with the network that was trained on it, which is too sure of
-        labels that it has learned by heart.
+        `tide` uses out-of-fold predictions for the rows it was fitted to, and forward-backward smoothing over steps.
+        All other methods take each step by itself with the network that was trained on it, which is overconfident
+        about labels it has memorised.
 
         Parameters
         ----------
         X, y, clock, lengths, trusted, groups, gaps : as `fit` takes them, of training rows or others
         fdr : float, default 0.1
-            The expected share of false alarms among the flagged labels is at most this.
+            False discovery rate: the expected share of right labels among the flagged ones is at most this.
         """
         check_is_fitted(self, "model_")
         more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
-        return judge_labels(self, X, y, fdr=fdr, **more)
+        return audit_sequences(self, X, y, fdr=fdr, **more)
 
     def corrected_labels(
         self,
@@ -256,35 +246,33 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         groups: ArrayLike | None = None,
         gaps: ArrayLike | None = None,
     ) -> np.ndarray:
-        """The labels `y` with the likeliest true label wherever that is surer than `min_confidence`; gaps stay gaps."""
-        found = self.audit(X, y, clock, lengths, groups=groups, gaps=gaps).corrected(min_confidence)
-        return correct_labels(self, y, lengths, found)
+        """The labels `y`, replaced where another label has a posterior above `min_confidence`; missing ones stay."""
+        codes = self.audit(X, y, clock, lengths, groups=groups, gaps=gaps).corrected(min_confidence)
+        return correct_labels(self, y, lengths, codes)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted method to one file (safetensors with a JSON header, no pickle), whole or not at all."""
-        from labeltide.estimators.storage import save
-
         save(self, Path(path))
 
     def _networks_at_once(self, annotators: int) -> tuple[int, int]:
-        """How many networks of the features, and of the clock, one fit to so many annotators trains at once."""
+        """The number of classifiers, and of networks for Q(t), that one fit with so many annotators trains at once."""
         return self.members_per_fit, self.members_per_fit
 
     def _evidence(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Log-probabilities of the true labels from the features alone, for an audit: (n, steps, classes)."""
+        """Log-probabilities of the true labels given the features, for an audit: (n, steps, classes)."""
         return np.log(predict_fleet([self], features, mask.sum(1))[0].clip(1e-30))
 
     def _persistence(self) -> Chain:
-        """How true labels persist, for an audit."""
+        """The hidden Markov model of the true labels, for an audit."""
         return no_persistence(len(self.classes_))
 
     def _learned(self) -> dict[str, Any]:
-        """What fit found beyond the attributes that all methods have, as JSON carries it."""
+        """Fitted attributes beyond those that all methods have, as plain JSON values."""
         return {}
 
-    def _take_learned(self, said: Any) -> None:
-        """Check and take back what `_learned` gave."""
-        if said != {}:
+    def _take_learned(self, learned: Any) -> None:
+        """Check and restore what `_learned` gave."""
+        if learned != {}:
             raise ValueError(f"it holds more than a {type(self).__name__} learns.")
 
     def _check_features(self, X: ArrayLike, lengths: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:

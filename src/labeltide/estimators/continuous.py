@@ -1,11 +1,12 @@
-"""The paper's Continuous method: Q(t) as a network of time, learned together with the classifier."""
+"""The paper's Continuous method: Q(t) as a neural network of time, by the augmented Lagrangian (Hestenes 1969)."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 from labeltide import _validation
-from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.estimators.base import ModelChoice, RandomState
+from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.estimators.learned import LearnedNoiseClassifier
 from labeltide.noise.network import NetworkNoise
 from labeltide.objectives.objective import Penalty
@@ -16,7 +17,7 @@ from labeltide.training import AugmentedLagrangian
 class ContinuousClassifier(LearnedNoiseClassifier):
     r"""Learn a smooth Q(t) of least size together with the network.
 
-    Several annotators have a Q(t) each, which leans on the common one as far as held-out labels are likelier for it.
+    Several annotators have a Q(t) each, partially pooled; held-out likelihood chooses the strength.
 
     Parameters
     ----------
@@ -28,7 +29,8 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         blinking.
     raw_steps : bool, default False
         Feed Q's network the step index 0, 1, 2, ... as the paper's code does, instead of a clock scaled to [-1, 1].
-    **shared : the parameters of every method
+    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
+    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
     """
 
     name = "continuous"
@@ -39,17 +41,41 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         objective: str = "lagrangian",
         diagonal_weight: float = 0.01,
         raw_steps: bool = False,
-        **shared: Any,
+        model: ModelChoice = "gru",
+        hidden_size: int = 32,
+        causal: bool = True,
+        epochs: int = 150,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.2,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        random_state: RandomState = None,
     ) -> None:
-        super().__init__(**shared)
+        super().__init__(
+            model=model,
+            hidden_size=hidden_size,
+            causal=causal,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            device=device,
+            checkpoint=checkpoint,
+            verbose=verbose,
+            random_state=random_state,
+        )
         self.objective = objective
         self.diagonal_weight = diagonal_weight
         self.raw_steps = raw_steps
 
-    def _fit_fleet(self, job: FleetJob) -> FittedFleet:
+    def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_number("diagonal_weight", self.diagonal_weight, 0)
         lagrangian = _validation.check_choice("objective", self.objective, ("lagrangian", "penalised")) == "lagrangian"
-        grid = job.data.grid
+        grid = fleet_fit.data.grid
         bounds = (float(grid[0]), float(grid[-1]))
         raw_steps = len(grid) if self.raw_steps else None
         penalties: tuple[Penalty, ...] = (Penalty("frobenius", frobenius, 1.0),)
@@ -58,6 +84,6 @@ class ContinuousClassifier(LearnedNoiseClassifier):
             penalties = (volume, Penalty("diagonal", diagonal_norm, self.diagonal_weight))
 
         def build(members: int, annotators: int) -> NetworkNoise:
-            return NetworkNoise(members, job.n_classes, bounds, raw_steps, annotators)
+            return NetworkNoise(members, fleet_fit.n_classes, bounds, raw_steps, annotators)
 
-        return self._learn(job, build, penalties, AugmentedLagrangian() if lagrangian else None)
+        return self._learn(fleet_fit, build, penalties, AugmentedLagrangian() if lagrangian else None)

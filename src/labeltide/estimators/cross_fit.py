@@ -1,4 +1,7 @@
-"""Networks that judge rows they have not seen: each is trained without one fold, forwards and backwards in time."""
+"""Cross-fitting (Chernozhukov and others 2018): out-of-fold predictions of networks trained without one fold each.
+
+The held-out fold also decides when a network stops (early stopping on recorded labels).
+"""
 
 from __future__ import annotations
 
@@ -8,79 +11,85 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide.estimators.fleet import FleetJob
+from labeltide.estimators.fleet import FleetFit
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.objectives.objective import Objective
 from labeltide.training import FleetData
 
-PATIENCE = 10  # epochs without a better held-out likelihood after which a network stops
-BATCHES = 8  # steps that an epoch takes at least, where there are rows enough
-NETWORKS = 2  # for each fold and direction; their average is surer than one
-TILE = 8  # rows that the compiled GRU takes together
+CROSS_FIT_PATIENCE = 10  # epochs without a better held-out likelihood after which a network stops
+MIN_BATCHES = 8  # optimiser steps of an epoch at least, where there are rows enough
+NETWORKS = 2  # for each fold and direction, averaged: held-out likelihood rose in ten of twelve fits
+TILE_ROWS = 8  # rows that the compiled GRU takes together
 
 
-def cross_fit(job: FleetJob, folds: Tensor, noise: FixedNoise, stage: str) -> tuple[Tensor, tuple[SequenceModel, ...]]:
-    """What networks say of rows they have not seen, log-probabilities (jobs, rows, steps, classes), and they.
+def cross_fit(
+    fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str
+) -> tuple[Tensor, tuple[SequenceModel, ...]]:
+    """Out-of-fold log-probabilities (fits, rows, steps, classes), and the networks that gave them.
 
-    Networks that may look back only are joined by as many that read every row from its end: what comes after a step
-    tells as much about its label as what came before.
+    Causal networks are combined with as many that read every row backwards, because the future of a step is as
+    informative about its label as the past.
     """
-    onwards, first = _one_way(job, folds, noise, stage)
+    onwards, first = _one_direction(fleet_fit, folds, noise, stage)
     if not first.is_causal:
         return onwards, (first,)
-    order = reversal(job.data.mask)
-    backwards, second = _one_way(replace(job, data=_reverse(job.data, order)), folds, noise, f"{stage}, backwards")
+    order = reversal(fleet_fit.data.mask)
+    backwards, second = _one_direction(
+        replace(fleet_fit, data=_reverse(fleet_fit.data, order)), folds, noise, f"{stage}, backwards"
+    )
     rows = torch.arange(len(order), device=order.device)[:, None]
     return join_directions(onwards, backwards[:, rows, order]), (first, second)
 
 
 def join_directions(onwards: Tensor, backwards: Tensor) -> Tensor:
-    """The average of log-probabilities, normalised anew."""
+    """The normalised geometric mean of both predictions (a logarithmic opinion pool)."""
     return ((onwards + backwards) / 2).log_softmax(-1)
 
 
 def reversal(mask: Tensor) -> Tensor:
-    """For each step of each row the step that mirrors it; padding stays where it is: (rows, steps)."""
+    """The index of each step in the reversed row; padding stays in place: (rows, steps)."""
     lengths = mask.sum(1, keepdim=True)
     step = torch.arange(mask.shape[1], device=mask.device)
     return torch.where(step < lengths, lengths - 1 - step, step)
 
 
-def hold_out_folds(job: FleetJob, folds: Tensor, first_seed: int, networks: int = 1) -> FleetJob:
-    """Networks for each job and fold, each of which neither sees nor is trained on its own fold."""
+def hold_out_folds(fleet_fit: FleetFit, folds: Tensor, first_seed: int, networks: int = 1) -> FleetFit:
+    """Copies of each fit for each fold, which hold that fold out of training."""
     count = int(folds.max()) + 1
-    copies = repeat(job, networks * count, first_seed)
-    own = torch.arange(count, device=folds.device).repeat(job.members * networks)
-    held_out = folds.repeat_interleave(networks * count, 0) == own[:, None]
+    copies = repeat(fleet_fit, networks * count, first_seed)
+    fold = torch.arange(count, device=folds.device).repeat(fleet_fit.members * networks)
+    held_out = folds.repeat_interleave(networks * count, 0) == fold[:, None]
     return replace(copies, data=replace(copies.data, held_out=held_out, weights=(~held_out).float()))
 
 
-def of_own_fold(log_probs: Tensor, folds: Tensor) -> Tensor:
-    """What the networks of each row's own fold say of it, averaged: log-probabilities (jobs, rows, steps, classes).
+def out_of_fold(log_probs: Tensor, folds: Tensor) -> Tensor:
+    """For each row the prediction of the networks trained without it, averaged: (fits, rows, steps, classes).
 
     Parameters
     ----------
-    log_probs : Tensor of shape (jobs * networks * folds, rows, steps, classes)
+    log_probs : Tensor of shape (fits * networks * folds, rows, steps, classes)
     """
-    every = log_probs.unflatten(0, (len(folds), -1, int(folds.max()) + 1))  # (jobs, networks, folds, rows, ...)
+    every = log_probs.unflatten(0, (len(folds), -1, int(folds.max()) + 1))  # (fits, networks, folds, rows, ...)
     index = folds[:, None, None, :, None, None].expand(-1, every.shape[1], 1, -1, *every.shape[4:])
-    own: Tensor = every.gather(2, index)[:, :, 0]
-    return own.mean(1).log_softmax(-1)
+    selected: Tensor = every.gather(2, index)[:, :, 0]
+    return selected.mean(1).log_softmax(-1)
 
 
-def _one_way(job: FleetJob, folds: Tensor, noise: FixedNoise, stage: str) -> tuple[Tensor, SequenceModel]:
-    copies = hold_out_folds(job, folds, first_seed=10, networks=NETWORKS)
+def _one_direction(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str) -> tuple[Tensor, SequenceModel]:
+    copies = hold_out_folds(fleet_fit, folds, first_seed=10, networks=NETWORKS)
     model = copies.new_model()
-    matrices = noise.matrices.repeat_interleave(copies.members // job.members, 0)
+    matrices = noise.matrices.repeat_interleave(copies.members // fleet_fit.members, 0)
     moments = noise.clock[0].cpu().numpy()
     each = FixedNoise(matrices.double().cpu().numpy(), moments, period=noise.period).to(folds.device)
-    copies.train(model, each, Objective(), stage=stage, batch_size=small_batches(job), patience=PATIENCE)
-    return of_own_fold(copies.log_probs(model), folds), model
+    copies.train(
+        model, each, Objective(), stage=stage, batch_size=small_batches(fleet_fit), patience=CROSS_FIT_PATIENCE
+    )
+    return out_of_fold(copies.log_probs(model), folds), model
 
 
 def _reverse(data: FleetData, order: Tensor) -> FleetData:
-    """The same rows read from their ends; every step keeps its own moment of the clock."""
+    """The same rows in reversed order; every step keeps its moment of the clock."""
     rows = torch.arange(len(order), device=order.device)[:, None]
     points = torch.arange(order.shape[1], device=order.device).expand_as(order) if data.points is None else data.points
     return replace(
@@ -93,35 +102,41 @@ def _reverse(data: FleetData, order: Tensor) -> FleetData:
     )
 
 
-def repeat(job: FleetJob, copies: int, first_seed: int) -> FleetJob:
-    """Several networks for each job, each with a seed of its own and with every row."""
+def repeat(fleet_fit: FleetFit, copies: int, first_seed: int) -> FleetFit:
+    """Several copies of each fit with different seeds, each with all rows."""
     seeds = tuple(
         int(np.random.SeedSequence([seed, first_seed + copy]).generate_state(1)[0])
-        for seed in job.seeds
+        for seed in fleet_fit.seeds
         for copy in range(copies)
     )
-    data = every_weight(job.data)
+    data = every_weight(fleet_fit.data)
     data = replace(
         data,
         labels=data.labels.repeat_interleave(copies, 0),
         weights=data.weights.repeat_interleave(copies, 0),
         held_out=data.held_out.repeat_interleave(copies, 0),
     )
-    return replace(job, estimators=[one for one in job.estimators for _ in range(copies)], data=data, seeds=seeds)
+    return replace(
+        fleet_fit,
+        estimators=[estimator for estimator in fleet_fit.estimators for _ in range(copies)],
+        data=data,
+        seeds=seeds,
+    )
 
 
-def take_jobs(job: FleetJob, index: Tensor) -> FleetJob:
-    """Some of the jobs."""
+def take_fits(fleet_fit: FleetFit, index: Tensor) -> FleetFit:
+    """The same for some of the fits."""
     chosen = index.tolist()
-    estimators, seeds = [job.estimators[i] for i in chosen], tuple(job.seeds[i] for i in chosen)
-    return replace(job, estimators=estimators, data=job.data.members_in(index), seeds=seeds)
+    estimators, seeds = [fleet_fit.estimators[i] for i in chosen], tuple(fleet_fit.seeds[i] for i in chosen)
+    return replace(fleet_fit, estimators=estimators, data=fleet_fit.data.members_in(index), seeds=seeds)
 
 
 def every_weight(data: FleetData) -> FleetData:
+    """The same data with all rows in training and none held out."""
     return replace(data, weights=torch.ones_like(data.weights), held_out=torch.zeros_like(data.held_out))
 
 
-def small_batches(job: FleetJob) -> int:
-    """The batch size that was asked for, or less, so that an epoch takes several steps however few rows there are."""
-    share = -(-len(job.data.features) // (BATCHES * TILE)) * TILE
-    return min(job.settings.batch_size, share)
+def small_batches(fleet_fit: FleetFit) -> int:
+    """The batch size of the settings, or less, so that an epoch has at least `MIN_BATCHES` steps."""
+    share = -(-len(fleet_fit.data.features) // (MIN_BATCHES * TILE_ROWS)) * TILE_ROWS
+    return min(fleet_fit.settings.batch_size, share)

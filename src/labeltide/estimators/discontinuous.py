@@ -1,11 +1,12 @@
-"""The paper's Discontinuous method: a free matrix at every step."""
+"""The paper's Discontinuous method: minimum-volume estimation (VolMinNet, Li and others 2021) of Q at every step."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 from labeltide import _validation
-from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.estimators.base import ModelChoice, RandomState
+from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.estimators.learned import LearnedNoiseClassifier
 from labeltide.noise.stepwise import StepwiseNoise
 from labeltide.objectives.objective import Penalty
@@ -13,27 +14,57 @@ from labeltide.objectives.penalties import log_volume
 
 
 class DiscontinuousClassifier(LearnedNoiseClassifier):
-    """Learn a Q of least volume for each moment of the clock on its own, together with the network.
+    """Learn a free Q of least volume for each moment of the clock, together with the network.
 
-    Several annotators have a Q each, which leans on the common one as far as held-out labels are likelier for it.
+    Several annotators have a Q each, partially pooled; held-out likelihood chooses the strength.
 
     Parameters
     ----------
     volume_weight : float, default 1e-4
         The weight of the average ``log |det Q_t|``.
-    **shared : the parameters of every method
+    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
+    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
     """
 
     name = "discontinuous"
 
-    def __init__(self, *, volume_weight: float = 1e-4, **shared: Any) -> None:
-        super().__init__(**shared)
+    def __init__(
+        self,
+        *,
+        volume_weight: float = 1e-4,
+        model: ModelChoice = "gru",
+        hidden_size: int = 32,
+        causal: bool = True,
+        epochs: int = 150,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.2,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        super().__init__(
+            model=model,
+            hidden_size=hidden_size,
+            causal=causal,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            device=device,
+            checkpoint=checkpoint,
+            verbose=verbose,
+            random_state=random_state,
+        )
         self.volume_weight = volume_weight
 
-    def _fit_fleet(self, job: FleetJob) -> FittedFleet:
+    def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_number("volume_weight", self.volume_weight, 0)
 
         def build(members: int, annotators: int) -> StepwiseNoise:
-            return StepwiseNoise(members, job.n_classes, job.data.grid.cpu(), annotators)
+            return StepwiseNoise(members, fleet_fit.n_classes, fleet_fit.data.grid.cpu(), annotators)
 
-        return self._learn(job, build, [Penalty("log volume", log_volume, self.volume_weight)])
+        return self._learn(fleet_fit, build, [Penalty("log volume", log_volume, self.volume_weight)])

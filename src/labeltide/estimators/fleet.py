@@ -1,4 +1,4 @@
-"""Fit several estimators of one method as one fleet; a single fit is a fleet of one."""
+"""Train several estimators of one method as one batched program (a fleet); a single fit is a fleet of one."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from labeltide import _validation
 from labeltide._clock import Cells, one_period, wrap_clock
 from labeltide._fleet import member_generators, stack
 from labeltide.estimators.prepare import prepare
+from labeltide.estimators.registry import METHODS
 from labeltide.estimators.settings import UNRELATED, check_fleet, find_seed
 from labeltide.models import make_model
 from labeltide.models.base import SequenceModel
@@ -51,7 +52,7 @@ Noise = TypeVar("Noise", bound=NoiseFunction)
 
 
 class FittedFleet(NamedTuple):
-    """What a method leaves behind for all members."""
+    """Trained networks, noise functions and histories of all members."""
 
     model: SequenceModel
     noise: NoiseFunction
@@ -60,8 +61,8 @@ class FittedFleet(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FleetJob:
-    """One fleet to be fitted: the estimators, their data and the steps that methods are made of."""
+class FleetFit:
+    """A request to fit several estimators on the same features, and the training steps that methods are made of."""
 
     estimators: Sequence[NoisyLabelClassifier]
     data: FleetData
@@ -69,8 +70,8 @@ class FleetJob:
     seeds: tuple[int, ...]
     sources: Sources  # who stands where along the last axis of the labels
     cells: Cells | None = None  # of several clocks, for which the moments of `data` are numbers of cells
-    part: str = ""  # tells the checkpoints of a fleet apart that is trained in parts
-    given: tuple[Any, ...] = ()  # what `fit` was given that is not in the data, so that its checkpoints are told apart
+    part: str = ""  # distinguishes the checkpoints of a fleet that is trained in parts
+    extra_inputs: tuple[Any, ...] = ()  # inputs of `fit` outside the data, which the fingerprint of checkpoints needs
 
     @property
     def settings(self) -> NoisyLabelClassifier:
@@ -86,7 +87,7 @@ class FleetJob:
         return len(self.classes)
 
     def new_model(self) -> SequenceModel:
-        """Untrained networks, each member's drawn from its own seed."""
+        """Untrained networks, each initialised from its member's seed."""
         settings = self.settings
         n_features = self.data.features.shape[-1]
         options = {"hidden_size": settings.hidden_size, "causal": settings.causal}
@@ -101,7 +102,7 @@ class FleetJob:
         return model
 
     def new_noise(self, noise: Noise) -> Noise:
-        """A noise function ready to be learned; its draws differ from those of the network."""
+        """An initialised noise function; its random numbers differ from those of the network."""
         seeds = [int(np.random.SeedSequence([seed, 1]).generate_state(1)[0]) for seed in self.seeds]
         return noise.initialise(member_generators(seeds)).to(self.data.features.device)
 
@@ -117,7 +118,7 @@ class FleetJob:
         lagrangian: AugmentedLagrangian | None = None,
         **more: Any,
     ) -> History:
-        """Train networks and noise together in place; `more` goes to the `Schedule`."""
+        """Train networks and noise jointly, in place; `more` goes to the `Schedule`."""
         settings = self.settings
         schedule = Schedule(
             epochs=settings.epochs if epochs is None else epochs,
@@ -140,11 +141,11 @@ class FleetJob:
             return None
         shared = {k: str(v) for k, v in self.settings.get_params().items() if k not in UNRELATED}
         terms = [part for penalty in objective.penalties for part in (penalty.name, penalty.weight)]
-        # Not the targets and the noise that stages before computed: on a GPU these differ in the last digits after a
-        # fit was resumed.
-        given = [value for name, value in vars(self.data).items() if name != "targets"]
-        given += [*self.given, *(self.cells.axes if self.cells else ())]
-        parts = [*given, *fleet.model.state_dict().values(), *terms, shared, schedule, self.seeds]
+        # Without the targets and the noise that earlier stages computed: on a GPU these differ in the last digits after
+        # a fit was resumed.
+        inputs = [value for name, value in vars(self.data).items() if name != "targets"]
+        inputs += [*self.extra_inputs, *(self.cells.axes if self.cells else ())]
+        parts = [*inputs, *fleet.model.state_dict().values(), *terms, shared, schedule, self.seeds]
         return Checkpoint(
             Path(self.settings.checkpoint) / f"{CHECKPOINT_PREFIX}{stage}{self.part}.safetensors", fingerprint(*parts)
         )
@@ -180,29 +181,36 @@ def fit_fleet(
     held_out = estimators[0].validation_fraction if estimators[0].early_stopping else 0.0
     more: dict[str, Any] = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
     if np.ndim(clock) == 3 and not estimators[0].several_clocks:  # type: ignore[arg-type]
-        raise ValueError(f"Several clocks at once are for tide alone. Give {estimators[0].name} one: shape (n, steps).")
+        takers = " and ".join(method.name for method in METHODS.values() if method.several_clocks)
+        raise ValueError(
+            f"Several clocks at once are for {takers} alone. Give {estimators[0].name} one: shape (n, steps)."
+        )
     more |= {"held_out": held_out, "period": estimators[0].period}
     data, classes, sources, cells = prepare(X, labels, seeds, **more)
     parts = _parts(estimators[0], data, device)
     for number, part in enumerate(parts):
         name = f"-{number}" if number else ""
-        job = FleetJob(estimators[part], data.members_in(part).to(device), classes, seeds[part], sources, cells, name)
-        _store(job, estimators[0]._fit_fleet(job))
+        fleet_fit = FleetFit(
+            estimators[part], data.members_in(part).to(device), classes, seeds[part], sources, cells, name
+        )
+        _store(fleet_fit, estimators[0]._fit_fleet(fleet_fit))
     _remove_checkpoints(estimators[0].checkpoint)
 
 
-def _store(job: FleetJob, fitted: FittedFleet) -> None:
-    """Give each estimator its own member."""
+def _store(fleet_fit: FleetFit, fitted: FittedFleet) -> None:
+    """Set the fitted attributes of each estimator from its member."""
     model, noise = fitted.model.cpu().eval(), fitted.noise.cpu().eval()
-    each = model.members // job.members  # networks of one estimator
-    for index, estimator in enumerate(job.estimators):
+    each = model.members // fleet_fit.members  # networks of one estimator
+    for index, estimator in enumerate(fleet_fit.estimators):
         estimator.model_, estimator.noise_ = model.member(index * each, each), noise.member(index)
         estimator.history_ = fitted.history.member(index)
-        estimator.classes_ = as_array(job.classes)
-        estimator.sources_ = job.sources.names
-        estimator.n_features_in_ = job.data.features.shape[-1]
-        estimator.cells_ = job.cells
-        estimator.clock_grid_ = job.data.grid.double().cpu().numpy() if job.cells is None else job.cells.grid
+        estimator.classes_ = as_array(fleet_fit.classes)
+        estimator.sources_ = fleet_fit.sources.names
+        estimator.n_features_in_ = fleet_fit.data.features.shape[-1]
+        estimator.cells_ = fleet_fit.cells
+        estimator.clock_grid_ = (
+            fleet_fit.data.grid.double().cpu().numpy() if fleet_fit.cells is None else fleet_fit.cells.grid
+        )
         estimator.noise_matrices_, estimator.annotator_matrices_ = grid_matrices(estimator)
         for name, value in fitted.learned[index].items() if fitted.learned else ():
             setattr(estimator, name, value)
@@ -215,7 +223,7 @@ def grid_matrices(estimator: NoisyLabelClassifier) -> tuple[np.ndarray, np.ndarr
 
 
 def find_moments(estimator: NoisyLabelClassifier, clock: ArrayLike) -> np.ndarray:
-    """Moments as the noise of a fitted estimator knows them: of several clocks the numbers of their cells."""
+    """Moments as the noise function of a fitted estimator takes them: with several clocks, indices of cells."""
     clock = np.asarray(clock, dtype=np.float64)
     if not np.isfinite(clock).all():
         raise ValueError("clock must be finite. Got NaN or infinity.")
@@ -223,7 +231,7 @@ def find_moments(estimator: NoisyLabelClassifier, clock: ArrayLike) -> np.ndarra
 
 
 def _parts(settings: NoisyLabelClassifier, data: FleetData, device: str) -> list[slice]:
-    """Cut a fleet that would not fit into memory."""
+    """Split a fleet that would not fit into memory."""
     rows = min(settings.batch_size, len(data.features))
     floats_per_step = 2 * data.features.shape[2] + (16 if settings.model == "gru" else 128) * settings.hidden_size
     models, noises = settings._networks_at_once(data.labels.shape[-1])
@@ -249,8 +257,8 @@ def predict_fleet(
     device = _validation.check_device(estimators[0].device)
     model = stack([estimator.model_ for estimator in estimators]).to(device)
     probabilities = model_log_probs(model, torch.from_numpy(features), torch.from_numpy(mask), device).exp()
-    own = probabilities.split([estimator.model_.members for estimator in estimators])  # the networks of each
-    probabilities = torch.stack([networks.mean(0) for networks in own])
+    ensembles = probabilities.split([estimator.model_.members for estimator in estimators])
+    probabilities = torch.stack([networks.mean(0) for networks in ensembles])
     return np.where(mask[..., None], probabilities.double().cpu().numpy(), 0.0)
 
 

@@ -1,9 +1,9 @@
-"""Take every recorded label for true: the baseline that all correction is measured against."""
+"""Cross-entropy training on the recorded labels without correction: the baseline."""
 
 from __future__ import annotations
 
 from labeltide.estimators.base import NoisyLabelClassifier
-from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.noise.fixed import identity_noise
 from labeltide.objectives.objective import Objective
 
@@ -13,7 +13,7 @@ class IgnoreClassifier(NoisyLabelClassifier):
 
     name = "ignore"
 
-    def _fit_fleet(self, job: FleetJob) -> FittedFleet:
-        model = job.new_model()
-        history = job.train(model, None, Objective())
-        return FittedFleet(model, identity_noise(job.members, job.n_classes), history)
+    def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
+        model = fleet_fit.new_model()
+        history = fleet_fit.train(model, None, Objective())
+        return FittedFleet(model, identity_noise(fleet_fit.members, fleet_fit.n_classes), history)

@@ -1,4 +1,4 @@
-"""What a fit says about its own noise: computed when first asked for, kept, and saved with the fit."""
+"""Lazy inference of a fitted method: bootstrap bands, tests and diagnostics, computed on first use and saved."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators
 from labeltide.inference.clocks import estimate_clocks, judge_clocks, judge_presence
 from labeltide.inference.diagnostics import Diagnostic, NoiseWarning, diagnose
+from labeltide.inference.serialization import read_findings, write_findings
 from labeltide.inference.temporality import PartTemporality, Temporality, judge_temporality
-from labeltide.inference.written import read_findings, write_findings
 from labeltide.noise.base import NoiseFunction
 
 
@@ -32,11 +32,11 @@ class Inferred:
 
     @property
     def noise_estimate_(self) -> NoiseEstimate:
-        """Q over the clock with 95 % bands, of all annotators together; checks that fail are warned of once."""
+        """The common Q over the clock with 95 % bootstrap bands; diagnostics that fail warn once."""
         self._check_one_clock("noise_estimate_", "clock_estimates_")
-        found: NoiseEstimate = self._find("noise_estimate", lambda: self._estimate()["noise_estimate"])
+        estimate: NoiseEstimate = self._find("noise_estimate", lambda: self._estimate()["noise_estimate"])
         self._find("diagnostics", self._diagnose)
-        return found
+        return estimate
 
     @property
     def annotator_estimates_(self) -> tuple[NoiseEstimate, ...]:
@@ -44,49 +44,49 @@ class Inferred:
         self._check_one_clock("annotator_estimates_", "noise_at(clock, annotator)")
         if self.noise_.annotators == 1:
             return (self.noise_estimate_,)
-        found: tuple[NoiseEstimate, ...] = self._find(
+        estimates: tuple[NoiseEstimate, ...] = self._find(
             "annotator_estimates", lambda: self._estimate()["annotator_estimates"]
         )
-        return found
+        return estimates
 
     @property
     def temporality_(self) -> Temporality:
         """Whether the noise changes over the clock, whose, whether there is any, and whether classes differ in it."""
         self._check_one_clock("temporality_", "clock_temporality_")
-        found: Temporality = self._find("temporality", self._judge)
-        return found
+        temporality: Temporality = self._find("temporality", self._judge)
+        return temporality
 
     @property
     def clock_estimates_(self) -> tuple[NoiseEstimate, ...]:
-        """Q along each clock with 95 % bands, averaged over the other clocks alike at every moment."""
+        """Q along each clock with 95 % bands, averaged over the other clocks (partial dependence)."""
         if self.cells_ is None:
             return (self.noise_estimate_,)
-        found: tuple[NoiseEstimate, ...] = self._find("clock_estimates", self._estimate_clocks)
+        estimates: tuple[NoiseEstimate, ...] = self._find("clock_estimates", self._estimate_clocks)
         self._find("diagnostics", self._diagnose)
-        return found
+        return estimates
 
     @property
     def clock_temporality_(self) -> tuple[PartTemporality, ...]:
-        """Whether the noise changes over each clock, while it may change over the others as it likes."""
+        """Tests of a change of the noise over each clock, with free change over the others."""
         if self.cells_ is None:
             whole = self.temporality_
             return (PartTemporality(whole.statistic, whole.p_value, self.noise_estimate_.change),)
-        found: tuple[PartTemporality, ...] = self._find("clock_temporality", self._judge_clocks)
-        return found
+        tests: tuple[PartTemporality, ...] = self._find("clock_temporality", self._judge_clocks)
+        return tests
 
     @property
     def is_noisy_p_(self) -> float:
-        """How often labels without mistakes look as noisy, with one clock or several."""
+        """p-value of the null hypothesis that labels have no errors, with one clock or several."""
         if self.cells_ is None:
             return self.temporality_.is_noisy_p
-        found: float = self._find("is_noisy_p", self._judge_presence)
-        return found
+        p_value: float = self._find("is_noisy_p", self._judge_presence)
+        return p_value
 
     @property
     def diagnostics_(self) -> tuple[Diagnostic, ...]:
-        """Reasons to doubt the estimated noise, and checks that found none."""
-        found: tuple[Diagnostic, ...] = self._find("diagnostics", self._diagnose)
-        return found
+        """Model checks of the estimated noise, passed or not."""
+        diagnostics: tuple[Diagnostic, ...] = self._find("diagnostics", self._diagnose)
+        return diagnostics
 
     def _find(self, name: str, compute: Callable[[], Any]) -> Any:
         check_is_fitted(self, "model_")
@@ -100,21 +100,21 @@ class Inferred:
         return self.findings_[name]
 
     def _estimate(self) -> dict[str, Any]:
-        """The common estimate and those of annotators, which come of one bootstrap and are kept together."""
-        common, own = estimate_annotators(self.training_, self.families_, seed=self._inference_seed())
+        """The common estimate and those of annotators, from one bootstrap."""
+        common, annotators = estimate_annotators(self.training_, seed=self._inference_seed())
         self.findings_["noise_estimate"] = common
-        if len(own) > 1:
-            self.findings_["annotator_estimates"] = own
+        if len(annotators) > 1:
+            self.findings_["annotator_estimates"] = annotators
         return self.findings_
 
     def _estimate_clocks(self) -> tuple[NoiseEstimate, ...]:
-        return estimate_clocks(self.training_, self.families_, seed=self._inference_seed())
+        return estimate_clocks(self.training_, seed=self._inference_seed())
 
     def _judge_clocks(self) -> tuple[PartTemporality, ...]:
-        return judge_clocks(self.training_, self.clock_estimates_, self.families_, seed=self._inference_seed())
+        return judge_clocks(self.training_, self.clock_estimates_, seed=self._inference_seed())
 
     def _judge_presence(self) -> float:
-        return judge_presence(self.training_, self.families_, seed=self._inference_seed())
+        return judge_presence(self.training_, seed=self._inference_seed())
 
     def _check_one_clock(self, name: str, instead: str) -> None:
         check_is_fitted(self, "model_")
@@ -122,15 +122,15 @@ class Inferred:
             raise AttributeError(f"{name} is for one clock, and this was fitted with several. See {instead}.")
 
     def _judge(self) -> Temporality:
-        estimate, own = self.noise_estimate_, self.findings_.get("annotator_estimates", ())
-        return judge_temporality(self.training_, estimate, own, self.families_, seed=self._inference_seed())
+        estimate, annotators = self.noise_estimate_, self.findings_.get("annotator_estimates", ())
+        return judge_temporality(self.training_, estimate, annotators, seed=self._inference_seed())
 
     def _diagnose(self) -> tuple[Diagnostic, ...]:
-        found = diagnose(self.training_, [str(name) for name in self.classes_])
-        for one in found:
-            if one.is_warning:
-                warnings.warn(f"{one.sentence} {one.advice}", NoiseWarning, stacklevel=4)
-        return found
+        diagnostics = diagnose(self.training_, [str(name) for name in self.classes_])
+        for diagnostic in diagnostics:
+            if diagnostic.is_warning:
+                warnings.warn(f"{diagnostic.sentence} {diagnostic.advice}", NoiseWarning, stacklevel=4)
+        return diagnostics
 
     def _inference_seed(self) -> int:
         return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
@@ -138,5 +138,5 @@ class Inferred:
     def _write_findings(self) -> dict[str, Any]:
         return write_findings(self.findings_)
 
-    def _read_findings(self, said: Any) -> None:
-        self.findings_ = read_findings(said, len(self.classes_))
+    def _read_findings(self, written: Any) -> None:
+        self.findings_ = read_findings(written, len(self.classes_))

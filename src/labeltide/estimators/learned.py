@@ -1,8 +1,9 @@
-"""Methods that learn Q together with the network: one for all, or one for each annotator that leans on the common one.
+r"""Joint training of Q and the classifier, with partial pooling where several annotators have a Q each.
 
-The data term averages over all labels, while the pull to the common Q is the same for every annotator: one with many
-labels goes his own way, one with few stays close to the others. How strong the pull is, the likelihood of recorded
-labels in sequences left out decides.
+The prior :math:`Q_a \sim N(Q, s^2)` adds a penalty on deviations from the common Q. The data term averages over all
+labels while the penalty is the same for every annotator, so that annotators with few labels stay close to the common
+Q. The standard deviation s is chosen by the likelihood of held-out sequences, with the one-standard-error rule (Breiman
+and others 1984) at half a standard error.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from labeltide.estimators.base import NoisyLabelClassifier
-from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.estimators.prepare import hold_out
 from labeltide.models.base import SequenceModel
 from labeltide.noise.base import LearnedNoise
@@ -26,17 +27,16 @@ from labeltide.objectives.objective import Objective, Penalty
 from labeltide.objectives.penalties import spread
 from labeltide.training import AugmentedLagrangian, Fleet, FleetData, History, evaluate
 
-# How far an annotator's entries of Q may be thought to stand from the common ones, as a standard deviation: from each
-# alone to all alike.
+# Standard deviations of an annotator's entries of Q around the common ones: from hardly pooled to all alike.
 DEVIATIONS = (0.1, 0.03, 0.01, 0.0)
-HELD_OUT = 0.2  # the share of sequences that choose among them
-BLOCKS = 20  # parts of them, by which candidates are compared
-TOLERANCE = 0.5  # standard errors by which stronger pooling may be worse than the best: it steadies who has few labels
+CHOOSING_FRACTION = 0.2  # the share of sequences held out to choose among them
+N_BLOCKS = 20  # of held-out sequences, for the standard error of a comparison
+TOLERANCE = 0.5  # standard errors by which stronger pooling may be worse than the best: it helps where labels are few
 BuildNoise = Callable[[int, int], LearnedNoise]  # from members and annotators
 
 
 class Trained(NamedTuple):
-    """A fleet whose annotators are told apart, after training."""
+    """A trained fleet with a Q for each annotator."""
 
     model: SequenceModel
     noise: LearnedNoise
@@ -45,35 +45,35 @@ class Trained(NamedTuple):
 
 
 class LearnedNoiseClassifier(NoisyLabelClassifier):
-    """Learns Q and the network at once; with several annotators, an own Q for each."""
+    """Learns Q and the network jointly; with several annotators, a Q for each."""
 
     def _networks_at_once(self, annotators: int) -> tuple[int, int]:
         return (len(DEVIATIONS), len(DEVIATIONS) * annotators) if annotators > 1 else (1, 1)
 
     def _learn(
         self,
-        job: FleetJob,
+        fleet_fit: FleetFit,
         build: BuildNoise,
         penalties: Sequence[Penalty],
         lagrangian: AugmentedLagrangian | None = None,
     ) -> FittedFleet:
-        """Train a fleet with noise of the kind that `build` makes, kept small by the penalties."""
-        if not _several_speak(job.data):
-            model, noise = job.new_model(), job.new_noise(build(job.members, 1))
-            history = job.train(model, noise, Objective(penalties=tuple(penalties)), lagrangian=lagrangian)
+        """Train a fleet with the noise function that `build` makes, regularised by the penalties."""
+        if not _has_several_annotators(fleet_fit.data):
+            model, noise = fleet_fit.new_model(), fleet_fit.new_noise(build(fleet_fit.members, 1))
+            history = fleet_fit.train(model, noise, Objective(penalties=tuple(penalties)), lagrangian=lagrangian)
             return FittedFleet(model, noise, history)
-        learn = partial(_learn_apart, build=build, penalties=penalties, lagrangian=lagrangian)
-        found = learn(job, deviations=_choose_deviations(job, learn))
-        return FittedFleet(found.model, found.noise, found.history)
+        learn = partial(_learn_pooled, build=build, penalties=penalties, lagrangian=lagrangian)
+        trained = learn(fleet_fit, deviations=_choose_deviations(fleet_fit, learn))
+        return FittedFleet(trained.model, trained.noise, trained.history)
 
 
-def _several_speak(data: FleetData) -> bool:
+def _has_several_annotators(data: FleetData) -> bool:
     """Whether any member has labels of more than one annotator."""
     return bool(((data.labels >= 0).any(1).any(1).sum(1) > 1).any())
 
 
-def _learn_apart(
-    job: FleetJob,
+def _learn_pooled(
+    fleet_fit: FleetFit,
     deviations: Tensor,
     *,
     build: BuildNoise,
@@ -81,17 +81,17 @@ def _learn_apart(
     lagrangian: AugmentedLagrangian | None,
     stage: str = "train",
 ) -> Trained:
-    """Train with an own Q for each annotator, drawn to the common one.
+    r"""Train with a Q for each annotator under a Gaussian prior of standard deviation s around the common Q.
 
-    Deviations of standard deviation s cost, on the scale of the average label, A mean ||Q_a - Q||^2 / (2 s^2 N) for A
-    annotators and N labels. The size of each Q is weighed by its share of the labels, so that it stands against an
-    annotator's own labels as it would if they were alone.
+    On the scale of the average label the penalty is :math:`A \,\mathrm{mean}_a \lVert Q_a - Q \rVert^2 / (2 s^2 N)` for
+    A annotators and N labels. The other penalties of each Q are weighted by the annotator's share of the labels, so
+    that their weight relative to the annotator's labels is as if the annotator were alone.
     """
-    data = job.data
+    data = fleet_fit.data
     annotators = data.labels.shape[-1]
     counts = ((data.labels >= 0) * data.weights[..., None, None]).sum((1, 2))  # (members, annotators)
     shares = counts / counts.sum(1, keepdim=True)
-    model, noise = job.new_model(), job.new_noise(build(job.members, annotators))
+    model, noise = fleet_fit.new_model(), fleet_fit.new_noise(build(fleet_fit.members, annotators))
     noise.shares.copy_(shares)
     noise.tied.copy_(deviations == 0)
     strength = annotators / (2 * deviations.square() * counts.sum(1))  # infinite where all are alike
@@ -99,27 +99,30 @@ def _learn_apart(
     sizes = [replace(penalty, weight=penalty.weight * annotators * shares) for penalty in penalties]
     pooling = Penalty("pooling", partial(spread, shares=noise.shares), pull, with_data=True)
     objective = Objective(penalties=(*sizes, pooling))
-    history = job.train(model, noise, objective, stage=stage, lagrangian=lagrangian)
+    history = fleet_fit.train(model, noise, objective, stage=stage, lagrangian=lagrangian)
     return Trained(model, noise, objective, history)
 
 
-def _choose_deviations(job: FleetJob, learn: Callable[..., Trained]) -> Tensor:
-    """For each member the deviation that sequences left out speak for: (members,)."""
-    every = torch.tensor(DEVIATIONS, device=job.data.features.device)
-    held = _held_out(job)
+def _choose_deviations(fleet_fit: FleetFit, learn: Callable[..., Trained]) -> Tensor:
+    """For each member the standard deviation chosen by held-out likelihood: (members,)."""
+    every = torch.tensor(DEVIATIONS, device=fleet_fit.data.features.device)
+    held = _held_out(fleet_fit)
     if held is None:
-        return every[len(DEVIATIONS) // 2].expand(job.members)
-    copies = _with_copies(job, held, len(every))
-    found = learn(copies, every.repeat(job.members), stage="pooling")
-    size = math.ceil(HELD_OUT * len(job.data.features) / BLOCKS)
-    fleet, rows = Fleet(found.model, found.noise), copies.data.held_out_rows(size)  # (blocks, members * copies, size)
-    losses = torch.stack([evaluate(fleet, copies.data, found.objective, block[None]) for block in rows])
-    per_member = losses.unflatten(1, (job.members, -1)).cpu().double().numpy().swapaxes(0, 1)
-    return every[[choose_last(own) for own in per_member]]
+        return every[len(DEVIATIONS) // 2].expand(fleet_fit.members)
+    copies = _with_copies(fleet_fit, held, len(every))
+    trained = learn(copies, every.repeat(fleet_fit.members), stage="pooling")
+    size = math.ceil(CHOOSING_FRACTION * len(fleet_fit.data.features) / N_BLOCKS)
+    fleet, rows = (
+        Fleet(trained.model, trained.noise),
+        copies.data.held_out_rows(size),
+    )  # (blocks, members * copies, size)
+    losses = torch.stack([evaluate(fleet, copies.data, trained.objective, block[None]) for block in rows])
+    per_member = losses.unflatten(1, (fleet_fit.members, -1)).cpu().double().numpy().swapaxes(0, 1)
+    return every[[choose_last(losses_of_member) for losses_of_member in per_member]]
 
 
 def choose_last(losses: np.ndarray) -> int:
-    """The last candidate that is no worse than the best beyond `TOLERANCE`; they are compared pairwise.
+    """The last candidate within `TOLERANCE` standard errors of the best, from paired differences over blocks.
 
     Parameters
     ----------
@@ -133,28 +136,30 @@ def choose_last(losses: np.ndarray) -> int:
     return int(np.flatnonzero(good)[-1])
 
 
-def _held_out(job: FleetJob) -> Tensor | None:
-    """Sequences that choose: those held out already, or some drawn from each member's seed; None where too few."""
-    if bool(job.data.held_out.any()):
-        return job.data.held_out
-    labelled = (job.data.labels >= 0).any(-1).any(-1).cpu().numpy()  # (members, rows)
+def _held_out(fleet_fit: FleetFit) -> Tensor | None:
+    """Sequences held out to choose: those of early stopping, or some drawn from each member's seed; None if too few."""
+    if bool(fleet_fit.data.held_out.any()):
+        return fleet_fit.data.held_out
+    labelled = (fleet_fit.data.labels >= 0).any(-1).any(-1).cpu().numpy()  # (members, rows)
     if labelled.sum(1).min() < 2:
         return None
-    rows = [hold_out(seed, own, HELD_OUT) for seed, own in zip(job.seeds, labelled, strict=True)]
-    return torch.from_numpy(np.stack(rows)).to(job.data.features.device)
+    rows = [
+        hold_out(seed, has_label, CHOOSING_FRACTION) for seed, has_label in zip(fleet_fit.seeds, labelled, strict=True)
+    ]
+    return torch.from_numpy(np.stack(rows)).to(fleet_fit.data.features.device)
 
 
-def _with_copies(job: FleetJob, held: Tensor, copies: int) -> FleetJob:
-    """Every member several times over, with the same seed, stopped on the rows that are held out.
+def _with_copies(fleet_fit: FleetFit, held: Tensor, copies: int) -> FleetFit:
+    """Copies of every member with the same seed and early stopping on the held-out rows.
 
-    At the end of training, networks that know their labels by heart would hide what Q is worth.
+    At the end of training the networks have memorised their labels, and the likelihood says little about Q.
     """
-    data = job.data
-    own: dict[str, Any] = {"labels": data.labels, "weights": data.weights * ~held, "held_out": held}
-    own = {name: values.repeat_interleave(copies, 0) for name, values in own.items()}
+    data = fleet_fit.data
+    tensors: dict[str, Any] = {"labels": data.labels, "weights": data.weights * ~held, "held_out": held}
+    tensors = {name: values.repeat_interleave(copies, 0) for name, values in tensors.items()}
     return replace(
-        job,
-        estimators=[one for one in job.estimators for _ in range(copies)],
-        data=replace(data, **own),
-        seeds=tuple(seed for seed in job.seeds for _ in range(copies)),
+        fleet_fit,
+        estimators=[estimator for estimator in fleet_fit.estimators for _ in range(copies)],
+        data=replace(data, **tensors),
+        seeds=tuple(seed for seed in fleet_fit.seeds for _ in range(copies)),
     )

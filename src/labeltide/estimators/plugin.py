@@ -1,4 +1,4 @@
-"""The paper's Plug-In method: anchor points at every step."""
+"""The paper's Plug-In: forward correction with Q(t) from the anchor points (Patrini and others 2017) of a step."""
 
 from labeltide.estimators.anchors import AnchorPointClassifier
 

@@ -1,4 +1,4 @@
-"""From what users pass to `fit` to what the loop trains on."""
+"""Validation and encoding: from the arguments of `fit` to the tensors that the training loop takes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from labeltide._clock import Cells, Period, check_clocks, check_gaps, find_cells
 from labeltide.tables.sources import Sources, find_sources, spread_labels
 from labeltide.training import FleetData, clock_grid
 
-MOST_CELLS, MOST_CELLS_OF_MANY = 576, 144  # of several clocks, up to three classes and beyond
-MANY = 3
+MAX_CELLS, MAX_CELLS_MANY_CLASSES = 576, 144  # of several clocks, up to `FEW_CLASSES` classes and beyond
+FEW_CLASSES = 3
 
 
 def prepare(
@@ -31,7 +31,7 @@ def prepare(
     held_out: float,
     period: Period,
 ) -> tuple[FleetData, tuple[Any, ...], Sources, Cells | None]:
-    """Check everything, name the classes of all members together, and hold out a share of each member's rows."""
+    """Check all inputs, encode labels by the classes of all members, and hold out a share of each member's rows."""
     features, counts = _validation.check_features(X, lengths)
     n, n_steps = features.shape[:2]
     mask = _validation.steps_mask(counts, n_steps)
@@ -62,23 +62,23 @@ def prepare(
 def _find_grid(
     moments: np.ndarray, mask: np.ndarray, period: Period, n_classes: int
 ) -> tuple[np.ndarray, np.ndarray | None, Cells | None]:
-    """The distinct moments of the clock and the place of each step among them; of several clocks their cells."""
+    """The distinct moments of the clock and the place of each step among them; with several clocks, their cells."""
     if moments.ndim == 3:
-        cells = find_cells(moments, mask, period, MOST_CELLS if n_classes <= MANY else MOST_CELLS_OF_MANY)
+        cells = find_cells(moments, mask, period, MAX_CELLS if n_classes <= FEW_CLASSES else MAX_CELLS_MANY_CLASSES)
         return np.arange(len(cells.grid), dtype=np.float64), cells.places(moments), cells
     return *clock_grid(wrap_clock(moments, one_period(period)), mask), None
 
 
 def _encode(labels: Sequence[ArrayLike], mask: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
     """Codes of shape (members, rows, steps, annotators) and the classes that any member has."""
-    given = [_validation.check_labels(y, *mask.shape) for y in labels]
-    if len({y.shape for y in given}) > 1:
+    arrays = [_validation.check_labels(y, *mask.shape) for y in labels]
+    if len({y.shape for y in arrays}) > 1:
         raise ValueError("The label arrays of one fleet must have one shape. Pad annotators who are missing with -1.")
-    together = np.stack(given)
+    together = np.stack(arrays)
     present = mask[..., None] & ~_validation.missing_labels(together)
     classes = _validation.find_classes(together, present)
-    for y, there in zip(given, present, strict=True):
-        _validation.find_classes(y, there)  # each member needs two classes of its own
+    for y, recorded in zip(arrays, present, strict=True):
+        _validation.find_classes(y, recorded)  # each member needs two classes
     return _validation.encode_labels(together, present, classes), classes
 
 
@@ -91,7 +91,7 @@ def _encode_trusted(trusted: ArrayLike, mask: np.ndarray, classes: Sequence[Any]
 
 
 def hold_out(seed: int, labelled: np.ndarray, fraction: float) -> np.ndarray:
-    """Choose a share of the rows that hold a label: only those can tell when to stop."""
+    """Draw a validation share of the rows that hold a label: only those can decide when to stop."""
     rows = np.flatnonzero(labelled)
     if len(rows) < 2:
         raise ValueError(f"early_stopping needs at least two sequences with labels, one to hold out. Got {len(rows)}.")

@@ -1,4 +1,4 @@
-"""Recognise the rows that a fit has seen, so that they are judged by the network that did not see them."""
+"""Out-of-fold predictions after fitting: training rows are recognised by digest and predicted without their fold."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ DIGEST_SIZE = 16  # bytes; two different rows share a digest once in 2^64 rows
 
 
 class TrainingRows(NamedTuple):
-    """The rows of a fit: what tells them apart, and the fold that each was left out with."""
+    """A digest of the features of each training row, and its fold in cross-fitting."""
 
     digests: np.ndarray  # uint8 (rows, DIGEST_SIZE)
     folds: np.ndarray  # int64 (rows,)
 
     def find_folds(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """The fold of each row, -1 for rows that the fit did not see: shape (n,).
+        """The fold of each row, -1 for rows outside the training set: shape (n,).
 
-        Rows with the same features are told apart by their order.
+        Rows with the same features are matched in order.
         """
         known: dict[bytes, list[int]] = defaultdict(list)
         for digest, fold in zip(self.digests, self.folds.tolist(), strict=True):
             known[digest.tobytes()].append(fold)
         met: dict[bytes, int] = defaultdict(int)
-        found = np.full(len(features), -1)
+        fold_of_row = np.full(len(features), -1)
         for row, digest in enumerate(digest_rows(features, mask)):
             folds = known.get(key := digest.tobytes())
             if folds:
-                found[row] = folds[met[key] % len(folds)]
+                fold_of_row[row] = folds[met[key] % len(folds)]
                 met[key] += 1
-        return found
+        return fold_of_row
 
 
 def digest_rows(features: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """A digest of the features of every row, whatever the padding behind them: uint8 (rows, DIGEST_SIZE)."""
+    """A digest of the features of every row without padding: uint8 (rows, DIGEST_SIZE)."""
     digests = [
         hashlib.blake2b(np.ascontiguousarray(row[real]).tobytes(), digest_size=DIGEST_SIZE).digest()
         for row, real in zip(features.astype(np.float32, copy=False), mask, strict=True)
@@ -50,21 +50,21 @@ def digest_rows(features: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, DIGEST_SIZE)
 
 
-def judge_rows(
+def out_of_fold_log_probs(
     model: SequenceModel, rows: TrainingRows, features: np.ndarray, mask: np.ndarray, device: str
 ) -> np.ndarray:
-    """Log-probabilities (n, steps, classes) from networks that never saw the row: one of them, or their average."""
-    given, real = torch.from_numpy(features), torch.from_numpy(mask)
-    every = model_log_probs(model.to(device), given, real, device)  # (networks, n, steps, classes)
-    if model.is_causal:  # the second half of the networks reads rows from their ends
+    """Log-probabilities (n, steps, classes): out of fold for training rows, the average of all folds for others."""
+    inputs, real = torch.from_numpy(features), torch.from_numpy(mask)
+    every = model_log_probs(model.to(device), inputs, real, device)  # (networks, n, steps, classes)
+    if model.is_causal:  # the second half of the networks reads rows backwards
         order, index = reversal(real), torch.arange(len(real))[:, None]
         half = len(every) // 2
-        mirrored = model_log_probs(model, given[index, order], real, device)[half:, index.to(device), order.to(device)]
+        mirrored = model_log_probs(model, inputs[index, order], real, device)[half:, index.to(device), order.to(device)]
         every = join_directions(every[:half], mirrored)
     model.cpu()
     count = int(rows.folds.max()) + 1
     every = every.double().cpu().unflatten(0, (-1, count)).mean(0).log_softmax(-1)  # (folds, n, steps, classes)
     folds = torch.from_numpy(rows.find_folds(features, mask))
-    own: Tensor = every[folds.clamp_min(0), torch.arange(len(folds))]  # (n, steps, classes)
+    held_out: Tensor = every[folds.clamp_min(0), torch.arange(len(folds))]  # (n, steps, classes)
     average = every.logsumexp(0) - np.log(len(every))
-    return torch.where((folds >= 0)[:, None, None], own, average).numpy()
+    return torch.where((folds >= 0)[:, None, None], held_out, average).numpy()

@@ -1,4 +1,4 @@
-"""The settings of estimators that are fitted together."""
+"""Validation of the parameters of estimators that are fitted as one fleet."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ UNRELATED = PER_MEMBER | {"device", "checkpoint", "verbose", "model"}  # paramet
 
 
 def check_fleet(estimators: Sequence[NoisyLabelClassifier], labels: Sequence[ArrayLike]) -> None:
-    """Estimators of one method and one label array for each."""
+    """Check that estimators are of one method with the same settings, with a label array for each."""
     if not len(estimators) or len(estimators) != len(labels):
         raise ValueError(f"Give one label array for each estimator. Got {len(estimators)} and {len(labels)}.")
     first = estimators[0]
     _check_settings(first)
     for other in estimators[1:]:
-        given, wanted = other.get_params(deep=False), first.get_params(deep=False)
-        differing = [name for name in wanted if name not in PER_MEMBER and given.get(name) != wanted[name]]
+        theirs, wanted = other.get_params(deep=False), first.get_params(deep=False)
+        differing = [name for name in wanted if name not in PER_MEMBER and theirs.get(name) != wanted[name]]
         if type(other) is not type(first) or differing:
             raise ValueError(
                 "The estimators of one fleet must be of one method and differ in "

@@ -1,4 +1,4 @@
-"""One file for a fitted method: safetensors with a JSON header, safe to open whoever wrote it.
+"""Serialisation of a fitted method to one safetensors file with a JSON header, safe to open whoever wrote it.
 
 Nothing in the file is ever run or imported: it names a method, a network and a kind of noise, which are
 looked up in tables here, and holds numbers, whose shapes must be those that the named parts have.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import safetensors.torch
@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from labeltide._clock import Cells, cells_of, one_period
 from labeltide._files import write_atomically
-from labeltide.estimators import NoisyLabelClassifier
 from labeltide.estimators.fleet import as_array, grid_matrices
 from labeltide.estimators.rows import DIGEST_SIZE, TrainingRows
 from labeltide.estimators.storage_header import Described, describe, read_description, seal
@@ -31,7 +30,10 @@ from labeltide.noise.static import StaticNoise
 from labeltide.noise.stepwise import StepwiseNoise
 from labeltide.training import History
 
-JUDGES = ("judges", "rows")  # parts of the file that only methods which cross-fit have
+if TYPE_CHECKING:
+    from labeltide.estimators.base import NoisyLabelClassifier
+
+CROSS_FIT_PARTS = ("judges", "rows")  # of a file: the networks of folds and the training rows
 Tensors = dict[str, Tensor]
 Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 Model = nn.Module | Callable[..., Any]
@@ -76,48 +78,48 @@ def _to_bytes(estimator: NoisyLabelClassifier) -> bytes:
     tensors = {f"model.{name}": tensor for name, tensor in estimator.model_.state_dict().items()}
     tensors |= {f"noise.{name}": tensor for name, tensor in estimator.noise_.state_dict().items()}
     tensors |= {f"history.{name}": torch.tensor(values) for name, values in vars(estimator.history_).items()}
-    tensors |= _judges(estimator)
+    tensors |= _fold_networks(estimator)
     tensors["clock_grid"] = torch.tensor(estimator.clock_grid_)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     return seal(safetensors.torch.save(tensors, metadata={"labeltide": describe(estimator)}))
 
 
 def _from_bytes(raw: bytes, model: Model | None) -> NoisyLabelClassifier:
-    said = read_description(raw)
-    if said.params["model"] is not None and model is not None:
-        raise ValueError(f"it was fitted with labeltide's own {said.params['model']!r}. Leave out `model`.")
-    if said.params["model"] is None and (model is None or isinstance(model, str)):
+    description = read_description(raw)
+    if description.params["model"] is not None and model is not None:
+        raise ValueError(f"it was fitted with labeltide's own {description.params['model']!r}. Leave out `model`.")
+    if description.params["model"] is None and (model is None or isinstance(model, str)):
         raise ValueError("it was fitted with a model of the user's own. Pass the same one to load(path, model=...).")
-    return _restore(said, _read_tensors(raw), model)
+    return _restore(description, _read_tensors(raw), model)
 
 
-def _restore(said: Described, tensors: Tensors, model: Model | None) -> NoisyLabelClassifier:
-    params = said.params if model is None else {**said.params, "model": model}
-    names = ("model", "noise", "history", *(JUDGES if said.method.keeps_judges else ()))
+def _restore(description: Described, tensors: Tensors, model: Model | None) -> NoisyLabelClassifier:
+    params = description.params if model is None else {**description.params, "model": model}
+    names = ("model", "noise", "history", *(CROSS_FIT_PARTS if description.method.cross_fits else ()))
     parts = {part: _take(tensors, f"{part}.") for part in names}
-    estimator = said.method(**params)
-    estimator.cells_ = _restore_cells(said, tensors)
-    estimator.model_ = _restore_model(said, params, parts["model"])
-    estimator.noise_ = _restore_noise(said, parts["noise"], estimator.cells_ is not None)
+    estimator = description.method(**params)
+    estimator.cells_ = _restore_cells(description, tensors)
+    estimator.model_ = _restore_model(description, params, parts["model"])
+    estimator.noise_ = _restore_noise(description, parts["noise"], estimator.cells_ is not None)
     estimator.history_ = _restore_history(parts["history"])
-    estimator.classes_ = as_array(said.classes)
-    estimator.n_features_in_ = said.n_features
+    estimator.classes_ = as_array(description.classes)
+    estimator.n_features_in_ = description.n_features
     estimator.clock_grid_ = tensors["clock_grid"].numpy()
     estimator.noise_matrices_, estimator.annotator_matrices_ = grid_matrices(estimator)
-    estimator.sources_ = said.sources.names
-    estimator._take_learned(said.learned)
-    if said.method.keeps_judges:
-        _restore_judges(estimator, said, params, parts)
+    estimator.sources_ = description.sources.names
+    estimator._take_learned(description.learned)
+    if description.method.cross_fits:
+        _restore_fold_networks(estimator, description, params, parts)
     if "noise" in params:
         estimator.set_params(noise=estimator.noise_)
     return estimator
 
 
-def _restore_cells(said: Described, tensors: Tensors) -> Cells | None:
+def _restore_cells(description: Described, tensors: Tensors) -> Cells | None:
     """The cells of several clocks, whose grid has one column for each; None where there is one."""
-    clocks = tensors["clock_grid"].shape[1:] if "clock_grid" in tensors and said.method.several_clocks else ()
-    _check_tensors("clock", tensors, {"clock_grid": ((said.n_points, *clocks), torch.float64)})
-    grid, period = tensors["clock_grid"], said.params.get("period")
+    clocks = tensors["clock_grid"].shape[1:] if "clock_grid" in tensors and description.method.several_clocks else ()
+    _check_tensors("clock", tensors, {"clock_grid": ((description.n_points, *clocks), torch.float64)})
+    grid, period = tensors["clock_grid"], description.params.get("period")
     if not clocks:
         one_period(period)
         _check_rising(grid)
@@ -128,14 +130,14 @@ def _restore_cells(said: Described, tensors: Tensors) -> Cells | None:
     return cells
 
 
-def _restore_model(said: Described, params: dict[str, Any], tensors: Tensors) -> SequenceModel:
+def _restore_model(description: Described, params: dict[str, Any], tensors: Tensors) -> SequenceModel:
     options = {"hidden_size": params["hidden_size"], "causal": params["causal"]}
     members = max((len(tensor) for tensor in tensors.values() if tensor.ndim), default=1)  # more in an ensemble
 
     def build() -> SequenceModel:
-        return make_model(params["model"], members, said.n_features, len(said.classes), **options)
+        return make_model(params["model"], members, description.n_features, len(description.classes), **options)
 
-    if said.params["model"] is not None:
+    if description.params["model"] is not None:
         return _fill("model", _without_memory(build), tensors).eval()
     try:
         skeleton = _without_memory(build)
@@ -146,50 +148,50 @@ def _restore_model(said: Described, params: dict[str, Any], tensors: Tensors) ->
     return _fill("model", build(), tensors, may_be_infinite=True).eval()  # as masks of attention are
 
 
-def _judges(estimator: NoisyLabelClassifier) -> Tensors:
-    """The networks that judge rows they have not seen, and the rows that each has seen."""
-    if not estimator.keeps_judges:
+def _fold_networks(estimator: NoisyLabelClassifier) -> Tensors:
+    """The cross-fitted networks and the digests and folds of the training rows."""
+    if not estimator.cross_fits:
         return {}
     networks = {} if estimator.fold_model_ is None else estimator.fold_model_.state_dict()
     rows = {name: torch.tensor(values) for name, values in estimator.training_rows_._asdict().items()}
     return {f"judges.{k}": v for k, v in networks.items()} | {f"rows.{k}": v for k, v in rows.items()}
 
 
-def _restore_judges(
-    estimator: NoisyLabelClassifier, said: Described, params: dict[str, Any], parts: dict[str, Tensors]
+def _restore_fold_networks(
+    estimator: NoisyLabelClassifier, description: Described, params: dict[str, Any], parts: dict[str, Tensors]
 ) -> None:
     rows, networks = parts["rows"], parts["judges"]
     count = len(rows["folds"]) if "folds" in rows and rows["folds"].ndim else 0
     wanted: Shapes = {"digests": ((count, DIGEST_SIZE), torch.uint8), "folds": ((count,), torch.int64)}
     _check_tensors("rows", rows, wanted)
-    model = _restore_model(said, params, networks) if networks else None
-    judges = model.members // (2 if model.is_causal else 1) if model is not None else 0
-    if count == 0 or int(rows["folds"].min()) < 0 or judges % (int(rows["folds"].max()) + 1):
-        raise ValueError(f"its {judges} networks must be shared out evenly among the folds of its rows.")
+    model = _restore_model(description, params, networks) if networks else None
+    n_networks = model.members // (2 if model.is_causal else 1) if model is not None else 0
+    if count == 0 or int(rows["folds"].min()) < 0 or n_networks % (int(rows["folds"].max()) + 1):
+        raise ValueError(f"its {n_networks} networks must be shared out evenly among the folds of its rows.")
     estimator.fold_model_ = model
     estimator.training_rows_ = TrainingRows(rows["digests"].numpy(), rows["folds"].numpy())
 
 
-def _restore_noise(said: Described, tensors: Tensors, several: bool) -> NoiseFunction:
-    n_classes, n_points = len(said.classes), said.n_points
-    annotators = said.annotators
-    if said.noise == "fixed":
+def _restore_noise(description: Described, tensors: Tensors, several: bool) -> NoiseFunction:
+    n_classes, n_points = len(description.classes), description.n_points
+    annotators = description.annotators
+    if description.noise == "fixed":
         n_points = tensors["matrices"].numel() // (annotators * n_classes**2) if "matrices" in tensors else 1
-        own = (1,) if annotators == 1 else (1, annotators)
-        wanted: Shapes = {"matrices": ((*own, n_points, n_classes, n_classes), torch.float32)}
+        leading = (1,) if annotators == 1 else (1, annotators)
+        wanted: Shapes = {"matrices": ((*leading, n_points, n_classes, n_classes), torch.float32)}
         wanted["clock"] = ((1, n_points), torch.float64)
         if annotators > 1:
             wanted["common_matrices"] = ((1, n_points, n_classes, n_classes), torch.float32)
         _check_tensors("noise", tensors, wanted)
         common = tensors["common_matrices"].numpy() if annotators > 1 else None
-        period = None if several else said.params.get("period")
+        period = None if several else description.params.get("period")
         return FixedNoise(tensors["matrices"].numpy(), tensors["clock"][0].numpy(), common, period).eval()
     builders: dict[str, Callable[[], NoiseFunction]] = {
         "static": lambda: StaticNoise(1, n_classes),
         "stepwise": lambda: StepwiseNoise(1, n_classes, torch.empty(n_points), annotators),
-        "network": lambda: NetworkNoise(1, n_classes, raw_steps=said.raw_steps, annotators=annotators),
+        "network": lambda: NetworkNoise(1, n_classes, raw_steps=description.raw_steps, annotators=annotators),
     }
-    noise = _fill("noise", _without_memory(builders[said.noise]), tensors).eval()
+    noise = _fill("noise", _without_memory(builders[description.noise]), tensors).eval()
     if "shares" in tensors and not (bool((tensors["shares"] >= 0).all()) and abs(tensors["shares"].sum() - 1) < 1e-3):
         raise ValueError("the shares of its annotators must be parts of one whole.")
     moments = tensors.get("clock", tensors.get("bounds"))
@@ -228,12 +230,12 @@ def _wanted(module: nn.Module) -> Shapes:
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in module.state_dict().items()}
 
 
-def _check_tensors(part: str, found: Tensors, wanted: Shapes) -> None:
-    if set(found) != set(wanted):
-        names = reprlib.repr(sorted(set(found) ^ set(wanted)))
+def _check_tensors(part: str, tensors: Tensors, wanted: Shapes) -> None:
+    if set(tensors) != set(wanted):
+        names = reprlib.repr(sorted(set(tensors) ^ set(wanted)))
         raise ValueError(f"its {part} tensors do not fit its settings: {names} are missing or too many.")
     for name, (shape, dtype) in wanted.items():
-        tensor = found[name]
+        tensor = tensors[name]
         if (tuple(tensor.shape), tensor.dtype) != (shape, dtype):
             raise ValueError(
                 f"its {part} tensor {name!r} must have shape {shape} and type {dtype} to fit its settings. "

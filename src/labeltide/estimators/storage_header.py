@@ -1,4 +1,4 @@
-"""What a saved file says about itself: JSON in its safetensors header, with a digest of the whole file."""
+"""The JSON header of a saved file: writing, reading, validation, and a SHA-256 digest of the whole file."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import reprlib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from labeltide import __version__, _validation
 from labeltide._clock import check_period
-from labeltide.estimators import METHODS, NoisyLabelClassifier
+from labeltide.estimators.registry import METHODS
 from labeltide.models import MODELS
 from labeltide.noise.base import NoiseFunction
 from labeltide.noise.fixed import FixedNoise
@@ -22,6 +22,9 @@ from labeltide.noise.network import NetworkNoise
 from labeltide.noise.static import StaticNoise
 from labeltide.noise.stepwise import StepwiseNoise
 from labeltide.tables.sources import Sources
+
+if TYPE_CHECKING:
+    from labeltide.estimators.base import NoisyLabelClassifier
 
 FORMAT = 1
 NOISES: dict[str, type[NoiseFunction]] = {
@@ -32,8 +35,8 @@ NOISES: dict[str, type[NoiseFunction]] = {
 }
 SHAPE_FIELDS = ("classes", "n_features", "n_points", "noise", "sources")
 FIELDS = ("sha256", "format", "labeltide", "method", "params", *SHAPE_FIELDS, "learned")
-OLD_FIELDS = {"sources": {"annotators": 1, "groups": None}}  # files from before annotators were told apart
-OLD_PARAMS = {"period": None}  # files from before clocks could begin anew
+OLD_FIELDS = {"sources": {"annotators": 1, "groups": None}}  # of files written before annotators had a Q each
+OLD_PARAMS = {"period": None}  # of files written before clocks could be periodic
 MAX_SOURCES = 100_000
 NOT_SAVED = ("checkpoint", "noise")  # parameters that are None in the file: the noise lies in its tensors
 DIGEST_MARK = b'\\"sha256\\": \\"'  # the digest follows; JSON within the JSON header, hence the backslashes
@@ -45,7 +48,7 @@ PLAIN = (str, int, float, bool, type(None))  # what JSON carries with its type
 
 @dataclass(frozen=True)
 class Described:
-    """What the JSON says, checked.
+    """The validated content of the header.
 
     Attributes
     ----------
@@ -55,9 +58,9 @@ class Described:
     n_points : how many moments the training clock has
     noise : key of `NOISES`
     raw_steps : of the noise network
-    annotators : how many have an own Q
+    annotators : how many have a Q each
     sources : who stands where along that axis
-    learned : what else the method found, for it to check
+    learned : further fitted attributes, for the method to check
     """
 
     method: type[NoisyLabelClassifier]
@@ -107,7 +110,7 @@ def seal(raw: bytes) -> bytes:
 
 
 def read_description(raw: bytes) -> Described:
-    """Everything the header says, of a file that is whole and unaltered."""
+    """Read and validate the header of a file that is whole and unaltered."""
     about = _read_about(raw)
     start = _digest_start(raw)
     if about["sha256"] != _digest(raw, start) or raw[start : start + 64] != about["sha256"].encode():
@@ -125,7 +128,7 @@ def _plain_params(estimator: NoisyLabelClassifier) -> dict[str, Any]:
     params["random_state"] = params["random_state"] if type(params["random_state"]) is int else None
     for name, value in params.items():
         each = value if name == "period" and isinstance(value, tuple | list) else (value,)
-        if any(type(one) not in PLAIN for one in each):
+        if any(type(part) not in PLAIN for part in each):
             raise ValueError(f"The parameter {name} must be a number or a string to be saved. Got {value!r}.")
     return params
 
@@ -148,9 +151,9 @@ def _plain_sources(sources: Sources) -> dict[str, Any]:
     return {"annotators": sources.annotators, "groups": groups}
 
 
-def _check_sources(said: Any) -> Sources:
-    _check_fields("sources", said, ("annotators", "groups"))
-    groups = said["groups"]
+def _check_sources(about: Any) -> Sources:
+    _check_fields("sources", about, ("annotators", "groups"))
+    groups = about["groups"]
     if groups is not None:
         if not isinstance(groups, list) or not groups:
             raise ValueError(f"its groups must be a list of names. Got {reprlib.repr(groups)}.")
@@ -158,8 +161,8 @@ def _check_sources(said: Any) -> Sources:
         if len(set(groups)) != len(groups) or None in groups:
             raise ValueError(f"its groups must be distinct names. Got {reprlib.repr(groups)}.")
     most = MAX_SOURCES // len(groups or (None,))
-    _validation.check_number("annotators", said["annotators"], 1, most, whole=True)
-    return Sources(said["annotators"], groups)
+    _validation.check_number("annotators", about["annotators"], 1, most, whole=True)
+    return Sources(about["annotators"], groups)
 
 
 def _digest_start(raw: bytes) -> int:
@@ -265,9 +268,9 @@ def _check_param(name: str, value: Any, default: Any) -> None:
         _validation.check_number(name, value, -sys.float_info.max, sys.float_info.max)
 
 
-def _check_fields(part: str, found: Any, wanted: Iterable[str]) -> None:
-    if not isinstance(found, dict) or set(found) != set(wanted):
-        names = reprlib.repr(sorted(found) if isinstance(found, dict) else found)
+def _check_fields(part: str, fields: Any, wanted: Iterable[str]) -> None:
+    if not isinstance(fields, dict) or set(fields) != set(wanted):
+        names = reprlib.repr(sorted(fields) if isinstance(fields, dict) else fields)
         raise ValueError(f"its {part} must hold the fields {', '.join(wanted)}. Got {names}.")
 
 

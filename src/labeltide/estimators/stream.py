@@ -1,4 +1,4 @@
-"""Prediction one step at a time, as the steps come in."""
+"""Online prediction: filtering with a causal model, one step at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """Follows one sequence, or several side by side, and judges every step as it comes.
+    """Follows one sequence, or several side by side, and predicts every step as it comes.
 
     The probabilities are those that `predict_proba` gives for whole sequences.
 

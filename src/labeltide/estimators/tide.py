@@ -1,7 +1,8 @@
-"""Tide: labels that persist, networks that never saw what they judge, and Q(t), weighed by one likelihood."""
+"""Tide: cross-fitted networks and a hidden Markov model with time-dependent noise Q(t), fitted by EM and distilled."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,92 +10,125 @@ import numpy as np
 from labeltide import _validation
 from labeltide._clock import Period
 from labeltide.chain.data import Chain
-from labeltide.estimators.base import NoisyLabelClassifier
+from labeltide.estimators.base import ModelChoice, NoisyLabelClassifier, RandomState
 from labeltide.estimators.cross_fit import NETWORKS
-from labeltide.estimators.fleet import FittedFleet, FleetJob
+from labeltide.estimators.distillation import distill
+from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.estimators.inferred import Inferred
-from labeltide.estimators.rows import TrainingRows, digest_rows, judge_rows
-from labeltide.estimators.taught import learn_posterior
-from labeltide.estimators.tide_steps import FOLDS, find_posterior
+from labeltide.estimators.rows import TrainingRows, digest_rows, out_of_fold_log_probs
+from labeltide.estimators.tide_steps import CROSS_FIT_FOLDS, find_posterior
 
 
 class TideClassifier(Inferred, NoisyLabelClassifier):
-    r"""Learn from wrong labels with nothing to set and no clean label.
+    r"""Learn from wrong labels with nothing to tune and no clean label.
 
-    A chain over the recorded labels alone gives a first Q(t). With it, networks are trained by the forward loss, each
-    without a fifth of the sequences, on whose recorded labels it is stopped. Their predictions for what they have not
-    seen join the chain, :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`, of which the labels alone
-    (k = 0) and the paper's model (equal rows of A, k = 1) are special cases; the likelihood of the recorded labels
-    weighs the two, and chooses among families of Q(t) by sequences left out. A last ensemble is trained on the
-    posterior of the true labels: half of its networks without a fifth of the sequences, on which they are stopped, the
-    others with all and to the end. Prediction uses features only.
+    1. A hidden Markov model of the recorded labels alone, fitted by EM, gives a first Q(t).
+    2. Cross-fitting: networks are trained with the forward loss (Patrini and others 2017), each without a fifth of the
+       sequences, on whose recorded labels it is stopped.
+    3. Their out-of-fold predictions P enter the hidden Markov model as evidence,
+       :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`. Labels alone (k = 0) and the paper's model (equal
+       rows of A, k = 1) are special cases; A and k are estimated by EM from the likelihood of the recorded labels.
+    4. Families of Q(t) are averaged by cross-validated likelihood.
+    5. Distillation (Hinton and others 2015): a last ensemble is trained on the posterior of the true labels, half of
+       its networks with early stopping on a held-out fifth of the sequences, the others on all for all epochs.
 
-    Several annotators have a Q(t) each, which leans on the common one where their labels are few; how alike they are is
-    chosen too. Chains are then judged by how well the labels of some foretell those of another, which mistakes that
-    people share cannot deceive as they deceive the likelihood.
+    Prediction uses features only. Several annotators have a Q(t) each, with partial pooling whose strength is chosen
+    too. Models of several annotators are compared by leave-one-annotator-out predictive log-likelihood, which errors
+    that annotators share mislead less than the likelihood.
 
     Parameters
     ----------
     ensemble : bool, default True
-        Predict with the average of ten networks, or fewer where fewer than five sequences have labels. With False they
-        teach a single one, for small devices and streams.
+        Predict with the average of ten networks, or fewer where fewer than five sequences have labels. With False the
+        ensemble is distilled into a single network, for small devices and streams.
     period : float, or one for each of several clocks, optional
-        The length after which the clock begins anew, such as 24 for hours of the day: the noise just before midnight is
-        then close to that just after. A clock may run on beyond it. Of hours since the start and hours of the day,
+        The period of the clock, such as 24 for hours of the day: the noise just before midnight is then close to that
+        just after. A clock may run on beyond it. Of hours since the start and hours of the day,
         ``clock`` of shape (n, steps, 2), it is ``(None, 24)``; their effects on the noise add up on the logit scale.
-    **shared : the parameters of every method
-        `early_stopping` and `validation_fraction` change nothing here: every network that meets wrong labels is
-        stopped on sequences that it does not see.
+    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
+    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+        `early_stopping` and `validation_fraction` have no effect here: every network that is trained on recorded labels
+        is stopped on its held-out fold.
 
     Attributes
     ----------
     chain_ : labeltide.chain.data.Chain
-        How true labels persist, and how much the network's evidence counts beside that.
+        The fitted hidden Markov model: start, transition matrix A, power k of the evidence, and bursts.
     families_ : dict of str to float
-        The weight of each family of Q(t), by the likelihood of sequences left out.
+        The weight of each family of Q(t), by cross-validated likelihood.
     noise_estimate_ : labeltide.NoiseEstimate
         Q over the clock with pointwise and simultaneous 95 % bands. This, `temporality_` and `diagnostics_` are
         computed when first asked for. With several annotators it is the common one.
     annotator_estimates_ : tuple of labeltide.NoiseEstimate
         The same for each annotator.
     clock_estimates_, clock_temporality_ : tuples, one for each of several clocks
-        Q along it with bands, averaged over the others alike at every moment, and whether the noise changes over it.
+        Q along it with bands, averaged over the others (partial dependence), and whether the noise changes over it.
         They stand in place of `noise_estimate_` and `temporality_`, which are for one clock.
     is_noisy_p_ : float
-        How often labels without mistakes look as noisy, with one clock or several.
+        p-value of the null hypothesis that labels have no errors, with one clock or several.
     temporality_ : labeltide.inference.temporality.Temporality
         Whether the noise changes over the clock, whose, by how much, whether there is any, and whether classes differ.
     diagnostics_ : tuple of labeltide.inference.diagnostics.Diagnostic
         Reasons to doubt the above; those that warn are a `labeltide.NoiseWarning`, once.
     fold_model_ : fleet of networks, each trained without one fold; None where every label was trusted
     training_rows_ : labeltide.estimators.rows.TrainingRows
-        A digest of each training row and its fold, by which an audit finds the network that did not see it.
+        A digest of each training row and its fold, by which an audit predicts it out of fold.
     """
 
     name = "tide"
-    members_per_fit: ClassVar[int] = FOLDS * NETWORKS
-    keeps_judges: ClassVar[bool] = True
+    members_per_fit: ClassVar[int] = CROSS_FIT_FOLDS * NETWORKS
+    cross_fits: ClassVar[bool] = True
     several_clocks: ClassVar[bool] = True
 
-    def __init__(self, *, ensemble: bool = True, period: Period = None, **shared: Any) -> None:
-        super().__init__(**shared)
+    def __init__(
+        self,
+        *,
+        ensemble: bool = True,
+        period: Period = None,
+        model: ModelChoice = "gru",
+        hidden_size: int = 32,
+        causal: bool = True,
+        epochs: int = 150,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.2,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        super().__init__(
+            model=model,
+            hidden_size=hidden_size,
+            causal=causal,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            device=device,
+            checkpoint=checkpoint,
+            verbose=verbose,
+            random_state=random_state,
+        )
         self.ensemble = ensemble
         self.period = period
 
-    def _fit_fleet(self, job: FleetJob) -> FittedFleet:
-        posterior = find_posterior(job)
-        digests = digest_rows(job.data.features.cpu().numpy(), job.data.mask.cpu().numpy())
-        for found in posterior.learned:
-            found["findings_"] = {}
-            found["training_rows_"] = TrainingRows(digests, found["training_"].folds[0].numpy())
-        model, history = learn_posterior(job, posterior.labels, posterior.folds, self.ensemble)
+    def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
+        posterior = find_posterior(fleet_fit)
+        digests = digest_rows(fleet_fit.data.features.cpu().numpy(), fleet_fit.data.mask.cpu().numpy())
+        for attributes in posterior.learned:
+            attributes["findings_"] = {}
+            attributes["training_rows_"] = TrainingRows(digests, attributes["training_"].folds[0].numpy())
+        model, history = distill(fleet_fit, posterior.labels, posterior.folds, self.ensemble)
         return FittedFleet(model, posterior.noise, history, posterior.learned)
 
     def _evidence(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
         if self.fold_model_ is None:  # every label was trusted: nothing was cross-fitted
             return super()._evidence(features, mask)
         device = _validation.check_device(self.device)
-        return judge_rows(self.fold_model_, self.training_rows_, features, mask, device)
+        return out_of_fold_log_probs(self.fold_model_, self.training_rows_, features, mask, device)
 
     def _persistence(self) -> Chain:
         return self.chain_
@@ -104,10 +138,10 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power, "bursts": bursts}
         return {"chain": chain, "families": self.families_, "findings": self._write_findings()}
 
-    def _take_learned(self, said: Any) -> None:
+    def _take_learned(self, learned: Any) -> None:
         n_classes = len(self.classes_)
         try:
-            chain, families, findings = said["chain"], said["families"], said["findings"]
+            chain, families, findings = learned["chain"], learned["families"], learned["findings"]
             start, transition = np.asarray(chain["start"], float), np.asarray(chain["transition"], float)
             weights = np.asarray(list(families.values()), float)
             power, bursts = float(chain["power"]), float(chain["bursts"])

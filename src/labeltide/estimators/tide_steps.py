@@ -1,4 +1,4 @@
-"""The steps of `tide` to the posterior of the true labels: cross-fitted networks and one chain with their evidence."""
+"""The steps of `tide`: cross-fitted networks, EM of the hidden Markov model with their evidence, and its posterior."""
 
 from __future__ import annotations
 
@@ -15,179 +15,188 @@ from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, Tra
 from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
-from labeltide.estimators.cross_fit import cross_fit, take_jobs
-from labeltide.estimators.fleet import FleetJob
+from labeltide.estimators.cross_fit import cross_fit, take_fits
+from labeltide.estimators.fleet import FleetFit
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
 
-FOLDS = 5
-MAX_POINTS = 128  # moments at which Q is estimated; straight lines between them
-CLEAN_LOOKING = 0.1  # an error rate, by the labels alone, below which bursts of errors are suspected
-AGAIN = 0.05  # mean Frobenius change of Q above which the networks are trained once more
+CROSS_FIT_FOLDS = 5
+MAX_CHAIN_POINTS = 128  # moments at which Q is estimated; linear interpolation between them
+CLEAN_ERROR_RATE = 0.1  # an error rate, by the labels alone, below which bursts of errors are suspected
+RETRAIN_CHANGE = 0.05  # mean Frobenius change of Q above which the networks are trained once more
 
 
 class Posterior(NamedTuple):
-    """What is known of the true labels once all evidence is in."""
+    """The posterior of the true labels (forward-backward smoothing), and Q(t)."""
 
-    labels: Tensor  # (jobs, rows, steps, classes), zero on padding
-    folds: Tensor  # (jobs, rows)
+    labels: Tensor  # (fits, rows, steps, classes), zero on padding
+    folds: Tensor  # (fits, rows)
     noise: FixedNoise
     learned: list[dict[str, Any]]  # more attributes for each estimator
 
 
 class Evidence(NamedTuple):
-    """Networks that never saw the rows they judge, and the chain they are part of."""
+    """Out-of-fold predictions, the networks that gave them, and the hidden Markov model that combines them."""
 
-    log_probs: Tensor  # (jobs, rows, steps, classes)
-    judges: tuple[SequenceModel, ...]  # fleets of (jobs * networks * folds), one for each direction of time
+    log_probs: Tensor  # (fits, rows, steps, classes)
+    networks: tuple[SequenceModel, ...]  # fleets of (fits * networks * folds), one for each direction of time
     chain: ChainParameters
-    log_likelihood: Tensor  # (jobs,)
-    trained_with: Tensor  # the Q of each job with which its networks were trained
+    log_likelihood: Tensor  # (fits,)
+    trained_with: Tensor  # the Q of each fit with which its networks were trained
 
 
-def find_posterior(job: FleetJob) -> Posterior:
-    """From recorded labels and features to the posterior of the true labels and to Q(t)."""
-    folds = make_folds(job)
-    data, grid = chain_data(job.data, job.n_classes, job.cells)
-    jobs, period = _every_row(folds), job.settings.period
-    annotators = data.labels.shape[-1] if _several_speak(data) else 1
-    chain = label_chain(data, jobs, grid, period, annotators)
+def find_posterior(fleet_fit: FleetFit) -> Posterior:
+    """Estimate the posterior of the true labels and Q(t) from recorded labels and features."""
+    folds = make_folds(fleet_fit)
+    data, grid = chain_data(fleet_fit.data, fleet_fit.n_classes, fleet_fit.cells)
+    fits, period = _every_row(folds), fleet_fit.settings.period
+    annotators = data.labels.shape[-1] if _has_several_annotators(data) else 1
+    chain = label_chain(data, fits, grid, period, annotators)
     if data.trusted is not None and bool((data.trusted >= 0)[data.mask].all()):
-        return _conclude(data, jobs, folds, chain, grid, period, ())  # nothing is left to find out
-    found = _gather(job, data, folds, chain, grid, "round 1")
-    # Labels that look clean may be so, or their errors come in runs that look like the truth: ask the features.
-    clean_looking = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3)) < CLEAN_LOOKING  # (jobs,)
-    wary = flat_chain(job.members, annotators, data)
-    found = _retry(job, data, folds, found, wary, grid, clean_looking, "round 1, wary")
-    change = (found.chain.matrices - found.trained_with).square().sum((-2, -1)).sqrt().mean((1, 2))  # (jobs,)
-    found = _retry(job, data, folds, found, found.chain, grid, change > AGAIN, "round 2")
-    return _conclude(data.with_evidence(found.log_probs), jobs, folds, found.chain, grid, period, found.judges)
+        return _conclude(data, fits, folds, chain, grid, period, ())  # every true label is known
+    evidence = _gather(fleet_fit, data, folds, chain, grid, "round 1")
+    # Labels that look clean may be clean, or have errors in bursts that look like the truth. Retrain the networks as if
+    # a quarter were wrong, and let the features decide.
+    clean_looking = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3)) < CLEAN_ERROR_RATE  # (fits,)
+    wary = flat_chain(fleet_fit.members, annotators, data)
+    evidence = _retry(fleet_fit, data, folds, evidence, wary, grid, clean_looking, "round 1, wary")
+    change = (evidence.chain.matrices - evidence.trained_with).square().sum((-2, -1)).sqrt().mean((1, 2))  # (fits,)
+    evidence = _retry(fleet_fit, data, folds, evidence, evidence.chain, grid, change > RETRAIN_CHANGE, "round 2")
+    joined = data.with_evidence(evidence.log_probs)
+    return _conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
 
 
 def _conclude(
     data: ChainData,
-    jobs: Members,
+    fits: Members,
     folds: Tensor,
     chain: ChainParameters,
     grid: np.ndarray,
     period: Period,
-    judges: tuple[SequenceModel, ...],
+    networks: tuple[SequenceModel, ...],
 ) -> Posterior:
-    """Choose the family of Q, and say what is known of the true labels under it."""
-    chosen = choose_noise(data, jobs, chain, folds, grid, period)
-    labels = expect(data, jobs, chosen.parameters, posterior=True).posterior
+    """Select the families of Q, and compute the posterior of the true labels under their average."""
+    chosen = choose_noise(data, fits, chain, folds, grid, period)
+    labels = expect(data, fits, chosen.parameters, posterior=True).posterior
     assert labels is not None
-    noise = _own_noise(data, chosen.parameters, grid, period).to(folds.device)
+    noise = _noise_function(data, chosen.parameters, grid, period).to(folds.device)
     shares = data.label_shares().cpu()
     learned = _learned(chosen)
-    for job, found in enumerate(learned):
-        own = chosen.parameters.take(torch.tensor([job], device=folds.device)).cpu()
-        fold = folds[job : job + 1].cpu()
-        found["training_"] = TrainingEvidence(data.job(job), own, fold, grid, shares=shares[job], period=period)
-        count = judges[0].members // len(learned) if judges else 0
-        own_judges = [fleet.member(job * count, count).cpu().eval() for fleet in judges]
-        found["fold_model_"] = stack(own_judges) if judges else None
+    count = networks[0].members // len(learned) if networks else 0  # networks of one fit and direction
+    for fit, attributes in enumerate(learned):
+        parameters = chosen.parameters.take(torch.tensor([fit], device=folds.device)).cpu()
+        fold = folds[fit : fit + 1].cpu()
+        attributes["training_"] = TrainingEvidence(
+            data.of_fit(fit),
+            parameters,
+            fold,
+            grid,
+            shares=shares[fit],
+            period=period,
+            families=chosen.weighted(fit),
+        )
+        of_fit = [fleet.member(fit * count, count).cpu().eval() for fleet in networks]
+        attributes["fold_model_"] = stack(of_fit) if networks else None
     return Posterior(labels, folds, noise, learned)
 
 
-def make_folds(job: FleetJob) -> Tensor:
-    """The fold of every row, drawn from each job's own seed; rows without labels are spread too: (jobs, rows)."""
-    labelled = (job.data.labels >= 0).any(-1).any(-1).cpu().numpy()  # (jobs, rows)
+def make_folds(fleet_fit: FleetFit) -> Tensor:
+    """The fold of every row, drawn from the seed of each fit, evenly also among rows without labels: (fits, rows)."""
+    labelled = (fleet_fit.data.labels >= 0).any(-1).any(-1).cpu().numpy()  # (fits, rows)
     fewest = int(labelled.sum(1).min())
     if fewest < 2:
         raise ValueError(
             "tide needs at least two sequences with labels, to judge one by the other. "
             f"Got {fewest}. Cut a long sequence into windows."
         )
-    count = min(FOLDS, fewest)
+    count = min(CROSS_FIT_FOLDS, fewest)
     folds = np.zeros(labelled.shape, dtype=np.int64)
-    for own, rows, seed in zip(folds, labelled, job.seeds, strict=True):
+    for folds_of_fit, rows, seed in zip(folds, labelled, fleet_fit.seeds, strict=True):
         generator = np.random.default_rng([seed, 3])
         order = np.concatenate([generator.permutation(np.flatnonzero(kind)) for kind in (rows, ~rows)])
-        own[order] = np.arange(len(order)) % count
-    return torch.from_numpy(folds).to(job.data.features.device)
+        folds_of_fit[order] = np.arange(len(order)) % count
+    return torch.from_numpy(folds).to(fleet_fit.data.features.device)
 
 
 def chain_data(data: FleetData, n_classes: int, cells: Cells | None = None) -> tuple[ChainData, np.ndarray]:
-    """The labels as a chain sees them, and the moments at which it estimates Q."""
+    """The data of the hidden Markov model, and the moments at which it estimates Q."""
     grid, points = data.grid.double().cpu().numpy() if cells is None else cells.grid, data.points
-    if cells is None and len(grid) > MAX_POINTS:
-        coarse = np.linspace(grid[0], grid[-1], MAX_POINTS)
+    if cells is None and len(grid) > MAX_CHAIN_POINTS:
+        coarse = np.linspace(grid[0], grid[-1], MAX_CHAIN_POINTS)
         nearest = np.searchsorted((coarse[1:] + coarse[:-1]) / 2, grid)
         place = torch.from_numpy(nearest).to(data.mask.device)
         points = place.expand_as(data.mask) if points is None else place[points]
         grid = coarse
-    seen = ChainData(data.labels, data.mask, points, len(grid), n_classes, trusted=data.trusted)
-    return seen.with_gaps(None if data.gaps is None else data.gaps.cpu().numpy()), grid
+    labels = ChainData(data.labels, data.mask, points, len(grid), n_classes, trusted=data.trusted)
+    return labels.with_gaps(None if data.gaps is None else data.gaps.cpu().numpy()), grid
 
 
 def _gather(
-    job: FleetJob, data: ChainData, folds: Tensor, chain: ChainParameters, grid: np.ndarray, stage: str
+    fleet_fit: FleetFit, data: ChainData, folds: Tensor, chain: ChainParameters, grid: np.ndarray, stage: str
 ) -> Evidence:
-    """Train networks with the chain's Q, each without one fold, and join what they say of that fold to the chain."""
-    period = job.settings.period
-    noise = _own_noise(data, chain, grid, period).to(folds.device)
-    log_probs, judges = cross_fit(job, folds, noise, stage)
+    """Cross-fit networks with the chain's Q, and fit the chain with their out-of-fold predictions as evidence."""
+    period = fleet_fit.settings.period
+    noise = _noise_function(data, chain, grid, period).to(folds.device)
+    log_probs, networks = cross_fit(fleet_fit, folds, noise, stage)
     fitted = join_evidence(data.with_evidence(log_probs), _every_row(folds), chain, grid, period)
-    return Evidence(log_probs, judges, fitted.parameters, fitted.log_likelihood, chain.matrices)
+    return Evidence(log_probs, networks, fitted.parameters, fitted.log_likelihood, chain.matrices)
 
 
-def _several_speak(data: ChainData) -> bool:
-    """Whether any job has labels of more than one annotator."""
+def _has_several_annotators(data: ChainData) -> bool:
+    """Whether any fit has labels of more than one annotator."""
     return bool((data.label_shares() > 0).sum(1).max() > 1)
 
 
-def _own_noise(data: ChainData, chain: ChainParameters, grid: np.ndarray, period: Period) -> FixedNoise:
-    """The Q of each annotator; in the common one they weigh as much as their labels."""
-    # Of several clocks the numbers of cells stand for moments.
-    moments, again = (grid, one_period(period)) if grid.ndim == 1 else (np.arange(len(grid)), None)
-    matrices = chain.matrices.double().cpu()  # (jobs, annotators, points, classes, classes)
+def _noise_function(data: ChainData, chain: ChainParameters, grid: np.ndarray, period: Period) -> FixedNoise:
+    """Q of each annotator, and the common Q: their mean weighted by shares of the labels."""
+    # With several clocks, the indices of cells stand for moments.
+    moments, length = (grid, one_period(period)) if grid.ndim == 1 else (np.arange(len(grid)), None)
+    matrices = chain.matrices.double().cpu()  # (fits, annotators, points, classes, classes)
     if matrices.shape[1] == 1:
-        return FixedNoise(matrices[:, 0].numpy(), moments, period=again)
+        return FixedNoise(matrices[:, 0].numpy(), moments, period=length)
     common = torch.einsum("ja,ja...->j...", data.label_shares().cpu(), matrices)
-    return FixedNoise(matrices.numpy(), moments, common.numpy(), again)
+    return FixedNoise(matrices.numpy(), moments, common.numpy(), length)
 
 
 def _retry(
-    job: FleetJob,
+    fleet_fit: FleetFit,
     data: ChainData,
     folds: Tensor,
-    found: Evidence,
+    evidence: Evidence,
     chain: ChainParameters,
     grid: np.ndarray,
     chosen: Tensor,
     stage: str,
 ) -> Evidence:
-    """Gather the evidence of the chosen jobs anew from another chain, and keep it where labels are likelier."""
+    """Cross-fit the chosen fits again with the Q of another chain, and keep the result of higher likelihood."""
     index = chosen.nonzero().flatten()
     if not len(index):
-        return found
+        return evidence
     part = replace(data, labels=data.labels[index])
-    return _keep_better(
-        found, _gather(take_jobs(job, index), part, folds[index], chain.take(index), grid, stage), index
-    )
+    second = _gather(take_fits(fleet_fit, index), part, folds[index], chain.take(index), grid, stage)
+    return _keep_better(evidence, second, index)
 
 
-def _keep_better(first: Evidence, second: Evidence, jobs: Tensor) -> Evidence:
-    """Put the second try of some jobs in place of their first where labels are likelier under it."""
-    wins = second.log_likelihood > first.log_likelihood[jobs]
-    place = jobs[wins]
-    count = first.judges[0].members // len(first.log_probs)
-    each = torch.arange(count, device=jobs.device)
+def _keep_better(first: Evidence, second: Evidence, fits: Tensor) -> Evidence:
+    """Replace the evidence of some fits by their second where its log-likelihood is higher."""
+    wins = second.log_likelihood > first.log_likelihood[fits]
+    place = fits[wins]
+    count = first.networks[0].members // len(first.log_probs)
+    each = torch.arange(count, device=fits.device)
     theirs = (wins.nonzero() * count + each).flatten()
-    for old, new in zip(first.judges, second.judges, strict=True):
+    for old, new in zip(first.networks, second.networks, strict=True):
         put_members(old, (place[:, None] * count + each).flatten(), new, theirs)
 
     def put(old: Tensor, new: Tensor) -> Tensor:
         return old.index_copy(0, place, new[wins])
 
-    index = torch.arange(len(first.log_probs), device=jobs.device)
+    index = torch.arange(len(first.log_probs), device=fits.device)
     source = index.index_copy(0, place, wins.nonzero().flatten() + len(index))
     chain = cat_parameters([first.chain, second.chain]).take(source)
     return Evidence(
         put(first.log_probs, second.log_probs),
-        first.judges,
+        first.networks,
         chain,
         put(first.log_likelihood, second.log_likelihood),
         put(first.trained_with, second.trained_with),
@@ -201,10 +210,10 @@ def _learned(chosen: Chosen) -> list[dict[str, Any]]:
     weights = chosen.weights.double().cpu().numpy()
     return [
         {
-            "chain_": Chain(start[job], transition[job], float(power[job]), bursts[job]),
-            "families_": dict(zip(chosen.names[job], weights[job].tolist(), strict=True)),
+            "chain_": Chain(start[fit], transition[fit], float(power[fit]), bursts[fit]),
+            "families_": dict(zip(chosen.names[fit], weights[fit].tolist(), strict=True)),
         }
-        for job in range(len(weights))
+        for fit in range(len(weights))
     ]
 
 

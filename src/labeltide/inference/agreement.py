@@ -1,6 +1,7 @@
-"""How far annotators agree beyond chance: Cohen's kappa for every pair, Fleiss' kappa for all, also over the clock.
+"""Inter-annotator agreement: Cohen's kappa (1960) of every pair and Fleiss' kappa (1971) of all, also over the clock.
 
-Agreement is not truth: people who err alike agree, and a rare class lowers kappa however good the work.
+Agreement is not accuracy: annotators who make the same errors agree, and a rare class lowers kappa (Feinstein and
+Cicchetti 1990).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from labeltide import _validation
 
 @dataclass(frozen=True)
 class Agreement:
-    """Kappas over everything and within bins of the clock; NaN where chance alone would agree always.
+    """Kappas of all labels and within bins of the clock; NaN where chance agreement is one.
 
     Attributes
     ----------
@@ -74,7 +75,7 @@ def agreement(
     labels, moments = codes[real], moments[real]  # (steps in all, annotators)
     edges = np.linspace(moments.min(), moments.max(), bins + 1)
     place = np.clip(np.searchsorted(edges, moments, side="right") - 1, 0, bins - 1)
-    parts = [labels[place == one] for one in range(bins)]
+    parts = [labels[place == bin_number] for bin_number in range(bins)]
     return Agreement(
         cohen=cohen_kappas(labels, len(names)),
         fleiss=fleiss_kappa(count_votes(labels, len(names))),
@@ -90,24 +91,24 @@ def agreement(
 def check_annotators(
     y: ArrayLike, lengths: ArrayLike | None, classes: Iterable[Hashable] | None
 ) -> tuple[np.ndarray, np.ndarray, tuple[Hashable, ...]]:
-    """Codes of shape (n, steps, annotators), lengths and class names of the labels of two people or more."""
-    given = _validation.as_labels(y)
-    if given.ndim != 3 or given.shape[2] < 2 or given.size == 0:
+    """Check the labels of two annotators or more: codes of shape (n, steps, annotators), lengths and class names."""
+    values = _validation.as_labels(y)
+    if values.ndim != 3 or values.shape[2] < 2 or values.size == 0:
         raise ValueError(
             "y must have shape (n, steps, annotators), with two annotators or more. "
-            f"Got shape {given.shape}. One sequence alone is y[None]."
+            f"Got shape {values.shape}. One sequence alone is y[None]."
         )
-    counts = _validation.check_lengths(lengths, *given.shape[:2])
-    present = ~_validation.missing_labels(given) & _validation.steps_mask(counts, given.shape[1])[..., None]
-    known = _validation.find_classes(given, present) if classes is None else None
+    counts = _validation.check_lengths(lengths, *values.shape[:2])
+    present = ~_validation.missing_labels(values) & _validation.steps_mask(counts, values.shape[1])[..., None]
+    known = _validation.find_classes(values, present) if classes is None else None
     names = known or _validation.check_classes(classes or (), "classes")
-    return _validation.encode_labels(given, present, names), counts, names
+    return _validation.encode_labels(values, present, names), counts, names
 
 
 def cohen_kappas(labels: np.ndarray, n_classes: int) -> np.ndarray:
-    r"""Cohen's :math:`\kappa = (p_o - p_e) / (1 - p_e)` of every pair of columns, -1 where nothing was recorded.
+    r"""Cohen's kappa (1960), :math:`\kappa = (p_o - p_e) / (1 - p_e)`, of every pair of columns; -1 is no label.
 
-    Chance agreement :math:`p_e` is that of two people with these shares of labels who label independently.
+    Chance agreement :math:`p_e = \sum_j p_{1j} p_{2j}` is that of independent annotators with the same marginal shares.
     """
     n_annotators = labels.shape[1]
     kappas = np.ones((n_annotators, n_annotators))
@@ -128,7 +129,7 @@ def count_votes(labels: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 def observed_agreement(votes: np.ndarray) -> float:
-    """The share of pairs of labels of one step that are the same, each step alike; from (steps, classes) votes."""
+    """Mean over steps of the share of pairs of labels that are equal, from (steps, classes) votes."""
     raters = votes.sum(1)
     rated = votes[raters > 1]
     raters = raters[raters > 1]
@@ -138,9 +139,10 @@ def observed_agreement(votes: np.ndarray) -> float:
 
 
 def fleiss_kappa(votes: np.ndarray) -> float:
-    """Fleiss' kappa from (steps, classes) votes; steps with fewer than two are left out, and steps count alike.
+    r"""Fleiss' kappa (1971), :math:`(\bar P - \bar P_e) / (1 - \bar P_e)`, from (steps, classes) votes.
 
-    With gaps the number of votes differs between steps; chance agreement is then that of the average shares.
+    Steps with fewer than two votes are left out, and all others have equal weight. :math:`\bar P` is the observed
+    agreement, :math:`\bar P_e = \sum_j \bar p_j^2` with the mean :math:`\bar p_j` over steps of the share of class j.
     """
     rated = votes[votes.sum(1) > 1]
     shares = (rated / rated.sum(1, keepdims=True)).mean(0) if len(rated) else np.zeros(votes.shape[1])

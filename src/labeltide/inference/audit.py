@@ -1,4 +1,10 @@
-"""Which recorded labels are wrong: how likely each is right, what it should be, which to look at, and why."""
+r"""Label errors: posterior probability that each label is right, and flags at a Bayesian false discovery rate.
+
+The posterior comes from the forward-backward pass of the hidden Markov model (`posterior.py`). A label's probability
+:math:`q_i` of being right is the local false discovery rate of flagging it (Efron 2007). The flags are the largest set
+:math:`R` of the smallest values with :math:`\sum_{i \in R} q_i / |R| \le \mathrm{fdr}` (Newton and others 2004; the
+Bayesian false discovery rate of Storey 2003).
+"""
 
 from __future__ import annotations
 
@@ -12,10 +18,10 @@ from numpy.typing import ArrayLike
 
 from labeltide import _validation
 from labeltide.chain.data import Chain
+from labeltide.inference.explanations import explain, find_support
+from labeltide.inference.label_table import label_table
 from labeltide.inference.planner import Plan, plan_review
-from labeltide.inference.posterior import Recorded, find_true_labels
-from labeltide.inference.reasons import find_grounds, say_reasons
-from labeltide.inference.table import audit_table
+from labeltide.inference.posterior import Recorded, true_label_posterior
 from labeltide.noise.base import NoiseFunction
 
 if TYPE_CHECKING:
@@ -26,7 +32,7 @@ FDR, MIN_CONFIDENCE = 0.1, 0.9
 
 @dataclass(frozen=True)
 class LabelAudit:
-    """What is known of every recorded label, given the features, its neighbours, the clock and its own noise.
+    r"""The audit of every recorded label: posterior of the truth, given features, neighbouring labels and Q(t).
 
     Attributes
     ----------
@@ -36,13 +42,13 @@ class LabelAudit:
     clock : array of shape (n, steps), of several clocks the first
     mask : bool array of shape (n, steps), False on padding
     probabilities : array of shape (n, steps, classes)
-        Of each true label, given everything; zero on padding.
+        Posterior probability of each true label; zero on padding.
     signal : array of shape (n, steps, classes)
-        Of each true label, from the features alone.
-    error_rates : array of shape (n, steps, classes), or (n, steps, annotators, classes) where each has an own Q
-        How often each true label is recorded wrongly at the step's moment, by Q.
+        Probability of each true label from the features alone.
+    error_rates : array of shape (n, steps, classes), or (n, steps, annotators, classes) where each has their own Q
+        :math:`1 - Q_{ii}(t)`: the error rate of each true label at the step's moment.
     fdr : float
-        The expected share of false alarms among the flagged labels that was allowed.
+        The bound on the Bayesian false discovery rate of the flags.
     has_annotators : bool
         Whether labels came with an annotator axis; if not, results have none.
     trusted : int8 array of shape (n, steps), optional
@@ -77,30 +83,30 @@ class LabelAudit:
 
     @cached_property
     def is_issue(self) -> np.ndarray:
-        """True for labels to look at: another label is likelier, and at most `fdr` of them are expected to be right."""
+        """Flags: another label is likelier, and the expected share of right labels among the flags is at most `fdr`."""
         return self._shaped(self._is_issue)
 
     @cached_property
     def expected_false_alarms(self) -> float:
-        """The share of flagged labels that are expected to be right after all; zero where none is flagged."""
+        """Bayesian false discovery rate of the flags: their mean quality; zero where none is flagged."""
         flagged = self._quality[self._is_issue]
         return float(flagged.mean()) if flagged.size else 0.0
 
     @cached_property
     def noise_rate(self) -> np.ndarray:
-        """The share of labels that are wrong at each step's moment: shape (n, steps[, annotators])."""
+        """Error rate at each step's moment, averaged over true classes: shape (n, steps[, annotators])."""
         return self.error_rates @ self.probabilities[self.mask].mean(0)
 
     @cached_property
     def reason(self) -> np.ndarray:
-        """Why a label is flagged, in words; None for all others."""
-        grounds = find_grounds(self.labels, self._is_issue, self._suggested, self.signal, self.noise_rate)
+        """Explanation of each flag in words; None for all other labels."""
+        support = find_support(self.labels, self._is_issue, self._suggested, self.signal, self.noise_rate)
         reasons = np.full(self.labels.shape, None, dtype=object)
-        reasons[self._is_issue] = say_reasons(grounds, self.classes.tolist())
+        reasons[self._is_issue] = explain(support, self.classes.tolist())
         return self._shaped(reasons)
 
     def corrected(self, min_confidence: float = MIN_CONFIDENCE) -> np.ndarray:
-        """The recorded labels as codes, with the suggested one wherever that is surer than `min_confidence`.
+        """The recorded labels as codes; the suggested one where its probability is at least `min_confidence`.
 
         Gaps stay gaps. Shape (n, steps) or, with annotators, (n, steps, annotators).
         """
@@ -109,7 +115,7 @@ class LabelAudit:
         return self._shaped(np.where(sure, self._suggested[..., None], self.labels).astype(np.int8))
 
     def plan(self, k: int, by: str = "sequence") -> Plan:
-        """Which k sequences or steps to have re-annotated first, so that Q becomes surest.
+        """The k sequences or steps to re-annotate first: a greedy D-optimal design for Q (`planner.py`).
 
         Feed the answers back with `fit(trusted=...)`.
 
@@ -126,7 +132,7 @@ class LabelAudit:
         times: ArrayLike | None = None,
         annotators: Sequence[Hashable] | None = None,
     ) -> pa.Table:
-        """One row for every recorded label, under the user's own ids, times and annotators.
+        """One table row for every recorded label, under the user's ids, times and annotators.
 
         Parameters
         ----------
@@ -136,7 +142,7 @@ class LabelAudit:
             The number of each step when left out.
         annotators : names along the annotator axis, optional
         """
-        return audit_table(self, ids, times, annotators)
+        return label_table(self, ids, times, annotators)
 
     @cached_property
     def _quality(self) -> np.ndarray:
@@ -156,10 +162,10 @@ class LabelAudit:
 
 
 def choose_issues(quality: np.ndarray, differs: np.ndarray, fdr: float) -> np.ndarray:
-    """Flag as many labels as possible, worst first, while their mean quality stays at most `fdr`.
+    """Flag as many labels as possible, lowest quality first, while their mean quality stays at most `fdr`.
 
-    The mean probability of being right is the expected share of false alarms. Only labels for which another is
-    likelier are ever flagged; those of equal quality are flagged together or not at all.
+    The mean quality of the flags is their Bayesian false discovery rate (Newton and others 2004). Only labels for which
+    another is likelier can be flagged; ties are flagged together or not at all.
 
     Parameters
     ----------
@@ -169,7 +175,7 @@ def choose_issues(quality: np.ndarray, differs: np.ndarray, fdr: float) -> np.nd
     candidates = np.sort(quality[differs & np.isfinite(quality)])
     if not candidates.size:
         return np.zeros(quality.shape, dtype=bool)
-    # Rising values have rising means, so the last mean within bounds ends the set; ties count to their last.
+    # Running means of sorted values increase, so the last one within the bound ends the set; ties end at their last.
     last = np.searchsorted(candidates, candidates, side="right")
     means = candidates.cumsum()[last - 1] / last
     worst = candidates[means <= fdr]
@@ -186,12 +192,12 @@ def audit_labels(
     fdr: float = FDR,
     has_annotators: bool = False,
 ) -> LabelAudit:
-    """Judge recorded labels by the chain.
+    """Audit recorded labels with a fitted chain.
 
     Parameters
     ----------
     evidence : array of shape (n, steps, classes)
-        Log-probabilities of the true label given the features, from networks that did not see the labels judged.
+        Out-of-fold log-probabilities of the true label given the features.
     """
     _validation.check_number("fdr", fdr, 0, 1)
     return LabelAudit(
@@ -199,7 +205,7 @@ def audit_labels(
         labels=recorded.labels,
         clock=recorded.clock,
         mask=recorded.mask,
-        probabilities=find_true_labels(recorded, evidence, chain, noise),
+        probabilities=true_label_posterior(recorded, evidence, chain, noise),
         signal=np.exp(evidence) * recorded.mask[..., None],
         error_rates=_error_rates(noise, recorded),
         fdr=fdr,
@@ -209,7 +215,7 @@ def audit_labels(
 
 
 def _error_rates(noise: NoiseFunction, recorded: Recorded) -> np.ndarray:
-    """How often each true label is recorded wrongly at every step: (n, steps, [annotators,] classes)."""
+    """Error rate of each true label at every step: (n, steps, [annotators,] classes)."""
     moments, place = np.unique(recorded.clock, return_inverse=True)
     wrong = 1 - np.diagonal(noise.at(moments), axis1=-2, axis2=-1)  # ([sources,] moments, classes)
     place = place.reshape(recorded.clock.shape)
@@ -217,6 +223,6 @@ def _error_rates(noise: NoiseFunction, recorded: Recorded) -> np.ndarray:
 
 
 def no_persistence(n_classes: int) -> Chain:
-    """The chain in which steps know nothing of each other and the network is all there is."""
+    """A chain without persistence: uniform transitions, so that steps are independent given the evidence."""
     even = np.full(n_classes, 1 / n_classes)
     return Chain(even, np.tile(even, (n_classes, 1)), 1.0)

@@ -1,8 +1,15 @@
-"""Q(t) with bands: how well the noise is known at each moment of the clock."""
+r"""Pointwise and simultaneous confidence bands of Q(t) and of error rates, from a cluster bootstrap.
+
+With :math:`\psi = \mathrm{logit}\, q`, half widths are :math:`c\, s(t)` around :math:`\hat\psi(t)`. Pointwise,
+:math:`c` is the normal quantile (Efron and Tibshirani 1993, chapter 12). Simultaneous bands take the 95 % quantile over
+replicates of the maximum studentised deviation, :math:`\max_t |\psi_b^*(t) - \bar\psi^*(t)| / s^*(t)` (Ruppert, Wand
+and Carroll 2003, section 6.5). The squared standard error is the bootstrap variance plus the square of an estimated
+smoothing bias (compare Nychka 1988): :math:`s^2 = s^{*2} + (\tfrac12 (\tilde\psi - \hat\psi))^2` with the undersmoothed
+estimate :math:`\tilde\psi`. Back on the scale of probabilities, `RESOLUTION` is added in quadrature.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,18 +17,18 @@ import numpy as np
 from scipy.special import expit
 
 from labeltide.chain.data import TrainingEvidence
-from labeltide.inference.bootstrap import REPLICATES, Replicates, draw
+from labeltide.inference.cluster_bootstrap import BAND_REPLICATES, Replicates, bootstrap_noise
 
-LEVEL = 0.95
-NORMAL = 1.959964  # half width of a 95 % interval, in standard deviations
-HIDDEN = 0.5  # the share of the gap between rough and chosen estimate that counts as hidden by smoothing
-# In probabilities, from `benchmarks/inference.py`. Three wrong labels in a thousand are not told from none, nor is the
-# chain, which simplifies, closer to the truth than that. Somewhere along a curve its sharpest turn is smoothed away,
-# most where hardly a label is wrong; a moment on its own rarely meets that turn.
+CONFIDENCE = 0.95
+NORMAL_QUANTILE = 1.959964  # half width of a 95 % interval, in standard deviations
+BIAS_SHARE = 0.5  # of the gap between undersmoothed and chosen estimate, counted as smoothing bias
+# In probabilities, measured by `bench/benchmarks/inference.py`. Three wrong labels in a thousand cannot be told from
+# none, and the model error of the chain is not smaller. The largest smoothing bias along a curve is about a hundredth,
+# most where error rates are close to zero; pointwise coverage hardly depends on that one turn.
 RESOLUTION = 0.003
-SHARPEST_TURN = 0.01
-LITTLE = 1e-6  # the weight of the others' labels among an annotator's own
-FLOOR = 1e-4  # probabilities are kept this far from 0 and 1 before their logit is taken
+MAX_CURVE_BIAS = 0.01
+OTHERS_WEIGHT = 1e-6  # of the other annotators' labels among those of one annotator
+PROBABILITY_FLOOR = 1e-4  # probabilities are kept this far from 0 and 1 before their logit is taken
 
 
 class Change(NamedTuple):
@@ -38,10 +45,10 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """The noise over the clock, with 95 % bands.
+    """Q over the clock with 95 % confidence bands.
 
-    Pointwise bands hold at each moment on its own, simultaneous ones for the whole curve of an entry at once. It is
-    that of one annotator, or the common one: the mean over annotators, weighed by how many labels they gave.
+    Pointwise bands cover the truth at each moment, simultaneous bands the whole curve of an entry. The estimate is that
+    of one annotator, or the common one: the mean over annotators, weighted by their numbers of labels.
 
     Attributes
     ----------
@@ -49,9 +56,9 @@ class NoiseEstimate:
     mean, lower, upper, simultaneous_lower, simultaneous_upper : arrays of shape (points, classes, classes)
         Q, the probability of each recorded label given the true one.
     class_rate, and the same four bands of it : arrays of shape (points, classes)
-        How often a label of each true class is recorded wrong.
+        Error rate of each true class: P(recorded wrong | true class).
     rate, and the same four bands of it : arrays of shape (points,)
-        How often a recorded label is wrong.
+        Error rate: P(recorded label is wrong).
     total, total_lower, total_upper : float
         The share of all recorded labels that are wrong.
     labels : array of shape (points, classes)
@@ -85,7 +92,7 @@ class NoiseEstimate:
 
 
 class Band(NamedTuple):
-    """Lower and upper ends, at each moment and for whole curves."""
+    """Lower and upper ends of pointwise and of simultaneous bands."""
 
     lower: np.ndarray
     upper: np.ndarray
@@ -97,69 +104,87 @@ class Estimates(NamedTuple):
     """The noise of all annotators together, and of each."""
 
     common: NoiseEstimate
-    own: tuple[NoiseEstimate, ...]  # one for each annotator; with one annotator the common one
+    per_annotator: tuple[NoiseEstimate, ...]  # with one annotator the common one
 
 
-def estimate_noise(
-    training: TrainingEvidence, families: Mapping[str, float], *, n_replicates: int = REPLICATES, seed: int = 0
-) -> NoiseEstimate:
+def estimate_noise(training: TrainingEvidence, *, n_replicates: int = BAND_REPLICATES, seed: int = 0) -> NoiseEstimate:
     """The common part of `estimate_annotators`."""
-    return estimate_annotators(training, families, n_replicates=n_replicates, seed=seed).common
+    return estimate_annotators(training, n_replicates=n_replicates, seed=seed).common
 
 
-def estimate_annotators(
-    training: TrainingEvidence, families: Mapping[str, float], *, n_replicates: int = REPLICATES, seed: int = 0
-) -> Estimates:
-    """Q with bands from a bootstrap over sequences, on the logit scale so that they stay between 0 and 1.
+def estimate_annotators(training: TrainingEvidence, *, n_replicates: int = BAND_REPLICATES, seed: int = 0) -> Estimates:
+    """Q with bands from a cluster bootstrap, on the logit scale so that they stay between 0 and 1.
 
-    The networks' evidence is held fixed. Replicates are smoothed less than the estimate itself, and annotators lean
-    less on each other; where the two part, the band is widened by half the gap: that much the smoothing may hide.
-    Simultaneous bands are wider by a hundredth in probability, for the one turn of a curve that smoothing hides most.
+    The networks' evidence is held fixed. Replicates are undersmoothed and pooled less than the estimate. Half of the
+    gap between the two is counted as smoothing bias. Simultaneous bands are wider by a hundredth in probability, for
+    the sharpest turn of a curve, where smoothing bias is largest.
     """
-    own = training.parameters.matrices[0].double().numpy()  # (annotators or 1, points, classes, classes)
-    found = draw(training, families, n_replicates, seed)
-    common = estimate(training.grid, own, found, training.weights())
-    if len(own) == 1:
+    matrices = training.parameters.matrices[0].double().numpy()  # (annotators or 1, points, classes, classes)
+    replicates = bootstrap_noise(training, n_replicates, seed)
+    common = estimate(training.grid, matrices, replicates, training.weights())
+    if len(matrices) == 1:
         return Estimates(common, (common,))
-    everyone = LITTLE * found.totals.sum(1, keepdims=True)  # where an annotator gave no labels, classes of the others'
-    each = []
-    for annotator in range(len(own)):
+    everyone = OTHERS_WEIGHT * replicates.totals.sum(1, keepdims=True)  # class shares where an annotator gave no label
+    per_annotator = []
+    for annotator in range(len(matrices)):
         part = slice(annotator, annotator + 1)
-        drawn = Replicates(found.matrices[:, part], found.totals[:, part] + everyone)
-        each.append(estimate(training.grid, own[part], drawn, np.ones(1)))
-    return Estimates(common, tuple(each))
+        drawn = Replicates(replicates.matrices[:, part], replicates.totals[:, part] + everyone)
+        per_annotator.append(estimate(training.grid, matrices[part], drawn, np.ones(1)))
+    return Estimates(common, tuple(per_annotator))
 
 
-def estimate(grid: np.ndarray, own: np.ndarray, found: Replicates, weights: np.ndarray) -> NoiseEstimate:
-    """Bands around the mean of some annotators' Q; error rates count every annotator's labels under their own Q."""
-    mean = (weights[:, None, None, None] * own).sum(0)
-    matrices = (weights[:, None, None, None] * found.matrices).sum(1)
-    band = make_band(mean, matrices)
-    class_rate, class_rates = _class_rates(mean), _class_rates(matrices)
-    totals = _side_by_side(found.totals)  # (1 + replicates, points, annotators * classes)
-    wrong, wrongs = _side_by_side(_class_rates(own)[None])[0], _side_by_side(_class_rates(found.matrices))
-    shares = totals / totals.sum(-1, keepdims=True).clip(1e-12)
-    rate, rates = (shares[0] * wrong).sum(-1), (shares * wrongs).sum(-1)
+def estimate(grid: np.ndarray, matrices: np.ndarray, replicates: Replicates, weights: np.ndarray) -> NoiseEstimate:
+    """Bands around the weighted mean Q of annotators; error rates count each annotator's labels under their own Q."""
+    mean = (weights[:, None, None, None] * matrices).sum(0)
+    means = (weights[:, None, None, None] * replicates.matrices).sum(1)
+    band = make_band(mean, means)
+    class_rate, class_rates = _class_rates(mean), _class_rates(means)
+    class_band = _class_rate_band(band)
+    rate, rates = _error_rate(matrices, replicates)
     rate_band = make_band(rate, rates)
+    total, total_lower, total_upper = share_wrong(matrices, replicates)
     return NoiseEstimate(
-        grid,
-        mean,
-        *band,
-        class_rate,
-        *_wrong(band),
-        rate,
-        *rate_band,
-        *share_wrong(own, found),
-        found.totals[0].sum(0),
-        find_change(grid, rate, rates),
-        tuple(find_change(grid, class_rate[:, i], class_rates[..., i]) for i in range(class_rate.shape[1])),
+        clock=grid,
+        mean=mean,
+        lower=band.lower,
+        upper=band.upper,
+        simultaneous_lower=band.simultaneous_lower,
+        simultaneous_upper=band.simultaneous_upper,
+        class_rate=class_rate,
+        class_rate_lower=class_band.lower,
+        class_rate_upper=class_band.upper,
+        class_rate_simultaneous_lower=class_band.simultaneous_lower,
+        class_rate_simultaneous_upper=class_band.simultaneous_upper,
+        rate=rate,
+        rate_lower=rate_band.lower,
+        rate_upper=rate_band.upper,
+        rate_simultaneous_lower=rate_band.simultaneous_lower,
+        rate_simultaneous_upper=rate_band.simultaneous_upper,
+        total=total,
+        total_lower=total_lower,
+        total_upper=total_upper,
+        labels=replicates.totals[0].sum(0),
+        change=find_change(grid, rate, rates),
+        class_change=tuple(
+            find_change(grid, class_rate[:, i], class_rates[..., i]) for i in range(class_rate.shape[1])
+        ),
     )
 
 
-def share_wrong(own: np.ndarray, found: Replicates) -> tuple[float, float, float]:
+def _error_rate(matrices: np.ndarray, replicates: Replicates) -> tuple[np.ndarray, np.ndarray]:
+    """P(recorded label is wrong) over the clock: (points,) of the estimate, (1 + replicates, points)."""
+    totals = _join_annotators(replicates.totals)  # (1 + replicates, points, annotators * classes)
+    wrong = _join_annotators(_class_rates(matrices)[None])[0]
+    wrongs = _join_annotators(_class_rates(replicates.matrices))
+    shares = totals / totals.sum(-1, keepdims=True).clip(1e-12)
+    return (shares[0] * wrong).sum(-1), (shares * wrongs).sum(-1)
+
+
+def share_wrong(matrices: np.ndarray, replicates: Replicates) -> tuple[float, float, float]:
     """The share of all recorded labels that are wrong, with a 95 % interval."""
-    totals = _side_by_side(found.totals)  # (1 + replicates, points, annotators * classes)
-    wrong, wrongs = _side_by_side(_class_rates(own)[None])[0], _side_by_side(_class_rates(found.matrices))
+    totals = _join_annotators(replicates.totals)  # (1 + replicates, points, annotators * classes)
+    wrong = _join_annotators(_class_rates(matrices)[None])[0]
+    wrongs = _join_annotators(_class_rates(replicates.matrices))
     total = _total(wrong, totals[0])
     lower, upper = make_band(total, _total(wrongs, totals))[:2]
     return float(total), float(lower), float(upper)
@@ -167,44 +192,55 @@ def share_wrong(own: np.ndarray, found: Replicates) -> tuple[float, float, float
 
 def make_band(mean: np.ndarray, replicates: np.ndarray) -> Band:
     """Bands around a curve (points, ...) from (1 + replicates, points, ...), of which the first used all rows."""
-    centre, drawn = logit(mean), logit(replicates)
-    rough, drawn = drawn[0], drawn[1:]
+    centre, logits = logit(mean), logit(replicates)
+    undersmoothed, drawn = logits[0], logits[1:]
     deviation = drawn - drawn.mean(0)
     variance = deviation.var(0, ddof=1).clip(1e-12)
-    farthest = np.abs(deviation / np.sqrt(variance))
-    reach = np.maximum(np.quantile(farthest.max(1) if centre.ndim else farthest, LEVEL, axis=0), NORMAL)
-    spread = np.sqrt(variance + (HIDDEN * (rough - centre)) ** 2)
-    return Band(
-        *_ends(mean, NORMAL * spread, NORMAL * RESOLUTION),
-        *_ends(mean, reach * spread, reach * np.hypot(RESOLUTION, SHARPEST_TURN)),
-    )
+    studentised = np.abs(deviation / np.sqrt(variance))
+    largest = studentised.max(1) if centre.ndim else studentised
+    quantile = np.maximum(np.quantile(largest, CONFIDENCE, axis=0), NORMAL_QUANTILE)
+    error = np.sqrt(variance + (BIAS_SHARE * (undersmoothed - centre)) ** 2)
+    lower, upper = _ends(mean, NORMAL_QUANTILE * error, NORMAL_QUANTILE * RESOLUTION)
+    simultaneous = _ends(mean, quantile * error, quantile * np.hypot(RESOLUTION, MAX_CURVE_BIAS))
+    return Band(lower, upper, *simultaneous)
 
 
-def _ends(mean: np.ndarray, half: np.ndarray, more: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """From half a width in logits, and more of it in probabilities, to both ends."""
-    below, above = mean - expit(logit(mean) - half), expit(logit(mean) + half) - mean
-    return np.clip(mean - np.hypot(below, more), 0, 1), np.clip(mean + np.hypot(above, more), 0, 1)
+def _ends(
+    mean: np.ndarray, logit_width: np.ndarray, probability_width: np.ndarray | float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends of a band from its half width in logits and one in probabilities, added in quadrature."""
+    below, above = mean - expit(logit(mean) - logit_width), expit(logit(mean) + logit_width) - mean
+    lower, upper = mean - np.hypot(below, probability_width), mean + np.hypot(above, probability_width)
+    return np.clip(lower, 0, 1), np.clip(upper, 0, 1)
 
 
 def find_change(grid: np.ndarray, rate: np.ndarray, rates: np.ndarray) -> Change:
-    """The range of a curve (points,), with an interval from replicates (1 + replicates, points).
+    """The range of a curve (points,), with a basic bootstrap interval from replicates (1 + replicates, points).
 
-    Chance widens the range of a curve; replicates laid over the curve show by how much, and the lower end takes
-    this off. The upper end is at least that of the difference between the two moments.
+    Sampling noise widens the range of a curve. Replicates centred on the curve show by how much, and the basic (or
+    reflected) interval subtracts it (Davison and Hinkley 1997, section 5.2). The upper end is at least that of the
+    normal interval of the difference between the two moments.
     """
     worst, best = int(rate.argmax()), int(rate.argmin())
     value = float(rate[worst] - rate[best])
     deviation = rates[1:] - rates[1:].mean(0)
-    low, high = np.quantile(np.ptp(rate + deviation, axis=1) - value, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    spread = float((deviation[:, worst] - deviation[:, best]).std(ddof=1))
-    lower, upper = min(value - high, value), max(value - low, value + NORMAL * spread)
-    place = (float(grid[worst]), float(grid[best]), float(rate[worst]), float(rate[best]))
-    return Change(value, max(float(lower), 0.0), min(float(upper), 1.0), *place)
+    low, high = np.quantile(np.ptp(rate + deviation, axis=1) - value, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    error = float((deviation[:, worst] - deviation[:, best]).std(ddof=1))
+    lower, upper = min(value - high, value), max(value - low, value + NORMAL_QUANTILE * error)
+    return Change(
+        value=value,
+        lower=max(float(lower), 0.0),
+        upper=min(float(upper), 1.0),
+        worst_at=float(grid[worst]),
+        best_at=float(grid[best]),
+        worst_rate=float(rate[worst]),
+        best_rate=float(rate[best]),
+    )
 
 
 def logit(values: np.ndarray) -> np.ndarray:
     """Log-odds, finite."""
-    kept = np.clip(values, FLOOR, 1 - FLOOR)
+    kept = np.clip(values, PROBABILITY_FLOOR, 1 - PROBABILITY_FLOOR)
     return np.log(kept / (1 - kept))
 
 
@@ -212,17 +248,21 @@ def _class_rates(matrices: np.ndarray) -> np.ndarray:
     return 1 - np.diagonal(matrices, axis1=-2, axis2=-1)
 
 
-def _wrong(band: Band) -> Band:
-    """Bands of 1 - Q_ii: those of Q_ii turned over."""
-    lower, upper, simultaneous_lower, simultaneous_upper = (_class_rates(end) for end in band)
-    return Band(upper, lower, simultaneous_upper, simultaneous_lower)
+def _class_rate_band(band: Band) -> Band:
+    """Bands of 1 - Q_ii from those of Q_ii."""
+    return Band(
+        lower=_class_rates(band.upper),
+        upper=_class_rates(band.lower),
+        simultaneous_lower=_class_rates(band.simultaneous_upper),
+        simultaneous_upper=_class_rates(band.simultaneous_lower),
+    )
 
 
 def _total(class_rate: np.ndarray, totals: np.ndarray) -> np.ndarray:
     return np.asarray((class_rate * totals).sum((-2, -1)) / totals.sum((-2, -1)).clip(1e-12))
 
 
-def _side_by_side(values: np.ndarray) -> np.ndarray:
+def _join_annotators(values: np.ndarray) -> np.ndarray:
     """The classes of all annotators on one axis: (..., annotators, points, classes) → (..., points, both)."""
     moved = np.moveaxis(values, -3, -2)
     return np.ascontiguousarray(moved).reshape(*moved.shape[:-2], -1)

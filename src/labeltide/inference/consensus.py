@@ -1,9 +1,12 @@
-"""The most likely true label of every step, from all annotators, each with its own quality over the clock.
+"""Consensus of annotators: Dawid and Skene (1979) as a hidden Markov model, with a pooled Q(t) for each annotator.
 
-Agreement is not truth: mistakes that annotators share look right here, and only trusted labels or evidence from
-elsewhere can show them. Where people err together on hard steps, the classes of the likeliest chain need not mean what
-people mean: on nights of five sleep scorers the plain majority foretold another scorer's label better
-(results/annotators).
+Dawid and Skene estimate true labels and each annotator's confusion matrix by EM. Here true labels follow a Markov chain
+(Rabiner 1989), confusion matrices depend on the clock, and annotators are partially pooled.
+
+Agreement is not accuracy: errors that annotators share look right, and only trusted labels or evidence from elsewhere
+can show them. Where annotators err together on hard steps, the classes of the most likely chain need not be what
+people mean: on nights of five sleep scorers the plain majority predicted another scorer's label better
+(bench/results/annotators).
 """
 
 from __future__ import annotations
@@ -22,33 +25,33 @@ from labeltide.chain.data import ChainData
 from labeltide.inference.agreement import Agreement, agreement, check_annotators
 from labeltide.training import clock_grid
 
-FOLDS = 4
-MAX_POINTS = 64  # moments at which Q is estimated
+CONSENSUS_FOLDS = 4  # of the cross-validation that chooses among candidates
+CONSENSUS_POINTS = 64  # of the clock, at which Q is estimated
 
 
 @dataclass(frozen=True)
 class Consensus:
-    """What all annotators together say, and how each of them errs.
+    """The most likely true labels given all annotators, and the noise of each annotator.
 
     Attributes
     ----------
     labels : array of shape (n, steps)
         The most likely true label of every step, in the values of `y`; -1 or None on padding.
     probabilities : array of shape (n, steps, classes)
-        Of every class, given all labels before, at and after the step; zero on padding.
+        Posterior of the true label (forward-backward smoothing); zero on padding.
     clock : array of shape (points,)
         The moments of the following.
     noise : array of shape (annotators, points, classes, classes)
         Each annotator's Q: ``noise[a, t, i, j]`` is P(recorded j | true i).
     common : array of shape (points, classes, classes)
-        Q of an annotator of whom nothing is known, to which those with few labels shrink.
+        The centre of the partial pooling: Q of an annotator without labels.
     quality : array of shape (annotators, points)
-        How likely a label is right, for true labels as frequent as they are over all the data.
+        Probability that a label is right, averaged over the class shares of all the data.
     classes : tuple
     agreement : Agreement
-        Kappas, which need no model.
+        Kappas of the annotators.
     chosen : Candidate
-        Smoothness over the clock, strength of pooling, and whether errors come in bursts.
+        Smoothness over the clock, strength of pooling, and whether there are bursts of errors.
     tried : dict of Candidate to log-likelihood of sequences left out
     """
 
@@ -77,10 +80,10 @@ def consensus(
     period: float | None = None,
     gaps: ArrayLike | None = None,
 ) -> Consensus:
-    """Find the most likely true labels and each annotator's Q(t); features are not needed.
+    """Estimate true labels and each annotator's Q(t) from labels alone, as Dawid and Skene (1979) with a Markov chain.
 
-    True labels persist from step to step, annotators err independently given the truth, and how smooth and how
-    alike their Q(t) are is chosen by the likelihood of sequences left out. The same numbers each time.
+    Annotators err independently given the truth. The smoothness of Q(t), the strength of pooling and bursts are chosen
+    by leave-one-annotator-out prediction of held-out sequences. The result does not depend on a random state.
 
     Parameters
     ----------
@@ -93,7 +96,7 @@ def consensus(
         True labels where they are known, missing elsewhere.
     classes : names of all classes, optional
     ids : n names, optional
-        The recording a sequence was cut from; those of one recording are left out together.
+        The recording a sequence was cut from; sequences of one recording are in the same fold.
     evidence : array of shape (n, steps, classes), optional
         Probabilities of the true label from elsewhere, such as a model that did not learn from these labels.
     candidates : what to compare, optional
@@ -117,49 +120,50 @@ def consensus(
         evidence=_log_evidence(evidence, mask, len(names)),
         trusted=_trusted(trusted, mask, names),
     ).with_gaps(check_gaps(gaps, counts, n_steps))
-    found = fit_annotators(data, grid, _folds(codes, ids), candidates=candidates, period=period)
-    probabilities = _probabilities(found, mask)
+    fitted = fit_annotators(data, grid, _folds(codes, ids), candidates=candidates, period=period)
+    probabilities = _probabilities(fitted, mask)
     shares = probabilities.sum((0, 1)) / probabilities.sum()
-    noise = found.parameters.matrices[0].double().numpy()
+    noise = fitted.parameters.matrices[0].double().numpy()
     return Consensus(
         labels=_name(np.where(mask, probabilities.argmax(-1), -1), names),
         probabilities=probabilities,
         clock=grid,
         noise=noise,
-        common=found.common.double().numpy(),
+        common=fitted.common.double().numpy(),
         quality=np.einsum("i,atii->at", shares, noise),
         classes=names,
         agreement=agreement(y, clock=moments, lengths=lengths, classes=names),
-        chosen=found.chosen,
-        tried=found.tried,
+        chosen=fitted.chosen,
+        tried=fitted.tried,
     )
 
 
 def _coarse_grid(clock: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """The moments at which Q is estimated, and the place of every step among them where it must be looked up."""
+    """The clock grid at which Q is estimated, and the point of every step on it; None where rows run through it."""
     grid, points = clock_grid(clock, mask)
-    if len(grid) > MAX_POINTS:
-        grid = np.linspace(grid[0], grid[-1], MAX_POINTS)
+    if len(grid) > CONSENSUS_POINTS:
+        grid = np.linspace(grid[0], grid[-1], CONSENSUS_POINTS)
         points = np.searchsorted((grid[1:] + grid[:-1]) / 2, clock)
     return grid, points
 
 
 def _folds(codes: np.ndarray, ids: Sequence[Hashable] | None) -> torch.Tensor | None:
-    """The fold of each sequence, dealt out in a fixed random order; none where there is but one recording."""
+    """The fold of each sequence, in a fixed random order; None with fewer than two labelled recordings."""
     if ids is not None and len(ids) != len(codes):
         raise ValueError(f"ids must be {len(codes)} names, one per sequence. Got {len(ids)}.")
     number: dict[Hashable, int] = {}
-    own = np.array([number.setdefault(one, len(number)) for one in (range(len(codes)) if ids is None else ids)])
+    names = range(len(codes)) if ids is None else ids
+    recording = np.array([number.setdefault(name, len(number)) for name in names])
     labelled = np.zeros(len(number), dtype=bool)
-    np.logical_or.at(labelled, own, (codes >= 0).any((1, 2)))
-    count = min(FOLDS, int(labelled.sum()))
+    np.logical_or.at(labelled, recording, (codes >= 0).any((1, 2)))
+    count = min(CONSENSUS_FOLDS, int(labelled.sum()))
     if count < 2:
         return None
     generator = np.random.default_rng(0)
     order = np.concatenate([generator.permutation(np.flatnonzero(kind)) for kind in (labelled, ~labelled)])
     fold = np.empty(len(number), dtype=np.int64)
     fold[order] = np.arange(len(order)) % count
-    return torch.from_numpy(fold[own])
+    return torch.from_numpy(fold[recording])
 
 
 def _trusted(trusted: ArrayLike | None, mask: np.ndarray, names: tuple[Hashable, ...]) -> torch.Tensor | None:
@@ -187,13 +191,13 @@ def _log_evidence(evidence: ArrayLike | None, mask: np.ndarray, n_classes: int) 
     return torch.from_numpy(np.log(values.clip(1e-6))).float()[None]
 
 
-def _probabilities(found: Annotators, mask: np.ndarray) -> np.ndarray:
-    values = found.posterior.double().numpy() * mask[..., None]
+def _probabilities(fitted: Annotators, mask: np.ndarray) -> np.ndarray:
+    values = fitted.posterior.double().numpy() * mask[..., None]
     return values / values.sum(-1, keepdims=True).clip(1e-300)
 
 
 def _name(codes: np.ndarray, names: tuple[Hashable, ...]) -> np.ndarray:
-    """Class names in place of codes; whole numbers stay so, with -1 as the gap, and others have None."""
+    """Class names in place of codes; -1 becomes -1 among whole numbers and None otherwise."""
     if all(isinstance(name, int) and not isinstance(name, bool) for name in names):
         return np.array([*names, -1], dtype=np.int64)[codes]
     values = np.empty(len(names) + 1, dtype=object)

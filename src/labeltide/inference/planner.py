@@ -1,4 +1,4 @@
-"""What to have re-annotated first: the sequences or steps that tell most of Q."""
+r"""Greedy D-optimal design: the sequences or steps whose re-annotation adds most information on Q (Fedorov 1972)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from labeltide import _validation
 
-TENTHS = 10  # parts of the clock within which Q is taken for one
-PRIOR = 1.0  # labels' worth of knowledge with which every part of Q begins
+CLOCK_BINS = 10  # of the clock, within each of which Q is taken as constant
+PRIOR_LABELS = 1.0  # pseudo-observations of every row of Q in every bin
 
 
 class Plan(NamedTuple):
@@ -18,7 +18,7 @@ class Plan(NamedTuple):
 
     rows: np.ndarray  # (k,), numbers of sequences
     steps: np.ndarray | None  # (k,), or None where whole sequences were asked for
-    gain: np.ndarray  # (k,), what each adds to the logarithm of the information on Q, given those before it
+    gain: np.ndarray  # (k,), increase of the log-determinant of the information on Q, given those before it
 
 
 def plan_review(
@@ -30,24 +30,22 @@ def plan_review(
     by: str = "sequence",
     trusted: np.ndarray | None = None,
 ) -> Plan:
-    r"""Spread re-annotation over the true labels and the clock, so that every part of Q is seen.
+    r"""Choose what to re-annotate by greedy D-optimal design for Q, over true labels and bins of the clock.
 
-    A step with a recorded label whose true label becomes known is one observation of one row of Q at one time,
-    whatever the model believes. With Q taken in cells, a true label in a tenth of the clock, the information on a cell
-    is its number of such steps :math:`N_c`, and the set that makes Q surest as a whole has the largest
-    :math:`\sum_c \log N_c` (D-optimal for independent rows). True labels are not known beforehand; their
-    probabilities stand in for them. Each choice adds to a concave sum, so the greedy set reaches at least 63 % of the
-    best one's gain (Nemhauser and others, 1978).
+    A step with a recorded label whose true label becomes known is one observation of one row of Q at one moment. A cell
+    is a true label in a bin of the clock. The information on a cell is its number of such steps :math:`N_c`, and a
+    D-optimal set maximises :math:`\sum_c \log N_c`. True labels are not known beforehand; expected counts under their
+    posterior take their place. The gain is submodular, so the greedy set reaches at least 63 % of the best gain
+    (Nemhauser, Wolsey and Fisher 1978).
 
-    What the present model is unsure of is not preferred: in simulations that was no better than this, and it
-    believes the model where the model is to be checked.
+    Uncertainty sampling is not used: in simulations it was no better, and it relies on the model that is to be checked.
 
     Parameters
     ----------
     labels : int8 array of shape (n, steps, annotators)
     mask : bool array of shape (n, steps)
     clock : array of shape (n, steps)
-    probabilities : array of shape (n, steps, classes), of the true label given everything
+    probabilities : array of shape (n, steps, classes), posterior of the true label
     k : int
     by : {"sequence", "step"}
     trusted : int8 array of shape (n, steps), optional
@@ -57,14 +55,14 @@ def plan_review(
     n, _, n_classes = probabilities.shape
     recorded = (labels >= 0).any(-1) & mask
     done = np.zeros_like(mask) if trusted is None else (trusted >= 0) & recorded
-    cell = _tenth(clock, mask)  # (n, steps)
-    known = np.full((TENTHS, n_classes), PRIOR)
+    cell = _clock_bin(clock, mask)  # (n, steps)
+    known = np.full((CLOCK_BINS, n_classes), PRIOR_LABELS)
     np.add.at(known, cell[done], probabilities[done])
     open_steps = recorded & ~done
     if by == "sequence":
         candidates = np.flatnonzero(open_steps.any(1))
         _check_k(k, len(candidates), "sequences")
-        gains = np.zeros((n, TENTHS, n_classes))
+        gains = np.zeros((n, CLOCK_BINS, n_classes))
         np.add.at(gains, (np.arange(n)[:, None], cell), probabilities * open_steps[..., None])
         everywhere = np.zeros(len(candidates), np.intp)
         chosen, gain = _greedy(gains[candidates].reshape(len(candidates), -1), everywhere, known.reshape(1, -1), k)
@@ -81,14 +79,14 @@ def _check_k(k: int, most: int, what: str) -> None:
     _validation.check_number("k", k, 1, most, whole=True)
 
 
-def _tenth(clock: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The part of the clock of every step, in parts with about the same number of steps."""
-    edges = np.quantile(clock[mask], np.linspace(0, 1, TENTHS + 1)[1:-1])
+def _clock_bin(clock: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The bin of the clock of every step; bins are quantiles, with about the same number of steps."""
+    edges = np.quantile(clock[mask], np.linspace(0, 1, CLOCK_BINS + 1)[1:-1])
     return np.searchsorted(edges, clock, side="right")
 
 
 def _greedy(gains: np.ndarray, cell: np.ndarray, information: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k candidates that add most, one after the other; gains only shrink, so stale ones are bounds (lazy greedy).
+    """The k candidates with the largest gain, one after the other: lazy greedy (Minoux 1978), as gains only shrink.
 
     Parameters
     ----------

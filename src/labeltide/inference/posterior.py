@@ -1,4 +1,8 @@
-"""The probability of every true label, given all that was recorded around it, the features and the clock."""
+r"""Posterior of the true labels: forward-backward smoothing of a fitted hidden Markov model (Rabiner 1989).
+
+:math:`P(y_t \mid \tilde y_{1:T}, x) \propto \alpha_t \beta_t` with the chain's start, its transition matrix, the
+evidence to the power k, and Q(t) as emission probabilities.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +19,23 @@ from labeltide.training import clock_grid
 
 
 class Recorded(NamedTuple):
-    """Labels to be judged, as codes."""
+    """Labels to audit, as codes; NumPy arrays of what `ChainData` holds as tensors."""
 
     labels: np.ndarray  # int8 (n, steps, annotators), -1 where nothing was recorded
     mask: np.ndarray  # bool (n, steps), False on padding
     clock: np.ndarray  # (n, steps)
     trusted: np.ndarray | None = None  # int8 (n, steps), true labels where they are known, -1 elsewhere
-    sources: np.ndarray | None = None  # int64 (n, annotators), whose Q each one's labels go through; None for one Q
+    sources: np.ndarray | None = None  # int64 (n, annotators), whose Q applies to each column; None for one Q
     gaps: np.ndarray | None = None  # int64 (n, steps), steps of time before each step; None where all are one
 
 
-def find_true_labels(recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction) -> np.ndarray:
-    """Run a chain that was learned before over recorded labels: (n, steps, classes), zero on padding.
+def true_label_posterior(recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction) -> np.ndarray:
+    """Posterior of the true labels under a fitted chain: (n, steps, classes), zero on padding.
 
     Parameters
     ----------
     evidence : array of shape (n, steps, classes)
-        Log-probabilities of the true label given the features, from networks that did not see the labels judged.
+        Out-of-fold log-probabilities of the true label given the features.
     """
     grid, points = clock_grid(recorded.clock, recorded.mask)
     labels = recorded.labels
@@ -48,11 +52,11 @@ def find_true_labels(recorded: Recorded, evidence: np.ndarray, chain: Chain, noi
     ).with_gaps(recorded.gaps)
     matrices = noise.at(grid)
     numbers = (chain.start, chain.transition, chain.power, matrices if matrices.ndim == 4 else matrices[None])
-    start, transition, power, own = (torch.as_tensor(values).float()[None] for values in numbers)
+    start, transition, power, noise_matrices = (torch.as_tensor(values).float()[None] for values in numbers)
     bursts = torch.tensor([chain.bursts]) if chain.bursts else None
-    one = torch.zeros(1, dtype=torch.int64)
-    members = Members(one, one, torch.ones(1, len(recorded.labels)))
-    parameters = ChainParameters(start, transition, power, own, bursts)
+    first = torch.zeros(1, dtype=torch.int64)
+    members = Members(first, first, torch.ones(1, len(recorded.labels)))
+    parameters = ChainParameters(start, transition, power, noise_matrices, bursts)
     posterior = expect(data, members, parameters, posterior=True).posterior
     assert posterior is not None
     values = posterior[0].double().numpy() * recorded.mask[..., None]

@@ -1,8 +1,12 @@
-"""Does the noise change over the clock, whose, is there any, do classes differ: ratios judged by replicates."""
+"""Likelihood-ratio tests of the noise: does it change over the clock, in which class or annotator, is there any at all.
+
+Tests of change are permutation tests where rows are exchangeable, otherwise parametric bootstrap tests; the other two
+are parametric bootstrap tests (`likelihood_ratio.py` has the equations and references).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,20 +17,25 @@ from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import Family, constant_shape, family, hold_annotator, pooled, spline_shape
 from labeltide.chain.start import BURSTS, BURSTS_WORTH
 from labeltide.inference.bands import Change, NoiseEstimate
-from labeltide.inference.bootstrap import chosen_pooling, free_family
-from labeltide.inference.coarse import coarsen
-from labeltide.inference.ratio import OBSERVED_ITERATIONS, change_test, ratio_test
-from labeltide.inference.refit import reached, refit, same_data
+from labeltide.inference.budget import coarsen
+from labeltide.inference.cluster_bootstrap import chosen_pooling, free_family
+from labeltide.inference.likelihood_ratio import (
+    OBSERVED_ITERATIONS,
+    LikelihoodRatio,
+    change_test,
+    likelihood_ratio_test,
+)
+from labeltide.inference.warm_start import refit, same_data, weighted_log_likelihood
 
-REPLICATES = 199
-CLASS_LEAST = 24  # where replicates cost much; p-values can still fall below .05
-CLASS_REPLICATES = 99  # for each class, and for the two side questions
-SMOOTHNESS = 10.0  # of the noise that may change
-OWN_POOLING = 0.1  # of annotators, where one of them is asked about: they hardly lean on each other
+TEST_REPLICATES = 199
+PART_REPLICATES = 99  # for each class or annotator, for any noise at all, and for differences between classes
+MIN_PART_REPLICATES = 24  # where replicates are expensive; p-values can still fall below .05
+TEST_SMOOTHNESS = 10.0  # of the spline of the alternative
+WEAK_POOLING = 0.1  # of annotators where one of them is tested, so that the others hardly pull that one
 
 
 class PartTemporality(NamedTuple):
-    """Whether the noise of one true class, or of one annotator, changes over the clock."""
+    """Test of whether the noise of one true class, of one annotator or over one of several clocks changes."""
 
     statistic: float
     p_value: float
@@ -35,29 +44,28 @@ class PartTemporality(NamedTuple):
 
 @dataclass(frozen=True)
 class Temporality:
-    """Static against temporal noise.
+    """Likelihood-ratio tests of static against temporal noise, with effect sizes.
 
     Attributes
     ----------
     statistic : float
         Twice the gain in log-likelihood when Q may change over the clock.
     p_value : float
-        How often noise that does not change gives as large a gain; small means that it changes. Where rows lie at
-        different moments, it is how often as much is gained once they have swapped them, in an audit those of one
-        person among themselves: rows that differ for reasons of their own do not pass for a change, unless the reasons
-        last for many rows of few people.
+        Of the null that the noise does not change over the clock. Where rows lie at different moments it is that of a
+        permutation test, in an audit with exchangeability within person: differences between rows do not pass for a
+        change, unless their causes last for many rows of few people. Otherwise a parametric bootstrap.
     change, change_lower, change_upper : float
         The largest change of the error rate over the clock, with a 95 % interval.
     worst_at, best_at, worst_rate, best_rate : float
         When labels are worst and best, and how often they are wrong then.
     per_class : tuple of PartTemporality
-        The same for the labels of each true class, while the others may change as they like.
+        The same for the labels of each true class; under the null the noise of the others may change.
     is_noisy_p : float
-        How often labels without mistakes look as noisy.
+        p-value of the null that no label is wrong.
     classes_differ_p : float
-        How often noise that is alike for all classes looks as different between them.
+        p-value of the null that all classes have the same noise.
     per_annotator : tuple of PartTemporality
-        As for classes, for the labels of each annotator; empty where there is but one.
+        As for classes, for the labels of each annotator; empty with one annotator.
     """
 
     statistic: float
@@ -78,74 +86,100 @@ class Temporality:
 def judge_temporality(
     training: TrainingEvidence,
     estimate: NoiseEstimate,
-    own: Sequence[NoiseEstimate] = (),
-    families: Mapping[str, float] | None = None,
+    annotator_estimates: Sequence[NoiseEstimate] = (),
     *,
-    n_replicates: int = REPLICATES,
+    n_replicates: int = TEST_REPLICATES,
     seed: int = 0,
 ) -> Temporality:
-    """Ask all questions of one fitted chain; the effect sizes are those of the estimates with bands.
+    """Run all tests of one fitted chain; the effect sizes are those of the estimates with bands.
 
-    Annotators with a Q of their own are pooled as the families ask for; `own` are their estimates.
+    Annotators with a Q of their own are pooled with the strength that the fit chose.
     """
-    training = allow_runs(coarsen(training))
+    training = allow_bursts(coarsen(training))
     n_classes, grid, annotators = training.data.n_classes, training.grid, training.parameters.matrices.shape[1]
-    fewer = min(n_replicates, CLASS_REPLICATES)
-    strength = chosen_pooling(families or {}) if annotators > 1 else None
-    alone = free_family(n_classes, grid, SMOOTHNESS, training.period)
-    free = _pool(alone, strength)
+    fewer = min(n_replicates, PART_REPLICATES)
+    strength = chosen_pooling(training.families) if annotators > 1 else None
+    unpooled = free_family(n_classes, grid, TEST_SMOOTHNESS, training.period)
+    free = _pool(unpooled, strength)
     static = _pool(family(n_classes, constant_shape(grid), "each"), strength)
     whole = change_test(training, static, free, n_replicates, seed)
-    by_class = [
-        change_test(training, hold_class(free, n_classes, i), free, fewer, seed + 1 + i, CLASS_LEAST)
+    class_tests = [
+        change_test(training, hold_class(free, n_classes, i), free, fewer, seed + 1 + i, MIN_PART_REPLICATES)
         for i in range(n_classes)
     ]
-    spline = spline_shape(grid, SMOOTHNESS, training.period)
-    alike, differing = (_pool(family(n_classes, spline, how, how), strength) for how in ("alike", "by class"))
-    differ = ratio_test(training, alike, differing, fewer, seed + 200, CLASS_LEAST)
-    noisy = ratio_test(training, None, static, fewer, seed + 300, CLASS_LEAST)
-    by_annotator = []
-    if annotators > 1:
-        loose = pooled(alone, OWN_POOLING)
-        by_annotator = [
-            change_test(training, hold_annotator(loose, a), loose, fewer, seed + 400 + a, CLASS_LEAST)
-            for a in range(annotators)
-        ]
+    spline = spline_shape(grid, TEST_SMOOTHNESS, training.period)
+    alike, by_class = (
+        _pool(family(n_classes, spline, sharing, sharing), strength) for sharing in ("alike", "by class")
+    )
+    differ = likelihood_ratio_test(training, alike, by_class, fewer, seed + 200, MIN_PART_REPLICATES)
+    noisy = likelihood_ratio_test(training, None, static, fewer, seed + 300, MIN_PART_REPLICATES)
+    annotator_tests = _test_annotators(training, unpooled, fewer, seed) if annotators > 1 else []
+    annotator_changes = [of_one.change for of_one in annotator_estimates] if annotators > 1 else []
+    change = estimate.change
     return Temporality(
-        whole.statistic,
-        whole.p_value,
-        *estimate.change,
-        tuple(PartTemporality(*one, change) for one, change in zip(by_class, estimate.class_change, strict=True)),
-        noisy.p_value,
-        differ.p_value,
-        tuple(PartTemporality(*one, his.change) for one, his in zip(by_annotator, own, strict=annotators > 1)),
+        statistic=whole.statistic,
+        p_value=whole.p_value,
+        change=change.value,
+        change_lower=change.lower,
+        change_upper=change.upper,
+        worst_at=change.worst_at,
+        best_at=change.best_at,
+        worst_rate=change.worst_rate,
+        best_rate=change.best_rate,
+        per_class=_parts(class_tests, estimate.class_change),
+        is_noisy_p=noisy.p_value,
+        classes_differ_p=differ.p_value,
+        per_annotator=_parts(annotator_tests, annotator_changes),
     )
 
 
-def allow_runs(training: TrainingEvidence) -> TrainingEvidence:
-    """Let errors come in runs where labels are likelier so, or drawn labels would vary too little.
+def _test_annotators(
+    training: TrainingEvidence, unpooled: Family, n_replicates: int, seed: int
+) -> list[LikelihoodRatio]:
+    """Test for each annotator whether the noise changes; under the null the noise of the others may change."""
+    free = pooled(unpooled, WEAK_POOLING)
+    return [
+        change_test(training, hold_annotator(free, a), free, n_replicates, seed + 400 + a, MIN_PART_REPLICATES)
+        for a in range(training.parameters.matrices.shape[1])
+    ]
 
-    With one annotator the fit has asked this; several it judges by how well they foretell each other.
+
+def _parts(tests: Sequence[LikelihoodRatio], changes: Sequence[Change]) -> tuple[PartTemporality, ...]:
+    return tuple(
+        PartTemporality(test.statistic, test.p_value, change) for test, change in zip(tests, changes, strict=True)
+    )
+
+
+def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:
+    """Model bursts of errors where the likelihood asks for them; otherwise simulated labels vary too little.
+
+    With one annotator the fit has made this choice by likelihood. With several it compares chains by
+    leave-one-annotator-out prediction, which may leave bursts out.
     """
     data, chain = training.data, training.parameters
     if chain.matrices.shape[1] == 1 or (chain.bursts is not None and bool(chain.bursts.any())):
         return training
-    kind = pooled(free_family(data.n_classes, training.grid, SMOOTHNESS, training.period), OWN_POOLING)
-    alone = same_data(1, torch.ones(1, data.labels.shape[1]))
+    free = pooled(free_family(data.n_classes, training.grid, TEST_SMOOTHNESS, training.period), WEAK_POOLING)
+    single = same_data(1, torch.ones(1, data.labels.shape[1]))
     starts = [chain, chain._replace(bursts=torch.full_like(chain.power, BURSTS))]
-    single, runs = (refit(data, alone, [kind], start, OBSERVED_ITERATIONS) for start in starts)
-    worth = float(reached(runs, alone) - reached(single, alone))
-    return training._replace(parameters=runs.parameters) if worth > BURSTS_WORTH else training
+    independent, bursty = (refit(data, single, [free], start, OBSERVED_ITERATIONS) for start in starts)
+    gain = float(weighted_log_likelihood(bursty, single) - weighted_log_likelihood(independent, single))
+    return training._replace(parameters=bursty.parameters) if gain > BURSTS_WORTH else training
 
 
 def hold_class(free: Family, n_classes: int, held: int) -> Family:
-    """The same family, but the entries of one true class do not change over the clock."""
+    """The same family without pooling, in which the entries of one true class do not change over the clock."""
     of_held = np.repeat(np.arange(n_classes) == held, n_classes - 1)  # (entries,)
     moves = np.ptp(free.design, axis=0) > 0  # (entries, coefficients)
-    dropped = moves[of_held].any(0)
-    kept = ~dropped
-    return Family(f"{free.name}, class {held} held", free.design[:, :, kept], free.penalty[np.ix_(kept, kept)])
+    kept = ~moves[of_held].any(0)
+    return free._replace(
+        name=f"{free.name}, class {held} held",
+        design=free.design[:, :, kept],
+        penalty=free.penalty[np.ix_(kept, kept)],
+        pooling=None,
+        held=None,
+    )
 
 
-def _pool(one: Family, strength: float | None) -> Family:
-    return one if strength is None else pooled(one, strength)
+def _pool(unpooled: Family, strength: float | None) -> Family:
+    return unpooled if strength is None else pooled(unpooled, strength)

@@ -1,7 +1,7 @@
-"""Compiled kernels, in C for processors and in Triton for GPUs, and the one function that chooses among them.
+"""Compiled kernels, in C for CPUs and in Triton for GPUs, and `choose`, which selects the backend of a kernel.
 
-Every kernel has a plain torch version elsewhere in the library, which defines what it computes. A kernel is used only
-where its own self-check passed (`check`), so a miscompiled kernel costs time and never changes a result.
+Every kernel has a reference implementation in torch elsewhere in the library. A kernel is used only if its self-check
+passed (`check`), so a miscompiled kernel costs time and does not change results.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import torch
 
 from labeltide.kernels import library
 
-KERNELS = ("gru", "network", "objective", "adam", "chain")  # the compiled ones; see the file of each name
-TRITON = ("gru", "chain")
+KERNELS = ("gru", "network", "objective", "adam", "chain")  # implemented in C, each in the file of its name
+TRITON_KERNELS = ("gru", "chain")
 Backend = Literal["c", "triton", "torch"]
 
 
 def choose(kernel: str, device: torch.device) -> Backend:
-    """What computes this kernel on this device; the environment variable LABELTIDE_KERNELS has the last word."""
+    """The backend of a kernel on a device; the environment variable LABELTIDE_KERNELS overrides the choice."""
     if device.type == "cpu":
         active = library.active()
         return "c" if active is not None and active.offers(kernel) else "torch"
-    if device.type == "cuda" and kernel in TRITON and library.requested() != "torch" and find_spec("triton"):
+    if device.type == "cuda" and kernel in TRITON_KERNELS and library.requested() != "torch" and find_spec("triton"):
         return "triton"
     return "torch"

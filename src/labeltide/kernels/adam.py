@@ -1,4 +1,7 @@
-"""The compiled step of Adam (Kingma and Ba, 2015) with clipping, for every member of a fleet in one pass."""
+"""Compiled Adam (Kingma and Ba 2015) with gradient clipping by norm (Pascanu and others 2013), per member of a fleet.
+
+The equations are those of `TrainingState.adam`. One pass updates both moments and the parameters.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from torch import Tensor
 from labeltide.kernels import library
 
 
-class Adam(ctypes.Structure):
-    """One call, as c/adam.c declares it."""
+class AdamTask(ctypes.Structure):
+    """The arguments of one call, laid out as in c/adam.c."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "size")),
@@ -20,17 +23,17 @@ class Adam(ctypes.Structure):
     ]
 
 
-def adam_step(changed: tuple[Tensor, ...], told: tuple[Tensor, ...], diverged: Tensor, clip: float) -> None:
-    """Move the parameters in place.
+def adam_step(updated: tuple[Tensor, ...], settings: tuple[Tensor, ...], diverged: Tensor, clip: float) -> None:
+    """Take one step of Adam in place, with each member's gradient clipped to the norm `clip`.
 
     Parameters
     ----------
-    changed : parameters, mean, variance, gradients of shape (members, size), and count of shape (members, 1)
-    told : rate (members, 1), factor (size,), taking_part (members,)
+    updated : parameters, mean, variance, gradients of shape (members, size), and count of shape (members, 1)
+    settings : rate (members, 1), factor (size,), taking_part (members,)
     diverged : bool Tensor of shape (members,)
-        Set for members that take part with a gradient that is not finite.
+        Set to True for members that take part and whose gradient is not finite.
     """
-    gradients = changed[3]
-    tensors = (*changed, *told, diverged)
-    task = Adam(*gradients.shape, *(tensor.data_ptr() for tensor in tensors), clip)
+    gradients = updated[3]
+    tensors = (*updated, *settings, diverged)
+    task = AdamTask(*gradients.shape, *(tensor.data_ptr() for tensor in tensors), clip)
     library.run("labeltide_adam", task, len(gradients))

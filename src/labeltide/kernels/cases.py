@@ -1,7 +1,7 @@
-"""Stored calls of the compiled kernels with the results that torch gave: what self-checks replay.
+"""Regression cases of the compiled kernels: stored calls and the results that torch gave, replayed by self-checks.
 
-A case is a piece of memory, the calls that run on it and the parts of it that are compared afterwards. Pointers in a
-task are stored as places in that memory. `tools/kernel_cases.py` writes the file; the Python self-check and the C
+A case is a block of memory, the calls that run on it and the parts of it that are compared afterwards. Pointers in a
+task are stored as offsets into that memory. `tools/kernel_cases.py` writes the file; the Python self-check and the C
 program `tools/kernels/replay.c`, which also runs under emulators, read it. All numbers are little-endian, and every
 part starts at a multiple of eight bytes.
 """
@@ -17,12 +17,12 @@ import numpy as np
 PATH = Path(__file__).parent / "cases.bin"
 MAGIC = b"LTCASES1"
 KINDS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8))
-NAME = 32  # bytes
+NAME_BYTES = 32
 
 
 @dataclass
 class Call:
-    """One kernel function, its task as bytes, and where in the task which place of the memory must be written."""
+    """One kernel function, its task as bytes, and its pointers: (offset in the task, offset in the memory) each."""
 
     function: str
     items: int
@@ -31,8 +31,8 @@ class Call:
 
 
 @dataclass
-class Check:
-    """What a part of the memory must hold after the calls, but for a tolerance relative to its largest value."""
+class Comparison:
+    """Expected values of a part of the memory after the calls; the tolerance is relative to the largest of them."""
 
     offset: int
     expected: np.ndarray
@@ -41,14 +41,14 @@ class Check:
 
 @dataclass
 class Case:
-    """A memory of so many bytes, what it holds at first, the calls and the checks."""
+    """A memory of `size` bytes, its initial content, the calls and the comparisons."""
 
     name: str
     kernel: str
     size: int
     inputs: list[tuple[int, bytes]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
 
 
 def write_cases(cases: list[Case], path: Path = PATH) -> None:
@@ -63,12 +63,13 @@ def write_cases(cases: list[Case], path: Path = PATH) -> None:
         for call in case.calls:
             out += _name(call.function) + struct.pack("<qq", call.items, len(call.task)) + _padded(call.task)
             out += struct.pack("<q", len(call.pointers))
-            for place in call.pointers:
-                out += struct.pack("<qq", *place)
-        out += struct.pack("<q", len(case.checks))
-        for check in case.checks:
-            kind, values = KINDS.index(check.expected.dtype), check.expected.tobytes()
-            out += struct.pack("<qqqd", check.offset, check.expected.size, kind, check.tolerance) + _padded(values)
+            for offsets in call.pointers:
+                out += struct.pack("<qq", *offsets)
+        out += struct.pack("<q", len(case.comparisons))
+        for comparison in case.comparisons:
+            expected = comparison.expected
+            sizes = (comparison.offset, expected.size, KINDS.index(expected.dtype), comparison.tolerance)
+            out += struct.pack("<qqqd", *sizes) + _padded(expected.tobytes())
     path.write_bytes(out)
 
 
@@ -93,16 +94,18 @@ def _read_case(reader: _Reader) -> Case:
         offset, count, kind = reader.numbers(3)
         (tolerance,) = struct.unpack("<d", reader.take(8))
         expected = np.frombuffer(reader.take(count * KINDS[kind].itemsize), KINDS[kind])
-        case.checks.append(Check(offset, expected, tolerance))
+        case.comparisons.append(Comparison(offset, expected, tolerance))
     return case
 
 
 class _Reader:
+    """Reads numbers and bytes in order; every part starts at a multiple of eight bytes."""
+
     def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
+        self.data, self.position = data, 0
 
     def take(self, size: int) -> bytes:
-        start, self.at = self.at, self.at + -(-size // 8) * 8
+        start, self.position = self.position, self.position + -(-size // 8) * 8
         return self.data[start : start + size]
 
     def number(self) -> int:
@@ -112,13 +115,13 @@ class _Reader:
         return struct.unpack(f"<{count}q", self.take(8 * count))
 
     def name(self) -> str:
-        return self.take(NAME).rstrip(b"\0").decode()
+        return self.take(NAME_BYTES).rstrip(b"\0").decode()
 
 
 def _name(text: str) -> bytes:
     encoded = text.encode()
-    assert len(encoded) <= NAME
-    return encoded.ljust(NAME, b"\0")
+    assert len(encoded) <= NAME_BYTES
+    return encoded.ljust(NAME_BYTES, b"\0")
 
 
 def _padded(values: bytes) -> bytes:

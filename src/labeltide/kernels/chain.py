@@ -1,4 +1,4 @@
-"""The compiled forward-backward pass of the hidden Markov model, and the tensors that every pass takes and gives."""
+"""Compiled forward-backward algorithm for hidden Markov models (Rabiner 1989), and the tensors of every such pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labeltide.kernels import library
 
 
 class ChainInputs(NamedTuple):
-    """What one pass reads; `chain/data.py` says what each of them means."""
+    """Inputs of one forward-backward pass; `chain/data.py` says what each of them means."""
 
     labels: Tensor  # int8 (sets, rows, steps, annotators)
     lengths: Tensor  # int64 (rows,)
@@ -31,7 +31,7 @@ class ChainInputs(NamedTuple):
 
 
 class ChainOutputs(NamedTuple):
-    """What one pass gives, in the order of `chain.data.Expected`."""
+    """Log-likelihood, expected counts and posterior of one pass, in the order of `chain.data.Expected`."""
 
     log_likelihood: Tensor  # float64 (members, rows)
     counts: Tensor  # (members, groups, points, classes, classes)
@@ -42,8 +42,8 @@ class ChainOutputs(NamedTuple):
     posterior: Tensor | None  # (members, rows, steps, classes)
 
 
-class Task(ctypes.Structure):
-    """The sizes and the tensors of one call, as c/chain.c declares them."""
+class ChainTask(ctypes.Structure):
+    """The arguments of one call, laid out as in c/chain.c."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "rows", "steps", "classes", "annotators", "groups")),
@@ -53,10 +53,10 @@ class Task(ctypes.Structure):
 
 
 def compiled_pass(inputs: ChainInputs, *, posterior: bool = False) -> ChainOutputs:
-    """One forward and one backward run over all sequences of all members, on the CPU."""
+    """Forward-backward over all sequences of all members, on the CPU."""
     ready = ChainInputs(*(None if tensor is None else as_floats(tensor).contiguous() for tensor in inputs))  # type: ignore[arg-type]
     out = make_outputs(ready, posterior)
-    task = make_task(ready, out)
+    task = make_chain_task(ready, out)
     library.run("labeltide_chain", task, task.members)
     return out
 
@@ -67,7 +67,7 @@ def as_floats(tensor: Tensor) -> Tensor:
 
 
 def make_outputs(inputs: ChainInputs, posterior: bool) -> ChainOutputs:
-    """Zeros for everything that a pass gives."""
+    """Outputs of a pass, filled with zeros."""
     members, groups, points, classes = inputs.matrices.shape[:4]
     _, rows, steps, _ = inputs.labels.shape
     return ChainOutputs(
@@ -81,9 +81,9 @@ def make_outputs(inputs: ChainInputs, posterior: bool) -> ChainOutputs:
     )
 
 
-def make_task(inputs: ChainInputs, out: ChainOutputs) -> Task:
-    """The task of one call; the tensors must outlive it."""
+def make_chain_task(inputs: ChainInputs, out: ChainOutputs) -> ChainTask:
+    """The arguments of one call; the tensors must outlive them."""
     members, groups, points, classes = inputs.matrices.shape[:4]
     _, rows, steps, annotators = inputs.labels.shape
     sizes = (members, rows, steps, classes, annotators, groups, points, inputs.transitions.shape[1])
-    return Task(*sizes, *map(library.pointer, (*inputs, *out)))
+    return ChainTask(*sizes, *map(library.pointer, (*inputs, *out)))

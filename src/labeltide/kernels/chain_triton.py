@@ -1,8 +1,8 @@
-"""The forward-backward pass as Triton kernels: all steps of some rows of one member in one program.
+"""Forward-backward algorithm for hidden Markov models (Rabiner 1989) as Triton kernels, one program for several rows.
 
-What the backward run needs of the forward one is the filtered state and its scale; everything else is computed again,
-so that a pass moves little more than the posterior through memory. Sums are taken in a fixed order. Without a GPU the
-kernels run in Triton's interpreter (``TRITON_INTERPRET=1``).
+A program runs all steps of its rows of one member. The backward pass reads the filtered probabilities and their scales;
+everything else is recomputed, so a pass moves little more than the posterior through memory. Sums are taken in a fixed
+order. Without a GPU the kernels run in Triton's interpreter (``TRITON_INTERPRET=1``).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from labeltide.kernels.chain import ChainInputs, ChainOutputs, as_floats
 from labeltide.kernels.chain_triton_step import evidence_of as step_evidence
 from labeltide.kernels.chain_triton_step import likelihood_of, links_of, move_of
 
-MAX_CLASSES = 16  # the matrices of a row must fit into registers
-NUMBERS = 64  # entries of a thread's share of one (rows, from, to) tensor, at most
+MAX_TRITON_CLASSES = 16  # the matrices of a row must fit into registers
+ENTRIES_PER_THREAD = 64  # of a (rows, from, to) tensor, at most
 
 
 def triton_pass(inputs: ChainInputs, *, posterior: bool = False) -> ChainOutputs:
-    """One forward and one backward run over all sequences of all members, as `compiled_pass` has it."""
+    """Forward-backward over all sequences of all members, on a GPU; arguments and results as of `compiled_pass`."""
     _, rows, steps, annotators = inputs.labels.shape
     m, groups, points, classes = inputs.matrices.shape[:4]
     width = triton.next_power_of_2(classes)
@@ -55,12 +55,12 @@ def triton_pass(inputs: ChainInputs, *, posterior: bool = False) -> ChainOutputs
 
 
 def _block(width: int) -> int:
-    """How many rows a program runs side by side."""
-    return max(1, min(32, NUMBERS * 32 // width**2))
+    """Rows that one program processes together."""
+    return max(1, min(32, ENTRIES_PER_THREAD * 32 // width**2))
 
 
 def _counts(inputs: ChainInputs, gamma: Tensor, width: int) -> Tensor:
-    """How often each true label was recorded as each, at every moment: (members, groups, points, true, recorded)."""
+    """Expected counts of recorded label by true label at every point: (members, groups, points, true, recorded)."""
     m, rows, steps, classes = gamma.shape
     groups, points = inputs.matrices.shape[1:3]
     places = inputs.places.flatten()
@@ -89,54 +89,54 @@ def _both_ways(  # type: ignore[no-untyped-def]
     length = tl.load(lengths + row, mask=present, other=0).to(tl.int32)
     weight = tl.load(weights + member * rows + row, mask=present, other=0.0)
     first = row.to(tl.int64) * steps  # of each row, in tables of (rows, steps)
-    own_labels = labels + tl.load(label_of + member) * rows * steps * ANNOTATORS
-    own_evidence = evidence
+    member_labels = labels + tl.load(label_of + member) * rows * steps * ANNOTATORS
+    member_evidence = evidence
     if EVIDENCE:
-        own_evidence = evidence + tl.load(evidence_of + member) * rows * steps * CLASSES
+        member_evidence = evidence + tl.load(evidence_of + member) * rows * steps * CLASSES
     q = matrices + member * GROUPS * points * CLASSES * CLASSES
-    own_moves = transition + member * gaps * CLASSES * CLASSES
+    member_moves = transition + member * gaps * CLASSES * CLASSES
     k = tl.load(power + member)
     rho = 0.0
     if BURSTS:
         rho = tl.load(bursts + member)
-    own_gamma, own_scales = gamma + member * rows * steps * CLASSES, scales + member * rows * steps
+    member_gamma, member_scales = gamma + member * rows * steps * CLASSES, scales + member * rows * steps
 
     real = length > 0
-    values, ratio = step_evidence(own_evidence, first, real, j, k, CLASSES, EVIDENCE)
+    values, ratio = step_evidence(member_evidence, first, real, j, k, CLASSES, EVIDENCE)
     begin = tl.load(start + member * CLASSES + j, mask=j < CLASSES, other=0.0)[None, :] * ratio
     begin = begin / tl.maximum(tl.sum(begin, 1), 1e-30)[:, None]
     place = tl.load(places + first, mask=real, other=0)
-    seen = likelihood_of(q, own_labels, first, place, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED)
+    seen = likelihood_of(q, member_labels, first, place, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED)
     joint = begin * seen
     scale = tl.maximum(tl.sum(joint, 1), 1e-30)
     state = joint / scale[:, None]
     total = tl.where(real, tl.log(scale), 0.0)
-    tl.store(own_gamma + first[:, None] * CLASSES + j[None, :], state, mask=real[:, None] & (j < CLASSES)[None, :])
-    tl.store(own_scales + first, scale, mask=real)
+    tl.store(member_gamma + first[:, None] * CLASSES + j[None, :], state, mask=real[:, None] & (j < CLASSES)[None, :])
+    tl.store(member_scales + first, scale, mask=real)
     longest = tl.max(length, 0)
     for t in range(1, longest):
         real, at = t < length, first + t
         earlier_place, place = place, tl.load(places + at, mask=real, other=0)
-        values, ratio = step_evidence(own_evidence, at, real, j, k, CLASSES, EVIDENCE)
-        move, next_step = move_of(own_moves, jumps, at, real, i, j, ratio, CLASSES, JUMPS)
+        values, ratio = step_evidence(member_evidence, at, real, j, k, CLASSES, EVIDENCE)
+        move, next_step = move_of(member_moves, jumps, at, real, i, j, ratio, CLASSES, JUMPS)
         if BURSTS:
             link, kept = links_of(
-                q, own_labels, at, place, earlier_place, trusted, real, next_step, i, j, rho, points, CLASSES,
+                q, member_labels, at, place, earlier_place, trusted, real, next_step, i, j, rho, points, CLASSES,
                 ANNOTATORS, GROUPS, TRUSTED,
             )  # fmt: skip
         else:
             link = likelihood_of(
-                q, own_labels, at, place, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED
+                q, member_labels, at, place, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED
             )[:, None, :]
         joint = tl.sum(state[:, :, None] * move * link, 1)
         scale = tl.maximum(tl.sum(joint, 1), 1e-30)
         state = joint / scale[:, None]
         total += tl.where(real, tl.log(scale), 0.0)
-        tl.store(own_gamma + at[:, None] * CLASSES + j[None, :], state, mask=real[:, None] & (j < CLASSES)[None, :])
-        tl.store(own_scales + at, scale, mask=real)
+        tl.store(member_gamma + at[:, None] * CLASSES + j[None, :], state, mask=real[:, None] & (j < CLASSES)[None, :])
+        tl.store(member_scales + at, scale, mask=real)
     tl.store(log_likelihood + member * rows + row, total, mask=present)
 
-    tl.debug_barrier()  # what one thread has stored, another may load
+    tl.debug_barrier()  # values stored by one thread are loaded by another
     back = tl.full((ROWS, WIDTH), 1.0, tl.float32)
     moved, exposed = tl.zeros((ROWS, WIDTH, WIDTH), tl.float32), tl.zeros((ROWS, WIDTH, WIDTH), tl.float32)
     slope, curvature, held = tl.zeros((ROWS,), tl.float32), tl.zeros((ROWS,), tl.float32), tl.zeros((ROWS,), tl.float32)
@@ -145,18 +145,18 @@ def _both_ways(  # type: ignore[no-untyped-def]
         real, at = t < length, first + t
         inside = real[:, None] & (j < CLASSES)[None, :]
         counted = tl.where(real, weight, 0.0)
-        state = tl.load(own_gamma + at[:, None] * CLASSES + j[None, :], mask=inside, other=0.0)
-        tl.store(own_gamma + at[:, None] * CLASSES + j[None, :], state * back, mask=inside)
-        scale = tl.load(own_scales + at, mask=real, other=1.0)
+        state = tl.load(member_gamma + at[:, None] * CLASSES + j[None, :], mask=inside, other=0.0)
+        tl.store(member_gamma + at[:, None] * CLASSES + j[None, :], state * back, mask=inside)
+        scale = tl.load(member_scales + at, mask=real, other=1.0)
         before_at = (at - 1)[:, None] * CLASSES + i[None, :]
-        before = tl.load(own_gamma + before_at, mask=real[:, None] & (i < CLASSES)[None, :], other=0.0)
+        before = tl.load(member_gamma + before_at, mask=real[:, None] & (i < CLASSES)[None, :], other=0.0)
         place = tl.load(places + at, mask=real, other=0)
-        values, ratio = step_evidence(own_evidence, at, real, j, k, CLASSES, EVIDENCE)
-        move, next_step = move_of(own_moves, jumps, at, real, i, j, ratio, CLASSES, JUMPS)
+        values, ratio = step_evidence(member_evidence, at, real, j, k, CLASSES, EVIDENCE)
+        move, next_step = move_of(member_moves, jumps, at, real, i, j, ratio, CLASSES, JUMPS)
         if BURSTS:
             earlier_place = tl.load(places + at - 1, mask=real, other=0)
             link, kept = links_of(
-                q, own_labels, at, place, earlier_place, trusted, real, next_step, i, j, rho, points, CLASSES,
+                q, member_labels, at, place, earlier_place, trusted, real, next_step, i, j, rho, points, CLASSES,
                 ANNOTATORS, GROUPS, TRUSTED,
             )  # fmt: skip
             ahead = move * link * (back / scale[:, None])[:, None, :]
@@ -164,7 +164,7 @@ def _both_ways(  # type: ignore[no-untyped-def]
             held += tl.sum(tl.sum(both * kept, 2), 1)
         else:
             link = likelihood_of(
-                q, own_labels, at, place, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED
+                q, member_labels, at, place, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED
             )
             ahead = move * (link * back / scale[:, None])[:, None, :]
             both = before[:, :, None] * ahead * counted[:, None, None]
@@ -180,9 +180,9 @@ def _both_ways(  # type: ignore[no-untyped-def]
     real = length > 0
     inside = real[:, None] & (j < CLASSES)[None, :]
     counted = tl.where(real, weight, 0.0)
-    state = tl.load(own_gamma + first[:, None] * CLASSES + j[None, :], mask=inside, other=0.0) * back
-    tl.store(own_gamma + first[:, None] * CLASSES + j[None, :], state, mask=inside)
-    values, ratio = step_evidence(own_evidence, first, real, j, k, CLASSES, EVIDENCE)
+    state = tl.load(member_gamma + first[:, None] * CLASSES + j[None, :], mask=inside, other=0.0) * back
+    tl.store(member_gamma + first[:, None] * CLASSES + j[None, :], state, mask=inside)
+    values, ratio = step_evidence(member_evidence, first, real, j, k, CLASSES, EVIDENCE)
     apart = values - tl.sum(begin * values, 1)[:, None]
     slope += tl.sum((state - begin) * values, 1) * counted
     curvature += tl.sum(begin * apart * apart, 1) * counted
@@ -204,8 +204,8 @@ def _count(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     member, point = tl.program_id(0).to(tl.int64), tl.program_id(1)
     i, j = tl.arange(0, WIDTH), tl.arange(0, WIDTH)
-    own_labels = labels + tl.load(label_of + member) * rows * steps * ANNOTATORS
-    own_gamma, own_weights = gamma + member * rows * steps * CLASSES, weights + member * rows
+    member_labels = labels + tl.load(label_of + member) * rows * steps * ANNOTATORS
+    member_gamma, member_weights = gamma + member * rows * steps * CLASSES, weights + member * rows
     low, high = tl.load(ends + point), tl.load(ends + point + 1)
     square = (i < CLASSES)[:, None] & (j < CLASSES)[None, :]
     for group in tl.static_range(GROUPS):
@@ -213,11 +213,11 @@ def _count(  # type: ignore[no-untyped-def]
         for begin in range(low, high, ENTRIES):
             entry = begin + tl.arange(0, ENTRIES)
             at = tl.load(order + entry, mask=entry < high, other=0)
-            weight = tl.load(own_weights + at // steps, mask=entry < high, other=0.0)
+            weight = tl.load(member_weights + at // steps, mask=entry < high, other=0.0)
             inside = (entry < high)[:, None] & (i < CLASSES)[None, :]
-            share = tl.load(own_gamma + at[:, None] * CLASSES + i[None, :], mask=inside, other=0.0) * weight[:, None]
-            for own in tl.static_range(ANNOTATORS // GROUPS):
-                label_at = own_labels + at * ANNOTATORS + group * (GROUPS > 1) + own
+            share = tl.load(member_gamma + at[:, None] * CLASSES + i[None, :], mask=inside, other=0.0) * weight[:, None]
+            for annotator in tl.static_range(ANNOTATORS // GROUPS):
+                label_at = member_labels + at * ANNOTATORS + group * (GROUPS > 1) + annotator
                 label = tl.load(label_at, mask=entry < high, other=-1).to(tl.int32)
                 sums += tl.where((label[:, None] == j[None, :])[:, None, :], share[:, :, None], 0.0)
         out = counts + ((member * GROUPS + group) * points + point) * CLASSES * CLASSES

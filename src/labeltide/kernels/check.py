@@ -1,4 +1,4 @@
-"""A kernel proves itself before it is believed: small ragged cases are computed and compared with torch's results."""
+"""Self-check of the compiled kernels: small ragged cases are computed and compared with torch's stored results."""
 
 from __future__ import annotations
 
@@ -11,49 +11,50 @@ import numpy as np
 from labeltide.kernels.calls import call
 from labeltide.kernels.cases import Case, read_cases
 
-LINE = 64  # bytes in a cache line, on which the memory of a case starts
-THREADS = 2  # so that a share of the items is done by another thread
+LINE_BYTES = 64  # bytes in a cache line, on which the memory of a case starts
+THREADS = 2  # so that another thread computes part of the items
 
 
-class Verdict(NamedTuple):
-    """What the self-check of one kernel found."""
+class CheckResult(NamedTuple):
+    """The result of the self-check of one kernel."""
 
     passed: bool
     difference: float  # the largest, relative to the largest value of its tensor
     seconds: float
 
 
-def check_library(compiled: ctypes.CDLL) -> dict[str, Verdict]:
-    """The verdict on every kernel of a loaded library."""
-    verdicts: dict[str, Verdict] = {}
+def check_library(compiled: ctypes.CDLL) -> dict[str, CheckResult]:
+    """The self-check of every kernel of a loaded library."""
+    results: dict[str, CheckResult] = {}
     for case in read_cases():
-        earlier = verdicts.get(case.kernel, Verdict(True, 0.0, 0.0))
-        verdict = _check(compiled, case)
-        verdicts[case.kernel] = Verdict(
-            earlier.passed and verdict.passed,
-            max(earlier.difference, verdict.difference),
-            earlier.seconds + verdict.seconds,
+        earlier = results.get(case.kernel, CheckResult(True, 0.0, 0.0))
+        result = _check_case(compiled, case)
+        results[case.kernel] = CheckResult(
+            earlier.passed and result.passed,
+            max(earlier.difference, result.difference),
+            earlier.seconds + result.seconds,
         )
-    return verdicts
+    return results
 
 
-def _check(compiled: ctypes.CDLL, case: Case) -> Verdict:
+def _check_case(compiled: ctypes.CDLL, case: Case) -> CheckResult:
     started = time.perf_counter()
-    room = np.zeros(case.size + LINE, np.uint8)
-    memory = room[-room.ctypes.data % LINE :][: case.size]
+    room = np.zeros(case.size + LINE_BYTES, np.uint8)
+    memory = room[-room.ctypes.data % LINE_BYTES :][: case.size]
     for offset, values in case.inputs:
         memory[offset : offset + len(values)] = np.frombuffer(values, np.uint8)
     for stored in case.calls:
         task = ctypes.create_string_buffer(stored.task, len(stored.task))
-        for field, place in stored.pointers:
-            ctypes.c_void_p.from_buffer(task, field).value = memory.ctypes.data + place
+        for field, offset in stored.pointers:
+            ctypes.c_void_p.from_buffer(task, field).value = memory.ctypes.data + offset
         call(compiled, stored.function, task, stored.items, THREADS)
     passed, worst = True, 0.0
-    for check in case.checks:
-        expected = check.expected.astype(np.float64)
-        found = memory[check.offset : check.offset + check.expected.nbytes].view(check.expected.dtype)
+    for comparison in case.comparisons:
+        start, stored_values = comparison.offset, comparison.expected
+        expected = stored_values.astype(np.float64)
+        computed = memory[start : start + stored_values.nbytes].view(stored_values.dtype)
         scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
-        difference = float(np.abs(found - expected).max(initial=0.0)) / scale
+        difference = float(np.abs(computed - expected).max(initial=0.0)) / scale
         worst = max(worst, difference if np.isfinite(difference) else np.inf)
-        passed &= difference <= check.tolerance  # not where it is NaN
-    return Verdict(passed, worst, time.perf_counter() - started)
+        passed &= difference <= comparison.tolerance  # False where the difference is NaN
+    return CheckResult(passed, worst, time.perf_counter() - started)

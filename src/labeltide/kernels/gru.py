@@ -1,7 +1,6 @@
-"""The compiled GRU, fused over time.
+"""Compiled GRU (Cho and others 2014): all steps and the linear head in one kernel, forward and backward.
 
-Where it is not in use, or the tensors are not what it is written for, `usable` says no and `models/gru.py` does the
-same with torch alone.
+`usable` says whether the kernel supports the tensors; where it does not, `models/gru.py` computes the same with torch.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from torch import Tensor
 from labeltide.kernels import choose, library
 from labeltide.kernels.sums import sum_parts
 
-ROWS = 8  # sequences that run through the steps together, as in c/gru.c
-LINE = 16  # floats in a cache line, on which torch starts every tensor
-MULTIPLE = 32  # hidden units come in pairs of the widest vectors
+TILE_ROWS = 8  # sequences that run through the steps together; ROWS in c/gru.c
+LINE_FLOATS = 16  # floats in a cache line; torch aligns every tensor to one
+HIDDEN_MULTIPLE = 32  # hidden units are computed in pairs of the widest vectors
 
 
-class Task(ctypes.Structure):
-    """One call, as c/gru.c declares it."""
+class GRUTask(ctypes.Structure):
+    """The arguments of one call, laid out as in c/gru.c."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "batch", "steps", "inputs", "hidden", "classes")),
@@ -35,12 +34,12 @@ class Task(ctypes.Structure):
 
 
 def usable(features: Tensor, *parameters: Tensor) -> bool:
-    """Whether the compiled GRU can take these tensors."""
+    """Whether the compiled GRU supports these tensors."""
     weight_hidden = parameters[1]
     return (
         choose("gru", features.device) == "c"
         and not features.requires_grad
-        and weight_hidden.shape[1] % MULTIPLE == 0
+        and weight_hidden.shape[1] % HIDDEN_MULTIPLE == 0
         and all(t.dtype == torch.float32 and t.is_cpu for t in (features, *parameters))
         and all(p.shape[1:].numel() == 0 or p[0].is_contiguous() for p in parameters)
         and 0 not in features.shape
@@ -62,7 +61,7 @@ def fused_gru(
 
 
 def fused_logits(features: Tensor, *parameters: Tensor) -> Tensor:
-    """What a linear head makes of the hidden states: shape (members, batch, steps, classes).
+    """Logits of a GRU with a linear head: shape (members, batch, steps, classes).
 
     Takes the parameters of `fused_gru`, then the head's weight (members, hidden, classes) and bias.
     """
@@ -70,14 +69,14 @@ def fused_logits(features: Tensor, *parameters: Tensor) -> Tensor:
 
 
 def fused_advance(features: Tensor, state: Tensor, *parameters: Tensor) -> Tensor:
-    """Logits as `fused_logits` gives them, of sequences that go on from a (members, batch, hidden) state.
+    """Logits of the next steps of sequences whose hidden state is `state`, shape (members, batch, hidden).
 
-    The state is changed in place; no gradient is kept. Steps one by one give the same bits as all at once.
+    The state is updated in place and no gradient is kept. Step by step gives the same bits as `fused_logits` at once.
     """
-    task = make_task(features, parameters)
+    task = make_gru_task(features, parameters)
     out = features.new_empty(*features.shape[:3], task.classes)
     task.out, task.state = out.data_ptr(), state.data_ptr()
-    library.run("labeltide_gru_forward", task, task.members * -(-task.batch // ROWS))
+    library.run("labeltide_gru_forward", task, task.members * -(-task.batch // TILE_ROWS))
     return out
 
 
@@ -89,8 +88,8 @@ def _apply(features: Tensor, *parameters: Tensor) -> Tensor:
 class _FusedGRU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, keep: bool, features: Tensor, *parameters: Tensor) -> Tensor:
-        task = make_task(features, parameters)
-        tiles = -(-task.batch // ROWS)
+        task = make_gru_task(features, parameters)
+        tiles = -(-task.batch // TILE_ROWS)
         out = features.new_empty(*features.shape[:3], task.classes or task.hidden)
         kept = features.new_empty(task.members * tiles * kept_size(task)) if keep else None
         task.out, task.kept = out.data_ptr(), library.pointer(kept)
@@ -101,7 +100,8 @@ class _FusedGRU(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         features, kept, *parameters = ctx.saved_tensors
-        task, grad, tiles = make_task(features, parameters), grads[0].contiguous(), -(-features.shape[1] // ROWS)
+        task, grad = make_gru_task(features, parameters), grads[0].contiguous()
+        tiles = -(-task.batch // TILE_ROWS)
         sizes = [parameter[0].numel() for parameter in parameters]
         parts = features.new_empty(task.members, tiles, sum(sizes))
         task.kept, task.grad_out, task.gradients = kept.data_ptr(), grad.data_ptr(), parts.data_ptr()
@@ -110,16 +110,16 @@ class _FusedGRU(torch.autograd.Function):
         return None, None, *(g.view(p.shape) for g, p in zip(gradients, parameters, strict=True))
 
 
-def kept_size(task: Task) -> int:
-    """How many floats the gradient of one tile needs: states, gates and inputs of all steps, each part on its lines."""
-    inputs = -(-task.steps * ROWS * task.inputs // LINE) * LINE
-    return (5 * task.steps + 1) * ROWS * task.hidden + inputs
+def kept_size(task: GRUTask) -> int:
+    """Floats that a tile keeps for its gradient: states, gates and inputs of all steps, aligned to cache lines."""
+    inputs = -(-task.steps * TILE_ROWS * task.inputs // LINE_FLOATS) * LINE_FLOATS
+    return (5 * task.steps + 1) * TILE_ROWS * task.hidden + inputs
 
 
-def make_task(features: Tensor, parameters: Sequence[Tensor]) -> Task:
-    """The task of one call without its outputs; the tensors must outlive it."""
+def make_gru_task(features: Tensor, parameters: Sequence[Tensor]) -> GRUTask:
+    """The arguments of one call without its outputs; the tensors must outlive them."""
     classes = parameters[4].shape[2] if len(parameters) > 4 else 0
-    task = Task(*features.shape, parameters[1].shape[1], classes)
+    task = GRUTask(*features.shape, parameters[1].shape[1], classes)
     task.features = features.data_ptr()
     for i, parameter in enumerate(parameters):
         task.strides[i], task.parameters[i] = parameter.stride(0), parameter.data_ptr()

@@ -1,8 +1,9 @@
-"""The GRU of a fleet as two Triton kernels: all steps of 16 sequences of one member in one program.
+"""GRU (Cho and others 2014) of a fleet as two Triton kernels: one program runs all steps of 16 rows of one member.
 
-State and weights stay in registers over all steps; the gradient of the weights is summed there too, so that only what
-the equations of `gru.py` must remember travels through memory. Products are taken as three tf32 products, which is
-float32 accuracy on the matrix units. Without a GPU the kernels run in Triton's interpreter (``TRITON_INTERPRET=1``).
+State and weights stay in registers over all steps, and the weight gradient is summed there too. Only the gates and
+states that the backward pass needs are written to memory. The equations are those of `models/recurrence.py`. Each
+matrix product is three tf32 products, which gives float32 accuracy on tensor cores. Without a GPU the kernels run in
+Triton's interpreter (``TRITON_INTERPRET=1``).
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 16  # the least number of rows that a matrix unit takes
-MAX_INPUTS = 16  # more inputs are projected, and their gradient is taken, by torch outside the kernels
+PROGRAM_ROWS = 16  # the smallest number of rows that a tensor core takes
+MAX_INPUTS = 16  # more inputs are projected by torch outside the kernels, and so is their gradient
 HIDDEN_SIZES = (16, 32, 64)  # the weight gradient of a member must fit into the registers of one program
 
 
 def usable(features: Tensor, *parameters: Tensor) -> bool:
-    """Whether the kernels can take these tensors."""
+    """Whether the Triton kernels support these tensors."""
     hidden = parameters[1].shape[1]
     return (
         not features.requires_grad
@@ -34,7 +35,7 @@ def usable(features: Tensor, *parameters: Tensor) -> bool:
 def triton_gru(
     features: Tensor, weight_input: Tensor, weight_hidden: Tensor, bias_input: Tensor, bias_hidden: Tensor
 ) -> Tensor:
-    """Hidden states of every step: shape (members, batch, steps, hidden). Takes what `fused.fused_gru` takes."""
+    """Hidden states of every step: shape (members, batch, steps, hidden). Arguments as of `kernels.gru.fused_gru`."""
     parameters = (weight_input, weight_hidden, bias_input, bias_hidden)
     keep = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
     return _TritonGRU.apply(keep, features.contiguous(), *parameters)
@@ -50,14 +51,14 @@ class _TritonGRU(torch.autograd.Function):
         ctx.sizes = {
             "INPUTS": max(16, triton.next_power_of_2(inputs)),
             "HIDDEN": hidden,
-            "ROWS": ROWS,
+            "ROWS": PROGRAM_ROWS,
             "PROJECTED": inputs > MAX_INPUTS,
             "num_warps": 4 if hidden <= 32 else 8,
         }
         source = _project(features, parameters[0], parameters[2]) if inputs > MAX_INPUTS else features
         strides = [parameter.stride(0) for parameter in parameters]
         arguments = (source, *parameters, *strides, out, kept, batch, steps, inputs)
-        _forward[(members, triton.cdiv(batch, ROWS))](*arguments, KEEP=keep, **ctx.sizes)
+        _forward[(members, triton.cdiv(batch, PROGRAM_ROWS))](*arguments, KEEP=keep, **ctx.sizes)
         ctx.save_for_backward(features, parameters[1], out, kept)
         return out
 
@@ -67,7 +68,7 @@ class _TritonGRU(torch.autograd.Function):
         members, batch, steps, inputs = features.shape
         hidden, width = weight_hidden.shape[1:]
         projected = ctx.sizes["PROJECTED"]
-        tiles = triton.cdiv(batch, ROWS)
+        tiles = triton.cdiv(batch, PROGRAM_ROWS)
         shapes = ((1, 1) if projected else (inputs, width), (hidden, width), (1, width), (1, width))
         sums = [features.new_empty(members, tiles, *shape) for shape in shapes]
         gates = features.new_empty((members, batch, steps, width) if projected else (1,))
@@ -80,7 +81,7 @@ class _TritonGRU(torch.autograd.Function):
 
 
 def _project(features: Tensor, weight_input: Tensor, bias_input: Tensor) -> Tensor:
-    """The input's share of all gates at once: shape (members, batch, steps, 3 * hidden)."""
+    """Input part of the gates of all steps: shape (members, batch, steps, 3 * hidden)."""
     return torch.baddbmm(bias_input, features.flatten(1, 2), weight_input).unflatten(1, features.shape[1:3])
 
 

@@ -1,8 +1,8 @@
-"""The compiled library: which variants were built, which of them this processor runs, and which is in use.
+"""Run-time CPU dispatch: the variants of the compiled library that were built, that can run here, and the one in use.
 
-Each variant is one shared object built from the same C files for another vector width: avx512, avx2, and plain, which
-needs no more than the processor family's least (SSE2 or NEON). Where there was no compiler there is none, and torch
-does the same work with its own operations.
+Each variant is a shared object built from the same C files for one vector width: avx512, avx2, and plain, which needs
+only the baseline of the processor family (SSE2 or NEON). Without a compiler at installation there are no variants, and
+torch computes everything.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pathlib import Path
 from torch import Tensor
 
 from labeltide.kernels.calls import call
-from labeltide.kernels.check import Verdict, check_library
+from labeltide.kernels.check import CheckResult, check_library
 from labeltide.kernels.threads import kernel_threads
 
 ENVIRONMENT = "LABELTIDE_KERNELS"
 VARIANTS = ("avx512", "avx2", "plain")  # best first
-NEEDS = {"avx512": 2, "avx2": 1, "plain": 0}  # the least level of `labeltide_processor`
+NEEDS = {"avx512": 2, "avx2": 1, "plain": 0}  # the lowest level of `labeltide_processor`
 FOLDER = Path(__file__).parent
 
-_override: list[str] = []  # what tests ask for in place of the environment
-_left_out: list[str] = []  # kernels that torch computes although they passed
+_override: list[str] = []  # variants set by `using`, which win over the environment variable
+_left_out: list[str] = []  # kernels that `using` excludes; torch computes them
 
 
 @dataclass(frozen=True)
@@ -38,27 +38,27 @@ class Library:
     name: str
     path: Path
     compiled: ctypes.CDLL
-    verdicts: dict[str, Verdict]  # by kernel
+    checks: dict[str, CheckResult]  # by kernel
 
     def offers(self, kernel: str) -> bool:
-        """Whether the kernel computed what torch does in its self-check, and nobody asked to leave it out."""
-        return self.verdicts[kernel].passed and kernel not in _left_out
+        """Whether the kernel passed its self-check and `using` does not exclude it."""
+        return self.checks[kernel].passed and kernel not in _left_out
 
 
 @cache
 def built() -> dict[str, Path]:
-    """The variants that setup built and that this system can load."""
-    found = {}
+    """The variants that setup built and that this system can load, with their paths."""
+    paths = {}
     for name in VARIANTS:
         path = FOLDER / f"labeltide_{name}.so"
         if path.exists() and _load(path) is not None:
-            found[name] = path
-    return found
+            paths[name] = path
+    return paths
 
 
 @cache
 def processor_level() -> int | None:
-    """Which vector width this processor has, as `NEEDS` counts; None where nothing was built that could tell."""
+    """The vector width of this processor as a level of `NEEDS`; None where no variant was built."""
     for path in built().values():
         compiled = _load(path)
         assert compiled is not None
@@ -68,13 +68,13 @@ def processor_level() -> int | None:
 
 @cache
 def runnable() -> tuple[str, ...]:
-    """The variants that were built and that this processor can run, best first."""
+    """The built variants that this processor can run, best first."""
     level = processor_level()
     return tuple(name for name in built() if level is not None and NEEDS[name] <= level)
 
 
 def requested() -> str | None:
-    """What LABELTIDE_KERNELS asks for; None leaves the choice to the processor."""
+    """The variant that LABELTIDE_KERNELS names; None where it names none and the best runnable one is used."""
     wanted = (_override[-1] if _override else os.environ.get(ENVIRONMENT, "")).strip().lower()
     if not wanted:
         return None
@@ -89,7 +89,7 @@ def requested() -> str | None:
 
 
 def active() -> Library | None:
-    """The variant in use, or None where torch does all the work."""
+    """The variant in use, or None where torch computes everything."""
     wanted = requested()
     if wanted == "torch" or not runnable():
         return None
@@ -98,16 +98,16 @@ def active() -> Library | None:
 
 @cache
 def load(name: str) -> Library:
-    """Load one variant and check every kernel of it; a kernel that fails is named in one warning and not used."""
+    """Load one variant and self-check its kernels; a kernel that fails is named in a warning and not used."""
     path = built()[name]
     compiled = _load(path)
     assert compiled is not None
     library = Library(name, path, compiled, check_library(compiled))
-    for kernel, verdict in library.verdicts.items():
-        if not verdict.passed:
+    for kernel, result in library.checks.items():
+        if not result.passed:
             warnings.warn(
                 f"The compiled kernel {kernel!r} ({name}) does not compute what torch does on this machine: its "
-                f"self-check is off by {verdict.difference:.2g}. labeltide uses torch in its place, slower and right. "
+                f"self-check is off by {result.difference:.2g}. labeltide uses torch in its place, slower and right. "
                 "Please report it with the output of `labeltide doctor`.",
                 RuntimeWarning,
                 stacklevel=2,
@@ -117,7 +117,7 @@ def load(name: str) -> Library:
 
 @contextmanager
 def using(name: str, without: Sequence[str] = ()) -> Iterator[None]:
-    """Ask for a variant as LABELTIDE_KERNELS does, but for some kernels, within a block: for tests and benchmarks."""
+    """Use a variant, except for the kernels `without`, within a block: for tests and benchmarks."""
     _override.append(name)
     _left_out.extend(without)
     try:
@@ -128,14 +128,14 @@ def using(name: str, without: Sequence[str] = ()) -> Iterator[None]:
 
 
 def run(name: str, task: ctypes.Structure, items: int) -> None:
-    """Share the items of a task among the library's own threads; ctypes lets go of Python's lock meanwhile."""
+    """Run a kernel on all items of a task with the active variant; ctypes releases the GIL meanwhile."""
     library = active()
     assert library is not None
     call(library.compiled, name, task, items, kernel_threads())
 
 
 def pointer(tensor: Tensor | None) -> int | None:
-    """The address of a tensor's first value, for a field of a task."""
+    """The data pointer of a tensor, for a field of a task; None for None."""
     return None if tensor is None else tensor.data_ptr()
 
 

@@ -1,4 +1,7 @@
-"""The compiled network of `noise/network.py`: all layers, and Q from them, in one call forward and two backward."""
+"""Compiled multilayer perceptron from the clock to Q (`noise/network.py`): one call forward, two backward.
+
+The calls compute all layers and the noise matrices. Backpropagation is written out; autograd is not involved.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +15,23 @@ from torch import Tensor
 from labeltide._fleet import MemberLinear
 from labeltide.kernels import choose, library
 
-ROWS, MAX_LAYERS, FEW = 8, 16, 16  # as in c/network.c
-MULTIPLE = 32  # widths of all hidden layers but the first come in pairs of the widest vectors
+TILE_POINTS, MAX_LAYERS, GRADIENT_ROWS = 8, 16, 16  # ROWS, MAX_LAYERS and FEW in c/network.c
+WIDTH_MULTIPLE = 32  # hidden layers but the first are computed in pairs of the widest vectors
 
 
-class Input(NamedTuple):
-    """How moments of the clock become the network's input, and its output Q."""
+class NetworkInput(NamedTuple):
+    """Clock and constants: how moments are scaled to the network's input, and how its logits are bounded."""
 
     clock: Tensor  # float64, (points,)
     ends: Tensor  # float64, (2,)
-    scale: float  # position in [0, 1] times scale plus shift is the input
+    scale: float  # the input is scale * position + shift, with the position in [0, 1]
     shift: float
-    bound: float  # logits are bent to stay within it; 0 leaves them
+    bound: float  # logits are soft-clipped to (-bound, bound); 0 leaves them
     classes: int
 
 
-class Network(ctypes.Structure):
-    """One call, as c/network.c declares it."""
+class NetworkTask(ctypes.Structure):
+    """The arguments of one call, laid out as in c/network.c."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "copies", "points", "layers", "classes")),
@@ -45,41 +48,41 @@ class Network(ctypes.Structure):
     ]
 
 
-def usable(layers: Sequence[MemberLinear], given: Input) -> bool:
-    """Whether the compiled network can take these layers, the head last, and this clock."""
+def usable(layers: Sequence[MemberLinear], inputs: NetworkInput) -> bool:
+    """Whether the compiled network supports these layers, the head last, and this clock."""
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     return (
-        choose("network", given.clock.device) == "c"
-        and given.clock.ndim == 1
-        and len(given.clock) > 0
-        and all(t.dtype == torch.float64 and t.is_cpu and t.is_contiguous() for t in given[:2])
+        choose("network", inputs.clock.device) == "c"
+        and inputs.clock.ndim == 1
+        and len(inputs.clock) > 0
+        and all(t.dtype == torch.float64 and t.is_cpu and t.is_contiguous() for t in inputs[:2])
         and all(p.dtype == torch.float32 and p.is_cpu for p in parameters)
         and all(p[0].is_contiguous() for p in parameters)
         and 1 < len(layers) <= MAX_LAYERS + 1
         and layers[0].weight.shape[-2] == 1
-        and all(layer.weight.shape[-1] % MULTIPLE == 0 for layer in layers[1:-1])
+        and all(layer.weight.shape[-1] % WIDTH_MULTIPLE == 0 for layer in layers[1:-1])
     )
 
 
-def fused_network(layers: Sequence[MemberLinear], given: Input) -> Tensor:
+def fused_network(layers: Sequence[MemberLinear], inputs: NetworkInput) -> Tensor:
     """Q at every moment: shape (members * copies, points, classes, classes)."""
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     keep = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
-    return _FusedNetwork.apply(CompiledNetwork(layers, given, keep), *parameters)
+    return _FusedNetwork.apply(CompiledNetwork(layers, inputs, keep), *parameters)
 
 
 class CompiledNetwork:
-    """Tasks on the same memory every time, for layers whose parameters are changed in place."""
+    """Buffers and task for layers whose parameters are updated in place; every call reuses them."""
 
-    def __init__(self, layers: Sequence[MemberLinear], given: Input, keep: bool = True) -> None:
-        self.given, self.keep = given, keep
+    def __init__(self, layers: Sequence[MemberLinear], inputs: NetworkInput, keep: bool = True) -> None:
+        self.inputs, self.keep = inputs, keep
         sizes = [layer.weight.shape[-2:] for layer in layers]
-        self.task = task = _task(layers, given)
-        self.tiles = -(-task.points // ROWS)
-        self.parts = sum(-(-size[0] // FEW) for size in sizes)
+        self.task = task = _make_task(layers, inputs)
+        self.tiles = -(-task.points // TILE_POINTS)
+        self.parts = sum(-(-size[0] // GRADIENT_ROWS) for size in sizes)
         self.size = task.copies * sum((size[0] + 1) * size[1] for size in sizes)
         per_point = sum(_padded(size[1]) for size in sizes)
-        self.values = torch.empty(task.members, self.tiles * ROWS * per_point)
+        self.values = torch.empty(task.members, self.tiles * TILE_POINTS * per_point)
         self.turned = torch.empty(task.members, sum(size[1] * _padded(size[0]) for size in sizes[1:])) if keep else None
         self.deltas = torch.empty_like(self.values) if keep else None
         task.values, task.turned = self.values.data_ptr(), library.pointer(self.turned)
@@ -94,7 +97,7 @@ class CompiledNetwork:
         return matrices
 
     def backward(self, grad: Tensor, gradients: Tensor) -> None:
-        """Write the parameters' gradients, side by side, into (members, size), from that of the last call's Q."""
+        """Write the gradients of all parameters into (members, size), from that of the Q of the last `forward`."""
         task = self.task
         task.grad_matrices, task.gradients, task.gradient_stride = (
             grad.data_ptr(),
@@ -114,18 +117,18 @@ class _FusedNetwork(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        parameters = ctx.saved_tensors  # also makes sure that nobody has changed them meanwhile
+        parameters = ctx.saved_tensors  # raises where they were changed in place meanwhile
         gradients = torch.empty(len(parameters[0]), ctx.network.size)
         ctx.network.backward(grads[0].contiguous(), gradients)
         pieces = gradients.split([parameter[0].numel() for parameter in parameters], 1)
         return None, *(piece.view(parameter.shape) for piece, parameter in zip(pieces, parameters, strict=True))
 
 
-def _task(layers: Sequence[MemberLinear], given: Input) -> Network:
+def _make_task(layers: Sequence[MemberLinear], inputs: NetworkInput) -> NetworkTask:
     copies = layers[0].copies
-    task = Network(layers[0].members * copies, copies, len(given.clock), len(layers) - 1, given.classes)
-    task.scale, task.shift, task.bound = given.scale, given.shift, given.bound
-    task.clock, task.ends = given.clock.data_ptr(), given.ends.data_ptr()
+    task = NetworkTask(layers[0].members * copies, copies, len(inputs.clock), len(layers) - 1, inputs.classes)
+    task.scale, task.shift, task.bound = inputs.scale, inputs.shift, inputs.bound
+    task.clock, task.ends = inputs.clock.data_ptr(), inputs.ends.data_ptr()
     for i, layer in enumerate(layers):
         weight, bias, task.units[i] = layer.weight, layer.bias, layer.unit
         task.weights[i], task.weight_strides[i] = weight.data_ptr(), weight.stride(0)
@@ -136,4 +139,4 @@ def _task(layers: Sequence[MemberLinear], given: Input) -> Network:
 
 
 def _padded(width: int) -> int:
-    return -(-width // MULTIPLE) * MULTIPLE
+    return -(-width // WIDTH_MULTIPLE) * WIDTH_MULTIPLE

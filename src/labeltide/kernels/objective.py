@@ -1,14 +1,14 @@
-"""The compiled average loss: `Objective`'s data term and its gradient, straight from logits."""
+"""Compiled forward loss (Patrini and others 2017) and cross-entropy: the data term of `Objective` and its gradient."""
 
 from __future__ import annotations
 
 import ctypes
 
-STEPS = 8  # steps in one item, as in c/objective.c
+STEPS_PER_ITEM = 8  # STEPS in c/objective.c
 
 
-class Task(ctypes.Structure):
-    """One call, as c/objective.c declares it."""
+class ObjectiveTask(ctypes.Structure):
+    """The arguments of one call, laid out as in c/objective.c."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "batch", "steps", "classes")),
@@ -19,6 +19,6 @@ class Task(ctypes.Structure):
     ]
 
 
-def items(task: Task) -> int:
-    """How many parts a call has: some steps of one member, or a member where sequences have clocks of their own."""
-    return task.members * (1 if task.places else -(-task.steps // STEPS))
+def count_items(task: ObjectiveTask) -> int:
+    """Items of a call: blocks of steps of one member, or whole members where rows have different clocks."""
+    return task.members * (1 if task.places else -(-task.steps // STEPS_PER_ITEM))

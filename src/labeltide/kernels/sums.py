@@ -1,4 +1,4 @@
-"""Sums over the tiles of each member, taken in their order."""
+"""Compiled deterministic reduction: sums over the tiles of each member, taken in a fixed order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 from labeltide.kernels import library
 
 
-class Sum(ctypes.Structure):
-    """One call, as c/pool.c declares it: the same bits on any number of threads."""
+class SumTask(ctypes.Structure):
+    """The arguments of one call, laid out as in c/pool.c. Results have the same bits on any number of threads."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "count", "size", "stride")),
@@ -22,5 +22,5 @@ def sum_parts(parts: Tensor) -> Tensor:
     """Sum (members, count, size) over its second axis."""
     members, count, size = parts.shape
     sums = parts.new_empty(members, size)
-    library.run("labeltide_sum", Sum(members, count, size, size, parts.data_ptr(), sums.data_ptr()), members)
+    library.run("labeltide_sum", SumTask(members, count, size, size, parts.data_ptr(), sums.data_ptr()), members)
     return sums

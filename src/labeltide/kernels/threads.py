@@ -1,4 +1,4 @@
-"""How many threads kernels use, and how many torch's own operations around them."""
+"""Thread counts: of the compiled kernels, and of the OpenMP pool that torch's operations use around them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _kernel_threads: ContextVar[int | None] = ContextVar("kernel_threads", default=N
 
 
 def kernel_threads() -> int:
-    """How many threads a call of a compiled kernel may use."""
+    """The largest number of threads for a call of a compiled kernel."""
     return _kernel_threads.get() or torch.get_num_threads()
 
 
 @contextmanager
 def torch_on_one_thread() -> Iterator[None]:
-    """Let torch use one thread for its own operations while compiled kernels use as many as it had.
+    """Limit torch's operations to one thread while compiled kernels use as many as torch had.
 
-    Around a fused kernel torch's operations are small. Shared among threads they gain little on a quiet machine, and
-    on a busy one every operation waits for the slowest thread: a fit took ten times as long beside one other process.
-    OpenMP keeps this number for each Python thread by itself (`torch.set_num_threads` would set it for the process), so
-    fits in several Python threads neither disturb each other nor leave anything behind.
+    Around a fused kernel torch's operations are small. Threads speed them up little on an idle machine, and on a busy
+    machine every operation waits for the slowest thread: a fit took ten times as long beside one other process.
+    OpenMP keeps this number per Python thread (`torch.set_num_threads` would set it for the process), so fits in
+    several Python threads do not affect each other, and the number is restored at the end.
     """
     token = _kernel_threads.set(kernel_threads())
     try:

@@ -1,4 +1,4 @@
-"""Models of the true label, by name."""
+"""Classifiers of the true label by name: GRU, TCN, transformer, multinomial logistic regression, or any module."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 def make_model(
     model: str | nn.Module | Callable[..., Any], members: int, n_features: int, n_classes: int, **options: Any
 ) -> SequenceModel:
-    """Build a fleet of models from a name, a torch module, a factory of modules, or what `wrap` gave."""
+    """Build a fleet of models from a name, a torch module, a factory of modules, or the result of `wrap`."""
     if isinstance(model, str):
         return MODELS[_validation.check_choice("model", model, MODELS)](members, n_features, n_classes, **options)
     factory = model if isinstance(model, ModelFactory) else wrap(model, causal=options["causal"])

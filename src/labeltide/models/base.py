@@ -1,4 +1,4 @@
-"""What every model of the true label is."""
+"""The interface of sequence classifiers: from features to the logits of the true label at every step."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from labeltide._fleet import FleetModule
 
 
 class SequenceModel(FleetModule):
-    """Reads sequences and gives, at every step, one logit for each possible true label.
+    """Sequence classifier: maps features to one logit per class at every step.
 
     Attributes
     ----------
     is_causal : bool
         Whether the output at a step depends on that step and earlier ones only.
     reach : int or None
-        How many steps, itself the last, the output of a causal model at a step depends on; None for all so far.
+        Receptive field of a causal model in steps, including the current one; None for all steps so far.
     is_recordable : bool
-        Whether a CUDA graph may replay it: no random draws, no look at values from the host.
+        Whether it may run inside a CUDA graph: no random draws, no synchronisation with the host.
     is_fused : bool
-        Whether its heavy part is a compiled kernel with threads of its own.
+        Whether its costly part is a compiled kernel, which has its own threads.
     """
 
     name: ClassVar[str]

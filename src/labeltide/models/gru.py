@@ -1,4 +1,7 @@
-"""The paper's model: one gated recurrent layer and a linear head."""
+"""Gated recurrent unit (GRU; Cho and others 2014) with a linear head: the model of Nagaraj and others (2025).
+
+`models/recurrence.py` has the equations.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,13 @@ from labeltide.models.recurrence import gru_recurrence, gru_step
 
 
 class GRUModel(SequenceModel):
-    """A GRU with 32 hidden units, or two of them in opposite directions when it need not be causal."""
+    """A GRU layer with a linear head; bidirectional (Schuster and Paliwal 1997) unless causal.
+
+    References
+    ----------
+    Cho et al. (2014), Learning phrase representations using RNN encoder-decoder for statistical machine translation.
+    The reset gate is applied after the product with the hidden weights, as in cuDNN and `torch.nn.GRU`.
+    """
 
     name = "gru"
 
@@ -24,7 +33,7 @@ class GRUModel(SequenceModel):
     ) -> None:
         super().__init__()
         self.members, self.is_causal = members, causal
-        self.is_fused = causal and hidden_size % kernel.MULTIPLE == 0
+        self.is_fused = causal and hidden_size % kernel.HIDDEN_MULTIPLE == 0
         self.forwards = GRULayer(members, n_features, hidden_size)
         self.backwards = None if causal else GRULayer(members, n_features, hidden_size)
         self.head = MemberLinear(members, hidden_size * (1 if causal else 2), n_classes)
@@ -35,20 +44,20 @@ class GRUModel(SequenceModel):
             return kernel.fused_logits(features, *parameters)
         hidden = self.forwards(features)
         if self.backwards is not None:
-            # Padding comes first in reversed time. Its state is held at zero by an update gate that never opens.
+            # Padding comes first in reversed time. An update gate of 1 keeps the state at zero there.
             reverse = self.backwards(features.flip(2), mask.flip(2)).flip(2)
             hidden = torch.cat([hidden, reverse], -1)
         return self.head(hidden)
 
     @torch.no_grad()
     def advance(self, features: Tensor, state: Tensor) -> Tensor:
-        """The logits of one more step, (members, streams, classes), of a causal model on the CPU.
+        """Logits of the next step, (members, streams, classes), of a causal model on the CPU.
 
         Parameters
         ----------
         features : Tensor of shape (members, streams, features)
         state : Tensor of shape (members, streams, hidden)
-            Zero at first; moved on in place.
+            Zero at the start; updated in place.
         """
         layer, parameters = self.forwards, (*self.forwards.parameters(), *self.head.parameters())
         if kernel.usable(features[:, :, None], *parameters):
@@ -59,7 +68,7 @@ class GRUModel(SequenceModel):
 
 
 class GRULayer(FleetModule):
-    """One GRU layer per member, with the gates and the parameter count of `torch.nn.GRU`."""
+    """One GRU layer per member, with the gates, the initialisation and the parameter count of `torch.nn.GRU`."""
 
     def __init__(self, members: int, inputs: int, hidden_size: int) -> None:
         super().__init__()
@@ -87,7 +96,7 @@ class GRULayer(FleetModule):
         by_step = features.permute(2, 0, 1, 3)  # (steps, members, batch, inputs)
         gates = torch.matmul(by_step, self.weight_input) + self.bias_input  # (steps, members, batch, 3 * hidden)
         if mask is not None:
-            closed = (~mask).permute(2, 0, 1).unsqueeze(-1) * 1e4  # sigmoid(1e4) = 1: keep the old state
+            closed = (~mask).permute(2, 0, 1).unsqueeze(-1) * 1e4  # sigmoid(1e4) = 1 keeps the old state
             hidden = self.hidden_size
             gates = torch.cat(
                 [gates[..., :hidden], gates[..., hidden : 2 * hidden] + closed, gates[..., 2 * hidden :]], -1

@@ -1,4 +1,4 @@
-"""The simplest model: every step is judged by its own features alone."""
+"""Multinomial logistic regression: the logits of a step are an affine function of its features."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from labeltide.models.base import SequenceModel
 
 
 class LinearModel(SequenceModel):
-    """One affine map from the features of a step to its logits.
+    """Multinomial logistic regression, applied to every step on its own.
 
     Parameters
     ----------
     hidden_size : int
-        Unused: nothing is hidden here. Accepted because every model is built with the same arguments.
+        Unused: there is no hidden layer. Accepted because every model is built with the same arguments.
     causal : bool
-        Unused: a step that sees only itself is causal whatever was asked.
+        Unused: the model is always causal, as a step depends on its own features only.
     """
 
     name = "linear"

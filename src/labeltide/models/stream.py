@@ -1,4 +1,4 @@
-"""A causal model that is given one step at a time."""
+"""Online inference: a causal model that receives one step at a time and carries its state."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from labeltide.models.gru import GRUModel
 
 
 class ModelStream:
-    """What a causal model must remember of the sequences that it follows, on the CPU.
+    """The state of a causal model on several streams, on the CPU.
 
-    A GRU remembers its state, and a step costs the same however long the sequences are. Other models are given the
-    steps that they reach back to, or all so far where they look at everything.
+    A GRU keeps its hidden state, so a step costs the same however long the sequences are. Other models are run on the
+    steps within their receptive field, or on all steps so far where it is unlimited.
     """
 
     def __init__(self, model: SequenceModel, streams: int) -> None:
@@ -25,12 +25,12 @@ class ModelStream:
 
     @torch.no_grad()
     def push(self, features: Tensor) -> Tensor:
-        """The logits of the next step, (members, streams, classes), from its (streams, features)."""
+        """Logits of the next step, (members, streams, classes), from its features, (streams, features)."""
         model = self.model
         if isinstance(model, GRUModel) and self.state is not None:
             return model.advance(features.expand(model.members, -1, -1), self.state)
         step = features[:, None]
         seen = step if self.seen is None else torch.cat([self.seen, step], 1)
         self.seen = seen[:, -model.reach :] if model.reach else seen
-        given = self.seen.expand(model.members, -1, -1, -1)
-        return model(given, torch.ones(given.shape[:3], dtype=torch.bool))[:, :, -1]
+        window = self.seen.expand(model.members, -1, -1, -1)  # (members, streams, steps, features)
+        return model(window, torch.ones(window.shape[:3], dtype=torch.bool))[:, :, -1]

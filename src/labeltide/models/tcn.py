@@ -1,4 +1,4 @@
-"""Dilated residual convolutions: the temporal convolutional network of Bai, Kolter and Koltun (2018)."""
+"""Temporal convolutional network (TCN; Bai, Kolter and Koltun 2018): residual blocks of dilated convolutions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch.nn.functional import conv1d, pad
 from labeltide._fleet import FleetModule, MemberLinear, uniform_
 from labeltide.models.base import SequenceModel
 
-KERNEL = 3
-DILATIONS = (1, 2, 4, 8, 16)  # two convolutions each: a causal output sees the last 125 steps
+KERNEL_SIZE = 3
+DILATIONS = (1, 2, 4, 8, 16)  # two convolutions each: the receptive field of a causal output is 125 steps
 
 
 class TCNModel(SequenceModel):
-    """Five residual blocks of convolutions that reach ever further back (and ahead, unless causal).
+    """Five residual blocks of dilated convolutions; causal, or centred where the model need not be causal.
 
     References
     ----------
@@ -25,7 +25,7 @@ class TCNModel(SequenceModel):
     """
 
     name = "tcn"
-    reach = 1 + 2 * (KERNEL - 1) * sum(DILATIONS)
+    reach = 1 + 2 * (KERNEL_SIZE - 1) * sum(DILATIONS)
 
     def __init__(
         self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True
@@ -45,7 +45,7 @@ class TCNModel(SequenceModel):
 
 
 class ResidualBlock(FleetModule):
-    """Two convolutions of the same dilation, and the way around them."""
+    """Residual block (He and others 2016): two convolutions of the same dilation and a skip connection."""
 
     def __init__(self, members: int, hidden_size: int, dilation: int, causal: bool) -> None:
         super().__init__()
@@ -64,25 +64,25 @@ class MemberConv(FleetModule):
     def __init__(self, members: int, hidden_size: int, dilation: int, causal: bool) -> None:
         super().__init__()
         self.members, self.dilation, self.causal = members, dilation, causal
-        self.weight = nn.Parameter(torch.zeros(members, hidden_size, hidden_size, KERNEL))
+        self.weight = nn.Parameter(torch.zeros(members, hidden_size, hidden_size, KERNEL_SIZE))
         self.bias = nn.Parameter(torch.zeros(members, hidden_size))
 
     def _initialise(self, generators: Sequence[Generator]) -> None:
-        bound = (self.weight.shape[2] * KERNEL) ** -0.5  # PyTorch's own starting range for convolutions
+        bound = (self.weight.shape[2] * KERNEL_SIZE) ** -0.5  # the initialisation of torch.nn.Conv1d
         uniform_(self.weight, bound, generators)
         uniform_(self.bias, bound, generators)
 
     def forward(self, hidden: Tensor, padding: Tensor | None) -> Tensor:
-        """The convolved sequences, of the shape that came.
+        """The convolved sequences, in the shape of `hidden`.
 
         Parameters
         ----------
         hidden : Tensor of shape (batch, members, hidden, steps)
-        padding : bool Tensor of shape (batch, members, 1, steps), or None where nothing looks ahead
+        padding : bool Tensor of shape (batch, members, 1, steps), or None where the convolution is causal
         """
         if padding is not None:
             hidden = hidden.masked_fill(padding, 0)
-        reach = self.dilation * (KERNEL - 1)
+        reach = self.dilation * (KERNEL_SIZE - 1)
         sides = (reach, 0) if self.causal else (reach // 2, reach // 2)
         convolved = conv1d(
             pad(hidden.flatten(1, 2), sides),  # (batch, members * hidden, steps + reach)

@@ -1,4 +1,4 @@
-"""A small pre-norm transformer: attention over the steps so far, or over the whole sequence."""
+"""Transformer encoder (Vaswani and others 2017) with pre-norm layers (Xiong and others 2020), causal or not."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from labeltide.models.base import SequenceModel
 
 HEADS = 4
 LAYERS = 2
-WIDENING = 4  # the feed-forward part is this much wider than the rest
+WIDENING = 4  # width of the feed-forward network over that of the model
 
 
 class TransformerModel(SequenceModel):
-    """Two pre-norm layers of four heads over features with sinusoidal positions.
+    """Two pre-norm layers with four attention heads and sinusoidal positional encoding.
 
     References
     ----------
-    Vaswani et al. (2017), Attention is all you need; the normalisation comes first as in Xiong et al. (2020),
-    On layer normalization in the transformer architecture, so that training needs no warm-up.
+    Vaswani et al. (2017), Attention is all you need; layer normalisation comes first as in Xiong et al.
+    (2020), On layer normalization in the transformer architecture, so that training needs no warm-up.
     """
 
     name = "transformer"
@@ -53,7 +53,7 @@ class TransformerModel(SequenceModel):
 
 
 class TransformerLayer(FleetModule):
-    """Attention, then a feed-forward part, each normalised first and added to what came."""
+    """Multi-head self-attention, then a feed-forward network, each with pre-normalisation and a skip connection."""
 
     def __init__(self, members: int, hidden_size: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class TransformerLayer(FleetModule):
         return hidden + self.narrow(gelu(self.widen(self.norm_feed(hidden))))
 
     def _attend(self, hidden: Tensor, keys: Tensor | None) -> Tensor:
-        """What each step gathers, from the steps so far where no keys are given; the shape stays."""
+        """Multi-head self-attention in the shape of `hidden`; causal where `keys` is None."""
         parts = self.queries_keys_values(hidden).flatten(0, 1)  # (members * batch, steps, 3 * hidden)
         query, key, value = (p.unflatten(-1, (HEADS, -1)).transpose(1, 2) for p in parts.chunk(3, dim=-1))
         gathered = scaled_dot_product_attention(query, key, value, attn_mask=keys, is_causal=keys is None)
@@ -78,7 +78,7 @@ class TransformerLayer(FleetModule):
 
 
 class MemberNorm(FleetModule):
-    """Layer normalisation with a scale and a shift for each member."""
+    """Layer normalisation (Ba and others 2016) with a scale and a shift for each member."""
 
     def __init__(self, members: int, size: int) -> None:
         super().__init__()
@@ -95,14 +95,14 @@ class MemberNorm(FleetModule):
 
 
 def sinusoids(n_steps: int, size: int, device: torch.device | None = None) -> Tensor:
-    r"""Positions as waves, :math:`\sin(t / 10000^{2i/size})` beside the cosines: (steps, size), size even."""
+    r"""Sinusoidal positional encoding, :math:`\sin(t / 10000^{2i/size})` and the cosines: (steps, size), size even."""
     frequencies = torch.exp(torch.arange(0, size, 2, device=device) * (-math.log(10000.0) / size))
     angles = torch.arange(n_steps, device=device)[:, None] * frequencies  # (steps, size / 2)
     return torch.cat([angles.sin(), angles.cos()], dim=-1)
 
 
 def visible_keys(mask: Tensor) -> Tensor:
-    """The steps that may be looked at, real ones only: (members * batch, 1, 1, steps)."""
+    """Attention mask that hides padding: (members * batch, 1, 1, steps)."""
     keys = mask.clone()
-    keys[..., 0] = True  # a sequence of padding alone would otherwise average over nothing and give NaN
+    keys[..., 0] = True  # softmax over no key at all, in a row of padding only, would give NaN
     return keys.flatten(0, 1)[:, None, None]

@@ -1,4 +1,4 @@
-"""Anyone's torch module as a fleet: one copy of its weights for each member."""
+"""Any torch module as a fleet: its weights stacked over members and run with `torch.func.vmap` (model ensembling)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from torch.nn.parameter import is_lazy
 from labeltide._validation import check_logits
 from labeltide.models.base import SequenceModel
 
-Source = nn.Module | Callable[[int, int], nn.Module]
+ModuleSource = nn.Module | Callable[[int, int], nn.Module]
 Tensors = dict[str, Tensor]
 
 
-def wrap(module_or_factory: Source, *, causal: bool = True) -> ModelFactory:
-    """Make a model of a torch module that maps (batch, steps, features) to logits (batch, steps, classes).
+def wrap(module_or_factory: ModuleSource, *, causal: bool = True) -> ModelFactory:
+    """Turn a torch module into a model; it maps (batch, steps, features) to logits (batch, steps, classes).
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def wrap(module_or_factory: Source, *, causal: bool = True) -> ModelFactory:
         A class whose constructor takes (n_features, n_classes) is such a function.
     causal : bool
         Whether a step's output depends on that step and earlier ones only. The module sees zeros on padding,
-        and one that looks ahead must bear with them.
+        and a module that is not causal must tolerate them.
     """
     if not callable(module_or_factory):
         raise TypeError(
@@ -42,15 +42,15 @@ def wrap(module_or_factory: Source, *, causal: bool = True) -> ModelFactory:
 
 @dataclass(frozen=True)
 class ModelFactory:
-    """Makes fleets of the wrapped module; called like the class of any other model."""
+    """Builds fleets of the wrapped module; has the call signature of the model classes."""
 
-    source: Source
+    source: ModuleSource
     causal: bool = True
 
     def __call__(
         self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True
     ) -> WrappedModel:
-        """A fleet of the module. `hidden_size` and `causal` are unused: the module has settled both."""
+        """A fleet of the module. `hidden_size` and `causal` are unused: the module determines both."""
         return WrappedModel(self, members, n_features, n_classes)
 
     def build(self, n_features: int, n_classes: int, seed: int) -> nn.Module:
@@ -69,7 +69,7 @@ class ModelFactory:
 
 
 class Answer(NamedTuple):
-    """Logits, and the buffers as the module left them."""
+    """Logits, and the buffers after the forward pass."""
 
     logits: Tensor
     buffers: Tensors
@@ -78,21 +78,21 @@ class Answer(NamedTuple):
 class WrappedModel(SequenceModel):
     """A fleet of one torch module: its code once, its parameters and buffers once for each member.
 
-    Members run together under `torch.func.vmap` where the module allows it, one after the other where it does
-    not (recurrent layers, decisions that depend on values). Buffers change in training mode only.
+    Members run together under `torch.func.vmap` where the module supports it, otherwise one after the other (recurrent
+    layers, control flow that depends on values). Buffers change in training mode only.
     """
 
     name = "wrapped"
-    is_recordable = False  # its code is not ours: it may draw random numbers or look at values
+    is_recordable = False  # unknown code may draw random numbers or synchronise with the host
 
     def __init__(self, factory: ModelFactory, members: int, n_features: int, n_classes: int) -> None:
         super().__init__()
         self.members, self.is_causal = members, factory.causal
         self.factory, self.n_features, self.n_classes = factory, n_features, n_classes
-        self._together: dict[tuple, bool] = {}  # situation -> whether vmap works in it
+        self._together: dict[tuple, bool] = {}  # (training, gradients, device) -> whether vmap works
         module = factory.build(n_features, n_classes, seed=0)
         self._places = _places(module)
-        # Inside a tuple, so that torch does not take its empty tensors for ours.
+        # In a tuple, so that torch does not register its empty tensors as parameters of this module.
         self._skeleton = (hollow(module).train(self.training),)
         for name, parameter in module.named_parameters():
             stacked = nn.Parameter(_repeat(parameter, members), parameter.requires_grad)
@@ -106,13 +106,13 @@ class WrappedModel(SequenceModel):
             self._set_member(index, self.factory.build(self.n_features, self.n_classes, seed))
 
     def _set_member(self, index: int, module: nn.Module) -> None:
-        ours = self._stacked_parameters() | self._stacked_buffers()
-        theirs = dict(module.named_parameters()) | dict(module.named_buffers())
-        if {n: t.shape[1:] for n, t in ours.items()} != {n: t.shape for n, t in theirs.items()}:
+        fleet_tensors = self._stacked_parameters() | self._stacked_buffers()
+        tensors = dict(module.named_parameters()) | dict(module.named_buffers())
+        if {n: t.shape[1:] for n, t in fleet_tensors.items()} != {n: t.shape for n, t in tensors.items()}:
             raise ValueError("The function given to wrap must make the same parameters every time.")
         with torch.no_grad():
-            for name, stacked in ours.items():
-                stacked[index].copy_(theirs[name])
+            for name, stacked in fleet_tensors.items():
+                stacked[index].copy_(tensors[name])
 
     def train(self, mode: bool = True) -> Self:
         """Training or evaluation mode, for the wrapped module as well."""
@@ -129,7 +129,7 @@ class WrappedModel(SequenceModel):
         return logits
 
     def _answer(self, features: Tensor) -> Answer:
-        """All members, in the way that was found to work in this situation."""
+        """Run all members, with vmap where it works in this mode and on this device, else one by one."""
         if self.members == 1:
             return self._one_by_one(features)
         situation = (self.training, torch.is_grad_enabled(), features.device.type)
@@ -137,19 +137,19 @@ class WrappedModel(SequenceModel):
             return self._at_once(features) if self._together[situation] else self._one_by_one(features)
         answer = self._try_at_once(features)
         works = answer is not None
-        answer = answer or self._one_by_one(features)  # a fault of the module itself is raised here
+        answer = answer or self._one_by_one(features)  # an error of the module itself is raised here
         self._together[situation] = works
         return answer
 
     def _try_at_once(self, features: Tensor) -> Answer | None:
         try:
             with warnings.catch_warnings():
-                # torch warns where vmap would itself run the members one by one, and slowly.
+                # torch warns where vmap falls back to a slow loop over members.
                 warnings.filterwarnings("error", message=".*performance drop")
                 return self._at_once(features)
         except torch.cuda.OutOfMemoryError:
             raise
-        except Exception:  # what vmap cannot do is reported by many kinds of error
+        except Exception:  # vmap raises many kinds of error for unsupported operations
             return None
 
     def _at_once(self, features: Tensor) -> Answer:
@@ -160,7 +160,7 @@ class WrappedModel(SequenceModel):
         parameters = _unbind(self._stacked_parameters(), self.members)
         buffers = _unbind(self._copied_buffers(), self.members)
         with warnings.catch_warnings():
-            # cuDNN would like all weights of a recurrent layer in one piece; ours are one piece per fleet.
+            # cuDNN prefers contiguous weights of a recurrent layer; those of a fleet are contiguous per fleet.
             warnings.filterwarnings("ignore", message="RNN module weights are not part")
             answers = [self._run_member(*each) for each in zip(parameters, buffers, features, strict=True)]
         after = {name: torch.stack([answer.buffers[name] for answer in answers]) for name in buffers[0]}
@@ -168,13 +168,13 @@ class WrappedModel(SequenceModel):
 
     def _run_member(self, parameters: Tensors, buffers: Tensors, features: Tensor) -> Answer:
         """The module with one member's tensors: (batch, steps, features) → (batch, steps, classes)."""
-        own = parameters | buffers
-        tensors = {place: own[name] for place, name in self._places.items()}
+        by_name = parameters | buffers
+        tensors = {place: by_name[name] for place, name in self._places.items()}
         logits = functional_call(self._skeleton[0], tensors, (features,), tie_weights=False)
         if not isinstance(logits, Tensor):
             raise TypeError(f"The wrapped module must give a tensor of logits. Got {type(logits).__name__}.")
         check_logits(logits.shape, (*features.shape[:2], self.n_classes))
-        return Answer(logits, {name: tensors[name] for name in buffers})  # even those it replaced
+        return Answer(logits, {name: tensors[name] for name in buffers})  # also those that the module replaced
 
     def _stacked_parameters(self) -> Tensors:
         return {name: getattr(self, _flat_name(name)) for name, _ in self._skeleton[0].named_parameters()}
@@ -183,12 +183,12 @@ class WrappedModel(SequenceModel):
         return {name: getattr(self, _flat_name(name)) for name, _ in self._skeleton[0].named_buffers()}
 
     def _copied_buffers(self) -> Tensors:
-        # Modules write into their buffers; an attempt that fails half-way must leave no trace.
+        # Modules write into their buffers; an attempt that fails half-way must not change them.
         return {name: stacked.clone() for name, stacked in self._stacked_buffers().items()}
 
 
 def hollow(module: nn.Module) -> nn.Module:
-    """A copy of the module whose tensors have shapes but no values: no stale value can ever be read."""
+    """A copy of the module on the meta device: tensors have shapes and no values, so no stale value can be read."""
     tensors = [*module.parameters(), *module.buffers()]
     if any(is_lazy(tensor) for tensor in tensors):
         raise ValueError("The wrapped module has lazy layers of unknown shape. Run it once, then wrap it.")
@@ -196,13 +196,13 @@ def hollow(module: nn.Module) -> nn.Module:
 
 
 def _places(module: nn.Module) -> dict[str, str]:
-    """Where each tensor stands → its first name; a tensor tied to another stands in several places.
+    """Every path of a tensor → its first name; tied weights have several paths.
 
-    Left to itself, torch would put back stale tensors into a layer that is used under two names (2.13).
+    Without these paths, torch 2.13 puts stale tensors back into a layer that is registered under two names.
     """
     names = {id(tensor): name for name, tensor in [*module.named_parameters(), *module.named_buffers()]}
     places: dict[str, str] = {}
-    for path, part in module.named_modules():  # each part once, whatever its names
+    for path, part in module.named_modules():  # each submodule once, whatever its names
         for tensors in (part.named_parameters(path, False, False), part.named_buffers(path, False, False)):
             places |= {place: names[id(tensor)] for place, tensor in tensors}
     return places
@@ -218,11 +218,11 @@ def _repeat(tensor: Tensor, members: int) -> Tensor:
 
 
 def _unbind(tensors: Tensors, members: int) -> list[Tensors]:
-    # One unbind for each tensor: indexing would fill a whole fleet of zeros per member in the backward pass.
+    # One unbind per tensor: the backward pass of indexing would fill zeros for the whole fleet per member.
     slices = {name: stacked.unbind() for name, stacked in tensors.items()}
     return [{name: slices[name][m] for name in slices} for m in range(members)]
 
 
 def _flat_name(name: str) -> str:
-    """Where a tensor of the module is kept: without dots, which torch forbids, and unlike any attribute."""
+    """The name under which a tensor of the module is registered: without dots, which torch forbids."""
     return "module-" + name.replace(".", "-")

@@ -1,7 +1,7 @@
-"""What every noise function is, and the one convention for Q.
+"""Noise functions: the transition matrix Q(t) of temporal label noise (Nagaraj and others 2025), and its convention.
 
-``Q[..., i, j] = P(recorded label j | true label i)``; every row sums to one. Nothing else in labeltide
-transposes it.
+``Q[..., i, j] = P(recorded label j | true label i)``; every row sums to one. This convention holds everywhere in
+labeltide; no other module transposes Q.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from labeltide._fleet import FleetModule
 
 
 class NoiseFunction(FleetModule):
-    """How recorded labels depart from true ones at each moment of the clock.
+    """The noise matrix Q as a function of the clock.
 
-    With one annotator, or several who are taken to err alike, there is one Q for each member. With ``annotators``
-    above one there is one for each member and annotator.
+    With one annotator, or several who share one Q, there is one Q per member. With ``annotators`` above one there is
+    one Q per member and annotator.
     """
 
     n_classes: int
@@ -28,7 +28,7 @@ class NoiseFunction(FleetModule):
 
     @abstractmethod
     def forward(self, clock: Tensor) -> Tensor:
-        """Q at the given moments, valid whatever they are.
+        """Q at the moments `clock`; a valid noise matrix for every real number.
 
         Parameters
         ----------
@@ -42,12 +42,12 @@ class NoiseFunction(FleetModule):
         """
 
     def common(self, clock: Tensor) -> Tensor:
-        """Q of all annotators together, to which those with few labels lean: (members, ..., classes, classes)."""
+        """The common Q, the average over annotators: (members, ..., classes, classes)."""
         matrices = self(clock)
         return matrices if self.annotators == 1 else matrices.mean(1)
 
     def check_covers(self, clock: np.ndarray) -> None:
-        """Refuse moments for which this noise says nothing; learned functions say something everywhere."""
+        """Refuse moments for which Q is not defined; learned noise functions are defined everywhere."""
 
     @torch.no_grad()
     def at(self, clock: ArrayLike) -> np.ndarray:
@@ -65,21 +65,21 @@ class NoiseFunction(FleetModule):
 
 
 class LearnedNoise(NoiseFunction):
-    """A noise function that training moves; where each annotator has an own Q, all start alike.
+    """A noise function with learned parameters; annotators with a Q each start from the same values.
 
     Attributes
     ----------
     shares : Tensor of shape (members, annotators)
-        How much each annotator counts in the common Q: the share of the labels. Only with several annotators.
+        Weight of each annotator in the common Q: the share of the labels. Only with several annotators.
     tied : bool Tensor of shape (members,)
-        Members whose annotators are all held alike: they have one Q, learned from all labels.
+        Members whose annotators share one Q, learned from all labels.
     """
 
     shares: Tensor
     tied: Tensor
 
-    def _tell_apart(self, annotators: int) -> tuple[int, ...]:
-        """Make room for annotators; returns the first axes of every parameter."""
+    def _add_annotators(self, annotators: int) -> tuple[int, ...]:
+        """Register the buffers for several annotators; returns the leading axes of every parameter."""
         self.annotators = annotators
         if annotators == 1:
             return (self.members,)
@@ -88,9 +88,9 @@ class LearnedNoise(NoiseFunction):
         return (self.members, annotators)
 
     def tie(self, values: Tensor) -> Tensor:
-        """The average over annotators for members whose annotators are alike: Q, or, the same way, its gradient.
+        """Average over annotators for tied members: of Q and, in the same way, of its gradient.
 
-        They start alike and move alike, so that a tied member learns as one with a single Q does.
+        Tied annotators start and move alike, so a tied member learns as a member with a single Q does.
         """
         if self.annotators == 1:
             return values
@@ -105,7 +105,9 @@ class LearnedNoise(NoiseFunction):
 
 
 def dominant_rows(logits: Tensor) -> Tensor:
-    r"""Turn free numbers into rows of Q whose diagonal passes one half: :math:`(I + \mathrm{softmax}) / 2`.
+    r"""Diagonally dominant noise matrices from logits: :math:`Q = (I + \mathrm{softmax}(\mathrm{logits})) / 2`.
+
+    Every diagonal entry exceeds one half, one of the conditions under which Q is identified (Nagaraj and others 2025).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Draw recorded labels from true ones."""
+"""Sampling from the noise model: recorded labels drawn from true ones by inverse transform sampling."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike
 from labeltide import _validation
 from labeltide.noise.base import NoiseFunction
 
-BLOCK = 2**18  # labels drawn at a time: small enough for the processor's cache, so memory stays flat
-NEVER = 2.0  # a threshold that no random number in [0, 1) reaches
+BLOCK_LABELS = 2**18  # labels drawn at a time: they fit into the cache, and memory stays constant
+UNREACHABLE = 2.0  # a threshold above all random numbers in [0, 1)
 
-Noise = NoiseFunction | ArrayLike
+NoiseLike = NoiseFunction | ArrayLike
 
 
 class Lookup(NamedTuple):
-    """Where a block of sequences finds its thresholds.
+    """Cumulative distributions of the recorded label, looked up for a block of sequences.
 
     `of_rows` gives thresholds of shape (points * classes, a power of two) and the point of each step, an
     index of shape (rows or 1, steps).
@@ -32,7 +32,7 @@ class Lookup(NamedTuple):
 
 def corrupt(
     y: Any,
-    noise: Noise,
+    noise: NoiseLike,
     random_state: int | np.random.Generator | None = 0,
     *,
     clock: ArrayLike | None = None,
@@ -40,10 +40,10 @@ def corrupt(
     classes: Sequence[Hashable] | None = None,
     bursts: float = 0.0,
 ) -> Any:
-    r"""Record every label through the noise: :math:`\tilde y_t = j` with probability :math:`Q_t[y_t, j]`.
+    r"""Draw noisy labels: :math:`\tilde y_t = j` with probability :math:`Q_t[y_t, j]`.
 
     Labels that are missing stay missing, and padding beyond `lengths` stays as it is. A `Sequences` keeps its
-    own clock, lengths and gaps; its clean labels, or where it has none its only annotator's labels, are what
+    clock, lengths and gaps; its clean labels, or where it has none its only annotator's labels, are what
     is corrupted, once for each annotator.
 
     Parameters
@@ -54,13 +54,13 @@ def corrupt(
     noise : NoiseFunction, or array of shape (classes, classes) or (steps, classes, classes)
         A fleet's first member is used.
     clock : array of shape (n, steps) or (steps,), optional
-        Moments at which a noise function is asked; the position in [0, 1] when left out.
+        Moments at which a noise function is evaluated; the position in [0, 1] when left out.
     lengths : array of shape (n,), optional
     classes : names in the order of Q, optional
     bursts : float, default 0
-        The probability with which the random number behind a label is that of the step before. Every label still
-        follows its own Q, but mistakes come in runs: under noise that does not change, whether a label is wrong is
-        a hidden switch of two states whose correlation over k steps is ``bursts ** k``.
+        The probability of keeping the random number of the step before. The marginal distribution of every label is
+        still Q, but errors are positively correlated: under static noise, whether a label is wrong is a two-state
+        Markov chain with autocorrelation ``bursts ** k`` at lag k.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def corrupt(
     """
     generator = np.random.default_rng(random_state)
     _validation.check_number("bursts", bursts, 0, 1)
-    if hasattr(y, "clean_labels"):  # a Sequences: its folder and this one do not import each other
+    if hasattr(y, "clean_labels"):  # a Sequences; `noise` does not import `data`
         if not (clock is None and lengths is None and classes is None):
             raise ValueError("A Sequences has its own clock, lengths and classes. Leave these arguments out.")
         return _corrupt_sequences(y, noise, generator, bursts)
@@ -88,7 +88,7 @@ def corrupt(
     return (drawn if names is None else _decode(drawn, present, names, cube)).reshape(labels.shape)
 
 
-def _corrupt_sequences(sequences: Any, noise: Noise, generator: np.random.Generator, bursts: float) -> Any:
+def _corrupt_sequences(sequences: Any, noise: NoiseLike, generator: np.random.Generator, bursts: float) -> Any:
     labels, clean = sequences.labels, sequences.clean_labels
     if clean is None and labels.shape[2] > 1:
         raise ValueError(
@@ -107,7 +107,7 @@ def _corrupt_sequences(sequences: Any, noise: Noise, generator: np.random.Genera
     return dataclasses.replace(sequences, labels=np.where(labels >= 0, drawn, labels), clean_labels=clean)
 
 
-def _lookup(noise: Noise, clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> Lookup:
+def _lookup(noise: NoiseLike, clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> Lookup:
     if not isinstance(noise, NoiseFunction):
         return _shared_lookup(_checked_matrices(noise, clock, n_steps))
     if noise.annotators > 1:
@@ -127,14 +127,14 @@ def _lookup(noise: Noise, clock: ArrayLike | None, lengths: np.ndarray, n_steps:
         distinct, index = np.unique(moments[rows], return_inverse=True)
         return _thresholds(noise.at(distinct)), index.reshape(-1, n_steps)
 
-    # Where every step has its own moment, the matrices of a block are classes ** 2 times its labels.
-    return Lookup(noise.n_classes, BLOCK // max(1, noise.n_classes**2 // 16), of_rows)
+    # Where all moments differ, the matrices of a block have classes ** 2 times as many entries as it has labels.
+    return Lookup(noise.n_classes, BLOCK_LABELS // max(1, noise.n_classes**2 // 16), of_rows)
 
 
 def _shared_lookup(matrices: np.ndarray) -> Lookup:
     """The same matrices (steps, classes, classes) for all sequences."""
     thresholds, index = _thresholds(matrices), np.arange(len(matrices))[None]
-    return Lookup(matrices.shape[-1], BLOCK, lambda rows: (thresholds, index))
+    return Lookup(matrices.shape[-1], BLOCK_LABELS, lambda rows: (thresholds, index))
 
 
 def _checked_matrices(noise: ArrayLike, clock: ArrayLike | None, n_steps: int) -> np.ndarray:
@@ -193,38 +193,39 @@ def _draw(
             chance = _right_first(_kept(generator, true.shape, bursts), thresholds, places, true)
         else:
             chance = generator.random(true.shape)
-        found = _search(thresholds, places, chance)
-        np.copyto(drawn[rows], found, where=present[rows], casting="unsafe")
+        recorded = _search(thresholds, places, chance)
+        np.copyto(drawn[rows], recorded, where=present[rows], casting="unsafe")
     return drawn
 
 
 def _kept(generator: np.random.Generator, shape: tuple[int, ...], bursts: float) -> np.ndarray:
-    """Random numbers (n, steps, annotators) that are often those of the step before; each alone is uniform."""
+    """Uniform random numbers (n, steps, annotators), each kept from the step before with probability `bursts`."""
     n, n_steps, annotators = shape
-    chance, fresh = np.moveaxis(generator.random((n, 2, n_steps, annotators)), 1, 0)  # in one call: blocks agree
+    # Drawn in one call, so that the block size does not change the labels.
+    chance, fresh = np.moveaxis(generator.random((n, 2, n_steps, annotators)), 1, 0)
     steps = np.where(fresh >= bursts, np.arange(n_steps)[:, None], 0)
     return np.take_along_axis(chance, np.maximum.accumulate(steps, axis=1), axis=1)
 
 
 def _right_first(chance: np.ndarray, thresholds: np.ndarray, places: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """Turn [0, 1) so that the share of the true class comes first: a number that errs does so in every class."""
+    """Rotate [0, 1) so that the interval of the true class comes first: small numbers are right in every class."""
     before = np.where(true > 0, thresholds[places, true - 1], 0.0)
     return (chance + before) % 1.0
 
 
 def _thresholds(matrices: np.ndarray) -> np.ndarray:
-    """Upper ends of each class's share of [0, 1), as rows (points * classes, a power of two)."""
+    """Cumulative probabilities of the classes, as rows (points * classes, a power of two)."""
     n_classes = matrices.shape[-1]
     sums = matrices.cumsum(-1)
     width = 1 << (n_classes - 1).bit_length()
-    rows = np.full((*sums.shape[:-1], width), NEVER)
-    # Dividing by the last sum makes it exactly one, so that a class without a share is never drawn.
+    rows = np.full((*sums.shape[:-1], width), UNREACHABLE)
+    # Dividing by the last sum makes it exactly one, so that a class of probability zero is never drawn.
     rows[..., : n_classes - 1] = (sums / sums[..., -1:])[..., :-1]
     return rows.reshape(-1, width)
 
 
 def _search(thresholds: np.ndarray, rows: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    """How many thresholds of its row each random number reaches, by halving: log2(classes) looks each."""
+    """How many thresholds of its row each random number reaches, by binary search in log2(classes) steps."""
     flat, width = thresholds.ravel(), thresholds.shape[1]
     position = rows * width  # in `flat`: start of the row plus the thresholds known to be reached
     half = width // 2
@@ -237,7 +238,7 @@ def _search(thresholds: np.ndarray, rows: np.ndarray, chance: np.ndarray) -> np.
 def _decode(codes: np.ndarray, present: np.ndarray, names: tuple[Hashable, ...], labels: np.ndarray) -> np.ndarray:
     """Names in place of codes, in the type of `labels` unless a name does not fit it."""
     values = np.empty(len(names), dtype=object)
-    for code, name in enumerate(names):  # one by one: a name may itself be a tuple
+    for code, name in enumerate(names):  # in a loop, because a name may itself be a tuple
         values[code] = name
     if labels.dtype != object:
         exact = np.array(list(names))

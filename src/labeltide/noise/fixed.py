@@ -1,4 +1,4 @@
-"""A noise function that is given, not learned."""
+"""A known noise function: noise matrices at grid points, linearly interpolated over the clock."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from labeltide.noise.base import NoiseFunction
 
 
 class FixedNoise(NoiseFunction):
-    """Q at a few moments of the clock, straight lines between them, constant beyond both ends.
+    """Q by linear interpolation between given noise matrices, constant beyond both ends of the clock.
 
-    A mean of two valid matrices is valid, so Q is valid at every moment.
+    A convex combination of noise matrices is a noise matrix, so Q is valid at every moment.
 
     Parameters
     ----------
     matrices : array of shape ([[members, [annotators,]] points,] classes, classes)
-        With five axes, each annotator has an own Q.
+        With five axes, each annotator has a Q.
     clock : array of shape (points,), optional
         Rising moments to which the matrices belong; evenly spaced over [0, 1] when left out.
     common : array of shape (members, points, classes, classes), optional
-        The common Q where annotators have their own; their average when left out.
+        The common Q of several annotators; their average when left out.
     period : float, optional
-        The length after which the clock begins anew, such as 24 for hours of the day: the straight line beyond the last
-        moment then leads back to the first.
+        The period of a cyclic clock, such as 24 for hours of the day: Q is then interpolated from the last moment to
+        the first.
     """
 
     matrices: Tensor
@@ -49,7 +49,7 @@ class FixedNoise(NoiseFunction):
         self.annotators = values.shape[1] if values.ndim == 5 else 1
         self.period = _check_period(period, moments)
         self.register_buffer("matrices", torch.tensor(values, dtype=torch.float32))
-        # Double precision: neighbouring seconds since 1970 are one number in single precision.
+        # Double precision: neighbouring seconds since 1970 are equal in single precision.
         self.register_buffer("clock", torch.tensor(moments, dtype=torch.float64).expand(self.members, -1).clone())
         if self.annotators > 1:
             whole = values.mean(1) if common is None else _validation.check_common(common, values)
@@ -62,7 +62,7 @@ class FixedNoise(NoiseFunction):
         return self._between(self.matrices if self.annotators == 1 else self.common_matrices, clock)
 
     def _between(self, matrices: Tensor, clock: Tensor) -> Tensor:
-        """Matrices of shape (..., points, classes, classes) at the given moments."""
+        """Interpolate matrices of shape (..., points, classes, classes) at the moments `clock`."""
         knots, clock = self.clock[0], clock.to(self.clock)
         if self.period is not None:
             clock = knots[0] + (clock - knots[0]) % self.period
@@ -103,5 +103,5 @@ def _check_period(period: float | None, moments: np.ndarray) -> float | None:
 
 
 def identity_noise(members: int, n_classes: int) -> FixedNoise:
-    """The noise function that changes no label."""
+    """Noise-free labels: Q is the identity matrix."""
     return FixedNoise(np.broadcast_to(np.eye(n_classes), (members, 1, n_classes, n_classes)))

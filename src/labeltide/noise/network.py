@@ -1,4 +1,7 @@
-"""Q as a neural network of the clock, as in the paper's Continuous method."""
+"""Q as a multilayer perceptron of the clock: the Continuous method of Nagaraj and others (2025).
+
+Width-scaled weights follow the NTK parametrisation (Jacot and others 2018).
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,20 @@ WIDTHS = (16, 32, 64, 128, 128, 128, 128, 128, 128, 128)  # the ten hidden layer
 
 
 class NetworkNoise(LearnedNoise):
-    """Ten hidden layers from the clock to the logits of Q.
+    """Ten hidden layers with ReLU from the clock to the logits of Q.
 
-    The clock is mapped linearly so that ``bounds`` become [-1, 1], every layer keeps the spread of its input, and its
-    weights are held in units of its width: the network starts as a gently curved function of time, and neither large
-    clock values nor ten layers that all move at once can throw it off. ``raw_steps`` gives the network of the paper's
-    code instead, which reads the step index 0, 1, ..., raw_steps - 1 itself and starts from PyTorch's defaults.
+    The clock is mapped linearly so that ``bounds`` become [-1, 1]. Hidden layers use He initialisation (He and others
+    2015) and the NTK parametrisation (Jacot and others 2018): weights are multiplied by ``1 / sqrt(inputs)``, so that
+    Adam's fixed step changes wide and narrow layers alike. Q starts as a smooth function of time, and training is
+    stable. ``raw_steps`` gives the network of the paper's code instead, which reads the step index 0, 1, ...,
+    raw_steps - 1 and uses PyTorch's default initialisation and parametrisation.
 
-    Logits are bent to stay within ``BOUND`` of zero. A penalty on Q can drive all rows together, where the classifier
-    no longer matters; there a plain softmax saturates, its gradient is exactly zero and nothing ever moves again. Bent
-    logits keep a gradient, so that the data win once the augmented Lagrangian weighs them enough.
+    Logits z are soft-clipped to :math:`b z / (b + |z|)` with b = ``BOUND``. A penalty on Q can make all its rows equal,
+    where the classifier no longer affects the loss; there an unbounded softmax saturates, its gradient is exactly zero
+    and training cannot leave that state. Clipped logits keep a gradient, so the data term wins once the augmented
+    Lagrangian gives it enough weight.
 
-    With several ``annotators`` each has a network of its own.
+    With several ``annotators`` each has a network.
     """
 
     bounds: Tensor
@@ -42,7 +47,7 @@ class NetworkNoise(LearnedNoise):
     ) -> None:
         super().__init__()
         self.members, self.n_classes, self.raw_steps = members, n_classes, raw_steps
-        self._tell_apart(annotators)
+        self._add_annotators(annotators)
         self.register_buffer("bounds", torch.tensor(bounds, dtype=torch.float64).expand(members, 2).clone())
         sizes = (1, *WIDTHS)
         gain = None if raw_steps else 2**0.5
@@ -67,15 +72,15 @@ class NetworkNoise(LearnedNoise):
             logits = BOUND * logits / (BOUND + logits.abs())
         return dominant_rows(logits.reshape(networks, *clock.shape, self.n_classes, self.n_classes))
 
-    def plan(self, clock: Tensor) -> tuple[list[MemberLinear], kernel.Input]:
-        """The layers, the head last, and how they are used: what the compiled network is told."""
+    def plan(self, clock: Tensor) -> tuple[list[MemberLinear], kernel.NetworkInput]:
+        """The layers, the head last, and the scaled input: the arguments of the compiled network."""
         scale, shift, bound = (self.raw_steps - 1, 0.0, 0.0) if self.raw_steps else (2.0, -1.0, BOUND)
-        given = kernel.Input(clock, self.bounds[0], scale, shift, bound, self.n_classes)
-        return [*self.layers, self.head], given
+        inputs = kernel.NetworkInput(clock, self.bounds[0], scale, shift, bound, self.n_classes)
+        return [*self.layers, self.head], inputs
 
     def _scaled(self, clock: Tensor) -> Tensor:
         low, high = self.bounds[0]
         position = (clock.to(low) - low) / (high - low).clamp_min(torch.finfo(low.dtype).tiny)
-        # Ten clock lengths beyond the data the function is held constant, so no clock value can overflow.
+        # Beyond ten lengths of the clock before and after the data Q is constant, so no clock value overflows.
         position = position.clamp(-10, 11).to(self.head.weight)
         return position * (self.raw_steps - 1) if self.raw_steps else 2 * position - 1

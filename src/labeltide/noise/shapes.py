@@ -1,4 +1,6 @@
-r"""The paper's six shapes of temporal label noise, and one that jumps, at any average rate.
+r"""Temporal label noise for simulations: the six shapes of Nagaraj and others (2025) and a step function.
+
+Every shape is scaled to any average rate.
 
 With :math:`T` steps, :math:`k = 0 \ldots T-1`, :math:`s = 100 / T` and :math:`x` = ``linspace(0, T, T)``,
 the rate of leaving a class is
@@ -26,7 +28,7 @@ from labeltide.noise.fixed import FixedNoise
 
 Constants = Mapping[str, float]
 
-# The paper's level of about 30 % wrong labels; also what stands in for constants that are not named.
+# About 30 % wrong labels, as in the paper; also the values of constants that are not named.
 DEFAULTS: dict[str, dict[str, float]] = {
     "static": {"a": 0.3},
     "linear": {"a": 0.49, "b": 0.1},
@@ -34,12 +36,12 @@ DEFAULTS: dict[str, dict[str, float]] = {
     "growth": {"a": 0.49, "b": 0.1, "c": 0.1},
     "periodic": {"b": 0.49, "c": 0.1},
     "mixed": {"a": 0.49, "b": 0.02, "mix_a": 0.49, "mix_b": 0.1, "mix_c": 0.25},
-    "jump": {"a": 0.49, "c": 0.1},  # not of the paper
+    "jump": {"a": 0.49, "c": 0.1},  # not in the paper
 }
 SHAPES: tuple[str, ...] = tuple(DEFAULTS)
 
-# One way from no noise to the most noise: straight lines between these constants, through the defaults above.
-# The average rises all along, and no rate passes 0.49.
+# Piecewise linear paths of the constants from no noise to the most noise, through the defaults above.
+# The average rate rises monotonically along them, and no rate exceeds 0.49.
 PATHS: dict[str, tuple[dict[str, float], ...]] = {
     "static": ({"a": 0}, {"a": 0.49}),
     "linear": ({"a": 0, "b": 0}, {"a": 0.49, "b": 0}, {"a": 0.49, "b": 0.49}),
@@ -126,7 +128,7 @@ def _leaving_rates(
 
 
 def _spread(rates: np.ndarray) -> np.ndarray:
-    """Matrices (steps, classes, classes) that leave each class at its rate, for all others alike."""
+    """Noise matrices (steps, classes, classes) with these error rates, spread evenly over the other classes."""
     n_classes = rates.shape[1]
     matrices = np.repeat(rates[..., None] / (n_classes - 1), n_classes, axis=-1)  # (steps, classes, classes)
     every = np.arange(n_classes)
@@ -142,7 +144,7 @@ def _checked(shape: str, constants: Constants) -> dict[str, float]:
 
 
 def _solve(shape: str, rate: float, average: Callable[[Constants], float]) -> dict[str, float]:
-    """The constants on the shape's path that have the given average."""
+    """The constants on the shape's path whose average rate is `rate`, by bisection."""
     _validation.check_number("rate", rate, 0, 1)
     low, high = 0.0, float(len(PATHS[shape]) - 1)
     most = average(_along(shape, high))
@@ -172,7 +174,7 @@ def _decay(n_steps: int, a: float, b: float) -> np.ndarray:
 def _growth(n_steps: int, a: float, b: float, c: float) -> np.ndarray:
     x = np.linspace(0, n_steps, n_steps)
     exponent = b * 100 / n_steps * (x - n_steps / 2)
-    return (a - c) * (1 + np.tanh(exponent / 2)) / 2 + c  # 1 / (1 + exp(-z)), but never overflows
+    return (a - c) * (1 + np.tanh(exponent / 2)) / 2 + c  # the logistic function, without overflow
 
 
 def _periodic(n_steps: int, b: float, c: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""One matrix for all times, as in VolMinNet."""
+"""Static noise matrix, the same at all times, as in VolMinNet (Li and others 2021)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labeltide.noise.base import NoiseFunction, dominant_rows
 
 
 class StaticNoise(NoiseFunction):
-    """A single learned matrix, the same at every moment; starts from equal logits."""
+    """One learned noise matrix, constant over the clock; all logits start at zero."""
 
     def __init__(self, members: int, n_classes: int) -> None:
         super().__init__()

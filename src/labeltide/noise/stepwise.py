@@ -1,4 +1,4 @@
-"""A free matrix for every step, as in the paper's Discontinuous method."""
+"""A free noise matrix for every moment of a grid: the Discontinuous method of Nagaraj and others (2025)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from labeltide.noise.base import LearnedNoise, dominant_rows
 
 
 class StepwiseNoise(LearnedNoise):
-    """One learned matrix for each moment of a grid; between them, the nearest one holds.
+    """One learned noise matrix per grid point; Q is piecewise constant and takes the nearest point.
 
     Parameters
     ----------
     clock : array of shape (points,)
         The rising grid. All logits start equal.
     annotators : int, default 1
-        How many have an own Q.
+        How many annotators have a Q each.
     """
 
     clock: Tensor
@@ -27,10 +27,10 @@ class StepwiseNoise(LearnedNoise):
     def __init__(self, members: int, n_classes: int, clock: ArrayLike, annotators: int = 1) -> None:
         super().__init__()
         self.members, self.n_classes = members, n_classes
-        own = self._tell_apart(annotators)
+        leading = self._add_annotators(annotators)
         grid = torch.as_tensor(clock, dtype=torch.float64)
         self.register_buffer("clock", grid.expand(members, -1).clone())
-        self.logits = nn.Parameter(torch.zeros(*own, len(grid), n_classes, n_classes))
+        self.logits = nn.Parameter(torch.zeros(*leading, len(grid), n_classes, n_classes))
 
     def _initialise(self, generators: Sequence[Generator]) -> None:
         nn.init.zeros_(self.logits)

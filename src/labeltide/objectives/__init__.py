@@ -1,0 +1,1 @@
+"""Loss corrections for label noise, penalties on Q, and the objective that combines them."""

@@ -1,10 +1,14 @@
-"""Losses that know how labels go wrong, per recorded label and without any averaging.
+r"""Forward and backward loss corrections for label noise (Patrini and others 2017), and cross-entropy, per label.
+
+The forward loss at time t is :math:`-\log (Q_t^\top p_t)_{\tilde y_t}`, the backward loss
+:math:`\sum_j (Q_t^{-1})_{\tilde y_t j} \, (-\log p_{t,j})`. Nothing is averaged here.
 
 Shapes are shared by both losses. `log_probs` has shape ``(..., batch, steps, classes)``. `labels` has shape
-``(..., batch, steps)``, or ``(..., batch, steps, annotators)`` with several people; -1 means not recorded and
+``(..., batch, steps)``, or ``(..., batch, steps, annotators)`` with several annotators; -1 means not recorded and
 gives a loss of zero. `matrices` holds Q in the shape ``(classes, classes)``, ``(..., steps, classes, classes)`` when
-all sequences of a batch share one clock, or ``(..., batch, steps, classes, classes)`` when each has its own. Annotators
-who each have an own Q stand where they do in the labels: ``(..., batch or 1, steps, annotators, classes, classes)``.
+all sequences of a batch share one clock, or ``(..., batch, steps, classes, classes)`` when each has its own. Where
+annotators have a Q each, their axis stands where it does in the labels:
+``(..., batch or 1, steps, annotators, classes, classes)``.
 """
 
 from __future__ import annotations
@@ -14,23 +18,23 @@ from torch import Tensor
 
 
 def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
-    r"""Push the prediction through the noise, then compare: :math:`-\log (Q_t^\top p_t)_{\tilde y_t}`.
+    r"""Forward-corrected cross-entropy (Patrini and others 2017): :math:`-\log (Q_t^\top p_t)_{\tilde y_t}`.
 
-    Its minimiser over noisy labels is the clean posterior (proposition 1 of the paper), as long as every
-    :math:`Q_t` can be inverted.
+    Its minimiser over noisy labels is the clean posterior (proposition 1 of Nagaraj and others 2025), provided that
+    every :math:`Q_t` is invertible.
     """
     labels, squeeze = _with_annotators(labels, log_probs)
     columns = _columns(_per_annotator(matrices, log_probs), labels)  # (..., steps, classes, annotators)
-    tiny = torch.finfo(columns.dtype).tiny  # a true zero in Q stays finite, and its gradient is zero
+    tiny = torch.finfo(columns.dtype).tiny  # keeps log Q finite where Q is exactly zero; the gradient is zero there
     joint = log_probs.unsqueeze(-1) + columns.clamp_min(tiny).log()
     return _finish(-joint.logsumexp(-2), labels, squeeze)
 
 
 def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
-    r"""Undo the noise on the losses: :math:`\sum_j (Q_t^{-1})_{\tilde y_t j} \, (-\log p_{t,j})`.
+    r"""Backward correction (Patrini and others 2017): :math:`\sum_j (Q_t^{-1})_{\tilde y_t j} \, (-\log p_{t,j})`.
 
-    Its mean over noisy labels is the clean loss, but single values may be negative and large where
-    :math:`Q_t` is close to singular.
+    It is an unbiased estimate of the clean loss. Single values may be negative, and large where :math:`Q_t` is nearly
+    singular.
     """
     labels, squeeze = _with_annotators(labels, log_probs)
     inverse = torch.linalg.inv(_per_annotator(matrices, log_probs))
@@ -39,7 +43,7 @@ def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor
 
 
 def cross_entropy(log_probs: Tensor, labels: Tensor) -> Tensor:
-    r"""Take every recorded label for the true one: :math:`-\log p_{t, \tilde y_t}`."""
+    r"""Cross-entropy of the recorded labels, without a correction: :math:`-\log p_{t, \tilde y_t}`."""
     labels, squeeze = _with_annotators(labels, log_probs)
     return _finish(-log_probs.gather(-1, labels.clamp_min(0)), labels, squeeze)
 
@@ -55,7 +59,7 @@ def _finish(losses: Tensor, labels: Tensor, squeeze: bool) -> Tensor:
 
 
 def _per_annotator(matrices: Tensor, log_probs: Tensor) -> Tensor:
-    """Give matrices the axes they lack: (..., batch or 1, steps, annotators or 1, classes, classes)."""
+    """Insert the missing axes: (..., batch or 1, steps, annotators or 1, classes, classes)."""
     if matrices.ndim == log_probs.ndim + 2:
         return matrices
     matrices = matrices.unsqueeze(-4) if matrices.ndim == log_probs.ndim else matrices

@@ -1,4 +1,8 @@
-"""The one place where losses are masked, weighed, averaged and named."""
+"""The training objective: an augmented Lagrangian of the average loss and penalties on Q (Nagaraj and others 2025).
+
+All masking, weighting and averaging of losses happens here. See Nocedal and Wright (2006), chapter 17, for augmented
+Lagrangians.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +15,29 @@ from torch import Tensor
 
 from labeltide.objectives import losses, penalties
 
-TINY = 1e-12  # keeps an empty average at zero
+MIN_WEIGHT = 1e-12  # denominator of an average over no labels, which is then zero
 LOSSES = {"forward": losses.forward_loss, "backward": losses.backward_loss}
 
 
 class Scored(NamedTuple):
-    """One number for each member."""
+    """The objective of a batch and its parts: shape (members,) each."""
 
-    total: Tensor  # what training minimises
-    data: Tensor  # the average loss of a recorded label, which early stopping and the multipliers watch
+    total: Tensor  # minimised by training
+    data: Tensor  # the average loss of a recorded label, used by early stopping and the multipliers
     labels: Tensor  # the summed weights of the labels in that average
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """A measure of Q, averaged over annotators and the clock, and its weight.
+    """A penalty on Q, averaged over annotators and the clock, and its weight.
 
     Attributes
     ----------
-    function : from Q on the grid to one number for each matrix
-    weight : a number, or a Tensor of shape (members, annotators or 1) that differs among them
+    function : from Q on the grid to one number per matrix
+    weight : a number, or a Tensor of shape (members, annotators or 1)
     with_data : bool
-        Whether it weighs against the data as a prior does: it grows with their linear multiplier. Needs a Tensor.
+        Whether the weight is multiplied by the linear multiplier of the data term, as that of a prior is. Needs a
+        Tensor.
     """
 
     name: str
@@ -41,14 +46,14 @@ class Penalty:
     with_data: bool = False
 
     def weigh(self, multipliers: Multipliers | None) -> float | Tensor:
-        """The weight at this moment of training."""
+        """The weight under the current multipliers."""
         grows = self.with_data and multipliers is not None
         return self.weight * multipliers.linear[:, None] if grows else self.weight  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True)
 class Multipliers:
-    """How much the data term counts, and its square: shape (members,) each."""
+    """Multipliers of the data term (linear) and of its square (quadratic): shape (members,) each."""
 
     linear: Tensor
     quadratic: Tensor
@@ -56,7 +61,7 @@ class Multipliers:
 
 @dataclass(frozen=True)
 class Objective:
-    r"""The average loss of the recorded labels plus penalties on Q, for each member on its own.
+    r"""The average loss of the recorded labels plus penalties on Q, separately for each member.
 
     With :math:`R_t` the average loss at step t,
 
@@ -81,34 +86,29 @@ class Objective:
         grid: Tensor | None = None,
         multipliers: Multipliers | None = None,
     ) -> Scored:
-        """Score a batch.
+        """Evaluate the objective on a batch.
 
         Parameters
         ----------
         log_probs : Tensor of shape (members, batch, steps, classes)
         labels : Tensor of shape (members, batch, steps, annotators)
         weights : Tensor that broadcasts to the shape of labels
-            Zero on padding and on rows that do not count. Labels of -1 never count.
+            Zero on padding and on rows that are left out. Labels of -1 never count.
         trusted : Tensor of shape (members, batch, steps), optional
-            Labels known to be right (-1 elsewhere): one more annotator, who makes no mistakes.
+            Labels known to be right (-1 elsewhere), treated as one more annotator whose Q is the identity.
         targets : Tensor of shape (members, batch, steps, classes), optional
-            Probabilities of the true label, in place of recorded and trusted labels; all zero where there is none.
+            Soft labels: probabilities of the true label in place of all labels; zero where there is none.
         matrices : Tensor, optional
-            Q as the losses take it; without it, recorded labels are taken for true.
+            Q in the shapes of the losses; without it, cross-entropy of the recorded labels.
         grid : Tensor of shape (members, [annotators,] points, classes, classes), optional
             Q over the whole clock, for the penalties.
         multipliers : Multipliers, optional
         """
         if targets is not None:
             values = -(targets * log_probs).sum(-1, keepdim=True)
-            labels, trusted = targets.sum(-1, keepdim=True).ceil() - 1, None  # -1 where there is no target
-        elif matrices is None:
-            values = losses.cross_entropy(log_probs, labels)
+            labels = targets.sum(-1, keepdim=True).ceil() - 1  # -1 where there is no target
         else:
-            values = LOSSES[self.loss](log_probs, labels, matrices)
-        if trusted is not None:
-            labels = torch.cat([labels, trusted.unsqueeze(-1)], -1)
-            values = torch.cat([values, losses.cross_entropy(log_probs, trusted).unsqueeze(-1)], -1)
+            values, labels = self._label_losses(log_probs, labels, trusted, matrices)
         weights = weights * (labels >= 0)
         per_step, shares = _step_averages(values, weights)
         data = (shares * per_step).sum(1)  # (members,)
@@ -121,9 +121,22 @@ class Objective:
                 total = total + penalties.average(penalty.function, penalty.weigh(multipliers), grid)
         return Scored(total, data, weights.sum((1, 2, 3)))
 
+    def _label_losses(
+        self, log_probs: Tensor, labels: Tensor, trusted: Tensor | None, matrices: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of every label, and the labels, with trusted ones as the last annotator."""
+        if matrices is None:
+            values = losses.cross_entropy(log_probs, labels)
+        else:
+            values = LOSSES[self.loss](log_probs, labels, matrices)
+        if trusted is None:
+            return values, labels
+        trusted_values = losses.cross_entropy(log_probs, trusted).unsqueeze(-1)
+        return torch.cat([values, trusted_values], -1), torch.cat([labels, trusted.unsqueeze(-1)], -1)
+
 
 def _step_averages(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """The average loss at each step and the step's share of all labels: shape (members, steps) each."""
+    """The average loss of each step and the step's share of all labels: shape (members, steps) each."""
     counts = weights.sum((1, 3))
-    per_step = (values * weights).sum((1, 3)) / counts.clamp_min(TINY)
-    return per_step, counts / counts.sum(1, keepdim=True).clamp_min(TINY)
+    per_step = (values * weights).sum((1, 3)) / counts.clamp_min(MIN_WEIGHT)
+    return per_step, counts / counts.sum(1, keepdim=True).clamp_min(MIN_WEIGHT)

@@ -1,4 +1,8 @@
-"""Measures of how large Q is, one number for each matrix; minimising one makes the noise explain more."""
+"""Penalties on Q: minimum volume (Li and others 2021, VolMinNet), Frobenius norm, and pooling of annotators.
+
+The noise matrix is identified as the one of least volume that explains the labels. Each penalty gives one number per
+matrix.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-JITTER = 1e-4
+JITTER = 1e-4  # added to the diagonal of Q before its determinant is taken
 
 
 def log_volume(matrices: Tensor) -> Tensor:
-    r"""The volume of the simplex that the rows of Q span: :math:`\log |\det Q|`, as in VolMinNet.
+    r"""Log-volume of the simplex spanned by the rows of Q (Li and others 2021): :math:`\log |\det Q|`.
 
-    A Q whose rows coincide has no volume, and the logarithm no slope; `JITTER` on the diagonal keeps both finite.
+    A Q with equal rows has no volume; `JITTER` on the diagonal keeps the logarithm and its gradient finite.
 
     Parameters
     ----------
@@ -24,17 +28,17 @@ def log_volume(matrices: Tensor) -> Tensor:
 
 
 def frobenius(matrices: Tensor) -> Tensor:
-    r"""The paper's convex stand-in for the volume: :math:`\|Q\|_F`."""
+    r"""Frobenius norm, the convex surrogate of the volume in Nagaraj and others (2025): :math:`\|Q\|_F`."""
     return matrices.square().sum((-2, -1)).sqrt()
 
 
 def diagonal_norm(matrices: Tensor) -> Tensor:
-    r"""What the paper's published code shrinks instead: :math:`\|\mathrm{diag}\, Q\|`."""
+    r"""Norm of the diagonal, the penalty in the published code of the paper: :math:`\|\mathrm{diag}\, Q\|`."""
     return matrices.diagonal(dim1=-2, dim2=-1).square().sum(-1).sqrt()
 
 
 def spread(matrices: Tensor, shares: Tensor) -> Tensor:
-    r"""How far each annotator stands from all together: :math:`\|Q_a - \sum_b s_b Q_b\|_F^2`.
+    r"""Partial pooling: squared distance of each annotator to the common Q, :math:`\|Q_a - \sum_b s_b Q_b\|_F^2`.
 
     Parameters
     ----------
@@ -51,7 +55,7 @@ def spread(matrices: Tensor, shares: Tensor) -> Tensor:
 
 
 def average(function: Callable[[Tensor], Tensor], weight: float | Tensor, matrices: Tensor) -> Tensor:
-    """A penalty's weighed average over annotators and the clock: shape (members,)."""
+    """The weighted average of a penalty over annotators and the clock: shape (members,)."""
     values = function(matrices)  # (members, [annotators,] points)
     if isinstance(weight, Tensor):
         return (weight[..., None] * values).mean((1, 2))
@@ -61,13 +65,13 @@ def average(function: Callable[[Tensor], Tensor], weight: float | Tensor, matric
 def add_gradient(
     gradient: Tensor, function: Callable[[Tensor], Tensor], weight: float | Tensor, matrices: Tensor
 ) -> None:
-    """Add in place how `average` grows with each entry of Q, of the shape of `matrices`."""
-    alone = 1.0 if isinstance(weight, Tensor) else weight  # applied last, in one operation
+    """Add the gradient of `average` with respect to `matrices`, in place."""
+    scale = 1.0 if isinstance(weight, Tensor) else weight  # applied last, in one operation
     if function is frobenius:
-        own = matrices / (frobenius(matrices)[..., None, None] * matrices[0, ..., 0, 0].numel())
-        own = weight[..., None, None, None] * own if isinstance(weight, Tensor) else own
+        slope = matrices / (frobenius(matrices)[..., None, None] * matrices[0, ..., 0, 0].numel())
+        slope = weight[..., None, None, None] * slope if isinstance(weight, Tensor) else slope
     else:
         leaf = matrices.detach().requires_grad_()
-        weighed = average(function, weight if isinstance(weight, Tensor) else 1.0, leaf)
-        own = torch.autograd.grad(weighed.sum(), leaf)[0]
-    gradient.add_(own, alpha=alone)
+        weighted = average(function, weight if isinstance(weight, Tensor) else 1.0, leaf)
+        slope = torch.autograd.grad(weighted.sum(), leaf)[0]
+    gradient.add_(slope, alpha=scale)

@@ -1,4 +1,4 @@
-"""Files of tables: parquet, CSV and its kin, Arrow; refused in a sentence where they cannot be read."""
+"""Files of tables: Parquet, CSV and TSV (also compressed), Arrow IPC and Feather."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who a label comes from: an annotator, or an annotator in one of several groups (site, device, type of person).
+"""The sources of labels: annotators, or annotators within groups (site, device, type of person).
 
 Labels of ``A`` annotators in ``G`` groups stand in ``A * G`` columns: those of a sequence in the columns of its own
 group, and all others are missing. Nothing that learns from them needs to know of groups.
@@ -52,8 +52,8 @@ class Sources(NamedTuple):
             return np.tile(np.arange(self.annotators), (n, 1))
         if groups is None:
             raise ValueError(f"fit was told of groups: name one per sequence, groups=..., of: {_listed(self.groups)}.")
-        own = np.array([self.groups.index(self._known(group)) for group in check_groups(groups, n)])
-        return np.arange(self.annotators) * len(self.groups) + own[:, None]
+        group_places = np.array([self.groups.index(self._known(group)) for group in check_groups(groups, n)])
+        return np.arange(self.annotators) * len(self.groups) + group_places[:, None]
 
     def _known(self, group: Hashable) -> Hashable:
         if self.groups is None or group not in self.groups:

@@ -1,4 +1,4 @@
-"""One training loop for fleets, and what it is told and gives back."""
+"""The training loop of fleets: Adam, gradient clipping, early stopping and the augmented Lagrangian method."""
 
 from labeltide.training.checkpoint import Checkpoint, fingerprint
 from labeltide.training.data import Batch, FleetData, clock_grid, free_memory

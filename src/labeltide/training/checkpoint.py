@@ -1,4 +1,4 @@
-"""Save a running fit so that a killed one goes on to the same numbers."""
+"""Checkpoints: the state of a running fit, saved so that an interrupted fit resumes and ends with the same numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from labeltide.training.state import TrainingState
 
 
 class Resumed(NamedTuple):
-    """What a checkpoint gives back."""
+    """The content of a checkpoint."""
 
     tensors: dict[str, Tensor]
     epoch: int
@@ -29,14 +29,14 @@ class Resumed(NamedTuple):
 
 @dataclass
 class Checkpoint:
-    """A file that holds the newest state of one call of `train`, replaced as a whole or not at all.
+    """A file with the latest state of one call of `train`, replaced atomically.
 
     Attributes
     ----------
     path : the file
     fingerprint : a digest of data and settings
-        A file of another fit is refused, so that results are never mixed.
-    seconds : how long to wait between two writes
+        A file of another fit is refused.
+    seconds : the shortest time between two writes
     """
 
     path: Path
@@ -46,31 +46,31 @@ class Checkpoint:
     cost: float = field(default=0.0, init=False)  # seconds that the last write took
 
     def save(self, state: TrainingState, losses: np.ndarray) -> None:
-        """Write the state if it is time to: writing takes a tenth of the time at most."""
+        """Write the state if enough time has passed since the last write; writing takes at most a tenth of the time."""
         started = time.monotonic()
         if started - self.written < max(self.seconds, 10 * self.cost):
             return
         tensors = {name: value.cpu().contiguous() for name, value in state.tensors().items()}
         tensors["losses"] = torch.from_numpy(losses)
         tensors = dict(sorted(tensors.items()))
-        about = {
+        header = {
             "fingerprint": self.fingerprint,
             "epoch": state.epoch,
             "digest": fingerprint(*tensors.values()),
         }
-        write_atomically(self.path, save(tensors, metadata={"labeltide": json.dumps(about)}))
+        write_atomically(self.path, save(tensors, metadata={"labeltide": json.dumps(header)}))
         self.written = time.monotonic()
         self.cost = self.written - started if self.seconds else 0.0
 
     def load(self) -> Resumed | None:
-        """The saved state, or None where there is none yet."""
+        """The saved state, or None if there is no file yet."""
         if not self.path.exists():
             return None
         try:
             with safe_open(self.path, framework="pt") as file:
-                about = json.loads(file.metadata()["labeltide"])
+                header = json.loads(file.metadata()["labeltide"])
                 tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
-            owner, epoch, digest = about["fingerprint"], int(about["epoch"]), about["digest"]
+            owner, epoch, digest = header["fingerprint"], int(header["epoch"]), header["digest"]
             if digest != fingerprint(*tensors.values()):
                 raise ValueError("its content has changed")
             losses = tensors.pop("losses").numpy()
@@ -85,7 +85,7 @@ class Checkpoint:
 
 
 def fingerprint(*parts: object) -> str:
-    """A digest of arrays, tensors and anything whose `repr` tells it apart."""
+    """SHA-256 of arrays, tensors and, by their `repr`, other objects."""
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, Tensor):

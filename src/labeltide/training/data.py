@@ -1,4 +1,4 @@
-"""What a fleet is trained on: features that all members share, labels and rows that may differ."""
+"""Training data of a fleet: features shared by all members, labels, weights and mini-batches of each member."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-MAX_POINTS = 1024  # a clock with more distinct moments is rounded to this many even cells; Q changes slowly
+MAX_GRID_POINTS = 1024  # a clock with more distinct moments is rounded to a regular grid; Q varies slowly
 
 
 class Batch(NamedTuple):
-    """Some rows for every member; the rows of one member need not be those of another."""
+    """A mini-batch for every member; members may have different rows."""
 
     features: Tensor  # (members, batch, steps, features)
     mask: Tensor  # (members, batch, steps), False on padding
     labels: Tensor  # (members, batch, steps, annotators)
     trusted: Tensor | None  # (members, batch, steps)
-    weights: Tensor  # (members, batch), zero for the rows that only fill up
+    weights: Tensor  # (members, batch), zero for filler rows
     points: Tensor | None  # (members, batch, steps), positions on the clock grid; None where rows share one clock
     targets: Tensor | None = None  # (members, batch, steps, classes)
 
 
 @dataclass(frozen=True)
 class FleetData:
-    """Everything on one device, once.
+    """Features, labels and weights of a fleet as tensors on one device.
 
     Attributes
     ----------
@@ -38,17 +38,17 @@ class FleetData:
     grid : Tensor of shape (points,)
         The distinct moments of the clock, rising.
     points : int64 Tensor of shape (rows, steps), or None
-        Where on the grid each step lies; None where all rows run through the grid step by step.
+        The grid point of each step; None where step t of every row is point t.
     weights : Tensor of shape (members, rows)
-        How much a row counts in training; zero leaves it out.
+        The training weight of a row; zero leaves it out.
     held_out : bool Tensor of shape (members, rows)
-        Rows that decide when to stop.
+        Validation rows, for early stopping.
     trusted : int8 Tensor of shape (rows, steps), optional
         Labels known to be right, -1 elsewhere.
     targets : Tensor of shape (members, rows, steps, classes), optional
-        Probabilities of the true label to learn from in place of the labels.
+        Soft labels, probabilities of the true label, in place of the labels.
     gaps : int64 Tensor of shape (rows, steps), optional
-        How many steps of time lie before each step; None where each follows the one before at once.
+        Time before each step in units of steps; None where all are one.
     """
 
     features: Tensor
@@ -74,11 +74,16 @@ class FleetData:
     def members_in(self, part: slice | Tensor) -> Self:
         """Some of the members, with the same features."""
         targets = None if self.targets is None else self.targets[part]
-        own = {"labels": self.labels[part], "weights": self.weights[part], "held_out": self.held_out[part]}
-        return replace(self, **own, targets=targets)
+        return replace(
+            self,
+            labels=self.labels[part],
+            weights=self.weights[part],
+            held_out=self.held_out[part],
+            targets=targets,
+        )
 
     def batch(self, rows: Tensor) -> Batch:
-        """Gather rows, given as (members, batch) with -1 to fill up."""
+        """Gather the rows of a (members, batch) table of row numbers, -1 for filler rows."""
         index = rows.clamp_min(0)
         member = torch.arange(self.members, device=rows.device)[:, None]
         return Batch(
@@ -92,9 +97,10 @@ class FleetData:
         )
 
     def epoch_rows(self, seeds: Sequence[int], epoch: int, batch_size: int) -> Tensor:
-        """Each member's own shuffled rows of one epoch, as (batches, members, batch_size) with -1 to fill up.
+        """Shuffled row numbers of one epoch for each member: (batches, members, batch_size), -1 for filler rows.
 
-        The order depends on the member's seed and the epoch alone, so a resumed or a lone fit sees the same.
+        The order depends only on the member's seed and the epoch, so a resumed fit, or a member trained alone, sees
+        the same batches.
         """
         chosen = self.weights.cpu().numpy() > 0
         orders = [
@@ -104,23 +110,23 @@ class FleetData:
         return _fill_up(orders, batch_size).to(self.features.device)
 
     def held_out_rows(self, batch_size: int) -> Tensor:
-        """The rows held out from each member, in the same form."""
+        """The validation rows of each member, in the same form."""
         rows = [np.flatnonzero(held) for held in self.held_out.cpu().numpy()]
         return _fill_up(rows, batch_size).to(self.features.device)
 
 
 def free_memory(device: str) -> int:
-    """Bytes that a fleet may take on a device."""
+    """Free memory of a device in bytes."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(device)[0]
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # not every system tells
+    except (AttributeError, OSError, ValueError):  # not available on every system
         return 4 * 2**30
 
 
 def clock_grid(clock: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """The distinct moments of a clock and each step's place among them (None where rows share one clock).
+    """The distinct moments of a clock and the grid point of each step (None where rows share one clock).
 
     Parameters
     ----------
@@ -131,8 +137,8 @@ def clock_grid(clock: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndar
     if mask.any(0).all() and np.all(np.diff(longest) > 0) and np.all((clock == longest) | ~mask):
         return longest, None
     grid = np.unique(clock[mask])
-    if len(grid) > MAX_POINTS:
-        grid = np.linspace(grid[0], grid[-1], MAX_POINTS)
+    if len(grid) > MAX_GRID_POINTS:
+        grid = np.linspace(grid[0], grid[-1], MAX_GRID_POINTS)
     middles = (grid[1:] + grid[:-1]) / 2
     return grid, np.searchsorted(middles, clock)
 

@@ -1,4 +1,4 @@
-"""What happened during training, in plain arrays."""
+"""Learning curves: training and validation loss by epoch and member, as arrays."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class History:
     loss : array of shape (epochs, members)
         The average loss of a recorded label during the epoch; NaN once the member has stopped.
     held_out : array of shape (epochs, members)
-        The same on the rows held out; NaN where there are none.
+        The same on the validation rows; NaN where there are none.
     best_epoch : array of shape (members,)
-        The epoch whose parameters remain.
+        The epoch whose parameters are kept.
     restarts : array of shape (members,)
         How often a member diverged and started again at a lower rate.
     """

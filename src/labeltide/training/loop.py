@@ -1,4 +1,4 @@
-"""The only training loop: a whole fleet, epoch by epoch."""
+"""The training loop: mini-batch Adam with gradient clipping and early stopping, for all members of a fleet at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger("labeltide.training")
 
 
 class EpochLosses(NamedTuple):
-    """One number for each member."""
+    """Training and validation loss of an epoch: shape (members,) each."""
 
     training: Tensor
     held_out: Tensor
@@ -44,11 +44,11 @@ def train(
     checkpoint: Checkpoint | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> History:
-    """Train every member of a fleet in place, each as if it were alone.
+    """Train every member of a fleet in place; the result does not depend on the other members.
 
-    Members share the features and differ in labels, rows, weights and seed. A member that diverges is put back to
-    the last good epoch and goes on at half the rate. Where rows are held out, the parameters with the best held-out
-    likelihood of recorded labels remain.
+    Members share the features and differ in labels, rows, weights and seed. A member that diverges is reset to its
+    parameters before the epoch and continues at half the learning rate. Where rows are held out, training stops early
+    and the parameters with the best held-out likelihood of recorded labels are kept.
     """
     parameters = flatten_parameters(fleet, data.members).to(data.features.device)
     state = TrainingState.start(parameters, schedule.learning_rate, dict(fleet.model.named_buffers()))
@@ -76,7 +76,7 @@ def train(
 
 
 def _run_epoch(running: Running) -> EpochLosses:
-    """Train one epoch and decide who goes on."""
+    """Train one epoch, then update multipliers, restarts and early stopping."""
     step, held_out = running.step, running.held_out
     state, schedule = step.state, step.schedule
     active = state.active.clone()
@@ -84,7 +84,7 @@ def _run_epoch(running: Running) -> EpochLosses:
     if schedule.lagrangian is not None and (state.epoch + 1) % schedule.lagrangian.epochs_per_round == 0:
         state.next_round(schedule.lagrangian, training)
     lost = state.restart_diverged(schedule.max_restarts)
-    if bool(lost.any()):  # the one wait for the device in an epoch
+    if bool(lost.any()):  # the only synchronisation with the device in an epoch
         logger.warning(
             "Members %s diverged in epoch %d; they go on from the epoch before at half the rate.",
             running.numbers(lost),
@@ -102,9 +102,9 @@ def _run_epoch(running: Running) -> EpochLosses:
 
 @torch.no_grad()
 def evaluate(fleet: Fleet, data: FleetData, objective: Objective, rows: Tensor) -> Tensor:
-    """The average loss of recorded labels on the given (batches, members, batch) rows: shape (members,).
+    """The average loss of recorded labels on a (batches, members, batch) table of row numbers: shape (members,).
 
-    Infinite where the model breaks down, NaN where there is no label to judge by.
+    Infinite where the loss is not finite, NaN where there is no label.
     """
     total, count = torch.zeros_like(data.weights[:, 0]), torch.zeros_like(data.weights[:, 0])
     was_training = fleet.training
@@ -118,7 +118,7 @@ def evaluate(fleet: Fleet, data: FleetData, objective: Objective, rows: Tensor) 
 
 
 def _leave_finite(step: TrainingStep, seeds: Sequence[int]) -> None:
-    """Put members whose last step broke their predictions back to the last parameters known to be sound."""
+    """Reset members whose loss is not finite after the last step to their last safe parameters."""
     state = step.state
     rows = step.data.epoch_rows(seeds, state.epoch, step.schedule.batch_size)[:1]
     broken = evaluate(step.fleet, step.data, step.objective, rows).isposinf()
@@ -126,7 +126,7 @@ def _leave_finite(step: TrainingStep, seeds: Sequence[int]) -> None:
 
 
 def _resume(state: TrainingState, checkpoint: Checkpoint | None) -> list[np.ndarray]:
-    """Put a saved state in place; returns the losses of the epochs already done."""
+    """Restore the state from a checkpoint; returns the losses of the finished epochs."""
     saved = checkpoint.load() if checkpoint is not None else None
     if saved is None:
         return []
@@ -148,10 +148,10 @@ def _history(state: TrainingState, losses: list[np.ndarray], members: int) -> Hi
 
 @contextlib.contextmanager
 def _seeded(seeds: Sequence[int], epoch: int, device: torch.device) -> Iterator[None]:
-    """Fix the global random stream within an epoch, for models of users that draw from it (dropout)."""
+    """Seed the global random generator within an epoch, for users' models that draw from it (dropout)."""
     seed = int(np.random.SeedSequence([*map(int, seeds), epoch]).generate_state(1)[0])
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        if device.type == "cpu":  # without a GPU in use, torch.manual_seed keeps a stack trace of every call: 2 ms each
+        if device.type == "cpu":  # torch.manual_seed would keep a stack trace for unused GPUs: 2 ms a call
             torch.default_generator.manual_seed(seed)
         else:
             torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""A progress bar for people; nothing for scripts."""
+"""Progress bar over epochs, drawn on terminals only, or forwarded to a callback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _watcher: ContextVar[OnEpochShare | None] = ContextVar("watcher", default=None)
 
 @contextmanager
 def watch_epochs(watcher: OnEpochShare) -> Iterator[None]:
-    """Tell someone else (a bar over many fits) how far each training is, instead of drawing a bar for it."""
+    """Call `watcher` with the share of epochs done instead of drawing a bar, as for a bar over many fits."""
     token = _watcher.set(watcher)
     try:
         yield
@@ -27,7 +27,7 @@ def watch_epochs(watcher: OnEpochShare) -> Iterator[None]:
 
 @contextmanager
 def epoch_bar(title: str, epochs: int, shown: bool) -> Iterator[OnEpoch]:
-    """Give a function that moves the bar; it is drawn on a terminal's standard error only."""
+    """Yield the callback that advances the bar, which is drawn on standard error if that is a terminal."""
     watcher = _watcher.get()
     if watcher is not None:
         yield lambda done, loss: watcher(done / epochs)

@@ -1,4 +1,8 @@
-"""How long, how fast and in which rounds a fleet is trained."""
+"""Training schedule: epochs, learning rates, early stopping and the augmented Lagrangian method.
+
+See Bertsekas (1982), Constrained optimization and Lagrange multiplier methods, and Nocedal and Wright (2006), Numerical
+optimization, chapter 17.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,12 @@ from labeltide.objectives.objective import Multipliers
 
 @dataclass(frozen=True)
 class AugmentedLagrangian:
-    """The paper's algorithm 1: rounds of a few epochs, after each of which the data term weighs more.
+    r"""Augmented Lagrangian method: algorithm 1 of Nagaraj and others (2025).
 
-    After round k with average loss R_k, ``linear += quadratic * R_k``, and ``quadratic *= eta`` where R_k exceeds
-    ``gamma * R_(k-1)``. The defaults are the paper's: 15 rounds of 10 epochs make its 150.
+    It minimises the penalty on Q subject to an average loss R of zero. Each round of a few epochs minimises
+    :math:`\mathrm{pen}(Q) + \lambda R + \tfrac{c}{2} R^2`. After round k,
+    :math:`\lambda \leftarrow \lambda + c R_k` (``linear``), and :math:`c \leftarrow \eta c` (``quadratic``) where
+    :math:`R_k > \gamma R_{k-1}`. The defaults are the paper's: 15 rounds of 10 epochs make its 150.
     """
 
     epochs_per_round: int = 10
@@ -26,16 +32,16 @@ class AugmentedLagrangian:
     eta: float = 2.0
 
     def start(self, members: int, device: torch.device) -> Multipliers:
-        """The same starting weights for every member."""
+        """The initial multipliers, the same for every member."""
         return Multipliers(
             torch.full((members,), float(self.linear), device=device),
             torch.full((members,), float(self.quadratic), device=device),
         )
 
-    def update(self, multipliers: Multipliers, violation: Tensor, before: Tensor) -> Multipliers:
-        """The weights of the next round, from the losses of this round and of the one before, (members,) each."""
+    def update(self, multipliers: Multipliers, violation: Tensor, previous: Tensor) -> Multipliers:
+        """The multipliers of the next round, from the losses of this and the previous round, (members,) each."""
         linear = multipliers.linear + multipliers.quadratic * violation
-        grown = violation > self.gamma * before  # `before` is infinite in the first round
+        grown = violation > self.gamma * previous  # infinite in the first round
         return Multipliers(linear, torch.where(grown, self.eta * multipliers.quadratic, multipliers.quadratic))
 
 
@@ -46,11 +52,11 @@ class Schedule:
     Attributes
     ----------
     noise_milestones : epochs at which the learning rate of Q alone is halved
-    cosine : whether the learning rate falls to zero along half a cosine wave
-    clip : largest Euclidean norm of one member's gradient
-    patience : epochs without a better held-out likelihood after which a member stops
-        Only where rows are held out; the best snapshot is then what remains.
-    max_restarts : how often a member that diverges may start again, each time at half the rate
+    cosine : whether the learning rate follows cosine annealing to zero (Loshchilov and Hutter 2017)
+    clip : largest Euclidean norm of one member's gradient (gradient clipping; Pascanu and others 2013)
+    patience : epochs without a better held-out likelihood after which a member stops (early stopping)
+        Only where rows are held out; the best parameters are then kept.
+    max_restarts : how often a member that diverges may restart, each time at half the learning rate
     """
 
     epochs: int = 150
@@ -64,9 +70,9 @@ class Schedule:
     max_restarts: int = 8
 
     def noise_factor(self, epoch: int) -> float:
-        """The share of the learning rate that Q gets in an epoch."""
+        """Factor of the learning rate of Q in an epoch."""
         return 0.5 ** sum(epoch >= milestone for milestone in self.noise_milestones)
 
     def rate_factor(self, epoch: int) -> float:
-        """The share of the learning rate that everything gets in an epoch."""
+        """Factor of the learning rate of all parameters in an epoch."""
         return (1 + math.cos(math.pi * epoch / self.epochs)) / 2 if self.cosine else 1.0

@@ -1,4 +1,12 @@
-"""Everything that changes while a fleet is trained: kept together so that it can be saved whole."""
+r"""Optimiser state of a fleet: parameters, Adam's moments (Kingma and Ba 2015), snapshots and multipliers.
+
+All state that changes during training is here, so that a checkpoint is complete. Adam with gradient g, clipped to a
+norm of c by :math:`g \leftarrow g \min(1, c / \|g\|)`, is
+
+.. math:: m &\leftarrow \beta_1 m + (1 - \beta_1) g, \quad v \leftarrow \beta_2 v + (1 - \beta_2) g^2, \\
+          \theta &\leftarrow \theta - \alpha \, \hat m / (\sqrt{\hat v} + \epsilon), \quad
+          \hat m = m / (1 - \beta_1^t), \; \hat v = v / (1 - \beta_2^t).
+"""
 
 from __future__ import annotations
 
@@ -14,52 +22,52 @@ from labeltide.kernels.adam import adam_step
 from labeltide.objectives.objective import Multipliers
 from labeltide.training.schedule import AugmentedLagrangian
 
-BETA_MEAN, BETA_VARIANCE, EPSILON = 0.9, 0.999, 1e-8  # Adam's own defaults
+BETA_MEAN, BETA_VARIANCE, EPSILON = 0.9, 0.999, 1e-8  # the defaults of Kingma and Ba (2015)
 
 
-def learned(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters that training moves; frozen ones stay as they are."""
+def learned_parameters(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that require a gradient; frozen ones do not."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def flatten_parameters(module: nn.Module, members: int) -> Tensor:
     """Move all learned parameters of a fleet into one (members, size) tensor, of which they become views."""
-    parameters = learned(module)
+    parameters = learned_parameters(module)
     if not parameters:
         return torch.zeros(members, 0)
-    flat = join(parameters)
+    flat = join_flat(parameters)
     pieces = flat.split([parameter[0].numel() for parameter in parameters], 1)
     for parameter, piece in zip(parameters, pieces, strict=True):
         parameter.data = piece.view(parameter.shape)
     return flat
 
 
-def join(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors of shape (members, ...) side by side as one of shape (members, size)."""
+def join_flat(tensors: Sequence[Tensor]) -> Tensor:
+    """Flatten tensors of shape (members, ...) and concatenate them to (members, size)."""
     return torch.cat([tensor.detach().reshape(len(tensor), -1) for tensor in tensors], 1)
 
 
 @dataclass
 class TrainingState:
-    """Tensors with a leading members axis, changed in place only; `epoch` counts the finished ones."""
+    """Tensors with a leading members axis, changed in place only; `epoch` is the number of finished epochs."""
 
     parameters: Tensor  # (members, size), the storage of the modules themselves
-    safe: Tensor  # the parameters before the running epoch
+    safe: Tensor  # the parameters before the current epoch
     best: Tensor  # the parameters with the best held-out likelihood
     best_score: Tensor  # (members,), infinite until scored
     best_epoch: Tensor
     waited: Tensor  # epochs since the best one
-    mean: Tensor  # Adam's moments
-    variance: Tensor
+    mean: Tensor  # Adam's first moment
+    variance: Tensor  # Adam's second moment
     count: Tensor  # (members, 1), steps of Adam
-    rate: Tensor  # (members, 1)
+    rate: Tensor  # (members, 1), learning rate
     active: Tensor  # (members,), False once a member has stopped
     diverged: Tensor  # (members,), set within an epoch
     restarts: Tensor
     linear: Tensor  # the multipliers of the augmented Lagrangian
     quadratic: Tensor
     violation: Tensor  # (members,), the average loss of the last round
-    buffers: dict[str, Tensor] = field(default_factory=dict)  # running statistics that users' own modules keep
+    buffers: dict[str, Tensor] = field(default_factory=dict)  # running statistics of users' modules
     safe_buffers: dict[str, Tensor] = field(default_factory=dict)
     best_buffers: dict[str, Tensor] = field(default_factory=dict)
     epoch: int = 0
@@ -97,14 +105,14 @@ class TrainingState:
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name."""
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for name in (f.name for f in fields(self) if f.name != "epoch"):
             value = getattr(self, name)
-            found |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
-        return found
+            tensors |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+        return tensors
 
     def take(self, index: Tensor, parameters: Tensor, buffers: dict[str, Tensor]) -> Self:
-        """A copy of some members' state, around parameters and buffers that are theirs already."""
+        """A copy of the state of some members; `parameters` and `buffers` are those of the smaller fleet."""
         taken: dict[str, Any] = {}
         for name in (f.name for f in fields(self) if f.name != "epoch"):
             value = getattr(self, name)
@@ -114,39 +122,39 @@ class TrainingState:
 
     def put(self, index: Tensor, part: TrainingState) -> None:
         """Overwrite the state of some members, in place."""
-        theirs = part.tensors()
+        part_tensors = part.tensors()
         for name, value in self.tensors().items():
-            value[index] = theirs[name]
+            value[index] = part_tensors[name]
         self.epoch = part.epoch
 
     def keep_safe(self, gradients: Tensor, asked: Tensor) -> None:
-        """Where asked, remember the parameters, and buffers, of members whose gradient there is finite."""
+        """Snapshot parameters and buffers of the members that `asked` selects and whose gradient is finite."""
         sound = _finite(gradients) & asked
         _replace(self.safe, self.parameters, sound)
         _replace_all(self.safe_buffers, self.buffers, sound)
 
     def return_to(self, parameters: Tensor, buffers: dict[str, Tensor], chosen: Tensor) -> None:
-        """Put the chosen members back to remembered parameters and buffers."""
+        """Reset the chosen members to a snapshot of parameters and buffers."""
         _replace(self.parameters, parameters, chosen)
         _replace_all(self.buffers, buffers, chosen)
 
     def adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
-        """One step of Adam for the members that take part; a gradient that is not finite marks its member.
+        """One step of Adam with gradient clipping; members whose gradient is not finite are marked as diverged.
 
         Parameters
         ----------
         gradients : Tensor of shape (members, size)
         taking_part : bool Tensor of shape (members,)
         group_factor : Tensor of shape (size,)
-            The share of the learning rate for each parameter.
+            Factor of the learning rate of each parameter.
         """
         if self.parameters.dtype == torch.float32 and choose("adam", self.parameters.device) == "c":
-            changed = (self.parameters, self.mean, self.variance, gradients.contiguous(), self.count)
-            adam_step(changed, (self.rate, group_factor, taking_part), self.diverged, clip)
+            updated = (self.parameters, self.mean, self.variance, gradients.contiguous(), self.count)
+            adam_step(updated, (self.rate, group_factor, taking_part), self.diverged, clip)
         else:
-            self._plain_adam(gradients, taking_part, group_factor, clip)
+            self._torch_adam(gradients, taking_part, group_factor, clip)
 
-    def _plain_adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
+    def _torch_adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
         norms = torch.linalg.vector_norm(gradients, dim=1)
         finite = norms.isfinite()
         self.diverged |= taking_part & ~finite
@@ -162,7 +170,7 @@ class TrainingState:
         self.parameters -= size * group_factor * self.mean / (self.variance.sqrt() + scale)
 
     def restart_diverged(self, max_restarts: int) -> Tensor:
-        """Put diverged members back to where the epoch began, at half the rate; returns which they were."""
+        """Reset diverged members to the start of the epoch, at half the learning rate; returns which they are."""
         lost = self.diverged | ~_finite(self.parameters)
         if not lost.is_cuda and not bool(lost.any()):
             return lost
@@ -178,7 +186,7 @@ class TrainingState:
         return lost
 
     def next_round(self, lagrangian: AugmentedLagrangian, violation: Tensor) -> None:
-        """Weigh the data term anew after a round with this average loss, shape (members,)."""
+        """Update the multipliers after a round with this average loss, shape (members,)."""
         update = lagrangian.update(Multipliers(self.linear, self.quadratic), violation, self.violation)
         finite = violation.isfinite()
         _replace(self.linear, update.linear, finite)
@@ -186,9 +194,9 @@ class TrainingState:
         _replace(self.violation, violation, finite)
 
     def keep_best(self, scores: Tensor, patience: int) -> None:
-        """Remember the parameters of members whose held-out loss improved; stop those that waited too long.
+        """Early stopping: snapshot members whose held-out loss improved, stop those without progress.
 
-        A member with nothing to be judged by (a score of NaN) keeps its last parameters and trains to the end.
+        A member without validation labels (a score of NaN) keeps its last parameters and trains to the end.
         """
         better = self.active & (scores.isnan() | (scores < self.best_score))
         _replace(self.best, self.parameters, better)
@@ -202,7 +210,7 @@ class TrainingState:
 
 def _replace(old: Tensor, new: Tensor, chosen: Tensor) -> None:
     """Overwrite the chosen members of `old` in place."""
-    if not chosen.is_cuda and bool(chosen.all()):  # the usual case; a look at the host would wait for a GPU
+    if not chosen.is_cuda and bool(chosen.all()):  # the usual case; on a GPU this test would synchronise with the host
         old.copy_(new)
         return
     torch.where(chosen.reshape(-1, *[1] * (old.ndim - 1)), new, old, out=old)
@@ -214,5 +222,5 @@ def _replace_all(old: dict[str, Tensor], new: dict[str, Tensor], chosen: Tensor)
 
 
 def _finite(values: Tensor) -> Tensor:
-    """Which members' values, shape (members, size), are all finite: one pass, where `isfinite` takes six."""
-    return values.sum(1).isfinite()  # a sum that overflows is as good as infinite here
+    """Which members' values, shape (members, size), are all finite, in one pass; `isfinite` would take six."""
+    return values.sum(1).isfinite()  # a sum that overflows counts as infinite

@@ -1,4 +1,4 @@
-"""One batch for a whole fleet: score it, take the gradient, move every member."""
+"""One optimiser step for a whole fleet: loss, gradient and Adam, recorded as a CUDA graph on GPUs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from labeltide.objectives.objective import Multipliers, Objective, Scored
 from labeltide.training.compiled import Measured, compiled_step
 from labeltide.training.data import Batch, FleetData
 from labeltide.training.schedule import Schedule
-from labeltide.training.state import TrainingState, join, learned
+from labeltide.training.state import TrainingState, join_flat, learned_parameters
 
 logger = logging.getLogger("labeltide.training")
 
 
 class Fleet(nn.Module):
-    """What is trained together: models of the true label and, unless labels are taken for true, their noise."""
+    """A model of the true label and its noise function, for all members; no noise function means Q = I."""
 
     def __init__(self, model: SequenceModel, noise: NoiseFunction | None = None) -> None:
         super().__init__()
@@ -34,11 +34,10 @@ class Fleet(nn.Module):
     def score(
         self, data: FleetData, batch: Batch, objective: Objective, multipliers: Multipliers | None = None
     ) -> Scored:
-        """The objective of a batch, for each member."""
+        """The objective of a batch for each member."""
         logits = self.model(batch.features, batch.mask)
-        grid = (
-            None if self.noise is None else self.noise(data.grid)
-        )  # (members, [annotators,] points, classes, classes)
+        # (members, [annotators,] points, classes, classes)
+        grid = None if self.noise is None else self.noise(data.grid)
         return objective(
             logits.log_softmax(-1),
             batch.labels,
@@ -52,31 +51,31 @@ class Fleet(nn.Module):
 
 
 class TrainingStep:
-    """A training step that reads and writes the same tensors every time.
+    """A training step on fixed tensors.
 
-    On a GPU it is recorded once as a CUDA graph and then replayed: a step of hundreds of small operations costs one
-    launch, and the host never waits within an epoch.
+    On a GPU it is captured once as a CUDA graph and then replayed: hundreds of small operations cost one launch, and
+    the host does not synchronise within an epoch.
     """
 
     def __init__(self, fleet: Fleet, data: FleetData, objective: Objective, schedule: Schedule, state: TrainingState):
         self.fleet, self.data, self.objective, self.schedule, self.state = fleet, data, objective, schedule, state
-        self.parameters = learned(fleet)
+        self.parameters = learned_parameters(fleet)
         self.rate_factor = torch.ones_like(state.parameters[0])
         self.first = torch.zeros((), dtype=torch.bool, device=state.parameters.device)
         self.total, self.labels = torch.zeros_like(state.best_score), torch.zeros_like(state.best_score)
         self.compiled = compiled_step(fleet.model, fleet.noise, data, objective)
         self.rows: Tensor | None = None
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.records = state.parameters.is_cuda and fleet.model.is_recordable
+        self.is_recorded = state.parameters.is_cuda and fleet.model.is_recordable
 
     def run_epoch(self, table: Tensor, epoch: int) -> Tensor:
-        """Go through a (batches, members, batch) table of rows; returns the average loss while doing so."""
-        n_model = sum(parameter[0].numel() for parameter in learned(self.fleet.model))
+        """Train on a (batches, members, batch) table of row numbers; returns the average training loss, (members,)."""
+        n_model = sum(parameter[0].numel() for parameter in learned_parameters(self.fleet.model))
         self.rate_factor[:n_model] = self.schedule.rate_factor(epoch)
         self.rate_factor[n_model:] = self.schedule.rate_factor(epoch) * self.schedule.noise_factor(epoch)
         self.total.zero_()
         self.labels.zero_()
-        if self.compiled:  # rows that only fill up cost nothing there: nobody computes members that have stopped
+        if self.compiled:  # filler rows cost nothing there, so members that have stopped are not computed
             table = table.masked_fill(~self.state.active[:, None], -1)
         for number, rows in enumerate(table):
             self._put(rows, first=number == 0)
@@ -89,7 +88,7 @@ class TrainingStep:
     def _put(self, rows: Tensor, first: bool) -> None:
         if self.rows is None or self.rows.shape != rows.shape:
             self.rows = torch.full_like(rows, -1)
-            if self.records:
+            if self.is_recorded:
                 self._record()
         self.rows.copy_(rows)
         self.first.fill_(first)
@@ -112,11 +111,11 @@ class TrainingStep:
         gradients = None
         if self.parameters:
             pieces = torch.autograd.grad(scored.total.sum(), self.parameters, allow_unused=True, materialize_grads=True)
-            gradients = join(pieces)
+            gradients = join_flat(pieces)
         return Measured(scored.data.detach() * scored.labels, scored.labels, gradients)
 
     def _record(self) -> None:
-        """Run the step a few times on rows that move nobody, then record it."""
+        """Warm up with filler rows, which change no parameter, then capture the step as a CUDA graph."""
         try:
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
@@ -127,18 +126,18 @@ class TrainingStep:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 self._step()
-        except RuntimeError as error:  # an operation that cannot be recorded
+        except RuntimeError as error:  # an operation that cannot be captured
             logger.info("The training step is not recorded as a CUDA graph: %s", error)
             torch.cuda.synchronize()
-            self.records, graph = False, None
+            self.is_recorded, graph = False, None
         self.graph = graph
 
 
 def _at_points(grid: Tensor | None, points: Tensor | None) -> Tensor | None:
-    """Q for every step of a batch, from Q on the grid, in a shape that the losses take."""
+    """Q at every step of a batch, looked up on the grid, in the shapes of the losses."""
     if grid is None:
         return None
-    if grid.ndim == 5:  # annotators stand behind the clock, as in labels
+    if grid.ndim == 5:  # the annotator axis comes after the clock, as in labels
         grid = grid.movedim(1, 2)  # (members, points, annotators, classes, classes)
     if points is None:
         return grid.unsqueeze(1) if grid.ndim == 5 else grid

@@ -6,6 +6,7 @@ import pytest
 from auditing.page.fake import write_audit
 from labeltide.auditing.page import payload as subject
 from labeltide.auditing.page.payload import build_payload, embed
+from labeltide.auditing.page.results import Results
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def read(folder):
 
 
 def test_issues_and_timelines_say_what_the_files_say(folder):
-    found = build_payload(folder, read(folder))
+    found = build_payload(Results.in_folder(folder))
     issues, words = pq.read_table(folder / "issues.parquet").to_pylist(), found["words"]
     assert found["issues"]["shown"] == found["issues"]["total"] == len(issues)
     for place, issue in enumerate(issues):
@@ -41,7 +42,7 @@ def test_issues_and_timelines_say_what_the_files_say(folder):
 
 
 def test_the_step_of_an_issue_is_where_its_timeline_flags_it(folder):
-    found = build_payload(folder, read(folder))
+    found = build_payload(Results.in_folder(folder))
     by_sequence = {timeline["sequence"]: timeline for timeline in found["timelines"]}
     issues = found["issues"]
     assert issues["shown"]
@@ -51,10 +52,10 @@ def test_the_step_of_an_issue_is_where_its_timeline_flags_it(folder):
 
 
 def test_a_budget_of_bytes_cuts_rows_and_the_texts_only_they_use(folder, monkeypatch):
-    whole = build_payload(folder, read(folder))
+    whole = build_payload(Results.in_folder(folder))
     monkeypatch.setattr(subject, "ISSUE_BYTES", 2000)
     monkeypatch.setattr(subject, "TIMELINE_BYTES", 10)
-    cut = build_payload(folder, read(folder))
+    cut = build_payload(Results.in_folder(folder))
     assert 0 < cut["issues"]["shown"] < whole["issues"]["shown"]
     assert len(json.dumps(cut["issues"])) < 4000
     assert len(cut["timelines"]) == 1  # the first is always there

@@ -3,8 +3,8 @@ import re
 
 from auditing.page.fake import HOSTILE, write_audit
 from labeltide.auditing.page import summary_html, summary_text
-from labeltide.auditing.page.names import plain
-from labeltide.auditing.page.words import write_verdict
+from labeltide.auditing.page.names import terminal_text
+from labeltide.auditing.page.verdict import write_verdict
 
 
 def test_the_summary_is_read_in_ten_seconds(tmp_path):
@@ -54,7 +54,7 @@ def test_where_nothing_is_wrong_no_list_is_pointed_at_and_no_zero_is_made_much_o
     audit["temporality"] |= {"worst_rate": 0.0001, "change_upper": 0.0003}
     audit["issues"]["count"] = 0
     _, when, changes, then = write_verdict(audit).cards
-    assert plain(when.detail) == "The estimate is 0.0 % throughout."
+    assert terminal_text(when.detail) == "The estimate is 0.0 % throughout."
     assert "ruled out" not in changes.detail
     assert then.detail == "The labels can be used as they are."
     assert then.link is None

@@ -1,4 +1,4 @@
-"""Public data sets: what each is, whether it is here, and how to get it in the layout that studies read."""
+"""Public data sets: list them, download them and convert them to the Parquet files that studies read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from labeltide._validation import check_choice
 from labeltide_bench.datasets import eeg_eye_state, har70plus, sleep_edf, uci_har
-from labeltide_bench.datasets.base import FetchError, PublicDataset
+from labeltide_bench.datasets.public import FetchError, PublicDataset
 from labeltide_bench.datasets.source import OnProgress, Source
 from labeltide_bench.datasets.staging import install, workplace
 
@@ -21,7 +21,7 @@ __all__ = ["DATASETS", "DatasetRow", "FetchError", "PublicDataset", "fetch", "li
 
 DATASETS = {each.DATASET.name: each.DATASET for each in (uci_har, eeg_eye_state, har70plus, sleep_edf)}
 
-# What a broken download, a wrong archive or a full disk raises. All else is our own mistake and passes.
+# Errors of a broken download, a wrong archive or a full disk. All other errors are bugs and are not caught.
 BROKEN = (
     OSError,
     ValueError,
@@ -85,16 +85,16 @@ def fetch(
     Path of the data set's folder
     """
     dataset = DATASETS[check_choice("data set", name, DATASETS)]
-    given = _check_archives(archives)
+    local_archives = _check_archives(archives)
     destination = Path(data_dir, dataset.folder)
     try:
         with workplace(Path(data_dir), dataset.folder) as work:
             made = work / "made"
             made.mkdir()
-            dataset.fetch(Source(work, given, on_progress), made)
+            dataset.fetch(Source(work, local_archives, on_progress), made)
             install(made, destination, dataset.files)
     except BROKEN as error:
-        raise FetchError(_explain(dataset, given, error)) from error
+        raise FetchError(_explain(dataset, local_archives, error)) from error
     return destination
 
 
@@ -110,12 +110,12 @@ def _check_archives(archives: AnyPath | Iterable[AnyPath] | None) -> tuple[Path,
     return tuple(Path(path) for path in paths)
 
 
-def _explain(dataset: PublicDataset, given: tuple[Path, ...], error: BaseException) -> str:
-    what = "converted from the given archives" if given else "downloaded and converted"
+def _explain(dataset: PublicDataset, local_archives: tuple[Path, ...], error: BaseException) -> str:
+    what = "converted from the given archives" if local_archives else "downloaded and converted"
     reason = str(error).rstrip(".") or type(error).__name__
     way_out = (
         f"Download again from {dataset.page}"
-        if given
+        if local_archives
         else f"Run it again; or download by hand from {dataset.page} and pass the paths as archives"
     )
     return f"{dataset.name} could not be {what}: {reason}. Nothing was changed. {way_out}."

@@ -8,8 +8,8 @@ from zipfile import ZipFile, is_zipfile
 
 import numpy as np
 
-from labeltide_bench.datasets.base import PublicDataset
 from labeltide_bench.datasets.files import find_member, write_table
+from labeltide_bench.datasets.public import PublicDataset
 from labeltide_bench.datasets.source import Source
 
 URL = "https://archive.ics.uci.edu/static/public/264/eeg+eye+state.zip"

@@ -12,16 +12,16 @@ from pyarrow import parquet
 
 
 def find_member(archive: ZipFile, ending: str) -> str:
-    """The one member whose path ends so, such as "train/X_train.txt"; macOS's shadow copies do not count."""
+    """The one member whose path ends so, such as "train/X_train.txt"; shadow copies of macOS are ignored."""
     wanted = PurePosixPath(ending).parts
-    found = [name for name in members(archive) if PurePosixPath(name).parts[-len(wanted) :] == wanted]
-    if len(found) != 1:
-        raise ValueError(f"The archive must hold exactly one {ending}. It holds {len(found)}.")
-    return found[0]
+    matches = [name for name in members(archive) if PurePosixPath(name).parts[-len(wanted) :] == wanted]
+    if len(matches) != 1:
+        raise ValueError(f"The archive must hold exactly one {ending}. It holds {len(matches)}.")
+    return matches[0]
 
 
 def members(archive: ZipFile) -> list[str]:
-    """The files in an archive, without folders and macOS's shadow copies."""
+    """The files in an archive, without folders and shadow copies of macOS."""
     return [name for name in archive.namelist() if not name.startswith("__MACOSX") and not name.endswith("/")]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from labeltide_bench.datasets.base import PublicDataset
 from labeltide_bench.datasets.files import members, write_table
+from labeltide_bench.datasets.public import PublicDataset
 from labeltide_bench.datasets.source import Source
 
 URL = "https://archive.ics.uci.edu/static/public/780/har70.zip"

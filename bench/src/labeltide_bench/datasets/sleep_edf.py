@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from edfio import EdfAnnotation
 from pyarrow import parquet
 
 from labeltide_bench.datasets import sleep_nights
-from labeltide_bench.datasets.base import PublicDataset
-from labeltide_bench.datasets.edf import Annotation, Edf, open_edf
+from labeltide_bench.datasets.edf import EdfFile, open_edf
+from labeltide_bench.datasets.public import PublicDataset
 from labeltide_bench.datasets.sleep_nights import Night
 from labeltide_bench.datasets.source import Source
 from labeltide_bench.datasets.spectra import eeg_features
@@ -39,8 +40,8 @@ TWENTY_FILE = "sleep_edf_sc_20nights_30s.parquet"  # the nights of subjects 0 to
 
 def fetch(source: Source, folder: Path) -> None:
     """Take the nights from the source, one at a time, and convert them."""
-    given = sleep_nights.given_nights(source.given) if source.given else None
-    convert(given or sleep_nights.download_nights(source), folder)
+    local_nights = sleep_nights.given_nights(source.local_files) if source.local_files else None
+    convert(local_nights or sleep_nights.download_nights(source), folder)
 
 
 def convert(nights: Iterable[Night], folder: Path) -> None:
@@ -76,11 +77,11 @@ def convert_night(night: Night) -> dict[str, pa.Table]:
     }
 
 
-def minute_channels(recording: Edf) -> dict[str, np.ndarray]:
+def minute_channels(recording: EdfFile) -> dict[str, np.ndarray]:
     """Each channel's sample at the start of every minute, in the file's own units.
 
     The paper says only that it downsamples to each minute. We take the sample, and the stage scored at that
-    moment, rather than means over the minute: the mean of an EEG is nothing.
+    moment, rather than means over the minute: the mean of an EEG signal is about zero.
     """
     return {
         column: recording.read(label, every=_samples(recording, label, 60)).astype(np.float32)
@@ -88,11 +89,11 @@ def minute_channels(recording: Edf) -> dict[str, np.ndarray]:
     }
 
 
-def epoch_features(recording: Edf) -> dict[str, np.ndarray]:
+def epoch_features(recording: EdfFile) -> dict[str, np.ndarray]:
     """The spectral features of both EEG channels in every full 30 s from the start."""
     columns: dict[str, np.ndarray] = {}
     for prefix, label in SPECTRA.items():
-        unit = recording.signal(label).unit
+        unit = recording.signal(label).physical_dimension
         if unit != "uV":
             raise ValueError(f"{label} must be in uV. In {recording.path.name} it is in {unit!r}.")
         samples, values = _samples(recording, label, 30), recording.read(label)
@@ -102,7 +103,7 @@ def epoch_features(recording: Edf) -> dict[str, np.ndarray]:
     return columns
 
 
-def stages_at(notes: Sequence[Annotation], step: int, seconds: float) -> np.ndarray:
+def stages_at(notes: Sequence[EdfAnnotation], step: int, seconds: float) -> np.ndarray:
     """The stage (0 to 5, -1 none) scored at 0, step, 2 step, ... seconds, before the recording ends.
 
     Hypnograms go on to 24 h, past the end of the recording.
@@ -113,13 +114,13 @@ def stages_at(notes: Sequence[Annotation], step: int, seconds: float) -> np.ndar
         raise ValueError(f"{rule}. Got {', '.join(unknown) or 'none'}.")
     times = np.arange(0, seconds, step)
     onsets = np.array([note.onset for note in notes])
-    ends = onsets + [note.duration for note in notes]
+    ends = onsets + [note.duration or 0.0 for note in notes]
     codes = np.array([STAGES_RK.get(note.text, -1) for note in notes], np.int8)
     at = np.searchsorted(onsets, times, side="right") - 1
     return np.where((at >= 0) & (times < ends[at]), codes[at], np.int8(-1))
 
 
-def _samples(recording: Edf, label: str, seconds: int) -> int:
+def _samples(recording: EdfFile, label: str, seconds: int) -> int:
     """The samples of a signal in some seconds, which must be a whole number."""
     samples = recording.rate(label) * seconds
     if samples < 1 or samples != int(samples):
@@ -150,7 +151,7 @@ DATASET = PublicDataset(
     citation="Kemp and others (IEEE TBME 2000); Goldberger and others (2000); https://doi.org/10.13026/C2X676",
     page="https://physionet.org/content/sleep-edfx/1.0.0/",
     size="about 7 GB, one night (50 MB) at a time",
-    archives=(sleep_nights.BASE + sleep_nights.FOLDER, sleep_nights.BASE + sleep_nights.SUMS),
+    archives=(sleep_nights.BASE + sleep_nights.CASSETTE_FOLDER, sleep_nights.BASE + sleep_nights.SUMS),
     folder="sleep_edf",
     files=(MINUTE_FILE, EPOCH_FILE, TWENTY_FILE),
     fetch=fetch,

@@ -1,4 +1,4 @@
-"""The nights of Sleep-EDF's cassette study: which files belong together, and how they are had and checked."""
+"""The nights of the Sleep-EDF cassette study: pairs of files, their download and their checksums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labeltide_bench.datasets.source import Source
 
 BASE = "https://physionet.org/files/sleep-edfx/1.0.0/"
 SUMS = "SHA256SUMS.txt"
-FOLDER = "sleep-cassette/"
+CASSETTE_FOLDER = "sleep-cassette/"
 N_NIGHTS = 153
 
 
@@ -23,7 +23,7 @@ class Night(NamedTuple):
 
 
 def download_nights(source: Source) -> Iterator[Night]:
-    """Each night as it is wanted; its 50 MB are deleted before the next."""
+    """Download night after night; the 50 MB of a night are deleted before the next."""
     sums = read_sums(source.download(BASE + SUMS))
     pairs = pair_names(sums)
     if len(pairs) != N_NIGHTS:
@@ -32,7 +32,7 @@ def download_nights(source: Source) -> Iterator[Night]:
         files = []
         for name in names:
             title = f"{name} (night {i} of {len(pairs)})"
-            files.append(source.download(BASE + FOLDER + name, sums[name], title))
+            files.append(source.download(BASE + CASSETTE_FOLDER + name, sums[name], title))
         yield Night(*files)
         for file in files:
             file.unlink()
@@ -70,11 +70,13 @@ def read_sums(path: Path) -> dict[str, str]:
     """Checksums by file name, from lines such as "2b40... sleep-cassette/SC4001E0-PSG.edf"."""
     lines = [line.split(maxsplit=1) for line in path.read_text(encoding="utf-8").splitlines()]
     rows = [(line[0], line[1].strip().lstrip("*").removeprefix("./")) for line in lines if len(line) == 2]
-    return {name.removeprefix(FOLDER): total for total, name in rows if name.startswith(FOLDER + "SC4")}
+    return {
+        name.removeprefix(CASSETTE_FOLDER): total for total, name in rows if name.startswith(CASSETTE_FOLDER + "SC4")
+    }
 
 
 def _check_sum(file: Path, expected: str | None) -> None:
     with open(file, "rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if found != expected:
-        raise ValueError(f"{file.name} must have the SHA-256 {expected} named in {SUMS}. It has {found}.")
+        checksum = hashlib.file_digest(opened, "sha256").hexdigest()
+    if checksum != expected:
+        raise ValueError(f"{file.name} must have the SHA-256 {expected} named in {SUMS}. It has {checksum}.")

@@ -1,4 +1,4 @@
-"""Where archives come from: the official address, or paths given by hand."""
+"""Source of archives: the official address, or local files."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ TIMEOUT_SECONDS = 60.0  # without a single byte
 
 @dataclass(frozen=True)
 class Source:
-    """Archives by hand where given, else downloaded into the folder."""
+    """Local archives where there are some, else downloads into the folder."""
 
     folder: Path
-    given: tuple[Path, ...] = ()
+    local_files: tuple[Path, ...] = ()
     on_progress: OnProgress | None = None
 
     def single(self, url: str) -> Path:
-        """The one archive of a data set that has only one."""
-        if not self.given:
+        """The archive of a data set that consists of one."""
+        if not self.local_files:
             return self.download(url)
-        if len(self.given) > 1 or not self.given[0].is_file():
-            raise ValueError(f"archives must be one file. Got {', '.join(map(str, self.given))}.")
-        return self.given[0]
+        if len(self.local_files) > 1 or not self.local_files[0].is_file():
+            raise ValueError(f"archives must be one file. Got {', '.join(map(str, self.local_files))}.")
+        return self.local_files[0]
 
     def download(self, url: str, sha256: str | None = None, title: str | None = None) -> Path:
-        """The file behind the address, checked against its checksum where there is one."""
+        """Download a file, and compare it with its checksum where one is known."""
         name = unquote_plus(urlsplit(url).path.rsplit("/", 1)[-1])
         for attempt in range(1, ATTEMPTS + 1):
             try:

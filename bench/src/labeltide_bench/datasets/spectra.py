@@ -1,4 +1,4 @@
-"""Features of 30 s of EEG: power in five bands, variance and mobility."""
+"""Spectral features of 30 s of EEG: band power by the method of Welch (1967), variance and mobility (Hjorth 1970)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLOOR = 1e-6
 def eeg_features(epochs: np.ndarray, rate: float) -> dict[str, np.ndarray]:
     r"""Power in each band and variance, as :math:`\log_{10}` of uV²/Hz and of uV², and mobility.
 
-    Mobility is Hjorth's: :math:`\sqrt{\mathrm{var}(\Delta x) / \mathrm{var}(x)}`, 0 for a flat line.
+    Mobility (Hjorth 1970): :math:`\sqrt{\mathrm{var}(\Delta x) / \mathrm{var}(x)}`, 0 for a flat line.
 
     Parameters
     ----------

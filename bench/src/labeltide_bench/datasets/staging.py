@@ -1,4 +1,4 @@
-"""All or nothing: files are made in a hidden folder and moved to their destination when all are there."""
+"""Atomic installation: files are made in a hidden folder and moved to their destination when all are complete."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from labeltide_bench.datasets.base import PublicDataset
 from labeltide_bench.datasets.files import find_member, members, read_numbers, write_table
+from labeltide_bench.datasets.public import PublicDataset
 from labeltide_bench.datasets.source import Source
 
 URL = "https://archive.ics.uci.edu/static/public/240/human+activity+recognition+using+smartphones.zip"

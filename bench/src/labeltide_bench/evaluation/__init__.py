@@ -1,4 +1,4 @@
-"""Scores of predictions and of estimated noise."""
+"""Error rates of predictions and distances of estimated noise matrices."""
 
 from labeltide_bench.evaluation.recovery import absolute_errors, frobenius_errors
 from labeltide_bench.evaluation.scores import balanced_error, error_over_time, error_rate

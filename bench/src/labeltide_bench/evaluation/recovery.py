@@ -1,4 +1,4 @@
-"""How far an estimated Q lies from the true one, at each moment: take the mean for one number."""
+"""Distance of an estimated noise matrix Q(t) from the true one, at each moment of the clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def frobenius_errors(true: np.ndarray, estimated: np.ndarray) -> np.ndarray:
-    r""":math:`\|Q_t - \hat Q_t\|_F`, the paper's approximation error before averaging over time.
+    r""":math:`\|Q_t - \hat Q_t\|_F`, the approximation error of the paper before averaging over time.
 
     Parameters
     ----------
@@ -16,5 +16,5 @@ def frobenius_errors(true: np.ndarray, estimated: np.ndarray) -> np.ndarray:
 
 
 def absolute_errors(true: np.ndarray, estimated: np.ndarray) -> np.ndarray:
-    """The mean absolute error of an entry of Q at each moment."""
+    """Mean absolute error of the entries of Q at each moment."""
     return np.abs(np.asarray(true) - np.asarray(estimated)).mean((-2, -1))

@@ -1,4 +1,4 @@
-"""How often predictions miss, step by step; gaps and padding (-1) never count."""
+"""Error rates of predicted labels. Missing labels and padding (-1) are not counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def error_rate(predicted: np.ndarray, labels: np.ndarray) -> float:
-    """The share of labels that the prediction misses.
+    """Share of the labels that are predicted wrongly.
 
     Parameters
     ----------
@@ -18,13 +18,13 @@ def error_rate(predicted: np.ndarray, labels: np.ndarray) -> float:
 
 
 def balanced_error(predicted: np.ndarray, labels: np.ndarray) -> float:
-    """The error rate within each class, averaged over the classes that occur: rare ones weigh as much."""
+    """Balanced error: the mean over classes of the error rate within each class."""
     classes = np.unique(labels[labels >= 0])
     return float(np.mean([np.mean(predicted[labels == name] != name) for name in classes]))
 
 
 def error_over_time(predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The error rate at each step, of shape (steps,), from arrays of shape (n, steps); NaN where nothing counts."""
+    """Error rate at each step, of shape (steps,), from arrays of shape (n, steps); NaN where no label is recorded."""
     counted = labels >= 0
     counts = counted.sum(0)
     wrong = ((predicted != labels) & counted).sum(0)

@@ -1,4 +1,4 @@
-"""Pictures and pages, made from results alone: nothing here trains or loads torch."""
+"""Reports of studies: tables, figures and one HTML page, from records alone, without torch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from labeltide_bench.pages.figures import draw_noise as draw_noise
-    from labeltide_bench.pages.page import write_report as write_report
+    from labeltide_bench.pages.report import write_report as write_report
 
-# Loaded when first used, so that naming the report costs no matplotlib.
-_HOMES = {"draw_noise": "labeltide_bench.pages.figures", "write_report": "labeltide_bench.pages.page"}
+# Loaded on first use, so that importing this package does not load matplotlib.
+_HOMES = {"draw_noise": "labeltide_bench.pages.figures", "write_report": "labeltide_bench.pages.report"}
 
 __all__ = ["draw_noise", "write_report"]
 

@@ -1,4 +1,4 @@
-"""Cells of a study: one data set, shape, level and variant, with the runs of every method."""
+"""Cells of a study: one data set, noise shape, level and variant, with the runs of all methods."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labeltide_bench.pages.methods import in_order
-from labeltide_bench.pages.records import DatasetInfo, Run
+from labeltide_bench.pages.method_order import in_order
+from labeltide_bench.pages.results import DatasetInfo, Run
 
 UNIFORM = "uniform"
-RECORDED = "recorded"  # the shape and variant of what real people recorded
+RECORDED = "recorded"  # the shape and variant of labels by real annotators
 Task = tuple[str, int, str]
 
 
-class Number(NamedTuple):
-    """A mean over draws."""
+class DrawSummary(NamedTuple):
+    """Mean and standard deviation of a metric over draws."""
 
     mean: float  # NaN where no draw gave a number
     spread: float  # standard deviation, divided by n - 1; NaN below two draws
@@ -51,12 +51,12 @@ class Cell:
 
     @property
     def annotator(self) -> str:
-        """The real person whose labels they are; empty where the noise was drawn."""
+        """The annotator whose labels were used; empty where the noise was drawn."""
         return str(json.loads(self.level).get("annotator", "")) if self.shape == RECORDED else ""
 
     @property
     def true_noise(self) -> np.ndarray | None:
-        """Q as it was drawn from; for real people what was counted, on average over folds."""
+        """The Q(t) that labels were drawn from; for recorded labels the observed noise, averaged over folds."""
         kept = [run.true_noise for runs in self.runs.values() for run in runs if run.true_noise is not None]
         if not self.annotator or not kept or len({array.shape for array in kept}) > 1:
             return self.any_run.true_noise
@@ -65,7 +65,7 @@ class Cell:
 
     @property
     def rate(self) -> float:
-        """The true average rate of wrong labels, the same for every run of a cell but for rounding."""
+        """The true average error rate of the labels, the same for every run of a cell up to rounding."""
         return float(np.mean([run.rate for runs in self.runs.values() for run in runs]))
 
     @property
@@ -85,9 +85,9 @@ class Cell:
         names = list(self.info.classes)
         return names if len(names) == self.n_classes else [f"class {code}" for code in range(self.n_classes)]
 
-    def number(self, method: str, metric: str) -> Number:
+    def over_draws(self, method: str, metric: str) -> DrawSummary:
         """Mean and spread of a metric over the draws of a method."""
-        return number(run.metrics.get(metric, np.nan) for run in self.runs.get(method, []))
+        return summarise_draws(run.metrics.get(metric, np.nan) for run in self.runs.get(method, []))
 
     def stack(self, method: str, what: str) -> np.ndarray | None:
         """`noise` or a name of `over_time`, of shape (draws, points, ...); None where it was not kept."""
@@ -99,32 +99,32 @@ class Cell:
         return np.stack(kept)
 
 
-def number(values: Iterable[float]) -> Number:
-    """Mean and sample standard deviation of what is finite."""
+def summarise_draws(values: Iterable[float]) -> DrawSummary:
+    """Mean and sample standard deviation of the finite values."""
     every = np.array(list(values), dtype=float)
     kept = every[np.isfinite(every)]
     mean = float(kept.mean()) if kept.size else np.nan
     spread = float(kept.std(ddof=1)) if kept.size > 1 else np.nan
-    return Number(mean, spread, int(kept.size), int(every.size - kept.size))
+    return DrawSummary(mean, spread, int(kept.size), int(every.size - kept.size))
 
 
 def make_cells(runs: Sequence[Run]) -> list[Cell]:
-    """Group runs to cells, in the order in which data sets and shapes first came, then by rate."""
+    """Group runs to cells, ordered by first occurrence of data set and shape, then by rate."""
     names = _names(runs)
-    found: dict[tuple[Task, str, str, str], dict[str, list[Run]]] = {}
+    grouped: dict[tuple[Task, str, str, str], dict[str, list[Run]]] = {}
     for run in runs:
-        methods = found.setdefault((run.task, run.shape, run.level, run.variant), {})
+        methods = grouped.setdefault((run.task, run.shape, run.level, run.variant), {})
         methods.setdefault(run.method, []).append(run)
     cells = [
         Cell(task, names[task], shape, level, variant, {name: methods[name] for name in in_order(methods)})
-        for (task, shape, level, variant), methods in found.items()
+        for (task, shape, level, variant), methods in grouped.items()
     ]
     tasks, shapes = (list(dict.fromkeys(getattr(cell, key) for cell in cells)) for key in ("task", "shape"))
     return sorted(cells, key=lambda cell: (tasks.index(cell.task), shapes.index(cell.shape), cell.rate))
 
 
 def _names(runs: Sequence[Run]) -> dict[Task, str]:
-    """A name for each task that says no more than is needed to tell it from the others."""
+    """The shortest unique name of each task."""
     tasks = list(dict.fromkeys(run.task for run in runs))
     names = {}
     for task in tasks:

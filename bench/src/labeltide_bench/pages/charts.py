@@ -1,4 +1,4 @@
-"""Pictures of errors: against the level of noise, over time, and mean ranks."""
+"""Figures of errors: against the noise rate, over the clock, and the mean ranks of methods."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def draw_levels(name: str, cells: Sequence[Cell]) -> Picture | None:
 
 
 def _level_line(axis: Axes, cells: Sequence[Cell], method: str, metric: str, look: dict[str, Any]) -> None:
-    numbers = [cell.number(method, metric) for cell in cells]
+    numbers = [cell.over_draws(method, metric) for cell in cells]
     points = [(100 * cell.rate, 100 * n.mean, 100 * n.spread) for cell, n in zip(cells, numbers, strict=True) if n.n]
     if not points:
         return
@@ -89,7 +89,7 @@ def _time_line(axis: Axes, cell: Cell, method: str, metric: str, look: dict[str,
 
 
 def draw_ranks(name: str, ranks: Ranks) -> Picture:
-    """Mean ranks with bars as long as the critical difference: methods whose bars do not overlap differ."""
+    """Critical difference diagram (Demšar 2006): mean ranks with bars as long as the critical difference."""
     colour = colours(ranks.methods)
     with matplotlib.rc_context(SETTINGS):
         figure, axes = grid(1, 1, (3.6, 0.26 * len(ranks.methods)), left=1.9)
@@ -117,8 +117,8 @@ def _shapes(cells: Sequence[Cell]) -> list[str]:
 
 def _measured(cells: Sequence[Cell], where: str) -> dict[str, str]:
     """The errors that at least one run of the cells has."""
-    found = {key for cell in cells for runs in cell.runs.values() for run in runs for key in getattr(run, where)}
-    return {metric: text for metric, text in ERRORS.items() if metric in found}
+    measured = {key for cell in cells for runs in cell.runs.values() for run in runs for key in getattr(run, where)}
+    return {metric: text for metric, text in ERRORS.items() if metric in measured}
 
 
 def _looks(methods: Sequence[str]) -> Looks:

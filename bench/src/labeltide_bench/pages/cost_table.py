@@ -1,4 +1,4 @@
-"""The table of costs as text: for the page, to be pasted (Markdown), and for other programs (CSV)."""
+"""The table of the cost of label noise, for the page, as Markdown and as CSV."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labeltide_bench.pages.cells import UNIFORM, Cell, Number
+from labeltide_bench.pages.cells import UNIFORM, Cell, DrawSummary
 from labeltide_bench.pages.cost import CellCost, find_costs
 from labeltide_bench.pages.goals import Goal, write_goals
-from labeltide_bench.pages.tables import MINUS
+from labeltide_bench.pages.result_tables import MINUS
 
 TITLE = "What the wrong labels cost"
-FILES = ("cost.csv", "cost.md")
+COST_FILES = ("cost.csv", "cost.md")
 NONE = "\N{EN DASH}"
 NAMES = 2  # columns that are names, not numbers
-HEADS = (
+COST_HEADS = (
     "Data set",
     "Noise",
     "Wrong (%)",
@@ -39,11 +39,11 @@ NOTE = (
 
 @dataclass(frozen=True, eq=False)
 class Cost:
-    """All that is said of the cost of wrong labels."""
+    """The section of the page about the cost of label noise."""
 
     goals: list[Goal]
     costs: list[CellCost]
-    rows: list[list[str]]  # texts under HEADS
+    rows: list[list[str]]  # texts under COST_HEADS
 
     @property
     def title(self) -> str:
@@ -51,7 +51,7 @@ class Cost:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        return HEADS
+        return COST_HEADS
 
     @property
     def note(self) -> str:
@@ -61,14 +61,14 @@ class Cost:
 def make_cost(cells: Sequence[Cell]) -> Cost | None:
     """The section's numbers and words; None where tide or its reference was not run."""
     costs = find_costs(cells)
-    return Cost(write_goals(costs), costs, [_row(one) for one in costs]) if costs else None
+    return Cost(write_goals(costs), costs, [_row(cell_cost) for cell_cost in costs]) if costs else None
 
 
 def as_markdown(cost: Cost) -> str:
-    """The section as it would be pasted into a text."""
+    """The section as Markdown."""
     goals = [f"- **{goal.title}: {goal.answer.casefold()}.** {_plain(goal.words)}" for goal in cost.goals]
-    rule = ["---"] * NAMES + ["--:"] * (len(HEADS) - NAMES)
-    lines = [f"| {' | '.join(map(_plain, row))} |" for row in (list(HEADS), rule, *cost.rows)]
+    rule = ["---"] * NAMES + ["--:"] * (len(COST_HEADS) - NAMES)
+    lines = [f"| {' | '.join(map(_plain, row))} |" for row in (list(COST_HEADS), rule, *cost.rows)]
     return "\n".join([f"## {TITLE}", "", *goals, "", NOTE, "", *lines, ""])
 
 
@@ -76,36 +76,36 @@ def as_csv(cost: Cost) -> str:
     """One line a cell, in percent and points; empty where there is no number."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    lines = [_line(one) for one in cost.costs]
+    lines = [_line(cell_cost) for cell_cost in cost.costs]
     writer.writerow(lines[0])
     writer.writerows(line.values() for line in lines)
     return text.getvalue()
 
 
-def _row(one: CellCost) -> list[str]:
-    variant = "" if one.cell.variant == UNIFORM else f", {one.cell.variant}"
+def _row(cost: CellCost) -> list[str]:
+    variant = "" if cost.cell.variant == UNIFORM else f", {cost.cell.variant}"
     return [
-        one.cell.name,
-        f"{one.cell.shape}{variant}",
-        f"{100 * one.cell.rate:.0f}" if math.isfinite(one.cell.rate) else NONE,
-        _text(one.tide),
-        _text(one.clean),
-        _text(one.cost, sign=True),
-        one.best or NONE,
-        _text(one.best_error),
-        _text(one.behind, sign=True),
-        _text(one.frobenius),
-        f"{one.ratio:.2f}" if math.isfinite(one.ratio) else NONE,
+        cost.cell.name,
+        f"{cost.cell.shape}{variant}",
+        f"{100 * cost.cell.rate:.0f}" if math.isfinite(cost.cell.rate) else NONE,
+        _text(cost.tide),
+        _text(cost.clean),
+        _text(cost.cost, sign=True),
+        cost.best or NONE,
+        _text(cost.best_error),
+        _text(cost.behind, sign=True),
+        _text(cost.frobenius),
+        f"{cost.ratio:.2f}" if math.isfinite(cost.ratio) else NONE,
     ]
 
 
-def _text(found: Number, *, sign: bool = False) -> str:
-    if not found.n:
+def _text(summary: DrawSummary, *, sign: bool = False) -> str:
+    if not summary.n:
         return NONE
-    mean = f"{100 * found.mean:{'+' if sign else ''}.2f}"
+    mean = f"{100 * summary.mean:{'+' if sign else ''}.2f}"
     mean = "0.00" if mean in ("+0.00", "-0.00") else mean.replace("-", MINUS)
-    failed = f" ({found.failed} failed)" if found.failed else ""
-    return mean + (f" ± {100 * found.spread:.2f}" if math.isfinite(found.spread) else "") + failed
+    failed = f" ({summary.failed} failed)" if summary.failed else ""
+    return mean + (f" ± {100 * summary.spread:.2f}" if math.isfinite(summary.spread) else "") + failed
 
 
 def _plain(text: str) -> str:
@@ -113,20 +113,20 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-def _line(one: CellCost) -> dict[str, str]:
+def _line(cost: CellCost) -> dict[str, str]:
     line = {
-        "dataset": one.cell.name,
-        "shape": one.cell.shape,
-        "variant": one.cell.variant,
-        "wrong_labels": _percent(one.cell.rate),
-        "draws": str(one.cost.n),
+        "dataset": cost.cell.name,
+        "shape": cost.cell.shape,
+        "variant": cost.cell.variant,
+        "wrong_labels": _percent(cost.cell.rate),
+        "draws": str(cost.cost.n),
     }
-    numbers = {"tide": one.tide, "clean": one.clean, "tide_less_clean": one.cost, "best": one.best_error}
-    numbers |= {"tide_less_best": one.behind, "frobenius": one.frobenius, "best_frobenius": one.best_frobenius}
-    for name, found in numbers.items():
-        line |= {name: _percent(found.mean), f"{name}_spread": _percent(found.spread)}
-    ratio = f"{one.ratio:.4f}" if math.isfinite(one.ratio) else ""
-    return line | {"best_method": one.best, "frobenius_ratio": ratio}
+    numbers = {"tide": cost.tide, "clean": cost.clean, "tide_less_clean": cost.cost, "best": cost.best_error}
+    numbers |= {"tide_less_best": cost.behind, "frobenius": cost.frobenius, "best_frobenius": cost.best_frobenius}
+    for name, summary in numbers.items():
+        line |= {name: _percent(summary.mean), f"{name}_spread": _percent(summary.spread)}
+    ratio = f"{cost.ratio:.4f}" if math.isfinite(cost.ratio) else ""
+    return line | {"best_method": cost.best, "frobenius_ratio": ratio}
 
 
 def _percent(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Pictures of Q(t): true against estimated, and the shapes of the noise."""
+"""Figures of Q(t): true and estimated noise over the clock, and the noise shapes of a study."""
 
 from __future__ import annotations
 
@@ -105,12 +105,17 @@ def draw_recovery(name: str, cell: Cell) -> Picture | None:
         grey: dict[str, Any] = {"color": INK, "alpha": 0.5}
         looks: list[dict[str, Any]] = [{"color": INK, "linestyle": "--"}, grey, {**grey, "linewidth": 6, "alpha": 0.2}]
         legend(figure, [truth, f"estimate, mean over {draws}", f"lowest to highest of {draws}"], looks)
-        title = f"{cell.name}, {cell.level_text if cell.annotator else f'{cell.shape} noise'}"
-        kind = "class that the others give" if cell.annotator else "true class"
-        share = f"at {100 * cell.rate:.0f} % on average"
-        caption = f"{title}: share of wrong labels of each {kind} over the clock, {share}."
-        alt = f"{title}: {truth} and estimated share of wrong labels over time, a column for each of {', '.join(kept)}."
-        return picture(figure, name, caption, alt)
+        return picture(figure, name, *_recovery_words(cell, truth, list(kept)))
+
+
+def _recovery_words(cell: Cell, truth: str, methods: Sequence[str]) -> tuple[str, str]:
+    """Caption and alternative text of a figure of Q(t)."""
+    title = f"{cell.name}, {cell.level_text if cell.annotator else f'{cell.shape} noise'}"
+    kind = "class that the others give" if cell.annotator else "true class"
+    share = f"at {100 * cell.rate:.0f} % on average"
+    caption = f"{title}: share of wrong labels of each {kind} over the clock, {share}."
+    alt = f"{title}: {truth} and estimated share of wrong labels over time, a column for each of {', '.join(methods)}."
+    return caption, alt
 
 
 def _recovery_panel(axis: Axes, clock: np.ndarray, true: np.ndarray, stack: np.ndarray, code: int, colour: str) -> None:

@@ -1,4 +1,4 @@
-"""What tide was asked to show, and whether the records show it, in words."""
+"""Acceptance criteria of `tide`, and whether the records meet them, as sentences."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from labeltide_bench.pages.cells import UNIFORM, Cell
 from labeltide_bench.pages.cost import PAPERS, TIDE, CellCost, method_in, paired
-from labeltide_bench.pages.published import LEVEL, NEAR
-from labeltide_bench.pages.tables import percent
+from labeltide_bench.pages.published import PAPER_RATE, RATE_TOLERANCE
+from labeltide_bench.pages.result_tables import percent
 from labeltide_bench.pages.verdict import count
 
 HIGH = 0.40  # a level that is reported and has no bound
@@ -28,10 +28,10 @@ Worse = dict[str, float]  # cell in words → difference
 
 
 class Goal(NamedTuple):
-    """One thing to show."""
+    """One criterion."""
 
     title: str
-    met: bool | None  # None: there is no bound, it is told for information
+    met: bool | None  # None: no bound, for information
     words: str
 
     @property
@@ -40,16 +40,16 @@ class Goal(NamedTuple):
 
 
 def write_goals(costs: Sequence[CellCost]) -> list[Goal]:
-    """All goals for which the study has cells, each with the cells that miss it by name."""
-    usual = [one for one in costs if _at(one.cell, LEVEL) and _is_usual(one.cell)]
-    high = [one for one in costs if _at(one.cell, HIGH) and _is_usual(one.cell)]
-    cells = [one.cell for one in costs]
+    """All criteria for which the study has cells, with the names of the cells that miss them."""
+    usual = [cost for cost in costs if _at(cost.cell, PAPER_RATE) and _is_usual(cost.cell)]
+    high = [cost for cost in costs if _at(cost.cell, HIGH) and _is_usual(cost.cell)]
+    cells = [cost.cell for cost in costs]
     silent = [cell for cell in cells if cell.rate < 0.005]
     fresh = [cell for cell in cells if _is_synthetic(cell) and cell.rate >= 0.005]
     strange = [cell for cell in cells if _is_strange(cell)]
     return [
         *_against_clean(usual),
-        *_against_papers([one for one in usual if one.best]),
+        *_against_papers([cost for cost in usual if cost.best]),
         *_bounded("Nothing lost without wrong labels", "0 % wrong labels", silent, "ignore", CLOSE),
         *_high(high),
         *_bounded("Labels that do not persist", "synthetic data", fresh, "continuous", CLOSE),
@@ -74,13 +74,13 @@ def _is_usual(cell: Cell) -> bool:
 
 
 def _at(cell: Cell, level: float) -> bool:
-    return abs(cell.rate - level) < NEAR
+    return abs(cell.rate - level) < RATE_TOLERANCE
 
 
 def _against_clean(costs: Sequence[CellCost]) -> Iterator[Goal]:
     if not costs:
         return
-    above = {name_cell(one.cell): one.cost.mean for one in costs}
+    above = {name_cell(cost.cell): cost.cost.mean for cost in costs}
     words = (
         f"At 30 % wrong labels, tide's error lies at most {_bound(COST)} above that of the same networks trained on "
         f"clean labels in {_share(above, COST)}; the mean difference is {_average(above)}."
@@ -91,8 +91,8 @@ def _against_clean(costs: Sequence[CellCost]) -> Iterator[Goal]:
 def _against_papers(costs: Sequence[CellCost]) -> Iterator[Goal]:
     if not costs:
         return
-    ran = [name for name in PAPERS if any(method_in(one.cell, name) for one in costs)]
-    behind = {name_cell(one.cell): one.behind.mean for one in costs}
+    ran = [name for name in PAPERS if any(method_in(cost.cell, name) for cost in costs)]
+    behind = {name_cell(cost.cell): cost.behind.mean for cost in costs}
     words = (
         f"At 30 % wrong labels, tide is at most {_bound(BEHIND)} worse than the best of the paper's methods in each "
         f"cell ({', '.join(ran)}) in {_share(behind, BEHIND)}."
@@ -104,35 +104,35 @@ def _against_papers(costs: Sequence[CellCost]) -> Iterator[Goal]:
     )
 
 
-def _errors(one: CellCost) -> tuple[float, float]:
-    return one.tide.mean, one.best_error.mean
+def _errors(cost: CellCost) -> tuple[float, float]:
+    return cost.tide.mean, cost.best_error.mean
 
 
-def _distances(one: CellCost) -> tuple[float, float]:
-    return one.frobenius.mean, one.best_frobenius.mean
+def _distances(cost: CellCost) -> tuple[float, float]:
+    return cost.frobenius.mean, cost.best_frobenius.mean
 
 
 def _lower(
     title: str, what: str, costs: Sequence[CellCost], bound: float, pair: Callable[[CellCost], tuple[float, float]]
 ) -> Iterator[Goal]:
-    """Whether the mean over cells lies a share below that of the best method in each; both kinds of mean are told."""
-    pairs = np.array([pair(one) for one in costs])
+    """Ratio of means over cells to the best other method, with a bound; the mean of ratios is given too."""
+    pairs = np.array([pair(cost) for cost in costs])
     pairs = pairs[np.isfinite(pairs).all(axis=1)]
     if not len(pairs) or not pairs[:, 1].mean() > 0:
         return
-    own, other = pairs.mean(axis=0)
+    tide_mean, best_mean = pairs.mean(axis=0)
     kept = pairs[pairs[:, 1] > 0]
     each = float((kept[:, 0] / kept[:, 1]).mean())
     words = (
-        f"{what} is {percent(own)} over {count(len(pairs), 'cell')} at 30 % wrong labels, that of the best of the "
-        f"paper's methods in each cell {percent(other)}: a ratio of {own / other:.2f}, where at most {bound:.2f} was "
-        f"asked for. The mean of the cells' own ratios is {each:.2f}."
+        f"{what} is {percent(tide_mean)} over {count(len(pairs), 'cell')} at 30 % wrong labels, that of the best of "
+        f"the paper's methods in each cell {percent(best_mean)}: a ratio of {tide_mean / best_mean:.2f}, where at most "
+        f"{bound:.2f} was asked for. The mean of the cells' own ratios is {each:.2f}."
     )
-    yield Goal(title, bool(own / other <= bound + SLACK), words)
+    yield Goal(title, bool(tide_mean / best_mean <= bound + SLACK), words)
 
 
 def _bounded(title: str, where: str, cells: Sequence[Cell], other: str, bound: float) -> Iterator[Goal]:
-    """Whether tide is at most so much worse than one other method in every cell in which that ran."""
+    """Whether `tide` is at most `bound` worse than another method in every cell in which that ran."""
     labels = [(cell, label) for cell in cells if (label := method_in(cell, other))]
     if not labels:
         return
@@ -143,7 +143,7 @@ def _bounded(title: str, where: str, cells: Sequence[Cell], other: str, bound: f
 
 
 def _high(costs: Sequence[CellCost]) -> Iterator[Goal]:
-    above = {name_cell(one.cell): one.cost.mean for one in costs if math.isfinite(one.cost.mean)}
+    above = {name_cell(cost.cell): cost.cost.mean for cost in costs if math.isfinite(cost.cost.mean)}
     if not above:
         return
     most = max(above, key=lambda name: above[name])
@@ -155,19 +155,19 @@ def _high(costs: Sequence[CellCost]) -> Iterator[Goal]:
 
 
 def _distance(cells: Sequence[Cell], other: str) -> Iterator[Goal]:
-    """Q's distance beside another method's, for cells that have no bound on it."""
+    """Distance of Q(t) for `tide` and another method, without a bound."""
     labels = [(cell, label) for cell in cells if (label := method_in(cell, other))]
     pairs = np.array(
-        [[cell.number(name, "frobenius").mean for name in (TIDE, label)] for cell, label in labels]
+        [[cell.over_draws(name, "frobenius").mean for name in (TIDE, label)] for cell, label in labels]
     ).reshape(-1, 2)
     pairs = pairs[np.isfinite(pairs).all(axis=1)]
     if not len(pairs):
         return
-    own, theirs = pairs.mean(axis=0)
+    tide_mean, other_mean = pairs.mean(axis=0)
     nearer = int((pairs[:, 0] <= pairs[:, 1]).sum())
     words = (
-        f"In these cells the mean Frobenius error of Q (x 100) is {percent(own)} for tide and {percent(theirs)} for "
-        f"{other}; tide's is the lower in {nearer} of {count(len(pairs), 'cell')}."
+        f"In these cells the mean Frobenius error of Q (x 100) is {percent(tide_mean)} for tide and "
+        f"{percent(other_mean)} for {other}; tide's is the lower in {nearer} of {count(len(pairs), 'cell')}."
     )
     yield Goal("Q there", None, words)
 
@@ -175,7 +175,7 @@ def _distance(cells: Sequence[Cell], other: str) -> Iterator[Goal]:
 def name_cell(cell: Cell) -> str:
     """A cell in words: data set, shape, and what is not usual."""
     more = [] if cell.variant == UNIFORM else [cell.variant]
-    more += [] if _at(cell, LEVEL) else [f"{100 * cell.rate:.0f} %"]
+    more += [] if _at(cell, PAPER_RATE) else [f"{100 * cell.rate:.0f} %"]
     return f"{cell.name}: {', '.join([cell.shape, *more])}"
 
 

@@ -1,4 +1,4 @@
-"""Labels of real people: the paper's third table, what was asked of tide there, and what such labels cannot show."""
+"""The section about recorded labels of real annotators: tables, acceptance criteria and limitations."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from labeltide_bench.pages.cells import Cell, Number, methods_of, number
+from labeltide_bench.pages.cells import Cell, DrawSummary, methods_of, summarise_draws
 from labeltide_bench.pages.cost import TIDE, paired
 from labeltide_bench.pages.goals import SLACK, Goal
-from labeltide_bench.pages.methods import base_name
-from labeltide_bench.pages.tables import Entry, percent
+from labeltide_bench.pages.method_order import base_name
+from labeltide_bench.pages.result_tables import Entry, percent
 from labeltide_bench.pages.verdict import count
 
-HEADS = {"frobenius": "Approx. error", "train_error": "Train error", "test_error": "Test error"}
+PEOPLE_HEADS = {"frobenius": "Approx. error", "train_error": "Train error", "test_error": "Test error"}
 ASKED = {"test_error": "test error", "frobenius": "noise estimation error"}
 WORDS = {
     "ignore": "takes every label as right",
@@ -50,7 +50,7 @@ class Line(NamedTuple):
     entries: list[Entry]
 
 
-class Block(NamedTuple):
+class PersonBlock(NamedTuple):
     """One person as the only label, or all of them on average."""
 
     name: str
@@ -63,7 +63,7 @@ class PeopleTable(NamedTuple):
 
     title: str
     caption: str
-    blocks: list[Block]
+    blocks: list[PersonBlock]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def make_people(cells: Sequence[Cell]) -> People | None:
         verdict or ["Labels of real people, measured against those of others."],
         goals,
         LIMITS,
-        list(HEADS.values()),
+        list(PEOPLE_HEADS.values()),
         [_table(group) for group in groups],
         list(cells),
     )
@@ -114,38 +114,41 @@ def _table(cells: Sequence[Cell]) -> PeopleTable:
 def _unfinished(cells: Sequence[Cell]) -> str:
     """What is missing of a cross-validation that has not run to its end, as words for the caption."""
     planned = first if (first := cells[0].info.split.split(" ")[0]).isdigit() else "0"
-    fewest = min(cell.number(method, "test_error").n for cell in cells for method in methods_of(cells))
+    fewest = min(cell.over_draws(method, "test_error").n for cell in cells for method in methods_of(cells))
     return f", of which only {fewest} have run for every method so far" if fewest < int(planned) else ""
 
 
-def _block(name: str, details: list[str], cells: Sequence[Cell], methods: Sequence[str]) -> Block:
-    table = {method: {metric: pooled(cells, method, metric) for metric in HEADS} for method in methods}
-    best = {metric: min((n[metric].mean for n in table.values() if n[metric].n), default=math.nan) for metric in HEADS}
+def _block(name: str, details: list[str], cells: Sequence[Cell], methods: Sequence[str]) -> PersonBlock:
+    table = {method: {metric: mean_over_people(cells, method, metric) for metric in PEOPLE_HEADS} for method in methods}
+    best = {
+        metric: min((n[metric].mean for n in table.values() if n[metric].n), default=math.nan)
+        for metric in PEOPLE_HEADS
+    }
     lines = [
         Line(
             method,
             WORDS.get(base_name(method), ""),
-            [_entry(numbers[metric], best[metric]) for metric in HEADS],
+            [_entry(numbers[metric], best[metric]) for metric in PEOPLE_HEADS],
         )
         for method, numbers in table.items()
     ]
-    return Block(name, details, lines)
+    return PersonBlock(name, details, lines)
 
 
-def pooled(cells: Sequence[Cell], method: str, metric: str) -> Number:
+def mean_over_people(cells: Sequence[Cell], method: str, metric: str) -> DrawSummary:
     """Mean and spread over folds; over several people, of each fold's mean over them."""
     folds: dict[int, list[float]] = {}
     for cell in cells:
         for run in cell.runs.get(method, []):
             folds.setdefault(run.draw, []).append(run.metrics.get(metric, math.nan))
-    return number(sum(values) / len(values) for values in folds.values())
+    return summarise_draws(sum(values) / len(values) for values in folds.values())
 
 
-def _entry(found: Number, best: float) -> Entry:
-    if not found.n:
+def _entry(summary: DrawSummary, best: float) -> Entry:
+    if not summary.n:
         return Entry("")
-    spread = percent(found.spread) if math.isfinite(found.spread) else ""
-    return Entry(percent(found.mean), spread, is_best=found.mean <= best + SLACK)
+    spread = percent(summary.spread) if math.isfinite(summary.spread) else ""
+    return Entry(percent(summary.mean), spread, is_best=summary.mean <= best + SLACK)
 
 
 def _details(cell: Cell) -> list[str]:
@@ -160,26 +163,26 @@ def _details(cell: Cell) -> list[str]:
 def _goal(cells: Sequence[Cell], metric: str) -> list[Goal]:
     """Whether tide is at or below every other method, on average over the people of a data set, and for whom."""
     methods = methods_of(cells)
-    others = {name: pooled(cells, name, metric).mean for name in methods if name != TIDE}
-    own = pooled(cells, TIDE, metric).mean
-    if not others or not math.isfinite(own):
+    others = {name: mean_over_people(cells, name, metric).mean for name in methods if name != TIDE}
+    tide_mean = mean_over_people(cells, TIDE, metric).mean
+    if not others or not math.isfinite(tide_mean):
         return []
     best = min(others, key=lambda name: others[name])
     behind = {cell.annotator: _behind(cell, metric) for cell in cells}
     better = sum(text == "" for text in behind.values())
     words = (
-        f"{percent(own)} for tide, {percent(others[best])} for the best of the others on average ({best}). "
+        f"{percent(tide_mean)} for tide, {percent(others[best])} for the best of the others on average ({best}). "
         f"At or below every other method for {better} of {count(len(cells), 'person').replace('persons', 'people')}."
     )
     missed = "; ".join(text for text in behind.values() if text)
     if missed:
         words += f" Not for {missed}."
-    return [Goal(f"{cells[0].name}, {ASKED[metric]}", own <= others[best] + SLACK, words)]
+    return [Goal(f"{cells[0].name}, {ASKED[metric]}", tide_mean <= others[best] + SLACK, words)]
 
 
 def _behind(cell: Cell, metric: str) -> str:
     """By how much another method is ahead for one person, in points with the standard error over folds."""
-    means = {name: cell.number(name, metric).mean for name in cell.runs if name != TIDE}
+    means = {name: cell.over_draws(name, metric).mean for name in cell.runs if name != TIDE}
     best = min(means, key=lambda name: means[name])
     above = paired(cell, TIDE, best, metric)
     if above.mean <= SLACK:

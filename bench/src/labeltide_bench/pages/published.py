@@ -1,4 +1,4 @@
-"""The numbers that the paper printed, and which cell of a study each belongs beside."""
+"""The published numbers of the paper, matched to the cells of a study."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from labeltide_bench.pages.cells import UNIFORM, Cell
-from labeltide_bench.pages.methods import base_name
+from labeltide_bench.pages.method_order import base_name
 
-LEVEL, NEAR = 0.30, 0.05  # the paper's level, and how far a level may lie from it to be set beside it
+PAPER_RATE, RATE_TOLERANCE = 0.30, 0.05  # the paper's level, and how far a level may lie from it to be set beside it
 FAR = 2  # of the paper's standard deviations
 
 
@@ -40,14 +40,14 @@ def headline(cells: Sequence[Cell]) -> Cell:
     """Of one data set and shape: the level of the paper's tables, or else the one nearest to 30 %."""
 
     def distance(cell: Cell) -> tuple[bool, float]:
-        return not _has_the_papers_constants(cell), abs(cell.rate - LEVEL) if math.isfinite(cell.rate) else 1.0
+        return not _has_the_papers_constants(cell), abs(cell.rate - PAPER_RATE) if math.isfinite(cell.rate) else 1.0
 
     return min(cells, key=distance)
 
 
 def published(cell: Cell, method: str, metric: str) -> Published | None:
     """The paper's number for a method in a cell, where the paper has one."""
-    if cell.n_classes != 2 or cell.variant != UNIFORM or not abs(cell.rate - LEVEL) <= NEAR:
+    if cell.n_classes != 2 or cell.variant != UNIFORM or not abs(cell.rate - PAPER_RATE) <= RATE_TOLERANCE:
         return None
     table = _tables().get(cell.shape.casefold(), {}) if cell.shape.casefold() != "source" else {}
     row = table.get(cell.task[0].casefold(), {})

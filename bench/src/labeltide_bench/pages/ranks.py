@@ -1,4 +1,4 @@
-"""Who beats whom over all cells: shares of cells won, mean ranks and when ranks differ by more than luck."""
+"""Comparison of methods over cells: pairwise wins, mean ranks, the tests of Friedman (1937) and Nemenyi (1963)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from labeltide_bench.pages.cells import Cell, methods_of
-from labeltide_bench.pages.methods import contenders
+from labeltide_bench.pages.method_order import contenders
 
-LEVEL = 0.05
+SIGNIFICANCE = 0.05
 
 
 class Wins(NamedTuple):
@@ -40,9 +40,9 @@ def scores(cells: Sequence[Cell], methods: Sequence[str], metric: str) -> np.nda
     table = np.full((len(cells), len(methods)), np.nan)
     for row, cell in enumerate(cells):
         for column, method in enumerate(methods):
-            found = cell.number(method, metric)
-            if found.n or found.failed:
-                table[row, column] = found.mean if found.n else np.inf
+            summary = cell.over_draws(method, metric)
+            if summary.n or summary.failed:
+                table[row, column] = summary.mean if summary.n else np.inf
     return table
 
 
@@ -92,8 +92,11 @@ def mean_ranks(cells: Sequence[Cell], metric: str = "test_error") -> Ranks | Non
     )
 
 
-def critical_difference(n_methods: int, n_cells: int, level: float = LEVEL) -> float:
-    r"""Nemenyi: :math:`q_\alpha \sqrt{k (k + 1) / (6 N)}`, q being the studentised range over √2."""
+def critical_difference(n_methods: int, n_cells: int, level: float = SIGNIFICANCE) -> float:
+    r"""Critical difference of Nemenyi (1963; Demšar 2006): :math:`q_\alpha \sqrt{k (k + 1) / (6 N)}`.
+
+    Here k methods are compared in N cells, and q is the quantile of the studentised range over √2.
+    """
     q = studentized_range.ppf(1 - level, n_methods, math.inf) / math.sqrt(2)
     return float(q * math.sqrt(n_methods * (n_methods + 1) / (6 * n_cells)))
 

@@ -1,4 +1,4 @@
-"""How pictures look and how they are saved: for a page that is light or dark, and as files."""
+"""Style of figures, and their SVG and PNG files, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from labeltide._files import write_atomically
-from labeltide_bench.pages.methods import base_name
+from labeltide_bench.pages.method_order import base_name
 from labeltide_bench.pages.svg import INK, inline_svg, shorten
 
 COLOURS = {
@@ -114,12 +114,12 @@ def shown(name: str, width: int = 18, lines: int = 2) -> str:
 
 def colours(methods: Sequence[str]) -> dict[str, str]:
     """A colour for each method: a known one keeps its own, a second form of it and unknown ones get spare ones."""
-    found: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     spare = iter(SPARE * (1 + len(methods) // len(SPARE)))
     for method in methods:
-        own = COLOURS.get(base_name(method))
-        found[method] = own if own and own not in found.values() else next(spare)
-    return found
+        usual = COLOURS.get(base_name(method))
+        chosen[method] = usual if usual and usual not in chosen.values() else next(spare)
+    return chosen
 
 
 def grid(

@@ -1,4 +1,4 @@
-"""From records to plain data that a page only has to lay out."""
+"""Summary of the records of a study: all numbers and sentences of the page as plain data."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from labeltide_bench.pages.cost_table import Cost, make_cost
 from labeltide_bench.pages.people import People, make_people
 from labeltide_bench.pages.published import headline
 from labeltide_bench.pages.ranks import Ranks, Wins, count_wins, mean_ranks
-from labeltide_bench.pages.records import Results, Run
-from labeltide_bench.pages.tables import MAIN, MORE, Table, make_table, simple_table
+from labeltide_bench.pages.result_tables import MAIN, MORE, Table, make_table, simple_table
+from labeltide_bench.pages.results import Results, Run
 from labeltide_bench.pages.verdict import count, write_verdict
 
 
@@ -95,10 +95,10 @@ def summarise(results: Results) -> Summary:
 
 def make_sections(cells: Sequence[Cell]) -> list[Section]:
     """Two classes first, then more classes, then the other variants of the noise."""
-    found: dict[tuple[bool, str, bool], list[Cell]] = {}
+    grouped: dict[tuple[bool, str, bool], list[Cell]] = {}
     for cell in cells:
-        found.setdefault((cell.variant != UNIFORM, cell.variant, cell.n_classes > 2), []).append(cell)
-    return [_section(variant, many, found[key]) for key in sorted(found) for _, variant, many in [key]]
+        grouped.setdefault((cell.variant != UNIFORM, cell.variant, cell.n_classes > 2), []).append(cell)
+    return [_section(variant, many, grouped[key]) for key in sorted(grouped) for _, variant, many in [key]]
 
 
 def _section(variant: str, many: bool, cells: list[Cell]) -> Section:
@@ -121,10 +121,10 @@ def _section(variant: str, many: bool, cells: list[Cell]) -> Section:
 
 def _grouped(cells: Iterable[Cell], *names: str) -> list[list[Cell]]:
     """Cells that agree in the named attributes, in the order in which they come."""
-    found: dict[tuple[object, ...], list[Cell]] = {}
+    groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
-        found.setdefault(tuple(getattr(cell, name) for name in names), []).append(cell)
-    return list(found.values())
+        groups.setdefault(tuple(getattr(cell, name) for name in names), []).append(cell)
+    return list(groups.values())
 
 
 def _levels(cells: Sequence[Cell]) -> str:
@@ -240,14 +240,14 @@ def _origins(cells: Sequence[Cell]) -> list[str]:
 
 def _seconds(cells: Sequence[Cell]) -> Table | None:
     """Mean seconds a fit, for each data set and method."""
-    found: dict[str, dict[str, list[float]]] = {}
+    times: dict[str, dict[str, list[float]]] = {}
     for cell in cells:
         for method, runs in cell.runs.items():
             kept = [run.seconds for run in runs if np.isfinite(run.seconds)]
-            found.setdefault(cell.name, {}).setdefault(method, []).extend(kept)
+            times.setdefault(cell.name, {}).setdefault(method, []).extend(kept)
     rows = {
         name: {method: float(np.mean(kept)) for method, kept in methods.items() if kept}
-        for name, methods in found.items()
+        for name, methods in times.items()
     }
     if not any(rows.values()):
         return None

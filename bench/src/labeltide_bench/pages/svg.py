@@ -1,4 +1,4 @@
-"""Make matplotlib's SVG small enough to put a hundred drawings on one page, and fit for any background."""
+"""Compact SVG from matplotlib, so that a page can hold a hundred figures on a light or dark background."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ INK = "#1f2430"  # the one colour that a page may turn to its own
 
 
 def shorten(svg: str) -> str:
-    """Drop what no reader sees: the sixth decimal of a coordinate, bare groups, metadata, repeated styles."""
+    """Remove invisible parts: decimals of coordinates, bare groups, metadata, repeated styles."""
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    svg = re.sub(r'(?<= d=")[^"]*', lambda found: _short_path(found[0]), svg)
+    svg = re.sub(r'(?<= d=")[^"]*', lambda match: _short_path(match[0]), svg)
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(-?\d+\.\d\d)\d+", r"\1", tag[0]), svg)
     svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
     svg = re.sub(r"\s*\n\s*", "\n", svg)
@@ -43,8 +43,8 @@ def _share_styles(svg: str) -> str:
     """Write the style of a row of markers once, around them."""
     row = re.compile(r'(?:<use [^>]*? style="([^"]*)"/>\n)(?:<use [^>]*? style="\1"/>\n)+')
 
-    def share(found: re.Match[str]) -> str:
-        return f'<g style="{found[1]}">\n{re.sub(r" style=.[^>]*(?=/>)", "", found[0])}</g>\n'
+    def share(match: re.Match[str]) -> str:
+        return f'<g style="{match[1]}">\n{re.sub(r" style=.[^>]*(?=/>)", "", match[0])}</g>\n'
 
     return row.sub(share, svg)
 

@@ -1,4 +1,4 @@
-"""What came out, in words computed from the numbers."""
+"""The conclusions of a report, as sentences computed from the numbers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from labeltide_bench.pages.cells import Cell, methods_of
-from labeltide_bench.pages.methods import base_name, contenders
+from labeltide_bench.pages.method_order import base_name, contenders
 from labeltide_bench.pages.published import has_published, published
 from labeltide_bench.pages.ranks import Wins, count_wins, scores
-from labeltide_bench.pages.tables import percent
+from labeltide_bench.pages.result_tables import percent
 
 
 def write_verdict(cells: Sequence[Cell], headlines: Sequence[Cell]) -> list[str]:
@@ -51,14 +51,14 @@ def _margin(cells: Sequence[Cell], metric: str, first: str, wins: Wins) -> str:
     """How far the winner lies below the rest: against the best of the others, cell by cell."""
     methods = contenders(wins.methods)
     table = scores(cells, methods, metric)
-    own = table[:, methods.index(first)]
+    winner = table[:, methods.index(first)]
     rest = np.delete(table, methods.index(first), axis=1)
-    both = np.isfinite(own) & np.isfinite(rest).any(axis=1)
+    both = np.isfinite(winner) & np.isfinite(rest).any(axis=1)
     if not both.any():
         return ""
     best = np.nanmin(np.where(np.isfinite(rest[both]), rest[both], np.nan), axis=1)
-    gap = best - own[both]
-    text = f", {_percent(_mean(own[both]))} on average where the best of the others has {_percent(_mean(best))}"
+    gap = best - winner[both]
+    text = f", {_percent(_mean(winner[both]))} on average where the best of the others has {_percent(_mean(best))}"
     if len(gap) == 1:
         return text
     return f"{text} (difference in a cell: from {_points(gap.min())} to {_points(gap.max())})"
@@ -76,23 +76,23 @@ def _against_ignore(cells: Sequence[Cell]) -> str:
     table = table[np.isfinite(table).all(axis=1)]
     if not len(table):
         return ""
-    own, other = table.mean(axis=0)
-    return f"Ignoring the noise ({plain}) has {_percent(other)} where {first} has {_percent(own)}."
+    winner_mean, ignore_mean = table.mean(axis=0)
+    return f"Ignoring the noise ({plain}) has {_percent(ignore_mean)} where {first} has {_percent(winner_mean)}."
 
 
 def _agreement(cells: Sequence[Cell]) -> str:
     """How many of the paper's cells lie within two of its standard deviations."""
-    own: list[bool] = []
+    original: list[bool] = []
     substitute: list[bool] = []
     for cell in filter(has_published, cells):
         for method in cell.runs:
             for metric in ("test_error", "frobenius"):
-                printed, found = published(cell, method, metric), cell.number(method, metric)
-                if printed and found.n:
-                    (substitute if cell.info.faithful is False else own).append(not printed.is_far_from(found.mean))
+                printed, ours = published(cell, method, metric), cell.over_draws(method, metric)
+                if printed and ours.n:
+                    (substitute if cell.info.faithful is False else original).append(not printed.is_far_from(ours.mean))
     parts = [
         f"{sum(near)} of {len(near)} {where}"
-        for near, where in ((own, "on the paper's own data"), (substitute, "on substitutes"))
+        for near, where in ((original, "on the paper's own data"), (substitute, "on substitutes"))
         if near
     ]
     if not parts:

@@ -1,4 +1,4 @@
-"""Benchmark studies: read a TOML file, run every fit once, keep one JSON line for each."""
+"""Benchmark studies: read a TOML file, run every fit of it once, keep a record of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from labeltide_bench.studies.study import Study as Study
     from labeltide_bench.studies.study import read_study as read_study
 
-# Loaded when first used, so that reading records never loads torch.
+# Loaded on first use, so that reading records does not load torch.
 _HOMES = {
     "Study": "labeltide_bench.studies.study",
     "read_records": "labeltide_bench.studies.records",

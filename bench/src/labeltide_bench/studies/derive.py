@@ -1,24 +1,24 @@
-"""What a study makes of a table's columns: features, a clock and fewer rows, never with a look at the labels."""
+"""Feature engineering of a study: derived features, the clock and thinning of rows. Labels are not used."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from labeltide_bench.studies.datasets import CLOCK, DatasetSpec
+from labeltide_bench.studies.dataset_spec import CLOCK, DatasetSpec
 from labeltide_bench.studies.rows import numbers
 
 
 def derive(spec: DatasetSpec, table: pa.Table) -> tuple[pa.Table, list[str]]:
     """The rows to work with, in order, with the clock and all features; and the names of the features.
 
-    How far columns moved is measured over all rows, also those that `keep` and `every` leave out.
+    Distances (`moved`) are computed over all rows, before `keep` and `every` leave some out.
     """
     table = _in_order(spec, table)
     for name, moved in spec.moved.items():
         table = table.append_column(name, pa.array(_distance(spec, table, moved["columns"], moved["rows"])))
     for column, value in spec.keep.items():
-        table = table.filter(pa.array([one == value for one in table[column].to_pylist()], pa.bool_()))
+        table = table.filter(pa.array([cell_value == value for cell_value in table[column].to_pylist()], pa.bool_()))
     if not len(table):
         raise ValueError("no row is left; look at keep")
     first = _first_rows(spec, table)
@@ -49,14 +49,14 @@ def _first_rows(spec: DatasetSpec, table: pa.Table) -> np.ndarray:
 
 
 def _distance(spec: DatasetSpec, table: pa.Table, columns: tuple[str, ...], rows: int) -> np.ndarray:
-    """log(1 + distance) from where the columns were so many rows ago, or at the first row of the sequence."""
+    """log(1 + distance) of the columns from their values so many rows ago, or at the first row of the sequence."""
     before = np.maximum(np.arange(len(table)) - rows, _first_rows(spec, table))
     values = np.stack([numbers(table, name) for name in columns])  # (columns, rows)
     return np.log1p(np.linalg.norm(values - values[:, before], axis=0))
 
 
 def _moments(spec: DatasetSpec, table: pa.Table, first: np.ndarray) -> np.ndarray:
-    """The middle of the cell of the clock in which each row lies."""
+    """The centre of the bin of the clock in which each row lies."""
     assert spec.clock is not None
     times = numbers(table, spec.time)
     cells = np.floor((times - times[first]) / spec.clock["per"] / spec.clock["step"] + 1e-9)

@@ -1,4 +1,4 @@
-"""The variants of a study's noise: how the recorded labels of a run are drawn once Q(t) is given."""
+"""Label noise of a run: recorded labels drawn from Q(t), independently, in bursts or near class boundaries."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from labeltide.noise.fixed import FixedNoise
 
 CONDITIONAL = "class-conditional"  # the one variant that changes Q itself
 BURSTS = {"bursts 0.5": 0.5, "bursts 0.9": 0.9}
-NEAR = "near boundaries"
-VARIANTS = ("uniform", CONDITIONAL, *BURSTS, NEAR)
+NEAR_BOUNDARIES = "near boundaries"
+NOISE_VARIANTS = ("uniform", CONDITIONAL, *BURSTS, NEAR_BOUNDARIES)
 MOST = 0.98  # the highest chance of a mistake near a boundary: twice the highest rate of the shapes
 
 
 def draw_labels(train: Sequences, noise: FixedNoise, variant: str, generator: np.random.Generator) -> np.ndarray:
     """Recorded labels (n, steps) for clean ones, missing where those are.
 
-    In every variant a label of class i at step t is recorded as j with probability :math:`Q_t[i, j]`: over draws for
-    most, over the sequences of a draw for "near boundaries". What differs is which labels go wrong together.
+    In every variant a label of class i at step t is recorded as j with probability :math:`Q_t[i, j]`. Variants
+    differ in the dependence between errors. For "near boundaries" the probability is a mean over the sequences.
     """
     clean = train.labels[..., 0]
-    if variant == NEAR:
+    if variant == NEAR_BOUNDARIES:
         return corrupt_near_boundaries(clean, train.features, np.asarray(noise), generator)
     return corrupt(clean, noise, generator, bursts=BURSTS.get(variant, 0.0))
 
@@ -32,9 +32,9 @@ def draw_labels(train: Sequences, noise: FixedNoise, variant: str, generator: np
 def corrupt_near_boundaries(
     clean: np.ndarray, features: np.ndarray, matrices: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """Record labels wrongly where a simple classifier of the clean ones is unsure.
+    """Instance-dependent noise: errors where a logistic regression on clean labels has a small margin.
 
-    A label is wrong with the chance that Q(t) gives it, times `doubts`; the wrong label follows Q's row.
+    The probability of an error is that of Q(t) times `doubts`; the wrong label follows the row of Q(t).
 
     Parameters
     ----------
@@ -55,10 +55,10 @@ def corrupt_near_boundaries(
 
 
 def doubts(clean: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Factors (n, steps) from nearly two where the classifier is least sure down to nearly none where it is surest.
+    """Factors (n, steps) on the error probability, from 2 at the smallest margin to 0 at the largest.
 
-    They fall linearly with the rank of the margin among the labels of the same class and step. So they average one
-    in each of these groups, and Q(t) stays what it says: the share of each class that is recorded wrongly.
+    They fall linearly with the rank of the margin among the labels of the same class and step. Their mean is one in
+    each of these groups, so that Q(t) remains the share of each class that is recorded wrongly.
     """
     key = hashlib.blake2b(clean.tobytes() + features.tobytes()).digest()
     if key not in _doubts:  # the runs of a fleet share one data set
@@ -71,7 +71,7 @@ _doubts: dict[bytes, np.ndarray] = {}
 
 
 def margins(clean: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """How much a logistic regression on one step's features prefers its first choice to its second: (n, steps)."""
+    """Margin of a logistic regression on the features of single steps, first minus second logit: (n, steps)."""
     from sklearn.linear_model import LogisticRegression  # here, so that studies without it need not wait
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -79,7 +79,7 @@ def margins(clean: np.ndarray, features: np.ndarray) -> np.ndarray:
     present = clean >= 0
     classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     classifier.fit(features[present], clean[present])
-    # Differences of logits, for those of probabilities are all one where the classes lie far apart.
+    # Differences of logits: those of probabilities are all one where classes are well separated.
     logits = classifier.decision_function(features.reshape(-1, features.shape[-1]))
     if logits.ndim == 2:
         logits = np.sort(logits, axis=1)
@@ -88,7 +88,7 @@ def margins(clean: np.ndarray, features: np.ndarray) -> np.ndarray:
 
 
 def _falling(margin: np.ndarray, clean: np.ndarray) -> np.ndarray:
-    """Two minus twice the middle of each rank's share, within the labels of one class and step."""
+    """2 - 2 (rank + 1/2) / count, with ranks among the labels of one class and step."""
     group = (clean.astype(np.int64) * clean.shape[1] + np.arange(clean.shape[1])).ravel()
     order = np.lexsort((margin.ravel(), group))
     _, first, count = np.unique(group[order], return_index=True, return_counts=True)

@@ -1,4 +1,8 @@
-"""Checks of the values in a study file; every error begins with the key it is about."""
+"""Checks of the values in a study file; every error begins with the key it is about.
+
+They are written by hand. msgspec or pydantic could replace the type checks, but their messages do not name the key as
+the file spells it, the rule, the value and the choices; translating them would take as much code as these checks.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +22,13 @@ def text(where: str, value: Any) -> str:
 
 
 def flag(where: str, value: Any) -> bool:
-    """Yes or no."""
+    """True or false."""
     if not isinstance(value, bool):
         raise ValueError(f"{where} must be true or false. Got {value!r}.")
     return value
 
 
-def number(low: float, high: float = float("inf"), *, whole: bool = False, above: bool = False) -> Check:
+def number_between(low: float, high: float = float("inf"), *, whole: bool = False, above: bool = False) -> Check:
     """A check for a number between low and high."""
 
     def check(where: str, value: Any) -> Any:
@@ -34,23 +38,23 @@ def number(low: float, high: float = float("inf"), *, whole: bool = False, above
     return check
 
 
-def items(where: str, value: Any) -> list[Any]:
+def value_list(where: str, value: Any) -> list[Any]:
     """A list of at least one value."""
     if not isinstance(value, list) or not value:
         raise ValueError(f"{where} must be a list of at least one value, in [ ]. Got {value!r}.")
     return value
 
 
-def texts(where: str, value: Any) -> tuple[str, ...]:
+def text_list(where: str, value: Any) -> tuple[str, ...]:
     """A list of different texts."""
-    names = items(where, value)
+    names = value_list(where, value)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise ValueError(f'{where} must be a list of different texts, such as ["a", "b"]. Got {value!r}.')
     return tuple(names)
 
 
 def table(where: str, value: Any) -> dict[str, Any]:
-    """Keys with values."""
+    """A table of keys and values."""
     if not isinstance(value, dict):
         raise ValueError(f"{where} must be a table of keys and values. Got {value!r}.")
     return value
@@ -65,6 +69,6 @@ def table_of(checks: dict[str, Check], required: Iterable[str] = ()) -> Check:
         missing = [key for key in required if key not in entry]
         if missing:
             raise ValueError(f"{where} needs the key {' and '.join(missing)}.")
-        return {key: checks[key](f"{where}.{key}", one) for key, one in entry.items()}
+        return {key: checks[key](f"{where}.{key}", item) for key, item in entry.items()}
 
     return check

@@ -1,4 +1,4 @@
-"""From the files of a data set, or none, to sequences to train on and to test on."""
+"""Load a data set: from files or a simulation to training and test sequences."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 from labeltide.data.sequences import Sequences
 from labeltide.data.simulate import make_sequences
 from labeltide_bench.studies import splits
-from labeltide_bench.studies.datasets import BY_TIME, CLOCK, DERIVED, DatasetSpec
+from labeltide_bench.studies.dataset_spec import BY_TIME, CLOCK, DERIVED, DatasetSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class Split(NamedTuple):
-    """Sequences to learn from and to test on; their labels are clean, or those of real people."""
+    """Training and test sequences. Their labels are clean, or those of real annotators."""
 
     train: Sequences
     test: Sequences
@@ -31,7 +31,7 @@ def missing_files(spec: DatasetSpec, data: Path) -> list[str]:
 
 
 def load_dataset(spec: DatasetSpec, data: Path) -> Split:
-    """Read, clean, window and split one data set; the first of its folds where it has several."""
+    """Read, clean, cut into windows and split one data set; the first fold where there are several."""
     return load_folds(spec, data)[0]
 
 
@@ -66,11 +66,13 @@ def _load(spec: DatasetSpec, data: Path) -> tuple[Split, ...]:
 
 
 def _windows(spec: DatasetSpec, table: pa.Table, features: Sequence[str]) -> Sequences:
-    """Sequences whose labels, one for each column of them, are numbered as the study names its classes."""
-    found = [_windows_of(spec, table, features, column) for column in spec.label_columns.values()]
-    labels = np.concatenate([np.array([*one.classes, -1], dtype=np.int8)[one.labels] for one in found], axis=2)
+    """Sequences with one annotator for each column of labels, coded in the order of the classes of the study."""
+    by_column = [_windows_of(spec, table, features, column) for column in spec.label_columns.values()]
+    labels = np.concatenate(
+        [np.array([*sequences.classes, -1], dtype=np.int8)[sequences.labels] for sequences in by_column], axis=2
+    )
     classes = tuple(range(len(spec.labels)))  # a class may be absent from one of two files
-    return replace(found[0], labels=labels, classes=classes, annotators=spec.annotators or None)
+    return replace(by_column[0], labels=labels, classes=classes, annotators=spec.annotators or None)
 
 
 def _windows_of(spec: DatasetSpec, table: pa.Table, features: Sequence[str], column: str) -> Sequences:
@@ -101,7 +103,9 @@ def _cut(spec: DatasetSpec, study: Sequences, groups: Mapping[Any, Any]) -> tupl
         raise ValueError(f"there is only {what}, and a split needs {needed}")
     if spec.annotators:
         fold = splits.fold_of([groups[name] for name in study.ids], spec.folds, seed)
-        return tuple(Split(study.take(fold != one), study.take(fold == one)) for one in range(spec.folds))
+        return tuple(
+            Split(study.take(fold != test_fold), study.take(fold == test_fold)) for test_fold in range(spec.folds)
+        )
     if by == BY_TIME:
         test = splits.by_time(study.ids, share)
     elif groups:

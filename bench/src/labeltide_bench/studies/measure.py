@@ -1,4 +1,4 @@
-"""What is measured of one fitted run."""
+"""Metrics of a fitted run with drawn noise: errors on clean labels and distance of Q(t)."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ from labeltide_bench.studies.loading import Split
 METRICS = ("test_error", "train_error", "balanced_test_error", "frobenius", "absolute", "wrong_labels")
 
 
-class Draw(NamedTuple):
-    """The noise of a run, and the labels recorded through it."""
+class RecordedLabels(NamedTuple):
+    """The recorded labels of a run, and the noise they were drawn from."""
 
-    noise: FixedNoise | None  # None where real people gave the labels
+    noise: FixedNoise | None  # None where real annotators gave the labels
     recorded: np.ndarray  # (n, steps)
 
 
 class Predicted(NamedTuple):
-    """The labels that a fitted run gives, (n, steps) each."""
+    """Predicted labels of a fitted run, (n, steps) each."""
 
     test: np.ndarray
     train: np.ndarray
 
 
-def measure(estimator: NoisyLabelClassifier, draw: Draw, split: Split, predicted: Predicted) -> dict[str, Any]:
-    """Errors on clean labels and of Q, and Q itself; a record turns what is not finite into null."""
+def measure(
+    estimator: NoisyLabelClassifier, draw: RecordedLabels, split: Split, predicted: Predicted
+) -> dict[str, Any]:
+    """Errors on clean labels, distances of Q(t), and both Q(t)."""
     assert draw.noise is not None
     clock = estimator.clock_grid_
     true = draw.noise.at(clock)

@@ -1,4 +1,4 @@
-"""What a record says about the program and machine that made it."""
+"""Provenance of a record: versions, commit and device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from labeltide import __version__
 
 @cache
 def origin(device: str) -> dict[str, Any]:
-    """Versions, commit and device; asking for them never fails a finished run."""
+    """Versions, commit and device. Failures to find them raise no error."""
     versions = {
         "labeltide": __version__,
         "python": platform.python_version(),
@@ -31,18 +31,18 @@ def origin(device: str) -> dict[str, Any]:
 def _commit() -> str | None:
     """The commit of the checkout that labeltide runs from, "-dirty" where files differ from it.
 
-    LABELTIDE_COMMIT speaks for copies whose git folder is missing or older, such as those on a rented machine.
+    LABELTIDE_COMMIT names the commit of a copy without a git folder, such as on a rented machine.
     """
     file = Path(__file__).parents[1] / "__init__.py"
     told = os.environ.get("LABELTIDE_COMMIT")
     if told or _git("ls-files", "--error-unmatch", file.name) is None:
-        return told  # without it and installed: a checkout around it is someone else's
+        return told  # installed without a checkout: a repository around it is another one
     changed = _git("status", "--porcelain", "--untracked-files=no", ".")
     return (_git("rev-parse", "HEAD") or "") + ("-dirty" if changed else "")
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says in the package's folder; None where it is absent or refuses."""
+    """Output of git in the folder of the package; None where it fails."""
     folder = Path(__file__).parents[1]
     try:
         answer = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10)

@@ -1,4 +1,4 @@
-"""Records of a finished study as one compressed columnar file (Parquet), to be kept in a repository."""
+"""Records of a finished study as one compressed Parquet file, small enough for a repository."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-ARRAYS = ("over_time", "clock", "true_noise", "noise")  # what takes the room
-AS_TEXT = ("level", "settings", "noise_seed")  # whose keys differ from record to record
+ARRAYS = ("over_time", "clock", "true_noise", "noise")  # the largest columns
+AS_TEXT = ("level", "settings", "noise_seed")  # stored as JSON, because their keys differ between records
 
 
 def write_packed(records: Sequence[dict[str, Any]], path: Path, *, arrays: bool = True) -> None:

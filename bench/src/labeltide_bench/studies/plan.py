@@ -1,4 +1,4 @@
-"""The runs of a study, and the fleets they are trained in."""
+"""The plan of a study: its runs, and the fleets in which they are trained."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from labeltide_bench.studies.datasets import DatasetSpec
-from labeltide_bench.studies.methods import MethodSpec
+from labeltide_bench.studies.dataset_spec import DatasetSpec
+from labeltide_bench.studies.method_spec import MethodSpec
 from labeltide_bench.studies.study import NoiseSpec, Study
 
 
 @dataclass(frozen=True)
-class Run:
-    """One fit: its key tells it apart from every other of the study."""
+class PlannedRun:
+    """A fit that the study asks for: data set, noise, method and draw. Its key is unique in the study."""
 
     dataset: DatasetSpec
     noise: NoiseSpec
@@ -24,17 +24,17 @@ class Run:
 
     @property
     def fold(self) -> int:
-        """Which split of the data set: labels of real people are not drawn, and a draw is a fold."""
+        """The split of the data set. Labels of real annotators are not drawn; there a draw is a fold."""
         return self.draw if self.dataset.annotators else 0
 
     @property
     def annotator(self) -> str:
-        """Whose labels they are, where they are those of real people."""
+        """The annotator whose labels are used, where the labels are recorded."""
         return str(self.noise.level["annotator"])
 
     @property
     def noise_key(self) -> str:
-        """The data set, noise and draw in a form that is the same everywhere."""
+        """Data set, noise and draw as text, the same on every machine."""
         level = json.dumps(self.noise.level, sort_keys=True)
         return f"{self.dataset.name}|{self.noise.shape}|{level}|{self.noise.variant}|{self.draw}"
 
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def noise_seed(self) -> list[int]:
-        """What the recorded labels are drawn from: the same for every method."""
+        """Seed of the recorded labels, the same for every method."""
         return [zlib.crc32(self.noise_key.encode()), self.draw]
 
 
@@ -52,7 +52,7 @@ class Run:
 class FleetPlan:
     """Runs that share data and method, trained together."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[PlannedRun, ...]
 
     @property
     def title(self) -> str:
@@ -66,11 +66,11 @@ class FleetPlan:
 
 
 def plan_fleets(study: Study, fleet_size: int) -> Iterator[FleetPlan]:
-    """All runs of a study in fleets of at most the given size; never depends on what is already done."""
+    """All runs of a study in fleets of at most this size, whether or not they are finished."""
     for dataset in study.datasets:
         for method in study.methods:
             every = [
-                Run(dataset, noise, method, draw)
+                PlannedRun(dataset, noise, method, draw)
                 for noise in study.noise_for(dataset)
                 for draw in range(study.draws_for(dataset))
             ]

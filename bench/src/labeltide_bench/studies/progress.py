@@ -1,4 +1,4 @@
-"""The progress bar of a study: what is running, how far, and how long it will take."""
+"""The progress bar of a study: current fleet, finished runs, remaining time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class StudyBar:
-    """Counts runs; a fleet in work counts by the share of its epochs that are done."""
+    """Count of runs; a fleet in training counts by its share of finished epochs."""
 
     progress: Progress
     task: TaskID

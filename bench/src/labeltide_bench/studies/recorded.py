@@ -1,12 +1,12 @@
-r"""Labels of real people: what one of them recorded, measured against the others, whom no fit ever sees.
+r"""Metrics of a run on recorded labels: one annotator is the training label, the other annotators are the reference.
 
-The observed noise is counted: of the steps that the majority of the *other* annotators calls i, the share that this one
-calls j, in cells of the clock that hold equally many steps. The distance of an estimate from it is
+The observed noise is an empirical confusion matrix over the clock: of the steps that the majority of the *other*
+annotators labels i, the share that this annotator labels j, in quantile bins of the clock. The distance to it is
 
 .. math:: \sum_b w_b \, \| \bar Q_b - N_b \|_F,
 
-with :math:`N_b` the counted matrix of cell b, row i of :math:`\bar Q_b` the mean of the estimated row over the steps
-that were counted for it, and :math:`w_b` the cell's share of all counted steps. Rows of few steps are left out of both.
+with :math:`N_b` the observed matrix of bin b, row i of :math:`\bar Q_b` the mean of the estimated row over the steps
+counted in it, and :math:`w_b` the share of bin b in all counted steps. Rows with few steps are left out of both.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import numpy as np
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import NoisyLabelClassifier
 from labeltide_bench.evaluation import absolute_errors, balanced_error, error_rate, frobenius_errors
-from labeltide_bench.studies.datasets import AGREEMENT
+from labeltide_bench.studies.dataset_spec import AGREEMENT
 from labeltide_bench.studies.loading import Split
 from labeltide_bench.studies.measure import Predicted
 
-CELLS = 10  # of the clock, in each of which the noise is counted
-LEAST = 20  # steps below which the row of a class in a cell tells nothing
+CLOCK_BINS = 10  # bins of the clock, in each of which the noise is counted
+MIN_STEPS = 20  # fewest steps of a class in a bin for its row to be used
 
 
-class Judged(NamedTuple):
-    """One annotator's labels and what they are held against, (n, steps) each; -1 for gaps."""
+class AnnotatorLabels(NamedTuple):
+    """Labels of one annotator and their references, (n, steps) each; -1 where missing."""
 
     recorded: np.ndarray
     others: np.ndarray  # the label of most of the other annotators
-    reference: np.ndarray  # what predictions are measured against
+    reference: np.ndarray  # the labels that predictions are compared with
 
 
 def labels_of(annotator: str, part: Sequences) -> np.ndarray:
@@ -40,15 +40,15 @@ def labels_of(annotator: str, part: Sequences) -> np.ndarray:
     return part.labels[..., part.annotators.index(annotator)]
 
 
-def judge(reference: str, annotator: str, part: Sequences) -> Judged:
-    """One annotator beside the others; with "agreement" the reference is the label on which all of them agree."""
+def compare_with_others(reference: str, annotator: str, part: Sequences) -> AnnotatorLabels:
+    """Labels of one annotator and of the others; with "agreement" the reference is the label that all of them gave."""
     assert part.annotators is not None
     recorded = labels_of(annotator, part)
     others = majority(np.delete(part.labels, part.annotators.index(annotator), axis=2), len(part.classes))
     if reference != AGREEMENT:
-        return Judged(recorded, others, others)
+        return AnnotatorLabels(recorded, others, others)
     agreed = np.where((part.labels == part.labels[..., :1]).all(-1), part.labels[..., 0], np.int8(-1))
-    return Judged(recorded, others, agreed)
+    return AnnotatorLabels(recorded, others, agreed)
 
 
 def majority(labels: np.ndarray, n_classes: int) -> np.ndarray:
@@ -61,9 +61,9 @@ def majority(labels: np.ndarray, n_classes: int) -> np.ndarray:
 def measure_recorded(
     estimator: NoisyLabelClassifier, reference: str, annotator: str, split: Split, predicted: Predicted
 ) -> dict[str, Any]:
-    """Errors against the reference, and the estimated noise beside the observed, over cells of the clock."""
-    train, test = (judge(reference, annotator, part) for part in split)
-    edges, middles = clock_cells(split)
+    """Errors against the reference, and estimated and observed noise in bins of the clock."""
+    train, test = (compare_with_others(reference, annotator, part) for part in split)
+    edges, middles = clock_bins(split)
     counts, observed, estimated = compare_noise(estimator, train, split.train, edges)
     weights = counts.sum((1, 2)) / counts.sum()
     static = _shares(counts.sum(0, keepdims=True))
@@ -71,8 +71,8 @@ def measure_recorded(
         errors(observed, np.where(np.isfinite(observed), other, np.nan))
         for errors, other in ((_frobenius, estimated), (_absolute, estimated), (_frobenius, static))
     )
-    in_cells = np.digitize(split.test.clock, edges)
-    over = [_error(predicted.test[in_cells == cell], test.reference[in_cells == cell]) for cell in range(CELLS)]
+    bins = np.digitize(split.test.clock, edges)
+    over = [_error(predicted.test[bins == b], test.reference[bins == b]) for b in range(CLOCK_BINS)]
     wrong = error_rate(train.recorded, np.where(train.recorded >= 0, train.others, -1))
     return {
         "rate": round(wrong, 5),
@@ -97,46 +97,47 @@ def measure_recorded(
     }
 
 
-def clock_cells(split: Split) -> tuple[np.ndarray, np.ndarray]:
-    """Inner edges and mean moments of cells with equally many steps; the same for all folds of a data set."""
+def clock_bins(split: Split) -> tuple[np.ndarray, np.ndarray]:
+    """Inner edges and mean moments of quantile bins of the clock; the same for all folds of a data set."""
     moments = np.sort(np.concatenate([part.clock[part.mask] for part in split]))
-    edges = np.quantile(moments, np.arange(1, CELLS) / CELLS)
-    cell = np.digitize(moments, edges)
-    return edges, np.array([moments[cell == one].mean() if (cell == one).any() else np.nan for one in range(CELLS)])
+    edges = np.quantile(moments, np.arange(1, CLOCK_BINS) / CLOCK_BINS)
+    bins = np.digitize(moments, edges)
+    return edges, np.array([moments[bins == b].mean() if (bins == b).any() else np.nan for b in range(CLOCK_BINS)])
 
 
 def compare_noise(
-    estimator: NoisyLabelClassifier, judged: Judged, part: Sequences, edges: np.ndarray
+    estimator: NoisyLabelClassifier, compared: AnnotatorLabels, part: Sequences, edges: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Counts, observed and estimated noise, each (cells, classes, classes); NaN in observed rows of few steps."""
+    """Counts, observed and estimated noise, each (bins, classes, classes); NaN in observed rows with few steps."""
     n_classes = len(part.classes)
     moments, place = np.unique(part.clock, return_inverse=True)
     place = place.reshape(part.clock.shape)
-    both = (judged.recorded >= 0) & (judged.others >= 0)
+    both = (compared.recorded >= 0) & (compared.others >= 0)
     at = np.zeros((len(moments), n_classes, n_classes))  # (moments, others' label, recorded)
-    np.add.at(at, (place[both], judged.others[both], judged.recorded[both]), 1)
+    np.add.at(at, (place[both], compared.others[both], compared.recorded[both]), 1)
     matrices = estimator.noise_at(moments)  # (moments, classes, classes)
-    cell = np.digitize(moments, edges)
-    counts, estimated = np.zeros((CELLS, n_classes, n_classes)), np.full((CELLS, n_classes, n_classes), np.nan)
-    for one in range(CELLS):
-        own = cell == one
-        counts[one] = at[own].sum(0)
-        steps = at[own].sum(2)  # (moments, classes)
+    bins = np.digitize(moments, edges)
+    counts, estimated = np.zeros((2, CLOCK_BINS, n_classes, n_classes))
+    estimated[:] = np.nan
+    for b in range(CLOCK_BINS):
+        inside = bins == b
+        counts[b] = at[inside].sum(0)
+        steps = at[inside].sum(2)  # (moments, classes)
         weights = np.where(steps.sum(0) > 0, steps, 1.0)
-        if own.any():
-            estimated[one] = np.einsum("ti,tij->ij", weights / weights.sum(0), matrices[own])
+        if inside.any():
+            estimated[b] = np.einsum("ti,tij->ij", weights / weights.sum(0), matrices[inside])
     return counts, _shares(counts), estimated
 
 
 def _error(predicted: np.ndarray, reference: np.ndarray) -> float:
-    """The error rate; NaN where a cell of the clock has nothing to measure by."""
+    """The error rate; NaN where a bin has no reference."""
     return error_rate(predicted, reference) if (reference >= 0).any() else float("nan")
 
 
 def _shares(counts: np.ndarray) -> np.ndarray:
     """Rows that sum to one; NaN where a row has few counts."""
     totals = counts.sum(-1, keepdims=True)
-    return np.where(totals >= LEAST, counts / np.maximum(totals, 1), np.nan)
+    return np.where(totals >= MIN_STEPS, counts / np.maximum(totals, 1), np.nan)
 
 
 def _frobenius(observed: np.ndarray, estimated: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Records of finished runs: one JSON line each while a study runs, one Parquet file when it is done."""
+"""Records of finished runs: JSON lines while a study runs, one Parquet file when it is finished."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from labeltide._files import to_json
 from labeltide_bench.studies.packed import read_packed, write_packed
 
 OPENERS: dict[str, Any] = {".jsonl": open, ".gz": gzip.open, ".xz": lzma.open}
-FILE = "records.jsonl"
-PACKED = "records.parquet"
-BLOCK = 2**16  # bytes looked at together when searching for the end of the last whole line
+RECORD_FORMAT = 1  # the newest form of a record that is written and read
+RECORDS_FILE = "records.jsonl"
+PACKED_FILE = "records.parquet"
+SEARCH_BYTES = 2**16  # bytes looked at together when searching for the end of the last whole line
 
 
 def append_records(folder: Path, records: Iterable[dict[str, Any]]) -> None:
-    """Add lines that reach the disk before this returns; a kill in between leaves whole lines and one torn one."""
+    """Append lines and flush them to disk; an interruption leaves whole lines and at most one torn line."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
+    path = folder / RECORDS_FILE
     drop_torn_line(path)
     waiting = memoryview("".join(_line(record) for record in records).encode())
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -37,18 +38,18 @@ def append_records(folder: Path, records: Iterable[dict[str, Any]]) -> None:
 
 
 def drop_torn_line(path: Path) -> None:
-    """Cut off a last line that a kill left without its end."""
+    """Remove a last line that an interruption left incomplete."""
     if not path.exists():
         return
     with open(path, "rb+") as file:
         size = file.seek(0, os.SEEK_END)
         whole = size
         while whole:
-            start = max(0, whole - BLOCK)
+            start = max(0, whole - SEARCH_BYTES)
             file.seek(start)
-            found = file.read(whole - start).rfind(b"\n")
-            if found >= 0:
-                whole = start + found + 1
+            newline = file.read(whole - start).rfind(b"\n")
+            if newline >= 0:
+                whole = start + newline + 1
                 break
             whole = start
         if whole < size:
@@ -58,12 +59,12 @@ def drop_torn_line(path: Path) -> None:
 def read_records(folder: Path) -> Iterator[dict[str, Any]]:
     """Every finished run in a results folder, from plain and compressed files; a torn last line is passed over."""
     for path in record_files(folder):
-        yield from read_packed(path) if path.name == PACKED else _read(path)
+        yield from read_packed(path) if path.name == PACKED_FILE else _read(path)
 
 
 def record_files(folder: Path) -> list[Path]:
     """The files of a results folder that hold records."""
-    packed = [path for path in (Path(folder) / PACKED,) if path.exists()]
+    packed = [path for path in (Path(folder) / PACKED_FILE,) if path.exists()]
     return packed + sorted(path for path in Path(folder).glob("records*.jsonl*") if path.suffix in OPENERS)
 
 
@@ -74,19 +75,19 @@ def pack_records(folder: Path, *, arrays: bool = True) -> Path:
     the full records: a study whose arrays are too large to keep is remade by its command.
     """
     folder = Path(folder)
-    sources = [path for path in record_files(folder) if path.name != PACKED]
+    sources = [path for path in record_files(folder) if path.name != PACKED_FILE]
     if not sources:
         raise ValueError(
-            f"{folder} holds no {FILE} to pack. Run the study first: labeltide bench STUDY --out {folder}."
+            f"{folder} holds no {RECORDS_FILE} to pack. Run the study first: labeltide bench STUDY --out {folder}."
         )
     digests = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sources)
-    write_packed(list(read_records(folder)), folder / PACKED, arrays=arrays)
+    write_packed(list(read_records(folder)), folder / PACKED_FILE, arrays=arrays)
     if not arrays:
         note = "SHA-256 of the full records, with curves over time and noise matrices, which are not kept here:\n"
         (folder / "records.txt").write_text(note + digests, encoding="utf-8")
     for path in sources:
         path.unlink()
-    return folder / PACKED
+    return folder / PACKED_FILE
 
 
 def open_records(path: Path, errors: str = "strict") -> TextIO:

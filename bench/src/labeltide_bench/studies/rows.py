@@ -1,4 +1,4 @@
-"""The rows of a data set's files that a study works with, as Arrow tables."""
+"""Table rows of a data set: reading, class codes, trimming and outliers, as Arrow tables."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide.tables.columns import open_table
-from labeltide_bench.studies.datasets import BY_TIME, CLASS, RECORDING, ROW, DatasetSpec
+from labeltide.tables.intake import open_table
+from labeltide_bench.studies.dataset_spec import BY_TIME, CLASS, RECORDING, ROW, DatasetSpec
 
 
 def read_rows(spec: DatasetSpec, data: Path, files: tuple[str, ...]) -> pa.Table:
-    """All rows of the files, one after the other, with the columns that the study names and a class for each."""
+    """All table rows of the files in order, with the columns that the study names and their class codes."""
     table = pa.concat_tables([_open(spec, data / name) for name in files], promote_options="permissive")
     if not len(table):
         raise ValueError(f"the files {', '.join(files)} hold no row")
@@ -41,7 +41,7 @@ def check_label_values(spec: DatasetSpec, *tables: pa.Table) -> None:
 
 
 def clean_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Without the ends to trim, outliers, and rows of no class; labels of real people have gaps there instead."""
+    """Leave out trimmed ends, outliers and rows of no class. Recorded labels are missing there instead."""
     if spec.trim is not None:
         table = table.filter(pa.array(_inside(spec, table)))
     if spec.drop_outliers is not None:

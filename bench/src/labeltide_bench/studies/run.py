@@ -1,4 +1,4 @@
-"""Run a study: fleet after fleet, each finished run kept at once, whatever happens next."""
+"""Run a study fleet by fleet. Finished runs are kept at once, so that it can be interrupted and continued."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 from labeltide import _validation
 from labeltide._files import write_atomically
-from labeltide_bench.studies.fleet import load_once
 from labeltide_bench.studies.loading import missing_files
 from labeltide_bench.studies.lock import locked
 from labeltide_bench.studies.plan import plan_fleets
 from labeltide_bench.studies.progress import study_bar
-from labeltide_bench.studies.records import FILE, append_records, drop_torn_line, read_records
+from labeltide_bench.studies.records import RECORDS_FILE, append_records, drop_torn_line, read_records
+from labeltide_bench.studies.run_fleet import load_once
 from labeltide_bench.studies.study import Study
-from labeltide_bench.studies.workers import Job, run_jobs
+from labeltide_bench.studies.workers import FleetTask, run_fleets
 
 logger = logging.getLogger("labeltide_bench.studies")
 
@@ -34,10 +34,10 @@ def run_study(
     device: str = "auto",
     verbose: bool = False,
 ) -> Path:
-    """Run what is not yet recorded of a study and give back the folder of its records.
+    """Run what is not yet recorded of a study and return the folder of its records.
 
-    Killed at any moment and called again, it goes on where it stopped: finished runs stay, the fleet in work goes on
-    from its checkpoint, and the numbers are those of an undisturbed run.
+    After an interruption, the same call continues: finished runs stay, the unfinished fleet continues from its
+    checkpoint, and the numbers are the same as without the interruption.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ def run_study(
         done = {record["key"] for record in read_records(out)}
         fleets = [plan for plan in plan_fleets(study, fleet_size) if not all(run.key in done for run in plan.runs)]
         _check_data(study, {plan.runs[0].dataset.name for plan in fleets}, data)
-        work = [Job(plan, data, out / "unfinished" / plan.digest, device) for plan in fleets]
+        work = [FleetTask(plan, data, out / "unfinished" / plan.digest, device) for plan in fleets]
         sizes = [len(plan.runs) for plan in fleets]
-        with study_bar(sizes, verbose) as bar, closing(run_jobs(work, jobs, bar.start)) as finished:
+        with study_bar(sizes, verbose) as bar, closing(run_fleets(work, jobs, bar.start)) as finished:
             for plan, records in finished:
                 append_records(out, [_chosen(study, record) for record in records if record["key"] not in done])
                 bar.finish(plan.title, len(plan.runs))
@@ -97,7 +97,7 @@ def _leave_out_missing(study: Study, data: Path) -> Study:
 
 
 def _claim(study: Study, out: Path) -> None:
-    """Lay a copy of the study beside its results; refuse to mix it with another."""
+    """Write a copy of the study beside its results; refuse to mix it with another study."""
     copy = out / "study.toml"
     if copy.exists():
         if copy.read_text(encoding="utf-8") != study.text:
@@ -108,11 +108,11 @@ def _claim(study: Study, out: Path) -> None:
         raise ValueError(f"{out} holds records but no study.toml, perhaps of another study. Choose a new folder.")
     else:
         write_atomically(copy, study.text.encode())
-    drop_torn_line(out / FILE)
+    drop_torn_line(out / RECORDS_FILE)
 
 
 def _check_data(study: Study, names: Collection[str], data: Path) -> None:
-    """Load the named data sets and make their noise, so that what is wrong is said before hours of work."""
+    """Load the named data sets and make their noise, so that errors come before hours of work."""
     for spec in study.datasets:
         if spec.name in names:
             train = load_once(spec, data).train

@@ -1,4 +1,4 @@
-"""Which sequences to test on: masks of shape (n,), True for the test; or the fold of each."""
+"""Training and test splits: masks of shape (n,), True for the test part, or the fold of each sequence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def at_random(n: int, share: float, seed: int) -> np.ndarray:
-    """A share of the sequences, drawn at random; windows of one recording may fall on both sides."""
+    """A random share of the sequences. Windows of one recording may lie in both parts."""
     chosen = np.random.default_rng(seed).permutation(n)[: _count(n, share)]
     return np.isin(np.arange(n), chosen)
 
@@ -25,7 +25,7 @@ def by_time(ids: Sequence[Hashable], share: float) -> np.ndarray:
 
 
 def by_group(groups: Sequence[Hashable], share: float, seed: int) -> np.ndarray:
-    """Whole groups, drawn at random until they hold the share; at least one group is left to train on.
+    """Grouped split: random groups until they hold the share; at least one group remains for training.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def by_group(groups: Sequence[Hashable], share: float, seed: int) -> np.ndarray:
 
 
 def fold_of(groups: Sequence[Hashable], folds: int, seed: int) -> np.ndarray:
-    """The fold (n,) in which each sequence is tested on: whole groups, dealt out in a random order."""
+    """Grouped cross-validation: the fold (n,) in which each sequence is tested."""
     names = sorted(set(groups))  # type: ignore[type-var]
     order = np.random.default_rng(seed).permutation(len(names))
     home = {names[place]: number % folds for number, place in enumerate(order)}

@@ -1,4 +1,4 @@
-"""What a benchmark study is, and how its TOML file is read and checked."""
+"""A benchmark study: data sets, noise, methods and draws, read from a TOML file and checked."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from labeltide import _validation
 from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.shapes import SHAPES, make_noise
 from labeltide_bench.studies import keys
-from labeltide_bench.studies.datasets import DatasetSpec, read_dataset
-from labeltide_bench.studies.drawing import CONDITIONAL, VARIANTS
+from labeltide_bench.studies.dataset_spec import DatasetSpec, read_dataset
+from labeltide_bench.studies.drawing import CONDITIONAL, NOISE_VARIANTS
 from labeltide_bench.studies.measure import METRICS
-from labeltide_bench.studies.methods import MethodSpec, check_settings, read_method
+from labeltide_bench.studies.method_spec import MethodSpec, check_settings, read_method
 
-RECORDED = "recorded"  # not a shape: the labels are those of real people, and so are the mistakes
+RECORDED = "recorded"  # not a shape: labels, and their errors, are those of real annotators
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Study:
     text: str  # the file itself, kept beside the results
 
     def noise_for(self, dataset: DatasetSpec) -> Iterator[NoiseSpec]:
-        """The noise that this data set is tried with: each of its annotators, where it has some."""
+        """The noise of this data set; for recorded labels one entry for each annotator."""
         for noise in self.noise:
             if noise.datasets and dataset.name not in noise.datasets:
                 continue
@@ -61,18 +61,18 @@ class Study:
                 yield noise
 
     def draws_for(self, dataset: DatasetSpec) -> int:
-        """How often each cell of this data set is repeated."""
+        """Number of draws of each cell of this data set."""
         return dataset.folds if dataset.annotators else self.draws
 
     @property
     def n_runs(self) -> int:
-        """The fits that make the whole study."""
+        """The number of runs of the study."""
         cells = sum(len(list(self.noise_for(dataset))) * self.draws_for(dataset) for dataset in self.datasets)
         return cells * len(self.methods)
 
 
 def read_study(path: str | Path) -> Study:
-    """Read and check a study file; whatever is wrong is named with its key and the choices there are."""
+    """Read and check a study file. Errors name the key, the rule and the choices."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no study file {path}.")
@@ -99,7 +99,7 @@ def _parse(name: str, content: dict[str, Any], text: str) -> Study:
         name=name,
         title=keys.text("title", content.get("title", name)),
         description=keys.text("description", content.get("description", "")),
-        draws=keys.number(1, whole=True)("draws", content.get("draws", 10)),
+        draws=keys.number_between(1, whole=True)("draws", content.get("draws", 10)),
         metrics=_read_metrics(content.get("metrics", list(METRICS))),
         datasets=datasets,
         noise=tuple(spec for entry in _noise_entries(content["noise"]) for spec in _read_noise(entry, names)),
@@ -113,7 +113,7 @@ def _parse(name: str, content: dict[str, Any], text: str) -> Study:
 
 
 def _read_metrics(value: Any) -> tuple[str, ...]:
-    return tuple(_validation.check_choice("metric", name, METRICS) for name in keys.texts("metrics", value))
+    return tuple(_validation.check_choice("metric", name, METRICS) for name in keys.text_list("metrics", value))
 
 
 def _noise_entries(value: Any) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def _read_noise(entry: dict[str, Any], datasets: list[str]) -> Iterator[NoiseSpe
     _validation.check_keys("key in [[noise]]", entry, ("shape", "rates", "constants", "variants", "datasets"))
     shape = _validation.check_choice("noise shape", entry.get("shape"), (*SHAPES, RECORDED))
     where = f"[[noise]] of shape {shape!r}:"
-    chosen = keys.texts(f"{where} datasets", entry["datasets"]) if "datasets" in entry else ()
+    chosen = keys.text_list(f"{where} datasets", entry["datasets"]) if "datasets" in entry else ()
     for name in chosen:
         _validation.check_choice(f"data set in {where} datasets", name, datasets)
     if shape == RECORDED:
@@ -136,17 +136,17 @@ def _read_noise(entry: dict[str, Any], datasets: list[str]) -> Iterator[NoiseSpe
     if ("rates" in entry) == ("constants" in entry):
         raise ValueError(f"{where} it needs either 'rates' or 'constants', a list of levels.")
     if "rates" in entry:
-        levels = [{"rate": rate} for rate in keys.items(f"{where} rates", entry["rates"])]
+        levels = [{"rate": rate} for rate in keys.value_list(f"{where} rates", entry["rates"])]
     else:
-        constants = keys.items(f"{where} constants", entry["constants"])
+        constants = keys.value_list(f"{where} constants", entry["constants"])
         levels = [{"constants": keys.table(f"{where} every level of constants", level)} for level in constants]
-    for variant in keys.texts(f"{where} variants", entry.get("variants", ["uniform"])):
-        _validation.check_choice(f"variant in {where} variants", variant, VARIANTS)
+    for variant in keys.text_list(f"{where} variants", entry.get("variants", ["uniform"])):
+        _validation.check_choice(f"variant in {where} variants", variant, NOISE_VARIANTS)
         yield from (NoiseSpec(shape, level, variant, chosen) for level in levels)
 
 
 def _check_noise(study: Study) -> None:
-    """Say what is impossible for a data set's classes, repeated or left without noise before anything runs."""
+    """Refuse noise that is impossible for the number of classes, repeated or missing, before anything runs."""
     possible = set()
     for dataset in study.datasets:
         chosen = [(noise.shape, repr(noise.level), noise.variant) for noise in study.noise_for(dataset)]
@@ -169,7 +169,7 @@ def _check_noise(study: Study) -> None:
 
 
 def _check_told(study: Study) -> None:
-    """Nobody knows the true labels of recorded data, so no method can be given them."""
+    """Recorded labels have no known truth, so that methods which need it are refused."""
     recorded = next((dataset for dataset in study.datasets if dataset.annotators), None)
     for method in study.methods:
         if recorded and (method.clean or method.method == "known"):

@@ -1,4 +1,4 @@
-"""Fleets one after the other, or side by side in several processes."""
+"""Run fleets in sequence, or in parallel processes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 import torch
 
 from labeltide.training import OnEpochShare, watch_epochs
-from labeltide_bench.studies.fleet import run_fleet
 from labeltide_bench.studies.plan import FleetPlan
+from labeltide_bench.studies.run_fleet import run_fleet
 
 Finished = tuple[FleetPlan, list[dict[str, Any]]]
 OnStart = Callable[[str, int], OnEpochShare]  # what begins and how many runs it has
 
 
-class Job(NamedTuple):
-    """A fleet and where it reads, saves itself and computes."""
+class FleetTask(NamedTuple):
+    """A fleet with its data folder, checkpoint and device."""
 
     plan: FleetPlan
     data: Path
@@ -32,23 +32,23 @@ class Job(NamedTuple):
     device: str
 
 
-def run_jobs(jobs: Sequence[Job], n_processes: int, on_start: OnStart) -> Generator[Finished, None, None]:
-    """Run all and give each fleet with its records as soon as it is done."""
-    if n_processes > 1 and len(jobs) > 1:
-        yield from _side_by_side(jobs, min(n_processes, len(jobs)), on_start)
+def run_fleets(tasks: Sequence[FleetTask], n_processes: int, on_start: OnStart) -> Generator[Finished, None, None]:
+    """Run all fleets and yield each with its records when it is finished."""
+    if n_processes > 1 and len(tasks) > 1:
+        yield from _side_by_side(tasks, min(n_processes, len(tasks)), on_start)
         return
-    for job in jobs:
-        with watch_epochs(on_start(job.plan.title, len(job.plan.runs))):
-            records = run_fleet(*job)
-        yield job.plan, records
+    for task in tasks:
+        with watch_epochs(on_start(task.plan.title, len(task.plan.runs))):
+            records = run_fleet(*task)
+        yield task.plan, records
 
 
-def _side_by_side(jobs: Sequence[Job], n_processes: int, on_start: OnStart) -> Generator[Finished, None, None]:
-    """What is finished or under way when one fleet fails is still given, before its error is raised."""
-    on_start(f"{len(jobs)} fleets in {n_processes} processes", 0)
+def _side_by_side(tasks: Sequence[FleetTask], n_processes: int, on_start: OnStart) -> Generator[Finished, None, None]:
+    """When a fleet fails, the finished and running ones are still yielded before its error is raised."""
+    on_start(f"{len(tasks)} fleets in {n_processes} processes", 0)
     problem: BaseException | None = None
     with _pool(n_processes) as pool:
-        waiting = {pool.submit(run_fleet, *job): job.plan for job in jobs}
+        waiting = {pool.submit(run_fleet, *task): task.plan for task in tasks}
         for future in as_completed(waiting):
             if future.cancelled():
                 continue
@@ -70,7 +70,7 @@ def _side_by_side(jobs: Sequence[Job], n_processes: int, on_start: OnStart) -> G
 
 @contextmanager
 def _pool(n_processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Worker processes that end with us: at the end, on an error or Ctrl-C, and when we are killed."""
+    """Worker processes that end with this process: normally, on an error or Ctrl-C, and when it is killed."""
     before = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     threads = max(1, torch.get_num_threads() // n_processes)
@@ -86,7 +86,7 @@ def _pool(n_processes: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _start_worker(threads: int) -> None:
-    """Leave Ctrl-C to the parent, and end when the parent is no more."""
+    """Ignore Ctrl-C, which the parent handles, and end when the parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from labeltide.auditing.page.clock import Clock
-from labeltide.auditing.page.drawing import NARROW, SMALL, WIDE, Band, Curve, Frame, describe, draw, top_of
-from labeltide.auditing.page.names import shown
+from labeltide.auditing.page.clock_words import Clock
+from labeltide.auditing.page.drawing import NARROW, SMALL, WIDE, Curve, DrawnBand, Frame, alt_text, draw_svg, top_of
+from labeltide.auditing.page.names import display_name
 from labeltide.auditing.page.numbers import number, numbers, percent
-from labeltide.auditing.page.words import change_sentence, is_noisy, is_temporal
+from labeltide.auditing.page.verdict import change_sentence, is_noisy, is_temporal
 
 PANELS = 12  # classes or annotators drawn; the files beside the page have all
 GRID = 6  # classes up to which all of Q is drawn
@@ -61,13 +61,13 @@ class Drawer:
         """The error rate of all labels, once for wide and once for narrow screens."""
         curve = self.curves[0]
         values, band = self._line(curve, "rate")
-        alt = f"Share of wrong labels over the clock: {describe(values, self.points, self.clock)}."
+        alt = f"Share of wrong labels over the clock: {alt_text(values, self.points, self.clock)}."
         said = change_sentence(self.audit["temporality"], self.clock, self.ends) if is_noisy(self.audit) else ""
         top = top_of(values, band.upper)
         return [
             Panel(
                 name,
-                draw(
+                draw_svg(
                     [Curve(values, [band], marks=self._marks(size))],
                     self.points,
                     Frame(self.clock, self.ends, top, size),
@@ -87,24 +87,24 @@ class Drawer:
         top = top_of(rates, near[1], far[1])
         panels = []
         for place in self._worst_first(rates)[:PANELS]:
-            bands = [Band(far[0][place], far[1][place], "far"), Band(near[0][place], near[1][place], "near")]
-            said = describe(rates[place], self.points, self.clock)
-            alt = f"True {shown(self.classes[place])} recorded as another class: {said}."
+            bands = [DrawnBand(far[0][place], far[1][place], "far"), DrawnBand(near[0][place], near[1][place], "near")]
+            said = alt_text(rates[place], self.points, self.clock)
+            alt = f"True {display_name(self.classes[place])} recorded as another class: {said}."
             frame = Frame(self.clock, self.ends, top, NARROW)
-            drawing = draw([Curve(rates[place], bands, place)], self.points, frame, alt)
+            drawing = draw_svg([Curve(rates[place], bands, place)], self.points, frame, alt)
             panels.append(Panel(self.classes[place], drawing, _mean(rates[place]), place))
         return panels
 
     def annotators(self) -> list[Panel]:
         """The error rate of each annotator, all on one scale."""
-        own = [curve for curve in self.curves if curve.get("annotator") is not None][:PANELS]
-        lines = [self._line(curve, "rate") for curve in own]
+        curves = [curve for curve in self.curves if curve.get("annotator") is not None][:PANELS]
+        lines = [self._line(curve, "rate") for curve in curves]
         top = top_of(*(part for values, band in lines for part in (values, band.upper))) if lines else 1.0
         tests = {str(each["annotator"]): each for each in self.audit["temporality"].get("per_annotator") or []}
         panels = []
-        for curve, (values, band) in zip(own, lines, strict=True):
-            alt = f"Annotator {shown(curve['annotator'])}: {describe(values, self.points, self.clock)} wrong."
-            drawing = draw([Curve(values, [band])], self.points, Frame(self.clock, self.ends, top, NARROW), alt)
+        for curve, (values, band) in zip(curves, lines, strict=True):
+            alt = f"Annotator {display_name(curve['annotator'])}: {alt_text(values, self.points, self.clock)} wrong."
+            drawing = draw_svg([Curve(values, [band])], self.points, Frame(self.clock, self.ends, top, NARROW), alt)
             name = str(curve["annotator"])
             said = change_sentence(tests[name], self.clock, self.ends) if name in tests else ""
             panels.append(Panel(name, drawing, _mean(values), said=said))
@@ -112,15 +112,15 @@ class Drawer:
 
     def agreement(self) -> Markup | None:
         """Fleiss' kappa over the clock."""
-        found = self.audit.get("agreement") or {}
-        points, values = numbers(found.get("clock")), numbers(found.get("fleiss_over_clock"))
+        agreement = self.audit.get("agreement") or {}
+        points, values = numbers(agreement.get("clock")), numbers(agreement.get("fleiss_over_clock"))
         if not len(points) or len(points) != len(values) or not np.isfinite(values).any():
             return None
         high, low = int(np.nanargmax(values)), int(np.nanargmin(values))
         at = [self.clock.moment(float(points[place])) for place in (high, low)]
         alt = f"Fleiss' kappa over the clock: highest {values[high]:.2f} {at[0]}, lowest {values[low]:.2f} {at[1]}."
         frame = Frame(self.clock, self.ends, 1.0, NARROW, is_share=False)
-        return draw([Curve(np.clip(values, 0, 1))], points, frame, alt)
+        return draw_svg([Curve(np.clip(values, 0, 1))], points, frame, alt)
 
     def multiples(self) -> list[Multiples]:
         """Q of all together, then of each annotator."""
@@ -135,11 +135,11 @@ class Drawer:
         def panel(true: int, recorded: int) -> Panel:
             values = mean[:, true, recorded]
             limit = 1.0 if true == recorded else top
-            alt = f"True {shown(self.classes[true])} recorded as {shown(self.classes[recorded])}: "
-            alt += f"{describe(values, self.points, self.clock)}."
-            band = Band(lower[:, true, recorded], upper[:, true, recorded], "near")
+            alt = f"True {display_name(self.classes[true])} recorded as {display_name(self.classes[recorded])}: "
+            alt += f"{alt_text(values, self.points, self.clock)}."
+            band = DrawnBand(lower[:, true, recorded], upper[:, true, recorded], "near")
             frame = Frame(self.clock, self.ends, limit, SMALL)
-            return Panel("", draw([Curve(values, [band], true)], self.points, frame, alt), _mean(values))
+            return Panel("", draw_svg([Curve(values, [band], true)], self.points, frame, alt), _mean(values))
 
         who = curve.get("annotator")
         if count <= GRID:
@@ -151,12 +151,12 @@ class Drawer:
         pairs = [(self.classes[true], self.classes[recorded], panel(true, recorded)) for true, recorded in cells]
         return Multiples(who, self.classes, [], pairs, percent(top))
 
-    def _line(self, curve: Mapping[str, Any], name: str) -> tuple[np.ndarray, Band]:
+    def _line(self, curve: Mapping[str, Any], name: str) -> tuple[np.ndarray, DrawnBand]:
         values = self._row(curve.get(name))
-        return values, Band(self._row(curve.get(f"{name}_lower")), self._row(curve.get(f"{name}_upper")), "near")
+        return values, DrawnBand(self._row(curve.get(f"{name}_lower")), self._row(curve.get(f"{name}_upper")), "near")
 
-    def _row(self, found: Any) -> np.ndarray:
-        return _of_shape(found, (len(self.points),))
+    def _row(self, values: Any) -> np.ndarray:
+        return _of_shape(values, (len(self.points),))
 
     def _classes(self, curve: Mapping[str, Any], name: str) -> np.ndarray:
         return _of_shape(curve.get(name), (len(self.classes), len(self.points)))
@@ -173,18 +173,18 @@ class Drawer:
 
     def _marks(self, size: tuple[int, int]) -> list[tuple[float, float, str]]:
         """The worst and the best moment, where the change is sure."""
-        test, found = self.audit["temporality"], []
+        test, marks = self.audit["temporality"], list[tuple[float, float, str]]()
         for word in ("worst", "best") if is_temporal(self.audit) else ():
             place, share = number(test.get(f"{word}_at")), number(test.get(f"{word}_rate"))
             if np.isfinite([place, share]).all() and self.ends[0] <= place <= self.ends[1]:
                 at = self.clock.short(place)
-                found.append((place, share, f"{word}: {percent(share)} at {at}" if size == WIDE else f"{word} {at}"))
-        return found
+                marks.append((place, share, f"{word}: {percent(share)} at {at}" if size == WIDE else f"{word} {at}"))
+        return marks
 
 
-def _of_shape(found: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _of_shape(content: Any, shape: tuple[int, ...]) -> np.ndarray:
     """The numbers, or all unknown where they are missing."""
-    values = numbers(found)
+    values = numbers(content)
     return values if values.shape == shape else np.full(shape, np.nan)
 
 

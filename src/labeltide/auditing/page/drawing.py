@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from markupsafe import Markup
 
-from labeltide.auditing.page.clock import Clock, nice_step
+from labeltide.auditing.page.clock_words import Clock, nice_step
 from labeltide.auditing.page.numbers import percent
 
 POINTS = 200  # on a line of the widest drawing
@@ -16,8 +16,8 @@ WIDE, NARROW, SMALL = (900, 270), (350, 220), (200, 116)
 
 
 @dataclass(frozen=True)
-class Band:
-    """The room between two curves."""
+class DrawnBand:
+    """A band between two curves, as it is drawn."""
 
     lower: np.ndarray
     upper: np.ndarray
@@ -29,7 +29,7 @@ class Curve:
     """A line over the clock with its bands, widest first."""
 
     values: np.ndarray
-    bands: Sequence[Band] = ()
+    bands: Sequence[DrawnBand] = ()
     colour: int = -1  # number of the class, -1 for the page's accent
     marks: Sequence[tuple[float, float, str]] = field(default=())  # place, height, words
 
@@ -66,7 +66,7 @@ def top_of(*curves: np.ndarray) -> float:
     return min(1.0, step * np.ceil(highest / step - 1e-9))
 
 
-def draw(curves: Sequence[Curve], points: np.ndarray, frame: Frame, alt: str) -> Markup:
+def draw_svg(curves: Sequence[Curve], points: np.ndarray, frame: Frame, alt: str) -> Markup:
     """One drawing: axes with their unit, bands, lines, marks."""
     keep = _thinned(len(points), POINTS if frame.size == WIDE else POINTS // 2)
     body = [_small_axes(frame) if frame.size == SMALL else _axes(frame)]
@@ -92,7 +92,7 @@ def _axes_for_script(frame: Frame) -> str:
     return f' data-axes="{" ".join(f"{float(end):.10g}" for end in axes)}" data-kind="{kind}"{share}'
 
 
-def describe(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:
+def alt_text(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:
     """What a curve says, for those who do not see it."""
     if not np.isfinite(values).any():
         return "no estimate"
@@ -117,7 +117,7 @@ def _path(x: np.ndarray, y: np.ndarray) -> str:
     return "".join(pieces)
 
 
-def _area(frame: Frame, points: np.ndarray, band: Band, keep: np.ndarray) -> str:
+def _area(frame: Frame, points: np.ndarray, band: DrawnBand, keep: np.ndarray) -> str:
     lower, upper = np.clip(band.lower[keep], 0, frame.top), np.clip(band.upper[keep], 0, frame.top)
     known = np.isfinite(lower) & np.isfinite(upper)
     paths = []

@@ -1,4 +1,4 @@
-"""Names that came from someone's table, made fit to be shown: one line of short, harmless text."""
+"""Names from the user's table, sanitised for display: one short line without control characters."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def shorten(text: str, limit: int = SHORT) -> str:
     return text[: limit - tail - 1] + ELLIPSIS + text[len(text) - tail :]
 
 
-def shown(value: Any, limit: int = SHORT) -> str:
+def display_name(value: Any, limit: int = SHORT) -> str:
     """A name for a heading, a cell or a drawing."""
     return shorten(clean(value), limit) or "unnamed"
 
 
-def quoted(value: Any, limit: int = SHORT) -> str:
+def in_quotes(value: Any, limit: int = SHORT) -> str:
     """A name inside a sentence, kept apart from the direction of the words around it."""
-    return f"\N{LEFT DOUBLE QUOTATION MARK}{ISOLATE}{shown(value, limit)}{END}\N{RIGHT DOUBLE QUOTATION MARK}"
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{ISOLATE}{display_name(value, limit)}{END}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
-def plain(text: str) -> str:
+def terminal_text(text: str) -> str:
     """A sentence for a terminal: without the invisible marks, with straight quotation marks."""
     return clean(text.replace(ISOLATE, "").replace(END, "")).translate({0x201C: '"', 0x201D: '"'})
 
 
 def name_markup(value: Any, limit: int = SHORT) -> Markup:
     """A name for the page; where it was shortened, more of it shows on pointing."""
-    short, whole = shown(value, limit), shown(value, LONG)
+    short, whole = display_name(value, limit), display_name(value, LONG)
     title = Markup(' title="{}"').format(whole) if whole != short else ""
     return Markup("<bdi{}>{}</bdi>").format(title, short)
 

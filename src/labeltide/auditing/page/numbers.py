@@ -1,4 +1,4 @@
-"""Numbers as a person reads them."""
+"""Numbers formatted for readers: percentages, intervals, counts, p values, durations."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def p_value(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
 
 
-def join(names: Sequence[str], most: int = 3) -> str:
+def join_words(names: Sequence[str], most: int = 3) -> str:
     """a, b and c; with more than a few: a, b, c and 4 more."""
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most} more"

@@ -6,14 +6,13 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from labeltide.auditing.page.names import LONG, shorten, sound
-from labeltide.auditing.page.read import read_issues, read_labels
+from labeltide.auditing.page.results import Results
 
 MOST_ISSUES = 20_000
 ISSUE_BYTES, TIMELINE_BYTES = 1_800_000, 2_200_000
@@ -30,7 +29,7 @@ TEXTS = {  # columns of text, and the words they share
 TRACKS = 6  # annotators drawn in one timeline
 
 
-class Words:
+class SharedTexts:
     """Texts kept once and named by number."""
 
     def __init__(self, first: Iterable[Any] = ()) -> None:
@@ -52,13 +51,14 @@ class Words:
         return self.numbers[text]
 
 
-def build_payload(folder: Path, audit: Mapping[str, Any]) -> dict[str, Any]:
+def build_payload(results: Results) -> dict[str, Any]:
     """Everything the script shows."""
-    words = {"sequence": Words(), "reason": Words()}
-    words["annotator"] = Words(audit["table"].get("annotators") or [])
-    words["class"] = Words(audit["table"]["classes"])
-    issues = _issues(folder, words)
-    timelines, steps = _timelines(folder, audit.get("timelines") or [], words)
+    audit = results.audit
+    words = {"sequence": SharedTexts(), "reason": SharedTexts()}
+    words["annotator"] = SharedTexts(audit["table"].get("annotators") or [])
+    words["class"] = SharedTexts(audit["table"]["classes"])
+    issues = _issues(results, words)
+    timelines, steps = _timelines(results, words)
     issues["step"] = [
         steps.get(row, -1) for row in issues["row"]
     ]  # in the timeline of its sequence, where there is one
@@ -81,8 +81,8 @@ def embed(payload: Mapping[str, Any]) -> str:
 _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
 
 
-def _issues(folder: Path, words: Mapping[str, Words]) -> dict[str, Any]:
-    parts, total = read_issues(folder, MOST_ISSUES)
+def _issues(results: Results, words: Mapping[str, SharedTexts]) -> dict[str, Any]:
+    parts, total = results.first_issues(MOST_ISSUES)
     columns: dict[str, list[Any]] = {name: [] for name in ("rank", "row", "time", *NUMBERS, *TEXTS)}
     for part in parts:
         columns["rank"] += part["rank"].to_pylist()
@@ -96,7 +96,7 @@ def _issues(folder: Path, words: Mapping[str, Words]) -> dict[str, Any]:
     return {"total": total, "shown": kept, **{name: values[:kept] for name, values in columns.items()}}
 
 
-def _within(columns: Mapping[str, Sequence[Any]], words: Mapping[str, Words], budget: int) -> int:
+def _within(columns: Mapping[str, Sequence[Any]], words: Mapping[str, SharedTexts], budget: int) -> int:
     """How many rows fit: each costs its numbers, and its texts when they are first met."""
     rows = len(columns["rank"])
     cost = np.full(rows, 60.0)
@@ -115,35 +115,34 @@ def _within(columns: Mapping[str, Sequence[Any]], words: Mapping[str, Words], bu
     return kept
 
 
-def _timelines(
-    folder: Path, found: Sequence[Mapping[str, Any]], words: Mapping[str, Words]
-) -> tuple[list[dict[str, Any]], dict[int, int]]:
+def _timelines(results: Results, words: Mapping[str, SharedTexts]) -> tuple[list[dict[str, Any]], dict[int, int]]:
     """The timelines that fit, and the step at which each row of the table stands in them."""
-    if not found:
+    described: Sequence[Mapping[str, Any]] = results.audit.get("timelines") or []
+    if not described:
         return [], {}
-    labels = read_labels(folder, [str(each["sequence"]) for each in found])
+    labels = results.labels_of([str(each["sequence"]) for each in described])
     of_sequence: dict[str, list[int]] = {}
     for place, name in enumerate(labels["sequence"].to_pylist()):
         of_sequence.setdefault(name, []).append(place)
     built: list[dict[str, Any]] = []
     step_of_row: dict[int, int] = {}
     spent = 0
-    for each in found:
-        own = labels.take(pa.array(of_sequence.get(str(each["sequence"]), []), pa.int64()))
-        steps = _steps(each["rows"], own)
-        timeline = _timeline(each, own, steps, words)
+    for each in described:
+        lines = labels.take(pa.array(of_sequence.get(str(each["sequence"]), []), pa.int64()))
+        steps = _steps(each["rows"], lines)
+        timeline = _timeline(each, lines, steps, words)
         spent += len(json.dumps(timeline))
         if spent > TIMELINE_BYTES and built:
             break
         built.append(timeline)
-        step_of_row.update(zip(own["row"].to_pylist(), steps, strict=True))
+        step_of_row.update(zip(lines["row"].to_pylist(), steps, strict=True))
     return built, step_of_row
 
 
 def _timeline(
-    found: Mapping[str, Any], labels: pa.Table, steps: Sequence[int], words: Mapping[str, Words]
+    described: Mapping[str, Any], labels: pa.Table, steps: Sequence[int], words: Mapping[str, SharedTexts]
 ) -> dict[str, Any]:
-    n = len(found["times"])
+    n = len(described["times"])
     tracks: dict[int, dict[str, list[int]]] = {}
     suggested = [-1] * n
     columns = (
@@ -163,10 +162,10 @@ def _timeline(
             track["issues"].append(step)
     shown = sorted(tracks, key=lambda who: (-len(tracks[who]["issues"]), who))[:TRACKS]
     return {
-        "sequence": words["sequence"].number(str(found["sequence"])),
-        "times": [_time(each) for each in found["times"]],
-        "gaps": _gaps(found["times"]),
-        "signals": [_signal(name, values) for name, values in found["signals"].items()],
+        "sequence": words["sequence"].number(str(described["sequence"])),
+        "times": [_time(each) for each in described["times"]],
+        "gaps": _gaps(described["times"]),
+        "signals": [_signal(name, values) for name, values in described["signals"].items()],
         "suggested": suggested,
         "tracks": [{"annotator": who, **tracks[who], "issues": sorted(tracks[who]["issues"])} for who in sorted(shown)],
         "leftOut": len(tracks) - len(shown),

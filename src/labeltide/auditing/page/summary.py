@@ -10,12 +10,22 @@ from typing import Any
 from markupsafe import Markup
 
 from labeltide.auditing.page.checks import check_title
-from labeltide.auditing.page.clock import View, clock_views
+from labeltide.auditing.page.clock_words import View, clock_views
 from labeltide.auditing.page.curves import Drawer
-from labeltide.auditing.page.names import name_markup, plain, quoted, shown
-from labeltide.auditing.page.numbers import SIGN, count, interval, is_known, join, number, p_value, percent, points
-from labeltide.auditing.page.read import read_audit
-from labeltide.auditing.page.words import is_noisy, is_temporal, size, write_verdict
+from labeltide.auditing.page.names import display_name, in_quotes, name_markup, terminal_text
+from labeltide.auditing.page.numbers import (
+    SIGN,
+    count,
+    interval,
+    is_known,
+    join_words,
+    number,
+    p_value,
+    percent,
+    points,
+)
+from labeltide.auditing.page.results import read_audit
+from labeltide.auditing.page.verdict import is_noisy, is_temporal, size, write_verdict
 
 HEAD = 11  # letters before each line's words
 
@@ -23,24 +33,28 @@ HEAD = 11  # letters before each line's words
 def summary_text(audit: Mapping[str, Any]) -> str:
     """What a person can read in ten seconds; names cannot reach the terminal's controls."""
     lines = {
-        "Wrong": _wrong(audit),
+        "Wrong": _wrong_line(audit),
         "Worst": _worst(audit),
         "Over time": _over_time(audit),
-        "Next": _next(audit),
+        "Next": _next_line(audit),
         "Careful": _careful(audit),
     }
-    told = [f"{head:<{HEAD}}{plain(text)}" for head, text in lines.items() if text]
-    return "\n".join([f"{shown(audit['table']['name'], 60)}: {size(audit)}.", *told])
+    told = [f"{head:<{HEAD}}{terminal_text(text)}" for head, text in lines.items() if text]
+    return "\n".join([f"{display_name(audit['table']['name'], 60)}: {size(audit)}.", *told])
 
 
-def _wrong(audit: Mapping[str, Any]) -> str:
-    noise, found = audit["noise"], audit["issues"].get("count") or 0
+def _wrong_line(audit: Mapping[str, Any]) -> str:
+    noise, n_issues = audit["noise"], audit["issues"].get("count") or 0
     rate, lower, upper = (number(noise.get(f"rate{end}")) for end in ("", "_lower", "_upper"))
     if not is_known(rate):
         return "not known"
     range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
     much = f"about {percent(rate)}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
-    named = f"{count(found, 'label')} to check, the surest first" if found else "no label is certain enough to be named"
+    named = (
+        f"{count(n_issues, 'label')} to check, the surest first"
+        if n_issues
+        else "no label is certain enough to be named"
+    )
     return f"{much}; {named}"
 
 
@@ -61,10 +75,12 @@ def _worst(audit: Mapping[str, Any]) -> str:
 
 def _over_time(audit: Mapping[str, Any]) -> str:
     views = clock_views(audit)
-    return "; ".join(f"{view.clock.over}: {_change(view)}" if view.others else _change(view) for view in views)
+    return "; ".join(
+        f"{view.clock.over}: {_change_line(view)}" if view.others else _change_line(view) for view in views
+    )
 
 
-def _change(view: View) -> str:
+def _change_line(view: View) -> str:
     test = view.audit["temporality"]
     p, change = number(test.get("p_value")), number(test.get("change"))
     if not is_temporal(view.audit):
@@ -74,22 +90,29 @@ def _change(view: View) -> str:
     return f"changes{by}, {p_value(p)}"
 
 
-def _next(audit: Mapping[str, Any]) -> str:
+def _next_line(audit: Mapping[str, Any]) -> str:
     answer = write_verdict(audit).cards[-1].answer
     plan = audit.get("plan") or []
-    first = f", {quoted(plan[0]['sequence'])} first" if plan and is_noisy(audit) else ""
+    first = f", {in_quotes(plan[0]['sequence'])} first" if plan and is_noisy(audit) else ""
     return answer[0].lower() + answer[1:] + first
 
 
 def _careful(audit: Mapping[str, Any]) -> str:
     warnings = [check_title(each["name"]) for each in audit.get("diagnostics") or [] if each.get("is_warning")]
-    return f"{count(len(warnings), 'warning')}: {join([shown(name) for name in warnings])}" if warnings else ""
+    return (
+        f"{count(len(warnings), 'warning')}: {join_words([display_name(name) for name in warnings])}"
+        if warnings
+        else ""
+    )
 
 
-def summary_html(source: Path | str | Mapping[str, Any]) -> str:
-    """A small piece of HTML for notebooks, from the folder of an audit or from what its audit.json holds."""
+def summary_html(source: Path | str | Mapping[str, Any], folder: Path | None = None) -> str:
+    """A small piece of HTML for notebooks, from the folder of an audit or from what its audit.json holds.
+
+    With what audit.json holds, the folder of the page to name may be told.
+    """
     style = (files("labeltide.auditing.page") / "templates" / "audit_summary.css").read_text(encoding="utf-8")
-    folder = None if isinstance(source, Mapping) else Path(source)
+    folder = folder if isinstance(source, Mapping) else Path(source)
     audit = source if isinstance(source, Mapping) else read_audit(Path(source))
     verdict, drawers = write_verdict(audit), [Drawer(view.audit) for view in clock_views(audit)]
     row = Markup("<dt>{}</dt><dd><strong>{}.</strong> {}</dd>")
@@ -101,6 +124,6 @@ def summary_html(source: Path | str | Mapping[str, Any]) -> str:
         *(drawer.overall()[0].drawing for drawer in drawers if drawer.can_draw),
         Markup("<dl>{}</dl>").format(Markup("").join(rows)),
         Markup("<p><strong>Careful.</strong> {}</p>").format(verdict.caution) if verdict.caution else Markup(""),
-        Markup("<p>The whole page: {}</p>").format(shown(folder / "report.html", 200)) if folder else Markup(""),
+        Markup("<p>The whole page: {}</p>").format(display_name(folder / "report.html", 200)) if folder else Markup(""),
     ]
     return str(Markup('<div class="labeltide-audit">{}</div>').format(Markup("").join(parts)))

@@ -1,5 +1,5 @@
-/* One step of Adam for every member of a fleet, in one pass over its parameters. The equations are those of
-   training/state.py, which does the same with torch where this is not built. */
+/* Adam (Kingma and Ba 2015) with gradient clipping for every member of a fleet, in one pass over its parameters. The
+   reference implementation in torch is training/state.py. */
 
 #include "common.h"
 #include <math.h>
@@ -8,8 +8,8 @@
 #define BETA_VARIANCE 0.999f
 #define EPSILON 1e-8f
 
-/* All tensors have shape (members, size) or (members,), but factor (size,). A member moves if it takes part, has not diverged
-   and its gradient is finite; one that takes part with a gradient that is not finite is marked in `diverged`. */
+/* All tensors have shape (members, size) or (members,), except factor (size,). A member is updated if it takes part, has not
+   diverged and its gradient is finite. A member that takes part with a gradient that is not finite is marked in `diverged`. */
 typedef struct {
     int64_t members, size;
     float *parameters, *mean, *variance;
@@ -21,12 +21,12 @@ typedef struct {
     float clip;
 } Adam;
 
-/* The sum of squares, in blocks, so that floats sum precisely and fast. */
+/* The sum of squares, in blocks: accurate in single precision, and vectorised. */
 static double sum_of_squares(const float *values, int64_t size) {
     double total = 0.0;
     for (int64_t start = 0; start < size; start += 4096) {
         const int64_t stop = start + 4096 < size ? start + 4096 : size;
-        vec sums[4] = {{0}}; /* four, because each waits for its last addition */
+        vec sums[4] = {{0}}; /* four independent sums hide the latency of an addition */
         int64_t i = start;
         for (; i + 4 * LANES <= stop; i += 4 * LANES)
             for (int k = 0; k < 4; k++) {
@@ -40,12 +40,12 @@ static double sum_of_squares(const float *values, int64_t size) {
     return total;
 }
 
-/* What all parameters of a member share in one step. */
+/* The constants of one step of a member. */
 typedef struct {
     float shrink, length, epsilon;
 } Step;
 
-/* Move LANES parameters. */
+/* Update LANES parameters. */
 INLINE void move(float *parameters, float *mean, float *variance, const float *gradient, const float *factor, Step step) {
     const vec g = load(gradient) * step.shrink;
     const vec m = load(mean) + (1.0f - BETA_MEAN) * (g - load(mean));

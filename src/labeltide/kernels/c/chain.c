@@ -1,10 +1,10 @@
-/* Forward-backward over hidden Markov models (Rabiner 1989), many sequences and many models at once. The equations are those
-   of chain/plain.py, which does the same with torch where this is not built.
+/* Forward-backward algorithm for hidden Markov models (Rabiner 1989), for many sequences and many models. The reference
+   implementation in torch is chain/plain.py.
 
    An item is a member. ROWS of its sequences run side by side, one in each lane of VECTORS vectors. Vectors are written out:
    gcc 12.2 at -O3 compiles the conditional update of the backward pass, `back = t < length ? flow : back` over lanes, to
    masked loads that all use the mask of the first vector, so sequences of unequal length got wrong results with AVX2.
-   Everything is scaled step by step, so that no product of probabilities can vanish. */
+   Probabilities are normalised at every step, so that no product underflows. */
 
 #include "common.h"
 #include <math.h>
@@ -41,7 +41,7 @@ typedef struct {
     Tensors tensors;
 } Chains;
 
-/* What the steps of ROWS sequences hold, each (steps, classes, ROWS) but scale (steps, ROWS), and the transitions to the
+/* The buffers of ROWS sequences, each (steps, classes, ROWS) but scale (steps, ROWS), and the transitions to the
    step at hand (classes, classes, ROWS), with `next` zero in lanes that jump over a gap to it. Where errors come in bursts
    also the likelihood for every pair of labels (steps, classes, classes, ROWS), and the share of it in which the draw
    behind the label was kept. `work` has room for five (classes, ROWS). */
@@ -56,7 +56,7 @@ INLINE void put(float *p, int v, vec x) { store(p + v * LANES, x); }
 INLINE vec at_least(vec x, float least) { return choose(x > least, x, fill(least)); }
 
 /* The likelihood of one annotator's label for true labels i, then j, if the draw of the step before is kept with some
-   probability: an error goes on as far as the rates of both moments allow, so that every moment keeps its own Q. */
+   probability (bursts): errors persist as far as the rates of both moments allow, so that the marginal at every moment is Q. */
 static inline float with_bursts(float bursts, float q, float error, float before, int was_wrong, int is_right, float *kept) {
     const float tiny = 1e-6f;
     float again = was_wrong ? error / (before > tiny ? before : tiny)
@@ -68,7 +68,7 @@ static inline float with_bursts(float bursts, float q, float error, float before
     return total;
 }
 
-/* The transitions to step t, lane by lane: filled anew only where a lane jumps, or did so the last time. */
+/* The transition matrices to step t of every lane, reloaded only if a lane has a gap now or had one the last time. */
 static void read_moves(const Shape *s, const Tensors *d, Block *b, int64_t member, int64_t first, int64_t t) {
     const int64_t size = s->classes * s->classes;
     int8_t jump[ROWS] = {0};

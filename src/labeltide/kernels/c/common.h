@@ -1,4 +1,4 @@
-/* What the compiled files share: vectors, the exponential function, and the pool that deals items out to threads. */
+/* Shared by all kernels: vectors, exponential and logarithm, matrix products, and the items of the thread pool. */
 
 #ifndef LABELTIDE_NATIVE_H
 #define LABELTIDE_NATIVE_H
@@ -28,7 +28,7 @@ typedef struct {
 
 INLINE int64_t next_item(Work *work) { return __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED); }
 
-/* Room for floats that starts on a cache line; a vector across two lines costs twice. NULL without memory. */
+/* Allocate floats aligned to a cache line; loading a vector across two lines costs twice. NULL if out of memory. */
 INLINE float *room(int64_t floats) {
     const size_t line = 64, bytes = ((size_t)floats * sizeof(float) + line - 1) / line * line;
     return aligned_alloc(line, bytes ? bytes : line);
@@ -40,7 +40,7 @@ INLINE void store(float *p, vec v) { *(vec *)p = v; }
 INLINE vec fill(float a) { return (vec){0} + a; }
 INLINE vec choose(ivec where, vec yes, vec no) { return (vec)(((ivec)yes & where) | ((ivec)no & ~where)); }
 
-INLINE vec bounded(vec x, float limit) { /* NaN stays NaN: these give their second operand where either is one */
+INLINE vec bounded(vec x, float limit) { /* NaN stays NaN: these return their second operand where either is NaN */
 #if LANES == 16
     return (vec)_mm512_max_ps((__m512)fill(-limit), _mm512_min_ps((__m512)fill(limit), (__m512)x));
 #elif LANES == 8

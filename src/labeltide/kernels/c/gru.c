@@ -1,31 +1,32 @@
-/* A fleet of GRU layers with a linear head, fused over time, forward and backward.
+/* GRU layers (Cho and others 2014) of a fleet with a linear head, fused over time, forward and backward.
 
-   Plain C without any header of Python or torch: it is built once for each vector width (see pyproject.toml) and called
-   through ctypes. The equations are those of models/kernels/gru.py.
+   Plain C without any header of Python or torch: it is built once for each vector width (see setup.py) and called
+   through ctypes. The equations and the reference implementation in torch are in models/recurrence.py.
 
    An item is a tile: ROWS sequences of one member, which run through all steps together, so that their state and the
-   member's weights stay in the nearest caches. Weights are copied onto cache lines first. Vectors run along hidden units in pairs, so their number must be a multiple of 2 * LANES (32 in the widest build);
-   fused.py sees to it. Weights have shape (inputs, 3 * hidden) in the order reset, update, new. */
+   member's weights stay in the nearest caches. Weights are copied to cache-aligned memory first. Vectors run
+   along hidden units in pairs, so the number of hidden units must be a multiple of 2 * LANES (32 in the widest build), which
+   kernels/gru.py checks. Weights have shape (inputs, 3 * hidden) in the order reset, update, new. */
 
 #include "common.h"
 
 #define ROWS 8
-#define STEPS 4 /* steps whose share of the weight gradient is added up at once */
+#define STEPS 4 /* steps whose contribution to the weight gradient is added at once */
 
 typedef struct {
     int64_t members, batch, steps, inputs, hidden, classes; /* no head where there are no classes */
     int64_t strides[6];                                     /* between the members of each parameter */
     const float *features; /* (members, batch, steps, inputs); with rows, a table of (any number, steps, inputs) */
-    const int64_t *rows;   /* (members, batch), places in that table, -1 to fill up; or NULL */
+    const int64_t *rows;   /* (members, batch), row numbers of that table, -1 for filler rows; or NULL */
     const float *parameters[6];                             /* weight_input, weight_hidden, bias_input, bias_hidden, head */
     float *out;            /* (members, batch, steps, classes), or hidden states where there are no classes */
     const float *grad_out; /* of the same shape */
-    float *kept;           /* (members, tiles, kept_size): what the gradient needs; NULL where none is wanted */
-    float *gradients;      /* (members, tiles, size), the parameters side by side */
-    float *state;          /* (members, batch, hidden), where sequences stand before and after; NULL starts from zero */
+    float *kept;           /* (members, tiles, kept_size): saved for the backward pass; NULL without one */
+    float *gradients;      /* (members, tiles, size), all parameters concatenated */
+    float *state;          /* (members, batch, hidden), hidden state before and after the call; NULL starts from zero */
 } Task;
 
-/* One tile's own memory, all of it on cache lines. */
+/* The working memory of one tile, aligned to cache lines. */
 typedef struct {
     float *weight_input, *weight_hidden, *weight_back, *bias_input, *bias_hidden, *head, *head_back, *head_bias;
     float *x, *states, *kept, *logits, *carry, *gates, *sums;
@@ -157,7 +158,7 @@ INLINE void write_out(const Task *s, const Tile *tile, const float *state, int64
         for (int64_t i = 0; i < size; i++) out[row * s->steps * size + i] = answers[row * stride + i];
 }
 
-/* How many floats a tile keeps for its gradient, and the tile keeping them where the caller wants them. */
+/* Floats that a tile saves for its gradient, and a tile that saves them into memory of the caller. */
 INLINE int64_t kept_size(const Task *s) {
     return (5 * s->steps + 1) * ROWS * s->hidden + in_lines(s->steps * ROWS * s->inputs);
 }
@@ -168,11 +169,11 @@ INLINE void keep_in(Tile *tile, const Task *s, float *place) {
     tile->x = tile->kept + s->steps * 4 * block;
 }
 
-/* Run a tile through all steps; where a gradient is wanted, every step has a place of its own. */
+/* Run a tile through all steps; with a gradient, the values of every step are kept. */
 INLINE void run_forward(const Task *s, Tile *tile, const int64_t hidden, int64_t member, int64_t first) {
     const int keep = s->kept != NULL;
     const int64_t inputs = s->inputs, block = ROWS * hidden;
-    const int64_t rows = s->state ? (first + ROWS < s->batch ? ROWS : s->batch - first) : 0; /* that go on or will */
+    const int64_t rows = s->state ? (first + ROWS < s->batch ? ROWS : s->batch - first) : 0; /* with a state to carry over */
     float *standing = s->state + (member * s->batch + first) * hidden;
     memset(tile->states, 0, (size_t)block * sizeof(float));
     if (rows) memcpy(tile->states, standing, (size_t)(rows * hidden) * sizeof(float));
@@ -190,7 +191,7 @@ INLINE void run_forward(const Task *s, Tile *tile, const int64_t hidden, int64_t
     if (rows) memcpy(standing, tile->states + (keep ? s->steps : s->steps % 2) * block, (size_t)(rows * hidden) * sizeof(float));
 }
 
-/* Whether a tile holds nothing but rows that fill up; nobody reads what comes of them. */
+/* Whether a tile holds filler rows only; their results are not read. */
 static int is_empty(const Task *s, int64_t member, int64_t first) {
     for (int64_t row = first; row < first + ROWS && row < s->batch; row++)
         if (!s->rows || s->rows[member * s->batch + row] >= 0) return 0;
@@ -234,7 +235,7 @@ INLINE Sums place_sums(const Task *s, float *start) {
     return sums;
 }
 
-/* Add the gradient that comes from outside at step t to `carry`, the gradient of the state after it. */
+/* Add the gradient of the output at step t to `carry`, the gradient of the state after it. */
 INLINE void take_grad(const Task *s, const Tile *tile, Sums *sums, const int64_t hidden, const float *after, int64_t member,
                       int64_t first, int64_t t) {
     const int64_t size = s->classes ? s->classes : hidden;
@@ -312,7 +313,7 @@ INLINE void run_backward(const Task *s, Tile *tile, const int64_t hidden, int64_
     }
 }
 
-/* Whether anything comes from outside; rows that only fill up a batch bring nothing. */
+/* Whether the gradient of the output is nonzero; it is zero for filler rows. */
 static int has_grad(const Task *s, int64_t member, int64_t first) {
     const int64_t rows = first + ROWS < s->batch ? ROWS : s->batch - first;
     const int64_t size = s->steps * (s->classes ? s->classes : s->hidden);

@@ -1,5 +1,5 @@
-/* Q as a network of the clock, for a fleet: ten layers forward and backward. The equations are those of noise/network.py, which
-   does the same with torch where this is not built.
+/* Multilayer perceptron from the clock to Q, for a fleet, forward and backward. The reference implementation in torch is
+   noise/network.py.
 
    Forward and back through the layers, an item is a tile of ROWS moments of one member. The gradient of the weights is
    taken afterwards, an item being some rows of one member's weights, summed over all moments in their order. */
@@ -21,7 +21,7 @@ typedef struct {
     const float *biases[MAX_LAYERS + 1];
     float units[MAX_LAYERS + 1]; /* what the weights are multiplied by */
     float scale, shift;          /* position on the clock to the input of the network */
-    float bound;                 /* logits are bent to stay within it; 0 leaves them as they are */
+    float bound;                 /* logits z become bound z / (bound + |z|); 0 leaves them as they are */
     const double *clock;         /* (points,) */
     const double *ends;          /* (2,), the clock's first and last moment */
     float *matrices;             /* (members, points, classes, classes) */
@@ -70,7 +70,7 @@ static float input_at(const Network *s, int64_t point) {
     return (float)position * s->scale + s->shift;
 }
 
-/* One row of softmax of bent logits, and the slope of the bend. */
+/* One row of the softmax of soft-clipped logits, and the derivative of the clipping. */
 static void softmax(const Network *s, const float *logits, float *shares, float *slopes) {
     float largest = -INFINITY, sum = 0.0f;
     for (int64_t j = 0; j < s->classes; j++) {

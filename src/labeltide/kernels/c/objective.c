@@ -1,6 +1,7 @@
-/* The average loss of recorded labels and its gradient, for a fleet. The equations are those of objectives/objective.py with
-   forward_loss or cross_entropy of losses.py, which do the same with torch where this is not built. Trusted labels come as
-   annotators after those whose labels go through Q; targets come with one annotator, whose labels say where there is one.
+/* Forward-corrected cross-entropy (Patrini and others 2017), averaged over recorded labels, and its gradient, for a fleet. The
+   reference implementation in torch is objectives/objective.py with forward_loss or cross_entropy of losses.py. Trusted labels
+   are annotators after those whose labels go through Q. Targets come with one annotator, whose labels are -1 where there is
+   no target.
 
    With N the summed weights of all labels, R_t the average loss at step t and l, c the multipliers, a label of weight w
    at step t moves the objective by w (l + c R_t) / N times its loss. An item is some steps of one member. */
@@ -13,24 +14,24 @@
 
 typedef struct {
     int64_t members, batch, steps, classes, annotators;
-    int64_t groups;        /* of annotators who share one Q: 1, or one for each who speaks through Q */
+    int64_t groups;        /* of annotators who share one Q: 1, or one for each whose labels go through Q */
     int64_t table, points; /* table: sequences that rows may choose from */
-    int64_t noisy;           /* how many annotators, from the first, speak through Q; the others make no mistakes */
-    const int64_t *rows;     /* (members, batch), -1 to fill up */
+    int64_t noisy;           /* annotators, from the first, whose labels go through Q; the Q of the others is the identity */
+    const int64_t *rows;     /* (members, batch), -1 for filler rows */
     const int8_t *labels;    /* (members, table, steps, annotators), -1 where none was recorded */
     const uint8_t *mask;     /* (table, steps) */
     const float *weights;    /* (members, table) */
-    const float *targets;    /* (members, table, steps, classes), what to learn in place of the labels, or NULL */
+    const float *targets;    /* (members, table, steps, classes), soft labels in place of the labels, or NULL */
     const int64_t *places;   /* (table, steps), on the clock grid; NULL where step t is point t */
     const float *logits;     /* (members, batch, steps, classes) */
-    const float *matrices;   /* (members, groups, points, classes, classes), or NULL to take labels for true */
+    const float *matrices;   /* (members, groups, points, classes, classes), or NULL for Q = I */
     const float *linear, *quadratic; /* (members,) or NULL */
     float *losses, *counts;  /* (members, steps): summed weighted losses, summed weights */
     float *grad_logits;      /* of the shape of logits */
     float *grad_matrices;    /* of the shape of matrices */
 } Objective;
 
-/* For each of `count` columns of x (classes, width): the logarithm of its summed exponentials, and each one's share. */
+/* Log-sum-exp and softmax of each of `count` columns of x (classes, width). */
 static void log_sums(const float *x, float *shares, float *sums, int64_t classes, int64_t width, int64_t count) {
     for (int64_t j = 0; j < count; j += LANES) {
         vec largest = load(x + j), sum = fill(0.0f);
@@ -73,7 +74,7 @@ INLINE const int8_t *labels_of(const Objective *s, int64_t member, int64_t row, 
     return s->labels + ((member * s->table + row) * s->steps + t) * s->annotators;
 }
 
-/* The sequences that count at one step, side by side: (..., width). */
+/* The sequences with a nonzero weight at one step, stored as columns: (..., width). */
 typedef struct {
     int64_t width, count;
     int64_t *rows, *places;                    /* in the table, and in the batch */
@@ -110,7 +111,7 @@ static void take_column(const Objective *s, Column *c, int64_t member, int64_t t
     log_sums(c->x, c->shares, c->whole, classes, width, c->count);
 }
 
-/* What each recorded label of one annotator says about the true one, and the summed loss. */
+/* The posterior of the true label given each recorded label of one annotator, and the summed loss. */
 static float explain(const Objective *s, Column *c, int64_t member, int64_t t, int64_t annotator, const float *logs,
                      float *count) {
     const int64_t classes = s->classes, width = c->width, size = classes * classes;
@@ -136,7 +137,7 @@ static float explain(const Objective *s, Column *c, int64_t member, int64_t t, i
     return loss;
 }
 
-/* The same for targets: what they say is what they are. */
+/* The same for targets, which are their own posterior. */
 static float follow(const Objective *s, Column *c, int64_t member, int64_t t, float *count) {
     const int64_t classes = s->classes, width = c->width;
     float loss = 0.0f;
@@ -177,7 +178,7 @@ static void one_step(const Objective *s, Column *c, int64_t member, int64_t t, d
                 const float share = c->explained[(a * classes + i) * width + j];
                 const int64_t entry = point + a * apart + i * classes + labels[a];
                 grad += c->mass[j] * c->shares[i * width + j] - share;
-                if (s->matrices && a < s->noisy && s->matrices[entry] >= FLT_MIN) /* a true zero in Q stays one */
+                if (s->matrices && a < s->noisy && s->matrices[entry] >= FLT_MIN) /* the gradient is zero where Q is exactly zero */
                     s->grad_matrices[entry] -= weight * share / s->matrices[entry];
             }
             s->grad_logits[c->places[j] + i] = weight * grad;

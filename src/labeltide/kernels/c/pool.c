@@ -1,6 +1,5 @@
-/* Threads that wait for work. A call of `labeltide_run` starts at once in the caller's own thread; the others join as they
-   wake up, and whoever comes too late is not waited for. On a busy machine a call therefore never takes longer than it
-   would alone. */
+/* Thread pool. A call of `labeltide_run` starts at once in the calling thread; the others join as they wake up, and a thread
+   that wakes too late is not waited for. On a busy machine a call therefore never takes longer than on one thread. */
 
 #include "common.h"
 #include <pthread.h>
@@ -27,8 +26,8 @@ static Work *work;
 static int64_t started, wanted, busy; /* threads that exist, that may still join, that are at work */
 static int failed;
 
-/* The calls of a training step follow each other within tens of microseconds, about as long as a thread needs to wake up:
-   look whether a number has changed for that long before going to sleep. */
+/* The calls of a training step follow each other within tens of microseconds, about the wake-up time of a thread: spin for
+   that long on a number before sleeping. */
 #define LOOKS 2000
 static void look(const int64_t *number, int until_positive) {
     for (int i = 0; i < LOOKS && (__atomic_load_n(number, __ATOMIC_RELAXED) > 0) != until_positive; i++) {
@@ -71,7 +70,7 @@ static void start_threads(int64_t count) {
     }
 }
 
-/* Do all items of a task with up to `threads` threads. A second call at the same time runs in its own thread alone. */
+/* Do all items of a task with up to `threads` threads. A concurrent second call runs in its calling thread alone. */
 int labeltide_run(Kernel given, const void *its_task, int64_t items, int64_t threads) {
     Work own = {0, items};
     if (threads > items) threads = items;
@@ -95,7 +94,7 @@ int labeltide_run(Kernel given, const void *its_task, int64_t items, int64_t thr
     return result;
 }
 
-/* The parts of each member summed in their order: parts (members, count, size) to sums, which lie `stride` apart. */
+/* Sum the parts of each member in a fixed order: parts (members, count, size) to sums, which lie `stride` apart. */
 typedef struct {
     int64_t members, count, size, stride;
     const float *parts;

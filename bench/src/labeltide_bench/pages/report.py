@@ -1,0 +1,119 @@
+"""The report of a study: one self-contained HTML page and its figures, from a results folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from labeltide._files import write_atomically
+from labeltide_bench.pages.cells import Cell
+from labeltide_bench.pages.charts import draw_levels, draw_over_time, draw_ranks
+from labeltide_bench.pages.cost_table import COST_FILES, as_csv, as_markdown
+from labeltide_bench.pages.figures import draw_recovery, draw_shapes
+from labeltide_bench.pages.published import FAR, source
+from labeltide_bench.pages.results import read_results
+from labeltide_bench.pages.style import Picture
+from labeltide_bench.pages.summary import Section, Summary, slug, summarise
+
+PAGE = "report.html"
+
+
+@dataclass(frozen=True)
+class SectionFigures:
+    """The pictures of one section."""
+
+    shapes: Picture | None
+    levels: list[Picture]
+    recovery: list[tuple[str, list[Picture]]]  # by data set
+    over_time: list[Picture]
+
+    def __iter__(self) -> Iterator[Picture]:
+        yield from [self.shapes] if self.shapes else []
+        yield from self.levels
+        yield from (picture for _, pictures in self.recovery for picture in pictures)
+        yield from self.over_time
+
+
+def write_report(results: Path, out: Path | None = None) -> Path:
+    """Write `report.html` and `figures/` from the records of a results folder, and give back the page's path.
+
+    Where tide ran beside its reference on clean labels, `cost.csv` and `cost.md` hold that section of the page.
+
+    Parameters
+    ----------
+    results : folder with `records.parquet` or `records.jsonl`, and the copy of the study
+    out : folder for the page; the results folder unless named
+    """
+    results = Path(results)
+    out = results if out is None else Path(out)
+    summary = summarise(read_results(results))
+    figures = [draw_section(section) for section in summary.sections]
+    people = draw_people(summary.people.cells) if summary.people else []
+    ranks = draw_ranks("mean-ranks", summary.ranks) if summary.ranks else None
+    drawn: list[Iterable[Picture]] = [*figures, *(pictures for _, pictures in people)]
+    for picture in [*([ranks] if ranks else []), *(picture for each in drawn for picture in each)]:
+        picture.save(out / "figures")
+    if summary.cost:
+        for name, text in zip(COST_FILES, (as_csv(summary.cost), as_markdown(summary.cost)), strict=True):
+            write_atomically(out / name, text.encode())
+    page = out / PAGE
+    write_atomically(page, render(summary, figures, ranks, people).encode())
+    return page
+
+
+def render(
+    summary: Summary,
+    figures: Sequence[SectionFigures],
+    ranks: Picture | None,
+    people: Sequence[tuple[str, list[Picture]]] = (),
+) -> str:
+    """The page's text; every name that came from a record is escaped."""
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader("labeltide_bench.pages"), PackageLoader("labeltide.auditing.page")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["drawing"] = lambda picture: Markup(picture.inline)
+    parts = list(zip(summary.sections, figures, strict=True))
+    template = environment.get_template("page.html")
+    return template.render(summary=summary, parts=parts, ranks=ranks, people=people, source=source(), far=FAR)
+
+
+def draw_section(section: Section) -> SectionFigures:
+    """All pictures of a section; names are unique within the study."""
+    datasets = list(dict.fromkeys((cell.task, cell.name) for cell in section.cells))
+    levels, recovery, over_time = [], [], []
+    for place, (task, name) in enumerate(datasets, start=1):
+        stem = f"{section.slug}-{place}-{slug(name)}"
+        headlines = [cell for cell in section.headlines if cell.task == task]
+        levels.append(draw_levels(f"{stem}-levels", [cell for cell in section.cells if cell.task == task]))
+        over_time.append(draw_over_time(f"{stem}-over-time", headlines))
+        recovery.append((name, _recovery(stem, headlines)))
+    return SectionFigures(
+        draw_shapes(f"{section.slug}-shapes", section.cells, section.headlines),
+        [picture for picture in levels if picture],
+        [(name, pictures) for name, pictures in recovery if pictures],
+        [picture for picture in over_time if picture],
+    )
+
+
+def draw_people(cells: Sequence[Cell]) -> list[tuple[str, list[Picture]]]:
+    """For each data set with labels of real people: the noise of each, counted and estimated, then errors."""
+    by_dataset = []
+    for place, name in enumerate(dict.fromkeys(cell.name for cell in cells), start=1):
+        dataset_cells, stem = [cell for cell in cells if cell.name == name], f"recorded-{place}-{slug(name)}"
+        pictures = [draw_recovery(f"{stem}-q-{slug(cell.annotator)}", cell) for cell in dataset_cells]
+        pictures.append(draw_over_time(f"{stem}-over-time", dataset_cells))
+        by_dataset.append((name, [picture for picture in pictures if picture]))
+    return by_dataset
+
+
+def _recovery(stem: str, cells: Sequence[Cell]) -> list[Picture]:
+    drawn = (draw_recovery(f"{stem}-q-{place}-{slug(cell.shape)}", cell) for place, cell in enumerate(cells, start=1))
+    return [picture for picture in drawn if picture]

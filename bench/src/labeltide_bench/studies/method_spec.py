@@ -1,0 +1,107 @@
+"""The specification of a method in a study file, and a trial fit of its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from labeltide import _validation
+from labeltide.estimators import METHODS
+from labeltide_bench.studies import keys
+from labeltide_bench.studies.dataset_spec import DatasetSpec
+
+TOLD = ("temporal", "static")  # noise of the method "known": the true Q(t), or its average over time
+OURS = {"device", "checkpoint", "verbose", "random_state"}  # parameters that the benchmark sets
+CLEAN_METHOD = "tide"  # this method trains its last networks on trusted labels alone where all are trusted
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method under the name of the study, with its settings.
+
+    With `clean` it is an upper bound, not a competitor: it is trained on the clean labels.
+    """
+
+    label: str
+    method: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    clean: bool = False
+
+    @property
+    def where(self) -> str:
+        """The name of the table, for errors."""
+        return f"[methods.{self.label!r}]"
+
+    def settings_for(self, dataset: DatasetSpec) -> dict[str, Any]:
+        """Settings of the data set, overridden by those of the method, overridden by those of the pair."""
+        pair = self.per_dataset.get(dataset.name, self.per_dataset.get(dataset.like or "", {}))
+        return {**dataset.settings, **self.settings, **pair}
+
+
+def read_method(label: str, entry: Any, datasets: Sequence[str]) -> MethodSpec:
+    """Check one [methods.NAME] of a study."""
+    where = f"[methods.{label!r}]"
+    settings = dict(keys.table(where, entry))
+    method = _validation.check_choice(f"method in {where}", settings.pop("method", label), METHODS)
+    clean = keys.flag(f"{where}.clean", settings.pop("clean", False))
+    if clean:
+        _check_clean(where, label, method)
+    per_dataset = keys.table(f"{where}.datasets", settings.pop("datasets", {}))
+    for name, values in per_dataset.items():
+        _validation.check_choice(f"data set in {where}.datasets", name, datasets)
+        _check_names(f"{where}.datasets.{name!r}", method, keys.table(f"{where}.datasets.{name!r}", values))
+    _check_names(where, method, settings)
+    if method == "known":
+        settings.setdefault("noise", TOLD[0])
+    return MethodSpec(label, method, settings, per_dataset, clean)
+
+
+def _check_clean(where: str, label: str, method: str) -> None:
+    if method != CLEAN_METHOD:
+        raise ValueError(f"{where}.clean is for method = {CLEAN_METHOD!r}, which can train on trusted labels alone.")
+    if not label.casefold().startswith("clean"):
+        raise ValueError(f"{where} sees clean labels. Let its name begin with 'clean', so that no page ranks it.")
+
+
+def _check_names(where: str, method: str, values: Mapping[str, Any]) -> None:
+    defaults = {name: value for name, value in METHODS[method]().get_params().items() if name not in OURS}
+    _validation.check_keys(f"setting in {where}", values, defaults)
+    for name, value in values.items():
+        if isinstance(defaults[name], bool):
+            keys.flag(f"{where}.{name}", value)
+        if name == "noise":
+            _validation.check_choice(f"noise in {where}", value, TOLD)
+
+
+def check_settings(methods: Iterable[MethodSpec], datasets: Iterable[DatasetSpec]) -> None:
+    """Fit every method with every setting to a small example, so that errors come before hours of work."""
+    tried = set()
+    for dataset in datasets:
+        for method in methods:
+            _check_names(f"{dataset.where}.settings", method.method, dataset.settings)
+            settings = method.settings_for(dataset)
+            if (key := (method.method, method.clean, repr(sorted(settings.items())))) not in tried:
+                tried.add(key)
+                _try(f"{method.where} on {dataset.where}", method, settings)
+
+
+def _try(where: str, method: MethodSpec, settings: dict[str, Any]) -> None:
+    """Fit a few short sequences for one epoch: enough of them for methods that fold or hold out."""
+    toy, labels = np.random.default_rng(0).normal(size=(16, 6, 2)), np.tile([0, 0, 1, 1, 0, 1], (16, 1))
+    told = {"noise": np.eye(2)} if "noise" in settings else {}
+    try:
+        if "epochs" in settings:
+            _validation.check_number("epochs", settings["epochs"], 1, whole=True)
+        ours = {**told, "epochs": 1, "device": "cpu", "random_state": 0}
+        METHODS[method.method](**{**settings, **ours}).fit(toy, labels, trusted=labels if method.clean else None)
+    except Exception as error:  # any error here would stop the study later
+        raise ValueError(f"{where}: these settings cannot be used. {error}") from None
+
+
+def told_noise(kind: str, matrices: np.ndarray) -> np.ndarray:
+    """The noise of the method "known": Q(t), or its average at every step."""
+    return matrices if kind == "temporal" else np.broadcast_to(matrices.mean(0), matrices.shape)

@@ -1,0 +1,133 @@
+"""Train the runs of one fleet together and make the record of each."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labeltide.data.sequences import Sequences
+from labeltide.estimators import METHODS, NoisyLabelClassifier, fit_fleet, predict_fleet
+from labeltide_bench.studies.dataset_spec import DatasetSpec
+from labeltide_bench.studies.drawing import draw_labels
+from labeltide_bench.studies.loading import Split, load_folds
+from labeltide_bench.studies.measure import Predicted, RecordedLabels, measure
+from labeltide_bench.studies.method_spec import told_noise
+from labeltide_bench.studies.origin import origin
+from labeltide_bench.studies.plan import FleetPlan, PlannedRun
+from labeltide_bench.studies.recorded import labels_of, measure_recorded
+from labeltide_bench.studies.records import RECORD_FORMAT
+
+
+def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> list[dict[str, Any]]:
+    """Train all runs of a fleet together and measure each."""
+    spec, method = plan.runs[0].dataset, plan.runs[0].method
+    split, settings = load_once(spec, data, plan.runs[0].fold), method.settings_for(spec)
+    recorded = [record_labels(run, split.train) for run in plan.runs]
+    estimators = [
+        _estimator(run, labels, settings, device, checkpoint) for run, labels in zip(plan.runs, recorded, strict=True)
+    ]
+    started = time.perf_counter()
+    _fit(estimators, [labels.recorded for labels in recorded], split.train, clean=method.clean)
+    seconds = (time.perf_counter() - started) / len(plan.runs)
+    shared = {
+        "dataset_info": _about(spec, split),
+        "settings": settings,
+        **origin(device),
+        "fleet": len(plan.runs),
+        "seconds": round(seconds, 4),  # of this run's share of the fleet, since the last start
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    on_test, on_train = (
+        predict_fleet(estimators, part.features, part.lengths).argmax(-1) for part in (split.test, split.train)
+    )
+    return [
+        {**_identity(run), **shared, **_measured(run, estimator, labels, split, Predicted(*predicted))}
+        for run, estimator, labels, *predicted in zip(plan.runs, estimators, recorded, on_test, on_train, strict=True)
+    ]
+
+
+def record_labels(run: PlannedRun, train: Sequences) -> RecordedLabels:
+    """The recorded labels of a run, drawn from Q(t) or those of a real annotator; the same for every method."""
+    if run.dataset.annotators:
+        noise, recorded = None, labels_of(run.annotator, train)
+    else:
+        noise = run.noise.make(len(train.classes), train.features.shape[1])
+        recorded = draw_labels(train, noise, run.noise.variant, np.random.default_rng(run.noise_seed))
+    absent = set(range(len(train.classes))) - set(np.unique(recorded).tolist())
+    if absent:
+        raise ValueError(
+            f"{run.key}: no label of class number {min(absent)} was recorded. "
+            f"{run.dataset.where} has too few of it for this noise."
+        )
+    return RecordedLabels(noise, recorded)
+
+
+def load_once(spec: DatasetSpec, data: Path, fold: int = 0) -> Split:
+    """Load a data set, with a cache of the last one; fleets are ordered by data set."""
+    key = (repr(spec), data)
+    if key not in _loaded:
+        _loaded.clear()
+        _loaded[key] = load_folds(spec, data)
+    return _loaded[key][fold]
+
+
+_loaded: dict[tuple[str, Path], tuple[Split, ...]] = {}
+
+
+def _measured(
+    run: PlannedRun, estimator: NoisyLabelClassifier, drawn: RecordedLabels, split: Split, predicted: Predicted
+) -> dict[str, Any]:
+    if run.dataset.annotators:
+        return measure_recorded(estimator, run.dataset.reference, run.annotator, split, predicted)
+    return measure(estimator, drawn, split, predicted)
+
+
+def _estimator(
+    run: PlannedRun, drawn: RecordedLabels, settings: dict[str, Any], device: str, checkpoint: Path
+) -> NoisyLabelClassifier:
+    settings = {**settings, "random_state": run.draw, "device": device, "checkpoint": checkpoint}
+    if "noise" in settings:
+        settings["noise"] = told_noise(settings["noise"], np.asarray(drawn.noise))
+    return METHODS[run.method.method](**settings)
+
+
+def _fit(estimators: list[NoisyLabelClassifier], recorded: list[np.ndarray], train: Sequences, *, clean: bool) -> None:
+    """Fit to recorded labels. Only methods that the study marks as `clean` get the clean labels."""
+    trusted = train.labels[..., 0] if clean else None
+    fit_fleet(estimators, train.features, recorded, clock=train.clock, lengths=train.lengths, trusted=trusted)
+
+
+def _identity(run: PlannedRun) -> dict[str, Any]:
+    return {
+        "format": RECORD_FORMAT,
+        "key": run.key,
+        "dataset": run.dataset.name,
+        "shape": run.noise.shape,
+        "level": dict(run.noise.level),
+        "variant": run.noise.variant,
+        "method": run.method.label,
+        "estimator": run.method.method,
+        "clean": run.method.clean,
+        "draw": run.draw,
+        "seed": run.draw,
+        "noise_seed": run.noise_seed,
+    }
+
+
+def _about(spec: DatasetSpec, split: Split) -> dict[str, Any]:
+    n_train, n_steps, n_features = split.train.features.shape
+    return {
+        "faithful": spec.faithful,
+        "note": spec.note,
+        "split": spec.split_name,
+        **({"reference": spec.reference, "clock": spec.clock["name"] if spec.clock else ""} if spec.annotators else {}),
+        "n_train": n_train,
+        "n_test": len(split.test),
+        "n_steps": n_steps,
+        "n_features": n_features,
+        "classes": list(spec.labels) or [str(name) for name in split.train.classes],
+    }

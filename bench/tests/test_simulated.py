@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+from labeltide_bench.simulated import Differences, SimulatedStudy, record_windows, simulate
+
+MATRICES = np.broadcast_to([[0.8, 0.2], [0.3, 0.7]], (20, 2, 2))
+
+
+def test_labels_are_recorded_through_q_and_persist():
+    drawn = simulate(SimulatedStudy(MATRICES, n=4000, stay=0.9), 2, 0)
+    clean, recorded = drawn.clean, drawn.data.labels[..., 0].numpy()
+    assert (clean[..., 1:] == clean[..., :-1]).mean() == pytest.approx(0.9, abs=0.01)
+    for true in (0, 1):
+        assert (recorded[clean == true] == 1).mean() == pytest.approx(MATRICES[0, true, 1], abs=0.01)
+
+
+def test_the_evidence_is_calibrated():
+    drawn = simulate(SimulatedStudy(MATRICES, n=2000, stay=None, sharpness=1.5), 1, 0)
+    probability = drawn.data.evidence.exp().numpy()[..., 1]
+    for low in (0.1, 0.4, 0.7):
+        inside = (probability > low) & (probability < low + 0.2)
+        assert drawn.clean[inside].mean() == pytest.approx(probability[inside].mean(), abs=0.02)
+
+
+def test_windows_of_a_person_follow_each_other_on_the_clock():
+    drawn = simulate(SimulatedStudy(MATRICES, n=400, stay=None), 1, 0)
+    data, person = record_windows(drawn, 100, 0.2, Differences(drift=2.0), 0)
+    assert person.tolist() == [row // 4 for row in range(400)]
+    assert data.n_points == 80
+    wrong = data.labels[0, ..., 0].numpy() != drawn.clean[0]
+    assert wrong[data.points.numpy() >= 60].mean() > wrong[data.points.numpy() < 20].mean() + 0.1

@@ -1,0 +1,135 @@
+"""The folder of results: written atomically, and never over files that an audit did not write."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from labeltide._files import write_json
+from labeltide.auditing.spreadsheet import write_safe_csv
+
+FORMAT = 1  # of audit.json
+AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE = "audit.json", "labels.parquet", "issues.parquet", "issues.csv", "noise.csv"
+PAGE, MODEL, MODEL_FILE = "report.html", "model", "model.safetensors"
+OURS = frozenset((AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE, PAGE, MODEL))
+
+
+def write_results(
+    folder: Path,
+    audit_json: Mapping[str, Any],
+    labels: pa.Table,
+    noise: pa.Table,
+    save_model: Callable[[Path], None],
+    write_page: Callable[[Path], Any] | None = None,
+) -> Path:
+    """Write all results of an audit; the folder appears whole, or stays as it was.
+
+    Parameters
+    ----------
+    folder : new or empty, or the results of an earlier audit, which are replaced
+    audit_json : the content of audit.json; what is not finite becomes null
+    labels : labels.parquet, from which the issues are taken
+    noise : noise.csv
+    save_model : called with the path of the file to write
+    write_page : called with a folder that holds all other files, to add report.html
+    """
+    folder = Path(folder)
+    check_folder(folder)
+    with _draft_beside(folder) as draft:
+        write_json(draft / AUDIT, audit_json)
+        issues = rank_issues(labels)
+        parquet.write_table(labels, draft / LABELS, compression="zstd")
+        parquet.write_table(issues, draft / ISSUES, compression="zstd")
+        write_safe_csv(issues, draft / ISSUES_CSV)
+        write_safe_csv(noise, draft / NOISE)
+        (draft / MODEL).mkdir()
+        save_model(draft / MODEL / MODEL_FILE)
+        if write_page is not None:
+            write_page(draft)
+        check_folder(folder)  # the audit may have taken an hour
+        _put_in_place(draft, folder)
+    return folder
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything but the results of an audit; ask before the work starts, too."""
+    if folder.is_symlink() and not folder.exists():
+        raise ValueError(f"The results need a folder. {str(folder)!r} is a link that leads nowhere.")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"The results need a folder. {str(folder)!r} is a file; name another place with --out.")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    others = sorted(path.name for path in folder.iterdir() if path.name not in OURS)
+    model = folder / MODEL
+    if model.is_dir() and not model.is_symlink():
+        others += [f"{MODEL}/{path.name}" for path in sorted(model.iterdir()) if path.name != MODEL_FILE]
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise ValueError(
+            f"The folder {str(folder)!r} must be new, empty or hold the results of an audit alone, which are then "
+            f"replaced. It also holds {others[0]!r}{more}. Name another folder with --out."
+        )
+    if not _is_audit(folder / AUDIT):
+        raise ValueError(
+            f"The folder {str(folder)!r} holds files with the names of ours, but no {AUDIT} that says they are. Name "
+            "another folder with --out."
+        )
+
+
+def rank_issues(labels: pa.Table) -> pa.Table:
+    """The lines that are issues, least likely right first, with their rank from 1."""
+    issues = labels.filter(labels["is_issue"])
+    order = np.argsort(issues["probability_right"].to_numpy(), kind="stable")  # NaN last
+    issues = issues.take(pa.array(order))
+    return issues.add_column(0, "rank", pa.array(np.arange(1, len(issues) + 1)))
+
+
+def _is_audit(path: Path) -> bool:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and "format" in content and "labeltide" in content
+
+
+@contextmanager
+def _draft_beside(folder: Path) -> Iterator[Path]:
+    """A hidden folder on the same disk, gone afterwards whatever happens."""
+    parent = folder.resolve().parent
+    new_parents = [path for path in (parent, *parent.parents) if not path.exists()]
+    parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{folder.resolve().name[:100]}-", dir=parent))
+    try:
+        draft = work / "new"
+        draft.mkdir()  # with the usual permissions, which mkdtemp's own folder has not
+        yield draft
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        for path in new_parents:
+            if path.exists() and not any(path.iterdir()):
+                path.rmdir()
+
+
+def _put_in_place(draft: Path, folder: Path) -> None:
+    """One rename, or two where an earlier audit steps aside; it returns if the second fails."""
+    place = folder.resolve()
+    if not place.exists():
+        os.rename(draft, place)
+        return
+    old = draft.with_name("old")
+    os.rename(place, old)
+    try:
+        os.rename(draft, place)
+    except BaseException:
+        os.rename(old, place)
+        raise

@@ -1,0 +1,275 @@
+"""The verdict in words: how many labels are wrong, when, whether that changes, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labeltide.auditing.page.checks import check_title
+from labeltide.auditing.page.clock_words import Clock, View, clock_views
+from labeltide.auditing.page.names import in_quotes
+from labeltide.auditing.page.numbers import (
+    SIGN,
+    count,
+    interval,
+    is_known,
+    join_words,
+    number,
+    numbers,
+    p_value,
+    percent,
+    points,
+)
+
+MOST_OF_IT = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
+LEAST = 0.0005  # a smaller share would be shown as 0.0 %
+SURE = 0.05  # below this p a change, or noise at all, is said to be there
+
+
+@dataclass(frozen=True)
+class Card:
+    """One question with its answer in a few words, and what stands behind it."""
+
+    question: str
+    answer: str
+    detail: str
+    link: tuple[str, str] | None = None  # place on the page, words
+
+
+@dataclass(frozen=True)
+class AuditVerdict:
+    """What a reader in a hurry takes away."""
+
+    headline: str
+    cards: list[Card]
+    caution: str  # "" where no check raised a warning
+
+
+def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
+    """Words computed from the numbers; nothing is claimed that a test does not carry."""
+    over = [card for view in clock_views(audit) for card in (_when(view), _changes(view))]
+    cards = [_how_many(audit), *over, _next_card(audit)]
+    return AuditVerdict(_headline(audit), cards, _caution(audit.get("diagnostics") or []))
+
+
+def is_noisy(audit: Mapping[str, Any]) -> bool:
+    """Whether the data show wrong labels at all."""
+    p = number(audit["temporality"].get("is_noisy_p"))
+    return not is_known(p) or p < SURE
+
+
+def is_temporal(audit: Mapping[str, Any]) -> bool:
+    """Whether the data show that the noise changes over the clock."""
+    p = number(audit["temporality"].get("p_value"))
+    return is_known(p) and p < SURE and is_noisy(audit)
+
+
+def size(audit: Mapping[str, Any]) -> str:
+    """99,000 labels in 60 sequences, by 2 annotators."""
+    table = audit["table"]
+    annotators = table.get("annotators") or []
+    by = f", by {count(len(annotators), 'annotator')}" if len(annotators) > 1 else ""
+    return f"{count(table['labels'], 'label')} in {count(table['sequences'], 'sequence')}{by}"
+
+
+def _headline(audit: Mapping[str, Any]) -> str:
+    rate = number(audit["noise"].get("rate"))
+    if not is_known(rate):
+        return "How many of these labels are wrong could not be estimated."
+    if not is_noisy(audit):
+        return "There is no clear sign that these labels are wrong."
+    much = f"About {_in_hundred(rate)} recorded labels are probably wrong"
+    views = clock_views(audit)
+    moving = [view for view in views if is_temporal(view.audit)]
+    if not moving:
+        return f"{much}. Whether this changes {' or '.join(view.clock.over for view in views)} is not clear."
+    said = [_worst_over(view, "{}: worst {}" if len(moving) == 1 else "{} (worst {})") for view in moving]
+    still = [view.clock.over for view in views if view not in moving]
+    return f"{much}, and it changes {join_words(said)}." + (
+        f" No change is shown {' or '.join(still)}." if still else ""
+    )
+
+
+def _worst_over(view: View, form: str) -> str:
+    worst = number(view.audit["temporality"].get("worst_at"))
+    return form.format(view.clock.over, view.clock.moment(worst)) if is_known(worst) else view.clock.over
+
+
+def _in_hundred(rate: float) -> str:
+    return f"{100 * rate:.0f} in 100" if rate >= 0.015 else f"{1000 * rate:.0f} in 1,000"
+
+
+def _how_many(audit: Mapping[str, Any]) -> Card:
+    noise, issues, labels = audit["noise"], audit["issues"], audit["table"]["labels"]
+    rate = number(noise.get("rate"))
+    range_ = interval(number(noise.get("rate_lower")), number(noise.get("rate_upper")))
+    surely = f" (95 % interval {range_})" if range_ else ""
+    if not is_known(rate):
+        return Card("How many labels are wrong?", "Not known", "The share of wrong labels could not be estimated.")
+    if not is_noisy(audit):
+        detail = f"The estimate is {percent(rate)}{surely}, which labels without mistakes could also give."
+        return Card("How many labels are wrong?", "No clear sign of any", f"{detail} {_named(issues)}")
+    about = f"An estimated {percent(rate)} of {count(labels, 'recorded label')}{surely}: some {_round(rate * labels)}."
+    parts = [about, _named(issues), _worst_class(audit)]
+    return Card(
+        "How many labels are wrong?",
+        f"About {percent(rate)}",
+        " ".join(filter(None, parts)),
+        ("issues", "The labels to check"),
+    )
+
+
+def _named(issues: Mapping[str, Any]) -> str:
+    """What can be pointed at is less than what is wrong; both are said, with the price of pointing."""
+    if not issues.get("count"):
+        return "No single label is certain enough to be named."
+    false = number(issues.get("expected_false_alarms"))
+    price = f"; expect {_in_hundred(false)} of those to be right after all" if is_known(false) else ""
+    return f"{count(issues['count'], 'label')} can be named one by one{price}."
+
+
+def _worst_class(audit: Mapping[str, Any]) -> str:
+    p = number(audit["temporality"].get("classes_differ_p"))
+    curves = audit["noise"].get("curves") or []
+    if not (is_known(p) and p < SURE and curves):
+        return ""
+    rates = numbers(curves[0].get("class_rate"))
+    if rates.ndim != 2 or not np.isfinite(rates).any(axis=1).all():
+        return ""
+    mean = np.nanmean(rates, axis=1)
+    worst = int(mean.argmax())
+    name, rate = in_quotes(audit["table"]["classes"][worst]), percent(float(mean[worst]))
+    return f"True {name} is mislabelled most often ({rate} over the clock)."
+
+
+def _when(view: View) -> Card:
+    test, clock = view.audit["temporality"], view.clock
+    question = f"When is it worst {clock.over}?" if view.others else "When is it worst?"
+    names = ("worst_at", "worst_rate", "best_at", "best_rate")
+    worst, high, best, low = (number(test.get(name)) for name in names)
+    link = (view.anchor, "The error rate over the clock")
+    if not is_known(worst, high):
+        return Card(question, "Not known", "The error rate over the clock could not be estimated.")
+    if not is_temporal(view.audit):
+        detail = f"The highest estimate is {percent(high)}, {clock.moment(worst)}, but chance alone could put it there."
+        if high < LEAST:
+            detail = f"The estimate is {percent(high)} throughout."
+        return Card(question, "No moment stands out", detail, link)
+    detail = f"There {percent(high)} of labels are wrong."
+    if is_known(best, low):
+        detail += f" The best moment is {clock.moment(best)}, with {percent(low)}."
+    answer = clock.moment(worst)
+    return Card(question, answer[0].upper() + answer[1:], detail, link)
+
+
+def _changes(view: View) -> Card:
+    test, clock = view.audit["temporality"], view.clock
+    p, change = number(test.get("p_value")), number(test.get("change"))
+    low, high = number(test.get("change_lower")), number(test.get("change_upper"))
+    question = f"Does it change {clock.over}?" if view.others else "Does it change over time?"
+    if not is_known(p):
+        return Card(question, "Not known", "The test for a change over the clock could not be made.")
+    if not is_temporal(view.audit):
+        still = f" A change of up to {points(high)} cannot be ruled out." if is_known(high) and high >= LEAST else ""
+        constant = f"An error rate that follows the other clock{'s' * (view.others > 1)} alone"
+        constant = constant if view.others else "A constant error rate"
+        return Card(question, "Not shown", f"{constant} explains these labels as well ({p_value(p)}).{still}")
+    moves = ""
+    if is_known(change):
+        range_ = f" (95 % interval {interval(low, high).removesuffix(SIGN)})" if is_known(low, high) else ""
+        moves = f"The error rate moves by {points(change)}{range_} {clock.over}. "
+    return Card(question, _sureness(p), f"{moves}{_by_chance(p, view.others)}{_who_changes(test)}")
+
+
+def _sureness(p: float) -> str:
+    return "Yes, very surely" if p < 0.001 else "Yes, surely" if p < 0.01 else "Probably"
+
+
+def _by_chance(p: float, others: int) -> str:
+    many = 1000 if p < 0.0195 else 100
+    times = max(1, round(many * p))
+    often = "less than once" if p < 0.001 else "about once" if times == 1 else f"about {times} times"
+    constant = "it did not follow this clock" if others else "it were constant"
+    return f"If {constant}, a change this large would appear {often} in {many:,} such studies ({p_value(p)})."
+
+
+def _who_changes(test: Mapping[str, Any]) -> str:
+    """The classes and the annotators whose change is clear, where it is not clear for all."""
+    said = []
+    for part, key, noun in (("per_class", "class", ""), ("per_annotator", "annotator", "labels by ")):
+        entries = test.get(part) or []
+        sure = [entry for entry in entries if is_known(number(entry.get("p_value"))) and entry["p_value"] < SURE]
+        if len(entries) > 1 and 0 < len(sure) < len(entries):
+            said.append(f" The change is clear for {noun}{join_words([in_quotes(entry[key]) for entry in sure])}.")
+    return "".join(said)
+
+
+def change_sentence(entry: Mapping[str, Any], clock: Clock, ends: tuple[float, float]) -> str:
+    """Does it get worse from one end of the clock to the other? Said as surely as the test carries it."""
+    p = number(entry.get("p_value"))
+    names = ("worst_at", "worst_rate", "best_at", "best_rate")
+    worst, high, best, low = (number(entry.get(name)) for name in names)
+    if not is_known(p):
+        return "Whether this changes over the clock is not known."
+    if p >= SURE or not is_known(worst, high, best, low):
+        return f"Not shown to change {clock.over} ({p_value(p)})."
+    through = (worst - best) / (ends[1] - ends[0]) if ends[1] > ends[0] and not clock.period else 0.0
+    how = "Gets worse" if through > MOST_OF_IT else "Gets better" if through < -MOST_OF_IT else "Changes"
+    rates = f"{percent(low)} wrong at best, {clock.moment(best)}; {percent(high)} at worst, {clock.moment(worst)}"
+    return f"{how} {clock.over}: {rates} ({p_value(p)})."
+
+
+def _next_card(audit: Mapping[str, Any]) -> Card:
+    plan, issues = audit.get("plan") or [], audit["issues"]
+    question, check = "What should I do next?", "Check the named labels from the top of the list, the surest first."
+    if not plan and not issues.get("count"):
+        return Card(
+            question, "Nothing urgent", "Use the labels as they are, and audit again when more have been recorded."
+        )
+    if not is_noisy(audit):
+        use = "The labels can be used as they are."
+        if not issues.get("count"):
+            return Card(question, "Nothing urgent", use)
+        named = f"To be on the safe side, check the {count(issues['count'], 'named label')}."
+        return Card(question, "Nothing urgent", f"{use} {named}", ("issues", "The labels to check"))
+    corrected = issues.get("corrected") or 0
+    least = number(issues.get("min_confidence"))
+    sure = f" at least {percent(least)} sure" if is_known(least) else " sure enough"
+    train = (
+        f" For training, the column “corrected” replaces {count(corrected, 'label')} where the model is{sure}."
+        if corrected
+        else ""
+    )
+    if not plan:
+        return Card(
+            question, f"Check {count(issues['count'], 'label')}", check + train, ("issues", "The labels to check")
+        )
+    steps = sum(entry.get("steps") or 0 for entry in plan)
+    first = f"Begin with sequence {in_quotes(plan[0]['sequence'])}: {count(steps, 'step')} in all." if steps else ""
+    answer = f"Annotate {count(len(plan), 'stretch', 'stretches')} again"
+    return Card(
+        question,
+        answer,
+        f"{first} Then check the named labels, the surest first.{train}",
+        ("plan", "What to annotate again"),
+    )
+
+
+def _caution(diagnostics: Sequence[Mapping[str, Any]]) -> str:
+    warnings = [entry for entry in diagnostics if entry.get("is_warning")]
+    if not warnings:
+        return ""
+    names = join_words([in_quotes(check_title(entry["name"])) for entry in warnings])
+    verb = "raises a warning" if len(warnings) == 1 else "raise warnings"
+    return f"{count(len(warnings), 'check')} {verb} ({names}): read the numbers with care."
+
+
+def _round(amount: float) -> str:
+    """Two figures less than the estimate seems to give: about 31,000."""
+    if amount < 100:
+        return count(round(amount), "label")
+    digits = max(0, len(str(int(amount))) - 2)
+    return f"{round(amount, -digits):,.0f} labels"

@@ -1,0 +1,222 @@
+"""From a table to the arrays of an audit: the reader of `labeltide.tables`, with columns found where not named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from labeltide._validation import UnanswerableError
+from labeltide.auditing.audit_input import AuditInput, decode
+from labeltide.tables.clock_columns import ClockInfo, positions, read_clocks
+from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
+from labeltide.tables.intake import OpenTable, load_table, open_table
+from labeltide.tables.labels import read_table_labels, read_trusted
+from labeltide.tables.moments import find_gaps
+from labeltide.tables.role_guesses import RoleColumns, find_columns
+from labeltide.tables.roles import Names, Request
+from labeltide.tables.table_rows import TableRows, find_rows
+from labeltide.tables.vocabulary import ANNOTATORS, means
+from labeltide.tables.windows import Windows, cut_windows
+from labeltide.tables.wording import unique_texts
+
+
+@dataclass(frozen=True)
+class AuditSteps:
+    """A table as steps, before windows are cut; `cut` makes the arrays of an audit.
+
+    Attributes
+    ----------
+    labels : int8 array of shape (all steps, annotators)
+    clock : float64 array of shape (all steps,), or (all steps, clocks)
+    trusted : int8 array of shape (all steps,), or None
+    gaps : int64 array of shape (all steps,), or None where no step is missing
+    said : sentences about what was read
+    """
+
+    rows: TableRows
+    features: Features
+    labels: np.ndarray
+    class_names: tuple[str, ...]
+    clock: np.ndarray
+    clocks: tuple[ClockInfo, ...]
+    trusted: np.ndarray | None = None
+    gaps: np.ndarray | None = None
+    said: tuple[str, ...] = ()
+
+    def cut(self, window: int | None = None) -> AuditInput:
+        """Cut windows; None chooses their length from the data."""
+        counts = self.rows.steps.counts
+        windows = cut_windows(counts, window)
+        names = tuple(unique_texts(self.rows.steps.ids))
+        return AuditInput(
+            **_arrays(self, windows),
+            **self.rows.lines(),
+            ids=decode(self.rows.steps.sequence[self.rows.steps.step_of_row], names),
+            times=self.rows.times,
+            sequence_names=names,
+            class_names=self.class_names,
+            annotator_names=self.rows.annotators,
+            feature_names=self.features.names or ("position in the sequence",),
+            clocks=self.clocks,
+            columns=_describe_columns(self.rows.columns),
+            window=windows.window,
+            encoders=self.features.encoders,
+            said=(*self.said, _say_windows(windows, counts)),
+        )
+
+
+def read_audit_table(
+    table: Any,
+    *,
+    sequence: Names = None,
+    time: str | None = None,
+    label: Names = None,
+    features: Names = None,
+    annotator: str | None = None,
+    clock: Names = None,
+    trusted: str | None = None,
+    window: int | None = None,
+) -> AuditInput:
+    """Read a table with one row per step, or per step and annotator, in any order of rows.
+
+    Parameters
+    ----------
+    table : data frame or path
+        Anything narwhals takes; or a .parquet, .csv, .tsv (also .gz), .arrow, .feather or .ipc file.
+    sequence, time, label, features, annotator : columns
+        Found by name and type where that is plain. Several label columns, in a list or with commas between, hold
+        one annotator each.
+    clock : column, "hour_of_day", "day_of_week", "days" or "position"
+        The position in the sequence when left out. Several, in a list or with commas between, add up.
+    trusted : column
+        Labels known to be right, empty elsewhere.
+    window : int
+        Longer sequences are cut; chosen from the data when left out.
+    """
+    return read_audit_steps(table, Request(sequence, time, label, features, annotator, clock, trusted)).cut(window)
+
+
+def read_audit_steps(table: Any, request: Request) -> AuditSteps:
+    """Read the columns of a request, and those that it leaves to be found."""
+    try:
+        return _read_steps(open_table(table), request)
+    except pa.ArrowException as error:  # what no check above foresaw, in Arrow's own words
+        raise ValueError(f"The table cannot be read: {str(error).rstrip('.')}.") from None
+
+
+def _read_steps(table: OpenTable, request: Request) -> AuditSteps:
+    loaded = load_table(table, _needed(table, request))
+    columns = find_columns(loaded, request)
+    labels = read_table_labels(loaded, columns.label)
+    rows = find_rows(loaded, columns, labels.codes)
+    recorded = labels.of_steps(rows)
+    features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
+    clock, clocks, clocks_said = read_clocks(loaded, columns.clock, columns.time, rows.moments, rows.steps)
+    said = [*columns.said, *labels.said, *(rows.moments.said if rows.moments else ()), *features.said, *clocks_said]
+    trusted = None
+    if columns.trusted:
+        trusted, sentence = read_trusted(loaded, columns.trusted, labels, rows.steps)
+        said.append(sentence)
+    if not features.columns:
+        features = _only_position(rows)
+        said += features.said
+    gaps, gaps_said = find_gaps(rows.steps) if rows.moments else (None, "")
+    said += [gaps_said] if gaps_said else []
+    return AuditSteps(rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said))
+
+
+def read_new_table(
+    table: Any,
+    *,
+    encoders: Sequence[Encoder],
+    class_names: Sequence[str],
+    window: int,
+    sequence: Names = None,
+    time: str | None = None,
+    annotator: str | None = None,
+) -> AuditInput:
+    """Read another table as a trained model knows it: the same features, no labels, the position as clock.
+
+    Parameters
+    ----------
+    encoders, class_names, window : as in the `AuditInput` on which the model was trained
+    sequence, time, annotator : columns, found where that is plain
+    """
+    loaded = load_table(open_table(table))
+    columns = find_columns(loaded, Request(sequence, time, annotator=annotator), labelled=False)
+    rows = find_rows(loaded, columns, np.full((len(loaded), 1), -1, dtype=np.int8))
+    features = apply_encoders(loaded, encoders, rows.steps) if encoders else _position(rows)
+    unlabelled = np.full((len(rows.steps.rows), rows.n_annotators), -1, dtype=np.int8)
+    clock, clocks, _ = read_clocks(loaded, [], columns.time, rows.moments, rows.steps)
+    steps = AuditSteps(rows, features, unlabelled, tuple(class_names), clock, clocks, said=tuple(columns.said))
+    return replace(steps.cut(window), said=steps.said)
+
+
+def _needed(table: OpenTable, request: Request) -> set[str] | None:
+    """The columns to load: all of them, unless the user has named the features and all else that we would guess."""
+    if None in (request.features, request.sequence, request.time, request.label):
+        return None
+    there = [str(name) for name in table.names]
+    named = {name for names in request.columns(there).values() for name in names}
+    return named | {name for name in there if means(name, ANNOTATORS)}
+
+
+def _only_position(rows: TableRows) -> Features:
+    """The place in the sequence as the only feature, where several annotators can still be compared."""
+    if rows.n_annotators < 2:
+        raise UnanswerableError(
+            "With one annotator an audit needs features: nothing else can tell a wrong label from a right one. No "
+            "column is left that can be one. Name some with the option features (--features COLUMN,...)."
+        )
+    said = "No column is left for features, so the audit rests on the annotators and the position in the sequence."
+    return replace(_position(rows), said=(said,))
+
+
+def _position(rows: TableRows) -> Features:
+    return Features([(positions(rows.steps) * 2 - 1).astype(np.float32)], (), ())
+
+
+def _arrays(steps: AuditSteps, windows: Windows) -> dict[str, Any]:
+    index, belongs = windows.index, windows.belongs
+    real = index >= 0
+    columns = steps.features.columns
+    features = np.zeros((*index.shape, len(columns)), dtype=np.float32)
+    for number in range(len(columns)):
+        features[..., number][real] = columns[number][index[real]]
+    labels = np.where(real[..., None], steps.labels[index], np.int8(-1))
+    trusted = None if steps.trusted is None else np.where(real, steps.trusted[index], np.int8(-1))
+    place = np.empty(len(steps.labels), dtype=np.int64)
+    place[index[belongs]] = np.flatnonzero(belongs)
+    return {
+        "features": features,
+        "labels": labels,
+        "fit_labels": np.where(belongs[..., None], labels, np.int8(-1)),
+        "lengths": windows.lengths,
+        "clock": steps.clock[windows.filled_index()],  # padding shows the last real moment
+        "trusted": trusted,
+        "fit_trusted": None if trusted is None else np.where(belongs, trusted, np.int8(-1)),
+        "gaps": None if steps.gaps is None else np.where(real, steps.gaps[index], 1),
+        "groups": windows.groups,
+        "index": index,
+        "place": place,
+    }
+
+
+def _say_windows(windows: Windows, counts: np.ndarray) -> str:
+    if len(windows.groups) == len(counts):
+        return f"Sequences have up to {counts.max()} steps and stay whole."
+    long = int((counts > windows.window).sum())
+    subject, verb = ("sequences", "are") if long > 1 else ("sequence", "is")
+    return (
+        f"{long} {subject} longer than {windows.window} steps {verb} cut "
+        "into windows of that length, a quarter of which overlap; every row gets its result from one window."
+    )
+
+
+def _describe_columns(columns: RoleColumns) -> dict[str, str | None]:
+    joined = {"sequence": ",".join(columns.sequence) or None, "label": ",".join(columns.label)}
+    return {**joined, "time": columns.time, "annotator": columns.annotator, "trusted": columns.trusted}

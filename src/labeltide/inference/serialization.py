@@ -1,0 +1,101 @@
+"""Serialization of noise estimates, tests and diagnostics: to lists and numbers for JSON, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from labeltide.inference.bands import Change, NoiseEstimate
+from labeltide.inference.diagnostics import Diagnostic
+from labeltide.inference.temporality import PartTemporality, Temporality
+
+
+def write_findings(findings: dict[str, Any]) -> dict[str, Any]:
+    """Results by name, as lists and plain numbers."""
+    return {name: _plain(value) for name, value in findings.items()}
+
+
+def read_findings(written: Any, n_classes: int) -> dict[str, Any]:
+    """The inverse of `write_findings`; a ValueError where the input is malformed."""
+    readers: dict[str, Callable[[Any, int], Any]] = {
+        "noise_estimate": _read_estimate,
+        "annotator_estimates": _read_estimates,
+        "clock_estimates": _read_estimates,
+        "clock_temporality": lambda parts, _: _read_parts(parts),
+        "is_noisy_p": lambda p, _: float(p),
+        "temporality": _read_temporality,
+        "diagnostics": _read_diagnostics,
+    }
+    try:
+        return {name: readers[name](value, n_classes) for name, value in written.items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ValueError("its bands, its test or its checks are malformed.") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, NoiseEstimate | Temporality | Diagnostic):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _read_estimate(written: dict[str, Any], n_classes: int) -> NoiseEstimate:
+    shapes = {3: (n_classes, n_classes), 2: (n_classes,), 1: ()}
+    points = len(written["clock"])
+    values: dict[str, Any] = {}
+    for field in fields(NoiseEstimate):
+        value = written[field.name]
+        if field.name == "change":
+            values[field.name] = _read_change(value)
+        elif field.name == "class_change":
+            values[field.name] = tuple(_read_change(change) for change in value)
+        elif isinstance(value, list):
+            array = np.asarray(value, dtype=np.float64)
+            if array.shape != (points, *shapes[array.ndim]) or not np.isfinite(array).all():
+                raise ValueError
+            values[field.name] = array
+        else:
+            values[field.name] = float(value)
+    if len(values["class_change"]) != n_classes or set(written) != set(values):
+        raise ValueError
+    return NoiseEstimate(**values)
+
+
+def _read_estimates(written: list[dict[str, Any]], n_classes: int) -> tuple[NoiseEstimate, ...]:
+    return tuple(_read_estimate(estimate, n_classes) for estimate in written)
+
+
+def _read_temporality(written: dict[str, Any], n_classes: int) -> Temporality:
+    values: dict[str, Any] = {field.name: written[field.name] for field in fields(Temporality)}
+    parts = ("per_class", "per_annotator")
+    values = {name: _read_parts(value) if name in parts else float(value) for name, value in values.items()}
+    if len(values["per_class"]) != n_classes or set(written) != set(values):
+        raise ValueError
+    return Temporality(**values)
+
+
+def _read_parts(written: list[Any]) -> tuple[PartTemporality, ...]:
+    return tuple(
+        PartTemporality(float(statistic), float(p_value), _read_change(change))
+        for statistic, p_value, change in written
+    )
+
+
+def _read_diagnostics(written: list[dict[str, Any]], n_classes: int) -> tuple[Diagnostic, ...]:
+    diagnostics = tuple(Diagnostic(**diagnostic) for diagnostic in written)
+    for diagnostic in diagnostics:
+        texts = (diagnostic.name, diagnostic.sentence, diagnostic.advice)
+        if not (isinstance(diagnostic.is_warning, bool) and all(isinstance(text, str) for text in texts)):
+            raise ValueError
+    return diagnostics
+
+
+def _read_change(written: list[float]) -> Change:
+    values = [float(value) for value in written]
+    if not np.isfinite(values).all():
+        raise ValueError
+    return Change(*values)

@@ -1,0 +1,81 @@
+"""Warm-started EM: refit many hidden Markov models from one fitted chain (Dempster, Laird and Rubin 1977).
+
+Members differ in the weights of rows, in labels or in the family of Q. They run in parts that fit into memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
+from labeltide.chain.em import FittedChains, fit_chains
+from labeltide.chain.families import Family
+from labeltide.chain.logit import Coefficients, Families
+from labeltide.chain.pooled import families_of
+
+MAX_DESIGN_NUMBERS = 2**25  # numbers that one Newton step for Q holds: weighted designs of all members of a part
+REFIT_ITERATIONS = 14  # of EM from the fitted chain
+
+
+def refit(
+    data: ChainData,
+    members: Members,
+    families: Sequence[Family] | None,
+    parameters: ChainParameters,
+    iterations: int = REFIT_ITERATIONS,
+    learn_power: bool = True,
+) -> FittedChains:
+    """Run EM for one chain per member, each within its family; without families Q is fixed at the identity.
+
+    `parameters` hold one starting chain for all members, or one for each. Chains that start without bursts of errors
+    keep none.
+    """
+    count = len(members.labels)
+    largest = max(family.design.size for family in families) if families else 1
+    part_size = max(1, MAX_DESIGN_NUMBERS // largest)
+    learn = learn_power and data.evidence is not None
+    if parameters.bursts is not None and not bool(parameters.bursts.any()):
+        parameters = parameters._replace(bursts=None)  # the pass without bursts is faster
+    shared = len(parameters.power) == 1
+    parts = []
+    for index in torch.arange(count).split(part_size):
+        start = parameters.take(torch.zeros_like(index) if shared else index)
+        part_families: Families = IdentityNoise((), data.n_points, data.n_classes)
+        if families is None:
+            start = start._replace(matrices=part_families.noise(part_families.fit_start(start.matrices)))
+        else:
+            part_families = families_of([families[member] for member in index.tolist()])
+        part = fit_chains(data, members.take(index), part_families, start, iterations=iterations, learn_power=learn)
+        parts.append(part)
+    fitted = cat_parameters([part.parameters for part in parts])
+    return FittedChains(fitted, torch.cat([part.log_likelihood for part in parts]))
+
+
+class IdentityNoise(Families):
+    """Q fixed at the identity for all members and annotators: no label is wrong."""
+
+    def fit_start(self, matrices: Tensor) -> Coefficients:
+        """The identity, in the shape of the matrices."""
+        return [torch.eye(self.n_classes, dtype=matrices.dtype).expand_as(matrices)]
+
+    def noise(self, coefficients: Coefficients) -> Tensor:
+        """The identity."""
+        return coefficients[0]
+
+    def step(self, coefficients: Coefficients, counts: Tensor) -> Coefficients:
+        """No Newton step: nothing is estimated."""
+        return coefficients
+
+
+def same_data(count: int, weights: Tensor) -> Members:
+    """Members that all see the first set of labels and evidence, and differ in the weights of rows."""
+    zeros = torch.zeros(count, dtype=torch.int64)
+    return Members(zeros, zeros, weights.expand(count, -1))
+
+
+def weighted_log_likelihood(fitted: FittedChains, members: Members) -> Tensor:
+    """Log-likelihood of each member's rows, times their weights: (members,)."""
+    return (fitted.log_likelihood.double() * members.weights).sum(1)

@@ -1,0 +1,270 @@
+"""Encoding of columns as features, fitted on one table and applied to others.
+
+Numbers are winsorised and standardised; missing values take the last observation carried forward and a missingness
+indicator. Text of few levels and booleans are one-hot encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from labeltide.tables.intake import is_number, is_text, whole
+from labeltide.tables.steps import Steps
+from labeltide.tables.wording import name_rows, quoted, unique_texts
+
+MOST_LEVELS = 20
+LARGEST = 1e30  # what is larger is a gap: its square must fit a float64
+TAIL = 0.001  # share of values on either side that do not count as the usual range
+NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+FEW_TO_JUDGE = 50  # with fewer labels, a measurement can match them by chance
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The fitted encoding of one column, which JSON can hold."""
+
+    column: str
+    names: tuple[str, ...]  # of its features
+    levels: tuple[str, ...] = ()  # of text and of true and false; empty for numbers
+    centre: float = 0.0
+    scale: float = 1.0
+    low: float = -LARGEST  # values beyond low and high are pulled in
+    high: float = LARGEST
+    fill: float = 0.0  # where nothing came before
+    has_mask: bool = False
+
+    def encode(self, values: np.ndarray, first: np.ndarray) -> list[np.ndarray]:
+        """The features of a column, float32 of shape (steps,) each.
+
+        Parameters
+        ----------
+        values : array of shape (steps,)
+            Numbers with NaN for gaps, or codes into the levels with -1 for gaps.
+        first : int array of shape (steps,)
+            The first step of the sequence to which each step belongs.
+        """
+        if self.levels:
+            shown = self.levels[1:] if len(self.names) < len(self.levels) else self.levels
+            skipped = len(self.levels) - len(shown)
+            return [(values == place + skipped).astype(np.float32) for place in range(len(shown))]
+        gaps = np.isnan(values)
+        filled = fill_forward(values, first, self.fill) if gaps.any() else values
+        scaled = (np.clip(filled, self.low, self.high) - self.centre) / self.scale
+        return [scaled.astype(np.float32), *([gaps.astype(np.float32)] if self.has_mask else [])]
+
+    def original(self, feature: np.ndarray) -> np.ndarray:
+        """The values of the column, in the user's unit, from its first feature."""
+        return feature.astype(np.float64) * self.scale + self.centre
+
+
+def fill_forward(values: np.ndarray, first: np.ndarray, fill: float) -> np.ndarray:
+    """Last observation carried forward within each sequence; `fill` where there is none before."""
+    latest = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))
+    return np.where(latest >= first, values[np.maximum(latest, 0)], fill)
+
+
+@dataclass(frozen=True)
+class Features:
+    """All features of all steps, and what was done to them."""
+
+    columns: list[np.ndarray]  # float32 of shape (steps,)
+    encoders: tuple[Encoder, ...]
+    said: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(unique_texts(name for encoder in self.encoders for name in encoder.names))
+
+
+class UnusableError(ValueError):
+    """A column that cannot be a feature: left out where we chose it, an error where the user did."""
+
+
+def encode_features(
+    table: pa.Table, names: Sequence[str], steps: Steps, labels: np.ndarray, *, named: bool
+) -> Features:
+    """Fit an encoder to each column and apply it; columns that the user `named` must all be usable."""
+    first = steps.first
+    columns: list[np.ndarray] = []
+    encoders: list[Encoder] = []
+    out: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}
+    for name in names:
+        try:
+            values, levels = _read_feature(name, whole(table[name]), steps, notes)
+            if not named and _gives_labels_away(values, labels):
+                raise UnusableError("what matches the labels one to one would give the answer away")
+            encoder = _fit_encoder(name, values, levels, notes)
+        except UnusableError as error:
+            if named and str(error) != CONSTANT:
+                raise ValueError(f"The feature column {quoted([name])} cannot be used: {error}.") from None
+            out.setdefault(str(error), []).append(name)
+            continue
+        columns += encoder.encode(values, first)
+        encoders.append(encoder)
+    return Features(columns, tuple(encoders), tuple(_sentences(encoders, out, notes)))
+
+
+def apply_encoders(table: pa.Table, encoders: Sequence[Encoder], steps: Steps) -> Features:
+    """The features of another table, encoded as those of the table on which a model was trained."""
+    absent = [encoder.column for encoder in encoders if encoder.column not in table.column_names]
+    if absent:
+        raise ValueError(
+            f"The table must have the columns on which the model was trained. It has no {quoted(absent)}. It has: "
+            f"{quoted(table.column_names)}."
+        )
+    first = steps.first
+    columns: list[np.ndarray] = []
+    for encoder in encoders:
+        array = whole(table[encoder.column])
+        try:
+            values = _read_levels(encoder, array, steps) if encoder.levels else _read_again(encoder, array, steps)
+        except (UnusableError, pa.ArrowException) as error:
+            raise ValueError(f"The feature column {quoted([encoder.column])} cannot be used: {error}.") from None
+        columns += encoder.encode(values, first)
+    return Features(columns, tuple(encoders), ())
+
+
+def _read_again(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
+    if is_text(array.type):
+        array = _numbers_in_text(encoder.column, array, len(array.unique()), {})
+    if pa.types.is_null(array.type) or pa.types.is_boolean(array.type):
+        array = array.cast(pa.float64())
+    return _read_feature(encoder.column, array, steps, {})[0]
+
+
+def _read_levels(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
+    """Codes into the known levels; a level that was never seen is a gap."""
+    if pa.types.is_boolean(array.type):
+        array = pc.if_else(array, "True", "False")
+    codes = pc.index_in(array.cast(pa.string()), pa.array(encoder.levels)).fill_null(-1).to_numpy(zero_copy_only=False)
+    return _merge(encoder.column, codes, codes >= 0, steps, -1)
+
+
+CONSTANT = "what never changes says nothing"
+
+
+def _read_feature(
+    name: str, array: pa.Array, steps: Steps, notes: dict[str, list[str]]
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """One value for each step: numbers with NaN for gaps, or codes with -1 for gaps and their levels."""
+    kind = array.type
+    if is_text(kind):
+        distinct = [value for value in array.unique().to_pylist() if value is not None]
+        if len(distinct) > MOST_LEVELS:
+            array, kind = _numbers_in_text(name, array, len(distinct), notes), pa.float64()
+        else:
+            levels = tuple(sorted(distinct))
+            codes = pc.index_in(array, pa.array(levels, array.type)).fill_null(-1).to_numpy(zero_copy_only=False)
+            return _merge(name, codes, codes >= 0, steps, -1), levels
+    if pa.types.is_boolean(kind):
+        codes = array.cast(pa.int8()).fill_null(-1).to_numpy(zero_copy_only=False)
+        return _merge(name, codes, codes >= 0, steps, -1), ("False", "True")
+    if pa.types.is_null(kind):
+        raise UnusableError(CONSTANT)
+    if not is_number(kind):
+        raise UnusableError(f"{kind} is neither a number nor a text of few levels")
+    values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    with np.errstate(invalid="ignore"):
+        present = np.abs(values) <= LARGEST  # neither NaN nor infinite
+    return _merge(name, values, present, steps, np.nan), ()
+
+
+def _numbers_in_text(name: str, array: pa.Array, n_distinct: int, notes: dict[str, list[str]]) -> pa.Array:
+    """Text that is nearly all numbers, as numbers with gaps."""
+    numeric = pc.match_substring_regex(array, NUMBER)
+    n_present = len(array) - array.null_count
+    if pc.sum(numeric).as_py() < 0.9 * n_present:
+        raise UnusableError(f"text with more than {MOST_LEVELS} different values (here {n_distinct}) is not encoded")
+    notes.setdefault("read as numbers, texts among them as gaps", []).append(name)
+    kept = pc.if_else(numeric, array, pa.scalar(None, array.type))
+    return pc.utf8_trim_whitespace(kept).cast(pa.float64())
+
+
+def _merge(name: str, values: np.ndarray, present: np.ndarray, steps: Steps, gap: float) -> np.ndarray:
+    """One value for each step: the one that its rows agree on, where any of them has it."""
+    if len(steps.rows) == len(values):  # one row for each step
+        return np.where(present, values, gap)[steps.rows]
+    merged = np.full(len(steps.rows), gap, dtype=values.dtype)
+    filled = np.flatnonzero(present)
+    merged[steps.step_of_row[filled]] = values[filled]
+    differs = filled[merged[steps.step_of_row[filled]] != values[filled]]
+    if len(differs):
+        raise UnusableError(f"it differs among annotators of the same step ({name_rows(differs)})")
+    return merged
+
+
+def _gives_labels_away(values: np.ndarray, labels: np.ndarray) -> bool:
+    """Label leakage: whether a column and the labels of some annotator match one to one."""
+    for codes in labels.T:
+        marked = np.flatnonzero(codes >= 0)
+        n_classes = len(np.unique(codes[marked]))
+        sample = values[marked[:1000]]
+        if len(marked) < FEW_TO_JUDGE or n_classes < 2 or len(np.unique(sample)) > n_classes:
+            continue
+        distinct, level = np.unique(values[marked], return_inverse=True)
+        pairs = np.unique(level.reshape(-1).astype(np.int64) * 128 + codes[marked])
+        if len(distinct) == len(pairs) == n_classes:
+            return True
+    return False
+
+
+def _fit_encoder(name: str, values: np.ndarray, levels: tuple[str, ...], notes: dict[str, list[str]]) -> Encoder:
+    if levels:
+        return _fit_levels(name, values, levels, notes)
+    gaps = np.isnan(values)
+    present = values[~gaps] if gaps.any() else values
+    if not len(present) or (not gaps.any() and (present == present[0]).all()):
+        raise UnusableError(CONSTANT)
+    low, low_usual, middle, high_usual, high = np.quantile(present, [0, TAIL, 0.5, 1 - TAIL, 1])
+    spread = high_usual - low_usual
+    if spread > 0:  # one artefact must not decide the scale: the usual range, as much again on either side
+        if low < low_usual - spread or high > high_usual + spread:
+            notes.setdefault("pulled in where far beyond the range of all but 1 in 500 values", []).append(name)
+        low, high = max(low, low_usual - spread), min(high, high_usual + spread)
+        present = np.clip(present, low, high)
+    if gaps.any():
+        notes.setdefault("gaps", []).append(name)
+    centre = float(middle + (present - middle).mean())
+    scale = float(np.sqrt(np.square(present - centre).mean()))
+    usable = scale if np.isfinite(scale) and scale > abs(centre) * 1e-12 else 1.0
+    mask = (f"{name} (missing)",) if gaps.any() else ()
+    return Encoder(name, (name, *mask), (), centre, usable, float(low), float(high), float(middle), bool(gaps.any()))
+
+
+def _fit_levels(name: str, codes: np.ndarray, levels: tuple[str, ...], notes: dict[str, list[str]]) -> Encoder:
+    there = np.unique(codes)
+    if len(there) < 2:
+        raise UnusableError(CONSTANT)
+    notes.setdefault("levels", []).append(name)
+    names = tuple(f"{name}={level}" for level in levels)
+    if len(levels) == 2 and there[0] >= 0:  # the one is the other's opposite
+        names = names[1:]
+    return Encoder(name, names, levels)
+
+
+def _sentences(encoders: list[Encoder], out: dict[str, list[str]], notes: dict[str, list[str]]) -> list[str]:
+    numbers = [encoder.column for encoder in encoders if not encoder.levels]
+    said = [f"I left {quoted(names)} out of the features: {why}." for why, names in out.items()]
+    if numbers:
+        said.append(f"Features are {quoted(numbers)}, centred and scaled over the whole table (z-scores).")
+    levels, gaps = notes.pop("levels", []), notes.pop("gaps", [])
+    if levels:
+        said.append(f"Each value of {quoted(levels)} became a feature of its own, 1 where it holds and 0 elsewhere.")
+    if gaps:
+        said.append(
+            f"Gaps in {quoted(gaps)} were filled with the last value before them in the sequence, else with the "
+            "column's median; a feature beside each marks where."
+        )
+    return said + [f"Values of {quoted(names)} were {what}." for what, names in notes.items()]
+
+
+def encoder_from_json(fields: dict[str, Any]) -> Encoder:
+    """The encoder that `dataclasses.asdict` wrote."""
+    return Encoder(**{**fields, "names": tuple(fields["names"]), "levels": tuple(fields["levels"])})

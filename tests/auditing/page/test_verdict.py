@@ -1,0 +1,136 @@
+import json
+
+import pytest
+
+from auditing.page.fake import write_audit
+from labeltide.auditing.page.clock_words import Clock
+from labeltide.auditing.page.names import terminal_text
+from labeltide.auditing.page.verdict import change_sentence, write_verdict
+
+
+@pytest.fixture(scope="module")
+def audits(tmp_path_factory):
+    def make(**changes):
+        folder = write_audit(tmp_path_factory.mktemp("audit"), sequences=4, steps=60, **changes)
+        return json.loads((folder / "audit.json").read_text())
+
+    return {
+        "temporal": make(),
+        "constant": make(is_temporal=False),
+        "clean": make(is_noisy=False, is_temporal=False),
+    }
+
+
+def words(audit):
+    verdict = write_verdict(audit)
+    return [
+        terminal_text(text)
+        for text in (verdict.headline, *(f"{c.answer}. {c.detail}" for c in verdict.cards), verdict.caution)
+    ]
+
+
+def test_a_sure_change_names_its_moment_its_size_and_its_sureness(audits):
+    headline, many, when, changes, then, caution = words(audits["temporal"])
+    assert headline.startswith("About 28 in 100 recorded labels are probably wrong, and it changes over the hours of")
+    assert headline.endswith("the day: worst near 21:30.")
+    assert "An estimated 28 % of 480 recorded labels (95 % interval 27 to 30 %)" in many
+    assert when.startswith("Near 21:30. There 48 % of labels are wrong. The best moment is near 09:30, with 8.2 %")
+    assert changes.startswith("Yes, very surely. The error rate moves by 40 percentage points (95 % interval 34 to 47)")
+    assert "less than once in 1,000 such studies (p < 0.001)" in changes
+    assert then.startswith("Annotate 4 stretches again. Begin with sequence")
+    assert '"Bursts of mistakes"' in caution
+
+
+def test_nothing_is_claimed_that_no_test_carries(audits):
+    headline, _, when, changes, _, _ = words(audits["constant"])
+    assert headline.endswith("Whether this changes over the hours of the day is not clear.")
+    assert when.startswith("No moment stands out.")
+    assert changes.startswith("Not shown. A constant error rate explains these labels as well (p = 0.41).")
+    headline, many, _, _, then, _ = words(audits["clean"])
+    assert headline == "There is no clear sign that these labels are wrong."
+    assert many.startswith("No clear sign of any.")
+    assert then.startswith("Nothing urgent.")
+
+
+@pytest.mark.parametrize(
+    ("p", "answer", "often"),
+    [
+        (0.0004, "Yes, very surely", "less than once in 1,000"),
+        (0.0012, "Yes, surely", "about once in 1,000"),
+        (0.004, "Yes, surely", "about 4 times in 1,000"),
+        (0.015, "Probably", "about 15 times in 1,000"),
+        (0.03, "Probably", "about 3 times in 100"),
+    ],
+)
+def test_sureness_follows_p(audits, p, answer, often):
+    audit = {**audits["temporal"], "temporality": audits["temporal"]["temporality"] | {"p_value": p}}
+    card = write_verdict(audit).cards[2]
+    assert card.answer == answer
+    assert often in card.detail
+
+
+def test_unknown_numbers_are_said_to_be_unknown(audits):
+    audit = audits["temporal"]
+    unknown = {
+        **audit,
+        "noise": audit["noise"] | {"rate": None},
+        "temporality": {**dict.fromkeys(audit["temporality"]), "per_class": [], "per_annotator": []},
+    }
+    text = " ".join(words(unknown))
+    assert "could not be estimated" in text
+    assert "nan" not in text.lower()
+
+
+def test_only_the_classes_that_change_are_named(audits):
+    test = audits["temporal"]["temporality"]
+    per_class = [entry | {"p_value": 0.3} for entry in test["per_class"][:2]] + test["per_class"][2:]
+    audit = {**audits["temporal"], "temporality": test | {"per_class": per_class}}
+    assert terminal_text(write_verdict(audit).cards[2].detail).endswith('The change is clear for "sleep".')
+
+
+def test_only_the_annotators_who_change_are_named(audits):
+    test = audits["temporal"]["temporality"]
+    first, second = test["per_annotator"]
+    audit = {**audits["temporal"], "temporality": test | {"per_annotator": [first, second | {"p_value": 0.3}]}}
+    assert terminal_text(write_verdict(audit).cards[2].detail).endswith('The change is clear for labels by "Ada".')
+
+
+@pytest.mark.parametrize(
+    ("period", "worst", "best", "p", "said"),
+    [
+        (None, 7.5, 1.0, 0.01, "Gets worse over hours: 10 % wrong at best, where hours is near 1"),
+        (None, 1.0, 7.5, 0.01, "Gets better over hours: 10 % wrong at best, where hours is near 7.5"),
+        (None, 4.0, 7.5, 0.01, "Changes over hours: 10 % wrong at best"),
+        (8.0, 7.5, 1.0, 0.01, "Changes over hours: 10 % wrong at best"),
+        (None, 7.5, 1.0, 0.2, "Not shown to change over hours (p = 0.20)."),
+        (None, 7.5, 1.0, None, "Whether this changes over the clock is not known."),
+    ],
+)
+def test_an_annotator_gets_worse_only_where_the_test_and_the_curve_say_so(period, worst, best, p, said):
+    entry = {"p_value": p, "worst_at": worst, "best_at": best, "worst_rate": 0.3, "best_rate": 0.1}
+    found = change_sentence(entry, Clock("column", "hours", "", period), (0.0, 8.0))
+    assert terminal_text(found).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+
+
+def with_second(audit, **test):
+    """The same audit with a second clock of its own test."""
+    second = {"name": "since", "kind": "column", "unit": "", "period": None}
+    other = {"clock": second, "noise": audit["noise"], "temporality": {**audit["temporality"], **test}}
+    return {**audit, "other_clocks": [other]}
+
+
+def test_of_several_clocks_each_has_its_own_words(audits):
+    headline, _, _, _, when, changes, _, _ = words(with_second(audits["temporal"], p_value=0.7))
+    assert headline.endswith("over the hours of the day: worst near 21:30. No change is shown over since.")
+    assert when.startswith("No moment stands out.")
+    assert changes.startswith("Not shown. An error rate that follows the other clock alone explains these labels as w")
+    headline, *_, changes, _, _ = words(with_second(audits["temporal"], p_value=0.004, worst_at=3.0))
+    assert headline.endswith(
+        "over the hours of the day (worst near 21:30) and over since (worst where since is near 3)."
+    )
+    assert "If it did not follow this clock, a change this large would appear about 4 times in 1,000" in changes
+    headline, *_ = words(with_second(audits["constant"]))
+    assert headline.endswith("Whether this changes over the hours of the day or over since is not clear.")
+    questions = [card.question for card in write_verdict(with_second(audits["constant"])).cards]
+    assert terminal_text(questions[4]) == "Does it change over since?"
+    assert len(set(questions)) == 6

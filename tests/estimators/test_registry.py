@@ -1,0 +1,41 @@
+"""Methods by name: each spells the parameters that all share, with the same defaults."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from labeltide.estimators import NoisyLabelClassifier
+from labeltide.estimators.registry import METHODS, UnknownMethodError
+
+
+def parameters(cls: type) -> dict[str, inspect.Parameter]:
+    return {name: p for name, p in inspect.signature(cls.__init__).parameters.items() if name != "self"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_spells_the_shared_parameters_with_the_same_defaults(name):
+    spelled, shared = parameters(METHODS[name]), parameters(NoisyLabelClassifier)
+    assert all(p.kind is p.KEYWORD_ONLY for p in spelled.values())
+    assert {key: spelled[key].default for key in shared} == {key: p.default for key, p in shared.items()}
+    assert {key: spelled[key].annotation for key in shared} == {key: p.annotation for key, p in shared.items()}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_parameter_reaches_the_estimator(name):
+    values = {key: object() for key in parameters(METHODS[name])}
+    assert METHODS[name](**values).get_params(deep=False) == values
+
+
+def test_an_unknown_method_is_answered_with_the_names_there_are():
+    with pytest.raises(UnknownMethodError, match="Choose one of: ignore"):
+        METHODS["tides"]
+
+
+@pytest.mark.parametrize("module", ["storage", "base", "registry", "fleet"])
+def test_every_module_can_be_the_first_to_be_imported(module):
+    code = f"import labeltide.estimators.{module}; import labeltide; assert len(labeltide.METHODS) == 8"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,139 @@
+"""Roles are guessed where they are plain, every guess is said, and what is not plain names the way out."""
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+from labeltide.tables.role_guesses import find_columns
+from labeltide.tables.roles import Request
+
+START = datetime.datetime(2026, 3, 2)
+
+
+def table(**columns):
+    """A table of four rows: names give the kind of column, None takes a number that changes."""
+    kinds = {
+        "number": [0.5, 1.5, 0.25, 9.0],
+        "whole": [3, 1, 2, 5],
+        "rising": [0, 1, 2, 3],
+        "text": ["a", "b", "a", "b"],
+        "two": ["p", "p", "q", "q"],
+        "four": ["1", "2", "3", "4"],
+        "moment": [START + datetime.timedelta(hours=k) for k in range(4)],
+        "list": [[1], [2], [3], [4]],
+    }
+    return pa.table({name: kinds[kind] for name, kind in columns.items()})
+
+
+PLAIN = {"person": "two", "when": "rising", "label": "text", "v": "number"}
+
+
+def found(columns, **asked):
+    return find_columns(table(**columns), Request(**asked))
+
+
+def test_a_plain_table_needs_no_options():
+    roles = found(PLAIN)
+    assert (roles.sequence, roles.time, roles.label, roles.features) == (["person"], "when", ["label"], ["v"])
+    assert roles.said == [
+        "I took 'label' for the label.",
+        "I took 'person' for the sequence.",
+        "I took 'when' for the time.",
+    ]
+
+
+def test_what_is_asked_for_is_not_guessed():
+    roles = found(PLAIN, sequence="person", time="when", label="label", features="v")
+    assert roles.said == []
+    assert roles.features_named
+
+
+@pytest.mark.parametrize(
+    ("columns", "role", "expected"),
+    [
+        ({"subject_id": "two", "stage": "text"}, "sequence", ["subject_id"]),
+        ({"night": "four", "subject": "two", "stage": "text"}, "sequence", ["night"]),
+        ({"study_patient": "two", "stage": "text"}, "sequence", ["study_patient"]),
+        ({"id": "two", "stage": "text"}, "sequence", ["id"]),
+        ({"id": "four", "stage": "text"}, "sequence", []),  # counts rows
+        ({"stage": "text", "x": "number"}, "sequence", []),
+        ({"stage": "text", "state_of_mind": "text"}, "label", ["stage"]),
+        ({"sleep_stage": "text", "true_label": "text"}, "label", ["sleep_stage"]),
+        ({"label": "text", "stage": "text"}, "label", ["label"]),
+        ({"scorer_1": "text", "scorer_2": "text"}, "label", ["scorer_1", "scorer_2"]),
+        ({"label": "text", "rater": "two", "t": "rising"}, "annotator", "rater"),
+        ({"label": "text", "scored": "moment"}, "time", "scored"),
+        ({"label": "text", "timestamp": "moment", "epoch": "rising"}, "time", "timestamp"),
+        ({"label": "text", "time": "moment", "t": "rising"}, "time", "time"),
+        ({"label": "text", "elapsed_time": "rising"}, "time", "elapsed_time"),
+        ({"label": "text", "reaction_time": "number"}, "time", None),  # it does not rise
+    ],
+)
+def test_guesses(columns, role, expected):
+    assert getattr(found(columns), role) == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "match"),
+    [
+        ({"a": "number"}, r"Which column is the label is not plain: no name says it\. .*option label .*are: 'a'\."),
+        ({"label_a": "text", "label_b": "text"}, r"'label_a' and 'label_b' could each be it.*with commas between"),
+        ({"stage": "text", "activity": "text"}, r"'stage' and 'activity' could each be it"),
+        ({"label": "text", "night": "two", "person": "text"}, r"'night' and 'person' could each be it.*--sequence"),
+        ({"label": "text", "epoch": "rising", "step": "whole"}, r"the time is not plain.*--time"),
+        ({"label": "text", "begin": "moment", "end": "moment"}, r"the time is not plain: 'begin' and 'end'"),
+        ({"label": "text", "t": "rising", "rater": "two", "coder": "two"}, r"the annotator is not plain"),
+        ({"label": "text", "rater": "two"}, r"With annotators \('rater'\) the table needs a time column"),
+    ],
+)
+def test_what_is_not_plain_is_refused_with_the_way_out(columns, match):
+    with pytest.raises(ValueError, match=match):
+        found(columns)
+
+
+@pytest.mark.parametrize(
+    ("asked", "match"),
+    [
+        ({"label": "nowhere"}, r"no column 'nowhere'. It has: 'person', 'when', 'label' and 'v'"),
+        ({"label": "v", "features": "v"}, r"A column can play one role. Got 'v' for both label and features"),
+        ({"label": "label,v", "annotator": "person"}, r"Several label columns hold one annotator each"),
+        ({"features": ""}, r"features must be columns by their names"),
+        ({"features": ["v", "v"]}, r"without repeats"),
+        ({"time": ["when"]}, r"time must be one column, by its name"),
+        ({"label": 3}, r"label must be columns by their names"),
+    ],
+)
+def test_impossible_requests_are_refused(asked, match):
+    with pytest.raises(ValueError, match=match):
+        found(PLAIN, **asked)
+
+
+def test_a_column_that_holds_lists_plays_no_role():
+    with pytest.raises(ValueError, match=r"The label column 'v' must hold one value in each row. Got list"):
+        found({**PLAIN, "v": "list"}, label="v")
+
+
+def test_commas_part_columns_unless_a_column_has_that_name():
+    assert found({**PLAIN, "w": "number"}, features=" v , w ").features == ["v", "w"]
+    assert found({**PLAIN, "v,w": "number", "w": "number"}, features="v,w").features == ["v,w"]
+    assert found({**PLAIN, "b": "text"}, label="label,b").label == ["label", "b"]
+    assert found(PLAIN, sequence="person,v").sequence == ["person", "v"]
+
+
+def test_what_names_counts_or_tells_is_no_feature():
+    columns = {**PLAIN, "patient": "two", "label_fixed": "text", "true_state": "text", "index": "rising", "y": "number"}
+    roles = found(columns, sequence="person")
+    assert roles.features == ["v", "y"]
+    left_out = [sentence for sentence in roles.said if "left" in sentence]
+    assert left_out == [
+        "I left 'patient' out of the features: what names someone or something is no measurement.",
+        "I left 'label_fixed' and 'true_state' out of the features: what is called a label or the truth would give the "
+        "answer away.",
+        "I left 'index' out of the features: what counts rows is no measurement.",
+    ]
+
+
+def test_other_annotators_are_no_features():
+    columns = {"person": "two", "t": "rising", "scorer_1": "text", "scorer_2": "text", "v": "number"}
+    assert found(columns, label="scorer_1").features == ["v"]
