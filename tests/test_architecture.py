@@ -1,4 +1,4 @@
-"""Imports point down only: the steps of the staircase, by name."""
+"""Imports go from a layer to layers below it only; ARCHITECTURE.md has the table."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Noise functions: Q(t), the noise transition matrix of the recorded label given the true one, over a clock."""
+"""Noise functions: Q(t), the noise matrix of the recorded label given the true one, over a clock."""

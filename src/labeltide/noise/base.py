@@ -1,4 +1,4 @@
-"""Noise functions: the transition matrix Q(t) of temporal label noise (Nagaraj and others 2025), and its convention.
+"""Noise functions: the noise matrix Q(t) of temporal label noise (Nagaraj and others 2025), and its convention.
 
 ``Q[..., i, j] = P(recorded label j | true label i)``; every row sums to one. This convention holds everywhere in
 labeltide; no other module transposes Q.
