@@ -41,7 +41,7 @@ def try_commands(environment: Environment) -> None:
     with step("Commands"):
         environment.read("python", "-W", "error::SyntaxWarning", "-c", "import labeltide; labeltide.METHODS")
         environment.read("labeltide", "demo", "--help")
-        environment.read("labeltide", "simulate", STUDY, "--people", "20", "--days", "3")
+        environment.read("labeltide", "simulate", STUDY, "--people", "10", "--days", "2")
         print(environment.read("labeltide", "audit", STUDY, *COLUMNS, "--out", "audit"), flush=True)
 
 

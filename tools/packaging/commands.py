@@ -16,7 +16,7 @@ CONSTRAINTS = ROOT / "constraints.txt"
 
 def run(*command: str | Path, folder: Path | None = None, **variables: str) -> None:
     """Run a command and show what it prints; the variables are added to the environment."""
-    _check(command, subprocess.run(_words(command), cwd=folder, env=_environment(variables)))
+    _check(command, subprocess.run(_words(command), cwd=folder, env=_environment(variables), text=True))
 
 
 def read(*command: str | Path, folder: Path | None = None, **variables: str) -> str:
@@ -30,8 +30,14 @@ def read(*command: str | Path, folder: Path | None = None, **variables: str) -> 
 
 def attempt(*command: str | Path, folder: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command that may fail."""
-    joined = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.run(_words(command), cwd=folder, env=_environment(variables), **joined)
+    return subprocess.run(
+        _words(command),
+        cwd=folder,
+        env=_environment(variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def run(folder: Path, *, fast: bool) -> int:
     for name in FILES:
         shutil.copy(ROOT / "tests" / name, folder / name)
     options = ["--import-mode=importlib", "-p", "no:cacheprovider", "--rootdir", str(folder)]
-    options += ["-o", f"pythonpath={folder}", "-q", "--numprocesses", str(min(2, os.cpu_count() or 1))]
+    options += ["-o", "pythonpath=.", "-q", "--numprocesses", str(min(2, os.cpu_count() or 1))]
     chosen = ["-k", selection()] if fast else []
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options, *chosen, "test_contracts.py"], cwd=folder

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import sysconfig
 from typing import Any
@@ -20,6 +19,7 @@ from environments import Environment, fresh_environment
 
 TOOLS = ("pip-audit>=2.7", "cyclonedx-bom>=5")
 BILL = ROOT / "dist/sbom.json"
+Entry = dict[str, Any]  # of one package
 OWN = "labeltide"  # not on the registry while it is developed
 
 
@@ -35,47 +35,38 @@ def write_bill(environment: Environment) -> None:
     print(f"{BILL.relative_to(ROOT)}: {len(bill['components'])} components")
 
 
-def audit(environment: Environment) -> list[dict[str, Any]] | None:
-    """What pip-audit says of each package; None where its service cannot be reached."""
+def audit(environment: Environment) -> list[Entry]:
+    """What pip-audit says of each package; nothing where its service cannot be reached."""
     found = environment.folder / "audit.json"
-    options = [
-        "--path",
-        sysconfig.get_path("purelib"),
-        "--format",
-        "json",
-        "--output",
-        found,
-        "--progress-spinner",
-        "off",
-    ]
-    ended = attempt(environment.python.with_name("pip-audit"), *options, folder=environment.folder)
+    options = ["--path", sysconfig.get_path("purelib"), "--format", "json", "--progress-spinner", "off"]
+    ended = attempt(environment.python.with_name("pip-audit"), *options, "--output", found, folder=environment.folder)
     if not found.exists():
-        print(_last_line(ended))
-        return None
+        last = (ended.stdout.strip().splitlines() or ["nothing"])[-1]
+        print(f"pip-audit ended with code {ended.returncode} and said: {last}")
+        return []
     return [entry for entry in json.loads(found.read_text())["dependencies"] if entry["name"] != OWN]
 
 
-def _last_line(ended: subprocess.CompletedProcess[str]) -> str:
-    return f"pip-audit ended with code {ended.returncode}: {(ended.stdout.strip().splitlines() or ['no word'])[-1]}"
-
-
-def verdict(entries: list[dict[str, Any]] | None, *, strict: bool) -> int:
-    """Say what was found in sentences; 1 if something has to be done."""
-    entries = entries or []
-    looked_up = [entry for entry in entries if "skip_reason" not in entry]
+def verdict(entries: list[Entry], *, strict: bool) -> int:
+    """Say what was found; 1 if something has to be done. pip-audit itself is content with packages it skipped."""
     unknown = [entry["name"] for entry in entries if "skip_reason" in entry]
+    looked_up = [entry for entry in entries if "skip_reason" not in entry]
     weak = [entry for entry in looked_up if entry["vulns"]]
+    _tell(looked_up, weak, unknown)
+    return int(bool(weak) or (strict and (not looked_up or bool(unknown))))
+
+
+def _tell(looked_up: list[Entry], weak: list[Entry], unknown: list[str]) -> None:
     for entry in weak:
         known = ", ".join(vulnerability["id"] for vulnerability in entry["vulns"])
         print(f"{entry['name']} {entry['version']} has known vulnerabilities: {known}. Take a newer version.")
-    if not looked_up:
-        print(
-            "Nothing was audited: the vulnerability service knows none of the packages or cannot be reached from here."
-        )
-        print("Run `make supply-chain` again where it can be reached.")
-    else:
+    if looked_up:
         print(f"Audited {len(looked_up)} packages, {len(weak)} of them vulnerable; not looked up: {unknown or 'none'}.")
-    return int(bool(weak) or (strict and (not looked_up or bool(unknown))))
+    else:
+        print(
+            "Nothing was audited: the vulnerability service cannot be reached from here, or knows none of the "
+            "packages. Run `make supply-chain` again where it can be reached."
+        )
 
 
 def main() -> int:
