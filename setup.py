@@ -13,6 +13,7 @@ from pathlib import Path
 from setuptools import Distribution, Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 FOLDER = Path("src/labeltide/kernels/c")
 SOURCES = [str(FOLDER / f"{name}.c") for name in ("pool", "network", "objective", "gru", "adam", "chain")]
@@ -53,6 +54,17 @@ class BuildKernels(build_ext):
 
     def get_ext_filename(self, fullname: str) -> str:
         return str(Path(*fullname.split("."))) + ".so"
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except CompileError as error:
+            if not REQUIRED:
+                raise
+            raise SystemExit(
+                f"LABELTIDE_REQUIRE_KERNELS=1 needs a C compiler that builds {ext.name}: {error}. Install gcc or clang, or "
+                "unset the variable to build without kernels."
+            ) from None
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
         return []  # there is no PyInit function

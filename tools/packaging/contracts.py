@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = ("conftest.py", "test_contracts.py", "variants.py")
+FILES = ("conftest.py", "shared_settings.py", "test_contracts.py", "variants.py")
 SLOW = ("grid_search", "cross_val_score", "users_own_type")
 
 

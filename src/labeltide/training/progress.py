@@ -33,6 +33,9 @@ def epoch_bar(title: str, epochs: int, shown: bool) -> Iterator[OnEpoch]:
         yield lambda done, loss: watcher(done / epochs)
         return
     console = Console(stderr=True)
+    if not (shown and console.is_terminal):  # a disabled bar of rich below 14.3 still writes an empty line
+        yield lambda done, loss: None
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -40,6 +43,6 @@ def epoch_bar(title: str, epochs: int, shown: bool) -> Iterator[OnEpoch]:
         TextColumn("epochs, loss {task.fields[loss]:.3f}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as progress:
+    with Progress(*columns, console=console) as progress:
         task = progress.add_task(title, total=epochs, loss=float("nan"))
         yield lambda done, loss: progress.update(task, completed=done, loss=loss)
