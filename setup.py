@@ -62,8 +62,8 @@ class BuildKernels(build_ext):
             if not REQUIRED:
                 raise
             raise SystemExit(
-                f"LABELTIDE_REQUIRE_KERNELS=1 needs a C compiler that builds {ext.name}: {error}. Install gcc or clang, or "
-                "unset the variable to build without kernels."
+                f"LABELTIDE_REQUIRE_KERNELS=1 needs a C compiler that builds {ext.name}: {error}. Install gcc or "
+                "clang, or unset the variable to build without kernels."
             ) from None
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
