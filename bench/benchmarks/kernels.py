@@ -22,11 +22,10 @@ from labeltide.doctor import examine
 from labeltide.kernels import KERNELS, library
 from speed import BASE, fits, fleet_step, once, one_plain_step, plain_fit, seconds
 
-TURNS = 5
 BARS = {"avx512": 10.0, "avx2": 8.0, "plain": 3.0}  # of a step of a fleet of ten, per model, against nn.GRU
 
 
-def turns(works: Sequence[Callable[[], Any]], count: int = TURNS) -> list[list[float]]:
+def turns(works: Sequence[Callable[[], Any]], count: int) -> list[list[float]]:
     """Seconds of every work in every turn; the first turn, in which caches fill, does not count."""
     times = [[once(work, "cpu") for work in works] for _ in range(count + 1)]
     return times[1:]
@@ -47,18 +46,18 @@ def under(variant: str, work: Callable[[], Any], without: Sequence[str] = ()) ->
     return call
 
 
-def measure_variant(variant: str) -> dict[str, Any]:
+def measure_variant(variant: str, count: int) -> dict[str, Any]:
     """A step, one and ten `continuous` fits and one `tide` fit with one variant."""
     plain = one_plain_step("cpu")
     with library.using(variant):  # a step decides when it is made
         fleet = under(variant, fleet_step("cpu", **BASE))
     steps = []
-    for _ in range(TURNS):
+    for _ in range(count):
         alone = seconds(plain, "cpu", repeats=3)[0]
         steps.append(BASE["members"] * alone / seconds(fleet, "cpu", repeats=3)[0])
     sizes = (("continuous", 1), ("continuous", 10), ("tide", 1))
     single, ten, tide = (under(variant, fits("cpu", *size)) for size in sizes)
-    times = turns([plain_fit("cpu"), single, ten, tide])
+    times = turns([plain_fit("cpu"), single, ten, tide], count)
     middle = [statistics.median(turn[index] for turn in times) for index in range(4)]
     return {
         "kernels": variant,
@@ -73,13 +72,13 @@ def measure_variant(variant: str) -> dict[str, Any]:
     }
 
 
-def measure_worth(variant: str) -> list[dict[str, Any]]:
+def measure_worth(variant: str, count: int) -> list[dict[str, Any]]:
     """How much longer one fit takes with one kernel switched off, and with all."""
     rows = []
     for method in ("continuous", "tide"):
         work = fits("cpu", method, 1)
         left_out = [(), *((kernel,) for kernel in KERNELS), KERNELS]
-        times = turns([under(variant, work, without) for without in left_out], 3)
+        times = turns([under(variant, work, without) for without in left_out], count)
         for index, without in enumerate(left_out):
             name = "none" if not without else "all" if len(without) > 1 else without[0]
             middle = statistics.median(turn[index] for turn in times)
@@ -99,16 +98,19 @@ def write(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=5, help="how often everything is measured")
     parser.add_argument("--out", type=Path, default=Path("bench/results/speed"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     about = {"date": time.strftime("%Y-%m-%d"), "processor": examine().sections["System"]["processor"]}
     about |= {"torch": str(torch.__version__)}
     best = library.runnable()[0]
-    write(
-        [{**measure_variant(name), **about} for name in (*library.runnable(), "torch")], arguments.out / "kernels.csv"
-    )
-    write([{**row, "kernels": best, **about} for row in measure_worth(best)], arguments.out / "worth.csv")
+    rows = []
+    for name in library.runnable():
+        rows.append({**measure_variant(name, arguments.turns), **about})
+        write(rows, arguments.out / "kernels.csv")
+    worth = measure_worth(best, max(1, arguments.turns // 3))  # without the GRU a fit of `tide` takes half a minute
+    write([{**row, "kernels": best, **about} for row in worth], arguments.out / "worth.csv")
 
 
 if __name__ == "__main__":
