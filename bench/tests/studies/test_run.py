@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labeltide.noise.shapes import average_rate, make_noise
 from labeltide_bench.studies import run_study
 from labeltide_bench.studies.lock import locked
 from labeltide_bench.studies.plan import plan_fleets
@@ -144,7 +145,7 @@ def test_a_record_says_what_was_run(undisturbed):
     }
     assert set(record["over_time"]) == {"test_error", "frobenius", "absolute"}
     assert np.shape(record["noise"]) == np.shape(record["true_noise"]) == (6, 2, 2)
-    assert record["rate"] == pytest.approx(0.3, abs=1e-4)
+    assert record["rate"] == pytest.approx(average_rate(make_noise("mixed", 2, 6, 0.3)), abs=1e-4)
     assert set(record["versions"]) == {"labeltide", "python", "torch", "numpy"}
     np.testing.assert_allclose(record["noise"][0], np.mean(record["true_noise"], 0), atol=1e-3)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from labeltide.noise.shapes import LEVELS
 from labeltide_bench.studies import read_study, run_study
 from labeltide_bench.studies.records import read_records
 from studies.toys import DATASET, METHODS, NOISE, STUDY, TABLE, toy_study, write_study
@@ -61,7 +62,7 @@ def test_a_wrong_study_is_named(tmp_path, text, said):
         ('shape = "mixed"\nrates = 0.3', "rates must be a list of at least one value, in [ ]. Got 0.3."),
         ('shape = "mixed"\nrates = []', "rates must be a list of at least one value, in [ ]. Got []."),
         ('shape = "mixed"\nrates = ["a"]', "rate must be a number at least 0 and at most 1. Got 'a'."),
-        ('shape = "mixed"\nrates = [0.8]', "with [datasets.'toy'] (2 classes, uniform): mixed noise with these"),
+        ('shape = "mixed"\nrates = [0.8]', "with [datasets.'toy'] (2 classes, uniform): The rate must be at most 0.49"),
         ('shape = "static"\nconstants = [0.3]', "every level of constants must be a table"),
         ('shape = "static"\nconstants = [{ b = 1 }]', "Unknown constants of static noise: b. Choose from: a."),
         ('shape = "static"\nconstants = [{ a = 1.5 }]', "The rates of leaving a class must lie in [0, 1)."),
@@ -76,11 +77,10 @@ def test_wrong_noise_is_named(tmp_path, noise, said):
     assert said in refusal(tmp_path, DATASET + METHODS + "[[noise]]\n" + noise)
 
 
-def test_rates_are_held_against_the_classes_that_a_data_set_has(tmp_path):
-    conditional = NOISE.replace("[0.2, 0.3]", '[0.4]\nvariants = ["class-conditional"]')
-    assert toy_study(tmp_path, DATASET + METHODS + conditional).n_runs == 30
-    four = DATASET.replace("n = 14,", "n = 14, n_classes = 4,")
-    assert "(4 classes, class-conditional): mixed noise" in refusal(tmp_path, four + METHODS + conditional)
+def test_the_rates_of_the_paper_are_all_its_levels_with_its_constants(tmp_path):
+    paper = NOISE.replace("[0.2, 0.3]", '"paper"')
+    noise = toy_study(tmp_path, DATASET + METHODS + paper).noise
+    assert [spec.level["rate"] for spec in noise] == [percent / 100 for percent in LEVELS[noise[0].shape]]
 
 
 def test_a_data_set_without_noise_is_named(tmp_path):
@@ -196,8 +196,9 @@ def test_the_numbers_of_runs_in_the_comments_are_right():
     counts = {path.stem: read_study(path).n_runs for path in STUDIES if path.stem != "quick"}
     assert counts == {
         "annotators": (2 * 10 + 5 * 5) * 5,
-        "paper-figures": 39_130,
-        "paper-static": 1_200,
+        "class-conditional": 5 * 6 * 7 * 10,
+        "paper-figures": 8 * 58 * 7 * 10,
+        "paper-static": 58 * 5 * 10,
         "paper-tables": 9 * 2 * 8 * 10,
         "tide": 6 * 13 * 8 * 10,
         "tide-beyond": (4 * 7 + 3) * 4 * 10,

@@ -11,19 +11,20 @@ from typing import Any
 
 from labeltide import _validation
 from labeltide.noise.fixed import FixedNoise
-from labeltide.noise.shapes import SHAPES, make_noise
+from labeltide.noise.shapes import LEVELS, SHAPES, make_noise
 from labeltide_bench.studies import keys
 from labeltide_bench.studies.dataset_spec import DatasetSpec, read_dataset
 from labeltide_bench.studies.drawing import CONDITIONAL, NOISE_VARIANTS
 from labeltide_bench.studies.measure import METRICS
 from labeltide_bench.studies.method_spec import MethodSpec, check_settings, read_method
 
+PAPER_RATES = "paper"  # in place of a list of rates: all levels of the paper
 RECORDED = "recorded"  # not a shape: labels, and their errors, are those of real annotators
 
 
 @dataclass(frozen=True)
 class NoiseSpec:
-    """One noise shape at one level: a requested average rate, the paper's own constants, or a real annotator."""
+    """One noise shape at one level: a rate as the paper names its levels, constants, or a real annotator."""
 
     shape: str
     level: Mapping[str, Any]
@@ -136,13 +137,19 @@ def _read_noise(entry: dict[str, Any], datasets: list[str]) -> Iterator[NoiseSpe
     if ("rates" in entry) == ("constants" in entry):
         raise ValueError(f"{where} it needs either 'rates' or 'constants', a list of levels.")
     if "rates" in entry:
-        levels = [{"rate": rate} for rate in keys.value_list(f"{where} rates", entry["rates"])]
+        levels = [{"rate": rate} for rate in _read_rates(where, shape, entry["rates"])]
     else:
         constants = keys.value_list(f"{where} constants", entry["constants"])
         levels = [{"constants": keys.table(f"{where} every level of constants", level)} for level in constants]
     for variant in keys.text_list(f"{where} variants", entry.get("variants", ["uniform"])):
         _validation.check_choice(f"variant in {where} variants", variant, NOISE_VARIANTS)
         yield from (NoiseSpec(shape, level, variant, chosen) for level in levels)
+
+
+def _read_rates(where: str, shape: str, value: Any) -> list[Any]:
+    if value == PAPER_RATES:
+        return [percent / 100 for percent in LEVELS[shape]]
+    return keys.value_list(f"{where} rates", value)
 
 
 def _check_noise(study: Study) -> None:
