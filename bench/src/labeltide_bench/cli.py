@@ -40,14 +40,28 @@ def bench(
 
 
 def report(
-    results: Annotated[Path, Parameter(help="Folder with the records of a study.")],
-    *,
+    *results: Annotated[Path, Parameter(help="Folders with the records of studies.")],
+    paper: Annotated[
+        bool, Parameter(negative=(), help="Make one page of the paper's tables and figures from all.")
+    ] = False,
     out: Annotated[Path | None, Parameter(help="Folder for the page; the same by default.")] = None,
 ) -> None:
-    """Make one self-contained page, and its figures, from the records of a study."""
-    from labeltide_bench.pages import write_report
+    """Make one self-contained page, and its figures, from the records of each study.
 
-    console.print(f"Page: {write_report(results, out)}")
+    With --paper, one page for all: the paper's tables and figures beside ours, the agreement of both, and its claims.
+    The folders of paper-figures, paper-tables, paper-static and annotators may come in any order.
+    """
+    from labeltide_bench.pages import write_paper, write_report
+
+    if not results:
+        raise ValueError("Name at least one folder of records, such as: labeltide report results/quick")
+    if paper:
+        console.print(f"Page: {write_paper(results, out or results[0].resolve().parent)}")
+        return
+    if out and len(results) > 1:
+        raise ValueError("--out takes the page of one folder. Leave it out, or name one folder of records.")
+    for folder in results:
+        console.print(f"Page: {write_report(folder, out)}")
 
 
 def pack(

@@ -25,7 +25,7 @@ def test_methods_stand_in_the_groups_and_order_of_the_paper():
     assert [(group.title, *group.methods) for group in group_methods(labels)] == [
         ("", "ignore"),
         ("Static", "anchor", "VolMinNet"),
-        ("Temporal", "Plug-In", "continuous (paper's code)", "continuous"),
+        ("Temporal", "Plug-In", "continuous", "continuous (paper's code)"),
         ("Others", "tide"),
         ("Given the truth", "known"),
     ]

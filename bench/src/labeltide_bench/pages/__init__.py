@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from labeltide_bench.pages.figures import draw_noise as draw_noise
+    from labeltide_bench.pages.paper.page import write_paper as write_paper
     from labeltide_bench.pages.report import write_report as write_report
 
 # Loaded on first use, so that importing this package does not load matplotlib.
-_HOMES = {"draw_noise": "labeltide_bench.pages.figures", "write_report": "labeltide_bench.pages.report"}
+_HOMES = {
+    "draw_noise": "labeltide_bench.pages.figures",
+    "write_paper": "labeltide_bench.pages.paper.page",
+    "write_report": "labeltide_bench.pages.report",
+}
 
-__all__ = ["draw_noise", "write_report"]
+__all__ = ["draw_noise", "write_paper", "write_report"]
 
 
 def __getattr__(name: str) -> Any:

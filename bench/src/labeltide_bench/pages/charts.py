@@ -12,8 +12,20 @@ from matplotlib.figure import Figure
 
 from labeltide_bench.pages.cells import Cell, methods_of
 from labeltide_bench.pages.figures import thinned
+from labeltide_bench.pages.method_order import Q_ERRORS, estimates_q
 from labeltide_bench.pages.ranks import Ranks
-from labeltide_bench.pages.style import MARKERS, SETTINGS, Picture, colours, grid, legend, picture, shown
+from labeltide_bench.pages.style import (
+    MARKERS,
+    SETTINGS,
+    Palette,
+    Picture,
+    colours,
+    fence,
+    grid,
+    legend,
+    picture,
+    shown,
+)
 
 Looks = dict[str, dict[str, Any]]
 
@@ -24,29 +36,36 @@ ERRORS = {
 }
 
 
-def draw_levels(name: str, cells: Sequence[Cell]) -> Picture | None:
-    """Errors of one data set against the true average rate of wrong labels, a column for each shape."""
+def draw_levels(name: str, cells: Sequence[Cell], palette: Palette | None = None) -> Picture | None:
+    """Errors of one data set against the true average rate of wrong labels, a column for each shape.
+
+    An error far above the others of its row is marked at the top with its number, so that it does not set the scale.
+    """
     shapes = [shape for shape in _shapes(cells) if sum(cell.shape == shape for cell in cells) > 1]
     metrics = _measured(cells, "metrics")
     if not shapes or not metrics:
         return None
     methods = methods_of(cells)
-    looks = _looks(methods)
+    looks = _looks(methods, palette)
     with matplotlib.rc_context(SETTINGS):
         figure, axes = grid(len(metrics), len(shapes), (1.75, 1.3), entries=len(methods))
         for row, metric in enumerate(metrics):
+            means = [100 * cell.over_draws(method, metric).mean for cell in cells for method in methods]
+            top = 1.08 * fence(means)
             for axis, shape in zip(axes[row], shapes, strict=True):
                 at_levels = sorted((cell for cell in cells if cell.shape == shape), key=lambda cell: cell.rate)
                 for method in methods:
-                    _level_line(axis, at_levels, method, metric, looks[method])
+                    _level_line(axis, at_levels, method, metric, looks[method], top)
                 if row == 0:
                     axis.set_title(shown(shape))
+            if top > 0:
+                axes[row][0].set_ylim(0, top)
         _label(figure, axes, metrics, looks, "wrong labels (%)")
         caption = f"{cells[0].name}: errors against the average rate of wrong labels."
         return picture(figure, name, caption, _alt(cells, metrics, methods, "average rate of wrong labels"))
 
 
-def _level_line(axis: Axes, cells: Sequence[Cell], method: str, metric: str, look: dict[str, Any]) -> None:
+def _level_line(axis: Axes, cells: Sequence[Cell], method: str, metric: str, look: dict[str, Any], top: float) -> None:
     numbers = [cell.over_draws(method, metric) for cell in cells]
     points = [(100 * cell.rate, 100 * n.mean, 100 * n.spread) for cell, n in zip(cells, numbers, strict=True) if n.n]
     if not points:
@@ -56,16 +75,19 @@ def _level_line(axis: Axes, cells: Sequence[Cell], method: str, metric: str, loo
     # One line with gaps for all bars: a tenth of the size of matplotlib's own error bars.
     axis.plot(np.repeat(rates, 3), np.stack([low, high, gap], axis=1).ravel(), color=look["color"], linewidth=0.7)
     axis.plot(rates, means, **look)
+    for rate, mean in zip(rates[means > top], means[means > top], strict=True):
+        axis.plot([rate], [0.96 * top], marker="^", markersize=4, color=look["color"])
+        axis.annotate(f"{mean:.0f}", (rate, 0.96 * top), (3, -3), textcoords="offset points", fontsize=6.5)
 
 
-def draw_over_time(name: str, cells: Sequence[Cell]) -> Picture | None:
+def draw_over_time(name: str, cells: Sequence[Cell], palette: Palette | None = None) -> Picture | None:
     """Errors of one data set over the clock, mean over draws, a column for each shape or person."""
     metrics = _measured(cells, "over_time")
     metrics.pop("absolute", None)  # it draws the same picture as the Frobenius norm
     if not metrics:
         return None
     methods = methods_of(cells)
-    looks = _looks(methods)
+    looks = _looks(methods, palette)
     with matplotlib.rc_context(SETTINGS):
         figure, axes = grid(len(metrics), len(cells), (1.75, 1.3), entries=len(methods))
         for row, metric in enumerate(metrics):
@@ -74,6 +96,10 @@ def draw_over_time(name: str, cells: Sequence[Cell]) -> Picture | None:
                     _time_line(axis, cell, method, metric, looks[method])
                 if row == 0:
                     axis.set_title(shown(cell.annotator or cell.shape))
+            drawn = [np.asarray(line.get_ydata(), dtype=float) for axis in axes[row] for line in axis.get_lines()]
+            top = 1.08 * fence(np.nanmax(values) for values in drawn if np.isfinite(values).any())
+            if top > 0:
+                axes[row][0].set_ylim(0, top)
         _label(figure, axes, metrics, looks, cells[0].info.clock or "clock")
         return picture(figure, name, f"{cells[0].name}: errors over the clock.", _alt(cells, metrics, methods, "clock"))
 
@@ -88,9 +114,9 @@ def _time_line(axis: Axes, cell: Cell, method: str, metric: str, look: dict[str,
     axis.plot(clock[steps], 100 * means[steps], color=look["color"], linewidth=1.1)
 
 
-def draw_ranks(name: str, ranks: Ranks) -> Picture:
+def draw_ranks(name: str, ranks: Ranks, palette: Palette | None = None) -> Picture:
     """Critical difference diagram (Demšar 2006): mean ranks with bars as long as the critical difference."""
-    colour = colours(ranks.methods)
+    colour = palette or colours(ranks.methods)
     with matplotlib.rc_context(SETTINGS):
         figure, axes = grid(1, 1, (3.6, 0.26 * len(ranks.methods)), left=1.9)
         axis = axes[0][0]
@@ -116,22 +142,28 @@ def _shapes(cells: Sequence[Cell]) -> list[str]:
 
 
 def _measured(cells: Sequence[Cell], where: str) -> dict[str, str]:
-    """The errors that at least one run of the cells has."""
-    measured = {key for cell in cells for runs in cell.runs.values() for run in runs for key in getattr(run, where)}
+    """The errors that at least one run of the cells has; those of Q only where some method estimates it."""
+    kept = [(method, run) for cell in cells for method, runs in cell.runs.items() for run in runs]
+    measured = {
+        metric
+        for method, run in kept
+        for metric in getattr(run, where)
+        if metric not in Q_ERRORS or estimates_q(method)
+    }
     return {metric: text for metric, text in ERRORS.items() if metric in measured}
 
 
-def _looks(methods: Sequence[str]) -> Looks:
-    """Colour and marker of every method, so that neither alone has to tell them apart."""
-    colour = colours(methods)
+def _looks(methods: Sequence[str], palette: Palette | None = None) -> Looks:
+    """Colour and marker of every method, so that neither alone has to tell them apart; the same on the whole page."""
+    colour = palette or colours(methods)
     return {
         method: {
             "color": colour[method],
-            "marker": MARKERS[place % len(MARKERS)],
+            "marker": MARKERS[list(colour).index(method) % len(MARKERS)],
             "markersize": 3,
             "linewidth": 1.1,
         }
-        for place, method in enumerate(methods)
+        for method in methods
     }
 
 
@@ -139,7 +171,7 @@ def _label(figure: Figure, axes: list[list[Axes]], metrics: dict[str, str], look
     """What both kinds of chart share: names of the axes and one legend."""
     for row, text in zip(axes, metrics.values(), strict=True):
         row[0].set_ylabel(text)
-        row[0].set_ylim(bottom=0)  # last, for it ends the search for the top, which the row shares
+        row[0].set_ylim(bottom=0)
     for axis in axes[-1]:
         axis.set_xlabel(along)
     legend(figure, list(looks), list(looks.values()))

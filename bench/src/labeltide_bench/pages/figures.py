@@ -12,7 +12,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from labeltide_bench.pages.cells import Cell
-from labeltide_bench.pages.style import SETTINGS, Picture, colours, grid, legend, picture, shown
+from labeltide_bench.pages.method_order import estimates_q
+from labeltide_bench.pages.style import SETTINGS, Palette, Picture, colours, grid, legend, picture, shown
 from labeltide_bench.pages.svg import INK
 
 COLUMNS = 10  # panels side by side
@@ -65,12 +66,12 @@ def thinned(points: int) -> np.ndarray:
     return np.unique(np.linspace(0, points - 1, min(points, POINTS)).round().astype(int))
 
 
-def draw_recovery(name: str, cell: Cell) -> Picture | None:
-    """Q(t) of every method in a cell, mean over draws with the range of all draws; None where none was kept."""
+def draw_recovery(name: str, cell: Cell, palette: Palette | None = None) -> Picture | None:
+    """Q(t) of every method in a cell, mean over draws with the range of all draws; None where no estimate was kept."""
     stacks = {method: cell.stack(method, "noise") for method in cell.runs}
     kept = {method: stack for method, stack in stacks.items() if stack is not None}
     true, clock = cell.true_noise, cell.any_run.clock
-    if true is None or clock is None or not kept:
+    if true is None or clock is None or not any(map(estimates_q, kept)):
         return None
     draws, truth, top = ("folds", "counted", 100) if cell.annotator else ("draws", "true", 60)
     with matplotlib.rc_context(SETTINGS):
@@ -85,7 +86,7 @@ def draw_recovery(name: str, cell: Cell) -> Picture | None:
             gap=0.1,
             row_gap=0.2 if bands == 1 else 0.45,
         )
-        colour = colours(list(cell.runs))
+        colour = palette or colours(list(cell.runs))
         for place in range(bands * columns):
             for code in range(cell.n_classes):
                 axis = axes[(place // columns) * cell.n_classes + code][place % columns]

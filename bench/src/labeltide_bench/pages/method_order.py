@@ -15,7 +15,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     OTHERS: (),
     REFERENCE: ("known", "clean"),
 }
-ALIASES = {"volminnet": "volmin", "static": "volmin"}
+Q_ERRORS = ("frobenius", "absolute")  # metrics of an estimated Q
+ALIASES = {"volminnet": "volmin", "static": "volmin", "nocorrection": "ignore"}
 
 
 class Group(NamedTuple):
@@ -40,7 +41,7 @@ def group_methods(labels: Iterable[str]) -> tuple[Group, ...]:
     homes = {base: title for title, bases in GROUPS.items() for base in bases}
     order = {base: place for place, base in enumerate(homes)}
     grouped: dict[str, list[str]] = {title: [] for title in GROUPS}
-    for label in sorted(labels, key=lambda label: order.get(base_name(label), len(order))):
+    for label in sorted(labels, key=lambda label: (order.get(base_name(label), len(order)), label != base_name(label))):
         grouped[homes.get(base_name(label), OTHERS)].append(label)
     return tuple(Group(title, tuple(members)) for title, members in grouped.items() if members)
 
@@ -54,3 +55,8 @@ def contenders(labels: Sequence[str]) -> list[str]:
     """The methods that compete: those without access to the truth, unless fewer than two remain."""
     fair = [label for label in labels if base_name(label) not in GROUPS[REFERENCE]]
     return fair if len(fair) > 1 else list(labels)
+
+
+def estimates_q(label: str) -> bool:
+    """Whether a method estimates Q: not the one that ignores noise, nor those that are given the truth."""
+    return base_name(label) not in ("ignore", *GROUPS[REFERENCE])

@@ -36,6 +36,22 @@ def source() -> str:
     return str(_tables()["source"])
 
 
+def printed(shape: str) -> dict[str, Any]:
+    """The printed table of a noise shape; empty where there is none."""
+    table = _tables().get(shape.casefold())
+    return table if isinstance(table, dict) and "constants" in table else {}
+
+
+def stress() -> dict[str, dict[str, Any]]:
+    """Table 4, stress detection: method → words, and percentages with their standard deviations by metric."""
+    return {name: row for name, row in _tables()["stress"].items() if isinstance(row, dict)}
+
+
+def dataset_sizes() -> dict[str, dict[str, Any]]:
+    """Table 6: data set → task, sequences n, features d and steps T."""
+    return {name: row for name, row in _tables()["datasets"].items() if isinstance(row, dict)}
+
+
 def headline(cells: Sequence[Cell]) -> Cell:
     """Of one data set and shape: the level of the paper's tables, or else the one nearest to 30 %."""
 
@@ -49,8 +65,8 @@ def published(cell: Cell, method: str, metric: str) -> Published | None:
     """The paper's number for a method in a cell, where the paper has one."""
     if cell.n_classes != 2 or cell.variant != UNIFORM or not abs(cell.rate - PAPER_RATE) <= RATE_TOLERANCE:
         return None
-    table = _tables().get(cell.shape.casefold(), {}) if cell.shape.casefold() != "source" else {}
-    row = table.get(cell.task[0].casefold(), {})
+    name = cell.task[0].casefold()
+    row = printed(cell.shape).get(_tables()["aliases"].get(name, name), {})
     pair = row.get(metric, {}).get(base_name(method)) if isinstance(row, dict) else None
     return None if pair is None else Published(pair[0] / 100, pair[1] / 100)
 
@@ -61,8 +77,7 @@ def has_published(cell: Cell) -> bool:
 
 
 def _has_the_papers_constants(cell: Cell) -> bool:
-    table = _tables().get(cell.shape.casefold())
-    named = cell.any_run.constants
-    if not isinstance(table, dict) or not named:
+    table, named = printed(cell.shape), cell.any_run.constants
+    if not table or not named:
         return False
     return all(math.isclose(table["constants"].get(name, math.inf), value) for name, value in named.items())

@@ -6,17 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from labeltide._files import write_atomically
-from labeltide_bench.pages.cells import Cell
+from labeltide_bench.pages.cells import Cell, methods_of
 from labeltide_bench.pages.charts import draw_levels, draw_over_time, draw_ranks
 from labeltide_bench.pages.cost_table import COST_FILES, as_csv, as_markdown
+from labeltide_bench.pages.environment import make_environment
 from labeltide_bench.pages.figures import draw_recovery, draw_shapes
 from labeltide_bench.pages.published import FAR, source
 from labeltide_bench.pages.results import read_results
-from labeltide_bench.pages.style import Picture
+from labeltide_bench.pages.style import Palette, Picture, colours
 from labeltide_bench.pages.summary import Section, Summary, slug, summarise
 
 PAGE = "report.html"
@@ -51,9 +49,11 @@ def write_report(results: Path, out: Path | None = None) -> Path:
     results = Path(results)
     out = results if out is None else Path(out)
     summary = summarise(read_results(results))
-    figures = [draw_section(section) for section in summary.sections]
-    people = draw_people(summary.people.cells) if summary.people else []
-    ranks = draw_ranks("mean-ranks", summary.ranks) if summary.ranks else None
+    people_cells = summary.people.cells if summary.people else []
+    palette = colours(methods_of([*(cell for section in summary.sections for cell in section.cells), *people_cells]))
+    figures = [draw_section(section, palette) for section in summary.sections]
+    people = draw_people(people_cells, palette)
+    ranks = draw_ranks("mean-ranks", summary.ranks, palette) if summary.ranks else None
     drawn: list[Iterable[Picture]] = [*figures, *(pictures for _, pictures in people)]
     for picture in [*([ranks] if ranks else []), *(picture for each in drawn for picture in each)]:
         picture.save(out / "figures")
@@ -72,29 +72,21 @@ def render(
     people: Sequence[tuple[str, list[Picture]]] = (),
 ) -> str:
     """The page's text; every name that came from a record is escaped."""
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader("labeltide_bench.pages"), PackageLoader("labeltide.auditing.page")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["drawing"] = lambda picture: Markup(picture.inline)
     parts = list(zip(summary.sections, figures, strict=True))
-    template = environment.get_template("page.html")
+    template = make_environment().get_template("page.html")
     return template.render(summary=summary, parts=parts, ranks=ranks, people=people, source=source(), far=FAR)
 
 
-def draw_section(section: Section) -> SectionFigures:
-    """All pictures of a section; names are unique within the study."""
+def draw_section(section: Section, palette: Palette) -> SectionFigures:
+    """All pictures of a section; names are unique within the study, and a method has one colour in all of it."""
     datasets = list(dict.fromkeys((cell.task, cell.name) for cell in section.cells))
     levels, recovery, over_time = [], [], []
     for place, (task, name) in enumerate(datasets, start=1):
         stem = f"{section.slug}-{place}-{slug(name)}"
         headlines = [cell for cell in section.headlines if cell.task == task]
-        levels.append(draw_levels(f"{stem}-levels", [cell for cell in section.cells if cell.task == task]))
-        over_time.append(draw_over_time(f"{stem}-over-time", headlines))
-        recovery.append((name, _recovery(stem, headlines)))
+        levels.append(draw_levels(f"{stem}-levels", [cell for cell in section.cells if cell.task == task], palette))
+        over_time.append(draw_over_time(f"{stem}-over-time", headlines, palette))
+        recovery.append((name, _recovery(stem, headlines, palette)))
     return SectionFigures(
         draw_shapes(f"{section.slug}-shapes", section.cells, section.headlines),
         [picture for picture in levels if picture],
@@ -103,17 +95,17 @@ def draw_section(section: Section) -> SectionFigures:
     )
 
 
-def draw_people(cells: Sequence[Cell]) -> list[tuple[str, list[Picture]]]:
+def draw_people(cells: Sequence[Cell], palette: Palette) -> list[tuple[str, list[Picture]]]:
     """For each data set with labels of real people: the noise of each, counted and estimated, then errors."""
     by_dataset = []
     for place, name in enumerate(dict.fromkeys(cell.name for cell in cells), start=1):
         dataset_cells, stem = [cell for cell in cells if cell.name == name], f"recorded-{place}-{slug(name)}"
-        pictures = [draw_recovery(f"{stem}-q-{slug(cell.annotator)}", cell) for cell in dataset_cells]
-        pictures.append(draw_over_time(f"{stem}-over-time", dataset_cells))
+        pictures = [draw_recovery(f"{stem}-q-{slug(cell.annotator)}", cell, palette) for cell in dataset_cells]
+        pictures.append(draw_over_time(f"{stem}-over-time", dataset_cells, palette))
         by_dataset.append((name, [picture for picture in pictures if picture]))
     return by_dataset
 
 
-def _recovery(stem: str, cells: Sequence[Cell]) -> list[Picture]:
-    drawn = (draw_recovery(f"{stem}-q-{place}-{slug(cell.shape)}", cell) for place, cell in enumerate(cells, start=1))
-    return [picture for picture in drawn if picture]
+def _recovery(stem: str, cells: Sequence[Cell], palette: Palette) -> list[Picture]:
+    named = [(f"{stem}-q-{place}-{slug(cell.shape)}", cell) for place, cell in enumerate(cells, start=1)]
+    return [picture for name, cell in named if (picture := draw_recovery(name, cell, palette))]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from labeltide_bench.pages.cells import Cell, methods_of
-from labeltide_bench.pages.method_order import Group, contenders, group_methods
+from labeltide_bench.pages.method_order import Q_ERRORS, Group, contenders, estimates_q, group_methods
 from labeltide_bench.pages.published import published
 
 MAIN = {"test_error": "Test error", "frobenius": "Approx. error", "absolute": "Abs. entry"}
@@ -73,7 +73,12 @@ def _block(cell: Cell, methods: Sequence[str], metrics: dict[str, str], draws: i
     measured = {
         metric: text
         for metric, text in metrics.items()
-        if any(metric in run.metrics for runs in cell.runs.values() for run in runs)
+        if any(
+            metric in run.metrics
+            for method, runs in cell.runs.items()
+            if metric not in Q_ERRORS or estimates_q(method)
+            for run in runs
+        )
     }
     rows = [Row(text, _entries(cell, methods, metric, draws)) for metric, text in measured.items()]
     return DatasetBlock(cell.name, _details(cell), rows)

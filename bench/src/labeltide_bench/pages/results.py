@@ -11,12 +11,16 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from labeltide_bench.pages.method_order import Q_ERRORS, base_name
 from labeltide_bench.studies.packed import read_packed
 from labeltide_bench.studies.records import PACKED_FILE, RECORD_FORMAT, open_records, record_files
+
+GIVEN = "known"  # the estimator that is given Q(t) or its average, and estimates none
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,9 @@ def _parse(record: Mapping[str, Any]) -> Run:
     constants = level.get("constants", {}) if isinstance(level, dict) else {}
     true_noise, noise = _matrices(record.get("true_noise")), _matrices(record.get("noise"))
     over_time = {str(name): _array(values) for name, values in (record.get("over_time") or {}).items()}
+    metrics = {str(name): _number(value) for name, value in record["metrics"].items()}
+    if str(record.get("estimator") or base_name(str(record["method"]))) == GIVEN:
+        metrics, over_time, noise = _without_q(metrics), _without_q(over_time), None
     clock = _array(record["clock"]) if record.get("clock") is not None else None
     return Run(
         dataset=str(record["dataset"]),
@@ -174,7 +181,7 @@ def _parse(record: Mapping[str, Any]) -> Run:
         variant=str(record.get("variant") or "uniform"),
         method=str(record["method"]),
         draw=int(record["draw"]),
-        metrics={str(name): _number(value) for name, value in record["metrics"].items()},
+        metrics=metrics,
         seconds=_number(record.get("seconds")),
         fleet=int(record.get("fleet") or 1),
         device=str(record.get("device") or ""),
@@ -189,6 +196,11 @@ def _parse(record: Mapping[str, Any]) -> Run:
         observed_change=_number(record.get("observed_change")),
         referenced=_number(record.get("referenced")),
     )
+
+
+def _without_q(values: dict[str, Value]) -> dict[str, Value]:
+    """Values without the errors of a Q that was given to the method and not estimated."""
+    return {name: value for name, value in values.items() if name not in Q_ERRORS}
 
 
 def _info(info: Mapping[str, Any]) -> DatasetInfo:

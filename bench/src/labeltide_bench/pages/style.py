@@ -6,13 +6,14 @@ import io
 import math
 import textwrap
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -23,6 +24,7 @@ from labeltide._files import write_atomically
 from labeltide_bench.pages.method_order import base_name
 from labeltide_bench.pages.svg import INK, inline_svg, shorten
 
+Palette = Mapping[str, str]  # method → colour, for all figures of a page
 COLOURS = {
     "ignore": "#8b93a1",
     "anchor": "#c28b1e",
@@ -36,10 +38,10 @@ COLOURS = {
 SPARE = (
     "#d36ba6",
     "#6f9a2e",
-    "#a97bc9",
-    "#b8554f",
     "#5f86d6",
     "#9c8a5a",
+    "#a97bc9",
+    "#b8554f",
     "#c77f3f",
 )  # read on black and on white
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
@@ -113,13 +115,28 @@ def shown(name: str, width: int = 18, lines: int = 2) -> str:
 
 
 def colours(methods: Sequence[str]) -> dict[str, str]:
-    """A colour for each method: a known one keeps its own, a second form of it and unknown ones get spare ones."""
-    chosen: dict[str, str] = {}
+    """A colour for each method: a known one keeps its own, a second form of it and unknown ones get spare ones.
+
+    A method under its plain name comes first, so that "continuous (paper's code)" never takes the colour of continuous.
+    """
+    taken: dict[str, str] = {}
     spare = iter(SPARE * (1 + len(methods) // len(SPARE)))
-    for method in methods:
+    for method in sorted(methods, key=lambda name: name != base_name(name)):
         usual = COLOURS.get(base_name(method))
-        chosen[method] = usual if usual and usual not in chosen.values() else next(spare)
-    return chosen
+        taken[method] = usual if usual and usual not in taken.values() else next(spare)
+    return {method: taken[method] for method in methods}
+
+
+def fence(values: Iterable[float]) -> float:
+    """The largest value that is no outlier: at most three interquartile ranges above the upper quartile (Tukey 1977).
+
+    An axis that ends there is not set by one collapsed run.
+    """
+    kept = np.array([value for value in values if math.isfinite(value)], dtype=float)
+    if not kept.size:
+        return 0.0
+    low, high = np.percentile(kept, [25, 75])
+    return float(kept[kept <= high + 3 * (high - low)].max())
 
 
 def grid(
