@@ -212,3 +212,31 @@ def test_writing_the_page_never_loads_torch(write, record):
         "write_report(Path(sys.argv[1])); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(folder)], check=False).returncode == 0
+
+
+def test_no_error_is_counted_of_a_q_that_was_given(write, record):
+    methods = {"no correction": "ignore", "forward, temporal Q": "known", "forward, static Q": "known"}
+    records = [
+        record(method=name, estimator=estimator, draw=draw, error=0.1 + 0.1 * place)
+        for place, (name, estimator) in enumerate(methods.items())
+        for draw in range(2)
+    ]
+    page = write_report(write(records)).read_text(encoding="utf-8")
+    rows = [row for table in Outline(page).tables for row in table]
+    assert any("Test error" in row for row in rows)
+    assert not any("Approx. error" in row or "Abs. entry" in row for row in rows)
+    assert "lowest approximation error of Q" not in page
+    assert "Q over time, true against estimated" not in page
+
+
+def test_a_method_keeps_its_colour_on_the_whole_page(write, study):
+    code, plain = "continuous (paper's code)", "continuous"
+    records = study([code, plain, "ignore"], shape="mixed") + study(
+        [code, "ignore"], shape="periodic", dataset="senior"
+    )
+    folder = write(records)
+    write_report(folder)
+    drawings = [path.read_text() for path in (folder / "figures").glob("*.svg")]
+    with_code = [text for text in drawings if "paper's code" in text or "(paper's" in text]
+    assert with_code
+    assert all("#d36ba6" in text for text in with_code)

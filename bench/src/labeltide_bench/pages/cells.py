@@ -86,8 +86,10 @@ class Cell:
         return names if len(names) == self.n_classes else [f"class {code}" for code in range(self.n_classes)]
 
     def over_draws(self, method: str, metric: str) -> DrawSummary:
-        """Mean and spread of a metric over the draws of a method."""
-        return summarise_draws(run.metrics.get(metric, np.nan) for run in self.runs.get(method, []))
+        """Mean and spread of a metric over the draws of a method; where no draw has the metric, none has failed."""
+        runs = self.runs.get(method, [])
+        is_measured = any(metric in run.metrics for run in runs)
+        return summarise_draws(run.metrics.get(metric, np.nan) for run in runs if is_measured)
 
     def stack(self, method: str, what: str) -> np.ndarray | None:
         """`noise` or a name of `over_time`, of shape (draws, points, ...); None where it was not kept."""

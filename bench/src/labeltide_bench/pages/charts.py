@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ def draw_levels(name: str, cells: Sequence[Cell], palette: Palette | None = None
     """Errors of one data set against the true average rate of wrong labels, a column for each shape.
 
     An error far above the others of its row is marked at the top with its number, so that it does not set the scale.
+    Nor does the distance of Q of a method that estimates none: it is the noise itself.
     """
     shapes = [shape for shape in _shapes(cells) if sum(cell.shape == shape for cell in cells) > 1]
     metrics = _measured(cells, "metrics")
@@ -50,12 +52,13 @@ def draw_levels(name: str, cells: Sequence[Cell], palette: Palette | None = None
     with matplotlib.rc_context(SETTINGS):
         figure, axes = grid(len(metrics), len(shapes), (1.75, 1.3), entries=len(methods))
         for row, metric in enumerate(metrics):
-            means = [100 * cell.over_draws(method, metric).mean for cell in cells for method in methods]
-            top = 1.08 * fence(means)
+            scaling = [method for method in methods if metric not in Q_ERRORS or estimates_q(method)]
+            top = 1.08 * fence(100 * cell.over_draws(method, metric).mean for cell in cells for method in scaling)
             for axis, shape in zip(axes[row], shapes, strict=True):
                 at_levels = sorted((cell for cell in cells if cell.shape == shape), key=lambda cell: cell.rate)
                 for method in methods:
-                    _level_line(axis, at_levels, method, metric, looks[method], top)
+                    mark_above = top if method in scaling else math.inf
+                    _level_line(axis, at_levels, method, metric, looks[method], mark_above)
                 if row == 0:
                     axis.set_title(shown(shape))
             if top > 0:
@@ -65,7 +68,9 @@ def draw_levels(name: str, cells: Sequence[Cell], palette: Palette | None = None
         return picture(figure, name, caption, _alt(cells, metrics, methods, "average rate of wrong labels"))
 
 
-def _level_line(axis: Axes, cells: Sequence[Cell], method: str, metric: str, look: dict[str, Any], top: float) -> None:
+def _level_line(
+    axis: Axes, cells: Sequence[Cell], method: str, metric: str, look: dict[str, Any], mark_above: float
+) -> None:
     numbers = [cell.over_draws(method, metric) for cell in cells]
     points = [(100 * cell.rate, 100 * n.mean, 100 * n.spread) for cell, n in zip(cells, numbers, strict=True) if n.n]
     if not points:
@@ -75,9 +80,10 @@ def _level_line(axis: Axes, cells: Sequence[Cell], method: str, metric: str, loo
     # One line with gaps for all bars: a tenth of the size of matplotlib's own error bars.
     axis.plot(np.repeat(rates, 3), np.stack([low, high, gap], axis=1).ravel(), color=look["color"], linewidth=0.7)
     axis.plot(rates, means, **look)
-    for rate, mean in zip(rates[means > top], means[means > top], strict=True):
-        axis.plot([rate], [0.96 * top], marker="^", markersize=4, color=look["color"])
-        axis.annotate(f"{mean:.0f}", (rate, 0.96 * top), (3, -3), textcoords="offset points", fontsize=6.5)
+    above = means > mark_above
+    for rate, mean in zip(rates[above], means[above], strict=True):
+        axis.plot([rate], [0.96 * mark_above], marker="^", markersize=4, color=look["color"])
+        axis.annotate(f"{mean:.0f}", (rate, 0.96 * mark_above), (3, -3), textcoords="offset points", fontsize=6.5)
 
 
 def draw_over_time(name: str, cells: Sequence[Cell], palette: Palette | None = None) -> Picture | None:

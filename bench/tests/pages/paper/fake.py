@@ -16,6 +16,7 @@ Record = dict[str, Any]
 DATASETS = {figure.dataset: figure.classes for figure in FIGURES}
 SUBSTITUTES = ("senior", "sleeping", "sleeping, 3 classes")
 STEPS = 20
+COLLAPSED = ("synthetic, 3 classes", "static", 0, "continuous")  # as happened once
 
 
 def write_studies(root: Path, draws: int = 2, shift: float = 0.0) -> list[Path]:
@@ -111,6 +112,8 @@ def _drawn(dataset: str, shape: str, rate: float, method: str, draw: int, shift:
     accuracy = _published(accuracy_file, shape, plain, 100 * actual)
     if np.isnan(accuracy):
         accuracy = 99.0  # tide, which the paper does not have
+    if (base, shape, rate, method) == COLLAPSED:
+        accuracy = 33.5
     absolute = _published(error_file, shape, plain, 100 * actual) if not file else 0.0
     absolute = 1.5 if np.isnan(absolute) else absolute
     wobble = np.random.default_rng([draw, len(method), round(1000 * rate), ord(shape[0])]).normal(0, 0.3)

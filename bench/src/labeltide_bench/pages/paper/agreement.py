@@ -16,7 +16,7 @@ from labeltide_bench.pages.paper.plain import PlainTable
 from labeltide_bench.pages.paper.values import ACCURACY, SIX, FigureValue
 from labeltide_bench.pages.published import published
 
-MEASURES = {"accuracy": "accuracy", "mae": "entry of Q, MAE", "test_error": "test error", "frobenius": "Q, Frobenius"}
+MEASURES = {"accuracy": "accuracy", "mae": "MAE of Q", "test_error": "test error", "frobenius": "Q, Frobenius"}
 ORIGIN = {True: "the paper's", False: "substitute", None: ""}
 MINUS = "\N{MINUS SIGN}"
 
@@ -94,18 +94,16 @@ def _band(mean: float, spread: float) -> tuple[float, float, float]:
 
 def agreement_table(rows: Sequence[Agreement]) -> PlainTable:
     """All figures and tables in one table."""
-    heads = ["Figure", "Data", "Data are", "Measure", "All", "Bias", *SIX, "In band", "Overlap"]
+    heads = ["Figure", "Measure and data", "All", "In band", "Overlap", "Bias", *SIX]
     body = [
         [
             row.name,
-            row.data,
-            row.origin,
-            row.measure,
+            f"{row.measure}: {row.data}{'*' if row.origin == ORIGIN[False] else ''}",
             points_text(row.mean),
-            signed_text(row.signed),
-            *(points_text(_distance(row, method)) for method in SIX),
             share_text(row.in_band, row.points),
             share_text(row.overlaps, row.points),
+            signed_text(row.signed),
+            *(points_text(_distance(row, method)) for method in SIX),
         ]
         for row in rows
     ]
@@ -113,9 +111,10 @@ def agreement_table(rows: Sequence[Agreement]) -> PlainTable:
         "Mean absolute difference between our mean and the paper's, in percentage points, over all cells of a figure "
         "(All) and for each method. Bias: mean of ours minus the paper's. In band: how many of our means lie within "
         "the paper's band. Overlap: how many of our 95 % intervals meet it. For tables the band is one printed "
-        "standard deviation to each side."
+        "standard deviation to each side. MAE of Q: mean absolute error of an entry. * substitutes for "
+        "the paper's data."
     )
-    return PlainTable("Agreement with the paper", caption, heads, body, words=3)
+    return PlainTable("Agreement with the paper", caption, heads, body, words=1)
 
 
 def _distance(row: Agreement, method: str) -> float:

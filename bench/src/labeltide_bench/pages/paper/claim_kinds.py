@@ -49,7 +49,7 @@ def beats(
     }
     every = [effect for effects in found.values() for effect in effects]
     won = sum(effect.value > 0 for effect in every)
-    why = f"The error is lower in {won} of {len(every)} cells{_pairs(found)}, {_by(_mean(every))} on average"
+    why = f"The error is lower in {won} of {len(every)} {_units(found)}, {_by(_mean(every))} on average"
     against = {
         f"{pair[0]} on {name}" if len(found) > 1 else name: mean for (pair, name), mean in means.items() if mean <= 0
     }
@@ -234,8 +234,8 @@ def _listed(means: Mapping[str, float], before: str) -> str:
     return before + ", ".join(parts[:4] if more else parts) + more
 
 
-def _pairs(found: Mapping[tuple[str, str], object]) -> str:
-    return f" of {len(found)} pairs of methods" if len(found) > 1 else ""
+def _units(found: Mapping[tuple[str, str], object]) -> str:
+    return f"comparisons of {len(found)} pairs of methods" if len(found) > 1 else "cells"
 
 
 def _all(group: Callable[[Cell], str]) -> str:

@@ -20,11 +20,11 @@ Changes = Mapping[tuple[str, str], float]  # shape and level → total variation
 
 CAPTION = (
     "Effects are differences of test error paired by draw, averaged over the draws of a cell. Tests are one-sided and "
-    "over cells; where several pairs of methods are asked for, p is the largest of theirs (Berger 1982). Holds: p < 0.05 "
-    "and the claimed direction on every data set (with the true Q: for every shape). Holds partly: one of the two, or "
-    "most data sets. Cells of one data set are not independent, so p-values are too small; the second condition is "
-    f"there for that. A cost below {100 * MARGIN:g} point counts as none. On the paper's means: the verdict of the same "
-    "test on the means that the paper published."
+    "over cells; where several pairs of methods are asked for, p is the largest of theirs (Berger 1982). "
+    "Holds: p < 0.05 and the claimed direction on every data set (with the true Q: for every shape). "
+    "Holds partly: one of the two, or most data sets. Cells of one data set are not independent, so p-values are too "
+    f"small; the second condition is there for that. A cost below {100 * MARGIN:g} point counts as none. "
+    "On the paper's means: the verdict of the same test on the means that the paper published."
 )
 
 

@@ -32,6 +32,7 @@ from labeltide_bench.pages.paper.panel import MARKERS
 from labeltide_bench.pages.paper.panels import (
     Drawn,
     DrawnPanel,
+    draw_depictions,
     draw_estimates,
     draw_matched,
     draw_noise_functions,
@@ -82,6 +83,7 @@ class PaperPage:
     estimates: list[DrawnPanel]
     people_curves: list[DrawnPanel]
     noise: list[DrawnPanel]
+    depictions: dict[str, str]  # shape → drawing
     blocks: list[FigureBlock]
     agreement: PlainTable
     claims: list[Claim]
@@ -129,6 +131,7 @@ def make_page(studies: Studies) -> tuple[PaperPage, list[Agreement]]:
         estimates=draw_estimates([cell for cell in moving if cell.true_noise is not None], [*SIX[1:], "tide"]),
         people_curves=draw_people_curves(studies.people),
         noise=draw_noise_functions(studies.static or studies.tables),
+        depictions=draw_depictions(studies.static or studies.tables),
         blocks=[_block(each) for each in matched],
         agreement=agreement_table(agreement),
         claims=claims,

@@ -146,15 +146,15 @@ class Panel:
             self.beyond.append(f"{curve.name}{' (paper)' if curve.is_paper else ''} {values}")
 
 
-# Relative paths that start at the middle of the point.
+# Relative paths that start at the middle of the point; short, for a page holds some 6,000 of them.
 MARKERS = {
-    "ignore": "m-2.3 0a2.3 2.3 0 1 0 4.6 0a2.3 2.3 0 1 0-4.6 0",
-    "anchor": "m-2.1-2.1h4.2v4.2h-4.2z",
-    "volmin": "m0-2.8l2.6 4.6h-5.2z",
-    "plugin": "m0-3l2.6 3-2.6 3-2.6-3z",
-    "discontinuous": "m0 2.8l2.6-4.6h-5.2z",
-    "continuous": "m-2.8-.9h1.9v-1.9h1.8v1.9h1.9v1.8h-1.9v1.9h-1.8v-1.9h-1.9z",
-    "tide": "m0-3.4l1 2.3 2.4.2-1.8 1.7.5 2.5-2.1-1.3-2.1 1.3.5-2.5-1.8-1.7 2.4-.2z",
+    "ignore": "m-3-1h6v2h-6z",
+    "anchor": "m-2-2h4v4h-4z",
+    "volmin": "m-3 2h6l-3-5z",
+    "plugin": "m-3 0l3-3 3 3-3 3z",
+    "discontinuous": "m-3-2h6l-3 5z",
+    "continuous": "m-1-3h2l2 2v2l-2 2h-2l-2-2v-2z",
+    "tide": "m0-4l1 3 3 1-3 1-1 3-1-3-3-1 3-1z",
 }
 
 

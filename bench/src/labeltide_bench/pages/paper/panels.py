@@ -108,6 +108,18 @@ def draw_noise_functions(cells: Sequence[Cell]) -> list[DrawnPanel]:
     return panels
 
 
+def draw_depictions(cells: Sequence[Cell]) -> dict[str, str]:
+    """Table 1: the curve of each shape alone, at the level nearest to 30 %."""
+    drawn = {}
+    for shape in SHAPES:
+        kept = [cell for cell in cells if cell.shape == shape and cell.true_noise is not None and cell.n_classes == 2]
+        if kept:
+            cell = min(kept, key=lambda cell: abs(cell.rate - 0.3))
+            curve = _over_clock(cell, f"{TRUTH}-strong0", wrong(_known(cell.true_noise), 0))
+            drawn[shape] = Panel("", [curve], (0, 1), (0, 50), (), (0, 50), "", f"{shape} noise").svg()
+    return drawn
+
+
 def draw_estimates(cells: Sequence[Cell], methods: Sequence[str], classes: Sequence[int] = (0, 1)) -> list[DrawnPanel]:
     """Figure 2: the true share of wrong labels over the clock and each method's estimate, mean over draws."""
     panels = []
@@ -122,8 +134,9 @@ def draw_estimates(cells: Sequence[Cell], methods: Sequence[str], classes: Seque
             top = nice_ticks(max(50.0, *(float(np.nanmax(curve.y)) for curve in curves)))
             clock = _known(cell.any_run.clock)
             ends = (float(clock[0]), float(clock[-1]))
-            title = f"{cell.annotator or cell.shape}: when {cell.class_names[code]} is true"
-            ticks = (ends[0], sum(ends) / 2, ends[1])
+            who = f"{cell.name.split(' (')[0]}, {cell.annotator}" if cell.annotator else f"{cell.shape} noise"
+            title = f"{who}: {cell.class_names[code]}"
+            ticks = [tick for tick in nice_ticks(ends[1]) if ends[0] <= tick <= ends[1]]
             panel = Panel(title, curves, ends, (0, top[-1]), ticks, top, cell.info.clock or "clock", title)
             panels.append(DrawnPanel(panel.svg()))
     return panels

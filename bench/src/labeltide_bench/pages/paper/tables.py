@@ -20,8 +20,8 @@ STRESS_CAPTION = (
     "Percent, mean ± standard deviation over folds. The stress data (Goodday and others 2021: self-reports and "
     "physiological measurements of 289 healthcare workers) are health data that are not public, so the study cannot be "
     "run here. Beside its printed numbers stand our studies of labels by real annotators, averaged over annotators: "
-    "one person's labels to learn from, those of the others as reference. Columns of different data sets do not compare; "
-    "the order of methods does."
+    "one person's labels to learn from, those of the others as reference. Columns of different data sets do not "
+    "compare; the order of methods does."
 )
 ORIGINS = {True: "the paper's own", False: "substitute", None: ""}
 
@@ -47,7 +47,7 @@ def stress_table(people: Sequence[Cell]) -> PlainTable:
     for method in dict.fromkeys([*printed, *map(base_name, methods_of(people))]):
         row = printed.get(method, {})
         texts = [
-            f"{method} (the paper: Static)" if method == "volmin" else method,
+            f"{method} (Static)" if method == "volmin" else method,
             row.get("words", WORDS.get(method, "")),
         ]
         texts += [f"{row[m][0]:.1f} ± {row[m][1]:.1f}" if row else DASH for m in PEOPLE_HEADS]

@@ -1,0 +1,112 @@
+import csv
+import re
+import subprocess
+import sys
+
+import pytest
+
+from labeltide_bench.pages import write_paper
+from labeltide_bench.pages.paper.values import FIGURES, PAPER_NAMES, SHAPES
+from pages.test_report import Outline
+
+
+@pytest.fixture(scope="module")
+def page(page_folder):
+    return (page_folder / "paper.html").read_text(encoding="utf-8")
+
+
+def test_every_table_and_figure_of_the_paper_is_there_by_its_number(page):
+    for number in ["Table 1", "Table 2", "Table 3", "Table 4", *(f"Figure {place}" for place in range(1, 12))]:
+        anchor = number.lower().replace(" ", "-")
+        assert f'<section id="{anchor}"' in page, number
+        assert re.search(rf'<h2 id="{anchor}-title">{number}\b', page), number
+
+
+def test_figures_without_a_number_are_said_to_be_from_the_repository(page):
+    unnumbered = [figure for figure in FIGURES if not figure.in_paper]
+    assert len(unnumbered) == 10
+    for figure in unnumbered:
+        assert f'<h2 id="{figure.slug}-title">{figure.number} <small>from the authors' in page
+
+
+def test_every_figure_has_six_panels_with_both_curves_and_a_table_of_differences(page):
+    for figure in FIGURES:
+        section = page.split(f'<section id="{figure.slug}"')[1].split("</section>")[0]
+        titles = re.findall(r'class="t">([^<]+)<', section)
+        assert titles == list(SHAPES), figure.number
+        assert section.count('class="d"') >= 6 * 4, "the paper's curves"
+        assert section.count('class="l"') >= 6 * 5, "ours"
+        assert f"{figure.number}: difference" in section
+
+
+def test_accuracy_runs_from_60_to_100_and_from_50_where_the_paper_goes_below(page):
+    for number, first in (("repository-figure-1", "60"), ("repository-figure-5", "50")):
+        section = page.split(f'<section id="{number}"')[1].split("</section>")[0]
+        panel = section.split("<svg")[1]
+        ticks = re.findall(r'class="y">([^<]+)<', panel)
+        assert (ticks[0], ticks[-1]) == (first, "100")
+
+
+def test_one_method_has_one_colour_and_the_key_gives_the_papers_names(page):
+    colours = dict(re.findall(r"\.c-([\w-]+) \{ --c: (#\w+); \}", page))
+    assert set(PAPER_NAMES) | {"tide"} <= set(colours)
+    assert len(set(colours.values())) == len(colours)
+    for in_figures, in_text in PAPER_NAMES.values():
+        assert in_figures in page
+        assert in_text in page
+
+
+def test_the_first_figure_comes_before_the_first_table(page):
+    assert page.index('id="figure-1"') < page.index("<table")
+
+
+def test_the_page_is_well_formed_small_and_needs_nothing_else(page):
+    outline = Outline(page)
+    assert len(page) < 1_000_000
+    assert len(outline.ids) == len(set(outline.ids))
+    assert {link[1:] for link in outline.links} <= set(outline.ids)
+    assert not re.search(r"https?:|url\((?!#)|@import", page)
+    assert not {tag for tag, _ in outline.tags} & {"script", "link", "iframe", "object", "embed", "img"}
+    assert "nan" not in re.sub(r"<[^>]*>", " ", page).casefold().split()
+
+
+def test_agreement_and_claims_are_written_beside_the_page(page_folder):
+    names = {path.name for path in page_folder.iterdir()}
+    assert names == {"paper.html", "agreement.csv", "agreement.md", "claims.csv", "claims.md"}
+    with (page_folder / "agreement.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["figure"] for row in rows if row["figure"].startswith(("F", "R"))] == [f.number for f in FIGURES]
+    assert all(float(row["mean_absolute_difference"]) < 1 for row in rows if row["measure"] == "accuracy")
+
+
+def test_the_same_records_in_any_order_give_the_same_page(folders, page, tmp_path):
+    again = write_paper(folders[::-1], tmp_path).read_text(encoding="utf-8")
+    assert again == page
+
+
+def test_a_missing_study_is_said_and_the_rest_is_shown(folders, tmp_path):
+    page = write_paper(folders[:1], tmp_path).read_text(encoding="utf-8")
+    assert "Not given to this page, so not shown: tables 2 and 3" in page
+    assert "Figure 6: difference" in page
+    Outline(page)
+
+
+def test_a_study_given_twice_is_refused(folders, tmp_path):
+    with pytest.raises(ValueError, match="Each study must be given once"):
+        write_paper([folders[1], folders[1]], tmp_path)
+
+
+def test_a_collapsed_run_is_marked_at_the_edge_with_its_value_and_does_not_set_the_scale(page):
+    section = page.split('<section id="figure-6"')[1].split("</section>")[0]
+    panel = section.split("</div>")[0]
+    assert "Outside the axis: continuous 33." in panel
+    assert re.findall(r'class="y">([^<]+)<', panel) == ["60", "70", "80", "90", "100"]
+
+
+def test_the_page_never_loads_torch(folders, tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from labeltide_bench.pages import write_paper; "
+        "write_paper([Path(sys.argv[1])], Path(sys.argv[2])); sys.exit('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(folders[1]), str(tmp_path)]
+    assert subprocess.run(command, check=False).returncode == 0
