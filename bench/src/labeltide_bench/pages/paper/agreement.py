@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labeltide_bench.pages.cells import Cell, methods_of
+from labeltide_bench.pages.method_order import base_name
 from labeltide_bench.pages.paper.match import MatchedFigure, Point, interval
 from labeltide_bench.pages.paper.plain import PlainTable
 from labeltide_bench.pages.paper.values import ACCURACY, SIX, FigureValue
@@ -18,6 +19,7 @@ from labeltide_bench.pages.published import published
 
 MEASURES = {"accuracy": "accuracy", "mae": "MAE of Q", "test_error": "test error", "frobenius": "Q, Frobenius"}
 ORIGIN = {True: "the paper's", False: "substitute", None: ""}
+CODE = "paper's code"  # in the label of a method that has its settings
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -63,16 +65,26 @@ def figure_agreement(matched: MatchedFigure) -> Agreement:
 
 
 def table_agreements(name: str, cells: Sequence[Cell]) -> list[Agreement]:
-    """Agreement of a printed table, by metric, on the paper's own data and on substitutes."""
+    """Agreement of a printed table, by metric, on the paper's own data and on substitutes.
+
+    Methods with the settings of the paper's code have rows of their own.
+    """
     groups = [[cell for cell in cells if (cell.info.faithful is False) is kind] for kind in (False, True)]
-    return [_table(name, group, metric) for metric in ("test_error", "frobenius") for group in groups if group]
+    rows = [
+        _table(name, group, metric, is_code=is_code)
+        for is_code in (False, True)
+        for metric in ("test_error", "frobenius")
+        for group in groups
+    ]
+    return [row for row in rows if row.points]
 
 
-def _table(name: str, cells: Sequence[Cell], metric: str) -> Agreement:
+def _table(name: str, cells: Sequence[Cell], metric: str, *, is_code: bool) -> Agreement:
     """Bands are one printed standard deviation to each side."""
-    curves = {method: _printed_points(cells, method, metric) for method in methods_of(cells) if method in SIX}
+    labels = [label for label in methods_of(cells) if (CODE in label if is_code else label in SIX)]
+    curves = {base_name(label): _printed_points(cells, label, metric) for label in labels}
     data = ", ".join(dict.fromkeys(cell.name for cell in cells))
-    return agreement_of(name, data, _origin(cells), MEASURES[metric], curves)
+    return agreement_of(f"{name}, {CODE}" if is_code else name, data, _origin(cells), MEASURES[metric], curves)
 
 
 def _printed_points(cells: Sequence[Cell], method: str, metric: str) -> list[Point]:

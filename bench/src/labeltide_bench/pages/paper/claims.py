@@ -13,6 +13,7 @@ from labeltide_bench.pages.paper.claim_tests import UNTESTED, by_shape, total_va
 from labeltide_bench.pages.paper.plain import PlainTable
 from labeltide_bench.pages.paper.studies import Studies
 from labeltide_bench.pages.paper.values import SIX
+from labeltide_bench.pages.published import has_published
 
 TWINS = (("plugin", "anchor"), ("discontinuous", "volmin"), ("continuous", "volmin"))  # temporal, static
 AGAINST_IGNORE = tuple((name, "ignore") for name in SIX if name != "ignore")
@@ -32,7 +33,7 @@ def check_claims(studies: Studies, change: Changes) -> list[Claim]:
     """Every claim, in the order of the paper."""
     drawn = [cell for cell in studies.figures if cell.variant == UNIFORM]
     two, many = ([cell for cell in drawn if (cell.n_classes > 2) is kind] for kind in (False, True))
-    printed = [cell for cell in studies.tables if "by " not in cell.name]
+    printed = [cell for cell in studies.tables if has_published(cell)]
     return [
         *_gains(temporal(two), temporal(many), printed),
         *_costs(drawn),
@@ -116,7 +117,13 @@ def changes_over_time(cells: Sequence[Cell]) -> dict[tuple[str, str], float]:
     return found
 
 
-def claims_table(claims: Sequence[Claim]) -> PlainTable:
+def count_failed(studies: Studies) -> int:
+    """Runs of drawn noise that gave no test error."""
+    cells = [*studies.figures, *studies.tables, *studies.static]
+    return sum(cell.over_draws(method, "test_error").failed for cell in cells for method in cell.runs)
+
+
+def claims_table(claims: Sequence[Claim], failed: int = 0) -> PlainTable:
     """All claims in one table."""
     rows = [
         [
@@ -133,7 +140,8 @@ def claims_table(claims: Sequence[Claim]) -> PlainTable:
         for place, claim in enumerate(claims, start=1)
     ]
     heads = ["", "The paper's claim", "Verdict", "Why", "On the paper's means", "Cells", "Paired draws", "p", "Test"]
-    return PlainTable("Claims of the paper", CAPTION, heads, rows, words=4)
+    lost = f" {failed:,} runs gave no number and are left out." if failed else " Every run gave a number."
+    return PlainTable("Claims of the paper", CAPTION + lost, heads, rows, words=4)
 
 
 def p_text(value: float) -> str:

@@ -25,6 +25,7 @@ from labeltide_bench.pages.paper.claims import (
     check_claims,
     claims_table,
     compare_claims,
+    count_failed,
     p_text,
 )
 from labeltide_bench.pages.paper.match import MatchedFigure, match_figure
@@ -98,8 +99,9 @@ def write_paper(folders: Sequence[Path], out: Path) -> Path:
 
     Which study a folder holds is seen from its records, so the order does not matter.
     """
-    page, agreement = make_page(read_studies(folders))
-    claims, template = claims_table(page.claims), make_environment().get_template("paper.html")
+    studies = read_studies(folders)
+    page, agreement = make_page(studies)
+    claims, template = claims_table(page.claims, count_failed(studies)), make_environment().get_template("paper.html")
     texts = {
         "agreement.csv": as_csv(agreement),
         "agreement.md": as_markdown(page.agreement),
