@@ -4,8 +4,9 @@
 clean test accuracy in percent, and the mean absolute error of an entry of Q as a fraction, each with the lower and
 upper edge of the drawn band. They are measurements of published pictures, exact to the width of a line.
 
-The captions call the bands standard deviations. Where a table of the paper prints the same cell (moving, mixed noise),
-the band is as wide as 1.96 of the printed standard deviations over the root of ten: a 95 % interval of the mean.
+The captions call the bands standard deviations. In the 24 cells that table 2 prints, the band is as wide as 1.96 of the
+printed standard deviations over the root of ten (median of the ratios 1.00, nine in ten below 1.1): a 95 % interval of
+the mean. Table 2 agrees with the figures at 29 % (0.1 points of test error on average), table 3 best at 30 % (0.6).
 """
 
 from __future__ import annotations
