@@ -230,6 +230,14 @@ def check_common(common: ArrayLike, matrices: np.ndarray) -> np.ndarray:
     return check_matrices(common, None)[0]
 
 
+def check_whole_numbers(name: str, values: Any, low: int, *, may_be_empty: bool = False) -> None:
+    """Refuse anything but a sequence of whole numbers from `low` on."""
+    if not isinstance(values, list | tuple) or not (values or may_be_empty):
+        raise ValueError(f"{name} must be a list of whole numbers at least {low}. Got {values!r}.")
+    for value in values:
+        check_number(f"Every value of {name}", value, low, whole=True)
+
+
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
     """A value that must be one of `choices`."""
     options = list(choices)

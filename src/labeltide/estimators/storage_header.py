@@ -18,7 +18,7 @@ from labeltide.estimators.registry import METHODS
 from labeltide.models import MODELS
 from labeltide.noise.base import NoiseFunction
 from labeltide.noise.fixed import FixedNoise
-from labeltide.noise.network import NetworkNoise
+from labeltide.noise.network import WIDTHS, NetworkNoise
 from labeltide.noise.static import StaticNoise
 from labeltide.noise.stepwise import StepwiseNoise
 from labeltide.tables.sources import Sources
@@ -36,9 +36,29 @@ NOISES: dict[str, type[NoiseFunction]] = {
 SHAPE_FIELDS = ("classes", "n_features", "n_points", "noise", "sources")
 FIELDS = ("sha256", "format", "labeltide", "method", "params", *SHAPE_FIELDS, "learned")
 OLD_FIELDS = {"sources": {"annotators": 1, "groups": None}}  # of files written before annotators had a Q each
-OLD_PARAMS = {"period": None}  # of files written before clocks could be periodic
+# Parameters that files of earlier versions lack, with the values that they then had.
+OLD_PARAMS: dict[str, dict[str, Any]] = {
+    "tide": {"period": None},
+    "discontinuous": {"objective": "volume", "diagonal_weight": 0.01},
+    "continuous": {
+        "linear": 1.0,
+        "quadratic": 1.0,
+        "gamma": 2.0,
+        "eta": 2.0,
+        "rounds": None,
+        "epochs_per_round": 10,
+        "noise_widths": list(WIDTHS),
+        "noise_learning_rate": None,
+        "noise_milestones": [50, 100],
+        "noise_function": None,
+        "clip": 5.0,
+        "max_restarts": 8,
+    },
+}
 MAX_SOURCES = 100_000
-NOT_SAVED = ("checkpoint", "noise")  # parameters that are None in the file: the noise lies in its tensors
+NOT_SAVED = ("checkpoint", "noise", "noise_function")  # parameters that are None in the file
+MAY_BE_NONE = ("rounds", "noise_learning_rate", "clip")
+WHOLE_NUMBERS = ("noise_widths", "noise_milestones")  # parameters that are lists of them
 DIGEST_MARK = b'\\"sha256\\": \\"'  # the digest follows; JSON within the JSON header, hence the backslashes
 NO_DIGEST = "0" * 64  # stands in for the digest while the file is digested
 MAX_HEADER = 100_000_000  # bytes, the limit of safetensors itself
@@ -127,7 +147,8 @@ def _plain_params(estimator: NoisyLabelClassifier) -> dict[str, Any]:
     params["device"] = "cpu" if str(params["device"]) == "cpu" else "auto"  # a GPU of ours may not be there
     params["random_state"] = params["random_state"] if type(params["random_state"]) is int else None
     for name, value in params.items():
-        each = value if name == "period" and isinstance(value, tuple | list) else (value,)
+        many = name == "period" or name in WHOLE_NUMBERS
+        each = value if many and isinstance(value, tuple | list) else (value,)
         if any(type(part) not in PLAIN for part in each):
             raise ValueError(f"The parameter {name} must be a number or a string to be saved. Got {value!r}.")
     return params
@@ -213,8 +234,7 @@ def _check_about(about: dict[str, Any]) -> Described:
         raise ValueError("its version must be a string.")
     method = METHODS[_validation.check_choice("method", about["method"], METHODS)]
     defaults = method().get_params(deep=False)
-    old = {name: value for name, value in OLD_PARAMS.items() if name in defaults}
-    params = {**old, **about["params"]} if isinstance(about["params"], dict) else about["params"]
+    params = _with_old_params(method.name, about["params"]) if isinstance(about["params"], dict) else about["params"]
     _check_fields("params", params, defaults)
     for name, default in defaults.items():
         _check_param(name, params[name], default)
@@ -245,6 +265,15 @@ def _check_about(about: dict[str, Any]) -> Described:
     )
 
 
+def _with_old_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a file, with those that it is too old to have."""
+    params = {**OLD_PARAMS.get(method, {}), **params}
+    if method == "continuous":  # the network with raw steps was that of the paper's code in these respects too
+        departs = not params.get("raw_steps")
+        params = {"scaled_weights": departs, "bounded_logits": departs, **params}
+    return params
+
+
 def _check_param(name: str, value: Any, default: Any) -> None:
     if name in NOT_SAVED:
         if value is not None:
@@ -256,6 +285,10 @@ def _check_param(name: str, value: Any, default: Any) -> None:
         _validation.check_choice("device", value, ("auto", "cpu"))
     elif name == "period":
         check_period(value)
+    elif name in WHOLE_NUMBERS:
+        _validation.check_whole_numbers(name, value, 0, may_be_empty=True)
+    elif value is None and name in MAY_BE_NONE:
+        return
     elif name == "random_state":
         if value is not None:
             _validation.check_number(name, value, 0, 2**32 - 1, whole=True)
@@ -263,7 +296,7 @@ def _check_param(name: str, value: Any, default: Any) -> None:
         if not isinstance(value, str if isinstance(default, str) else int):
             raise ValueError(f"{name} must be of type {type(default).__name__}. Got {reprlib.repr(value)}.")
     elif isinstance(default, int):
-        _validation.check_number(name, value, 1, whole=True)
+        _validation.check_number(name, value, 0 if name == "max_restarts" else 1, whole=True)
     else:
         _validation.check_number(name, value, -sys.float_info.max, sys.float_info.max)
 
