@@ -24,11 +24,12 @@ N, N_TRAIN, STEPS, DRAWS, EPOCHS = 250, 150, 40, 8, 60
 
 
 class Simulated(NamedTuple):
-    """Features, recorded and true labels of all sequences."""
+    """Features, recorded, true and trusted labels of all sequences."""
 
     features: np.ndarray  # (n, steps, features)
     recorded: np.ndarray  # (n, steps)
     truth: np.ndarray  # (n, steps)
+    trusted: np.ndarray  # (n, steps), -1 where the label was not checked
 
 
 def persistent(rate: float) -> Callable[[int], Simulated]:
@@ -47,15 +48,24 @@ def leaking(seed: int) -> Simulated:
     return study._replace(features=np.concatenate([study.features, study.recorded[..., None]], -1).astype(np.float32))
 
 
+def checked(seed: int) -> Simulated:
+    """60 % wrong, and a tenth of the labels is known to be right; `tide` alone is told which."""
+    study = persistent(0.6)(seed)
+    chosen = np.random.default_rng(seed).random(study.truth.shape) < 0.1
+    return study._replace(trusted=np.where(chosen, study.truth, -1))
+
+
 def _record(study: lt.Sequences, rate: float, seed: int) -> Simulated:
     assert study.clean_labels is not None
     noise = lt.FixedNoise([[1 - rate, rate], [rate, 1 - rate]])
-    return Simulated(study.features, lt.corrupt(study.clean_labels, noise, seed), study.clean_labels)
+    truth = study.clean_labels
+    return Simulated(study.features, lt.corrupt(truth, noise, seed), truth, np.full_like(truth, -1))
 
 
 SCENARIOS: dict[str, Callable[[int], Simulated]] = {
     "30 % wrong, labels persist": persistent(0.3),
     "60 % wrong, labels persist": persistent(0.6),
+    "60 % wrong, labels persist, a tenth trusted": checked,
     "30 % wrong, a feature holds the recorded label": leaking,
     "30 % wrong, labels do not persist, weak features": weak(0.3),
     "none wrong, labels do not persist, weak features": weak(0.0),
@@ -72,7 +82,7 @@ def measure(study: Simulated, seed: int) -> dict[str, Any]:
     """Errors of tide, of ignoring the noise and of clean labels; the share of wrong labels that tide estimates."""
     train, test = (Simulated(*(values[part] for values in study)) for part in (slice(N_TRAIN), slice(N_TRAIN, None)))
     settings: dict[str, Any] = {"epochs": EPOCHS, "random_state": seed, "device": "cpu"}
-    tide = lt.TideClassifier(**settings).fit(train.features, train.recorded)
+    tide = lt.TideClassifier(**settings).fit(train.features, train.recorded, trusted=train.trusted)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lt.NoiseWarning)
         warned = [diagnostic.name for diagnostic in tide.diagnostics_ if diagnostic.is_warning]
