@@ -5,20 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import reprlib
-import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from labeltide import __version__, _validation
-from labeltide._clock import check_period
 from labeltide.estimators.registry import METHODS
-from labeltide.models import MODELS
+from labeltide.estimators.storage_params import PLAIN, check_fields, check_params, plain_params
 from labeltide.noise.base import NoiseFunction
 from labeltide.noise.fixed import FixedNoise
-from labeltide.noise.network import WIDTHS, NetworkNoise
+from labeltide.noise.network import NetworkNoise
 from labeltide.noise.static import StaticNoise
 from labeltide.noise.stepwise import StepwiseNoise
 from labeltide.tables.sources import Sources
@@ -36,34 +33,11 @@ NOISES: dict[str, type[NoiseFunction]] = {
 SHAPE_FIELDS = ("classes", "n_features", "n_points", "noise", "sources")
 FIELDS = ("sha256", "format", "labeltide", "method", "params", *SHAPE_FIELDS, "learned")
 OLD_FIELDS = {"sources": {"annotators": 1, "groups": None}}  # of files written before annotators had a Q each
-# Parameters that files of earlier versions lack, with the values that they then had.
-OLD_PARAMS: dict[str, dict[str, Any]] = {
-    "tide": {"period": None},
-    "discontinuous": {"objective": "volume", "diagonal_weight": 0.01},
-    "continuous": {
-        "linear": 1.0,
-        "quadratic": 1.0,
-        "gamma": 2.0,
-        "eta": 2.0,
-        "rounds": None,
-        "epochs_per_round": 10,
-        "noise_widths": list(WIDTHS),
-        "noise_learning_rate": None,
-        "noise_milestones": [50, 100],
-        "noise_function": None,
-        "clip": 5.0,
-        "max_restarts": 8,
-    },
-}
 MAX_SOURCES = 100_000
-NOT_SAVED = ("checkpoint", "noise", "noise_function")  # parameters that are None in the file
-MAY_BE_NONE = ("rounds", "noise_learning_rate", "clip")
-WHOLE_NUMBERS = ("noise_widths", "noise_milestones")  # parameters that are lists of them
 DIGEST_MARK = b'\\"sha256\\": \\"'  # the digest follows; JSON within the JSON header, hence the backslashes
 NO_DIGEST = "0" * 64  # stands in for the digest while the file is digested
 MAX_HEADER = 100_000_000  # bytes, the limit of safetensors itself
 MAX_DEPTH = 16  # of tuples within tuples in a class name
-PLAIN = (str, int, float, bool, type(None))  # what JSON carries with its type
 
 
 @dataclass(frozen=True)
@@ -108,7 +82,7 @@ def describe(estimator: NoisyLabelClassifier) -> str:
         "format": FORMAT,
         "labeltide": __version__,
         "method": estimator.name,
-        "params": _plain_params(estimator),
+        "params": plain_params(estimator),
         "classes": [_plain_class(name) for name in estimator.classes_.tolist()],
         "n_features": estimator.n_features_in_,
         "n_points": len(estimator.clock_grid_),
@@ -138,22 +112,6 @@ def read_description(raw: bytes) -> Described:
     return _check_about(about)
 
 
-def _plain_params(estimator: NoisyLabelClassifier) -> dict[str, Any]:
-    """The parameters as JSON can carry them."""
-    params = estimator.get_params(deep=False)
-    params = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
-    params |= {name: None for name in NOT_SAVED if name in params}
-    params["model"] = params["model"] if isinstance(params["model"], str) else None
-    params["device"] = "cpu" if str(params["device"]) == "cpu" else "auto"  # a GPU of ours may not be there
-    params["random_state"] = params["random_state"] if type(params["random_state"]) is int else None
-    for name, value in params.items():
-        many = name == "period" or name in WHOLE_NUMBERS
-        each = value if many and isinstance(value, tuple | list) else (value,)
-        if any(type(part) not in PLAIN for part in each):
-            raise ValueError(f"The parameter {name} must be a number or a string to be saved. Got {value!r}.")
-    return params
-
-
 def _plain_class(name: Any) -> Any:
     """A class name as JSON can carry it: tuples become lists."""
     name = name.item() if isinstance(name, np.generic) else name
@@ -173,7 +131,7 @@ def _plain_sources(sources: Sources) -> dict[str, Any]:
 
 
 def _check_sources(about: Any) -> Sources:
-    _check_fields("sources", about, ("annotators", "groups"))
+    check_fields("sources", about, ("annotators", "groups"))
     groups = about["groups"]
     if groups is not None:
         if not isinstance(groups, list) or not groups:
@@ -222,7 +180,7 @@ def _read_about(raw: bytes) -> dict[str, Any]:
             f"{__version__}: update it with `pip install --upgrade labeltide`."
         )
     about = {**OLD_FIELDS, **about}
-    _check_fields("header", about, FIELDS)
+    check_fields("header", about, FIELDS)
     if type(about["sha256"]) is not str:
         raise ValueError("its digest must be a string.")
     return about
@@ -233,16 +191,11 @@ def _check_about(about: dict[str, Any]) -> Described:
     if type(about["labeltide"]) is not str:
         raise ValueError("its version must be a string.")
     method = METHODS[_validation.check_choice("method", about["method"], METHODS)]
-    defaults = method().get_params(deep=False)
-    params = _with_old_params(method.name, about["params"]) if isinstance(about["params"], dict) else about["params"]
-    _check_fields("params", params, defaults)
-    for name, default in defaults.items():
-        _check_param(name, params[name], default)
-    params = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
+    params = check_params(method, about["params"])
     _validation.check_number("n_features", about["n_features"], 1, whole=True)
     _validation.check_number("n_points", about["n_points"], 1, whole=True)
     noise = {"annotators": 1, **about["noise"]} if isinstance(about["noise"], dict) else about["noise"]
-    _check_fields("noise", noise, ("kind", "raw_steps", "annotators"))
+    check_fields("noise", noise, ("kind", "raw_steps", "annotators"))
     kind, raw_steps = _validation.check_choice("noise", noise["kind"], NOISES), noise["raw_steps"]
     sources = _check_sources(about["sources"])
     if noise["annotators"] != 1 and (kind == "static" or noise["annotators"] != len(sources.names)):
@@ -263,48 +216,6 @@ def _check_about(about: dict[str, Any]) -> Described:
         sources=sources,
         learned=about["learned"],
     )
-
-
-def _with_old_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a file, with those that it is too old to have."""
-    params = {**OLD_PARAMS.get(method, {}), **params}
-    if method == "continuous":  # the network with raw steps was that of the paper's code in these respects too
-        departs = not params.get("raw_steps")
-        params = {"scaled_weights": departs, "bounded_logits": departs, **params}
-    return params
-
-
-def _check_param(name: str, value: Any, default: Any) -> None:
-    if name in NOT_SAVED:
-        if value is not None:
-            raise ValueError(f"{name} must be empty in a file. Got {reprlib.repr(value)}.")
-    elif name == "model":
-        if value is not None:
-            _validation.check_choice("model", value, MODELS)
-    elif name == "device":
-        _validation.check_choice("device", value, ("auto", "cpu"))
-    elif name == "period":
-        check_period(value)
-    elif name in WHOLE_NUMBERS:
-        _validation.check_whole_numbers(name, value, 0, may_be_empty=True)
-    elif value is None and name in MAY_BE_NONE:
-        return
-    elif name == "random_state":
-        if value is not None:
-            _validation.check_number(name, value, 0, 2**32 - 1, whole=True)
-    elif isinstance(default, str | bool):
-        if not isinstance(value, str if isinstance(default, str) else int):
-            raise ValueError(f"{name} must be of type {type(default).__name__}. Got {reprlib.repr(value)}.")
-    elif isinstance(default, int):
-        _validation.check_number(name, value, 0 if name == "max_restarts" else 1, whole=True)
-    else:
-        _validation.check_number(name, value, -sys.float_info.max, sys.float_info.max)
-
-
-def _check_fields(part: str, fields: Any, wanted: Iterable[str]) -> None:
-    if not isinstance(fields, dict) or set(fields) != set(wanted):
-        names = reprlib.repr(sorted(fields) if isinstance(fields, dict) else fields)
-        raise ValueError(f"its {part} must hold the fields {', '.join(wanted)}. Got {names}.")
 
 
 def _check_classes(names: Any) -> tuple[Any, ...]:
