@@ -252,12 +252,8 @@ def check_number(
     """A finite number from low to high, excluding low where `above` is set."""
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if (
-        not is_number
-        or not (isinstance(value, int) or np.isfinite(value))
-        or not (low < value if above else low <= value)
-        or not value <= high
-    ):
+    is_number = is_number and (isinstance(value, int) or bool(np.isfinite(value)))
+    if not is_number or not (low < value if above else low <= value) or not value <= high:
         rule = f"{'a whole' if whole else 'a'} number {'above' if above else 'at least'} {low:g}"
         limit = f" and at most {high:.12g}" if np.isfinite(high) else ""
         raise ValueError(f"{name} must be {rule}{limit}. Got {value!r}.")
