@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 import labeltide as lt
@@ -142,6 +143,11 @@ def test_several_annotators_share_a_noise_function_of_ones_own(study):
 def test_what_is_no_noise_function_is_refused(study, wrong):
     with pytest.raises(ValueError, match=r"must give a labeltide\.noise\.base.NoiseFunction with members=1"):
         fit(study, noise_function=wrong)
+
+
+def test_a_q_that_stays_at_its_bound_is_said(study):
+    with pytest.warns(ConvergenceWarning, match=r"bound of one half for the true class .* in 1 of 1 fits"):
+        fit(study, linear=0.0, quadratic=0.0, bounded_logits=False, noise_learning_rate=0.1, epochs=30)
 
 
 @pytest.mark.parametrize(

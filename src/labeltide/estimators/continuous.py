@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
 
 from labeltide import _validation
 from labeltide.estimators.base import ModelChoice, RandomState
@@ -16,6 +20,7 @@ from labeltide.objectives.objective import Penalty
 from labeltide.objectives.penalties import frobenius
 from labeltide.training import AugmentedLagrangian
 
+BOUND_MARGIN, BOUND_SHARE = 0.005, 0.9  # Q(t) stays at its bound if it is this near for this share of the clock
 VOLUME_WEIGHT = 1e-4  # of the penalised objective, in the paper's code
 
 
@@ -140,7 +145,7 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         penalties = [Penalty("frobenius", frobenius, 1.0)]
         if not is_lagrangian:
             penalties = code_penalties(len(fleet_fit.data.grid), VOLUME_WEIGHT, self.diagonal_weight)
-        return self._learn(
+        fitted = self._learn(
             fleet_fit,
             self._build_noise(fleet_fit),
             penalties,
@@ -151,6 +156,8 @@ class ContinuousClassifier(LearnedNoiseClassifier):
             clip=self.clip,
             max_restarts=self.max_restarts,
         )
+        _warn_at_bound(fitted.noise.common(fleet_fit.data.grid).detach(), fleet_fit.classes)
+        return fitted
 
     def _check_settings(self) -> None:
         _validation.check_choice("objective", self.objective, ("lagrangian", "penalised"))
@@ -197,6 +204,20 @@ class ContinuousClassifier(LearnedNoiseClassifier):
             tuple(self.noise_widths),
             scaled_weights=self.scaled_weights,
             bounded_logits=self.bounded_logits,
+        )
+
+
+def _warn_at_bound(matrices: Tensor, classes: Sequence[Any]) -> None:
+    """Warn where Q(t), (members, points, classes, classes), of a class stays at its bound of one half."""
+    at_bound = (matrices.diagonal(dim1=-2, dim2=-1) < 0.5 + BOUND_MARGIN).double().mean(1) > BOUND_SHARE
+    if bool(at_bound.any()):
+        names = ", ".join(repr(name) for name, stuck in zip(classes, at_bound.any(0).tolist(), strict=True) if stuck)
+        warnings.warn(
+            f"Q(t) stays at its bound of one half for the true class {names}, in {int(at_bound.any(1).sum())} of "
+            f"{len(at_bound)} fits. Either half of its labels are wrong, or training ended where this class is not "
+            "predicted. Compare with noise_learning_rate=0.003 or linear=10.",
+            ConvergenceWarning,
+            stacklevel=2,
         )
 
 
