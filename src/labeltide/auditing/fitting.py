@@ -13,6 +13,7 @@ import torch
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.chain.data import TrainingEvidence
+from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import as_array
 from labeltide.inference.audit import LabelAudit
@@ -26,6 +27,7 @@ LEAST_EPOCHS = 10
 TRAINING_STEPS = 60_000  # steps of windows that are learned from; all others are judged by the networks' average
 INFERENCE_STEPS = 10_000  # steps of windows from which bands and checks are computed
 TEST_STEPS = 2_500  # and tests, which fit hundreds of simulated studies
+FEWEST_CLUSTERS = 20  # sequences whose windows bands, checks and tests are computed from, where there are as many
 AT_ONCE = 100_000  # steps of windows that are judged together
 
 
@@ -72,10 +74,12 @@ def fit(
     )
     trusted = None if table.fit_trusted is None else table.fit_trusted[windows]
     labels, clock, lengths = table.fit_labels[windows], table.clock[windows], table.lengths[windows]
-    gaps = None if table.gaps is None else table.gaps[windows]
-    estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, trusted=trusted, gaps=gaps)
-    # Windows of one sequence are dependent, so the bootstrap resamples sequences (a cluster bootstrap).
-    estimator.training_ = estimator.training_._replace(clusters=torch.from_numpy(table.groups[windows]))
+    more = {"trusted": trusted, "gaps": None if table.gaps is None else table.gaps[windows]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClusterWarning)  # a table of one sequence is split into its windows
+        estimator.fit(
+            table.features[windows], labels, clock=clock, lengths=lengths, clusters=table.groups[windows], **more
+        )
     return estimator
 
 
@@ -110,12 +114,17 @@ def with_class_names(estimator: TideClassifier, table: AuditInput) -> TideClassi
 
 
 def thin_evidence(training: TrainingEvidence, seed: int, steps: int) -> TrainingEvidence:
-    """A random subset of windows with about so many steps; the same evidence where it has no more."""
+    """A random subset of windows with about so many steps; the same evidence where it has no more.
+
+    Whole clusters are drawn. Where fewer than `FEWEST_CLUSTERS` would be left, so many are, with a share of the windows
+    of each: what is known of Q grows with the number of people more than with the windows of each.
+    """
     n_rows, n_steps = training.data.mask.shape
     most = max(20, steps // n_steps)
     if n_rows <= most:
         return training
-    chosen = torch.from_numpy(np.sort(np.random.default_rng([seed, 10]).permutation(n_rows)[:most]))
+    clusters = np.arange(n_rows) if training.clusters is None else training.clusters.numpy()
+    chosen = torch.from_numpy(_draw_rows(clusters, most, np.random.default_rng([seed, 10])))
     return training._replace(
         data=training.data.take_rows(chosen),
         folds=training.folds[:, chosen],
@@ -123,10 +132,21 @@ def thin_evidence(training: TrainingEvidence, seed: int, steps: int) -> Training
     )
 
 
+def _draw_rows(clusters: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
+    """About `most` rows, in order: whole clusters, or some rows of each of `FEWEST_CLUSTERS`."""
+    names, cluster_of_row, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+    drawn = generator.permutation(len(names))
+    whole = drawn[np.cumsum(sizes[drawn]) <= most]
+    kept = drawn[: max(len(whole), FEWEST_CLUSTERS)]
+    share = min(1.0, most / sizes[kept].sum())
+    rows = [generator.permutation(np.flatnonzero(cluster_of_row == cluster)) for cluster in kept]
+    return np.sort(np.concatenate([of_one[: max(1, round(share * len(of_one)))] for of_one in rows]))
+
+
 def infer(estimator: TideClassifier, table: AuditInput, seed: int, on_share: Any = None) -> list[str]:
     """Compute bands, checks and tests, keep them in the estimator, and say what was limited.
 
-    They rest on random subsets of the windows, tests on a subset of that of the bands. A copy of the estimator holds
+    They rest on random subsets of the sequences, tests on a subset of that of the bands. A copy of the estimator holds
     the subset, so that `training_` stays as `fit` left it. Warnings of the checks are said on the page.
     """
     stages = {"Bands and checks": (INFERENCE_STEPS, ("clock_estimates_", "diagnostics_"))}
@@ -138,8 +158,9 @@ def infer(estimator: TideClassifier, table: AuditInput, seed: int, on_share: Any
             before = thinned.training_
             thinned.training_ = thin_evidence(before, seed, int(steps * patience(table)))
             if thinned.training_ is not before:
-                kept, of = len(thinned.training_.data.mask), len(before.data.mask)
-                said.append(f"{title} rest on {kept} of {of} windows, drawn by chance.")
+                (kept, sequences), (of, of_sequences) = _sizes(thinned.training_), _sizes(before)
+                of_which = f"({sequences} of {of_sequences} sequences)"
+                said.append(f"{title} rest on {kept} of {of} windows {of_which}, drawn by chance.")
             for number, name in enumerate(results, 1):
                 getattr(thinned, name)  # computed on first access and kept in `findings_`
                 if on_share:
@@ -149,6 +170,12 @@ def infer(estimator: TideClassifier, table: AuditInput, seed: int, on_share: Any
         moments = " by ".join(str(len(estimate.clock)) for estimate in estimator.clock_estimates_)
         said.append(f"The clocks are rounded, so that Q is learned at {moments} moments.")
     return said
+
+
+def _sizes(training: TrainingEvidence) -> tuple[int, int]:
+    """The numbers of windows and of sequences."""
+    n_rows = len(training.data.mask)
+    return n_rows, n_rows if training.clusters is None else len(training.clusters.unique())
 
 
 def _copy(estimator: TideClassifier) -> TideClassifier:
