@@ -203,6 +203,13 @@ def test_a_single_cluster_is_split_by_rows_with_a_warning(name, params, study):
     np.testing.assert_array_equal(method.predict_proba(X), make(name, **params).fit(X, y).predict_proba(X))
 
 
+def test_a_cluster_that_leaves_little_beside_itself_is_warned_of(study):
+    X, y = study
+    with pytest.warns(ClusterWarning, match="One of the clusters holds 89 % of the rows with labels"):
+        method = make("tide").fit(X, y, clusters=np.arange(N) < 25)
+    assert len(np.unique(method.training_rows_.folds[:25])) == 1
+
+
 @pytest.mark.parametrize(("name", "params"), [("tide", {}), ("ignore", {"early_stopping": True})])
 def test_rows_that_look_alike_are_warned_of_once_and_at_the_call_of_fit(name, params, people):
     with pytest.warns(

@@ -27,6 +27,7 @@ LEAST_EPOCHS = 10
 TRAINING_STEPS = 60_000  # steps of windows that are learned from; all others are judged by the networks' average
 INFERENCE_STEPS = 10_000  # steps of windows from which bands and checks are computed
 TEST_STEPS = 2_500  # and tests, which fit hundreds of simulated studies
+MOST_OF_ONE, BLOCKS = 0.4, 20  # share of the labelled windows above which a sequence is cut, and into how many blocks
 FEWEST_CLUSTERS = 20  # sequences whose windows bands, checks and tests are computed from, where there are as many
 AT_ONCE = 100_000  # steps of windows that are judged together
 
@@ -75,12 +76,36 @@ def fit(
     trusted = None if table.fit_trusted is None else table.fit_trusted[windows]
     labels, clock, lengths = table.fit_labels[windows], table.clock[windows], table.lengths[windows]
     more = {"trusted": trusted, "gaps": None if table.gaps is None else table.gaps[windows]}
+    sequences = table.groups[windows]
+    clusters = cut_long_sequences(sequences, np.asarray((labels >= 0).any((1, 2))))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ClusterWarning)  # a table of one sequence is split into its windows
-        estimator.fit(
-            table.features[windows], labels, clock=clock, lengths=lengths, clusters=table.groups[windows], **more
-        )
+        warnings.simplefilter("ignore", ClusterWarning)  # where all labels lie in one block, windows are the units
+        estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, clusters=clusters, **more)
+    if clusters is not sequences:  # bands and tests still go by sequences
+        estimator.training_ = estimator.training_._replace(clusters=torch.from_numpy(sequences))
     return estimator
+
+
+def cut_long_sequences(sequences: np.ndarray, labelled: np.ndarray) -> np.ndarray:
+    """Clusters for a fit: sequences, of which one with a large share of the labels is cut into consecutive windows.
+
+    Networks that are to judge such a sequence would else learn from too little. Windows of HAR70+ as two clusters of 9
+    to 1 gave an error of 15.3 % on unseen people, two equal halves 12.2, 20 blocks 9.6, windows 9.3 (four draws).
+
+    Parameters
+    ----------
+    sequences : int64 array of shape (windows,)
+    labelled : bool array of shape (windows,)
+    """
+    counts = np.bincount(sequences, labelled)
+    long = np.flatnonzero(counts > MOST_OF_ONE * counts.sum())
+    if not len(long):
+        return sequences
+    clusters = sequences.copy()
+    for place, sequence in enumerate(long, 1):
+        rows = np.flatnonzero(sequences == sequence)
+        clusters[rows] = place * BLOCKS + sequences.max() + np.arange(len(rows)) * BLOCKS // len(rows)
+    return clusters
 
 
 def judge(estimator: TideClassifier, table: AuditInput, fdr: float, on_share: Any = None) -> LabelAudit:

@@ -14,7 +14,7 @@ from labeltide.tables.sources import check_names
 
 
 class ClusterWarning(UserWarning):
-    """Rows that depend on each other are split as if they were independent."""
+    """Dependent rows are split as if they were independent, or clusters leave too little to learn from."""
 
 
 def encode_clusters(clusters: ArrayLike, n: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from labeltide.training import FleetData, clock_grid
 
 MAX_CELLS, MAX_CELLS_MANY_CLASSES = 576, 144  # of several clocks, up to `FEW_CLASSES` classes and beyond
 FEW_CLASSES = 3
+MOST_OF_ONE = 0.6  # share of the labelled rows that one cluster may hold without a warning
 
 
 class Prepared(NamedTuple):
@@ -65,7 +66,7 @@ def prepare(
     if held_out:
         held = np.stack([hold_out(seed, rows, held_out, people) for seed, rows in zip(seeds, labelled, strict=True)])
     if splits:
-        _warn_of_dependence(features, mask, labelled, people)
+        _warn_of_splits(features, mask, labelled, people)
     data = FleetData(
         features=torch.from_numpy(features),
         mask=torch.from_numpy(mask),
@@ -120,20 +121,24 @@ def hold_out(seed: int, labelled: np.ndarray, fraction: float, clusters: np.ndar
     return draw_units(splitting_units(clusters, labelled), labelled, target, np.random.default_rng([seed, 2]))
 
 
-def _warn_of_dependence(
-    features: np.ndarray, mask: np.ndarray, labelled: np.ndarray, clusters: np.ndarray | None
-) -> None:
-    """Warn where rows that look dependent are about to be split one by one."""
+def _warn_of_splits(features: np.ndarray, mask: np.ndarray, labelled: np.ndarray, clusters: np.ndarray | None) -> None:
+    """Warn where rows that look dependent are split one by one, or where a cluster leaves too little beside itself."""
     said = None
-    if clusters is None and neighbours_look_alike(features, mask):
-        said = (
-            "Adjacent rows look alike, as windows of one person do, so rows that are held out say less than they seem "
-            "to. Pass clusters=, naming the person, night or recording of each row."
-        )
-    elif clusters is not None and min(count_clusters(clusters, rows) for rows in labelled) < 2:
+    if clusters is None:
+        if neighbours_look_alike(features, mask):
+            said = (
+                "Adjacent rows look alike, as windows of one person do, so rows that are held out say less than they "
+                "seem to. Pass clusters=, naming the person, night or recording of each row."
+            )
+    elif min(count_clusters(clusters, rows) for rows in labelled) < 2:
         said = (
             "clusters must name at least two with labels, to hold out one of them. Got fewer, so rows are split as if "
             "they were independent. Give more people or recordings."
+        )
+    elif (share := max(np.bincount(clusters[rows]).max() / rows.sum() for rows in labelled)) > MOST_OF_ONE:
+        said = (
+            f"One of the clusters holds {100 * share:.0f} % of the rows with labels, so the networks that judge it "
+            "learn from few rows. Name shorter recordings in clusters, such as days, or give more people."
         )
     if said is not None:
         warnings.warn(said, ClusterWarning, stacklevel=5)  # at the call of `fit`
