@@ -155,7 +155,8 @@ def _held_out(fleet_fit: FleetFit) -> Tensor | None:
     if labelled.sum(1).min() < 2:
         return None
     rows = [
-        hold_out(seed, has_label, CHOOSING_FRACTION) for seed, has_label in zip(fleet_fit.seeds, labelled, strict=True)
+        hold_out(seed, has_label, CHOOSING_FRACTION, fleet_fit.clusters)
+        for seed, has_label in zip(fleet_fit.seeds, labelled, strict=True)
     ]
     return torch.from_numpy(np.stack(rows)).to(fleet_fit.data.features.device)
 
