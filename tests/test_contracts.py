@@ -197,6 +197,32 @@ def test_grid_search_with_groups_works_for_strings(name, study):
 
 
 @every_method
+def test_clusters_are_cut_with_the_rows_of_a_grid_search(name, study):
+    X, y = study
+    people = np.repeat(np.arange(4), 3)
+    search = GridSearchCV(make(name, epochs=1), {"hidden_size": [2, 3]}, cv=GroupKFold(2), error_score="raise")
+    search.fit(X, y, groups=people, clusters=people)
+    assert 0 <= search.best_score_ <= 1
+
+
+@every_method
+def test_clusters_of_any_hashable_type_give_the_same_numbers(name, study):
+    X, y = study
+    codes = np.repeat(np.arange(6), 2)
+    names = [codes, [f"person {code}" for code in codes], [("site", int(code)) for code in codes]]
+    fitted = [results(make(name, early_stopping=True).fit(X, y, clusters=clusters), X) for clusters in names]
+    assert_same(fitted[0], fitted[1])
+    assert_same(fitted[0], fitted[2])
+
+
+@every_method
+def test_clusters_of_one_row_each_change_nothing(name, study):
+    X, y = study
+    alone = make(name, early_stopping=True).fit(X, y, clusters=np.arange(N))
+    assert_same(results(alone, X), results(make(name, early_stopping=True).fit(X, y), X))
+
+
+@every_method
 def test_cross_val_score_scores_steps(name, study):
     scores = cross_val_score(make(name, epochs=1), *study, cv=2, error_score="raise")
     assert scores.shape == (2,)
@@ -484,6 +510,15 @@ def bad_shapes() -> dict[str, tuple[dict[str, Any], str]]:
         "clock of words": ({"clock": np.full(y.shape, "noon")}, "clock must be numbers"),
         "trusted of another shape": ({"trusted": y[:, :-1]}, "must have shape"),
         "trusted never recorded": ({"trusted": np.full_like(y, 7)}, "trusted holds labels .* known ones: 7"),
+        "clusters too few": (
+            {"clusters": np.arange(N - 1)},
+            r"clusters must be 12 names, one per sequence. Got shape \(11,\)",
+        ),
+        "clusters missing": (
+            {"clusters": [None, *range(N - 1)]},
+            "clusters must name one for every sequence. Sequence 0 has none",
+        ),
+        "clusters unhashable": ({"clusters": [[0]] * N}, "clusters must hold hashable names"),
         "trusted by several": ({"trusted": np.stack([y, y], -1)}, "trusted must hold one label per step"),
     }
 

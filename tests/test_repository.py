@@ -8,7 +8,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MEGABYTE = 1_000_000
 LARGE_FILES = {
-    "bench/results/paper/figures/records.parquet",
     "bench/results/paper/tables/report.html",
 }
 RESULTS_LIMIT = 10 * MEGABYTE

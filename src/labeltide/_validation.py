@@ -230,6 +230,14 @@ def check_common(common: ArrayLike, matrices: np.ndarray) -> np.ndarray:
     return check_matrices(common, None)[0]
 
 
+def check_whole_numbers(name: str, values: Any, low: int, *, may_be_empty: bool = False) -> None:
+    """Refuse anything but a sequence of whole numbers from `low` on."""
+    if not isinstance(values, list | tuple) or not (values or may_be_empty):
+        raise ValueError(f"{name} must be a list of whole numbers at least {low}. Got {values!r}.")
+    for value in values:
+        check_number(f"Every value of {name}", value, low, whole=True)
+
+
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
     """A value that must be one of `choices`."""
     options = list(choices)
@@ -243,12 +251,9 @@ def check_number(
 ) -> None:
     """A finite number from low to high, excluding low where `above` is set."""
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
-    right_kind = (
-        isinstance(value, kinds)
-        and not isinstance(value, bool)
-        and (isinstance(value, int) or bool(np.isfinite(value)))
-    )
-    if not right_kind or not (low < value if above else low <= value) or not value <= high:
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    is_number = is_number and (isinstance(value, int) or bool(np.isfinite(value)))
+    if not is_number or not (low < value if above else low <= value) or not value <= high:
         rule = f"{'a whole' if whole else 'a'} number {'above' if above else 'at least'} {low:g}"
         limit = f" and at most {high:.12g}" if np.isfinite(high) else ""
         raise ValueError(f"{name} must be {rule}{limit}. Got {value!r}.")

@@ -14,8 +14,9 @@ class StubTide:
     def __init__(self, **settings):
         vars(self).update(settings)
 
-    def fit(self, features, labels, clock=None, lengths=None, trusted=None, gaps=None):
+    def fit(self, features, labels, clock=None, lengths=None, trusted=None, gaps=None, clusters=None):
         assert np.isfinite(features).all()
+        assert clusters.shape == (len(features),)
         found = np.unique(labels if trusted is None else np.append(labels.ravel(), trusted.ravel()))
         self.classes_ = found[found >= 0]
         self.clock_ = clock

@@ -22,9 +22,11 @@ import labeltide as lt
 from labeltide.estimators import NoisyLabelClassifier
 from labeltide.estimators.storage_header import NO_DIGEST, seal
 from labeltide.noise.fixed import FixedNoise
+from labeltide.noise.static import StaticNoise
 
 MATRIX = np.array([[0.9, 0.1], [0.2, 0.8]])
-OWN_PARAMS = {"known": {"noise": MATRIX}, "continuous": {"objective": "penalised", "raw_steps": True}}
+NETWORK = {"raw_steps": True, "scaled_weights": False, "bounded_logits": False, "noise_widths": (8, 32), "clip": None}
+OWN_PARAMS = {"known": {"noise": MATRIX}, "continuous": {"objective": "penalised", **NETWORK}}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -439,7 +441,10 @@ def test_any_value_anywhere_in_the_json_is_refused_or_changes_no_result(saved, f
 def test_what_is_wrong_in_the_json_is_said(change, match, saved, load_bytes):
     about, tensors = parts(saved)
     if change.get("method") == "volmin":
-        change = {**change, "noise": {"kind": "static", "raw_steps": None}}
+        params = {
+            name: value for name, value in about["params"].items() if name not in ("objective", "diagonal_weight")
+        }
+        change = {**change, "noise": {"kind": "static", "raw_steps": None}, "params": params}
     refused(load_bytes, join({**about, **change}, tensors), match)
 
 
@@ -450,6 +455,30 @@ def test_a_file_from_before_annotators_were_told_apart_still_loads(saved, fitted
     assert_same_results(loaded, fitted, *study)
     assert loaded.sources_ == [(0, None)]
     assert loaded.annotator_matrices_ is None
+
+
+@pytest.mark.parametrize("raw_steps", [False, True])
+def test_a_file_from_before_the_settings_of_continuous_still_loads(raw_steps, study, tmp_path, load_bytes):
+    network = {"raw_steps": raw_steps, "scaled_weights": not raw_steps, "bounded_logits": not raw_steps}
+    method = lt.METHODS["continuous"](epochs=2, hidden_size=4, random_state=0, **network).fit(*study)
+    method.save(tmp_path / "fit")
+    about, tensors = parts((tmp_path / "fit").read_bytes())
+    kept = {*NoisyLabelClassifier().get_params(), "objective", "diagonal_weight", "raw_steps"}
+    about["params"] = {name: value for name, value in about["params"].items() if name in kept}
+    del tensors["history.linear"], tensors["history.quadratic"]
+    loaded = load_bytes(join(about, tensors))
+    np.testing.assert_array_equal(loaded.predict_proba(study[0]), method.predict_proba(study[0]))
+    np.testing.assert_array_equal(loaded.noise_matrices_, method.noise_matrices_)
+    assert np.isnan(loaded.history_.linear).all()
+
+
+def test_a_noise_function_of_ones_own_cannot_be_saved(study, tmp_path):
+    class Own(StaticNoise):
+        pass
+
+    method = lt.METHODS["continuous"](epochs=1, hidden_size=4, noise_function=Own).fit(*study)
+    with pytest.raises(ValueError, match=r"Only the methods in labeltide\.METHODS and their noise functions"):
+        method.save(tmp_path / "fit")
 
 
 def test_given_noise_of_annotators_comes_back_and_what_does_not_fit_is_refused(study, tmp_path, load_bytes):

@@ -5,11 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
+from scipy.stats import t as student
 
 from labeltide.auditing.page.checks import meaning
 from labeltide.chain.data import ChainData, Members, TrainingEvidence
 from labeltide.chain.start import label_chain
-from labeltide.inference.diagnostics import Diagnostic, check_independence, diagnose
+from labeltide.inference.diagnostics import (
+    Diagnostic,
+    check_drift,
+    check_folds,
+    check_independence,
+    diagnose,
+    largest_contrast,
+)
 from labeltide.noise.shapes import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
@@ -63,6 +72,79 @@ def test_a_fold_whose_network_failed_is_seen():
     training = training._replace(data=replace(training.data, evidence=swapped[None]))
     diagnostics = diagnose(training, ["a", "b"])
     assert "members" in {check.name for check in diagnostics if check.is_warning}
+
+
+def evidence_of_people(people, windows):
+    """The evidence of a sound study, without and with the person of each window."""
+    study = SimulatedStudy(MATRICES, n=people * windows, stay=None, sharpness=4.0)
+    training, _ = fit_studies(simulate(study, 1, 0).data)[0]
+    return training, training._replace(clusters=torch.arange(people).repeat_interleave(windows))
+
+
+def test_a_person_who_differs_is_no_drift_of_the_clock():
+    """Each of five people has the windows of two tenths of the clock; margins differ from person to person."""
+    training, _ = evidence_of_people(5, 20)
+    place = torch.arange(5).repeat_interleave(20)
+    points = (8 * place[:, None] + torch.arange(STEPS) % 8).clamp(max=STEPS - 1)
+    level = torch.tensor([0.2, 1.0, 0.3, 0.9, 0.25])[place][:, None, None]
+    moved = replace(training.data, points=points, evidence=(level * training.data.evidence[0]).log_softmax(-1)[None])
+    windows = training._replace(data=moved)
+    assert check_drift(windows).is_warning
+    assert not check_drift(windows._replace(clusters=place)).is_warning
+
+
+def test_a_drift_that_all_people_share_is_seen_by_people_too():
+    study = SimulatedStudy(MATRICES, n=100, stay=None, sharpness=3.0)
+    training, _ = fit_studies(simulate(study, 1, 0, sharpness_at=lambda clock: 1 - 0.8 * clock).data)[0]
+    for people in (10, 25):
+        assert check_drift(training._replace(clusters=torch.arange(100) % people)).is_warning
+
+
+def test_one_cluster_is_judged_by_its_rows():
+    training, _ = evidence_of_people(5, 20)
+    values = np.random.default_rng(0).normal(size=(100, STEPS))
+    one = training._replace(clusters=torch.zeros(100, dtype=torch.int64))
+    assert largest_contrast(one, values) == largest_contrast(training, values)
+    assert check_folds(one) == check_folds(training)
+
+
+def test_standard_errors_by_cluster_are_those_of_cluster_sums():
+    """A slow oracle: sums over each person, n / (n - 1), and the tail of Student's t."""
+    training, by_person = evidence_of_people(5, 20)
+    values = np.random.default_rng(0).normal(size=(100, STEPS)) + by_person.clusters.numpy()[:, None]
+    contrast = largest_contrast(by_person, values)
+    variance = 0.0
+    for tenth in (contrast.highest, contrast.lowest):
+        inside = values[:, 4 * tenth : 4 * tenth + 4]
+        sums = [(inside[20 * person : 20 * person + 20] - inside.mean()).sum() for person in range(5)]
+        variance += sum(part**2 for part in sums) / inside.size**2 * 5 / 4
+    tail = student.sf(contrast.change / np.sqrt(variance), 4)
+    assert contrast.z == pytest.approx(norm.isf(tail))
+    assert contrast.z < largest_contrast(training, values).z
+
+
+def test_people_who_differ_are_no_disagreement_of_networks():
+    """One of ten people differs from the others. Each fold holds two, so nothing says that its network failed."""
+    training, by_person = evidence_of_people(10, 10)
+    person = by_person.clusters
+    folds = torch.tensor([0, 1, 2, 3, 4, 2, 0, 1, 3, 4])[person][None]
+    evidence = training.data.evidence[0]
+    swapped = torch.where((person == 2)[:, None, None], evidence.flip(-1), evidence)
+    windows = training._replace(data=replace(training.data, evidence=swapped[None]), folds=folds)
+    assert check_folds(windows).is_warning
+    assert not check_folds(windows._replace(clusters=person)).is_warning
+
+
+def test_folds_of_one_person_each_cannot_be_judged():
+    _, by_person = evidence_of_people(5, 20)
+    check = check_folds(by_person._replace(folds=by_person.clusters[None]))
+    assert not check.is_warning
+    assert "Every fold holds one person or recording" in check.sentence
+
+
+def test_a_fold_that_lost_its_rows_is_left_out():
+    training, _ = evidence_of_people(5, 20)
+    assert not check_folds(training._replace(folds=training.folds.clamp(min=1))).is_warning
 
 
 def together(labels):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from labeltide.tables.sources import Sources, check_groups, find_sources, spread_labels
+from labeltide.tables.sources import Sources, check_names, find_sources, spread_labels
 
 GROUPS = ["b", "a", "b", "c"]
 
@@ -38,7 +38,7 @@ def test_without_groups_every_annotator_keeps_the_own_column():
 
 @pytest.mark.parametrize("groups", [np.array([1, 2]), [1, 2], (np.int64(1), np.int64(2)), np.array([1, 2], object)])
 def test_groups_become_plain_values(groups):
-    assert [type(name) for name in check_groups(groups, 2)] == [int, int]
+    assert [type(name) for name in check_names(groups, 2, "groups")] == [int, int]
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_groups_become_plain_values(groups):
 )
 def test_groups_that_cannot_be_are_refused(groups, match):
     with pytest.raises(ValueError, match=match):
-        check_groups(groups, 2)
+        check_names(groups, 2, "groups")

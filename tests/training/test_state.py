@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from labeltide.kernels import library
+from labeltide.training.schedule import AugmentedLagrangian
 from labeltide.training.state import TrainingState, flatten_parameters
 from oracles import adam_path
 
@@ -164,3 +165,9 @@ def test_compiled_adam_equals_the_plain_one():
             states[1].adam(gradients, taking_part, factor, 1.0)
     for name, value in states[0].tensors().items():
         torch.testing.assert_close(value, states[1].tensors()[name])
+
+
+def test_a_member_without_loss_stops_after_its_round():
+    state = make_state()
+    state.next_round(AugmentedLagrangian(), torch.tensor([0.3, 0.0, torch.nan]))
+    assert state.active.tolist() == [True, False, True]

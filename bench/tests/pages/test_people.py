@@ -5,7 +5,7 @@ import pytest
 
 from labeltide_bench.pages import write_report
 from labeltide_bench.pages.cells import make_cells
-from labeltide_bench.pages.people import LIMITS, PEOPLE_HEADS, make_people, mean_over_people
+from labeltide_bench.pages.people import CLEAN_LIMITS, LIMITS, PEOPLE_HEADS, make_people, mean_over_people
 from labeltide_bench.pages.results import read_results
 
 
@@ -87,6 +87,16 @@ def test_folds_that_have_not_run_are_told(people, section):
     records = people({"ignore": 0.3, "tide": 0.1})
     assert "3 folds by night. The" in section(records).tables[0].caption
     assert "3 folds by night, of which only 2 have run" in section(records[:-1]).tables[0].caption
+
+
+def test_a_clean_column_is_named_as_what_measures(people, section):
+    records = people({"ignore": 0.3, "tide": 0.1}, names=["reported"])
+    for one in records:
+        one["dataset_info"]["reference"] = "clean"
+    found = section(records)
+    assert found.limits == CLEAN_LIMITS
+    assert "measured against the clean labels" in found.tables[0].caption
+    assert "10.0 % unlike the clean labels" in found.tables[0].blocks[0].details
 
 
 def test_without_tide_nothing_is_asked(people, section):

@@ -30,6 +30,7 @@ clock = { per = 10, step = 0.5, name = "hours" }
 split = { by = "night", folds = 3 }
 settings = { epochs = 2, batch_size = 8, hidden_size = 4 }
 """
+CLEAN_COLUMN = DATASET.replace('annotators = ["ann", "bob", "cem"]', 'label = "ann"\nclean = "truth"')
 NOISE = '[[noise]]\nshape = "recorded"\n'
 IGNORE = "[methods.ignore]\n"
 
@@ -42,7 +43,8 @@ def write_nights(folder, n_nights=9, n_rows=40, **changes):
     rates = {"ann": 0.5 * row / n_rows, "bob": 0.05, "cem": 0.05}
     people = {name: np.where(generator.random(len(row)) < rate, 1 - truth, truth) for name, rate in rates.items()}
     people["ann"][5] = 2
-    columns = {"night": night, "row": row, "x": truth + 0.1 * generator.normal(size=len(row)), **people, **changes}
+    x = truth + 0.1 * generator.normal(size=len(row))
+    columns = {"night": night, "row": row, "x": x, "truth": truth, **people, **changes}
     pq.write_table(pa.table(columns), folder / "nights.parquet")
     return folder
 
@@ -117,10 +119,13 @@ def test_the_noise_that_was_counted_is_at_no_distance_from_itself(tmp_path, spec
     np.testing.assert_allclose(observed[seen], estimated[seen], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "known"])
-def test_no_fit_changes_with_the_reference(tmp_path, monkeypatch, name):
-    """The other annotators of every part are turned round: what was learned and predicted stays the same."""
-    study = toy_study(tmp_path, DATASET + NOISE + f"[methods.{name}]\n")
+@pytest.mark.parametrize(
+    ("dataset", "name"),
+    [*((DATASET, name) for name in METHODS if name != "known"), (CLEAN_COLUMN, "continuous")],
+)
+def test_no_fit_changes_with_the_reference(tmp_path, monkeypatch, dataset, name):
+    """The other annotators of every part, or clean labels, are turned round: nothing learned or predicted changes."""
+    study = toy_study(tmp_path, dataset + NOISE + f"[methods.{name}]\n")
     write_nights(tmp_path)
     plan = next(plan_fleets(study, 1))  # ann alone, so that no other label is anyone's
     split = load_folds(study.datasets[0], tmp_path)[0]
@@ -160,6 +165,20 @@ def test_a_study_of_recorded_labels_runs_and_resumes(tmp_path):
     drifting = [record["rate"] for record in records if record["level"] == {"annotator": "ann"}]
     steady = [record["rate"] for record in records if record["level"] == {"annotator": "bob"}]
     assert min(drifting) > max(steady)
+
+
+def test_with_a_clean_column_only_the_noisy_one_is_learned_from_and_the_clean_one_measures(tmp_path):
+    study = toy_study(tmp_path, CLEAN_COLUMN + NOISE + IGNORE)
+    write_nights(tmp_path)
+    assert [run.annotator for plan in plan_fleets(study, 64) for run in plan.runs] == ["ann"] * 3
+    run_study(study, tmp_path, tmp_path / "out", device="cpu")
+    records = list(read_records(tmp_path / "out"))
+    assert study.n_runs == len(records) == 3
+    for record, split in zip(records, load_folds(study.datasets[0], tmp_path), strict=True):
+        recorded, truth = np.moveaxis(split.train.labels, -1, 0)
+        assert split.train.annotators == ("ann", "truth")
+        assert record["dataset_info"]["reference"] == "clean"
+        assert record["metrics"]["wrong_labels"] == pytest.approx((recorded != truth)[recorded >= 0].mean())
 
 
 def test_features_are_made_before_rows_are_left_out(tmp_path, spec):
@@ -210,6 +229,26 @@ def test_features_are_made_before_rows_are_left_out(tmp_path, spec):
 )
 def test_what_makes_no_sense_is_named(tmp_path, old, new, said):
     text = DATASET + NOISE + IGNORE
+    assert old in text
+    with pytest.raises(ValueError, match=r"toy\.toml") as caught:
+        toy_study(tmp_path, text.replace(old, new))
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('clean = "truth"', 'clean = "ann"', "clean must be another column than 'label'"),
+        ('clean = "truth"', 'clean = "truth"\nannotators = ["ann", "bob"]', "Take out: annotators."),
+        ('clean = "truth"', 'clean = "truth"\nreference = "majority"', "Take out: reference."),
+        ('clean = "truth"', 'clean = "truth"\ntrim = { value = 0, rows = 1 }', "Take out: trim."),
+        ('clean = "truth"', 'clean = "truth"\nlevels = ["truth"]', "must not hold 'truth', the column of labels"),
+        ("folds = 3", "test = 0.2", "has 'clean' and needs split = { by = COLUMN, folds = NUMBER }"),
+        (IGNORE, "[methods.known]\n", "which [datasets.'nights'] keeps for measuring"),
+    ],
+)
+def test_what_makes_no_sense_beside_a_clean_column_is_named(tmp_path, old, new, said):
+    text = CLEAN_COLUMN + NOISE + IGNORE
     assert old in text
     with pytest.raises(ValueError, match=r"toy\.toml") as caught:
         toy_study(tmp_path, text.replace(old, new))

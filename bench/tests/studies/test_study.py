@@ -196,10 +196,13 @@ def test_the_numbers_of_runs_in_the_comments_are_right():
     counts = {path.stem: read_study(path).n_runs for path in STUDIES if path.stem != "quick"}
     assert counts == {
         "annotators": (2 * 10 + 5 * 5) * 5,
+        "ablation": 7 * 3 * 12 * 10,
         "class-conditional": 5 * 6 * 7 * 10,
+        "paper-code": 8 * 58 * 2 * 5,
         "paper-figures": 8 * 58 * 7 * 10,
         "paper-static": 58 * 5 * 10,
-        "paper-tables": 9 * 2 * 8 * 10,
+        "paper-tables": 9 * 2 * 9 * 10,
+        "stress": 10 * 5,
         "tide": 6 * 13 * 8 * 10,
         "tide-beyond": (4 * 7 + 3) * 4 * 10,
         "tide-splits": 4 * 3 * 5 * 10,

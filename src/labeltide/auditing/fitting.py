@@ -13,6 +13,7 @@ import torch
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.chain.data import TrainingEvidence
+from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import as_array
 from labeltide.inference.audit import LabelAudit
@@ -26,6 +27,8 @@ LEAST_EPOCHS = 10
 TRAINING_STEPS = 60_000  # steps of windows that are learned from; all others are judged by the networks' average
 INFERENCE_STEPS = 10_000  # steps of windows from which bands and checks are computed
 TEST_STEPS = 2_500  # and tests, which fit hundreds of simulated studies
+MOST_OF_ONE, BLOCKS = 0.4, 20  # share of the labelled windows above which a sequence is cut, and into how many blocks
+FEWEST_CLUSTERS = 20  # sequences whose windows bands, checks and tests are computed from, where there are as many
 AT_ONCE = 100_000  # steps of windows that are judged together
 
 
@@ -72,11 +75,37 @@ def fit(
     )
     trusted = None if table.fit_trusted is None else table.fit_trusted[windows]
     labels, clock, lengths = table.fit_labels[windows], table.clock[windows], table.lengths[windows]
-    gaps = None if table.gaps is None else table.gaps[windows]
-    estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, trusted=trusted, gaps=gaps)
-    # Windows of one sequence are dependent, so the bootstrap resamples sequences (a cluster bootstrap).
-    estimator.training_ = estimator.training_._replace(clusters=torch.from_numpy(table.groups[windows]))
+    more = {"trusted": trusted, "gaps": None if table.gaps is None else table.gaps[windows]}
+    sequences = table.groups[windows]
+    clusters = cut_long_sequences(sequences, np.asarray((labels >= 0).any((1, 2))))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClusterWarning)  # where all labels lie in one block, windows are the units
+        estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, clusters=clusters, **more)
+    if clusters is not sequences:  # bands and tests still go by sequences
+        estimator.training_ = estimator.training_._replace(clusters=torch.from_numpy(sequences))
     return estimator
+
+
+def cut_long_sequences(sequences: np.ndarray, labelled: np.ndarray) -> np.ndarray:
+    """Clusters for a fit: sequences, of which one with a large share of the labels is cut into consecutive windows.
+
+    Networks that are to judge such a sequence would else learn from too little. Windows of HAR70+ as two clusters of 9
+    to 1 gave an error of 15.3 % on unseen people, two equal halves 12.2, 20 blocks 9.6, windows 9.3 (four draws).
+
+    Parameters
+    ----------
+    sequences : int64 array of shape (windows,)
+    labelled : bool array of shape (windows,)
+    """
+    counts = np.bincount(sequences, labelled)
+    long = np.flatnonzero(counts > MOST_OF_ONE * counts.sum())
+    if not len(long):
+        return sequences
+    clusters = sequences.copy()
+    for place, sequence in enumerate(long, 1):
+        rows = np.flatnonzero(sequences == sequence)
+        clusters[rows] = place * BLOCKS + sequences.max() + np.arange(len(rows)) * BLOCKS // len(rows)
+    return clusters
 
 
 def judge(estimator: TideClassifier, table: AuditInput, fdr: float, on_share: Any = None) -> LabelAudit:
@@ -110,12 +139,17 @@ def with_class_names(estimator: TideClassifier, table: AuditInput) -> TideClassi
 
 
 def thin_evidence(training: TrainingEvidence, seed: int, steps: int) -> TrainingEvidence:
-    """A random subset of windows with about so many steps; the same evidence where it has no more."""
+    """A random subset of windows with about so many steps; the same evidence where it has no more.
+
+    Whole clusters are drawn. Where fewer than `FEWEST_CLUSTERS` would be left, so many are, with a share of the windows
+    of each: what is known of Q grows with the number of people more than with the windows of each.
+    """
     n_rows, n_steps = training.data.mask.shape
     most = max(20, steps // n_steps)
     if n_rows <= most:
         return training
-    chosen = torch.from_numpy(np.sort(np.random.default_rng([seed, 10]).permutation(n_rows)[:most]))
+    clusters = np.arange(n_rows) if training.clusters is None else training.clusters.numpy()
+    chosen = torch.from_numpy(_draw_rows(clusters, most, np.random.default_rng([seed, 10])))
     return training._replace(
         data=training.data.take_rows(chosen),
         folds=training.folds[:, chosen],
@@ -123,10 +157,21 @@ def thin_evidence(training: TrainingEvidence, seed: int, steps: int) -> Training
     )
 
 
+def _draw_rows(clusters: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
+    """About `most` rows, in order: whole clusters, or some rows of each of `FEWEST_CLUSTERS`."""
+    names, cluster_of_row, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+    drawn = generator.permutation(len(names))
+    whole = drawn[np.cumsum(sizes[drawn]) <= most]
+    kept = drawn[: max(len(whole), FEWEST_CLUSTERS)]
+    share = min(1.0, most / sizes[kept].sum())
+    rows = [generator.permutation(np.flatnonzero(cluster_of_row == cluster)) for cluster in kept]
+    return np.sort(np.concatenate([of_one[: max(1, round(share * len(of_one)))] for of_one in rows]))
+
+
 def infer(estimator: TideClassifier, table: AuditInput, seed: int, on_share: Any = None) -> list[str]:
     """Compute bands, checks and tests, keep them in the estimator, and say what was limited.
 
-    They rest on random subsets of the windows, tests on a subset of that of the bands. A copy of the estimator holds
+    They rest on random subsets of the sequences, tests on a subset of that of the bands. A copy of the estimator holds
     the subset, so that `training_` stays as `fit` left it. Warnings of the checks are said on the page.
     """
     stages = {"Bands and checks": (INFERENCE_STEPS, ("clock_estimates_", "diagnostics_"))}
@@ -138,8 +183,9 @@ def infer(estimator: TideClassifier, table: AuditInput, seed: int, on_share: Any
             before = thinned.training_
             thinned.training_ = thin_evidence(before, seed, int(steps * patience(table)))
             if thinned.training_ is not before:
-                kept, of = len(thinned.training_.data.mask), len(before.data.mask)
-                said.append(f"{title} rest on {kept} of {of} windows, drawn by chance.")
+                (kept, sequences), (of, of_sequences) = _sizes(thinned.training_), _sizes(before)
+                of_which = f"({sequences} of {of_sequences} sequences)"
+                said.append(f"{title} rest on {kept} of {of} windows {of_which}, drawn by chance.")
             for number, name in enumerate(results, 1):
                 getattr(thinned, name)  # computed on first access and kept in `findings_`
                 if on_share:
@@ -149,6 +195,12 @@ def infer(estimator: TideClassifier, table: AuditInput, seed: int, on_share: Any
         moments = " by ".join(str(len(estimate.clock)) for estimate in estimator.clock_estimates_)
         said.append(f"The clocks are rounded, so that Q is learned at {moments} moments.")
     return said
+
+
+def _sizes(training: TrainingEvidence) -> tuple[int, int]:
+    """The numbers of windows and of sequences."""
+    n_rows = len(training.data.mask)
+    return n_rows, n_rows if training.clusters is None else len(training.clusters.unique())
 
 
 def _copy(estimator: TideClassifier) -> TideClassifier:

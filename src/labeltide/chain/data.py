@@ -143,7 +143,7 @@ class TrainingEvidence(NamedTuple):
     parameters: ChainParameters  # the chain that was chosen
     folds: Tensor  # (1, rows)
     grid: np.ndarray  # the moments at which Q is estimated; with several clocks (points, clocks)
-    clusters: Tensor | None = None  # (rows,), the cluster of each row, such as its person; None: rows are independent
+    clusters: Tensor | None = None  # int64 (rows,), the cluster of each row, such as its person; None: not told
     shares: Tensor | None = None  # (annotators,), weights in the common Q; None: shares of the labels
     period: Period = None  # of the clock, where it has one
     families: tuple[WeightedFamily, ...] = ()  # the mixture of which Q is the average

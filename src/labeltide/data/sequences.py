@@ -28,7 +28,8 @@ class Sequences:
     clock : float64 array of shape (n, steps)
         The moment to which each step belongs, on which the noise depends.
     ids : tuple of n hashable names
-        The recording, person or night a sequence was cut from; several windows may share one.
+        The recording, person or night a sequence was cut from; several windows may share one. They are the
+        `clusters` of `fit`.
     classes : tuple of hashable names
     clean_labels : int8 array of shape (n, steps), optional
         Kept aside for simulations and benchmarks. No `fit` ever sees them.

@@ -41,8 +41,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Whether a prediction depends on the step itself and earlier steps only.
     epochs, batch_size, learning_rate : the paper's 150, 64 and 0.01
     early_stopping : bool, default False
-        Hold out `validation_fraction` of the sequences and keep the epoch at which their *recorded* labels are
-        most likely. No clean label is needed. The paper trains for all epochs.
+        Hold out `validation_fraction` of the sequences, in whole clusters, and keep the epoch at which their
+        *recorded* labels are most likely. No clean label is needed. The paper trains for all epochs.
     validation_fraction : float, default 0.2
     device : str, default "auto"
         "auto" takes a GPU where there is one.
@@ -121,6 +121,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         trusted: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         gaps: ArrayLike | None = None,
+        clusters: ArrayLike | None = None,
     ) -> Self:
         """Learn from recorded labels.
 
@@ -143,8 +144,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         gaps : array of shape (n, steps) or (steps,), optional
             How many steps of time lie between a step and the one before; 1 where it follows at once, anything for the
             first. `tide` takes the transition matrix to this power; the other methods ignore gaps.
+        clusters : array of shape (n,), optional
+            The person, night or recording each sequence or window belongs to, of any hashable type. Those of one are
+            alike: they never lie on both sides of a split, and bands and tests take people, not windows, as the units.
         """
-        fit_fleet([self], X, [y], clock=clock, lengths=lengths, trusted=trusted, groups=groups, gaps=gaps)
+        more = {"trusted": trusted, "groups": groups, "gaps": gaps, "clusters": clusters}
+        fit_fleet([self], X, [y], clock=clock, lengths=lengths, **more)
         return self
 
     def predict_proba(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:

@@ -7,7 +7,7 @@ from pathlib import Path
 from labeltide import _validation
 from labeltide.estimators.base import ModelChoice, RandomState
 from labeltide.estimators.fleet import FittedFleet, FleetFit
-from labeltide.estimators.learned import LearnedNoiseClassifier
+from labeltide.estimators.learned import LearnedNoiseClassifier, code_penalties
 from labeltide.noise.stepwise import StepwiseNoise
 from labeltide.objectives.objective import Penalty
 from labeltide.objectives.penalties import log_volume
@@ -20,8 +20,13 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
 
     Parameters
     ----------
+    objective : {"volume", "penalised"}, default "volume"
+        The minimum volume of the paper's text, forward loss + `volume_weight` mean log|det Q_t|, or what its published
+        code minimises: forward loss + `volume_weight` mean log|det Q_t| / T + `diagonal_weight` mean ||diag Q_t||.
     volume_weight : float, default 1e-4
-        The weight of the average ``log |det Q_t|``.
+    diagonal_weight : float, default 0.01
+        Used by the penalised objective. The paper's code has .05 for moving, .01 for senior and sleeping, .001 for
+        blinking, as for `ContinuousClassifier`.
     model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
     checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
     """
@@ -31,7 +36,9 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
     def __init__(
         self,
         *,
+        objective: str = "volume",
         volume_weight: float = 1e-4,
+        diagonal_weight: float = 0.01,
         model: ModelChoice = "gru",
         hidden_size: int = 32,
         causal: bool = True,
@@ -59,12 +66,18 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
             verbose=verbose,
             random_state=random_state,
         )
+        self.objective = objective
         self.volume_weight = volume_weight
+        self.diagonal_weight = diagonal_weight
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_number("volume_weight", self.volume_weight, 0)
+        _validation.check_number("diagonal_weight", self.diagonal_weight, 0)
+        penalties = [Penalty("log volume", log_volume, self.volume_weight)]
+        if _validation.check_choice("objective", self.objective, ("volume", "penalised")) == "penalised":
+            penalties = code_penalties(len(fleet_fit.data.grid), self.volume_weight, self.diagonal_weight)
 
         def build(members: int, annotators: int) -> StepwiseNoise:
             return StepwiseNoise(members, fleet_fit.n_classes, fleet_fit.data.grid.cpu(), annotators)
 
-        return self._learn(fleet_fit, build, [Penalty("log volume", log_volume, self.volume_weight)])
+        return self._learn(fleet_fit, build, penalties)

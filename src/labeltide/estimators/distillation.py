@@ -81,5 +81,7 @@ def _side_by_side(fleets: list[tuple[SequenceModel, History]], fits: int) -> tup
         networks("held_out").mean(-1).filled(np.nan),
         networks("best_epoch").max(-1).filled(0).astype(np.int64),
         networks("restarts").sum(-1).filled(0).astype(np.int64),
+        networks("linear").mean(-1).filled(np.nan),
+        networks("quadratic").mean(-1).filled(np.nan),
     )
     return joined.take(order), history

@@ -70,6 +70,7 @@ class FleetFit:
     seeds: tuple[int, ...]
     sources: Sources  # who stands where along the last axis of the labels
     cells: Cells | None = None  # of several clocks, for which the moments of `data` are numbers of cells
+    clusters: np.ndarray | None = None  # of each row, such as its person: int64 (rows,)
     part: str = ""  # distinguishes the checkpoints of a fleet that is trained in parts
     extra_inputs: tuple[Any, ...] = ()  # inputs of `fit` outside the data, which the fingerprint of checkpoints needs
 
@@ -145,6 +146,7 @@ class FleetFit:
         # a fit was resumed.
         inputs = [value for name, value in vars(self.data).items() if name != "targets"]
         inputs += [*self.extra_inputs, *(self.cells.axes if self.cells else ())]
+        inputs += [] if self.clusters is None else [self.clusters]
         parts = [*inputs, *fleet.model.state_dict().values(), *terms, shared, schedule, self.seeds]
         return Checkpoint(
             Path(self.settings.checkpoint) / f"{CHECKPOINT_PREFIX}{stage}{self.part}.safetensors", fingerprint(*parts)
@@ -161,6 +163,7 @@ def fit_fleet(
     trusted: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     gaps: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
 ) -> None:
     """Fit estimators that differ only in their seed (and given noise), each to its own labels, all at once.
 
@@ -173,26 +176,25 @@ def fit_fleet(
     X : array of shape (n, steps, features)
         Shared by all.
     labels : one array for each estimator, as `fit` takes it
-    clock, lengths, trusted, groups, gaps : as `fit` takes them
+    clock, lengths, trusted, groups, gaps, clusters : as `fit` takes them
     """
     check_fleet(estimators, labels)
     device = _validation.check_device(estimators[0].device)
     seeds = tuple(find_seed(estimator.random_state) for estimator in estimators)
     held_out = estimators[0].validation_fraction if estimators[0].early_stopping else 0.0
     more: dict[str, Any] = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
+    more |= {"clusters": clusters, "splits": estimators[0].cross_fits or estimators[0].early_stopping}
     if np.ndim(clock) == 3 and not estimators[0].several_clocks:  # type: ignore[arg-type]
         takers = " and ".join(method.name for method in METHODS.values() if method.several_clocks)
         raise ValueError(
             f"Several clocks at once are for {takers} alone. Give {estimators[0].name} one: shape (n, steps)."
         )
     more |= {"held_out": held_out, "period": estimators[0].period}
-    data, classes, sources, cells = prepare(X, labels, seeds, **more)
-    parts = _parts(estimators[0], data, device)
-    for number, part in enumerate(parts):
+    data, classes, sources, cells, people = prepare(X, labels, seeds, **more)
+    for number, part in enumerate(_parts(estimators[0], data, device)):
         name = f"-{number}" if number else ""
-        fleet_fit = FleetFit(
-            estimators[part], data.members_in(part).to(device), classes, seeds[part], sources, cells, name
-        )
+        own = data.members_in(part).to(device)
+        fleet_fit = FleetFit(estimators[part], own, classes, seeds[part], sources, cells, people, name)
         _store(fleet_fit, estimators[0]._fit_fleet(fleet_fit))
     _remove_checkpoints(estimators[0].checkpoint)
 

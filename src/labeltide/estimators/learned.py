@@ -24,15 +24,15 @@ from labeltide.estimators.prepare import hold_out
 from labeltide.models.base import SequenceModel
 from labeltide.noise.base import LearnedNoise
 from labeltide.objectives.objective import Objective, Penalty
-from labeltide.objectives.penalties import spread
-from labeltide.training import AugmentedLagrangian, Fleet, FleetData, History, evaluate
+from labeltide.objectives.penalties import diagonal_norm, log_volume, spread
+from labeltide.training import Fleet, FleetData, History, evaluate
 
 # Standard deviations of an annotator's entries of Q around the common ones: from hardly pooled to all alike.
 DEVIATIONS = (0.1, 0.03, 0.01, 0.0)
 CHOOSING_FRACTION = 0.2  # the share of sequences held out to choose among them
 N_BLOCKS = 20  # of held-out sequences, for the standard error of a comparison
 TOLERANCE = 0.5  # standard errors by which stronger pooling may be worse than the best: it helps where labels are few
-BuildNoise = Callable[[int, int], LearnedNoise]  # from members and annotators
+BuildNoise = Callable[[int, int], Any]  # from members and annotators to a noise function
 
 
 class Trained(NamedTuple):
@@ -55,16 +55,27 @@ class LearnedNoiseClassifier(NoisyLabelClassifier):
         fleet_fit: FleetFit,
         build: BuildNoise,
         penalties: Sequence[Penalty],
-        lagrangian: AugmentedLagrangian | None = None,
+        *,
+        pooled: bool = True,
+        **schedule: Any,
     ) -> FittedFleet:
-        """Train a fleet with the noise function that `build` makes, regularised by the penalties."""
-        if not _has_several_annotators(fleet_fit.data):
+        """Train a fleet with the noise function that `build` makes, regularised by the penalties.
+
+        Annotators who are not `pooled` share one Q. `schedule` goes to the `Schedule`.
+        """
+        if not pooled or not _has_several_annotators(fleet_fit.data):
             model, noise = fleet_fit.new_model(), fleet_fit.new_noise(build(fleet_fit.members, 1))
-            history = fleet_fit.train(model, noise, Objective(penalties=tuple(penalties)), lagrangian=lagrangian)
+            history = fleet_fit.train(model, noise, Objective(penalties=tuple(penalties)), **schedule)
             return FittedFleet(model, noise, history)
-        learn = partial(_learn_pooled, build=build, penalties=penalties, lagrangian=lagrangian)
+        learn = partial(_learn_pooled, build=build, penalties=penalties, schedule=schedule)
         trained = learn(fleet_fit, deviations=_choose_deviations(fleet_fit, learn))
         return FittedFleet(trained.model, trained.noise, trained.history)
+
+
+def code_penalties(n_points: int, volume_weight: float, diagonal_weight: float) -> list[Penalty]:
+    """The penalties on Q in the paper's published code, for a clock of so many moments."""
+    volume = Penalty("log volume", log_volume, volume_weight / n_points)
+    return [volume, Penalty("diagonal", diagonal_norm, diagonal_weight)]
 
 
 def _has_several_annotators(data: FleetData) -> bool:
@@ -78,7 +89,7 @@ def _learn_pooled(
     *,
     build: BuildNoise,
     penalties: Sequence[Penalty],
-    lagrangian: AugmentedLagrangian | None,
+    schedule: dict[str, Any],
     stage: str = "train",
 ) -> Trained:
     r"""Train with a Q for each annotator under a Gaussian prior of standard deviation s around the common Q.
@@ -99,7 +110,7 @@ def _learn_pooled(
     sizes = [replace(penalty, weight=penalty.weight * annotators * shares) for penalty in penalties]
     pooling = Penalty("pooling", partial(spread, shares=noise.shares), pull, with_data=True)
     objective = Objective(penalties=(*sizes, pooling))
-    history = fleet_fit.train(model, noise, objective, stage=stage, lagrangian=lagrangian)
+    history = fleet_fit.train(model, noise, objective, stage=stage, **schedule)
     return Trained(model, noise, objective, history)
 
 
@@ -144,7 +155,8 @@ def _held_out(fleet_fit: FleetFit) -> Tensor | None:
     if labelled.sum(1).min() < 2:
         return None
     rows = [
-        hold_out(seed, has_label, CHOOSING_FRACTION) for seed, has_label in zip(fleet_fit.seeds, labelled, strict=True)
+        hold_out(seed, has_label, CHOOSING_FRACTION, fleet_fit.clusters)
+        for seed, has_label in zip(fleet_fit.seeds, labelled, strict=True)
     ]
     return torch.from_numpy(np.stack(rows)).to(fleet_fit.data.features.device)
 

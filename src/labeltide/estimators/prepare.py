@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,11 +12,24 @@ from numpy.typing import ArrayLike
 
 from labeltide import _validation
 from labeltide._clock import Cells, Period, check_clocks, check_gaps, find_cells, one_period, wrap_clock
+from labeltide.data.clusters import ClusterWarning, count_clusters, draw_units, encode_clusters, splitting_units
+from labeltide.data.serial_dependence import neighbours_look_alike
 from labeltide.tables.sources import Sources, find_sources, spread_labels
 from labeltide.training import FleetData, clock_grid
 
 MAX_CELLS, MAX_CELLS_MANY_CLASSES = 576, 144  # of several clocks, up to `FEW_CLASSES` classes and beyond
 FEW_CLASSES = 3
+MOST_OF_ONE = 0.6  # share of the labelled rows that one cluster may hold without a warning
+
+
+class Prepared(NamedTuple):
+    """Checked and encoded arguments of `fit`."""
+
+    data: FleetData
+    classes: tuple[Any, ...]
+    sources: Sources
+    cells: Cells | None  # of several clocks
+    clusters: np.ndarray | None  # int64 (rows,)
 
 
 def prepare(
@@ -28,10 +42,15 @@ def prepare(
     trusted: ArrayLike | None,
     groups: ArrayLike | None,
     gaps: ArrayLike | None,
+    clusters: ArrayLike | None,
     held_out: float,
+    splits: bool,
     period: Period,
-) -> tuple[FleetData, tuple[Any, ...], Sources, Cells | None]:
-    """Check all inputs, encode labels by the classes of all members, and hold out a share of each member's rows."""
+) -> Prepared:
+    """Check all inputs, encode labels by the classes of all members, and hold out a share of each member's rows.
+
+    Where the method splits rows, it warns of rows that depend on each other and are told apart by no clusters.
+    """
     features, counts = _validation.check_features(X, lengths)
     n, n_steps = features.shape[:2]
     mask = _validation.steps_mask(counts, n_steps)
@@ -41,10 +60,13 @@ def prepare(
     sources = find_sources(codes.shape[-1], groups, n)
     codes = spread_labels(codes, sources.places(groups, n), len(sources.names))
     grid, points, cells = _find_grid(moments, mask, period, len(classes))
+    labelled = np.asarray((codes >= 0).any((2, 3)))  # (members, rows)
+    people = None if clusters is None else encode_clusters(clusters, n)
     held = np.zeros((len(labels), n), dtype=bool)
     if held_out:
-        labelled = np.asarray((codes >= 0).any((2, 3)))  # (members, rows)
-        held = np.stack([hold_out(seed, rows, held_out) for seed, rows in zip(seeds, labelled, strict=True)])
+        held = np.stack([hold_out(seed, rows, held_out, people) for seed, rows in zip(seeds, labelled, strict=True)])
+    if splits:
+        _warn_of_splits(features, mask, labelled, people)
     data = FleetData(
         features=torch.from_numpy(features),
         mask=torch.from_numpy(mask),
@@ -56,7 +78,7 @@ def prepare(
         trusted=None if trusted is None else torch.from_numpy(_encode_trusted(trusted, mask, classes)),
         gaps=None if between is None else torch.from_numpy(between),
     )
-    return data, classes, sources, cells
+    return Prepared(data, classes, sources, cells, people)
 
 
 def _find_grid(
@@ -90,10 +112,33 @@ def _encode_trusted(trusted: ArrayLike, mask: np.ndarray, classes: Sequence[Any]
     return _validation.encode_labels(labels, present, classes, "trusted")[..., 0]
 
 
-def hold_out(seed: int, labelled: np.ndarray, fraction: float) -> np.ndarray:
-    """Draw a validation share of the rows that hold a label: only those can decide when to stop."""
-    rows = np.flatnonzero(labelled)
-    if len(rows) < 2:
-        raise ValueError(f"early_stopping needs at least two sequences with labels, one to hold out. Got {len(rows)}.")
-    n_held = min(max(1, round(fraction * len(rows))), len(rows) - 1)
-    return np.isin(np.arange(len(labelled)), np.random.default_rng([seed, 2]).permutation(rows)[:n_held])
+def hold_out(seed: int, labelled: np.ndarray, fraction: float, clusters: np.ndarray | None = None) -> np.ndarray:
+    """Draw a validation share of the rows that hold a label, in whole clusters: only those can decide when to stop."""
+    n = int(labelled.sum())
+    if n < 2:
+        raise ValueError(f"early_stopping needs at least two sequences with labels, one to hold out. Got {n}.")
+    target = min(max(1, round(fraction * n)), n - 1)
+    return draw_units(splitting_units(clusters, labelled), labelled, target, np.random.default_rng([seed, 2]))
+
+
+def _warn_of_splits(features: np.ndarray, mask: np.ndarray, labelled: np.ndarray, clusters: np.ndarray | None) -> None:
+    """Warn where rows that look dependent are split one by one, or where a cluster leaves too little beside itself."""
+    said = None
+    if clusters is None:
+        if neighbours_look_alike(features, mask):
+            said = (
+                "Adjacent rows look alike, as windows of one person do, so rows that are held out say less than they "
+                "seem to. Pass clusters=, naming the person, night or recording of each row."
+            )
+    elif min(count_clusters(clusters, rows) for rows in labelled) < 2:
+        said = (
+            "clusters must name at least two with labels, to hold out one of them. Got fewer, so rows are split as if "
+            "they were independent. Give more people or recordings."
+        )
+    elif (share := max(np.bincount(clusters[rows]).max() / rows.sum() for rows in labelled)) > MOST_OF_ONE:
+        said = (
+            f"One of the clusters holds {100 * share:.0f} % of the rows with labels, so the networks that judge it "
+            "learn from few rows. Name shorter recordings in clusters, such as days, or give more people."
+        )
+    if said is not None:
+        warnings.warn(said, ClusterWarning, stacklevel=5)  # at the call of `fit`

@@ -189,7 +189,13 @@ def _restore_noise(description: Described, tensors: Tensors, several: bool) -> N
     builders: dict[str, Callable[[], NoiseFunction]] = {
         "static": lambda: StaticNoise(1, n_classes),
         "stepwise": lambda: StepwiseNoise(1, n_classes, torch.empty(n_points), annotators),
-        "network": lambda: NetworkNoise(1, n_classes, raw_steps=description.raw_steps, annotators=annotators),
+        "network": lambda: NetworkNoise(
+            1,
+            n_classes,
+            raw_steps=description.raw_steps,
+            annotators=annotators,
+            **_network_settings(description.params),
+        ),
     }
     noise = _fill("noise", _without_memory(builders[description.noise]), tensors).eval()
     if "shares" in tensors and not (bool((tensors["shares"] >= 0).all()) and abs(tensors["shares"].sum() - 1) < 1e-3):
@@ -200,11 +206,20 @@ def _restore_noise(description: Described, tensors: Tensors, several: bool) -> N
     return noise
 
 
+def _network_settings(params: dict[str, Any]) -> dict[str, Any]:
+    """The settings of Q's network among the parameters of a method."""
+    names = {"noise_widths": "widths", "scaled_weights": "scaled_weights", "bounded_logits": "bounded_logits"}
+    return {setting: params[name] for name, setting in names.items() if name in params}
+
+
 def _restore_history(tensors: Tensors) -> History:
     n_epochs = len(tensors["loss"]) if "loss" in tensors and tensors["loss"].ndim else 0
     per_epoch, per_member = ((n_epochs, 1), torch.float64), ((1,), torch.int64)
     wanted = {"loss": per_epoch, "held_out": per_epoch, "best_epoch": per_member, "restarts": per_member}
-    _check_tensors("history", tensors, wanted)
+    multipliers = ("linear", "quadratic")
+    if not any(name in tensors for name in multipliers):  # a file written before histories kept them
+        tensors = tensors | {name: torch.full((n_epochs, 1), torch.nan, dtype=torch.float64) for name in multipliers}
+    _check_tensors("history", tensors, wanted | dict.fromkeys(multipliers, per_epoch))
     return History(**{name: tensor.numpy() for name, tensor in tensors.items()})
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import reprlib
-import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from labeltide import __version__, _validation
-from labeltide._clock import check_period
 from labeltide.estimators.registry import METHODS
-from labeltide.models import MODELS
+from labeltide.estimators.storage_params import PLAIN, check_fields, check_params, plain_params
 from labeltide.noise.base import NoiseFunction
 from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.network import NetworkNoise
@@ -36,14 +33,11 @@ NOISES: dict[str, type[NoiseFunction]] = {
 SHAPE_FIELDS = ("classes", "n_features", "n_points", "noise", "sources")
 FIELDS = ("sha256", "format", "labeltide", "method", "params", *SHAPE_FIELDS, "learned")
 OLD_FIELDS = {"sources": {"annotators": 1, "groups": None}}  # of files written before annotators had a Q each
-OLD_PARAMS = {"period": None}  # of files written before clocks could be periodic
 MAX_SOURCES = 100_000
-NOT_SAVED = ("checkpoint", "noise")  # parameters that are None in the file: the noise lies in its tensors
 DIGEST_MARK = b'\\"sha256\\": \\"'  # the digest follows; JSON within the JSON header, hence the backslashes
 NO_DIGEST = "0" * 64  # stands in for the digest while the file is digested
 MAX_HEADER = 100_000_000  # bytes, the limit of safetensors itself
 MAX_DEPTH = 16  # of tuples within tuples in a class name
-PLAIN = (str, int, float, bool, type(None))  # what JSON carries with its type
 
 
 @dataclass(frozen=True)
@@ -88,7 +82,7 @@ def describe(estimator: NoisyLabelClassifier) -> str:
         "format": FORMAT,
         "labeltide": __version__,
         "method": estimator.name,
-        "params": _plain_params(estimator),
+        "params": plain_params(estimator),
         "classes": [_plain_class(name) for name in estimator.classes_.tolist()],
         "n_features": estimator.n_features_in_,
         "n_points": len(estimator.clock_grid_),
@@ -118,21 +112,6 @@ def read_description(raw: bytes) -> Described:
     return _check_about(about)
 
 
-def _plain_params(estimator: NoisyLabelClassifier) -> dict[str, Any]:
-    """The parameters as JSON can carry them."""
-    params = estimator.get_params(deep=False)
-    params = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
-    params |= {name: None for name in NOT_SAVED if name in params}
-    params["model"] = params["model"] if isinstance(params["model"], str) else None
-    params["device"] = "cpu" if str(params["device"]) == "cpu" else "auto"  # a GPU of ours may not be there
-    params["random_state"] = params["random_state"] if type(params["random_state"]) is int else None
-    for name, value in params.items():
-        each = value if name == "period" and isinstance(value, tuple | list) else (value,)
-        if any(type(part) not in PLAIN for part in each):
-            raise ValueError(f"The parameter {name} must be a number or a string to be saved. Got {value!r}.")
-    return params
-
-
 def _plain_class(name: Any) -> Any:
     """A class name as JSON can carry it: tuples become lists."""
     name = name.item() if isinstance(name, np.generic) else name
@@ -152,7 +131,7 @@ def _plain_sources(sources: Sources) -> dict[str, Any]:
 
 
 def _check_sources(about: Any) -> Sources:
-    _check_fields("sources", about, ("annotators", "groups"))
+    check_fields("sources", about, ("annotators", "groups"))
     groups = about["groups"]
     if groups is not None:
         if not isinstance(groups, list) or not groups:
@@ -201,7 +180,7 @@ def _read_about(raw: bytes) -> dict[str, Any]:
             f"{__version__}: update it with `pip install --upgrade labeltide`."
         )
     about = {**OLD_FIELDS, **about}
-    _check_fields("header", about, FIELDS)
+    check_fields("header", about, FIELDS)
     if type(about["sha256"]) is not str:
         raise ValueError("its digest must be a string.")
     return about
@@ -212,17 +191,11 @@ def _check_about(about: dict[str, Any]) -> Described:
     if type(about["labeltide"]) is not str:
         raise ValueError("its version must be a string.")
     method = METHODS[_validation.check_choice("method", about["method"], METHODS)]
-    defaults = method().get_params(deep=False)
-    old = {name: value for name, value in OLD_PARAMS.items() if name in defaults}
-    params = {**old, **about["params"]} if isinstance(about["params"], dict) else about["params"]
-    _check_fields("params", params, defaults)
-    for name, default in defaults.items():
-        _check_param(name, params[name], default)
-    params = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
+    params = check_params(method, about["params"])
     _validation.check_number("n_features", about["n_features"], 1, whole=True)
     _validation.check_number("n_points", about["n_points"], 1, whole=True)
     noise = {"annotators": 1, **about["noise"]} if isinstance(about["noise"], dict) else about["noise"]
-    _check_fields("noise", noise, ("kind", "raw_steps", "annotators"))
+    check_fields("noise", noise, ("kind", "raw_steps", "annotators"))
     kind, raw_steps = _validation.check_choice("noise", noise["kind"], NOISES), noise["raw_steps"]
     sources = _check_sources(about["sources"])
     if noise["annotators"] != 1 and (kind == "static" or noise["annotators"] != len(sources.names)):
@@ -243,35 +216,6 @@ def _check_about(about: dict[str, Any]) -> Described:
         sources=sources,
         learned=about["learned"],
     )
-
-
-def _check_param(name: str, value: Any, default: Any) -> None:
-    if name in NOT_SAVED:
-        if value is not None:
-            raise ValueError(f"{name} must be empty in a file. Got {reprlib.repr(value)}.")
-    elif name == "model":
-        if value is not None:
-            _validation.check_choice("model", value, MODELS)
-    elif name == "device":
-        _validation.check_choice("device", value, ("auto", "cpu"))
-    elif name == "period":
-        check_period(value)
-    elif name == "random_state":
-        if value is not None:
-            _validation.check_number(name, value, 0, 2**32 - 1, whole=True)
-    elif isinstance(default, str | bool):
-        if not isinstance(value, str if isinstance(default, str) else int):
-            raise ValueError(f"{name} must be of type {type(default).__name__}. Got {reprlib.repr(value)}.")
-    elif isinstance(default, int):
-        _validation.check_number(name, value, 1, whole=True)
-    else:
-        _validation.check_number(name, value, -sys.float_info.max, sys.float_info.max)
-
-
-def _check_fields(part: str, fields: Any, wanted: Iterable[str]) -> None:
-    if not isinstance(fields, dict) or set(fields) != set(wanted):
-        names = reprlib.repr(sorted(fields) if isinstance(fields, dict) else fields)
-        raise ValueError(f"its {part} must hold the fields {', '.join(wanted)}. Got {names}.")
 
 
 def _check_classes(names: Any) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
 from labeltide import _validation
 from labeltide._clock import Period
@@ -24,7 +25,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
 
     1. A hidden Markov model of the recorded labels alone, fitted by EM, gives a first Q(t).
     2. Cross-fitting: networks are trained with the forward loss (Patrini and others 2017), each without a fifth of the
-       sequences, on whose recorded labels it is stopped.
+       sequences, on whose recorded labels it is stopped. With `clusters` in `fit`, each leaves out whole clusters.
     3. Their out-of-fold predictions P enter the hidden Markov model as evidence,
        :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`. Labels alone (k = 0) and the paper's model (equal
        rows of A, k = 1) are special cases; A and k are estimated by EM from the likelihood of the recorded labels.
@@ -39,7 +40,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     Parameters
     ----------
     ensemble : bool, default True
-        Predict with the average of ten networks, or fewer where fewer than five sequences have labels. With False the
+        Predict with the average of ten networks, or fewer where fewer than five clusters have labels. With False the
         ensemble is distilled into a single network, for small devices and streams.
     period : float, or one for each of several clocks, optional
         The period of the clock, such as 24 for hours of the day: the noise just before midnight is then close to that
@@ -118,8 +119,10 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         posterior = find_posterior(fleet_fit)
         digests = digest_rows(fleet_fit.data.features.cpu().numpy(), fleet_fit.data.mask.cpu().numpy())
+        clusters = None if fleet_fit.clusters is None else torch.from_numpy(fleet_fit.clusters)
         for attributes in posterior.learned:
             attributes["findings_"] = {}
+            attributes["training_"] = attributes["training_"]._replace(clusters=clusters)
             attributes["training_rows_"] = TrainingRows(digests, attributes["training_"].folds[0].numpy())
         model, history = distill(fleet_fit, posterior.labels, posterior.folds, self.ensemble)
         return FittedFleet(model, posterior.noise, history, posterior.learned)

@@ -15,6 +15,7 @@ from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, Tra
 from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
+from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.cross_fit import cross_fit, take_fits
 from labeltide.estimators.fleet import FleetFit
 from labeltide.models.base import SequenceModel
@@ -102,7 +103,11 @@ def _conclude(
 
 
 def make_folds(fleet_fit: FleetFit) -> Tensor:
-    """The fold of every row, drawn from the seed of each fit, evenly also among rows without labels: (fits, rows)."""
+    """The fold of every row, drawn from the seed of each fit, in whole clusters: (fits, rows).
+
+    Folds are balanced by their labelled rows, and those without labels are spread evenly. Where fewer than five
+    clusters have labels, there are as many folds.
+    """
     labelled = (fleet_fit.data.labels >= 0).any(-1).any(-1).cpu().numpy()  # (fits, rows)
     fewest = int(labelled.sum(1).min())
     if fewest < 2:
@@ -110,13 +115,13 @@ def make_folds(fleet_fit: FleetFit) -> Tensor:
             "tide needs at least two sequences with labels, to judge one by the other. "
             f"Got {fewest}. Cut a long sequence into windows."
         )
-    count = min(CROSS_FIT_FOLDS, fewest)
-    folds = np.zeros(labelled.shape, dtype=np.int64)
-    for folds_of_fit, rows, seed in zip(folds, labelled, fleet_fit.seeds, strict=True):
-        generator = np.random.default_rng([seed, 3])
-        order = np.concatenate([generator.permutation(np.flatnonzero(kind)) for kind in (rows, ~rows)])
-        folds_of_fit[order] = np.arange(len(order)) % count
-    return torch.from_numpy(folds).to(fleet_fit.data.features.device)
+    units = [splitting_units(fleet_fit.clusters, rows) for rows in labelled]
+    count = min(CROSS_FIT_FOLDS, *map(count_clusters, units, labelled))
+    folds = [
+        deal_units(unit, rows, count, np.random.default_rng([seed, 3]))
+        for unit, rows, seed in zip(units, labelled, fleet_fit.seeds, strict=True)
+    ]
+    return torch.from_numpy(np.stack(folds)).to(fleet_fit.data.features.device)
 
 
 def chain_data(data: FleetData, n_classes: int, cells: Cells | None = None) -> tuple[ChainData, np.ndarray]:

@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import f_oneway
+from scipy.stats import f_oneway, norm
+from scipy.stats import t as student
 
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
 from labeltide.chain.families import constant_shape, family, pooled
 from labeltide.chain.leave_one_out import predictive_log_likelihood
 from labeltide.chain.passes import expect
 from labeltide.chain.start import POOLING
+from labeltide.data.clusters import deal_units
 from labeltide.inference.bands import logit
 from labeltide.inference.parametric_bootstrap import simulate_labels
 from labeltide.inference.warm_start import refit, same_data
@@ -70,8 +72,8 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
     return (
         check_identifiability(training, true),
         check_bursts(training),
-        check_balance(data, true, class_names),
-        check_drift(data),
+        check_balance(training, true, class_names),
+        check_drift(training),
         check_few_labels(data, true, class_names),
         check_folds(training),
         *check_independence(training),
@@ -113,9 +115,9 @@ def check_bursts(training: TrainingEvidence) -> Diagnostic:
     return Diagnostic("bursts", True, sentence, advice)
 
 
-def check_balance(data: ChainData, true: np.ndarray, class_names: list[str]) -> Diagnostic:
+def check_balance(training: TrainingEvidence, true: np.ndarray, class_names: list[str]) -> Diagnostic:
     """Confounding: a class whose share changes over the clock can be taken for noise that changes."""
-    contrasts = [largest_contrast(data, true[..., i]) for i in range(true.shape[-1])]
+    contrasts = [largest_contrast(training, true[..., i]) for i in range(true.shape[-1])]
     index = int(np.argmax([contrast.change for contrast in contrasts]))
     contrast = contrasts[index]
     bad = contrast.change > MAX_BALANCE_CHANGE and contrast.z > CHANCE_Z
@@ -127,14 +129,15 @@ def check_balance(data: ChainData, true: np.ndarray, class_names: list[str]) -> 
     return Diagnostic("class_balance", True, sentence, advice)
 
 
-def check_drift(data: ChainData) -> Diagnostic:
+def check_drift(training: TrainingEvidence) -> Diagnostic:
     """Covariate shift over the clock: the doubt of the networks at some moments can be taken for noise."""
+    data = training.data
     if data.evidence is None:
         return Diagnostic("drift", False, "No network was needed, so none can drift.", "Nothing to do.")
     best, second = data.evidence[0].double().topk(2, dim=-1).values.clamp_min(-MAX_LOG_ODDS).unbind(-1)
     margin = (best - second).numpy()  # (rows, steps)
     # A causal network has seen little at the first steps of a sequence; that is no drift.
-    contrast = largest_contrast(data, margin, skip_first=data.points is None)
+    contrast = largest_contrast(training, margin, skip_first=data.points is None)
     size = contrast.change / max(float(margin[data.mask.numpy()].std()), 1e-9)
     bad = size > MAX_MARGIN_CHANGE and contrast.z > CHANCE_Z
     moved = f"How clearly the networks tell classes apart moves by {size:.1f} standard deviations over the clock"
@@ -164,24 +167,36 @@ def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) 
 def check_folds(training: TrainingEvidence) -> Diagnostic:
     """Do the networks of the folds agree on the error rate? One-way analysis of variance (F test, Fisher 1925).
 
-    Each fold is cut into parts and the error rate of each part is estimated. If the networks agree, rates differ
-    between folds no more than within them.
+    Each fold is cut into parts, of whole clusters, and the error rate of each part is estimated. If the networks agree,
+    rates differ between folds no more than within them.
     """
-    folds = training.folds[0].numpy()
-    count = int(folds.max()) + 1
-    part = np.empty(len(folds), dtype=np.int64)
-    for fold in range(count):
-        rows = np.flatnonzero(folds == fold)
-        part[rows] = fold * FOLD_PARTS + np.arange(len(rows)) % FOLD_PARTS
-    rates = _error_rates(training, part, count * FOLD_PARTS).reshape(count, FOLD_PARTS)
-    p_value = float(f_oneway(*logit(rates)).pvalue)
-    fold_rates = rates.mean(1)
-    bad = p_value < FOLD_P_VALUE and float(np.ptp(fold_rates)) > MAX_FOLD_CHANGE
+    part, counts = _fold_parts(training.folds[0].numpy(), _clusters(training))
+    rates = np.split(_error_rates(training, part, sum(counts)), np.cumsum(counts)[:-1])
+    fold_rates = np.array([of_fold.mean() for of_fold in rates])
     said = f"from {100 * fold_rates.min():.0f} to {100 * fold_rates.max():.0f} % of labels wrong"
+    if max(counts) == 1:
+        sentence = f"Every fold holds one person or recording, and its network may differ for that alone: {said}."
+        return Diagnostic("members", False, sentence, "Nothing to do.")
+    p_value = float(f_oneway(*map(logit, rates)).pvalue) if len(counts) > 1 else 1.0
+    bad = p_value < FOLD_P_VALUE and float(np.ptp(fold_rates)) > MAX_FOLD_CHANGE
     if not bad:
         return Diagnostic("members", False, f"The networks of all folds agree: {said}.", "Nothing to do.")
     sentence = f"The networks of the folds disagree beyond chance: {said}."
     return Diagnostic("members", True, sentence, "Fit again with another random_state, more epochs or more sequences.")
+
+
+def _fold_parts(folds: np.ndarray, clusters: np.ndarray | None) -> tuple[np.ndarray, list[int]]:
+    """The part of each row, and the number of parts of each fold: at most `FOLD_PARTS`, of whole clusters."""
+    part, counts = np.empty(len(folds), dtype=np.int64), list[int]()
+    for fold in np.unique(folds):
+        rows = np.flatnonzero(folds == fold)
+        if clusters is None:
+            of_fold = np.arange(len(rows)) % FOLD_PARTS
+        else:
+            of_fold = deal_units(clusters[rows], np.ones(len(rows)), FOLD_PARTS, np.random.default_rng(0))
+        part[rows] = sum(counts) + of_fold
+        counts.append(int(of_fold.max()) + 1)
+    return part, counts
 
 
 def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
@@ -231,12 +246,14 @@ def _error_rates(training: TrainingEvidence, part: np.ndarray, count: int) -> np
     return np.asarray(1 - np.trace(counts, axis1=1, axis2=2) / counts.sum((1, 2)).clip(1e-12))
 
 
-def largest_contrast(data: ChainData, values: np.ndarray, skip_first: bool = False) -> ClockContrast:
+def largest_contrast(training: TrainingEvidence, values: np.ndarray, skip_first: bool = False) -> ClockContrast:
     """The largest difference of the mean of (rows, steps) values between tenths of the clock.
 
-    Standard errors are robust to correlation within rows: sums over a row are the units (Liang and Zeger 1986).
+    Standard errors are robust to correlation within clusters, or within rows where no clusters are known: sums over
+    one are the units (Liang and Zeger 1986). Few clusters are judged by Student's t (Cameron and Miller 2015).
     """
-    tenth = np.where(data.mask.numpy(), _tenths(data), -1)
+    clusters, tenth = _clusters(training), np.where(training.data.mask.numpy(), _tenths(training.data), -1)
+    units = np.arange(len(tenth)) if clusters is None else clusters
     averages, variances, parts = [], [], []
     for part in range(int(skip_first), CLOCK_TENTHS):
         within = tenth == part
@@ -246,11 +263,27 @@ def largest_contrast(data: ChainData, values: np.ndarray, skip_first: bool = Fal
         average = values[within].sum() / total
         parts.append(part)
         averages.append(average)
-        variances.append((((values - average) * within).sum(1) ** 2).sum() / total**2)
+        variances.append((np.bincount(units, ((values - average) * within).sum(1)) ** 2).sum() / total**2)
     high, low = int(np.argmax(averages)), int(np.argmin(averages))
     change = averages[high] - averages[low]
-    deviation = np.sqrt(variances[high] + variances[low]).clip(1e-12)
-    return ClockContrast(float(change), float(change / deviation), parts[high], parts[low])
+    z = float(change / np.sqrt(variances[high] + variances[low]).clip(1e-12))
+    if clusters is not None:
+        count = min(len(np.unique(units[(tenth == parts[place]).any(1)])) for place in (high, low))
+        z = _judge_by_t(z, count)
+    return ClockContrast(float(change), z, parts[high], parts[low])
+
+
+def _judge_by_t(z: float, count: int) -> float:
+    """The normal quantile of the tail of Student's t, with the factor n / (n - 1) in the variance of n clusters."""
+    return float(norm.isf(student.sf(z * np.sqrt(1 - 1 / count), count - 1))) if count > 1 else 0.0
+
+
+def _clusters(training: TrainingEvidence) -> np.ndarray | None:
+    """The cluster of each row as a number from 0; None where fewer than two are known."""
+    if training.clusters is None:
+        return None
+    names, clusters = np.unique(training.clusters.numpy(), return_inverse=True)
+    return clusters if len(names) > 1 else None
 
 
 def _tenths(data: ChainData) -> np.ndarray:

@@ -52,7 +52,7 @@ class Sources(NamedTuple):
             return np.tile(np.arange(self.annotators), (n, 1))
         if groups is None:
             raise ValueError(f"fit was told of groups: name one per sequence, groups=..., of: {_listed(self.groups)}.")
-        group_places = np.array([self.groups.index(self._known(group)) for group in check_groups(groups, n)])
+        group_places = np.array([self.groups.index(self._known(group)) for group in check_names(groups, n, "groups")])
         return np.arange(self.annotators) * len(self.groups) + group_places[:, None]
 
     def _known(self, group: Hashable) -> Hashable:
@@ -66,25 +66,29 @@ def find_sources(annotators: int, groups: ArrayLike | None, n: int) -> Sources:
     """The sources of labels of n sequences."""
     if groups is None:
         return Sources(annotators)
-    names: list[Any] = list(dict.fromkeys(check_groups(groups, n)))
+    names: list[Any] = list(dict.fromkeys(check_names(groups, n, "groups")))
     with suppress(TypeError):
         names = sorted(names)
     return Sources(annotators, tuple(names))
 
 
-def check_groups(groups: ArrayLike, n: int) -> list[Hashable]:
-    """The group of each of n sequences, as plain values."""
-    values = groups if isinstance(groups, np.ndarray) else _objects(groups)
+def check_names(names: ArrayLike, n: int, argument: str) -> list[Hashable]:
+    """A hashable name for each of n sequences, as plain values; `argument` is what the caller knows them by."""
+    values = names if isinstance(names, np.ndarray) else _objects(names if np.iterable(names) else ())
     if values.shape != (n,):
-        raise ValueError(f"groups must be {n} names, one per sequence. Got shape {values.shape}.")
-    names = [value.item() if isinstance(value, np.generic) else value for value in values]
-    try:
-        missing = [place for place, name in enumerate(names) if name is None or hash(name) is None or name != name]
+        raise ValueError(f"{argument} must be {n} names, one per sequence. Got shape {values.shape}.")
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    try:  # NaN is the only value that differs from itself; the comparison of pandas.NA is neither True nor False
+        missing = [
+            i for i, name in enumerate(plain) if hash(name) is None or name is None or (name != name) is not False
+        ]
     except TypeError:
-        raise ValueError("groups must hold hashable names: numbers, strings, tuples and the like.") from None
+        raise ValueError(f"{argument} must hold hashable names: numbers, strings, tuples and the like.") from None
+    # NaN is the only value that differs from itself; the comparison of pandas.NA is neither True nor False.
+    missing = [place for place, name in enumerate(plain) if name is None or (name != name) is not False]
     if missing:
-        raise ValueError(f"groups must name one for every sequence. Sequence {missing[0]} has none.")
-    return names
+        raise ValueError(f"{argument} must name one for every sequence. Sequence {missing[0]} has none: give it one.")
+    return plain
 
 
 def spread_labels(labels: np.ndarray, places: np.ndarray, count: int) -> np.ndarray:
@@ -94,9 +98,9 @@ def spread_labels(labels: np.ndarray, places: np.ndarray, count: int) -> np.ndar
     return spread
 
 
-def _objects(groups: Any) -> np.ndarray:
+def _objects(names: Any) -> np.ndarray:
     """A list as an array of its own values: NumPy would make a table of tuples, and text of numbers beside text."""
-    values = list(groups)
+    values = list(names)
     array = np.empty(len(values), dtype=object)
     for index, value in enumerate(values):
         array[index] = value

@@ -22,16 +22,18 @@ class History:
         The epoch whose parameters are kept.
     restarts : array of shape (members,)
         How often a member diverged and started again at a lower rate.
+    linear, quadratic : arrays of shape (epochs, members)
+        The multipliers of the augmented Lagrangian during the epoch; NaN without one and once the member has stopped.
     """
 
     loss: np.ndarray
     held_out: np.ndarray
     best_epoch: np.ndarray
     restarts: np.ndarray
+    linear: np.ndarray
+    quadratic: np.ndarray
 
     def member(self, index: int) -> Self:
         """The history of one member as a fleet of one."""
         chosen = slice(index, index + 1)
-        return type(self)(
-            self.loss[:, chosen], self.held_out[:, chosen], self.best_epoch[chosen], self.restarts[chosen]
-        )
+        return type(self)(**{name: values[..., chosen] for name, values in vars(self).items()})

@@ -28,10 +28,12 @@ logger = logging.getLogger("labeltide.training")
 
 
 class EpochLosses(NamedTuple):
-    """Training and validation loss of an epoch: shape (members,) each."""
+    """What the history keeps of an epoch: losses and multipliers, shape (members,) each, NaN where there are none."""
 
     training: Tensor
     held_out: Tensor
+    linear: Tensor
+    quadratic: Tensor
 
 
 def train(
@@ -80,8 +82,11 @@ def _run_epoch(running: Running) -> EpochLosses:
     step, held_out = running.step, running.held_out
     state, schedule = step.state, step.schedule
     active = state.active.clone()
+    multipliers = [torch.full_like(state.linear, torch.nan)] * 2
+    if schedule.lagrangian is not None:
+        multipliers = [state.linear.clone(), state.quadratic.clone()]
     training = step.run_epoch(step.data.epoch_rows(running.seeds, state.epoch, schedule.batch_size), state.epoch)
-    if schedule.lagrangian is not None and (state.epoch + 1) % schedule.lagrangian.epochs_per_round == 0:
+    if schedule.lagrangian is not None and schedule.lagrangian.ends_round(state.epoch):
         state.next_round(schedule.lagrangian, training)
     lost = state.restart_diverged(schedule.max_restarts)
     if bool(lost.any()):  # the only synchronisation with the device in an epoch
@@ -96,7 +101,7 @@ def _run_epoch(running: Running) -> EpochLosses:
         scores = evaluate(step.fleet, step.data, step.objective, held_out)
         state.keep_best(scores, schedule.patience)
     running.write_back()
-    losses = (values.masked_fill(~active, torch.nan) for values in (training, scores))
+    losses = (values.masked_fill(~active, torch.nan) for values in (training, scores, *multipliers))
     return EpochLosses(*map(running.among_all, losses))
 
 
@@ -141,9 +146,10 @@ def _resume(state: TrainingState, checkpoint: Checkpoint | None) -> list[np.ndar
 
 
 def _history(state: TrainingState, losses: list[np.ndarray], members: int) -> History:
-    table = np.stack(losses) if losses else np.zeros((0, 2, members))
+    table = np.stack(losses) if losses else np.zeros((0, len(EpochLosses._fields), members))
     best = state.best_epoch if np.isfinite(table[:, 1]).any() else torch.full_like(state.best_epoch, state.epoch)
-    return History(table[:, 0], table[:, 1], best.cpu().numpy(), state.restarts.cpu().numpy())
+    restarts = state.restarts.cpu().numpy()
+    return History(table[:, 0], table[:, 1], best.cpu().numpy(), restarts, table[:, 2], table[:, 3])
 
 
 @contextlib.contextmanager

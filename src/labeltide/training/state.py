@@ -192,6 +192,7 @@ class TrainingState:
         _replace(self.linear, update.linear, finite)
         _replace(self.quadratic, update.quadratic, finite)
         _replace(self.violation, violation, finite)
+        self.active &= violation != 0
 
     def keep_best(self, scores: Tensor, patience: int) -> None:
         """Early stopping: snapshot members whose held-out loss improved, stop those without progress.

@@ -102,7 +102,7 @@ class TrainingStep:
             gradients = measured.gradients
             if keep_safe:
                 state.keep_safe(gradients, self.first)
-            state.adam(gradients, state.active & (self.rows >= 0).any(1), self.rate_factor, self.schedule.clip)
+            state.adam(gradients, state.active & (self.rows >= 0).any(1), self.rate_factor, self.schedule.max_norm)
         self.total += measured.loss
         self.labels += measured.labels
 

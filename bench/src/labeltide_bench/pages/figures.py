@@ -112,7 +112,8 @@ def draw_recovery(name: str, cell: Cell, palette: Palette | None = None) -> Pict
 def _recovery_words(cell: Cell, truth: str, methods: Sequence[str]) -> tuple[str, str]:
     """Caption and alternative text of a figure of Q(t)."""
     title = f"{cell.name}, {cell.level_text if cell.annotator else f'{cell.shape} noise'}"
-    kind = "class that the others give" if cell.annotator else "true class"
+    counted = cell.annotator and cell.info.reference != "clean"
+    kind = "class that the others give" if counted else "true class"
     share = f"at {100 * cell.rate:.0f} % on average"
     caption = f"{title}: share of wrong labels of each {kind} over the clock, {share}."
     alt = f"{title}: {truth} and estimated share of wrong labels over time, a column for each of {', '.join(methods)}."

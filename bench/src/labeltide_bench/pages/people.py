@@ -15,6 +15,7 @@ from labeltide_bench.pages.result_tables import Entry, percent
 from labeltide_bench.pages.verdict import count
 
 PEOPLE_HEADS = {"frobenius": "Approx. error", "train_error": "Train error", "test_error": "Test error"}
+CLEAN = "clean"  # the reference of a data set with a column of clean labels
 ASKED = {"test_error": "test error", "frobenius": "noise estimation error"}
 WORDS = {
     "ignore": "takes every label as right",
@@ -28,6 +29,7 @@ WORDS = {
 MEASURED = {
     "agreement": "the label on which all agree; steps without one do not count",
     "majority": "the label of most of the others; ties do not count",
+    CLEAN: "the clean labels, which no fit sees",
 }
 LIMITS = (
     "Agreement is not truth. Mistakes that people share are invisible here: a method that finds them is counted as "
@@ -39,6 +41,11 @@ LIMITS = (
     "Where the reference is agreement, only the easier steps are tested on, and all recorded labels there are right "
     "by construction.",
     "Folds of one data set share most of their training rows, so ± is not an error of the mean.",
+)
+CLEAN_LIMITS = (
+    "The clean labels are taken for the truth. Where they are another measurement, its errors are counted as errors of "
+    "the recorded labels.",
+    LIMITS[-1],
 )
 
 
@@ -90,7 +97,7 @@ def make_people(cells: Sequence[Cell]) -> People | None:
         "Labels of real people",
         verdict or ["Labels of real people, measured against those of others."],
         goals,
-        LIMITS,
+        CLEAN_LIMITS if all(cell.info.reference == CLEAN for cell in cells) else LIMITS,
         list(PEOPLE_HEADS.values()),
         [_table(group) for group in groups],
         list(cells),
@@ -105,10 +112,14 @@ def _table(cells: Sequence[Cell]) -> PeopleTable:
     caption = (
         f"Percent, mean ± standard deviation over {first.info.split}{_unfinished(cells)}. The person named is the only "
         f"label that methods see. Errors are measured against {MEASURED.get(first.info.reference, 'the reference')}. "
-        "Approx. error: Frobenius distance (x 100) between the estimated Q(t) and the matrices counted against the "
-        "others' majority in ten cells of the clock, weighed by their steps."
+        "Approx. error: Frobenius distance (x 100) between the estimated Q(t) and the matrices counted against "
+        f"{_counted_against(first)} in ten cells of the clock, weighed by their steps."
     )
     return PeopleTable(first.name, caption, blocks)
+
+
+def _counted_against(cell: Cell, others: str = "the others' majority") -> str:
+    return "the clean labels" if cell.info.reference == CLEAN else others
 
 
 def _unfinished(cells: Sequence[Cell]) -> str:
@@ -152,7 +163,7 @@ def _entry(summary: DrawSummary, best: float) -> Entry:
 
 
 def _details(cell: Cell) -> list[str]:
-    details = [f"{percent(cell.rate)} % unlike the others"]
+    details = [f"{percent(cell.rate)} % unlike {_counted_against(cell, 'the others')}"]
     if math.isfinite(cell.any_run.referenced):
         details.append(f"{percent(cell.any_run.referenced)} % of test steps have a reference")
     if math.isfinite(cell.any_run.observed_change):

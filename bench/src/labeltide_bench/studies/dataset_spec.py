@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from labeltide import _validation
@@ -13,6 +13,7 @@ from labeltide_bench.studies import keys
 
 ROW, RECORDING, CLASS, CLOCK = "_row", "_recording", "_class", "_clock"  # columns that loading adds
 AGREEMENT, MAJORITY = "agreement", "majority"  # what recorded labels may be measured against
+CLEAN = "clean"  # the third: a column of clean labels
 BY_TIME = "time"  # splits by anything else are by the column of that name
 
 
@@ -32,6 +33,9 @@ class DatasetSpec:
     reference : the labels that predictions are compared with where there are `annotators`; no fit sees them
         "agreement" is the label on which all of them agree, "majority" that of most of the others; missing where
         there is none.
+    clean : column of clean labels, where `label` holds recorded ones, such as self-reports beside a measurement
+        Methods see `label`. Predictions and Q(t) are compared with `clean`, which no fit sees. `label` is then the one
+        annotator.
     keep : column → the one value that rows must have there
     every : keep every n-th row, after features are computed
     moved : feature → {columns, rows}: log(1 + Euclidean distance of these columns from their values so many rows ago)
@@ -43,7 +47,7 @@ class DatasetSpec:
     trim : {value, rows}: keep this many rows around the part where the label column is not `value`
     split : {test, seed, by}: the share of windows in the test part, chosen at random; by = COLUMN keeps the windows of
         one group together, and by = "time" takes the last windows of each sequence
-        With `annotators` {by, folds, seed}: grouped cross-validation, each fold being one draw.
+        With `annotators` or `clean` {by, folds, seed}: grouped cross-validation, each fold being one draw.
     settings : parameters of every method on this data set
     optional : leave the data set out where its files are missing, instead of raising an error
     faithful, note : whether the data are those of the paper, and a description
@@ -63,6 +67,7 @@ class DatasetSpec:
     labels: Mapping[str, list[Any]] = field(default_factory=dict)
     annotators: tuple[str, ...] = ()
     reference: str = AGREEMENT
+    clean: str = ""
     keep: Mapping[str, Any] = field(default_factory=dict)
     every: int = 1
     moved: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -102,7 +107,8 @@ class DatasetSpec:
     @property
     def label_columns(self) -> dict[str, str]:
         """Column of labels → the column of class codes that loading adds."""
-        return {name: f"{CLASS} {name}" for name in self.annotators} or {self.label: CLASS}
+        recorded = (*self.annotators, self.clean) if self.clean else self.annotators
+        return {name: f"{CLASS} {name}" for name in recorded} or {self.label: CLASS}
 
     @property
     def feature_columns(self) -> list[str]:
@@ -136,10 +142,22 @@ def read_dataset(name: str, entries: Mapping[str, Any]) -> DatasetSpec:
             raise ValueError(f"{where}.like must name a data set without a 'like' of its own. Got {other!r}.")
         entry = {**base, **entry}
     spec = DatasetSpec(name=name, **keys.table_of(CHECKS)(where, entry))
+    if spec.clean:
+        spec = _with_clean_column(spec, entry)
     _check_source(spec, entry)
     if spec.simulate is None:
         _check_columns_named(spec, entry)
     return spec
+
+
+def _with_clean_column(spec: DatasetSpec, entry: Mapping[str, Any]) -> DatasetSpec:
+    """The label column as the one annotator, measured by the clean column."""
+    idle = sorted(set(entry) & {"annotators", "reference"})
+    if idle:
+        raise ValueError(f"{spec.where} has 'clean', which is the reference of 'label'. Take out: {', '.join(idle)}.")
+    if spec.clean == spec.label:
+        raise ValueError(f"{spec.where}.clean must be another column than 'label'. Got {spec.clean!r} for both.")
+    return replace(spec, annotators=(spec.label,), reference=CLEAN)
 
 
 def _check_source(spec: DatasetSpec, entry: Mapping[str, Any]) -> None:
@@ -170,20 +188,23 @@ def _check_columns_named(spec: DatasetSpec, entry: Mapping[str, Any]) -> None:
     if spec.annotators:
         _check_recorded(spec, entry)
     elif "reference" in entry or "folds" in spec.split:
-        raise ValueError(f"{spec.where}: 'reference' and split.folds are for labels of real people. Name 'annotators'.")
+        raise ValueError(
+            f"{spec.where}: 'reference' and split.folds are for labels of real people. Name 'annotators', or a column "
+            "'clean'."
+        )
 
 
 def _check_recorded(spec: DatasetSpec, entry: Mapping[str, Any]) -> None:
-    """Recorded labels come from files, need a second annotator as reference, and are split by groups."""
-    idle = sorted(set(entry) & {"label", "trim", "train", "test"})
+    """Recorded labels come from files, need a second column of labels as reference, and are split by groups."""
+    named = "clean" if spec.clean else "annotators"
+    idle = sorted(set(entry) & {"trim", "train", "test", *(() if spec.clean else ("label",))})
     if idle:
-        raise ValueError(f"{spec.where} has 'annotators', beside which these say nothing. Take out: {', '.join(idle)}.")
-    if len(spec.annotators) < 2:
+        raise ValueError(f"{spec.where} has {named!r}, beside which these say nothing. Take out: {', '.join(idle)}.")
+    if len(spec.label_columns) < 2:
         raise ValueError(f"{spec.where}.annotators must name at least two columns: one is measured by the others.")
     if "folds" not in spec.split or "test" in spec.split or spec.split.get("by", BY_TIME) == BY_TIME:
         raise ValueError(
-            f"{spec.where} has 'annotators' and needs split = {{ by = COLUMN, folds = NUMBER }}. "
-            f"Got {dict(spec.split)}."
+            f"{spec.where} has {named!r} and needs split = {{ by = COLUMN, folds = NUMBER }}. Got {dict(spec.split)}."
         )
 
 
@@ -228,6 +249,7 @@ CHECKS: dict[str, keys.Check] = {
     "labels": _labels,
     "annotators": keys.text_list,
     "reference": lambda where, value: _validation.check_choice(where, value, (AGREEMENT, MAJORITY)),
+    "clean": keys.text,
     "keep": keys.table,
     "every": keys.number_between(1, whole=True),
     "moved": lambda where, value: {

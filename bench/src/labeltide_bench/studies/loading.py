@@ -72,7 +72,8 @@ def _windows(spec: DatasetSpec, table: pa.Table, features: Sequence[str]) -> Seq
         [np.array([*sequences.classes, -1], dtype=np.int8)[sequences.labels] for sequences in by_column], axis=2
     )
     classes = tuple(range(len(spec.labels)))  # a class may be absent from one of two files
-    return replace(by_column[0], labels=labels, classes=classes, annotators=spec.annotators or None)
+    names = tuple(spec.label_columns) if spec.annotators else None
+    return replace(by_column[0], labels=labels, classes=classes, annotators=names)
 
 
 def _windows_of(spec: DatasetSpec, table: pa.Table, features: Sequence[str], column: str) -> Sequences:

@@ -1,5 +1,7 @@
 r"""Metrics of a run on recorded labels: one annotator is the training label, the other annotators are the reference.
 
+Where a data set has a column of clean labels, that column is the only other annotator.
+
 The observed noise is an empirical confusion matrix over the clock: of the steps that the majority of the *other*
 annotators labels i, the share that this annotator labels j, in quantile bins of the clock. The distance to it is
 

@@ -180,7 +180,9 @@ def _check_told(study: Study) -> None:
     recorded = next((dataset for dataset in study.datasets if dataset.annotators), None)
     for method in study.methods:
         if recorded and (method.clean or method.method == "known"):
-            raise ValueError(f"{method.where} is given the truth, which nobody knows of {recorded.where}. Take it out.")
+            where = recorded.where
+            why = f"which {where} keeps for measuring" if recorded.clean else f"which nobody knows of {where}"
+            raise ValueError(f"{method.where} is given the truth, {why}. Take it out.")
 
 
 def _check_level(noise: NoiseSpec, dataset: DatasetSpec, n_classes: int, n_steps: int) -> None:
