@@ -7,9 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MEGABYTE = 1_000_000
-LARGE_FILES = {
-    "bench/results/paper/tables/report.html",
-}
+LARGE_FILES: set[str] = set()
 RESULTS_LIMIT = 10 * MEGABYTE
 
 

@@ -10,6 +10,7 @@ import tomllib
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +20,7 @@ from labeltide_bench.pages.method_order import Q_ERRORS, base_name
 from labeltide_bench.studies.packed import read_packed
 from labeltide_bench.studies.records import PACKED_FILE, RECORD_FORMAT, open_records, record_files
 
+SAME_RATE = 1e-4  # difference of average rates up to which a noise function is the same
 GIVEN = "known"  # the estimator that is given Q(t) or its average, and estimates none
 Value = TypeVar("Value")
 
@@ -172,6 +174,8 @@ def _parse(record: Mapping[str, Any]) -> Run:
     if str(record.get("estimator") or base_name(str(record["method"]))) == GIVEN:
         metrics, over_time, noise = _without_q(metrics), _without_q(over_time), None
     clock = _array(record["clock"]) if record.get("clock") is not None else None
+    if true_noise is None and clock is None:  # records without arrays
+        true_noise, clock = _drawn_noise(record, json.dumps(level, sort_keys=True))
     return Run(
         dataset=str(record["dataset"]),
         info=_info(record.get("dataset_info") or {}),
@@ -196,6 +200,28 @@ def _parse(record: Mapping[str, Any]) -> Run:
         observed_change=_number(record.get("observed_change")),
         referenced=_number(record.get("referenced")),
     )
+
+
+def _drawn_noise(record: Mapping[str, Any], level: str) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The Q(t) that the labels of a record were drawn from and its clock, made again from shape and level.
+
+    None where it does not have the record's average rate: the level then had another meaning.
+    """
+    info, variant = record.get("dataset_info") or {}, str(record.get("variant") or "uniform")
+    n_classes, n_steps = len(info.get("classes") or ()), info.get("n_steps")
+    if n_classes < 2 or not isinstance(n_steps, int) or "annotator" in level:
+        return None, None
+    matrices = _noise_of_level(str(record["shape"]), level, variant, n_classes, n_steps)
+    wrong = 1 - np.diagonal(matrices, axis1=1, axis2=2).mean()
+    is_same = abs(wrong - _number(record.get("rate"))) < SAME_RATE
+    return (matrices, _array(np.linspace(0, 1, n_steps))) if is_same else (None, None)
+
+
+@cache
+def _noise_of_level(shape: str, level: str, variant: str, n_classes: int, n_steps: int) -> np.ndarray:
+    from labeltide_bench.studies.study import NoiseSpec  # loads torch
+
+    return _array(np.asarray(NoiseSpec(shape, json.loads(level), variant).make(n_classes, n_steps)))
 
 
 def _without_q(values: dict[str, Value]) -> dict[str, Value]:
