@@ -13,6 +13,7 @@ from labeltide_bench.studies.drawing import (
     corrupt_near_boundaries,
     doubts,
     draw_labels,
+    keep_information,
     margins,
 )
 from labeltide_bench.studies.plan import plan_fleets
@@ -104,3 +105,13 @@ def test_the_key_of_a_run_names_its_variant_and_is_what_it_was(tmp_path):
     study = toy_study(tmp_path, "draws = 1\n" + DATASET + noise + "[methods.ignore]\n")
     keys = [run.key for plan in plan_fleets(study, 100) for run in plan.runs]
     assert keys == [f'ignore|toy|jump|{{"rate": 0.3}}|{v}|0' for v in ("uniform", "class-conditional", NEAR_BOUNDARIES)]
+
+
+@pytest.mark.parametrize(("n_classes", "rate"), [(2, 0.0), (2, 0.4), (3, 0.3), (4, 0.2)])
+def test_thinned_clean_labels_are_clean_and_as_many_as_carry_the_information(n_classes, rate):
+    generator = np.random.default_rng(0)
+    clean = generator.integers(n_classes, size=(2000, 10))
+    noise = np.asarray(make_noise("static", n_classes, 10, rate))
+    kept = keep_information(clean, noise, generator)
+    assert np.all((kept == clean) | (kept == -1))
+    assert (kept >= 0).mean() == pytest.approx((1 - rate * n_classes / (n_classes - 1)) ** 2, abs=0.01)

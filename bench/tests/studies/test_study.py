@@ -198,6 +198,7 @@ def test_the_numbers_of_runs_in_the_comments_are_right():
         "annotators": (2 * 10 + 5 * 5) * 5,
         "ablation": 7 * 3 * 12 * 10,
         "class-conditional": 5 * 6 * 7 * 10,
+        "heavy-noise": 5 * 12 * 3 * 10,
         "paper-code": 8 * 58 * 2 * 5,
         "paper-figures": 8 * 58 * 7 * 10,
         "paper-static": 58 * 5 * 10,

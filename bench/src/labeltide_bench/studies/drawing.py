@@ -29,6 +29,18 @@ def draw_labels(train: Sequences, noise: FixedNoise, variant: str, generator: np
     return corrupt(clean, noise, generator, bursts=BURSTS.get(variant, 0.0))
 
 
+def keep_information(clean: np.ndarray, matrices: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    r"""Clean labels (n, steps), thinned to the information that labels drawn from Q(t) would carry.
+
+    A clean label of step t is kept with probability :math:`|\det Q_t|^{2 / (C - 1)}` and missing otherwise. For noise
+    that is alike for all of C classes, with rate e, this is :math:`(1 - e C / (C - 1))^2`, with two classes
+    :math:`(1 - 2e)^2`: the Fisher information of a noisy label about the probability of its class, relative to that of
+    a clean one, where classes are equally likely.
+    """
+    kept = np.abs(np.linalg.det(matrices)) ** (2 / (matrices.shape[-1] - 1))  # (steps,)
+    return np.where(generator.random(clean.shape) < kept, clean, -1).astype(clean.dtype)
+
+
 def corrupt_near_boundaries(
     clean: np.ndarray, features: np.ndarray, matrices: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:

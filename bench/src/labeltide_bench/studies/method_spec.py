@@ -22,7 +22,8 @@ CLEAN_METHOD = "tide"  # this method trains its last networks on trusted labels 
 class MethodSpec:
     """A method under the name of the study, with its settings.
 
-    With `clean` it is an upper bound, not a competitor: it is trained on the clean labels.
+    With `clean` it is an upper bound, not a competitor: it is trained on the clean labels. With `same_information` it
+    is trained on as many of them as carry the information of the noisy ones (`drawing.keep_information`).
     """
 
     label: str
@@ -30,6 +31,7 @@ class MethodSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     clean: bool = False
+    same_information: bool = False
 
     @property
     def where(self) -> str:
@@ -48,7 +50,8 @@ def read_method(label: str, entry: Any, datasets: Sequence[str]) -> MethodSpec:
     settings = dict(keys.table(where, entry))
     method = _validation.check_choice(f"method in {where}", settings.pop("method", label), METHODS)
     clean = keys.flag(f"{where}.clean", settings.pop("clean", False))
-    if clean:
+    same_information = keys.flag(f"{where}.same_information", settings.pop("same_information", False))
+    if clean or same_information:
         _check_clean(where, label, method)
     per_dataset = keys.table(f"{where}.datasets", settings.pop("datasets", {}))
     for name, values in per_dataset.items():
@@ -57,7 +60,7 @@ def read_method(label: str, entry: Any, datasets: Sequence[str]) -> MethodSpec:
     _check_names(where, method, settings)
     if method == "known":
         settings.setdefault("noise", TOLD[0])
-    return MethodSpec(label, method, settings, per_dataset, clean)
+    return MethodSpec(label, method, settings, per_dataset, clean, same_information)
 
 
 def _check_clean(where: str, label: str, method: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import METHODS, NoisyLabelClassifier, fit_fleet, predict_fleet
 from labeltide_bench.studies.dataset_spec import DatasetSpec
-from labeltide_bench.studies.drawing import draw_labels
+from labeltide_bench.studies.drawing import draw_labels, keep_information
 from labeltide_bench.studies.loading import Split, load_folds
 from labeltide_bench.studies.measure import Predicted, RecordedLabels, measure
 from labeltide_bench.studies.method_spec import told_noise
@@ -27,11 +27,12 @@ def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> lis
     spec, method = plan.runs[0].dataset, plan.runs[0].method
     split, settings = load_once(spec, data, plan.runs[0].fold), method.settings_for(spec)
     recorded = [record_labels(run, split.train) for run in plan.runs]
+    seen = [_seen_labels(run, labels, split.train) for run, labels in zip(plan.runs, recorded, strict=True)]
     estimators = [
         _estimator(run, labels, settings, device, checkpoint) for run, labels in zip(plan.runs, recorded, strict=True)
     ]
     started = time.perf_counter()
-    _fit(estimators, [labels.recorded for labels in recorded], split.train, clean=method.clean)
+    _fit(estimators, seen, split.train, clean=method.clean)
     seconds = (time.perf_counter() - started) / len(plan.runs)
     shared = {
         "dataset_info": _about(spec, split),
@@ -64,6 +65,14 @@ def record_labels(run: PlannedRun, train: Sequences) -> RecordedLabels:
             f"{run.dataset.where} has too few of it for this noise."
         )
     return RecordedLabels(noise, recorded)
+
+
+def _seen_labels(run: PlannedRun, drawn: RecordedLabels, train: Sequences) -> np.ndarray:
+    """The labels that the method of a run learns from."""
+    if not run.method.same_information:
+        return drawn.recorded
+    generator = np.random.default_rng([*run.noise_seed, 1])
+    return keep_information(train.labels[..., 0], np.asarray(drawn.noise), generator)
 
 
 def load_once(spec: DatasetSpec, data: Path, fold: int = 0) -> Split:

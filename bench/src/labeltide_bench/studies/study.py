@@ -179,7 +179,7 @@ def _check_told(study: Study) -> None:
     """Recorded labels have no known truth, so that methods which need it are refused."""
     recorded = next((dataset for dataset in study.datasets if dataset.annotators), None)
     for method in study.methods:
-        if recorded and (method.clean or method.method == "known"):
+        if recorded and (method.clean or method.same_information or method.method == "known"):
             where = recorded.where
             why = f"which {where} keeps for measuring" if recorded.clean else f"which nobody knows of {where}"
             raise ValueError(f"{method.where} is given the truth, {why}. Take it out.")
