@@ -27,9 +27,10 @@ from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators, estimate_noise
 from labeltide.inference.budget import coarsen
+from labeltide.inference.change import change_test
 from labeltide.inference.cluster_bootstrap import free_family
 from labeltide.inference.diagnostics import diagnose
-from labeltide.inference.likelihood_ratio import change_test, likelihood_ratio_test
+from labeltide.inference.likelihood_ratio import likelihood_ratio_test
 from labeltide.inference.temporality import TEST_SMOOTHNESS, WEAK_POOLING, judge_temporality
 from labeltide_bench.simulated import Differences, SimulatedStudy, fit_studies, record_windows, simulate
 

@@ -1,4 +1,4 @@
-"""Likelihood-ratio tests: under permutation, random effects of windows do not pass for a change over the clock."""
+"""Tests of change: what windows or people share does not pass for a change over the clock."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import torch
 
 from labeltide.chain.families import constant_shape, family
 from labeltide.inference.budget import coarsen
+from labeltide.inference.change import change_test
 from labeltide.inference.cluster_bootstrap import free_family
-from labeltide.inference.likelihood_ratio import change_test, likelihood_ratio_test
+from labeltide.inference.likelihood_ratio import likelihood_ratio_test
 from labeltide.inference.temporality import hold_class
 from labeltide.noise.shapes import make_noise
 from labeltide_bench.simulated import Differences, SimulatedStudy, fit_studies, record_windows, simulate
@@ -44,14 +45,20 @@ def test_windows_that_differ_are_no_change_over_the_clock(windows):
     assert (
         likelihood_ratio_test(windows, *families(windows), 39, 0).p_value == 1 / 40
     )  # drawn labels know nothing of windows
-    assert change_test(windows, *families(windows), 39, 0).p_value > 0.05
+    for clusters in (windows.clusters, None):
+        test = change_test(windows._replace(clusters=clusters), *families(windows), 39, 0)
+        assert test.p_value > 0.05
+        assert (test.method, test.n_units) == (
+            ("permutations", PEOPLE * WINDOWS) if clusters is None else ("people", PEOPLE)
+        )
 
 
 def test_a_change_is_found_although_windows_differ(study):
     training = study(windows=0.5, drift=2.0)
-    test = change_test(training, *families(training), 39, 0)
-    assert test.p_value == 1 / 40
-    assert test == change_test(training, *families(training), 39, 0)
+    for clusters in (training.clusters, None):
+        test = change_test(training._replace(clusters=clusters), *families(training), 39, 0)
+        assert test.p_value == 1 / 40
+        assert test == change_test(training._replace(clusters=clusters), *families(training), 39, 0)
 
 
 def test_rows_that_run_through_the_whole_clock_are_tested_by_parametric_bootstrap():
@@ -59,9 +66,33 @@ def test_rows_that_run_through_the_whole_clock_are_tested_by_parametric_bootstra
     ((training, _),) = fit_studies(
         simulate(SimulatedStudy(noise, 80, stay=None, sharpness=3.0), 1, 0).data, choose=False
     )
-    assert change_test(training, *families(training), 39, 0) == likelihood_ratio_test(
-        training, *families(training), 39, 0
-    )
+    test = change_test(training, *families(training), 39, 0)
+    assert test[:2] == likelihood_ratio_test(training, *families(training), 39, 0)
+    assert (test.method, test.n_units) == ("bootstrap", 80)
+
+
+def few_people(each, seed=2, **differences):
+    """Five people with `each` windows of 20 steps, and their test."""
+    static = make_noise("static", 2, 20, 0.2).at(np.linspace(0, 1, 20))
+    drawn = simulate(SimulatedStudy(static, 5 * each, stay=None, sharpness=3.0), 1, 0)
+    data, whose = record_windows(drawn, 5, 0.2, Differences(**differences), seed)
+    ((training, _),) = fit_studies(data, choose=False)
+    training = coarsen(training._replace(clusters=whose))
+    return change_test(training, *families(training), 39, 0)
+
+
+def test_few_people_with_independent_windows_are_rotated():
+    still, moving = few_people(30, windows=0.5), few_people(30, windows=0.5, drift=2.0)
+    assert (still.method, still.n_units) == (moving.method, moving.n_units) == ("rotations", 5)
+    assert moving.p_value == 1 / 40
+    assert still.p_value > 0.05
+
+
+@pytest.mark.parametrize(("each", "differences"), [(30, {"windows": 1.5, "correlation": 0.95}), (8, {"drift": 2.0})])
+def test_it_cannot_be_told_where_causes_last_or_windows_are_few(each, differences):
+    test = few_people(each, **differences)
+    assert np.isnan(test.p_value)
+    assert (test.method, test.n_units) == ("none", 5)
 
 
 def test_one_class_that_changes_is_not_taken_for_the_other():
