@@ -1,14 +1,18 @@
 """Calibration of the inference: coverage of confidence bands, size and power of tests, error rates of checks.
 
     python bench/benchmarks/inference.py coverage unseen temporality windows annotators checks time fits  # or some
+    python bench/benchmarks/inference.py dependence --studies 300 --processes 16
     python bench/benchmarks/inference.py page                                            # the table from the records
 
-Each part writes one JSON line per simulated study to bench/results/inference/<part>.jsonl. All parts but `fits` and
+Each part writes one JSON line per simulated study to bench/results/inference/<part>.jsonl; `dependence` one per cell,
+to dependence.jsonl.gz. All parts but `fits` and
 `time` draw the evidence directly, as calibrated probabilities; `fits` measures the coverage of whole fits of `tide`.
 """
 
 from __future__ import annotations
 
+import argparse
+import gzip
 import json
 import sys
 import time
@@ -22,6 +26,7 @@ import numpy as np
 import torch
 
 import labeltide as lt
+from inference_dependence import dependence
 from inference_page import write_page
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
@@ -248,15 +253,25 @@ PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
 }
 
 
-def main(names: list[str]) -> None:
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "dependence", "page"], default=[*PARTS])
+    parser.add_argument("--studies", type=int, default=40, help="of each cell of `dependence`")
+    parser.add_argument("--processes", type=int, default=1, help="of `dependence`")
+    chosen = parser.parse_args(arguments)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    for name in [name for name in names if name != "page"]:
+    for name in [name for name in chosen.parts if name != "page"]:
         began = time.perf_counter()
-        lines = [json.dumps(record) for record in PARTS[name]()]
-        (RESULTS / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+        if name == "dependence":
+            lines = [json.dumps(record) for record in dependence(chosen.studies, chosen.processes)]
+            packed = gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0)
+            (RESULTS / f"{name}.jsonl.gz").write_bytes(packed)
+        else:
+            lines = [json.dumps(record) for record in PARTS[name]()]
+            (RESULTS / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
         print(f"{name}: {len(lines)} records in {time.perf_counter() - began:.0f} s", flush=True)
     print(write_page(RESULTS))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or list(PARTS))
+    main(sys.argv[1:])

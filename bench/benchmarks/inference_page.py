@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from inference_dependence_page import write_dependence
 
 ABOUT = """Made by `python bench/benchmarks/inference.py`, one JSON line per study. Studies have 150 sequences of 50
 steps, two classes and 30 % of labels wrong unless said otherwise. In the setting *persistence* labels stay with
@@ -32,9 +35,10 @@ Records = list[dict[str, Any]]
 
 def write_page(folder: Path) -> str:
     """Write README.md from the records that are there."""
-    records = {
-        path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in folder.glob("*.jsonl")
-    }
+    texts = {path.stem: path.read_text() for path in folder.glob("*.jsonl")}
+    for path in folder.glob("*.jsonl.gz"):
+        texts[path.name.removesuffix(".jsonl.gz")] = gzip.decompress(path.read_bytes()).decode()
+    records = {name: [json.loads(line) for line in text.splitlines()] for name, text in texts.items()}
     sections = [write(records[name]) for name, write in WRITERS.items() if name in records]
     text = "\n\n".join(["# How honest the inference is", ABOUT, *sections]) + "\n"
     (folder / "README.md").write_text(text)
@@ -190,6 +194,7 @@ WRITERS = {
     "unseen": _unseen,
     "temporality": _temporality,
     "windows": _windows,
+    "dependence": write_dependence,
     "annotators": _annotators,
     "time": _time,
     "checks": _checks,

@@ -82,7 +82,7 @@ class Differences(NamedTuple):
 
     windows: float = 0.0  # standard deviation between the windows of a person
     people: float = 0.0  # standard deviation between people
-    drift: float = 0.0  # change from the first moment of the clock to the last
+    drift: float | tuple[float, ...] = 0.0  # from the first moment of the clock to the last; or of each annotator
     correlation: float = 0.0  # of the effects of neighbouring windows of a person (first-order autoregression)
 
 
@@ -101,12 +101,13 @@ def record_windows(
     count, rows, steps = studies.clean.shape
     each = rows // people
     place = np.arange(rows)[:, None] % each * steps + np.arange(steps)  # (rows, steps)
-    logit = np.log(rate / (1 - rate)) + differences.drift * (place / (each * steps) - 0.5)
-    fresh = generator.standard_normal((count, people, each))
-    logit = logit + differences.windows * autoregression(fresh, differences.correlation).reshape(count, rows, 1)
-    logit += differences.people * generator.standard_normal((count, people, 1)).repeat(each, 1)
     clean, n_annotators = studies.clean[..., None], studies.data.labels.shape[-1]
-    wrong = generator.random((*studies.clean.shape, n_annotators)) < 1 / (1 + np.exp(-logit[..., None]))
+    logit = np.log(rate / (1 - rate)) + np.multiply.outer(place / (each * steps) - 0.5, differences.drift)
+    logit = logit.reshape(1, rows, steps, -1)  # (studies, rows, steps, annotators or 1)
+    fresh = generator.standard_normal((count, people, each))
+    logit = logit + differences.windows * autoregression(fresh, differences.correlation).reshape(count, rows, 1, 1)
+    logit += differences.people * generator.standard_normal((count, people, 1, 1)).repeat(each, 1)
+    wrong = generator.random((*studies.clean.shape, n_annotators)) < 1 / (1 + np.exp(-logit))
     labels = torch.from_numpy(np.where(wrong, 1 - clean, clean).astype(np.int8))
     data = replace(studies.data, labels=labels, points=torch.from_numpy(place), n_points=each * steps)
     return data, torch.arange(rows) // each
