@@ -24,13 +24,15 @@ from labeltide.chain.families import Family, constant_shape, family, hold_annota
 from labeltide.inference.budget import coarsen
 from labeltide.inference.change import ChangeTest, change_test
 from labeltide.inference.cluster_bootstrap import free_family, free_of
+from labeltide.inference.likelihood_ratio import likelihood_ratio_test
 from labeltide.inference.temporality import TEST_SMOOTHNESS, WEAK_POOLING, hold_class
 from labeltide_bench.simulated import Differences, SimulatedStudy, fit_studies, record_windows, simulate
 
 WINDOWS = {5: 32, 10: 16, 20: 8, 50: 4}  # of each person, by the number of people
 DEPENDENCE = {
     "nothing": Differences(),
-    "own level": Differences(windows=1.0),
+    "people's level": Differences(people=1.0),
+    "windows' level": Differences(windows=1.0),
     "correlated by .5": Differences(windows=1.0, correlation=0.5),
     "correlated by .8": Differences(windows=1.0, correlation=0.8),
     "correlated by .95": Differences(windows=1.0, correlation=0.95),
@@ -40,6 +42,7 @@ SETTINGS = {"persistence": {"stay": 0.95, "sharpness": 1.0}, "features": {"stay"
 RATE, DRIFT = 0.2, 0.636  # share of wrong labels; on the logit scale, from 15 to 25 %
 STEPS, MOMENTS = 30, 6  # of a window; of the clock within a window, where there are two clocks
 REPLICATES = 99  # of a test
+COMPARED = 20  # people of studies that are also tested as if their windows were independent
 AT_ONCE = 10  # studies that are fitted together
 
 
@@ -105,10 +108,19 @@ def _families(training: TrainingEvidence) -> tuple[Family, Family]:
 
 def _one_clock(training: TrainingEvidence, seed: int) -> dict[str, ChangeTest]:
     static, free = _families(training)
-    return {
+    tests = {
         "noise": change_test(training, static, free, REPLICATES, seed),
         "noise of one class": change_test(training, hold_class(free, 2, 0), free, REPLICATES, seed),
     }
+    people = int(training.clusters.max()) + 1 if training.clusters is not None else 0
+    if people == COMPARED:
+        by_rows = change_test(training._replace(clusters=None), static, free, REPLICATES, seed)
+        drawn = likelihood_ratio_test(training, static, free, REPLICATES, seed)
+        tests |= {
+            "noise by rows, for comparison": by_rows,
+            "noise by parametric bootstrap, for comparison": ChangeTest(*drawn, "bootstrap", len(training.data.mask)),
+        }
+    return tests
 
 
 def _two_clocks(training: TrainingEvidence, seed: int) -> dict[str, ChangeTest]:

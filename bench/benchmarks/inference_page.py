@@ -89,40 +89,6 @@ def _temporality(records: Records) -> str:
     return "\n".join(lines)
 
 
-def _windows(records: Records) -> str:
-    lines = ["## Windows and people that differ for reasons of their own"]
-    lines += [
-        "20 people with 8 windows of 50 steps each, one after the other along the clock, 20 % of labels wrong; the"
-    ]
-    lines += [
-        "logits of error rates differ by a standard deviation of 1 (0.5 where they also move by 1 over the clock)."
-    ]
-    lines += [
-        "In a first run 14 of 120 studies whose windows differ were called temporal by swaps, in a second 7 of 200,"
-    ]
-    lines += [
-        "from statistics alike to a thousandth. More were then drawn; 60 of each 150 have the first run's windows."
-    ]
-    lines += ["", "| what differs | setting | studies | called temporal, by swapped moments | by drawn labels |"]
-    lines += ["|---|---|--:|--:|--:|"]
-    for case in dict.fromkeys(r["differs"] for r in records):
-        for setting in ("all", *dict.fromkeys(r["setting"] for r in records)):
-            group = [r for r in records if r["differs"] == case and setting in ("all", r["setting"])]
-            swapped, drawn = (100 * np.mean([r[key] <= 0.05 for r in group]) for key in ("p_value", "drawn"))
-            lines.append(f"| {case} | {setting} | {len(group)} | {swapped:.1f} % | {drawn:.1f} % |")
-    still, moving = ([r["p_value"] <= 0.05 for r in records if r["drifts"] == drifts] for drifts in (False, True))
-    lines += [
-        "",
-        _verdict(f"without a change over the clock at most 7 %: {100 * np.mean(still):.1f} %", np.mean(still) <= 0.07),
-    ]
-    lines += [_verdict(f"a change is found in at least 95 %: {100 * np.mean(moving):.1f} %", np.mean(moving) >= 0.95)]
-    lines += [
-        "",
-        "Where rows lie at different moments, the library goes by swapped ones (`inference/permutation.py`).",
-    ]
-    return "\n".join(lines)
-
-
 def _annotators(records: Records) -> str:
     lines = ["## Each annotator's own: bands, and the test of whether they get worse"]
     lines += [
@@ -193,7 +159,6 @@ WRITERS = {
     "coverage": _coverage,
     "unseen": _unseen,
     "temporality": _temporality,
-    "windows": _windows,
     "dependence": write_dependence,
     "annotators": _annotators,
     "time": _time,

@@ -11,7 +11,6 @@ from labeltide.chain.passes import expect
 from labeltide.inference.cluster_bootstrap import free_family
 from labeltide.inference.permutation import score_of_moments, step_residuals
 from labeltide.inference.score import Statistic, clock_moments, find_change, fit_null, smooth_functions
-from labeltide.inference.sign_flips import flip_signs, person_scores
 from labeltide.inference.temporality import hold_class
 from labeltide.inference.warm_start import refit, same_data
 from labeltide.noise.shapes import make_noise
@@ -69,17 +68,6 @@ def test_functions_of_the_clock_are_uncorrelated_over_the_labels(period):
     assert turns[0] <= turns[-1]
     if period is None:
         np.testing.assert_allclose(np.abs(np.corrcoef(functions[:, 0], np.arange(30))[0, 1]), 1, atol=1e-3)
-
-
-def test_people_add_up_to_the_score_of_all():
-    training = fitted()
-    null, free = families(training)
-    score, change, fit, moments = observed_score(training, null, free)
-    people = person_scores(fit, change, moments, null, training.clusters.numpy())
-    assert people.shape == (10, 1, *score.shape[1:])
-    np.testing.assert_allclose(people.sum(0), score, atol=0.5)  # levels are at their estimates but for the ridge
-    flipped = flip_signs(people, 400, np.random.default_rng(0))
-    np.testing.assert_allclose((flipped**2).mean(0), (people**2).sum(0), rtol=0.3)
 
 
 @pytest.mark.parametrize("held", [0, 1])
