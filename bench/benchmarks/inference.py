@@ -225,7 +225,7 @@ PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, "dependence", "page"], default=[*PARTS])
-    parser.add_argument("--studies", type=int, default=40, help="of each cell of `dependence`")
+    parser.add_argument("--studies", type=int, default=40, help="of each cell of `dependence`; a multiple of 20")
     parser.add_argument("--processes", type=int, default=1, help="of `dependence`")
     chosen = parser.parse_args(arguments)
     RESULTS.mkdir(parents=True, exist_ok=True)

@@ -59,7 +59,7 @@ def rotate_people(
 
 def in_order(rows: np.ndarray, moments: ClockMoments, mask: np.ndarray) -> np.ndarray:
     """The rows in the order of their mean moments; of a periodic clock, circular means."""
-    coordinates, real = moments.coordinates()[rows], mask[rows][..., None]
+    coordinates, real = moments.coordinates(rows), mask[rows][..., None]
     mean = (coordinates * real).sum(1) / real.sum(1)
     place = mean[:, 0] if mean.shape[1] == 1 else np.arctan2(mean[:, 1], mean[:, 0]) % (2 * np.pi)
     return rows[np.argsort(place, kind="stable")]

@@ -88,9 +88,9 @@ class ClockMoments(NamedTuple):
     of_point: np.ndarray  # (points,), the moment of each point of the grid
     period: float | None
 
-    def coordinates(self) -> np.ndarray:
-        """Moments of steps, (rows, steps, 1), or of a periodic clock as points on a circle, (rows, steps, 2)."""
-        moments = self.axis[self.places]
+    def coordinates(self, rows: np.ndarray) -> np.ndarray:
+        """Moments of the steps of some rows, (rows, steps, 1); of a periodic clock points on a circle, (..., 2)."""
+        moments = self.axis[self.places[rows]]
         if self.period is None:
             return moments[..., None]
         angle = 2 * np.pi * moments / self.period

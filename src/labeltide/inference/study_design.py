@@ -73,7 +73,7 @@ def _variance(moments: ClockMoments, mask: np.ndarray, groups: list[np.ndarray],
     total = 0.0
     for rows in groups:
         real = mask[rows][..., None]
-        values, weights = moments.coordinates()[rows], real.astype(float)
+        values, weights = moments.coordinates(rows), real.astype(float)
         if of_rows:
             weights = weights.sum(1)
             values = (values * real).sum(1) / weights
