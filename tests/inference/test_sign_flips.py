@@ -10,7 +10,7 @@ from labeltide.chain.families import constant_shape, family
 from labeltide.inference.cluster_bootstrap import free_family
 from labeltide.inference.permutation import score_of_moments, step_residuals
 from labeltide.inference.score import clock_moments, find_change, fit_null
-from labeltide.inference.sign_flips import effective_design, flip_signs, person_scores
+from labeltide.inference.sign_flips import compare_with_people, effective_design, flip_signs, person_scores
 from labeltide.noise.shapes import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
@@ -48,6 +48,17 @@ def test_levels_are_taken_out_of_the_design(study):
     effective = effective_design(fit, change, moments, null, 0)
     of_levels = np.einsum("pea,pef,pfb->ab", null.design, fit.spread(0), effective)
     assert np.abs(of_levels).max() < 0.1  # the ridge penalty leaves a little
+
+
+def test_the_mean_of_few_people_is_compared_with_how_they_differ():
+    generator = np.random.default_rng(0)
+    spread = np.array([3.0, 1.0, 0.5, 0.2])[:, None]  # of directions
+    draws = spread * generator.standard_normal((2000, 5, 1, 4, 2))
+    inverses = np.array([[[2.0, 0.5], [0.5, 1.0]]])
+    p_values = np.array([compare_with_people(scores, inverses) for scores in draws])
+    assert 0.02 < (p_values <= 0.05).mean() < 0.07
+    assert np.mean([compare_with_people(scores + 3 * spread, inverses) for scores in draws[:50]]) < 0.01
+    assert compare_with_people(np.zeros((5, 1, 4, 2)), inverses) == 1.0
 
 
 def test_labels_of_a_person_count_for_that_person_alone(study):

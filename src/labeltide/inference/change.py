@@ -25,7 +25,7 @@ from labeltide.inference.score import (
     find_change,
     fit_null,
 )
-from labeltide.inference.sign_flips import flip_signs, person_scores
+from labeltide.inference.sign_flips import compare_with_people, flip_signs, person_scores
 from labeltide.inference.study_design import StudyDesign, study_design
 
 # Power of slow waves over that of fast ones, above which rotations are not trusted to keep their size. Of 500 simulated
@@ -69,15 +69,19 @@ def change_test(
         return ChangeTest(np.nan, np.nan, "none", design.n_units)
     fit = fit_null(training, null)
     change = find_change(fit, moments, null, alternative)
-    generator = np.random.default_rng([seed, 12])
+    generator, statistic = np.random.default_rng([seed, 12]), Statistic.of(fit, change)
     if design.method == "people":
-        scores = _flipped(fit, change, moments, null, design, n_replicates, generator)
+        of_people = person_scores(fit, change, moments, null, _person(design))
+        scores = np.concatenate([of_people.sum(0)[None], flip_signs(of_people, n_replicates, generator)])
     else:
         scores = _moved(fit, change, moments, design, n_replicates, generator)
     if not len(scores):
         return ChangeTest(np.nan, np.nan, "none", design.n_units)
-    observed, *replicates = Statistic.of(fit, change)(scores).tolist()
+    observed, *replicates = statistic(scores).tolist()
     p = p_value(observed * (1 - ROUNDING), np.array(replicates))
+    if design.method == "rotations":  # approximate; a change must also stand out from how people differ
+        of_people = person_scores(fit, change, moments, null, _person(design))
+        p = max(p, compare_with_people(of_people, statistic.inverses))
     return ChangeTest(observed, p, design.method, design.n_units)
 
 
@@ -88,21 +92,12 @@ def _tested_labels(training: TrainingEvidence, null: Family) -> np.ndarray:
     return of_tested
 
 
-def _flipped(
-    fit: NullFit,
-    change: Alternative,
-    moments: ClockMoments,
-    null: Family,
-    design: StudyDesign,
-    n_replicates: int,
-    generator: np.random.Generator,
-) -> np.ndarray:
-    """The observed score, then scores with the signs of people flipped."""
-    person = np.zeros(len(fit.labels), dtype=np.int64)
+def _person(design: StudyDesign) -> np.ndarray:
+    """The number of the person of each row; rows without labels count for the first, to whom they add nothing."""
+    person = np.zeros(len(design.mask), dtype=np.int64)
     for number, rows in enumerate(design.units):
         person[rows] = number
-    scores = person_scores(fit, change, moments, null, person)
-    return np.concatenate([scores.sum(0)[None], flip_signs(scores, n_replicates, generator)])
+    return person
 
 
 def _moved(

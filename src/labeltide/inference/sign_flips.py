@@ -9,6 +9,7 @@ are effective scores: what the null's own coefficients explain is taken out of t
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import f as f_distribution
 
 from labeltide.chain.families import Family
 from labeltide.inference.score import Alternative, ClockMoments, NullFit
@@ -53,3 +54,19 @@ def flip_signs(scores: np.ndarray, n_replicates: int, generator: np.random.Gener
     """Sums of (people, ...) contributions with random signs: (replicates, ...)."""
     signs = 2.0 * generator.integers(0, 2, (n_replicates, len(scores))) - 1.0
     return np.tensordot(signs, scores, 1)
+
+
+def compare_with_people(scores: np.ndarray, inverses: np.ndarray) -> float:
+    r"""p-value of the mean contribution of (people, groups, functions, shares), against how people differ.
+
+    For few people, whose flipped signs give few different sums. :math:`F = G \sum_d \bar z_d^2 / \sum_d s_d^2` over the
+    standardised contributions z of G people, with Box's correction (1954) for directions of unequal variance.
+    """
+    factor = np.linalg.cholesky(inverses)  # of (groups, shares, shares)
+    contributions = np.einsum("pgks,gst->pgkt", scores, factor).reshape(len(scores), -1)
+    people, variance = len(scores), contributions.var(0, ddof=1)
+    if not variance.any():
+        return 1.0
+    ratio = people * (contributions.mean(0) ** 2).sum() / variance.sum()
+    freedom = variance.sum() ** 2 / (variance**2).sum()  # number of directions, times Box's epsilon
+    return float(f_distribution.sf(ratio, freedom, freedom * (people - 1)))

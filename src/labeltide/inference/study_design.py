@@ -2,7 +2,8 @@
 
 - `people`: at least eight people. The signs of their contributions are flipped; nothing is assumed about the windows of
   one person.
-- `rotations`: four to seven people with many windows each, at different moments of the clock.
+- `rotations`: four to seven people with many windows each, at different moments of the clock. The p-value is the larger
+  of that of the rotations and of an F test of people's mean contribution.
 - `permutations`: rows are not grouped and lie at different moments, so that they are exchangeable.
 - `bootstrap`: every row runs through most of the clock; labels are drawn from the null (parametric bootstrap).
 - `none`: none of these keeps its size; whether the noise changes cannot be told.
