@@ -1,14 +1,18 @@
 """Calibration of the inference: coverage of confidence bands, size and power of tests, error rates of checks.
 
-    python bench/benchmarks/inference.py coverage unseen temporality windows annotators checks time fits  # or some
+    python bench/benchmarks/inference.py coverage unseen temporality annotators checks time fits  # or some
+    python bench/benchmarks/inference.py dependence --studies 300 --processes 16
     python bench/benchmarks/inference.py page                                            # the table from the records
 
-Each part writes one JSON line per simulated study to bench/results/inference/<part>.jsonl. All parts but `fits` and
+Each part writes one JSON line per simulated study to bench/results/inference/<part>.jsonl; `dependence` one per cell,
+to dependence.jsonl.gz. All parts but `fits` and
 `time` draw the evidence directly, as calibrated probabilities; `fits` measures the coverage of whole fits of `tide`.
 """
 
 from __future__ import annotations
 
+import argparse
+import gzip
 import json
 import sys
 import time
@@ -22,16 +26,16 @@ import numpy as np
 import torch
 
 import labeltide as lt
+from inference_dependence import dependence
 from inference_page import write_page
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators, estimate_noise
-from labeltide.inference.budget import coarsen
 from labeltide.inference.cluster_bootstrap import free_family
 from labeltide.inference.diagnostics import diagnose
-from labeltide.inference.likelihood_ratio import change_test, likelihood_ratio_test
+from labeltide.inference.likelihood_ratio import likelihood_ratio_test
 from labeltide.inference.temporality import TEST_SMOOTHNESS, WEAK_POOLING, judge_temporality
-from labeltide_bench.simulated import Differences, SimulatedStudy, fit_studies, record_windows, simulate
+from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 RESULTS = Path(__file__).parents[1] / "results" / "inference"
 SHAPES = ("static", "linear", "decay", "growth", "periodic", "mixed")
@@ -41,7 +45,6 @@ CLOCK = np.linspace(0, 1, STEPS)
 AT_ONCE = 10  # studies that are fitted together
 COVERAGE, UNSEEN, STATIC, TEMPORAL, CHECKS, FITS = 200, 10, 300, 40, 40, 12  # studies
 ANNOTATORS, OWN_N, OWN_STEPS, FEW = 20, 80, 30, 16  # studies of a kind, and sequences: the last annotator labels a few
-PEOPLE, WINDOWS, WINDOWED, DIFFERING = 20, 8, 40, 150  # people, windows of each, and studies of a kind
 REPLICATES = 39  # of a test: p <= .05 is then exactly the two largest of forty
 
 
@@ -105,33 +108,6 @@ def temporality() -> Iterator[dict[str, Any]]:
                     free = free_family(2, training.grid, TEST_SMOOTHNESS)
                     test = likelihood_ratio_test(training, static, free, REPLICATES, seed)
                     yield {"setting": name, "shape": shape, "statistic": test.statistic, "p_value": test.p_value}
-
-
-def windows() -> Iterator[dict[str, Any]]:
-    """Is noise called temporal where windows or people differ for reasons of their own?"""
-    cases = {
-        "nothing": Differences(),
-        "windows": Differences(windows=1.0),
-        "people": Differences(people=1.0),
-        "windows, and the clock": Differences(windows=0.5, drift=1.0),
-    }
-    for kind, (case, differences) in enumerate(cases.items()):
-        count = DIFFERING if case == "windows" else WINDOWED
-        for number, (name, setting) in enumerate(SETTINGS.items()):
-            seed = 70000 + 10 * kind + number
-            drawn = simulate(SimulatedStudy(matrices_of("static"), PEOPLE * WINDOWS, **setting), count, seed)
-            data, whose = record_windows(drawn, PEOPLE, 0.2, differences, seed + 1000)
-            for study in batches(count):
-                part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
-                for place, (training, _) in enumerate(fit_studies(part, choose=False), study.start):
-                    coarse = coarsen(training._replace(clusters=whose))
-                    families = (
-                        family(2, constant_shape(coarse.grid), "each"),
-                        free_family(2, coarse.grid, TEST_SMOOTHNESS),
-                    )
-                    tests = {"drawn": likelihood_ratio_test, "p_value": change_test}
-                    p_values = {key: test(coarse, *families, REPLICATES, place).p_value for key, test in tests.items()}
-                    yield {"setting": name, "differs": case, "drifts": bool(differences.drift), **p_values}
 
 
 def annotators() -> Iterator[dict[str, Any]]:
@@ -239,7 +215,6 @@ PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "coverage": coverage,
     "unseen": unseen,
     "temporality": temporality,
-    "windows": windows,
     "annotators": annotators,
     "checks": checks,
     "time": seconds,
@@ -247,15 +222,25 @@ PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
 }
 
 
-def main(names: list[str]) -> None:
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "dependence", "page"], default=[*PARTS])
+    parser.add_argument("--studies", type=int, default=40, help="of each cell of `dependence`; a multiple of 20")
+    parser.add_argument("--processes", type=int, default=1, help="of `dependence`")
+    chosen = parser.parse_args(arguments)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    for name in [name for name in names if name != "page"]:
+    for name in [name for name in chosen.parts if name != "page"]:
         began = time.perf_counter()
-        lines = [json.dumps(record) for record in PARTS[name]()]
-        (RESULTS / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+        if name == "dependence":
+            lines = [json.dumps(record) for record in dependence(chosen.studies, chosen.processes)]
+            packed = gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0)
+            (RESULTS / f"{name}.jsonl.gz").write_bytes(packed)
+        else:
+            lines = [json.dumps(record) for record in PARTS[name]()]
+            (RESULTS / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
         print(f"{name}: {len(lines)} records in {time.perf_counter() - began:.0f} s", flush=True)
     print(write_page(RESULTS))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or list(PARTS))
+    main(sys.argv[1:])

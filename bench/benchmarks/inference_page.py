@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from inference_dependence_page import write_dependence
 
 ABOUT = """Made by `python bench/benchmarks/inference.py`, one JSON line per study. Studies have 150 sequences of 50
 steps, two classes and 30 % of labels wrong unless said otherwise. In the setting *persistence* labels stay with
@@ -32,9 +35,10 @@ Records = list[dict[str, Any]]
 
 def write_page(folder: Path) -> str:
     """Write README.md from the records that are there."""
-    records = {
-        path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in folder.glob("*.jsonl")
-    }
+    texts = {path.stem: path.read_text() for path in folder.glob("*.jsonl")}
+    for path in folder.glob("*.jsonl.gz"):
+        texts[path.name.removesuffix(".jsonl.gz")] = gzip.decompress(path.read_bytes()).decode()
+    records = {name: [json.loads(line) for line in text.splitlines()] for name, text in texts.items()}
     sections = [write(records[name]) for name, write in WRITERS.items() if name in records]
     text = "\n\n".join(["# How honest the inference is", ABOUT, *sections]) + "\n"
     (folder / "README.md").write_text(text)
@@ -82,40 +86,6 @@ def _temporality(records: Records) -> str:
         share = np.mean([r["p_value"] <= 0.05 for r in of_shape])
         met.append(share <= 0.07 if shape == "static" else share >= 0.95)
     lines += ["", _verdict("static at most 7 %", met[0]), _verdict("each of five shapes at least 95 %", all(met[1:]))]
-    return "\n".join(lines)
-
-
-def _windows(records: Records) -> str:
-    lines = ["## Windows and people that differ for reasons of their own"]
-    lines += [
-        "20 people with 8 windows of 50 steps each, one after the other along the clock, 20 % of labels wrong; the"
-    ]
-    lines += [
-        "logits of error rates differ by a standard deviation of 1 (0.5 where they also move by 1 over the clock)."
-    ]
-    lines += [
-        "In a first run 14 of 120 studies whose windows differ were called temporal by swaps, in a second 7 of 200,"
-    ]
-    lines += [
-        "from statistics alike to a thousandth. More were then drawn; 60 of each 150 have the first run's windows."
-    ]
-    lines += ["", "| what differs | setting | studies | called temporal, by swapped moments | by drawn labels |"]
-    lines += ["|---|---|--:|--:|--:|"]
-    for case in dict.fromkeys(r["differs"] for r in records):
-        for setting in ("all", *dict.fromkeys(r["setting"] for r in records)):
-            group = [r for r in records if r["differs"] == case and setting in ("all", r["setting"])]
-            swapped, drawn = (100 * np.mean([r[key] <= 0.05 for r in group]) for key in ("p_value", "drawn"))
-            lines.append(f"| {case} | {setting} | {len(group)} | {swapped:.1f} % | {drawn:.1f} % |")
-    still, moving = ([r["p_value"] <= 0.05 for r in records if r["drifts"] == drifts] for drifts in (False, True))
-    lines += [
-        "",
-        _verdict(f"without a change over the clock at most 7 %: {100 * np.mean(still):.1f} %", np.mean(still) <= 0.07),
-    ]
-    lines += [_verdict(f"a change is found in at least 95 %: {100 * np.mean(moving):.1f} %", np.mean(moving) >= 0.95)]
-    lines += [
-        "",
-        "Where rows lie at different moments, the library goes by swapped ones (`inference/permutation.py`).",
-    ]
     return "\n".join(lines)
 
 
@@ -189,7 +159,7 @@ WRITERS = {
     "coverage": _coverage,
     "unseen": _unseen,
     "temporality": _temporality,
-    "windows": _windows,
+    "dependence": write_dependence,
     "annotators": _annotators,
     "time": _time,
     "checks": _checks,

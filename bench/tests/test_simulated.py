@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from labeltide_bench.simulated import Differences, SimulatedStudy, record_windows, simulate
+from labeltide_bench.simulated import Differences, SimulatedStudy, autoregression, record_windows, simulate
 
 MATRICES = np.broadcast_to([[0.8, 0.2], [0.3, 0.7]], (20, 2, 2))
 
@@ -29,3 +29,21 @@ def test_windows_of_a_person_follow_each_other_on_the_clock():
     assert data.n_points == 80
     wrong = data.labels[0, ..., 0].numpy() != drawn.clean[0]
     assert wrong[data.points.numpy() >= 60].mean() > wrong[data.points.numpy() < 20].mean() + 0.1
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+def test_effects_of_neighbouring_windows_are_correlated(correlation):
+    series = autoregression(np.random.default_rng(0).standard_normal((4000, 6)), correlation)
+    np.testing.assert_allclose(series.std(0), 1, atol=0.05)
+    np.testing.assert_allclose(np.corrcoef(series[:, 2], series[:, 3])[0, 1], correlation, atol=0.05)
+    np.testing.assert_allclose(np.corrcoef(series[:, 2], series[:, 4])[0, 1], correlation**2, atol=0.05)
+
+
+def test_annotators_may_drift_each_by_themselves():
+    drawn = simulate(SimulatedStudy(np.stack([MATRICES] * 2), n=400, stay=None), 1, 0)
+    data, _ = record_windows(drawn, 100, 0.2, Differences(drift=(2.0, 0.0)), 0)
+    wrong = data.labels[0].numpy() != drawn.clean[0][..., None]
+    late, early = data.points.numpy() >= 60, data.points.numpy() < 20
+    drifting, steady = wrong[late].mean(0) - wrong[early].mean(0)
+    assert drifting > 0.1
+    assert abs(steady) < 0.05

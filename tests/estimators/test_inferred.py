@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import labeltide as lt
 from labeltide.inference.serialization import read_findings, write_findings
+from labeltide.inference.temporality import PartTemporality
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,18 @@ def test_one_annotator_has_the_common_bands(fitted):
     assert fitted.annotator_estimates_ == (fitted.noise_estimate_,)
 
 
+def test_what_cannot_be_told_is_saved_and_read(fitted):
+    told = fitted.temporality_
+    change = fitted.noise_estimate_.change
+    parts = (PartTemporality(np.nan, np.nan, change, "none", 3),) * 2
+    unknown = replace(told, statistic=np.nan, p_value=np.nan, method="none", n_units=3, per_class=parts)
+    text = json.dumps(write_findings({"temporality": unknown}), allow_nan=False)
+    again = read_findings(json.loads(text), 2)["temporality"]
+    assert (again.method, again.n_units) == ("none", 3)
+    assert np.isnan([again.statistic, again.p_value, again.per_class[0].p_value]).all()
+    assert again.per_class[0].change == change
+
+
 @pytest.mark.parametrize(
     ("name", "key", "value"),
     [
@@ -91,6 +105,7 @@ def test_one_annotator_has_the_common_bands(fitted):
         ("noise_estimate", "extra", 1),
         ("temporality", "p_value", "high"),
         ("temporality", "per_class", [[1, 2]]),
+        ("temporality", "method", "guess"),
         ("temporality", "per_annotator", 3),
         ("nonsense", "p_value", 1),
     ],

@@ -1,78 +1,37 @@
-"""Likelihood-ratio tests: under permutation, random effects of windows do not pass for a change over the clock."""
+"""Likelihood-ratio tests by parametric bootstrap."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-import torch
 
 from labeltide.chain.families import constant_shape, family
-from labeltide.inference.budget import coarsen
 from labeltide.inference.cluster_bootstrap import free_family
-from labeltide.inference.likelihood_ratio import change_test, likelihood_ratio_test
-from labeltide.inference.temporality import hold_class
+from labeltide.inference.likelihood_ratio import likelihood_ratio_test, p_value
 from labeltide.noise.shapes import make_noise
-from labeltide_bench.simulated import Differences, SimulatedStudy, fit_studies, record_windows, simulate
+from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
-PEOPLE, WINDOWS, STEPS = 10, 6, 30
-STATIC = make_noise("static", 2, STEPS, 0.2).at(np.linspace(0, 1, STEPS))
-
-
-@pytest.fixture(scope="module")
-def study():
-    def make(**differences):
-        drawn = simulate(SimulatedStudy(STATIC, PEOPLE * WINDOWS, stay=None, sharpness=3.0), 1, 0)
-        data, whose = record_windows(drawn, PEOPLE, 0.2, Differences(**differences), 2)
-        ((training, _),) = fit_studies(data, choose=False)
-        return coarsen(training._replace(clusters=whose))
-
-    return make
+CLOCK = np.linspace(0, 1, 20)
 
 
-@pytest.fixture(scope="module")
-def windows(study):
-    return study(windows=1.5)
+@pytest.mark.parametrize(("replicates", "expected"), [([1.0, 2.0, 3.0], 0.25), ([4.0, 5.0, 1.0], 0.75), ([], 1.0)])
+def test_the_observed_statistic_counts_as_one_of_them(replicates, expected):
+    assert p_value(4.0, np.array(replicates)) == expected
 
 
-def families(training):
-    return family(2, constant_shape(training.grid), "each"), free_family(2, training.grid, 10.0)
+def p_values(shape, studies):
+    study = SimulatedStudy(make_noise(shape, 2, 20, 0.3).at(CLOCK), 60, stay=None, sharpness=3.0)
+    tests = []
+    for training, _ in fit_studies(simulate(study, studies, 0).data, choose=False):
+        static, free = family(2, constant_shape(training.grid), "each"), free_family(2, training.grid, 10.0)
+        tests.append(likelihood_ratio_test(training, static, free, 39, 0))
+    assert all(test.statistic >= 0 for test in tests)
+    return [test.p_value for test in tests]
 
 
-def test_windows_that_differ_are_no_change_over_the_clock(windows):
-    assert (
-        likelihood_ratio_test(windows, *families(windows), 39, 0).p_value == 1 / 40
-    )  # drawn labels know nothing of windows
-    assert change_test(windows, *families(windows), 39, 0).p_value > 0.05
+def test_noise_that_changes_is_called_temporal():
+    assert p_values("linear", 2) == [1 / 40, 1 / 40]
 
 
-def test_a_change_is_found_although_windows_differ(study):
-    training = study(windows=0.5, drift=2.0)
-    test = change_test(training, *families(training), 39, 0)
-    assert test.p_value == 1 / 40
-    assert test == change_test(training, *families(training), 39, 0)
-
-
-def test_rows_that_run_through_the_whole_clock_are_tested_by_parametric_bootstrap():
-    noise = make_noise("linear", 2, 25, 0.3).at(np.linspace(0, 1, 25))
-    ((training, _),) = fit_studies(
-        simulate(SimulatedStudy(noise, 80, stay=None, sharpness=3.0), 1, 0).data, choose=False
-    )
-    assert change_test(training, *families(training), 39, 0) == likelihood_ratio_test(
-        training, *families(training), 39, 0
-    )
-
-
-def test_one_class_that_changes_is_not_taken_for_the_other():
-    drawn = simulate(SimulatedStudy(STATIC, PEOPLE * WINDOWS, stay=None, sharpness=3.0), 1, 0)
-    data, whose = record_windows(drawn, PEOPLE, 0.2, Differences(), 2)
-    rising = np.linspace(0.05, 0.45, data.n_points)[data.places().numpy()]
-    wrong = np.random.default_rng(0).random(drawn.clean.shape) < np.where(drawn.clean == 0, rising, 0.2)
-    labels = torch.from_numpy(np.where(wrong, 1 - drawn.clean, drawn.clean).astype(np.int8))
-    ((training, _),) = fit_studies(replace(data, labels=labels[..., None]), choose=False)
-    training = coarsen(training._replace(clusters=whose))
-    free = families(training)[1]
-    changing, steady = (change_test(training, hold_class(free, 2, i), free, 39, 0).p_value for i in range(2))
-    assert changing == 1 / 40
-    assert steady > 0.05
+def test_p_values_of_noise_that_does_not_change_are_spread_out():
+    assert np.median(p_values("static", 6)) > 0.2

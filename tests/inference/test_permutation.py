@@ -1,111 +1,65 @@
-"""Exchangeability: which rows or people are permuted, and when a permutation test would have no power."""
+"""Permuted moments: rows of one length swap, people rotate, and causes that last are seen."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-import torch
 
-from labeltide._clock import Cells
-from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence
-from labeltide.inference.permutation import exchangeable_units, permute_moments
+from labeltide.inference.permutation import in_order, lasting_causes, rotate_people, rows_by_length, shuffle_rows
+from labeltide.inference.score import ClockMoments
+from labeltide_bench.simulated import autoregression
 
-PEOPLE, WINDOWS, STEPS = 10, 6, 30
+PEOPLE, WINDOWS, STEPS = 5, 32, 3
 ROWS = PEOPLE * WINDOWS
+PLACES = np.arange(ROWS)[:, None] % WINDOWS * STEPS + np.arange(STEPS)
+OF_PEOPLE = list(np.arange(ROWS).reshape(PEOPLE, WINDOWS))
 
 
-def evidence(places, grid, clusters=None, lengths=None, period=None):
-    """Training evidence of which only moments, lengths and people matter."""
-    places = np.asarray(places)
-    mask = np.arange(places.shape[1]) < (np.full(len(places), places.shape[1]) if lengths is None else lengths)[:, None]
-    labels = torch.zeros((1, *places.shape, 1), dtype=torch.int8)
-    data = ChainData(labels, torch.from_numpy(mask), torch.from_numpy(places), len(grid), 2)
-    chain = ChainParameters(
-        torch.ones(1, 2) / 2, torch.eye(2)[None], torch.ones(1), torch.eye(2).expand(1, 1, len(grid), 2, 2)
-    )
-    whose = None if clusters is None else torch.as_tensor(clusters)
-    return TrainingEvidence(
-        data, chain, torch.zeros(1, len(places)), np.asarray(grid, dtype=float), whose, period=period
-    )
+def test_only_rows_of_the_same_length_swap_their_moments():
+    lengths = np.array([3, 2, 3, 3, 2, 1])
+    groups = rows_by_length(np.array([0, 1, 2, 4, 5]), lengths)  # row 3 has no labels
+    assert [group.tolist() for group in groups] == [[0, 2], [1, 4]]
+    for moved in shuffle_rows(PLACES[:6], groups, 20, np.random.default_rng(0)):
+        assert sorted(moved[[0, 2], 0]) == sorted(PLACES[[0, 2], 0])
+        assert (moved[[3, 5]] == PLACES[[3, 5]]).all()
+        assert (np.diff(moved, axis=1) == 1).all()  # windows stay whole
 
 
-def windows(**more):
-    """Windows of people, one after the other along the clock."""
-    places = np.arange(ROWS)[:, None] % WINDOWS * STEPS + np.arange(STEPS)
-    return evidence(places, np.arange(WINDOWS * STEPS), **{"clusters": np.arange(ROWS) // WINDOWS, **more})
+def test_rotations_keep_the_order_of_a_persons_steps():
+    mask = np.ones((ROWS, STEPS), dtype=bool)
+    mask[::3, 2] = False
+    shifts = set()
+    for moved in rotate_people(PLACES, mask, OF_PEOPLE, 20, np.random.default_rng(0)):
+        for rows in OF_PEOPLE:
+            before, after = PLACES[rows][mask[rows]], moved[rows][mask[rows]]
+            shift = int(np.flatnonzero(before == after[0])[0])
+            assert (np.roll(before, -shift) == after).all()
+            shifts.add(shift)
+        assert (moved[~mask] == PLACES[~mask]).all()
+    assert len(shifts) > 20
 
 
-def test_windows_of_one_person_are_exchangeable():
-    study = windows()
-    groups = exchangeable_units(study)
-    assert [group.tolist() for group in groups] == np.arange(ROWS).reshape(PEOPLE, WINDOWS, 1).tolist()
-    moved = permute_moments(study, groups, np.random.default_rng(0)).reshape(PEOPLE, WINDOWS, STEPS)
-    before = study.data.places().reshape(PEOPLE, WINDOWS, STEPS)
-    assert not torch.equal(moved, before)
-    assert torch.equal(moved[:, :, 0].sort(1).values, before[:, :, 0])
-    assert torch.equal(moved - moved[..., :1], before - before[..., :1])  # windows stay whole
+@pytest.mark.parametrize(("period", "order"), [(None, [2, 0, 3, 1]), (24.0, [1, 2, 0, 3])])
+def test_windows_are_ordered_by_their_mean_moment(period, order):
+    """With a period, a window around midnight comes first and not at noon; windows at one moment keep their order."""
+    hours = np.array([[8.0, 10.0], [23.0, 2.0 if period else 26.0], [1.0, 2.0], [8.0, 10.0]])
+    axis = np.unique(hours)
+    moments = ClockMoments(axis, np.searchsorted(axis, hours), np.arange(len(axis)), period)
+    assert in_order(np.arange(4), moments, np.ones((4, 2), dtype=bool)).tolist() == order
 
 
-def test_all_rows_are_exchangeable_without_people():
-    (everyone,) = exchangeable_units(windows(clusters=None))
-    assert everyone.shape == (ROWS, 1)
+@pytest.mark.parametrize(("correlation", "low", "high"), [(0.0, 0.6, 1.5), (0.8, 3.0, 200.0), (0.95, 3.0, 1000.0)])
+def test_causes_that_last_are_told_from_independent_windows(correlation, low, high):
+    generator = np.random.default_rng(0)
+    found = []
+    for _ in range(20):
+        windows = autoregression(generator.standard_normal((PEOPLE, WINDOWS)), correlation).reshape(ROWS, 1, 1)
+        found.append(lasting_causes(windows + 0.3 * generator.standard_normal((ROWS, STEPS, 2)), OF_PEOPLE))
+    assert low < np.median(found) < high
 
 
-def test_people_at_different_moments_are_permuted_as_a_whole():
-    places = np.arange(ROWS)[:, None] // WINDOWS * STEPS + np.arange(STEPS)  # each person on a day of their own
-    study = evidence(places, np.arange(PEOPLE * STEPS), np.arange(ROWS) // WINDOWS)
-    (people,) = exchangeable_units(study)
-    assert people.tolist() == np.arange(ROWS).reshape(PEOPLE, WINDOWS).tolist()
-    moved = permute_moments(study, [people], np.random.default_rng(0)).reshape(PEOPLE, WINDOWS, STEPS)
-    assert (moved == moved[:, :1]).all()
-
-
-def test_rows_are_exchangeable_with_rows_of_the_same_length():
-    lengths = np.where(np.arange(ROWS) % 3, STEPS, 20)
-    groups = exchangeable_units(windows(lengths=lengths))
-    assert len(groups) == 2 * PEOPLE
-    assert all(len(set(lengths[group.ravel()])) == 1 for group in groups)
-
-
-@pytest.mark.parametrize("long", [False, True])
-def test_rows_that_reach_over_the_whole_clock_are_not_permuted(long):
-    """Positions in rows of different lengths, or at the same few moments: permutations would move none."""
-    lengths = 8 + np.arange(ROWS) % 9
-    position = np.arange(16) / (lengths[:, None] - 1)
-    grid, places = np.unique(position.clip(0, 1).round(4), return_inverse=True)
-    if long:
-        grid, places = np.arange(200), np.tile(np.arange(16), (ROWS, 1))
-    assert exchangeable_units(evidence(places.reshape(ROWS, 16), grid, lengths=lengths)) == []
-
-
-def test_few_permutations_or_rows_without_labels_are_not_enough():
-    two_each = windows().data.take_rows(torch.tensor([i for i in range(ROWS) if i % WINDOWS in (0, 5)][:10]))
-    study = windows()
-    few = study._replace(data=two_each, clusters=torch.arange(10) // 2)
-    assert exchangeable_units(few) == []  # 32 orders, of which two tell the most
-    unlabelled = study.data.labels.clone()
-    unlabelled[:, 3:] = -1
-    assert exchangeable_units(study._replace(data=replace(study.data, labels=unlabelled))) == []
-    assert exchangeable_units(study._replace(data=replace(study.data, labels=torch.full_like(unlabelled, -1)))) == []
-
-
-def test_moments_on_both_sides_of_midnight_are_near():
-    places = (np.arange(ROWS)[:, None] % 2 * 12 + np.array([22, 23, 24, 25])) % 24  # around midnight, or around noon
-    assert exchangeable_units(evidence(places, np.arange(24), period=24.0))
-    all_day = np.tile(np.arange(0, 24, 6), (ROWS, 1)) + np.arange(ROWS)[:, None] % 6
-    assert exchangeable_units(evidence(all_day, np.arange(24), period=24.0)) == []
-
-
-def test_of_several_clocks_only_the_one_asked_about_is_permuted():
-    cells = Cells((np.arange(5.0), np.arange(12.0)), (None, None))
-    position, hour = np.arange(STEPS) // 6, np.arange(ROWS) % 12  # the same in every row; another in each
-    places = position[None] * 12 + hour[:, None]
-    study = evidence(places, cells.grid, period=(None, None))
-    assert exchangeable_units(study, clock=0) == []
-    (everyone,) = exchangeable_units(study, clock=1)
-    moved = permute_moments(study, [everyone], np.random.default_rng(0), clock=1).numpy()
-    assert (moved // 12 == position).all()
-    assert (moved % 12 == moved[:, :1] % 12).all()
-    assert (moved % 12 != hour[:, None]).any()
+def test_a_change_that_all_people_share_is_no_cause_that_lasts():
+    generator = np.random.default_rng(0)
+    windows = generator.standard_normal((ROWS, 1, 1))
+    drift = np.tile(np.linspace(-5, 5, WINDOWS), PEOPLE)[:, None, None]
+    assert lasting_causes(windows + drift, OF_PEOPLE) < 2

@@ -82,13 +82,16 @@ class Differences(NamedTuple):
 
     windows: float = 0.0  # standard deviation between the windows of a person
     people: float = 0.0  # standard deviation between people
-    drift: float = 0.0  # change from the first moment of the clock to the last
+    drift: float | tuple[float, ...] = 0.0  # from the first moment of the clock to the last; or of each annotator
+    correlation: float = 0.0  # of the effects of neighbouring windows of a person (first-order autoregression)
 
 
 def record_windows(
     studies: SimulatedData, people: int, rate: float, differences: Differences, seed: int
 ) -> tuple[ChainData, torch.Tensor]:
     """Draw the recorded labels of two classes again, in consecutive windows of people, with random effects.
+
+    The effects of a window are shared by all annotators, whose errors are otherwise independent.
 
     Returns
     -------
@@ -98,25 +101,39 @@ def record_windows(
     count, rows, steps = studies.clean.shape
     each = rows // people
     place = np.arange(rows)[:, None] % each * steps + np.arange(steps)  # (rows, steps)
-    logit = np.log(rate / (1 - rate)) + differences.drift * (place / (each * steps) - 0.5)
-    logit = logit + differences.windows * generator.standard_normal((count, rows, 1))
-    logit += differences.people * generator.standard_normal((count, people, 1)).repeat(each, 1)
-    wrong = generator.random(studies.clean.shape) < 1 / (1 + np.exp(-logit))
-    labels = torch.from_numpy(np.where(wrong, 1 - studies.clean, studies.clean).astype(np.int8))
-    points = torch.from_numpy(place)
-    data = replace(studies.data, labels=labels[..., None], points=points, n_points=each * steps)
+    clean, n_annotators = studies.clean[..., None], studies.data.labels.shape[-1]
+    logit = np.log(rate / (1 - rate)) + np.multiply.outer(place / (each * steps) - 0.5, differences.drift)
+    logit = logit.reshape(1, rows, steps, -1)  # (studies, rows, steps, annotators or 1)
+    fresh = generator.standard_normal((count, people, each))
+    logit = logit + differences.windows * autoregression(fresh, differences.correlation).reshape(count, rows, 1, 1)
+    logit += differences.people * generator.standard_normal((count, people, 1, 1)).repeat(each, 1)
+    wrong = generator.random((*studies.clean.shape, n_annotators)) < 1 / (1 + np.exp(-logit))
+    labels = torch.from_numpy(np.where(wrong, 1 - clean, clean).astype(np.int8))
+    data = replace(studies.data, labels=labels, points=torch.from_numpy(place), n_points=each * steps)
     return data, torch.arange(rows) // each
 
 
-def fit_studies(data: ChainData, seed: int = 0, choose: bool = True) -> list[tuple[TrainingEvidence, dict[str, float]]]:
+def autoregression(fresh: np.ndarray, correlation: float) -> np.ndarray:
+    """Series along the last axis with variance one, each value correlated with the one before."""
+    series = fresh.copy()
+    for place in range(1, series.shape[-1]):
+        series[..., place] *= np.sqrt(1 - correlation**2)
+        series[..., place] += correlation * series[..., place - 1]
+    return series
+
+
+def fit_studies(
+    data: ChainData, seed: int = 0, choose: bool = True, grid: np.ndarray | None = None
+) -> list[tuple[TrainingEvidence, dict[str, float]]]:
     """Fit the hidden Markov model of every study as `tide` does, all studies at once.
 
     Returns for each study what a fit keeps and the weights of the families of Q. Without `choose` the selection of
-    families, which takes most of the time, is left out and Q is one spline.
+    families, which takes most of the time, is left out and Q is one spline. The grid of the clock, or of several, is
+    evenly spaced from 0 to 1 unless it is given.
     """
     studies, n = data.labels.shape[:2]
     generator = np.random.default_rng([seed, 8])
-    grid = np.linspace(0, 1, data.n_points)
+    grid = np.linspace(0, 1, data.n_points) if grid is None else grid
     each = torch.arange(studies)
     fits = Members(each, each, torch.ones(studies, n))
     folds = torch.from_numpy(np.stack([generator.permutation(n) % FOLDS for _ in range(studies)]))

@@ -15,6 +15,7 @@ from labeltide.auditing.audit_input import AuditInput
 from labeltide.estimators import TideClassifier
 from labeltide.inference.agreement import cohen_kappas, count_votes, fleiss_kappa
 from labeltide.inference.bands import Change, NoiseEstimate
+from labeltide.inference.temporality import PartTemporality
 
 PARTS = 24  # of the clock
 FEWEST = 20  # steps in a part, for a kappa of its own
@@ -48,10 +49,15 @@ def annotator_changes(table: AuditInput, estimator: TideClassifier) -> list[dict
     named = {name for name, _, _ in annotator_estimates(table, estimator)}
     tests = zip(table.annotator_names or (), estimator.temporality_.per_annotator, strict=bool(named))
     return [
-        {"annotator": name, "p_value": test.p_value, **describe_change(test.change)}
+        {"annotator": name, **describe_test(test), **describe_change(test.change)}
         for name, test in tests
         if name in named
     ]
+
+
+def describe_test(test: PartTemporality) -> dict[str, Any]:
+    """The p-value of a test of change, its reference distribution and the units behind it."""
+    return {"p_value": test.p_value, "method": test.method, "n_units": test.n_units}
 
 
 def describe_change(change: Change) -> dict[str, float]:

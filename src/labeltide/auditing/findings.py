@@ -13,6 +13,7 @@ from labeltide.auditing.annotator_findings import (
     annotator_estimates,
     describe_change,
     describe_curve,
+    describe_test,
 )
 from labeltide.auditing.audit_input import AuditInput, decode
 from labeltide.estimators import TideClassifier
@@ -104,17 +105,18 @@ def describe_temporality(table: AuditInput, estimator: TideClassifier, place: in
     """The part `temporality`; over one of several clocks, for all classes and annotators together alone."""
     if len(table.clocks) > 1:
         over_clock = estimator.clock_temporality_[place]
-        whole = {"statistic": over_clock.statistic, "p_value": over_clock.p_value}
+        whole: dict[str, Any] = {"statistic": over_clock.statistic, **describe_test(over_clock)}
         whole |= describe_change(over_clock.change)
         nothing: dict[str, Any] = {"classes_differ_p": None, "per_class": [], "per_annotator": []}
         return whole | {"is_noisy_p": estimator.is_noisy_p_} | nothing
     tests = estimator.temporality_
-    names = ("statistic", "p_value", "change", "change_lower", "change_upper", "worst_at", "best_at", "worst_rate")
-    result = {name: getattr(tests, name) for name in (*names, "best_rate", "is_noisy_p", "classes_differ_p")}
+    names = ("statistic", "p_value", "method", "n_units", "change", "change_lower", "change_upper", "worst_at")
+    more = ("best_at", "worst_rate", "best_rate", "is_noisy_p", "classes_differ_p")
+    result = {name: getattr(tests, name) for name in (*names, *more)}
     result["per_class"] = [
         {
             "class": str(name),
-            "p_value": test.p_value,
+            **describe_test(test),
             "change": test.change.value,
             "change_lower": test.change.lower,
             "change_upper": test.change.upper,

@@ -70,7 +70,8 @@ class Inferred:
         """Tests of a change of the noise over each clock, with free change over the others."""
         if self.cells_ is None:
             whole = self.temporality_
-            return (PartTemporality(whole.statistic, whole.p_value, self.noise_estimate_.change),)
+            test = (whole.statistic, whole.p_value, self.noise_estimate_.change, whole.method, whole.n_units)
+            return (PartTemporality(*test),)
         tests: tuple[PartTemporality, ...] = self._find("clock_temporality", self._judge_clocks)
         return tests
 

@@ -1,4 +1,4 @@
-"""Several clocks: partial dependence of Q on each clock with bands, and a likelihood-ratio test of each clock's effect.
+"""Several clocks: partial dependence of Q on each clock with bands, and a test of each clock's effect.
 
 The effects of the clocks add up on the logit scale. Along one clock, Q is averaged over the marginal distribution of
 the others (partial dependence, Friedman 2001; direct standardisation).
@@ -15,6 +15,7 @@ from labeltide._clock import Cells, cells_of
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import Family, pooled, sum_shape
 from labeltide.inference.bands import NoiseEstimate, estimate, share_wrong
+from labeltide.inference.change import change_test
 from labeltide.inference.cluster_bootstrap import (
     BAND_REPLICATES,
     Replicates,
@@ -23,7 +24,7 @@ from labeltide.inference.cluster_bootstrap import (
     free_of,
     smooth,
 )
-from labeltide.inference.likelihood_ratio import change_test, likelihood_ratio_test
+from labeltide.inference.likelihood_ratio import likelihood_ratio_test
 from labeltide.inference.temporality import (
     MIN_PART_REPLICATES,
     PART_REPLICATES,
@@ -31,6 +32,7 @@ from labeltide.inference.temporality import (
     TEST_SMOOTHNESS,
     PartTemporality,
     allow_bursts,
+    part_of,
 )
 
 EMPTY_CELL_LABELS = 1e-6  # labels added to every cell, so that cells without any have an average
@@ -87,10 +89,7 @@ def judge_clocks(
         change_test(training, _moving(training, {*clocks} - {held}), free, n_replicates, seed + 500 + held, clock=held)
         for held in clocks
     ]
-    return tuple(
-        PartTemporality(test.statistic, test.p_value, of_clock.change)
-        for test, of_clock in zip(tests, estimates, strict=True)
-    )
+    return tuple(part_of(test, of_clock.change) for test, of_clock in zip(tests, estimates, strict=True))
 
 
 def judge_presence(training: TrainingEvidence, *, n_replicates: int = PART_REPLICATES, seed: int = 0) -> float:

@@ -1,8 +1,8 @@
-r"""Likelihood-ratio tests of nested families of Q(t), by parametric bootstrap or by permutation.
+r"""Likelihood-ratio tests of nested families of Q(t) by parametric bootstrap.
 
 The statistic is :math:`T = 2(\ell_1 - \ell_0)`. Its null distribution is not chi-squared: families are penalised and EM
 is stopped early. It is simulated instead, by labels drawn from the fitted null (parametric bootstrap; McLachlan 1987,
-Davison and Hinkley 1997, section 4.2) or by permuted moments of the clock (Good 2005). The p-value of B replicates is
+Davison and Hinkley 1997, section 4.2). The p-value of B replicates is
 :math:`(1 + \#\{T_b \ge T\}) / (1 + B)`, which is never zero (Phipson and Smyth 2010). Recorded and simulated labels
 go through the same iterations from the same start, so that the remaining gap to convergence cancels.
 """
@@ -15,19 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
-from labeltide.chain.families import Family, constant_shape, family
+from labeltide.chain.families import Family
 from labeltide.inference.budget import affordable
 from labeltide.inference.parametric_bootstrap import simulate_labels
-from labeltide.inference.permutation import exchangeable_units, permute_moments
 from labeltide.inference.warm_start import REFIT_ITERATIONS, refit, same_data, weighted_log_likelihood
 
 MIN_TEST_REPLICATES = 39  # where replicates are expensive; p-values can still fall below .05
 OBSERVED_ITERATIONS = 30  # of EM for the null on the recorded labels
-STATIC_ITERATIONS = 60  # of EM without a clock, after which the chain no longer depends on the moments of its fit
-UNBATCHED_COST = 2  # cost factor of a replicate that cannot be batched
 INITIAL_ERROR_RATE = 0.2  # where EM starts under the alternative if the null has no errors
 
 
@@ -36,49 +32,6 @@ class LikelihoodRatio(NamedTuple):
 
     statistic: float
     p_value: float
-
-
-def change_test(
-    training: TrainingEvidence,
-    null: Family,
-    alternative: Family,
-    n_replicates: int,
-    seed: int,
-    min_replicates: int = MIN_TEST_REPLICATES,
-    clock: int = 0,
-) -> LikelihoodRatio:
-    """Test whether the noise changes over a clock in the way that only the alternative allows.
-
-    A permutation test where rows are exchangeable and lie at different moments, otherwise a parametric bootstrap.
-    Labels of one row share causes that the chain does not model: illness, equipment, difficulty. Where rows lie at
-    different moments, this random effect alone makes moments differ, and labels simulated from the chain vary too
-    little. Permuting the moments of rows keeps the effect. It does break correlation between neighbouring rows: where a
-    cause lasts for many rows of few people, the test can still reject a true null.
-    """
-    groups = exchangeable_units(training, clock)
-    if not groups:
-        return likelihood_ratio_test(training, null, alternative, n_replicates, seed, min_replicates)
-    data, single = training.data, same_data(1, torch.ones(1, len(training.data.mask)))
-    null_is_static = not np.ptp(null.design, axis=0).any()
-    iterations = UNBATCHED_COST * REFIT_ITERATIONS * (1 if null_is_static else 3)
-    n_replicates = affordable(data, alternative, iterations, n_replicates, min_replicates)
-    static = family(data.n_classes, constant_shape(np.arange(data.n_points)), "each")
-    start = refit(data, single, [static], training.parameters, STATIC_ITERATIONS).parameters
-    generator = np.random.default_rng([seed, 12])
-    if null_is_static:  # then the null likelihood is the same under every permutation
-        null_likelihood = weighted_log_likelihood(refit(data, single, [null], start), single)
-
-    def statistic(points: Tensor) -> float:
-        permuted = replace(data, points=points)
-        if null_is_static:
-            fitted = weighted_log_likelihood(refit(permuted, single, [alternative], start), single)
-            return max(0.0, 2 * float(fitted - null_likelihood))
-        under_null = refit(permuted, single, [null], start).parameters
-        return float(_statistics(permuted, single, under_null, null, alternative, [under_null])[0])
-
-    observed = statistic(data.places())
-    permuted = [statistic(permute_moments(training, groups, generator, clock)) for _ in range(n_replicates)]
-    return LikelihoodRatio(observed, _p_value(observed, np.array(permuted)))
 
 
 def likelihood_ratio_test(
@@ -109,11 +62,12 @@ def likelihood_ratio_test(
     each = torch.arange(n_replicates)
     members = Members(each, torch.zeros_like(each), rows.expand(n_replicates, -1))
     return LikelihoodRatio(
-        observed, _p_value(observed, _statistics(simulated, members, under_null, null, alternative, starts))
+        observed, p_value(observed, _statistics(simulated, members, under_null, null, alternative, starts))
     )
 
 
-def _p_value(observed: float, replicates: np.ndarray) -> float:
+def p_value(observed: float, replicates: np.ndarray) -> float:
+    """The share of statistics that reach the observed one, which counts as one of them."""
     return float((1 + (replicates >= observed).sum()) / (1 + len(replicates)))
 
 

@@ -1,85 +1,98 @@
-"""Restricted permutations of the clock: exchangeability within person, or of whole persons (Winkler and others 2015).
+"""Permutations of the clock: rows that are exchangeable, and rotations of the windows of a person.
 
-Under the null hypothesis the moments of exchangeable rows can be permuted without changing the distribution of the
-labels. Rows of one person are exchangeable among themselves; where those lie at the same moments, people are.
+Rows that are independent of each other are exchangeable: under the null hypothesis their moments can be permuted
+without changing the distribution of the labels (Good 2005). Windows of one person are not, where a cause lasts for
+several of them. Rotating a person's windows against their moments, each person by a random shift, keeps the order of
+windows and with it their serial correlation (restricted permutation; Edgington and Onghena 2007). The first window then
+follows the last, so that the reference is approximate, and fails where causes last for much of the clock
+(`lasting_causes`).
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-import torch
-from torch import Tensor
+from scipy.fft import dct
 
-from labeltide._clock import cells_of, one_period
-from labeltide.chain.data import TrainingEvidence
+from labeltide.inference.score import Alternative, ClockMoments, NullFit
 
-MIN_VARIANCE_SHARE = 0.5  # of the variance of moments that permutations must move; below it a test has little power
-MIN_PERMUTATIONS = 1000
+SLOW_WAVES = 4  # cosine waves over the windows of a person that count as slow
 
 
-def exchangeable_units(training: TrainingEvidence, clock: int = 0) -> list[np.ndarray]:
-    """Exchangeability blocks of shape (units, rows of a unit); empty where permuting them would have little power.
+def rows_by_length(rows: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    """Exchangeable rows: those of the same length, in groups of at least two."""
+    groups = defaultdict(list)
+    for row in rows:
+        groups[lengths[row]].append(row)
+    return [np.array(group) for group in groups.values() if len(group) > 1]
 
-    A unit is one row, exchangeable with rows of the same person and length. Where these lie at the same moments, it is
-    a whole person, exchangeable with people whose rows are as many and as long.
+
+def shuffle_rows(
+    index: np.ndarray, groups: Sequence[np.ndarray], n_replicates: int, generator: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """The moments (rows, steps) after random permutations of the rows within each group."""
+    for _ in range(n_replicates):
+        order = np.arange(len(index))
+        for group in groups:
+            order[group] = generator.permutation(group)
+        yield index[order]
+
+
+def rotate_people(
+    index: np.ndarray,
+    mask: np.ndarray,
+    people: Sequence[np.ndarray],
+    n_replicates: int,
+    generator: np.random.Generator,
+) -> Iterator[np.ndarray]:
+    """The moments (rows, steps) after a random rotation of each person's steps; `people` are rows in their order."""
+    n_steps = mask.shape[1]
+    steps = [(rows[:, None] * n_steps + np.arange(n_steps))[mask[rows]] for rows in people]  # of each person, flat
+    for _ in range(n_replicates):
+        rotated = index.ravel().copy()
+        for own in steps:
+            rotated[own] = np.roll(rotated[own], generator.integers(len(own)))
+        yield rotated.reshape(index.shape)
+
+
+def in_order(rows: np.ndarray, moments: ClockMoments, mask: np.ndarray) -> np.ndarray:
+    """The rows in the order of their mean moments; of a periodic clock, circular means."""
+    coordinates, real = moments.coordinates(rows), mask[rows][..., None]
+    mean = (coordinates * real).sum(1) / real.sum(1)
+    place = mean[:, 0] if mean.shape[1] == 1 else np.arctan2(mean[:, 1], mean[:, 0]) % (2 * np.pi)
+    return rows[np.argsort(place, kind="stable")]
+
+
+def step_residuals(fit: NullFit, change: Alternative) -> np.ndarray:
+    """Residuals of the tested entries, summed within each share: (rows, steps, groups * shares)."""
+    columns = []
+    for group in change.groups:
+        for share in change.shares.T:
+            entries = [entry for entry, member in zip(fit.entries, share, strict=True) if member]
+            columns.append(np.sum([fit.residuals(group, entry) for entry in entries], 0))
+    return np.stack(columns, -1)
+
+
+def score_of_moments(residuals: np.ndarray, index: np.ndarray, change: Alternative) -> np.ndarray:
+    """The score (groups, functions, shares) if each step lay at the moment that `index` says."""
+    of_moment = change.functions[index.ravel()]  # (rows * steps, functions)
+    scores = of_moment.T @ residuals.reshape(len(of_moment), -1)
+    return scores.reshape(scores.shape[0], len(change.groups), -1).transpose(1, 0, 2)
+
+
+def lasting_causes(residuals: np.ndarray, people: Sequence[np.ndarray]) -> float:
+    """Power of slow waves in the windows of people, over that of faster ones; about 1 for independent windows.
+
+    Waves are those of the discrete cosine transform of the residuals of windows, in their order. A change over the
+    clock moves all people alike. What counts here is how people differ from their mean, so that a change does not pass
+    for a cause that lasts.
     """
-    mask = training.data.mask.numpy()
-    labelled = ((training.data.labels[0] >= 0).any(-1).numpy() & mask).any(1)
-    rows, lengths = np.flatnonzero(labelled), mask.sum(1)
-    person = np.zeros(len(mask), dtype=np.int64) if training.clusters is None else training.clusters.numpy()
-    people = [rows[person[rows] == name] for name in np.unique(person[rows])]
-    single_rows = [np.array([row]) for row in rows]
-    moments, steps = _moments(training, clock), mask & labelled[:, None]
-    total = float(moments[steps].var(0).sum() * steps.sum()) if len(rows) else 0.0
-    for units, within_person in ((single_rows, True), (people, False)):
-        blocks = defaultdict(list)
-        for unit in units:
-            blocks[person[unit[0]] if within_person else None, *lengths[unit]].append(unit)
-        groups = [np.stack(block) for block in blocks.values() if len(block) > 1]
-        between = sum(_variance_between(moments, mask, group) for group in groups)
-        log_permutations = sum(math.lgamma(len(group) + 1) for group in groups)
-        if between >= MIN_VARIANCE_SHARE * total > 0 and log_permutations >= math.log(MIN_PERMUTATIONS):
-            return groups
-    return []
-
-
-def permute_moments(
-    training: TrainingEvidence, groups: Sequence[np.ndarray], generator: np.random.Generator, clock: int = 0
-) -> Tensor:
-    """The place of each step on the grid, (rows, steps), after a random permutation; other clocks are not permuted."""
-    order = np.arange(len(training.data.mask))
-    for group in groups:
-        order[group.ravel()] = generator.permutation(group).ravel()
-    places = training.data.places()
-    if training.grid.ndim == 1:
-        return places[torch.from_numpy(order)]
-    shape = tuple(len(axis) for axis in cells_of(training.grid, training.period).axes)
-    place_on_clock = list(np.unravel_index(places.numpy(), shape))  # of each clock: (rows, steps)
-    place_on_clock[clock] = place_on_clock[clock][order]
-    return torch.from_numpy(np.ravel_multi_index(tuple(place_on_clock), shape))
-
-
-def _moments(training: TrainingEvidence, clock: int) -> np.ndarray:
-    """Moments of steps, (rows, steps, 1), or of a periodic clock as points on a circle, (rows, steps, 2)."""
-    grid = training.grid
-    if grid.ndim == 1:
-        axis, period = grid, one_period(training.period)
-    else:
-        axis, period = grid[:, clock], cells_of(grid, training.period).periods[clock]
-    moments = axis[training.data.places().numpy()]
-    if period is None:
-        return moments[..., None]
-    angle = 2 * np.pi * moments / period
-    return np.stack([np.cos(angle), np.sin(angle)], -1)
-
-
-def _variance_between(moments: np.ndarray, mask: np.ndarray, group: np.ndarray) -> float:
-    """Sum of squares of moments between the units of a group."""
-    real = mask[group][..., None]  # (units, rows, steps, 1)
-    lengths = real.sum(2)  # (units, rows, 1), alike for all units
-    means = (moments[group] * real).sum(2) / lengths
-    return float((lengths * (means - means.mean(0)) ** 2).sum())
+    waves = [dct(residuals[rows].sum(1), axis=0, norm="ortho")[1:] for rows in people]  # (windows - 1, columns)
+    slow = np.stack([of_person[:SLOW_WAVES] for of_person in waves])  # (people, waves, columns)
+    fast = np.concatenate([of_person[SLOW_WAVES:] for of_person in waves])
+    slow_power = slow.var(0, ddof=1).mean(0)
+    fast_power = (fast**2).mean(0)
+    seen = fast_power > 0
+    return float((slow_power[seen] / fast_power[seen]).mean()) if seen.any() else np.inf

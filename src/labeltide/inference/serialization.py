@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.diagnostics import Diagnostic
+from labeltide.inference.study_design import METHODS
 from labeltide.inference.temporality import PartTemporality, Temporality
 
 
@@ -40,6 +42,8 @@ def _plain(value: Any) -> Any:
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, float) and math.isnan(value):
+        return None  # JSON has no NaN
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
@@ -70,9 +74,16 @@ def _read_estimates(written: list[dict[str, Any]], n_classes: int) -> tuple[Nois
 
 
 def _read_temporality(written: dict[str, Any], n_classes: int) -> Temporality:
-    values: dict[str, Any] = {field.name: written[field.name] for field in fields(Temporality)}
-    parts = ("per_class", "per_annotator")
-    values = {name: _read_parts(value) if name in parts else float(value) for name, value in values.items()}
+    readers: dict[str, Callable[[Any], Any]] = {
+        "statistic": _read_number,
+        "p_value": _read_number,
+        "per_class": _read_parts,
+        "per_annotator": _read_parts,
+        "method": _read_method,
+        "n_units": int,
+    }
+    names = [field.name for field in fields(Temporality)]
+    values: dict[str, Any] = {name: readers.get(name, float)(written[name]) for name in names}
     if len(values["per_class"]) != n_classes or set(written) != set(values):
         raise ValueError
     return Temporality(**values)
@@ -80,9 +91,22 @@ def _read_temporality(written: dict[str, Any], n_classes: int) -> Temporality:
 
 def _read_parts(written: list[Any]) -> tuple[PartTemporality, ...]:
     return tuple(
-        PartTemporality(float(statistic), float(p_value), _read_change(change))
-        for statistic, p_value, change in written
+        PartTemporality(
+            _read_number(statistic), _read_number(p_value), _read_change(change), _read_method(method), int(n_units)
+        )
+        for statistic, p_value, change, method, n_units in written
     )
+
+
+def _read_number(written: float | None) -> float:
+    """A number that may not be known."""
+    return math.nan if written is None else float(written)
+
+
+def _read_method(written: str) -> str:
+    if written not in METHODS:
+        raise ValueError
+    return written
 
 
 def _read_diagnostics(written: list[dict[str, Any]], n_classes: int) -> tuple[Diagnostic, ...]:

@@ -1,7 +1,7 @@
-"""Likelihood-ratio tests of the noise: does it change over the clock, in which class or annotator, is there any at all.
+"""Tests of the noise: does it change over the clock, in which class or annotator, is there any at all.
 
-Tests of change are permutation tests where rows are exchangeable, otherwise parametric bootstrap tests; the other two
-are parametric bootstrap tests (`likelihood_ratio.py` has the equations and references).
+Tests of change are score tests or parametric bootstrap tests, by the design of the study (`change.py`); the other two
+are parametric bootstrap tests (`likelihood_ratio.py`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,9 @@ from labeltide.chain.families import Family, constant_shape, family, hold_annota
 from labeltide.chain.start import BURSTS, BURSTS_WORTH
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.budget import coarsen
+from labeltide.inference.change import ChangeTest, change_test
 from labeltide.inference.cluster_bootstrap import chosen_pooling, free_family
-from labeltide.inference.likelihood_ratio import (
-    OBSERVED_ITERATIONS,
-    LikelihoodRatio,
-    change_test,
-    likelihood_ratio_test,
-)
+from labeltide.inference.likelihood_ratio import OBSERVED_ITERATIONS, likelihood_ratio_test
 from labeltide.inference.warm_start import refit, same_data, weighted_log_likelihood
 
 TEST_REPLICATES = 199
@@ -38,22 +34,30 @@ class PartTemporality(NamedTuple):
     """Test of whether the noise of one true class, of one annotator or over one of several clocks changes."""
 
     statistic: float
-    p_value: float
+    p_value: float  # NaN where it cannot be told
     change: Change
+    method: str = "bootstrap"  # the reference distribution, see Temporality
+    n_units: int = 0  # people, or rows where people are not known
 
 
 @dataclass(frozen=True)
 class Temporality:
-    """Likelihood-ratio tests of static against temporal noise, with effect sizes.
+    """Tests of static against temporal noise, with effect sizes.
 
     Attributes
     ----------
     statistic : float
-        Twice the gain in log-likelihood when Q may change over the clock.
+        The score statistic of a change over the clock; by parametric bootstrap twice the gain in log-likelihood.
     p_value : float
-        Of the null that the noise does not change over the clock. Where rows lie at different moments it is that of a
-        permutation test, in an audit with exchangeability within person: differences between rows do not pass for a
-        change, unless their causes last for many rows of few people. Otherwise a parametric bootstrap.
+        Of the null that the noise does not change over the clock; NaN where it cannot be told.
+    method : str
+        The reference distribution of the test, chosen by the design of the study. "people": the signs of people's
+        contributions are flipped, and nothing is assumed about the windows of one person. "rotations": the windows of
+        each of few people are rotated against their moments. "permutations": rows without known people swap their
+        moments. "bootstrap": labels are drawn from noise that does not change, where every row runs through the clock.
+        "none": people are too few, or causes last too long, for a test that keeps its size.
+    n_units : int
+        How many people stand behind the test; rows, where people are not known.
     change, change_lower, change_upper : float
         The largest change of the error rate over the clock, with a 95 % interval.
     worst_at, best_at, worst_rate, best_rate : float
@@ -81,6 +85,8 @@ class Temporality:
     is_noisy_p: float
     classes_differ_p: float
     per_annotator: tuple[PartTemporality, ...] = ()
+    method: str = "bootstrap"
+    n_units: int = 0
 
 
 def judge_temporality(
@@ -130,12 +136,12 @@ def judge_temporality(
         is_noisy_p=noisy.p_value,
         classes_differ_p=differ.p_value,
         per_annotator=_parts(annotator_tests, annotator_changes),
+        method=whole.method,
+        n_units=whole.n_units,
     )
 
 
-def _test_annotators(
-    training: TrainingEvidence, unpooled: Family, n_replicates: int, seed: int
-) -> list[LikelihoodRatio]:
+def _test_annotators(training: TrainingEvidence, unpooled: Family, n_replicates: int, seed: int) -> list[ChangeTest]:
     """Test for each annotator whether the noise changes; under the null the noise of the others may change."""
     free = pooled(unpooled, WEAK_POOLING)
     return [
@@ -144,10 +150,13 @@ def _test_annotators(
     ]
 
 
-def _parts(tests: Sequence[LikelihoodRatio], changes: Sequence[Change]) -> tuple[PartTemporality, ...]:
-    return tuple(
-        PartTemporality(test.statistic, test.p_value, change) for test, change in zip(tests, changes, strict=True)
-    )
+def part_of(test: ChangeTest, change: Change) -> PartTemporality:
+    """A test with its effect size."""
+    return PartTemporality(test.statistic, test.p_value, change, test.method, test.n_units)
+
+
+def _parts(tests: Sequence[ChangeTest], changes: Sequence[Change]) -> tuple[PartTemporality, ...]:
+    return tuple(part_of(test, change) for test, change in zip(tests, changes, strict=True))
 
 
 def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:

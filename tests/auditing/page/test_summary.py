@@ -77,3 +77,11 @@ def test_a_notebook_gets_html_without_scripts(tmp_path):
     assert not re.search(r"<script|<img|https?://", html)
     assert "report.html" in html
     assert "report.html" not in summary_html(json.loads((folder / "audit.json").read_text()))
+
+
+def test_the_summary_says_that_a_change_cannot_be_told(tmp_path):
+    audit = json.loads((write_audit(tmp_path, sequences=4, steps=60) / "audit.json").read_text())
+    unknown = audit["temporality"] | {"p_value": None, "method": "none", "n_units": 1}
+    assert summary_text({**audit, "temporality": unknown}).splitlines()[3] == (
+        "Over time  cannot be told from 1 person or recording"
+    )

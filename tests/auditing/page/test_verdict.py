@@ -69,6 +69,30 @@ def test_sureness_follows_p(audits, p, answer, often):
     assert often in card.detail
 
 
+def test_too_few_people_are_said_to_be_too_few(audits):
+    test = audits["temporal"]["temporality"] | {"p_value": None, "method": "none", "n_units": 3}
+    card = write_verdict({**audits["temporal"], "temporality": test}).cards[2]
+    assert card.answer == "Cannot be told"
+    assert card.detail.startswith("These labels come from only 3 people or recordings.")
+    sentence = change_sentence(test, Clock("column", "hours", "", None), (0.0, 8.0))
+    assert terminal_text(sentence) == "Whether this changes over hours cannot be told: only 3 people or recordings."
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("people", "Each of 30 people or recordings was judged as a whole."),
+        ("rotations", "The windows of 30 people or recordings were rotated against the clock."),
+        ("permutations", "The moments of 30 windows were swapped, as if windows were independent."),
+        ("bootstrap", ""),
+    ],
+)
+@pytest.mark.parametrize("p", [0.004, 0.4])
+def test_it_is_said_what_stands_behind_the_test(audits, method, said, p):
+    test = audits["temporal"]["temporality"] | {"p_value": p, "method": method, "n_units": 30}
+    assert said in write_verdict({**audits["temporal"], "temporality": test}).cards[2].detail
+
+
 def test_unknown_numbers_are_said_to_be_unknown(audits):
     audit = audits["temporal"]
     unknown = {

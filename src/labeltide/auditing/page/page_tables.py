@@ -58,7 +58,8 @@ def changes(
         range_ = interval(number(entry.get("change_lower")), number(entry.get("change_upper"))).removesuffix(SIGN)
         change = f"{points(moved)}{f' ({range_})' if range_ else ''}" if is_known(moved) else "unknown"
         amount = f"{labels[name]:,}" if name in labels else ""
-        rows.append(ChangeRow(name, amount, rates.get(name, ""), change, p_value(number(entry.get("p_value")))))
+        p = "cannot be told" if entry.get("method") == "none" else p_value(number(entry.get("p_value")))
+        rows.append(ChangeRow(name, amount, rates.get(name, ""), change, p))
     return rows
 
 

@@ -25,7 +25,7 @@ from labeltide.auditing.page.numbers import (
     points,
 )
 from labeltide.auditing.page.results import read_audit
-from labeltide.auditing.page.verdict import is_noisy, is_temporal, size, write_verdict
+from labeltide.auditing.page.verdict import is_noisy, is_temporal, size, units, write_verdict
 
 HEAD = 11  # letters before each line's words
 
@@ -83,6 +83,8 @@ def _over_time(audit: Mapping[str, Any]) -> str:
 def _change_line(view: View) -> str:
     test = view.audit["temporality"]
     p, change = number(test.get("p_value")), number(test.get("change"))
+    if not is_known(p) and test.get("method") == "none":
+        return f"cannot be told from {units(test)}"
     if not is_temporal(view.audit):
         return f"no change shown ({p_value(p)})"
     range_ = interval(number(test.get("change_lower")), number(test.get("change_upper"))).removesuffix(SIGN)

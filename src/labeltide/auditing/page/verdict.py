@@ -171,17 +171,40 @@ def _changes(view: View) -> Card:
     low, high = number(test.get("change_lower")), number(test.get("change_upper"))
     question = f"Does it change {clock.over}?" if view.others else "Does it change over time?"
     if not is_known(p):
+        if test.get("method") == "none":
+            return Card(question, "Cannot be told", _too_few(test))
         return Card(question, "Not known", "The test for a change over the clock could not be made.")
     if not is_temporal(view.audit):
         still = f" A change of up to {points(high)} cannot be ruled out." if is_known(high) and high >= LEAST else ""
         constant = f"An error rate that follows the other clock{'s' * (view.others > 1)} alone"
         constant = constant if view.others else "A constant error rate"
-        return Card(question, "Not shown", f"{constant} explains these labels as well ({p_value(p)}).{still}")
+        as_well = f"{constant} explains these labels as well ({p_value(p)})."
+        return Card(question, "Not shown", f"{as_well}{still}{_units_behind(test)}")
     moves = ""
     if is_known(change):
         range_ = f" (95 % interval {interval(low, high).removesuffix(SIGN)})" if is_known(low, high) else ""
         moves = f"The error rate moves by {points(change)}{range_} {clock.over}. "
-    return Card(question, _sureness(p), f"{moves}{_by_chance(p, view.others)}{_who_changes(test)}")
+    return Card(question, _sureness(p), f"{moves}{_by_chance(p, view.others)}{_units_behind(test)}{_who_changes(test)}")
+
+
+def units(test: Mapping[str, Any]) -> str:
+    """What stands behind a test: 5 people or recordings."""
+    return count(number(test.get("n_units")), "person or recording", "people or recordings")
+
+
+def _too_few(test: Mapping[str, Any]) -> str:
+    few = f"These labels come from only {units(test)}."
+    return f"{few} A cause that lasts for many of their windows would look the same as a change over the clock."
+
+
+def _units_behind(test: Mapping[str, Any]) -> str:
+    method, windows = test.get("method"), count(number(test.get("n_units")), "window")
+    said = {
+        "people": f" Each of {units(test)} was judged as a whole.",
+        "rotations": f" The windows of {units(test)} were rotated against the clock.",
+        "permutations": f" The moments of {windows} were swapped, as if windows were independent.",
+    }
+    return said.get(str(method), "")
 
 
 def _sureness(p: float) -> str:
@@ -213,6 +236,8 @@ def change_sentence(entry: Mapping[str, Any], clock: Clock, ends: tuple[float, f
     names = ("worst_at", "worst_rate", "best_at", "best_rate")
     worst, high, best, low = (number(entry.get(name)) for name in names)
     if not is_known(p):
+        if entry.get("method") == "none":
+            return f"Whether this changes {clock.over} cannot be told: only {units(entry)}."
         return "Whether this changes over the clock is not known."
     if p >= SURE or not is_known(worst, high, best, low):
         return f"Not shown to change {clock.over} ({p_value(p)})."

@@ -1,0 +1,172 @@
+r"""Score test (Rao 1948) of a null family of Q(t) against noise that changes over one clock.
+
+At the fitted null the score of a logit's change along a function f of the clock is, by Fisher's identity (Louis 1982),
+
+.. math:: U_{f,ij} = \sum_{nt} f(c_{nt})\, \gamma_{nt}(i)\, (1[y_{nt} = j] - Q_{ij}),
+
+where :math:`\gamma` is the posterior of the true label. It is linear in residuals of steps. Under another pairing of
+rows and moments, or with the signs of people flipped, it is a sum of the same residuals: no refit is needed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from labeltide._clock import cells_of, one_period
+from labeltide.chain.data import TrainingEvidence
+from labeltide.chain.families import Family, spline_shape
+from labeltide.chain.passes import expect
+from labeltide.inference.warm_start import refit, same_data
+
+N_FUNCTIONS = 4  # smooth functions of the clock along which a change is looked for
+NULL_ITERATIONS = 60  # of EM for the null, after which its score is close to zero
+MIN_INFORMATION = 1.0  # added to the information of every logit, so that entries without errors do not count
+
+
+class NullFit(NamedTuple):
+    """What the residuals of a fitted null are made of; there is one group of Q for all annotators, or one for each."""
+
+    labels: np.ndarray  # (rows, steps, annotators), -1 where nothing was recorded or on padding
+    posterior: np.ndarray  # (rows, steps, classes), of the true label
+    noise: np.ndarray  # (groups, points, classes, classes), Q under the null
+    places: np.ndarray  # (rows, steps), of each step on the grid
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """The pairs of a true and another recorded class, in the order of a family's entries."""
+        n_classes = self.posterior.shape[-1]
+        return [(i, j) for i in range(n_classes) for j in range(n_classes) if i != j]
+
+    def labels_of(self, group: int) -> np.ndarray:
+        """The labels that are drawn through the Q of one group: (rows, steps, annotators of the group)."""
+        return self.labels if len(self.noise) == 1 else self.labels[..., [group]]
+
+    def residuals(self, group: int, entry: tuple[int, int]) -> np.ndarray:
+        """Expected less predicted recordings of one entry of Q at each step: (rows, steps)."""
+        (i, j), labels = entry, self.labels_of(group)
+        predicted = (labels >= 0).sum(-1) * self.noise[group, self.places, i, j]
+        return self.posterior[..., i] * ((labels == j).sum(-1) - predicted)
+
+    def totals(self, group: int) -> np.ndarray:
+        """Expected labels of each true class at each point of the grid: (points, classes)."""
+        n_points, n_classes = self.noise.shape[1:3]
+        labelled = (self.labels_of(group) >= 0).sum(-1)
+        weights = (self.posterior * labelled[..., None]).reshape(-1, n_classes)
+        places = self.places.ravel()
+        return np.stack([np.bincount(places, of_class, n_points) for of_class in weights.T], 1)
+
+    def spread(self, group: int) -> np.ndarray:
+        """Complete-data information of the entries' logits at each point: (points, entries, entries)."""
+        i, j = np.array(self.entries).T
+        probs = self.noise[group][:, i, j]  # (points, entries)
+        same_row = i[:, None] == i
+        each = np.eye(len(i)) * probs[:, None] - same_row * probs[:, :, None] * probs[:, None]
+        return self.totals(group)[:, i, None] * each
+
+
+def fit_null(training: TrainingEvidence, null: Family) -> NullFit:
+    """Fit the chain under the null, and take the posterior of the true labels."""
+    data = training.data
+    single = same_data(1, torch.ones(1, len(data.mask)))
+    fitted = refit(data, single, [null], training.parameters, NULL_ITERATIONS).parameters
+    posterior = expect(data, single, fitted, posterior=True).posterior
+    assert posterior is not None
+    labels = torch.where(data.mask[..., None], data.labels[0], -1)
+    return NullFit(
+        labels.numpy(), posterior[0].double().numpy(), fitted.matrices[0].double().numpy(), data.places().numpy()
+    )
+
+
+class ClockMoments(NamedTuple):
+    """One clock of a study: its moments, and where each step lies among them."""
+
+    axis: np.ndarray  # (moments,)
+    places: np.ndarray  # (rows, steps), of each step on the axis
+    of_point: np.ndarray  # (points,), the moment of each point of the grid
+    period: float | None
+
+    def coordinates(self, rows: np.ndarray) -> np.ndarray:
+        """Moments of the steps of some rows, (rows, steps, 1); of a periodic clock points on a circle, (..., 2)."""
+        moments = self.axis[self.places[rows]]
+        if self.period is None:
+            return moments[..., None]
+        angle = 2 * np.pi * moments / self.period
+        return np.stack([np.cos(angle), np.sin(angle)], -1)
+
+
+def clock_moments(training: TrainingEvidence, clock: int) -> ClockMoments:
+    """The moments of one of the clocks."""
+    grid, places = training.grid, training.data.places().numpy()
+    if grid.ndim == 1:
+        return ClockMoments(grid, places, np.arange(len(grid)), one_period(training.period))
+    cells = cells_of(grid, training.period)
+    of_point = np.unravel_index(np.arange(len(grid)), tuple(len(axis) for axis in cells.axes))[clock]
+    return ClockMoments(cells.axes[clock], of_point[places], of_point, cells.periods[clock])
+
+
+def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None) -> np.ndarray:
+    """The smoothest functions of a clock, uncorrelated over the labels: (moments, functions).
+
+    The Demmler-Reinsch basis of a P-spline (Demmler and Reinsch 1975) without the constant; each has mean zero and
+    variance one under the weights of the moments. The first is close to a straight line, or to a wave of one period.
+    """
+    shape, share = spline_shape(axis, 1.0, period), weights / weights.sum()
+    centred = shape.basis - share @ shape.basis
+    _, size, right = np.linalg.svd(np.sqrt(share)[:, None] * centred, full_matrices=False)
+    kept = size > 1e-6 * size[0]
+    to_basis = right[kept].T / size[kept]  # coefficients of uncorrelated functions
+    _, rotation = np.linalg.eigh(to_basis.T @ shape.penalty @ to_basis)  # smoothest first
+    functions: np.ndarray = centred @ to_basis @ rotation[:, :N_FUNCTIONS]
+    return functions
+
+
+class Alternative(NamedTuple):
+    """The change that is tested: functions of a clock times entries of Q that follow them together, of some groups."""
+
+    functions: np.ndarray  # (moments, functions)
+    shares: np.ndarray  # (entries, shares), 1 where an entry belongs to a share
+    groups: list[int]  # annotators, or 0 where all share one Q
+
+
+def find_change(fit: NullFit, moments: ClockMoments, null: Family, alternative: Family) -> Alternative:
+    """What moves under the alternative and is held by the null; over several clocks, all entries over the one."""
+    moves, free = (np.ptp(family.design, axis=0) > 0 for family in (null, alternative))  # (entries, coefficients)
+    tested = free.any(1) & ~moves.any(1)
+    if null.held is not None or not tested.any():
+        tested = free.any(1)
+    shares = np.unique(free[tested].astype(float), axis=1)
+    columns = np.zeros((len(tested), shares.shape[1]))
+    columns[tested] = shares
+    groups = [null.held] if null.held is not None else list(range(len(fit.noise)))
+    labelled = sum((fit.labels_of(group) >= 0).sum(-1) for group in groups)
+    weights = np.bincount(moments.places.ravel(), np.ravel(labelled), len(moments.axis))
+    return Alternative(smooth_functions(moments.axis, weights, moments.period), columns[:, columns.any(0)], groups)
+
+
+class Statistic(NamedTuple):
+    r"""The score statistic :math:`\sum_k U_k^\top J^{-1} U_k`, each group by itself and all together.
+
+    J is the complete-data information of the shares over all labels. It does not depend on which moment a label has,
+    so that it is the same for all replicates of a permutation test.
+    """
+
+    inverses: np.ndarray  # (groups, shares, shares)
+    common: np.ndarray  # (shares, shares)
+
+    @classmethod
+    def of(cls, fit: NullFit, change: Alternative) -> Statistic:
+        """The statistic with the information of a fitted null."""
+        information = np.stack([change.shares.T @ fit.spread(group).sum(0) @ change.shares for group in change.groups])
+        floor = MIN_INFORMATION * np.eye(information.shape[-1])
+        return cls(np.linalg.inv(information + floor), np.linalg.inv(information.sum(0) + floor))
+
+    def __call__(self, scores: np.ndarray) -> np.ndarray:
+        """From scores (..., groups, functions, shares)."""
+        each = np.einsum("...gks,gst,...gkt->...", scores, self.inverses, scores)
+        if scores.shape[-3] == 1:
+            return np.asarray(each)
+        total = scores.sum(-3)
+        return np.asarray(each + np.einsum("...ks,st,...kt->...", total, self.common, total))

@@ -1,0 +1,72 @@
+r"""Sign flips of people's contributions to the score (Hemerik, Goeman and Finos 2020; Winkler and others 2014).
+
+People are independent of each other, whatever connects the windows of one. Under the null hypothesis the contribution
+:math:`u_g` of each person to the score has mean zero, and :math:`\sum_g s_g u_g` with random signs is distributed as
+:math:`\sum_g u_g`: exactly where contributions are symmetric, otherwise with growing number of people. Contributions
+are effective scores: what the null's own coefficients explain is taken out of the design.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import f as f_distribution
+
+from labeltide.chain.families import Family
+from labeltide.inference.score import Alternative, ClockMoments, NullFit
+
+
+def person_scores(
+    fit: NullFit, change: Alternative, moments: ClockMoments, null: Family, person: np.ndarray
+) -> np.ndarray:
+    """The effective score of each person: (people, groups, functions, shares). `person` numbers them from 0."""
+    parts = [_of_group(fit, effective_design(fit, change, moments, null, g), g, person) for g in change.groups]
+    return np.stack(parts, 1).reshape(parts[0].shape[0], len(parts), -1, change.shares.shape[1])
+
+
+def effective_design(fit: NullFit, change: Alternative, moments: ClockMoments, null: Family, group: int) -> np.ndarray:
+    r"""The design of the change less its projection on that of the null: (points, entries, functions * shares).
+
+    :math:`X_1 - X_0 (X_0^\top V X_0 + S)^{-1} X_0^\top V X_1` with V the information of the logits and S the penalty.
+    """
+    kept = ~(np.ptp(null.design, axis=0) > 0).any(0) if null.held == group else slice(None)
+    nuisance, penalty = null.design[:, :, kept], null.penalty[kept][:, kept]
+    functions = change.functions[moments.of_point]  # (points, functions)
+    tested = np.einsum("pk,es->peks", functions, change.shares).reshape(*nuisance.shape[:2], -1)
+    weighted = fit.spread(group) @ nuisance  # (points, entries, coefficients)
+    information = np.einsum("pea,peb->ab", nuisance, weighted) + penalty
+    explained = np.linalg.solve(information, np.einsum("pea,peb->ab", weighted, tested))
+    effective: np.ndarray = tested - nuisance @ explained
+    return effective
+
+
+def _of_group(fit: NullFit, design: np.ndarray, group: int, person: np.ndarray) -> np.ndarray:
+    people, n_points = int(person.max()) + 1, len(design)
+    place = (person[:, None] * n_points + fit.places).ravel()
+    scores = np.zeros((people, design.shape[2]))
+    for entry, of_entry in zip(fit.entries, design.transpose(1, 0, 2), strict=True):
+        if of_entry.any():
+            at_point = np.bincount(place, fit.residuals(group, entry).ravel(), people * n_points)
+            scores += at_point.reshape(people, n_points) @ of_entry
+    return scores
+
+
+def flip_signs(scores: np.ndarray, n_replicates: int, generator: np.random.Generator) -> np.ndarray:
+    """Sums of (people, ...) contributions with random signs: (replicates, ...)."""
+    signs = 2.0 * generator.integers(0, 2, (n_replicates, len(scores))) - 1.0
+    return np.tensordot(signs, scores, 1)
+
+
+def compare_with_people(scores: np.ndarray, inverses: np.ndarray) -> float:
+    r"""p-value of the mean contribution of (people, groups, functions, shares), against how people differ.
+
+    For few people, whose flipped signs give few different sums. :math:`F = G \sum_d \bar z_d^2 / \sum_d s_d^2` over the
+    standardised contributions z of G people, with Box's correction (1954) for directions of unequal variance.
+    """
+    factor = np.linalg.cholesky(inverses)  # of (groups, shares, shares)
+    contributions = np.einsum("pgks,gst->pgkt", scores, factor).reshape(len(scores), -1)
+    people, variance = len(scores), contributions.var(0, ddof=1)
+    if not variance.any():
+        return 1.0
+    ratio = people * (contributions.mean(0) ** 2).sum() / variance.sum()
+    freedom = variance.sum() ** 2 / (variance**2).sum()  # number of directions, times Box's epsilon
+    return float(f_distribution.sf(ratio, freedom, freedom * (people - 1)))

@@ -1,0 +1,70 @@
+"""Sign flips: people add up to the score, and what the null explains is taken out of their contributions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from labeltide.chain.families import constant_shape, family
+from labeltide.inference.cluster_bootstrap import free_family
+from labeltide.inference.permutation import score_of_moments, step_residuals
+from labeltide.inference.score import clock_moments, find_change, fit_null
+from labeltide.inference.sign_flips import compare_with_people, effective_design, flip_signs, person_scores
+from labeltide.noise.shapes import make_noise
+from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
+
+PERSON = np.arange(40) // 4
+
+
+@pytest.fixture(scope="module")
+def study():
+    """The fit of a static null to noise that grows, and what is tested."""
+    noise = make_noise("growth", 2, 12, 0.3).at(np.linspace(0, 1, 12))
+    ((training, _),) = fit_studies(simulate(SimulatedStudy(noise, 40, sharpness=2.0), 1, 0).data, choose=False)
+    training = training._replace(clusters=torch.from_numpy(PERSON))
+    null = family(2, constant_shape(training.grid), "each")
+    fit, moments = fit_null(training, null), clock_moments(training, 0)
+    return fit, find_change(fit, moments, null, free_family(2, training.grid, 10.0)), moments, null
+
+
+def test_people_add_up_to_the_score_of_all(study):
+    fit, change, moments, null = study
+    people = person_scores(fit, change, moments, null, PERSON)
+    score = score_of_moments(step_residuals(fit, change), moments.places, change)
+    assert people.shape == (10, *score.shape)
+    np.testing.assert_allclose(people.sum(0), score, atol=0.5)  # levels are at their estimates but for the ridge
+
+
+def test_flipped_sums_vary_as_independent_people_do(study):
+    people = person_scores(*study, PERSON)
+    flipped = flip_signs(people, 4000, np.random.default_rng(0))
+    assert flipped.shape == (4000, *people.shape[1:])
+    np.testing.assert_allclose((flipped**2).mean(0), (people**2).sum(0), rtol=0.1)
+
+
+def test_levels_are_taken_out_of_the_design(study):
+    fit, change, moments, null = study
+    effective = effective_design(fit, change, moments, null, 0)
+    of_levels = np.einsum("pea,pef,pfb->ab", null.design, fit.spread(0), effective)
+    assert np.abs(of_levels).max() < 0.1  # the ridge penalty leaves a little
+
+
+def test_the_mean_of_few_people_is_compared_with_how_they_differ():
+    generator = np.random.default_rng(0)
+    spread = np.array([3.0, 1.0, 0.5, 0.2])[:, None]  # of directions
+    draws = spread * generator.standard_normal((2000, 5, 1, 4, 2))
+    inverses = np.array([[[2.0, 0.5], [0.5, 1.0]]])
+    p_values = np.array([compare_with_people(scores, inverses) for scores in draws])
+    assert 0.02 < (p_values <= 0.05).mean() < 0.07
+    assert np.mean([compare_with_people(scores + 3 * spread, inverses) for scores in draws[:50]]) < 0.01
+    assert compare_with_people(np.zeros((5, 1, 4, 2)), inverses) == 1.0
+
+
+def test_labels_of_a_person_count_for_that_person_alone(study):
+    fit, change, moments, null = study
+    more = fit._replace(labels=np.where((PERSON == 3)[:, None, None], 1 - fit.labels, fit.labels))
+    before, after = (person_scores(one, change, moments, null, PERSON) for one in (fit, more))
+    changed = np.abs(after - before).max((1, 2, 3))
+    assert changed[3] > 0
+    assert (np.delete(changed, 3) == 0).all()
