@@ -1,12 +1,15 @@
 """Q(t) of each annotator by partial pooling, from labels alone or with evidence.
 
 The model of Dawid and Skene (1979) with hidden Markov true labels, Q that changes over the clock, and annotators drawn
-around a common Q. Cross-validation chooses bursts, smoothness and the strength of pooling.
+around a common Q. Cross-validation chooses bursts, smoothness and the strength of pooling. Annotators are not
+independent given the truth where steps are hard for all of them (Whitehill and others 2009). The chain is therefore
+pooled with the shares of votes (`opinion_pool.py`), with weights that best predict an annotator who was left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +20,7 @@ from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parame
 from labeltide.chain.em import FittedChains, fit_chains
 from labeltide.chain.families import Family, Shape, constant_shape, family, pooled, spline_shape
 from labeltide.chain.leave_one_out import predictive_log_likelihood
+from labeltide.chain.opinion_pool import EQUAL, fit_weights, pool, stack_opinions, vote_shares
 from labeltide.chain.passes import expect
 from labeltide.chain.pooled import PooledFamilies
 from labeltide.chain.start import BURSTS, BURSTS_WORTH, POOLING, POOLING_STRENGTHS, label_chain, tell_apart
@@ -41,7 +45,10 @@ class Annotators(NamedTuple):
 
     parameters: ChainParameters  # one member; matrices (1, annotators, points, classes, classes)
     common: Tensor  # (points, classes, classes), the centre of the pooling: Q of a new annotator
-    posterior: Tensor  # (rows, steps, classes)
+    posterior: Tensor  # (rows, steps, classes), of the chain
+    belief: Tensor  # (rows, steps, classes), the chain's posterior pooled with the shares of votes
+    another: Tensor  # (rows, steps, classes), probability of each label of an annotator who has not labelled the step
+    weights: Tensor  # (2,), of the chain and of the votes
     chosen: Candidate
     tried: dict[Candidate, float]  # held-out predictive log-likelihood; empty where nothing was compared
 
@@ -70,7 +77,8 @@ def fit_annotators(
     """
     start = _start(data, grid, period)
     if folds is None or (candidates is not None and len(candidates) == 1):
-        return _conclude(data, start, FIRST_CANDIDATE if candidates is None else candidates[0], {}, grid, period)
+        only = FIRST_CANDIDATE if candidates is None else candidates[0]
+        return _conclude(data, start, only, {}, folds, grid, period)
     tried: dict[Candidate, float] = {}
     if candidates is None:
         tried = _try(data, start, [FIRST_CANDIDATE, FIRST_CANDIDATE._replace(bursts=True)], folds, grid, period)
@@ -82,7 +90,7 @@ def fit_annotators(
         tried |= _try(data, start, [best._replace(strength=value) for value in POOLING_STRENGTHS], folds, grid, period)
     else:
         tried = _try(data, start, candidates, folds, grid, period)
-    return _conclude(data, start, _best(tried), tried, grid, period)
+    return _conclude(data, start, _best(tried), tried, folds, grid, period)
 
 
 def _best(tried: dict[Candidate, float]) -> Candidate:
@@ -128,15 +136,88 @@ def _conclude(
     start: ChainParameters,
     chosen: Candidate,
     tried: dict[Candidate, float],
+    folds: Tensor | None,
     grid: np.ndarray,
     period: float | None,
 ) -> Annotators:
+    weights = _learn_weights(data, start, chosen, folds, grid, period)
     every = _members(torch.ones(1, len(data.mask)))
     parameters = _fit(data, every, start, [chosen], grid, period, FINAL_ITERATIONS).parameters
     posterior = expect(data, every, parameters, posterior=True).posterior
     assert posterior is not None
     common = _families(data, [chosen], grid, period).common(parameters.matrices)[0]
-    return Annotators(parameters, common, posterior[0], chosen, tried)
+    votes = vote_shares(data.labels[0], data.n_classes)
+    belief = _pool_belief(data, weights, posterior[0], votes)
+    another = pool(weights, stack_opinions(_expected_label(data, posterior[0], common), votes))
+    return Annotators(parameters, common, posterior[0], belief, another, weights, chosen, tried)
+
+
+def _pool_belief(data: ChainData, weights: Tensor, posterior: Tensor, votes: Tensor) -> Tensor:
+    """The posterior pooled with the votes, by weights that sum to one; trusted labels and lone annotators keep it."""
+    keeps = torch.zeros_like(data.mask) if data.trusted is None else data.trusted >= 0
+    if not bool(_shared_labels(data).any()):
+        keeps = torch.ones_like(data.mask)
+    pooled_belief = pool(weights / weights.sum().clamp_min(1e-6), stack_opinions(posterior, votes))
+    return torch.where(keeps[..., None], posterior.double(), pooled_belief)
+
+
+def _shared_labels(data: ChainData) -> Tensor:
+    """Labels at steps that have labels of other annotators, too: (rows, steps, annotators)."""
+    recorded = (data.labels[0] >= 0) & data.mask[..., None]
+    return recorded & (recorded.sum(-1, keepdim=True) > 1)
+
+
+def _learn_weights(
+    data: ChainData,
+    start: ChainParameters,
+    chosen: Candidate,
+    folds: Tensor | None,
+    grid: np.ndarray,
+    period: float | None,
+) -> Tensor:
+    """Weights of the chain and of the votes that best predict each annotator from the others: (2,).
+
+    The chain that predicts has seen neither the annotator nor, where there are folds, the row. Where no step has labels
+    of two annotators nothing can be compared, and the weights are equal.
+    """
+    several = _shared_labels(data)
+    opinions, labels = [], []
+    for annotator in several.any(0).any(0).nonzero().flatten().tolist():
+        others = data.labels.clone()
+        others[..., annotator] = -1
+        without = replace(data, labels=others)
+        predicted = _predict_left_out(without, annotator, start, chosen, folds, grid, period)
+        steps = several[..., annotator]
+        opinions.append(stack_opinions(predicted[steps], vote_shares(others[0][steps], data.n_classes)))
+        labels.append(data.labels[0][..., annotator][steps].long())
+    first = torch.tensor(EQUAL, dtype=torch.float64)
+    return fit_weights(torch.cat(opinions), torch.cat(labels), first) if opinions else first
+
+
+def _predict_left_out(
+    data: ChainData,
+    annotator: int,
+    start: ChainParameters,
+    chosen: Candidate,
+    folds: Tensor | None,
+    grid: np.ndarray,
+    period: float | None,
+) -> Tensor:
+    """Probabilities of the labels of an annotator without labels, whose Q is the common one: (rows, steps, classes)."""
+    fold = torch.zeros(len(data.mask), dtype=torch.int64) if folds is None else folds
+    left_out = (fold == torch.arange(int(fold.max()) + 1)[:, None]).float()  # (folds, rows)
+    members = _members(torch.ones_like(left_out) if folds is None else 1 - left_out)
+    fitted = _fit(data, members, start, [chosen] * len(left_out), grid, period, CANDIDATE_ITERATIONS)
+    posterior = expect(data, members, fitted.parameters, posterior=True).posterior
+    assert posterior is not None
+    rows = torch.arange(len(fold))
+    noise = fitted.parameters.matrices[:, annotator][fold[:, None], data.places()]  # (rows, steps, classes, classes)
+    return torch.einsum("rti,rtij->rtj", posterior[fold, rows], noise)
+
+
+def _expected_label(data: ChainData, posterior: Tensor, noise: Tensor) -> Tensor:
+    """Probability of each recorded label given beliefs in the true ones: (rows, steps, classes)."""
+    return torch.einsum("rti,rtij->rtj", posterior, noise[data.places()])
 
 
 def _fit(
