@@ -67,7 +67,7 @@ def predict_left_out(study, seed, left_out=0):
     data = ChainData(torch.from_numpy(others.astype(np.int8))[None], mask, None, study.steps, 3)
     folds = torch.arange(study.n) % 3
     fitted = fit_annotators(data, np.linspace(0, 1, study.steps), folds, candidates=[FIRST_CANDIDATE])
-    votes = vote_shares(data.labels[0], 3)
+    votes = vote_shares(data.labels[0], torch.full((3,), 0.5))
     probabilities = (votes, fitted.another)
     right = [float((each.argmax(-1) == target).double().mean()) for each in (votes, fitted.belief, fitted.another)]
     losses = [-float(each.gather(-1, target[..., None]).log().mean()) for each in probabilities]

@@ -8,7 +8,15 @@ import torch
 
 from labeltide.chain.annotators import FIRST_CANDIDATE, fit_annotators
 from labeltide.chain.data import ChainData
-from labeltide.chain.opinion_pool import fit_weights, pool, stack_opinions, vote_shares
+from labeltide.chain.opinion_pool import (
+    average_left_out,
+    fit_weights,
+    pool,
+    shared_labels,
+    stack_opinions,
+    vote_prior,
+    vote_shares,
+)
 
 
 def opinions(n=4000, seed=0):
@@ -26,7 +34,23 @@ def test_a_weight_of_one_and_zeros_gives_that_opinion():
 
 def test_votes_that_are_missing_do_not_count():
     labels = torch.tensor([[0, 0, 1, -1], [-1, -1, -1, -1]])
-    torch.testing.assert_close(vote_shares(labels, 2), torch.tensor([[2.5 / 4, 1.5 / 4], [0.5, 0.5]]).double())
+    shares = vote_shares(labels, torch.tensor([0.5, 0.5], dtype=torch.float64))
+    torch.testing.assert_close(shares, torch.tensor([[2.5 / 4, 1.5 / 4], [0.5, 0.5]]).double())
+
+
+def test_the_prior_of_votes_is_that_of_the_dirichlet_multinomial_they_were_drawn_from():
+    generator, wanted = np.random.default_rng(0), np.array([0.9, 0.3, 0.2])
+    chances = generator.dirichlet(wanted, 20_000)
+    labels = np.stack([(generator.random(20_000)[:, None] > chances.cumsum(1)).sum(1) for _ in range(3)], 1)
+    np.testing.assert_allclose(vote_prior(torch.from_numpy(labels), 3), wanted, rtol=0.1)
+    assert vote_prior(torch.from_numpy(labels[:, :1]), 3).tolist() == [0.5] * 3
+
+
+def test_predictions_are_averaged_over_the_annotators_of_a_step():
+    labels = torch.tensor([[[0, 1, -1], [0, -1, -1]]])
+    shared = shared_labels(labels, torch.ones(1, 2, dtype=torch.bool))
+    whole, left_out = torch.zeros(1, 2, 2), torch.arange(3.0)[:, None, None, None].expand(3, 1, 2, 2)
+    assert average_left_out(whole, left_out, shared)[0, :, 0].tolist() == [0.5, 0.0]
 
 
 def test_a_calibrated_opinion_gets_weight_one_and_an_empty_one_none():

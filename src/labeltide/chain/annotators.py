@@ -8,8 +8,9 @@ pooled with the shares of votes (`opinion_pool.py`), with weights that best pred
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,16 @@ from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parame
 from labeltide.chain.em import FittedChains, fit_chains
 from labeltide.chain.families import Family, Shape, constant_shape, family, pooled, spline_shape
 from labeltide.chain.leave_one_out import predictive_log_likelihood
-from labeltide.chain.opinion_pool import EQUAL, fit_weights, pool, stack_opinions, vote_shares
+from labeltide.chain.opinion_pool import (
+    EQUAL,
+    average_left_out,
+    learn_weights,
+    pool,
+    shared_labels,
+    stack_opinions,
+    vote_prior,
+    vote_shares,
+)
 from labeltide.chain.passes import expect
 from labeltide.chain.pooled import PooledFamilies
 from labeltide.chain.start import BURSTS, BURSTS_WORTH, POOLING, POOLING_STRENGTHS, label_chain, tell_apart
@@ -48,6 +58,7 @@ class Annotators(NamedTuple):
     posterior: Tensor  # (rows, steps, classes), of the chain
     belief: Tensor  # (rows, steps, classes), the chain's posterior pooled with the shares of votes
     another: Tensor  # (rows, steps, classes), probability of each label of an annotator who has not labelled the step
+    labels: Tensor  # (rows, steps), the likeliest label of another annotator, or the likeliest true one; see `_pool`
     weights: Tensor  # (2,), of the chain and of the votes
     chosen: Candidate
     tried: dict[Candidate, float]  # held-out predictive log-likelihood; empty where nothing was compared
@@ -140,79 +151,90 @@ def _conclude(
     grid: np.ndarray,
     period: float | None,
 ) -> Annotators:
-    weights = _learn_weights(data, start, chosen, folds, grid, period)
     every = _members(torch.ones(1, len(data.mask)))
     parameters = _fit(data, every, start, [chosen], grid, period, FINAL_ITERATIONS).parameters
     posterior = expect(data, every, parameters, posterior=True).posterior
     assert posterior is not None
     common = _families(data, [chosen], grid, period).common(parameters.matrices)[0]
-    votes = vote_shares(data.labels[0], data.n_classes)
-    belief = _pool_belief(data, weights, posterior[0], votes)
-    another = pool(weights, stack_opinions(_expected_label(data, posterior[0], common), votes))
-    return Annotators(parameters, common, posterior[0], belief, another, weights, chosen, tried)
+    predict = partial(_predict_left_out, start=start, chosen=chosen, folds=folds, grid=grid, period=period)
+    pooled_opinions = _pool(data, posterior[0], _expected_label(data, posterior[0], common), predict)
+    return Annotators(parameters, common, posterior[0], *pooled_opinions, chosen, tried)
 
 
-def _pool_belief(data: ChainData, weights: Tensor, posterior: Tensor, votes: Tensor) -> Tensor:
-    """The posterior pooled with the votes, by weights that sum to one; trusted labels and lone annotators keep it."""
-    keeps = torch.zeros_like(data.mask) if data.trusted is None else data.trusted >= 0
-    if not bool(_shared_labels(data).any()):
-        keeps = torch.ones_like(data.mask)
-    pooled_belief = pool(weights / weights.sum().clamp_min(1e-6), stack_opinions(posterior, votes))
-    return torch.where(keeps[..., None], posterior.double(), pooled_belief)
+class Pooled(NamedTuple):
+    """Chain and votes together; see `Annotators`."""
+
+    belief: Tensor
+    another: Tensor
+    labels: Tensor
+    weights: Tensor
 
 
-def _shared_labels(data: ChainData) -> Tensor:
-    """Labels at steps that have labels of other annotators, too: (rows, steps, annotators)."""
-    recorded = (data.labels[0] >= 0) & data.mask[..., None]
-    return recorded & (recorded.sum(-1, keepdim=True) > 1)
+def _pool(
+    data: ChainData, posterior: Tensor, expected: Tensor, predict: Callable[[ChainData, int], tuple[Tensor, Tensor]]
+) -> Pooled:
+    """Pool the chain with the votes, with the weights that best predict each annotator from the others.
 
+    Where no step has labels of two annotators nothing can be compared. The weights are then equal, and the belief in
+    the true labels is the chain's. So it is where labels are trusted.
 
-def _learn_weights(
-    data: ChainData,
-    start: ChainParameters,
-    chosen: Candidate,
-    folds: Tensor | None,
-    grid: np.ndarray,
-    period: float | None,
-) -> Tensor:
-    """Weights of the chain and of the votes that best predict each annotator from the others: (2,).
-
-    The chain that predicts has seen neither the annotator nor, where there are folds, the row. Where no step has labels
-    of two annotators nothing can be compared, and the weights are equal.
+    Parameters
+    ----------
+    posterior, expected : Tensors of shape (rows, steps, classes), of true labels and of another annotator's
+    predict : gives both from data without the labels of an annotator
     """
-    several = _shared_labels(data)
-    opinions, labels = [], []
-    for annotator in several.any(0).any(0).nonzero().flatten().tolist():
-        others = data.labels.clone()
-        others[..., annotator] = -1
-        without = replace(data, labels=others)
-        predicted = _predict_left_out(without, annotator, start, chosen, folds, grid, period)
-        steps = several[..., annotator]
-        opinions.append(stack_opinions(predicted[steps], vote_shares(others[0][steps], data.n_classes)))
-        labels.append(data.labels[0][..., annotator][steps].long())
-    first = torch.tensor(EQUAL, dtype=torch.float64)
-    return fit_weights(torch.cat(opinions), torch.cat(labels), first) if opinions else first
+    labels, shared = data.labels[0], shared_labels(data.labels[0], data.mask)
+    prior = vote_prior(labels.masked_fill(~data.mask[..., None], -1), data.n_classes)
+    votes = vote_shares(labels, prior)
+    if not bool(shared.any()):
+        weights = torch.tensor(EQUAL, dtype=torch.float64)
+        belief, another = posterior.double(), pool(weights, stack_opinions(expected, votes))
+        return Pooled(belief, another, belief.argmax(-1), weights)
+    without = [replace(data, labels=_without(data.labels, annotator)) for annotator in range(labels.shape[-1])]
+    left_out = [predict(part, annotator) for annotator, part in enumerate(without)]
+    beliefs, predictions = (torch.stack(parts) for parts in zip(*left_out, strict=True))
+    weights = learn_weights(labels, shared, predictions, prior)
+    another = pool(weights, stack_opinions(average_left_out(expected, predictions, shared), votes))
+    opinions = stack_opinions(average_left_out(posterior, beliefs, shared), votes)
+    belief = pool(weights / weights.sum().clamp_min(1e-6), opinions)
+    known = torch.zeros_like(data.mask) if data.trusted is None else data.trusted >= 0
+    belief = torch.where(known[..., None], posterior.double(), belief)
+    # The label is what one more annotator would record: in simulations it is right at least as often as the likeliest
+    # true label, whose posterior is too sure on hard steps.
+    return Pooled(belief, another, torch.where(known, belief.argmax(-1), another.argmax(-1)), weights)
+
+
+def _without(labels: Tensor, annotator: int) -> Tensor:
+    """The labels (sets, rows, steps, annotators) without those of one annotator."""
+    others = labels.clone()
+    others[..., annotator] = -1
+    return others
 
 
 def _predict_left_out(
     data: ChainData,
     annotator: int,
+    *,
     start: ChainParameters,
     chosen: Candidate,
     folds: Tensor | None,
     grid: np.ndarray,
     period: float | None,
-) -> Tensor:
-    """Probabilities of the labels of an annotator without labels, whose Q is the common one: (rows, steps, classes)."""
+) -> tuple[Tensor, Tensor]:
+    """Posterior of true labels, and probabilities of the labels of an annotator without labels.
+
+    The chain that predicts a row did not learn from it, where there are folds. The Q of an annotator without labels is
+    the common one. Both results have shape (rows, steps, classes).
+    """
     fold = torch.zeros(len(data.mask), dtype=torch.int64) if folds is None else folds
     left_out = (fold == torch.arange(int(fold.max()) + 1)[:, None]).float()  # (folds, rows)
     members = _members(torch.ones_like(left_out) if folds is None else 1 - left_out)
     fitted = _fit(data, members, start, [chosen] * len(left_out), grid, period, CANDIDATE_ITERATIONS)
-    posterior = expect(data, members, fitted.parameters, posterior=True).posterior
-    assert posterior is not None
-    rows = torch.arange(len(fold))
+    posteriors = expect(data, members, fitted.parameters, posterior=True).posterior
+    assert posteriors is not None
+    posterior = posteriors[fold, torch.arange(len(fold))]
     noise = fitted.parameters.matrices[:, annotator][fold[:, None], data.places()]  # (rows, steps, classes, classes)
-    return torch.einsum("rti,rtij->rtj", posterior[fold, rows], noise)
+    return posterior, torch.einsum("rti,rtij->rtj", posterior, noise)
 
 
 def _expected_label(data: ChainData, posterior: Tensor, noise: Tensor) -> Tensor:

@@ -34,12 +34,13 @@ CONSENSUS_POINTS = 64  # of the clock, at which Q is estimated
 
 @dataclass(frozen=True)
 class Consensus:
-    """The most likely true labels given all annotators, and the noise of each annotator.
+    """The consensus of all annotators, what another would say, and the noise of each annotator.
 
     Attributes
     ----------
     labels : array of shape (n, steps)
-        The most likely true label of every step, in the values of `y`; -1 or None on padding.
+        The consensus at every step, in the values of `y`; -1 or None on padding. It is the likeliest label of another
+        annotator or, where no step has labels of two annotators and where a label is trusted, the likeliest true one.
     probabilities : array of shape (n, steps, classes)
         Belief in each true label: posterior of the chain, pooled with the shares of votes; zero on padding.
     another : array of shape (n, steps, classes)
@@ -138,7 +139,7 @@ def consensus(
     shares = probabilities.sum((0, 1)) / probabilities.sum()
     noise = fitted.parameters.matrices[0].double().numpy()
     return Consensus(
-        labels=_name(np.where(mask, probabilities.argmax(-1), -1), names),
+        labels=_name(np.where(mask, fitted.labels.numpy(), -1), names),
         probabilities=probabilities,
         another=another,
         contested=differs_probability(another, codes),
