@@ -24,7 +24,8 @@ from labeltide.chain.leave_one_out import predictive_log_likelihood
 from labeltide.chain.opinion_pool import (
     EQUAL,
     average_left_out,
-    learn_weights,
+    fit_weights,
+    left_out_opinions,
     pool,
     shared_labels,
     stack_opinions,
@@ -58,7 +59,7 @@ class Annotators(NamedTuple):
     posterior: Tensor  # (rows, steps, classes), of the chain
     belief: Tensor  # (rows, steps, classes), the chain's posterior pooled with the shares of votes
     another: Tensor  # (rows, steps, classes), probability of each label of an annotator who has not labelled the step
-    labels: Tensor  # (rows, steps), the likeliest label of another annotator, or the likeliest true one; see `_pool`
+    labels: Tensor  # (rows, steps), the consensus: see `_pool`
     weights: Tensor  # (2,), of the chain and of the votes
     chosen: Candidate
     tried: dict[Candidate, float]  # held-out predictive log-likelihood; empty where nothing was compared
@@ -193,15 +194,18 @@ def _pool(
     without = [replace(data, labels=_without(data.labels, annotator)) for annotator in range(labels.shape[-1])]
     left_out = [predict(part, annotator) for annotator, part in enumerate(without)]
     beliefs, predictions = (torch.stack(parts) for parts in zip(*left_out, strict=True))
-    weights = learn_weights(labels, shared, predictions, prior)
+    compared, recorded = left_out_opinions(labels, shared, predictions, prior)
+    weights = fit_weights(compared, recorded)
     another = pool(weights, stack_opinions(average_left_out(expected, predictions, shared), votes))
     opinions = stack_opinions(average_left_out(posterior, beliefs, shared), votes)
     belief = pool(weights / weights.sum().clamp_min(1e-6), opinions)
     known = torch.zeros_like(data.mask) if data.trusted is None else data.trusted >= 0
     belief = torch.where(known[..., None], posterior.double(), belief)
     # The label is what one more annotator would record: in simulations it is right at least as often as the likeliest
-    # true label, whose posterior is too sure on hard steps.
-    return Pooled(belief, another, torch.where(known, belief.argmax(-1), another.argmax(-1)), weights)
+    # true label, whose posterior is too sure on hard steps. Votes alone decide where they predict annotators better.
+    by_pool, by_votes = ((each.argmax(-1) == recorded).sum() for each in (pool(weights, compared), compared[:, 1]))
+    consensus = (another if by_pool >= by_votes else votes).argmax(-1)
+    return Pooled(belief, another, torch.where(known, belief.argmax(-1), consensus), weights)
 
 
 def _without(labels: Tensor, annotator: int) -> Tensor:

@@ -79,16 +79,20 @@ def average_left_out(whole: Tensor, left_out: Tensor, shared: Tensor) -> Tensor:
     return torch.where(count > 0, mean / count.clamp_min(1), whole.double())
 
 
-def learn_weights(
+def left_out_opinions(
     labels: Tensor, shared: Tensor, left_out: Tensor, prior: Tensor, others: Sequence[Tensor] = ()
-) -> Tensor:
-    """Weights of the chain, the votes and other opinions that best predict each annotator from the others.
+) -> tuple[Tensor, Tensor]:
+    """Opinions of the chain, the votes and others about each label from the other annotators, and the label itself.
 
     Parameters
     ----------
     labels : int Tensor of shape (rows, steps, annotators)
     shared, left_out, prior : see `average_left_out` and `vote_prior`
     others : Tensors of shape (rows, steps, classes), opinions that no annotator's label at the step is part of
+
+    Returns
+    -------
+    log-probabilities of shape (labels, opinions, classes), and int64 labels of shape (labels,)
     """
     opinions, wanted = [], []
     for annotator, predicted in enumerate(left_out):
@@ -98,8 +102,7 @@ def learn_weights(
         seen[:, annotator] = -1
         parts = (predicted[steps], vote_shares(seen, prior), *(other[steps] for other in others))
         opinions.append(stack_opinions(*parts))
-    count = 2 + len(others)
-    return fit_weights(torch.cat(opinions), torch.cat(wanted), torch.full((count,), 1 / count, dtype=torch.float64))
+    return torch.cat(opinions), torch.cat(wanted)
 
 
 def stack_opinions(*opinions: Tensor) -> Tensor:
@@ -112,7 +115,7 @@ def pool(weights: Tensor, log_probs: Tensor) -> Tensor:
     return torch.einsum("k,...kj->...j", weights, log_probs).softmax(-1)
 
 
-def fit_weights(log_probs: Tensor, labels: Tensor, start: Tensor) -> Tensor:
+def fit_weights(log_probs: Tensor, labels: Tensor, start: Tensor | None = None) -> Tensor:
     """Weights that maximise the log-likelihood of labels: a conditional logit (McFadden 1974), by Newton's method.
 
     The log-likelihood is concave in the weights. Negative weights are set to zero and the others fitted again.
@@ -121,8 +124,10 @@ def fit_weights(log_probs: Tensor, labels: Tensor, start: Tensor) -> Tensor:
     ----------
     log_probs : Tensor of shape (labels, opinions, classes)
     labels : int64 Tensor of shape (labels,)
-    start : Tensor of shape (opinions,), also the mean of a normal prior worth `PRIOR_LABELS`
+    start : Tensor of shape (opinions,), equal by default; also the mean of a normal prior worth `PRIOR_LABELS`
     """
+    if start is None:
+        start = torch.full((log_probs.shape[1],), 1 / log_probs.shape[1], dtype=torch.float64)
     kept = torch.ones(len(start), dtype=torch.bool)
     while True:
         weights = torch.zeros_like(start)

@@ -40,7 +40,8 @@ class Consensus:
     ----------
     labels : array of shape (n, steps)
         The consensus at every step, in the values of `y`; -1 or None on padding. It is the likeliest label of another
-        annotator or, where no step has labels of two annotators and where a label is trusted, the likeliest true one.
+        annotator, by `another` or by votes alone, whichever predicts left-out annotators more often. Where no step has
+        labels of two annotators, and where a label is trusted, it is the likeliest true label.
     probabilities : array of shape (n, steps, classes)
         Belief in each true label: posterior of the chain, pooled with the shares of votes; zero on padding.
     another : array of shape (n, steps, classes)

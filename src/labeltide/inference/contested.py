@@ -35,7 +35,7 @@ from labeltide.chain.data import Chain
 from labeltide.chain.opinion_pool import (
     average_left_out,
     fit_weights,
-    learn_weights,
+    left_out_opinions,
     pool,
     shared_labels,
     stack_opinions,
@@ -74,7 +74,7 @@ def another_label(
             ]
         )
         prior = vote_prior(labels, posterior.shape[-1])
-        weights = learn_weights(labels, shared, left_out, prior, [by_features])
+        weights = fit_weights(*left_out_opinions(labels, shared, left_out, prior, [by_features]))
         averaged = average_left_out(by_chain, left_out, shared)
         values = pool(weights, stack_opinions(averaged, vote_shares(labels, prior), by_features))
     return values.numpy() * recorded.mask[..., None]
