@@ -126,9 +126,12 @@ def _spread(names: np.ndarray, most: int | None) -> np.ndarray:
 
 
 def from_labels(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The consensus of all but one annotator: against the majority, and as a prediction of disagreement."""
+    """The consensus of all but one annotator: against the majority, and as a prediction of disagreement.
+
+    Of the two coders of gaze only one would be left.
+    """
     studies = [simulation(name, draw) for name in SIMULATIONS for draw in range(arguments.draws)]
-    for study in (*studies, gaze(arguments), sleep(arguments), neonates(arguments)):
+    for study in (*studies, sleep(arguments), neonates(arguments)):
         for annotator in range(study.labels.shape[2]):
             yield _leave_out(study, annotator)
 
@@ -168,8 +171,10 @@ def one_annotator(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield _judge_one(study, annotator, _network_baselines(audit) | {"ours": audit.contested[..., None]}, audit)
     study = neonates(arguments)
     for annotator in range(study.labels.shape[2]):
-        result = _consensus(study, study.labels[..., [annotator]])
-        yield _judge_one(study, annotator, {"ours": result.contested})
+        own = study.labels[..., [annotator]]
+        nobody = np.full_like(own, -1)  # a consensus is of two or more, of whom one may have no label
+        result = _consensus(study, np.concatenate([own, nobody], 2))
+        yield _judge_one(study, annotator, {"ours": result.contested[..., :1]})
 
 
 def _judge_one(
