@@ -3,13 +3,12 @@
 The model of Dawid and Skene (1979) with hidden Markov true labels, Q that changes over the clock, and annotators drawn
 around a common Q. Cross-validation chooses bursts, smoothness and the strength of pooling. Annotators are not
 independent given the truth where steps are hard for all of them (Whitehill and others 2009). The chain is therefore
-pooled with the shares of votes (`opinion_pool.py`), with weights that best predict an annotator who was left out.
+pooled with the shares of votes (`consensus_pool.py`), with weights that best predict an annotator who was left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -17,21 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labeltide.chain.consensus_pool import pool_with_votes
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import FittedChains, fit_chains
 from labeltide.chain.families import Family, Shape, constant_shape, family, pooled, spline_shape
 from labeltide.chain.leave_one_out import predictive_log_likelihood
-from labeltide.chain.opinion_pool import (
-    EQUAL,
-    average_left_out,
-    fit_weights,
-    left_out_opinions,
-    pool,
-    shared_labels,
-    stack_opinions,
-    vote_prior,
-    vote_shares,
-)
 from labeltide.chain.passes import expect
 from labeltide.chain.pooled import PooledFamilies
 from labeltide.chain.start import BURSTS, BURSTS_WORTH, POOLING, POOLING_STRENGTHS, label_chain, tell_apart
@@ -59,7 +48,7 @@ class Annotators(NamedTuple):
     posterior: Tensor  # (rows, steps, classes), of the chain
     belief: Tensor  # (rows, steps, classes), the chain's posterior pooled with the shares of votes
     another: Tensor  # (rows, steps, classes), probability of each label of an annotator who has not labelled the step
-    labels: Tensor  # (rows, steps), the consensus: see `_pool`
+    labels: Tensor  # (rows, steps), the consensus: see `pool_with_votes`
     weights: Tensor  # (2,), of the chain and of the votes
     chosen: Candidate
     tried: dict[Candidate, float]  # held-out predictive log-likelihood; empty where nothing was compared
@@ -158,61 +147,8 @@ def _conclude(
     assert posterior is not None
     common = _families(data, [chosen], grid, period).common(parameters.matrices)[0]
     predict = partial(_predict_left_out, start=start, chosen=chosen, folds=folds, grid=grid, period=period)
-    pooled_opinions = _pool(data, posterior[0], _expected_label(data, posterior[0], common), predict)
-    return Annotators(parameters, common, posterior[0], *pooled_opinions, chosen, tried)
-
-
-class Pooled(NamedTuple):
-    """Chain and votes together; see `Annotators`."""
-
-    belief: Tensor
-    another: Tensor
-    labels: Tensor
-    weights: Tensor
-
-
-def _pool(
-    data: ChainData, posterior: Tensor, expected: Tensor, predict: Callable[[ChainData, int], tuple[Tensor, Tensor]]
-) -> Pooled:
-    """Pool the chain with the votes, with the weights that best predict each annotator from the others.
-
-    Where no step has labels of two annotators nothing can be compared. The weights are then equal, and the belief in
-    the true labels is the chain's. So it is where labels are trusted.
-
-    Parameters
-    ----------
-    posterior, expected : Tensors of shape (rows, steps, classes), of true labels and of another annotator's
-    predict : gives both from data without the labels of an annotator
-    """
-    labels, shared = data.labels[0], shared_labels(data.labels[0], data.mask)
-    prior = vote_prior(labels.masked_fill(~data.mask[..., None], -1), data.n_classes)
-    votes = vote_shares(labels, prior)
-    if not bool(shared.any()):
-        weights = torch.tensor(EQUAL, dtype=torch.float64)
-        belief, another = posterior.double(), pool(weights, stack_opinions(expected, votes))
-        return Pooled(belief, another, belief.argmax(-1), weights)
-    without = [replace(data, labels=_without(data.labels, annotator)) for annotator in range(labels.shape[-1])]
-    left_out = [predict(part, annotator) for annotator, part in enumerate(without)]
-    beliefs, predictions = (torch.stack(parts) for parts in zip(*left_out, strict=True))
-    compared, recorded = left_out_opinions(labels, shared, predictions, prior)
-    weights = fit_weights(compared, recorded)
-    another = pool(weights, stack_opinions(average_left_out(expected, predictions, shared), votes))
-    opinions = stack_opinions(average_left_out(posterior, beliefs, shared), votes)
-    belief = pool(weights / weights.sum().clamp_min(1e-6), opinions)
-    known = torch.zeros_like(data.mask) if data.trusted is None else data.trusted >= 0
-    belief = torch.where(known[..., None], posterior.double(), belief)
-    # The label is what one more annotator would record: in simulations it is right at least as often as the likeliest
-    # true label, whose posterior is too sure on hard steps. Votes alone decide where they predict annotators better.
-    by_pool, by_votes = ((each.argmax(-1) == recorded).sum() for each in (pool(weights, compared), compared[:, 1]))
-    consensus = (another if by_pool >= by_votes else votes).argmax(-1)
-    return Pooled(belief, another, torch.where(known, belief.argmax(-1), consensus), weights)
-
-
-def _without(labels: Tensor, annotator: int) -> Tensor:
-    """The labels (sets, rows, steps, annotators) without those of one annotator."""
-    others = labels.clone()
-    others[..., annotator] = -1
-    return others
+    opinions = pool_with_votes(data, posterior[0], _expected_label(data, posterior[0], common), predict)
+    return Annotators(parameters, common, posterior[0], *opinions, chosen, tried)
 
 
 def _predict_left_out(
