@@ -40,9 +40,9 @@ def write_page(records: Sequence[Record], path: Path) -> None:
 
 def _consensus_table(records: Sequence[Record]) -> list[str]:
     lines = [
-        "| study | annotators left out | majority right | consensus right | by annotator | majority's log-loss | "
-        "consensus' log-loss |",
-        "|---|--:|--:|--:|---|--:|--:|",
+        "| study | steps | annotators left out | majority right | consensus right | by annotator "
+        "| majority's log-loss | consensus' log-loss |",
+        "|---|--:|--:|--:|--:|---|--:|--:|",
     ]
     for study, own in _by_study(records):
         gains = [100 * (record["right"]["consensus"] - record["right"]["majority"]) for record in own]
@@ -50,7 +50,8 @@ def _consensus_table(records: Sequence[Record]) -> list[str]:
         means = {key: {way: np.mean([record[key][way] for record in own]) for way in own[0][key]} for key in KEYS}
         right, loss = means["right"], means["loss"]
         lines.append(
-            f"| {study} | {len(own)} | {100 * right['majority']:.2f} % | {100 * right['consensus']:.2f} % | "
+            f"| {study} | {own[0]['steps']:,} | {len(own)} "
+            f"| {100 * right['majority']:.2f} % | {100 * right['consensus']:.2f} % | "
             f"{by_annotator} | {loss['majority']:.3f} | {loss['consensus']:.3f} |"
         )
     return lines
@@ -77,11 +78,11 @@ def _spread(gains: Sequence[float]) -> str:
 
 KEYS = ("right", "loss")
 INTRODUCTION = """\
-`python bench/benchmarks/contested.py`. Each annotator is left out in turn and used to judge only. Gaze (Lund 2013) and
-simulations (other draws) were used to develop. Dreem and Helsinki were not, with one exception: a first version was
-worse than the majority on Helsinki (94.0 % against 95.3 %). Its remedies are to average over the chains that each leave
-out one annotator, which was developed on simulations of a rare class, and to let votes alone decide where they predict
-annotators more often."""
+`python bench/benchmarks/contested.py` (20 of the 80 nights of Dreem; `--nights 80` takes all). Each annotator is left
+out in turn and used to judge only. Gaze (Lund 2013) and simulations (other draws) were used to develop. Dreem and
+Helsinki were not, with one exception: a first version was worse than the majority on Helsinki (94.0 % against 95.3 %).
+Its remedies are to average over the chains that each leave out one annotator, which was developed on simulations of a
+rare class, and to let votes alone decide where they predict annotators more often."""
 CONSENSUS = """\
 How often the label of the majority and of the consensus is that of the annotator who was left out, and the log-loss of
 their predictions (for the majority: shares of votes, half a vote added for each label; ties go to the more frequent
