@@ -191,11 +191,9 @@ def _leave_out(y: np.ndarray, lengths: np.ndarray, hours: np.ndarray, scorer: in
     ways = {"majority": (votes, (votes + 0.5) / (votes + 0.5).sum(1, keepdims=True))}
     common = simple.matrices.mean(0)
     ways["Dawid-Skene"] = (simple.probabilities, simple.probabilities @ common)
-    for name, candidate in (("chain, chosen", chosen), ("chain, no bursts", FIRST_CANDIDATE._replace(smoothness=None))):
+    for name, candidate in (("consensus", chosen), ("no bursts", FIRST_CANDIDATE._replace(smoothness=None))):
         consensus = lt.consensus(others, clock=hours, lengths=lengths, candidates=[candidate])
-        place = np.abs(hours[:, None] - consensus.clock).argmin(1)
-        vote = np.einsum("nti,tij->ntj", consensus.probabilities, consensus.common[place])
-        ways[name] = (consensus.probabilities[there], vote[there])
+        ways[name] = (np.eye(STAGES)[consensus.labels[there]], consensus.another[there])
     left_out_labels = left_out[there]
     return {
         "study": "left out",

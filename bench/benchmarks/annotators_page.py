@@ -17,8 +17,9 @@ LIMITS = """## Limits
 
 - Agreement is not truth. Without trusted labels or features, "true" means the hidden state that makes all labels
   likeliest. Mistakes that annotators share are invisible, and raise every annotator's quality.
-- Annotators are taken to err independently given the truth. On hard steps real people err together; the likelihood
-  then moves the meaning of a class (on Dreem: N3 comes to mean "anyone saw deep sleep") instead of saying so.
+- Q takes annotators to err independently given the truth. On hard steps real people err together; the likelihood
+  then moves the meaning of a class (on Dreem: N3 comes to mean "anyone saw deep sleep") instead of saying so. Labels of
+  the consensus allow for it by a pool with the votes ([contested.md](contested.md)); Q does not.
 - The common Q(t) weighs each annotator alike, however many labels they gave.
 - Bursts have one length for all annotators. Whether Q moves is chosen by the likelihood of recordings left out; that is
   no test, and there are no bands here.
@@ -112,7 +113,7 @@ def _sleepers(record: Record, left_out: list[Record]) -> list[str]:
         _table(["", "W", "N1", "N2", "N3", "REM"], rows),
         _moves(record),
         "The other four against the fifth, whom they have not seen (means over who is left out): is their label the "
-        "fifth's; is the label they would expect of a fifth, the common Q applied to their belief, the fifth's; "
+        "fifth's; is the label they would expect of a fifth, the fifth's; "
         "and the log-loss of that expectation (for the majority: shares of votes, half a vote added for each label).",
         _table(["way", "label is the fifth's", "expected label is", "log-loss"], against),
         _verdict(left_out),
@@ -207,10 +208,10 @@ def _verdict(left_out: list[Record]) -> str:
     def mean(key: str, way: str) -> float:
         return float(np.mean([record[key][way] for record in left_out]))
 
-    label = mean("label_same", "chain, chosen") - mean("label_same", "majority")
-    loss = mean("vote_loss", "chain, chosen") - mean("vote_loss", "majority")
+    label = mean("label_same", "consensus") - mean("label_same", "majority")
+    loss = mean("vote_loss", "consensus") - mean("vote_loss", "majority")
     return (
-        f"The label of the chosen chain is the fifth's {abs(label):.1%} {'more' if label > 0 else 'less'} often than "
+        f"The label of the consensus is the fifth's {abs(label):.1%} {'more' if label > 0 else 'less'} often than "
         f"the majority's; what it expects is {abs(loss):.3f} {'better' if loss < 0 else 'worse'} in log-loss. "
         + ("On these nights the majority is the better guess at another scorer's label." if label < 0 else "")
     )

@@ -36,7 +36,7 @@ DRAWS = 1000  # of recordings, for intervals of what is counted
 
 def coders(data: Path) -> Iterator[dict[str, Any]]:
     """Both coders of gaze together: each one's Q by labels alone, and by tide with features."""
-    spec, study, _ = _whole(GAZE, data)
+    spec, study, _ = whole_dataset(GAZE, data)
     y, more = study.labels.astype(int), {"clock": study.clock, "lengths": study.lengths}
     started = time.perf_counter()
     consensus = lt.consensus(y, ids=study.ids, **more)
@@ -62,7 +62,7 @@ def coders(data: Path) -> Iterator[dict[str, Any]]:
 def alone(data: Path) -> Iterator[dict[str, Any]]:
     """Each person as the only label of all sequences: does tide see the noise change, and what do the others say?"""
     for name in (GAZE, SLEEP):
-        spec, study, split = _whole(name, data)
+        spec, study, split = whole_dataset(name, data)
         labels = [study.labels[..., place].astype(int) for place in range(len(spec.annotators))]
         fits = [lt.TideClassifier(random_state=SEED) for _ in labels]
         started = time.perf_counter()
@@ -151,7 +151,7 @@ def _differences(steps: np.ndarray, departs: np.ndarray) -> np.ndarray:
     return np.column_stack([overall[:, 1] - overall[:, 0], (shares * by_class).sum(1), by_class])
 
 
-def _whole(name: str, data: Path) -> tuple[DatasetSpec, Sequences, Split]:
+def whole_dataset(name: str, data: Path) -> tuple[DatasetSpec, Sequences, Split]:
     """A data set of the study with both parts of a fold put together again."""
     spec = next(spec for spec in read_study(STUDY).datasets if spec.name == name)
     split = load_dataset(spec, data)

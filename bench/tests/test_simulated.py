@@ -1,7 +1,19 @@
 import numpy as np
 import pytest
+import torch
 
-from labeltide_bench.simulated import Differences, SimulatedStudy, autoregression, record_windows, simulate
+from labeltide.chain.annotators import FIRST_CANDIDATE, fit_annotators
+from labeltide.chain.data import ChainData
+from labeltide.chain.opinion_pool import vote_shares
+from labeltide_bench.simulated import (
+    Differences,
+    SharedDifficulty,
+    SimulatedStudy,
+    autoregression,
+    record_windows,
+    simulate,
+    simulate_difficulty,
+)
 
 MATRICES = np.broadcast_to([[0.8, 0.2], [0.3, 0.7]], (20, 2, 2))
 
@@ -47,3 +59,43 @@ def test_annotators_may_drift_each_by_themselves():
     drifting, steady = wrong[late].mean(0) - wrong[early].mean(0)
     assert drifting > 0.1
     assert abs(steady) < 0.05
+
+
+def test_steps_near_a_border_are_hard_for_all_annotators():
+    study = SharedDifficulty(n=200, habit=0.0)
+    made = simulate_difficulty(study, 0)
+    wrong = made.labels != made.clean[..., None]
+    independent = wrong.mean((0, 1))
+    both = (wrong[..., 0] & wrong[..., 1]).mean()
+    assert both > 1.3 * independent[0] * independent[1]
+
+
+def test_the_evidence_of_an_annotator_is_calibrated():
+    study = SharedDifficulty(n=400, habit=0.6)
+    made = simulate_difficulty(study, 1)
+    for who in range(study.annotators):
+        shares = np.bincount(made.labels[..., who].ravel(), minlength=3) / made.clean.size
+        np.testing.assert_allclose(np.exp(made.evidence[who]).mean((0, 1)), shares, atol=0.02)
+
+
+def predict_left_out(study, seed, left_out=0):
+    """Accuracy and log-loss of the majority and of the consensus for an annotator who was left out."""
+    labels = simulate_difficulty(study, seed).labels
+    others, target = np.delete(labels, left_out, 2), torch.from_numpy(labels[..., left_out])
+    mask = torch.ones(target.shape, dtype=torch.bool)
+    data = ChainData(torch.from_numpy(others.astype(np.int8))[None], mask, None, study.steps, 3)
+    folds = torch.arange(study.n) % 3
+    fitted = fit_annotators(data, np.linspace(0, 1, study.steps), folds, candidates=[FIRST_CANDIDATE])
+    votes = vote_shares(data.labels[0], torch.full((3,), 0.5))
+    probabilities = (votes, fitted.another)
+    right = [float((each.argmax(-1) == target).double().mean()) for each in (votes, fitted.belief, fitted.another)]
+    losses = [-float(each.gather(-1, target[..., None]).log().mean()) for each in probabilities]
+    return right, losses
+
+
+def test_where_steps_are_hard_for_all_the_consensus_is_not_worse_than_a_majority():
+    results = [predict_left_out(SharedDifficulty(), 5, who) for who in range(5)]
+    right, losses = (np.mean([result[place] for result in results], 0) for place in (0, 1))
+    assert right[1] > right[0] - 0.002
+    assert right[2] > right[0]
+    assert losses[1] < losses[0]

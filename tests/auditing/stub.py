@@ -36,7 +36,7 @@ class StubTide:
         codes = np.where(labels >= 0, np.searchsorted(self.classes_, labels.clip(0)), -1).astype(np.int8)
         wrong = np.full((*mask.shape, n), 0.1)
         first = clock[..., 0] if clock.ndim == 3 else clock
-        return LabelAudit(self.classes_, codes, first, mask, chances, chances, wrong, fdr, True, trusted)
+        return LabelAudit(self.classes_, codes, first, mask, chances, chances, wrong, fdr, True, trusted, chances)
 
     def save(self, path):
         path.write_bytes(b"stub")

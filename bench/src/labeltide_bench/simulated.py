@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.stats import norm
 
 from labeltide.chain.data import ChainData, Members, TrainingEvidence
 from labeltide.chain.select import choose_noise
@@ -120,6 +121,60 @@ def autoregression(fresh: np.ndarray, correlation: float) -> np.ndarray:
         series[..., place] *= np.sqrt(1 - correlation**2)
         series[..., place] += correlation * series[..., place - 1]
     return series
+
+
+class SharedDifficulty(NamedTuple):
+    """Settings of a simulation in which steps near the border of two classes are hard for all annotators.
+
+    True classes are intervals of a scale on which steps wander. Annotators see each step with an error of their own.
+    """
+
+    n: int = 120
+    steps: int = 40
+    annotators: int = 5
+    persistence: float = 0.95  # correlation of neighbouring steps on the scale, whose standard deviation is one
+    perception: float = 0.4  # standard deviation of an annotator's error, which lasts
+    perception_persistence: float = 0.5
+    habit: float = 0.3  # standard deviation of an annotator's borders around the common ones
+    slips: float = 0.02  # share of labels drawn at random
+    blur: float = 0.4  # standard deviation of the error of the features
+    borders: tuple[float, ...] = (-0.7, 0.7)
+
+
+class DifficultData(NamedTuple):
+    """One study drawn from `SharedDifficulty`."""
+
+    labels: np.ndarray  # (n, steps, annotators)
+    clean: np.ndarray  # (n, steps)
+    evidence: np.ndarray  # (annotators, n, steps, classes), log-probability of each one's labels given the features
+
+
+def simulate_difficulty(study: SharedDifficulty, seed: int) -> DifficultData:
+    """Draw labels of annotators who err together, and the evidence that a network learns from each one's labels.
+
+    The evidence is calibrated for the annotator, whose habit it therefore holds.
+    """
+    generator = np.random.default_rng(seed)
+    shape, borders = (study.n, study.steps), np.array(study.borders)
+    scale = autoregression(generator.standard_normal(shape), study.persistence)
+    features = scale + study.blur * generator.standard_normal(shape)
+    labels, evidence = [], []
+    for _ in range(study.annotators):
+        own = borders + study.habit * generator.standard_normal()
+        seen = scale + study.perception * autoregression(generator.standard_normal(shape), study.perception_persistence)
+        drawn = generator.integers(0, len(borders) + 1, shape)
+        labels.append(np.where(generator.random(shape) < study.slips, drawn, (seen[..., None] > own).sum(-1)))
+        evidence.append(_log_shares(study, features, own))
+    return DifficultData(np.stack(labels, -1), (scale[..., None] > borders).sum(-1), np.stack(evidence))
+
+
+def _log_shares(study: SharedDifficulty, features: np.ndarray, borders: np.ndarray) -> np.ndarray:
+    """Log-probability of each label given the features of the step: (n, steps, classes)."""
+    shrink = 1 / (1 + study.blur**2)  # mean of the scale given a feature; its variance is one less this
+    spread = np.sqrt(1 - shrink + study.perception**2)
+    below = norm.cdf((borders - shrink * features[..., None]) / spread)
+    shares = np.diff(below, axis=-1, prepend=0, append=1)
+    return np.log((1 - study.slips) * shares + study.slips / (len(borders) + 1))
 
 
 def fit_studies(

@@ -33,11 +33,18 @@ def audited_lines(table: AuditInput, judged: LabelAudit) -> pa.Table:
     is_issue = table.rows_from_steps(judged.is_issue) & (who >= 0)
     reasons = np.full(len(place), None, dtype=object)
     reasons[is_issue] = judged.reason.reshape(-1, judged.labels.shape[2])[place[is_issue], who[is_issue]]
-    right = table.rows_from_steps(judged.quality)
+    chances = {
+        "probability_right": judged.quality,
+        "probability_slip": judged.slip,
+        "probability_contested": judged.contested,
+    }
     suggested = table.rows_from_steps(judged.probabilities.argmax(-1))
     names = tuple(str(name) for name in judged.classes)
     columns = {
-        "probability_right": pa.array(right, pa.float64(), from_pandas=True),
+        **{
+            name: pa.array(table.rows_from_steps(values), pa.float64(), from_pandas=True)
+            for name, values in chances.items()
+        },
         "suggested": decode(suggested, names),
         "suggested_probability": table.rows_from_steps(judged.suggested_probability),
         "corrected": decode(table.rows_from_steps(judged.corrected()), names),

@@ -123,7 +123,7 @@ def judge(estimator: TideClassifier, table: AuditInput, fdr: float, on_share: An
         )
         if on_share:
             on_share(min(1.0, (start + rows) / len(table.index)))
-    names = ("mask", "probabilities", "signal", "error_rates", "clock")
+    names = ("mask", "probabilities", "signal", "error_rates", "clock", "another")
     joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     classes = _class_names(estimator, table)
     codes = np.append(np.searchsorted(estimator.classes_, np.arange(len(table.class_names))), -1).astype(np.int8)

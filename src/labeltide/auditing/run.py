@@ -18,6 +18,7 @@ from labeltide._files import to_json
 from labeltide.auditing import findings, fitting
 from labeltide.auditing.annotator_findings import describe_agreement
 from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.contested_findings import describe_contested
 from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
 from labeltide.auditing.options import AuditOptions, mark_unfinished, prepare_checkpoint
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
@@ -220,6 +221,7 @@ def _describe_findings(read: AuditInput, judged: LabelAudit, estimator: TideClas
         **first,
         "other_clocks": others,
         "issues": findings.describe_issues(read, judged),
+        "contested": describe_contested(judged),
         "agreement": describe_agreement(read),
         "plan": findings.describe_plan(read, judged),
         "diagnostics": findings.describe_checks(estimator),

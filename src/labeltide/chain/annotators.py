@@ -1,18 +1,22 @@
 """Q(t) of each annotator by partial pooling, from labels alone or with evidence.
 
 The model of Dawid and Skene (1979) with hidden Markov true labels, Q that changes over the clock, and annotators drawn
-around a common Q. Cross-validation chooses bursts, smoothness and the strength of pooling.
+around a common Q. Cross-validation chooses bursts, smoothness and the strength of pooling. Annotators are not
+independent given the truth where steps are hard for all of them (Whitehill and others 2009). The chain is therefore
+pooled with the shares of votes (`consensus_pool.py`), with weights that best predict an annotator who was left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from labeltide.chain.consensus_pool import pool_with_votes
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import FittedChains, fit_chains
 from labeltide.chain.families import Family, Shape, constant_shape, family, pooled, spline_shape
@@ -41,7 +45,11 @@ class Annotators(NamedTuple):
 
     parameters: ChainParameters  # one member; matrices (1, annotators, points, classes, classes)
     common: Tensor  # (points, classes, classes), the centre of the pooling: Q of a new annotator
-    posterior: Tensor  # (rows, steps, classes)
+    posterior: Tensor  # (rows, steps, classes), of the chain
+    belief: Tensor  # (rows, steps, classes), the chain's posterior pooled with the shares of votes
+    another: Tensor  # (rows, steps, classes), probability of each label of an annotator who has not labelled the step
+    labels: Tensor  # (rows, steps), the consensus: see `pool_with_votes`
+    weights: Tensor  # (2,), of the chain and of the votes
     chosen: Candidate
     tried: dict[Candidate, float]  # held-out predictive log-likelihood; empty where nothing was compared
 
@@ -70,7 +78,8 @@ def fit_annotators(
     """
     start = _start(data, grid, period)
     if folds is None or (candidates is not None and len(candidates) == 1):
-        return _conclude(data, start, FIRST_CANDIDATE if candidates is None else candidates[0], {}, grid, period)
+        only = FIRST_CANDIDATE if candidates is None else candidates[0]
+        return _conclude(data, start, only, {}, folds, grid, period)
     tried: dict[Candidate, float] = {}
     if candidates is None:
         tried = _try(data, start, [FIRST_CANDIDATE, FIRST_CANDIDATE._replace(bursts=True)], folds, grid, period)
@@ -82,7 +91,7 @@ def fit_annotators(
         tried |= _try(data, start, [best._replace(strength=value) for value in POOLING_STRENGTHS], folds, grid, period)
     else:
         tried = _try(data, start, candidates, folds, grid, period)
-    return _conclude(data, start, _best(tried), tried, grid, period)
+    return _conclude(data, start, _best(tried), tried, folds, grid, period)
 
 
 def _best(tried: dict[Candidate, float]) -> Candidate:
@@ -128,6 +137,7 @@ def _conclude(
     start: ChainParameters,
     chosen: Candidate,
     tried: dict[Candidate, float],
+    folds: Tensor | None,
     grid: np.ndarray,
     period: float | None,
 ) -> Annotators:
@@ -136,7 +146,40 @@ def _conclude(
     posterior = expect(data, every, parameters, posterior=True).posterior
     assert posterior is not None
     common = _families(data, [chosen], grid, period).common(parameters.matrices)[0]
-    return Annotators(parameters, common, posterior[0], chosen, tried)
+    predict = partial(_predict_left_out, start=start, chosen=chosen, folds=folds, grid=grid, period=period)
+    opinions = pool_with_votes(data, posterior[0], _expected_label(data, posterior[0], common), predict)
+    return Annotators(parameters, common, posterior[0], *opinions, chosen, tried)
+
+
+def _predict_left_out(
+    data: ChainData,
+    annotator: int,
+    *,
+    start: ChainParameters,
+    chosen: Candidate,
+    folds: Tensor | None,
+    grid: np.ndarray,
+    period: float | None,
+) -> tuple[Tensor, Tensor]:
+    """Posterior of true labels, and probabilities of the labels of an annotator without labels.
+
+    The chain that predicts a row did not learn from it, where there are folds. The Q of an annotator without labels is
+    the common one. Both results have shape (rows, steps, classes).
+    """
+    fold = torch.zeros(len(data.mask), dtype=torch.int64) if folds is None else folds
+    left_out = (fold == torch.arange(int(fold.max()) + 1)[:, None]).float()  # (folds, rows)
+    members = _members(torch.ones_like(left_out) if folds is None else 1 - left_out)
+    fitted = _fit(data, members, start, [chosen] * len(left_out), grid, period, CANDIDATE_ITERATIONS)
+    posteriors = expect(data, members, fitted.parameters, posterior=True).posterior
+    assert posteriors is not None
+    posterior = posteriors[fold, torch.arange(len(fold))]
+    noise = fitted.parameters.matrices[:, annotator][fold[:, None], data.places()]  # (rows, steps, classes, classes)
+    return posterior, torch.einsum("rti,rtij->rtj", posterior, noise)
+
+
+def _expected_label(data: ChainData, posterior: Tensor, noise: Tensor) -> Tensor:
+    """Probability of each recorded label given beliefs in the true ones: (rows, steps, classes)."""
+    return torch.einsum("rti,rtij->rtj", posterior, noise[data.places()])
 
 
 def _fit(

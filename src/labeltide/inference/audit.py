@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from labeltide import _validation
 from labeltide.chain.data import Chain
+from labeltide.inference.contested import another_label, differs_probability, slip_probability
 from labeltide.inference.explanations import explain, find_support
 from labeltide.inference.label_table import label_table
 from labeltide.inference.planner import Plan, plan_review
@@ -53,6 +54,8 @@ class LabelAudit:
         Whether labels came with an annotator axis; if not, results have none.
     trusted : int8 array of shape (n, steps), optional
         True labels that were known beforehand, -1 elsewhere.
+    another : array of shape (n, steps, classes), optional
+        Probability of each label that another annotator would record; the posterior stands in where it is left out.
     """
 
     classes: np.ndarray
@@ -65,11 +68,27 @@ class LabelAudit:
     fdr: float = FDR
     has_annotators: bool = False
     trusted: np.ndarray | None = None
+    another: np.ndarray | None = None
 
     @cached_property
     def quality(self) -> np.ndarray:
         """The probability that each recorded label is right; NaN where nothing was recorded."""
         return self._shaped(self._quality)
+
+    @cached_property
+    def slip(self) -> np.ndarray:
+        """The probability that each label is wrong and its annotator would correct it; NaN where there is none."""
+        return self._shaped(slip_probability(self.probabilities, self.error_rates, self.labels))
+
+    @cached_property
+    def contested(self) -> np.ndarray:
+        """The probability that another expert would record another label; NaN where there is none.
+
+        Slips are part of it. From one annotator's labels, a habit that the annotator keeps everywhere is not
+        (`contested.py`).
+        """
+        another = self.probabilities if self.another is None else self.another
+        return self._shaped(differs_probability(another, self.labels))
 
     @cached_property
     def suggested(self) -> np.ndarray:
@@ -200,17 +219,19 @@ def audit_labels(
         Out-of-fold log-probabilities of the true label given the features.
     """
     _validation.check_number("fdr", fdr, 0, 1)
+    posterior = true_label_posterior(recorded, evidence, chain, noise)
     return LabelAudit(
         classes=classes,
         labels=recorded.labels,
         clock=recorded.clock,
         mask=recorded.mask,
-        probabilities=true_label_posterior(recorded, evidence, chain, noise),
+        probabilities=posterior,
         signal=np.exp(evidence) * recorded.mask[..., None],
         error_rates=_error_rates(noise, recorded),
         fdr=fdr,
         has_annotators=has_annotators,
         trusted=recorded.trusted,
+        another=another_label(recorded, evidence, chain, noise, posterior),
     )
 
 

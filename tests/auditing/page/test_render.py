@@ -49,8 +49,8 @@ def embedded(page):
 
 def test_the_page_has_every_part(plain):
     _, page = plain
-    parts = ("verdict", "clock", "confusion", "timelines", "issues", "plan", "annotators", "diagnostics", "method")
-    assert set(parts) <= set(Outline(page).ids)
+    parts = ("verdict", "clock", "confusion", "timelines", "issues", "contested", "plan", "annotators", "diagnostics")
+    assert {*parts, "method"} <= set(Outline(page).ids)
     for text in (
         "Learning under Temporal Label Noise",
         "2.13.0",
@@ -58,6 +58,20 @@ def test_the_page_has_every_part(plain):
         "Bursts of mistakes",
     ):
         assert text in page
+
+
+def test_contested_labels_are_told_with_what_one_annotator_cannot_show(tmp_path, plain):
+    assert "learned by predicting each annotator from the others" in plain[1]
+    assert "cannot be seen" not in plain[1]
+    alone = write_audit(tmp_path / "alone", sequences=3, steps=30, annotators=None)
+    page = write_page(alone).read_text(encoding="utf-8")
+    assert "A habit that an annotator keeps everywhere cannot be seen" in page
+    assert "8.4\N{NO-BREAK SPACE}%" in page
+
+
+def test_an_audit_without_contested_labels_has_no_such_part(tmp_path):
+    page = write_page(write_audit(tmp_path, sequences=3, steps=30, contested=None)).read_text(encoding="utf-8")
+    assert "contested" not in Outline(page).ids
 
 
 def test_anchors_lead_somewhere_and_files_are_relative(plain):

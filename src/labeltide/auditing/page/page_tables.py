@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +84,28 @@ def _pick(content: Any, place: tuple[int, ...]) -> float:
     values = numbers(content)
     inside = values.ndim == len(place) and all(at < size for at, size in zip(place, values.shape, strict=True))
     return float(values[place]) if inside else float("nan")
+
+
+class ContestedRow(NamedTuple):
+    """One row: how many labels of a class, or of a part of the clock, are slips, and how many are contested."""
+
+    name: str
+    labels: str
+    slip: str
+    contested: str
+
+
+def contested_rows(
+    entries: Sequence[Mapping[str, Any]], name: Callable[[Mapping[str, Any]], str]
+) -> list[ContestedRow]:
+    """Shares of slips and of contested labels, named by class or by moment."""
+    return [
+        ContestedRow(
+            name(entry), f"{entry['labels']:,}", *(percent(number(entry.get(key))) for key in ("slip", "contested"))
+        )
+        for entry in entries
+        if entry.get("labels")
+    ]
 
 
 def pairs(agreement: Mapping[str, Any]) -> list[Pair]:

@@ -25,10 +25,11 @@ from labeltide.auditing.page.results import Results
 from labeltide.auditing.page.verdict import is_noisy, size, write_verdict
 
 SCRIPTS = ("audit_base.js", "audit_issues.js", "audit_timeline.js", "audit_view.js", "audit_curves.js")
+CLASSES = 30  # rows of a table by class
 FILES = {
     "issues.csv": "the labels to check, ranked, for a spreadsheet",
     "issues.parquet": "the same, for programs",
-    "labels.parquet": "every label: recorded, probability that it is right, suggested, corrected",
+    "labels.parquet": "every label: recorded, probability that it is right, a slip or contested, suggested, corrected",
     "noise.csv": "Q over the clock with its bands",
     "audit.json": "all numbers, settings and versions",
     "model/model.safetensors": "the fitted model, for labeltide predict",
@@ -77,6 +78,7 @@ def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
         check_title=check_title,
         **_drawn(audit),
         **_tabled(audit),
+        contested=_contested(audit),
     )
 
 
@@ -110,6 +112,24 @@ def _over_clock(view: View) -> dict[str, Any]:
         "class_changes": page_tables.changes(view.audit["temporality"].get("per_class") or [], "class", averages, {}),
         "moments": page_tables.as_numbers(drawer),
         "multiples": drawer.multiples(),
+    }
+
+
+def _contested(audit: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Slips and contested labels, of all, by class and over the first clock; None where an audit does not tell."""
+    found = audit.get("contested") or {}
+    slip, differs = (number(found.get(key)) for key in ("slip", "contested"))
+    if not is_known(slip, differs):
+        return None
+    clock = clock_views(audit)[0].clock
+    rows = page_tables.contested_rows
+    return {
+        "slip": percent(slip),
+        "differs": percent(differs),
+        "from_several": bool(found.get("from_several")),
+        "by_class": rows(found.get("by_class") or [], lambda entry: str(entry["recorded"]))[:CLASSES],
+        "over_clock": rows(found.get("over_clock") or [], lambda entry: clock.short(number(entry["clock"]))),
+        "clock": clock.title,
     }
 
 

@@ -1,0 +1,137 @@
+r"""Slips and contested labels: what the annotator would correct, and where another expert would differ.
+
+A **slip** is a label that its annotator would correct: the true label is another, and asked again, this annotator would
+record it. With the posterior :math:`\pi_t`, the annotator's noise :math:`Q_a(t)` and the recorded label j,
+
+.. math:: P(\text{slip}) = \sum_{i \ne j} \pi_t(i)\, Q_a(t)_{ii}.
+
+A **contested** label is one for which another expert would record another label,
+
+.. math:: P(\text{another differs}) = 1 - p_t(j),
+
+with :math:`p_t` the distribution of the label of an annotator who has not labelled the step. Slips are contested, too.
+
+*Several annotators.* :math:`p_t` is a logarithmic opinion pool (`opinion_pool.py`) of what the chain expects of another
+annotator, of the shares of votes at the step, and of the out-of-fold networks. Its weights are those with which each
+annotator is best predicted from the others. Steps that are hard for all annotators (Whitehill and others 2009) are
+thereby allowed for.
+
+*One annotator.* How far two experts agree beyond what the features say cannot be learned from one. Either the
+annotator sees a truth that the features do not hold, and another expert sees it too (:math:`\pi_t Q(t)`), or another
+expert shares no more than the features (:math:`f_t`, the networks' prediction, calibrated on the annotator's own
+labels out of fold). :math:`p_t = s\, \pi_t Q(t) + (1 - s) f_t` is a linear opinion pool (Stone 1961) with the fixed
+weight s = 1/3, chosen on simulations and on gaze (Lund 2013). A habit that the annotator keeps everywhere, such as a
+border between two classes that lies elsewhere than for other experts, leaves no trace in the annotator's own labels. It
+is part of neither probability, and real experts differ more often by so much.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labeltide.chain.data import Chain
+from labeltide.chain.opinion_pool import (
+    average_left_out,
+    fit_weights,
+    left_out_opinions,
+    pool,
+    shared_labels,
+    stack_opinions,
+    vote_prior,
+    vote_shares,
+)
+from labeltide.inference.posterior import Recorded, true_label_posterior
+from labeltide.noise.base import NoiseFunction
+
+SEEN_ALIKE = 1 / 3  # with one annotator: the weight of what the annotator sees and the features do not hold
+
+
+def another_label(
+    recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction, posterior: np.ndarray
+) -> np.ndarray:
+    """Probability of each label of another annotator, given all labels and features: (n, steps, classes).
+
+    Parameters
+    ----------
+    evidence : array of shape (n, steps, classes)
+        Out-of-fold log-probabilities of the true label given the features.
+    posterior : array of shape (n, steps, classes)
+        That of the true labels, given all recorded ones.
+    """
+    common = _common_noise(recorded, noise)
+    by_features, by_chain = (_expected_label(belief, common) for belief in (np.exp(evidence), posterior))
+    labels, mask = torch.from_numpy(recorded.labels), torch.from_numpy(recorded.mask)
+    shared = shared_labels(labels, mask)
+    if not bool(shared.any()):
+        values = _of_one_annotator(labels, mask, by_chain, by_features)
+    else:
+        left_out = torch.stack(
+            [
+                _expected_label(_posterior_without(recorded, annotator, evidence, chain, noise), common)
+                for annotator in range(labels.shape[-1])
+            ]
+        )
+        prior = vote_prior(labels, posterior.shape[-1])
+        weights = fit_weights(*left_out_opinions(labels, shared, left_out, prior, [by_features]))
+        averaged = average_left_out(by_chain, left_out, shared)
+        values = pool(weights, stack_opinions(averaged, vote_shares(labels, prior), by_features))
+    return values.numpy() * recorded.mask[..., None]
+
+
+def differs_probability(another: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Probability that another annotator records another label than each recorded one; NaN where there is none.
+
+    Parameters
+    ----------
+    another : array of shape (n, steps, classes)
+    labels : array of shape (n, steps, annotators), -1 where nothing was recorded
+    """
+    codes = labels.clip(0).astype(np.intp)
+    return np.where(labels >= 0, 1 - np.take_along_axis(another, codes, -1), np.nan)
+
+
+def slip_probability(posterior: np.ndarray, error_rates: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Probability that each label is wrong and its annotator would correct it; NaN where there is none.
+
+    Parameters
+    ----------
+    posterior : array of shape (n, steps, classes)
+    error_rates : array of shape (n, steps, classes) or (n, steps, annotators, classes), 1 less the diagonal of Q
+    labels : array of shape (n, steps, annotators), -1 where nothing was recorded
+    """
+    rates = error_rates if error_rates.ndim == 4 else error_rates[:, :, None]
+    corrected = posterior[:, :, None] * (1 - rates)  # (n, steps, annotators or 1, classes)
+    corrected = np.broadcast_to(corrected, (*labels.shape, corrected.shape[-1]))
+    codes = labels.clip(0).astype(np.intp)[..., None]
+    kept = np.take_along_axis(corrected, codes, -1)[..., 0]
+    return np.where(labels >= 0, corrected.sum(-1) - kept, np.nan)
+
+
+def _of_one_annotator(labels: Tensor, mask: Tensor, by_chain: Tensor, by_features: Tensor) -> Tensor:
+    """The linear opinion pool where no step has labels of two annotators."""
+    only = labels.amax(-1).long()  # the one label of each step, or -1
+    opinion, labelled = stack_opinions(by_features), (only >= 0) & mask
+    power = fit_weights(opinion[labelled], only[labelled], torch.ones(1, dtype=torch.float64))
+    return SEEN_ALIKE * by_chain + (1 - SEEN_ALIKE) * pool(power, opinion)
+
+
+def _posterior_without(
+    recorded: Recorded, annotator: int, evidence: np.ndarray, chain: Chain, noise: NoiseFunction
+) -> np.ndarray:
+    """Posterior of the true labels given the labels of all annotators but one."""
+    others = recorded.labels.copy()
+    others[..., annotator] = -1
+    return true_label_posterior(recorded._replace(labels=others, trusted=None), evidence, chain, noise)
+
+
+def _common_noise(recorded: Recorded, noise: NoiseFunction) -> Tensor:
+    """The common Q at every step: (n, steps, classes, classes)."""
+    moments, place = np.unique(recorded.clock, return_inverse=True)
+    return torch.from_numpy(noise.common_at(moments)[place.reshape(recorded.clock.shape)])
+
+
+def _expected_label(belief: np.ndarray, noise: Tensor) -> Tensor:
+    """Probability of each recorded label given beliefs in the true ones: (n, steps, classes)."""
+    return torch.einsum("nti,ntij->ntj", torch.from_numpy(belief).double(), noise)
