@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide.noise.shapes import DEFAULTS, LEVELS, MOST_RATE, SHAPES, average_rate, level_constants, make_noise
+from labeltide.noise.levels import DEFAULTS, LEVELS, MOST_RATE, SHAPES, level_constants
+from labeltide.noise.shapes import average_rate, make_noise
 
 shapes = st.sampled_from(SHAPES)
 

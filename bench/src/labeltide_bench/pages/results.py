@@ -16,11 +16,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from labeltide.noise.levels import noise_matrices
 from labeltide_bench.pages.method_order import Q_ERRORS, base_name
 from labeltide_bench.studies.packed import read_packed
 from labeltide_bench.studies.records import PACKED_FILE, RECORD_FORMAT, open_records, record_files
 
 SAME_RATE = 1e-4  # difference of average rates up to which a noise function is the same
+CONDITIONAL = "class-conditional"  # the variant of noise whose rates differ between classes
 GIVEN = "known"  # the estimator that is given Q(t) or its average, and estimates none
 Value = TypeVar("Value")
 
@@ -219,9 +221,8 @@ def _drawn_noise(record: Mapping[str, Any], level: str) -> tuple[np.ndarray | No
 
 @cache
 def _noise_of_level(shape: str, level: str, variant: str, n_classes: int, n_steps: int) -> np.ndarray:
-    from labeltide_bench.studies.study import NoiseSpec  # loads torch
-
-    return _array(np.asarray(NoiseSpec(shape, json.loads(level), variant).make(n_classes, n_steps)))
+    settings = {"rate": 0.0, **json.loads(level)}
+    return _array(noise_matrices(shape, n_classes, n_steps, class_conditional=variant == CONDITIONAL, **settings))
 
 
 def _without_q(values: dict[str, Value]) -> dict[str, Value]:
