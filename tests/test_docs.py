@@ -32,6 +32,11 @@ def test_every_link_leads_to_a_file(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_place_waits_for_a_result(page):
+    assert re.findall("<<.*", page.read_text()) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_name_that_is_linked_stands_in_its_file(page):
     named = [(words[1:-1], target) for words, target in LINK.findall(page.read_text()) if re.fullmatch("`.*`", words)]
     absent = [

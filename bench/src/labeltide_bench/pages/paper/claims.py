@@ -63,7 +63,7 @@ def _gains(two: Sequence[Cell], many: Sequence[Cell], printed: Sequence[Cell]) -
 
 def _costs(drawn: Sequence[Cell]) -> list[Claim]:
     static = [cell for cell in drawn if cell.shape == "static" and cell.rate > 0]
-    clean = [cell for cell in drawn if cell.rate == 0]
+    clean = [cell for cell in drawn if cell.shape == "static" and cell.rate == 0]  # all shapes are one without noise
     return [
         no_cost("No cost where noise is static: temporal methods against their static twins", static, TWINS),
         no_cost("No cost without noise: every method against Ignore", clean, AGAINST_IGNORE),
