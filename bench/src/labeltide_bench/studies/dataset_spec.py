@@ -91,6 +91,11 @@ class DatasetSpec:
         return f"[datasets.{self.name!r}]"
 
     @property
+    def split_by_people(self) -> bool:
+        """Whether training and test part share no person, night or recording: then methods go by these units too."""
+        return bool(self.annotators) or self.split.get("by", BY_TIME) != BY_TIME
+
+    @property
     def split_name(self) -> str:
         """The split in words."""
         if self.train:

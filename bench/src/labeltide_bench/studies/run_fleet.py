@@ -32,7 +32,7 @@ def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> lis
         _estimator(run, labels, settings, device, checkpoint) for run, labels in zip(plan.runs, recorded, strict=True)
     ]
     started = time.perf_counter()
-    _fit(estimators, seen, split.train, clean=method.clean)
+    _fit(estimators, seen, split.train, clean=method.clean, by_people=spec.split_by_people)
     seconds = (time.perf_counter() - started) / len(plan.runs)
     shared = {
         "dataset_info": _about(spec, split),
@@ -104,10 +104,19 @@ def _estimator(
     return METHODS[run.method.method](**settings)
 
 
-def _fit(estimators: list[NoisyLabelClassifier], recorded: list[np.ndarray], train: Sequences, *, clean: bool) -> None:
+def _fit(
+    estimators: list[NoisyLabelClassifier],
+    recorded: list[np.ndarray],
+    train: Sequences,
+    *,
+    clean: bool,
+    by_people: bool,
+) -> None:
     """Fit to recorded labels. Only methods that the study marks as `clean` get the clean labels."""
     trusted = train.labels[..., 0] if clean else None
-    fit_fleet(estimators, train.features, recorded, clock=train.clock, lengths=train.lengths, trusted=trusted)
+    clusters = train.ids if by_people else None
+    more: dict[str, Any] = {"clock": train.clock, "lengths": train.lengths, "trusted": trusted, "clusters": clusters}
+    fit_fleet(estimators, train.features, recorded, **more)
 
 
 def _identity(run: PlannedRun) -> dict[str, Any]:
