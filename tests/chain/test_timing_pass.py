@@ -6,28 +6,13 @@ from itertools import pairwise, product
 
 import pytest
 import torch
-from chains import make_case, normal
+from chains import annotator_path, make_case, normal
 
 from labeltide.chain.data import Members
-from labeltide.chain.passes import expect
 from labeltide.chain.plain import plain_pass
+from labeltide.chain.timing import no_offsets
 from labeltide.chain.timing_expect import TimedChains, expect_timing, timing_log_likelihood
-from labeltide.chain.timing_pass import Pairs
-
-
-def annotator_path(truth, offsets):
-    """The annotator's labels for true ones, with one offset for each transition in turn."""
-    changes = [t for t, (a, b) in enumerate(pairwise(truth), 1) if a != b]
-    ends = [*changes[1:], len(truth)]
-    path, aligned_from = list(truth), 0
-    for change, end, offset in zip(changes, ends, offsets, strict=False):
-        if offset < 0:
-            for t in range(max(change + offset, aligned_from), change):
-                path[t] = truth[change]
-        aligned_from = min(change + max(offset, 0), end)
-        for t in range(change, aligned_from):
-            path[t] = truth[change - 1]
-    return path
+from labeltide.chain.timing_states import class_pairs, longest_offset, make_states, transition_weights
 
 
 def enumerate_row(data, members, parameters, member, row):
@@ -35,19 +20,19 @@ def enumerate_row(data, members, parameters, member, row):
     chain, offsets = parameters
     n_classes, length = data.n_classes, int(data.mask[row].sum())
     reach = offsets.shape[-1] // 2
-    pairs = Pairs.of(n_classes, offsets.device)
-    place = {(int(i), int(j)): k for k, (i, j) in enumerate(zip(*pairs, strict=True))}
+    place = {pair: k for k, pair in enumerate(class_pairs(n_classes))}
     labels = data.labels[members.labels[member], row]
     evidence = torch.zeros(length, n_classes) if data.evidence is None else data.evidence[members.evidence[member], row]
     powers = data.transitions(chain.transition)[member]
-    total, posterior, counts = 0.0, torch.zeros(length, n_classes), torch.zeros_like(offsets[member, 0])
+    features, total, posterior, counts = 0.0, 0.0, torch.zeros(length, n_classes), torch.zeros_like(offsets[member, 0])
     for truth in product(range(n_classes), repeat=length):
         if any(data.trusted[row, t] not in (-1, y) for t, y in enumerate(truth)):
             continue
-        prior = normal(chain.start[member] * (chain.power[member] * evidence[0]).exp())[truth[0]]
+        prior = (chain.start[member] * (chain.power[member] * evidence[0]).exp())[truth[0]]
         for t in range(1, length):
             gap = powers[0 if data.jumps is None else int(data.jumps[row, t])]
-            prior = prior * normal(gap[truth[t - 1]] * (chain.power[member] * evidence[t]).exp())[truth[t]]
+            prior = prior * (gap[truth[t - 1]] * (chain.power[member] * evidence[t]).exp())[truth[t]]
+        features += prior
         moves = [place[pair] for pair in pairwise(truth) if pair[0] != pair[1]]
         for shifts in product(range(-reach, reach + 1), repeat=len(moves)):
             weight = prior
@@ -61,7 +46,7 @@ def enumerate_row(data, members, parameters, member, row):
                 posterior[t, y] += weight
             for move, shift in zip(moves, shifts, strict=True):
                 counts[move, shift + reach] += weight
-    return total.log(), posterior / total, counts / total
+    return (total / features).log(), posterior / total, counts / total
 
 
 def random_offsets(members, n_classes, reach, seed=1):
@@ -75,32 +60,30 @@ def random_offsets(members, n_classes, reach, seed=1):
 def test_the_pass_agrees_with_enumeration(classes, steps, reach, jumps):
     data, members, chain = make_case(3, rows=2, steps=steps, classes=classes, points=3, jumps=jumps)
     parameters = TimedChains(chain, random_offsets(2, classes, reach))
-    weighted = expect_timing(data, members, parameters, posterior=True)
+    weighted = expect_timing(data, members, parameters)
     moved = torch.zeros_like(parameters.offsets)
     for member, row in product(range(2), range(2)):
         log_likelihood, posterior, counts = enumerate_row(data, members, parameters, member, row)
-        assert torch.allclose(weighted.chain.log_likelihood[member, row], log_likelihood, atol=1e-4)
+        assert torch.allclose(weighted.log_likelihood[member, row], log_likelihood, atol=1e-4)
         length = len(posterior)
-        assert torch.allclose(weighted.chain.posterior[member, row, :length], posterior, atol=1e-4)
-        assert not weighted.chain.posterior[member, row, length:].any()
+        assert torch.allclose(weighted.posterior[member, row, :length], posterior, atol=1e-4)
+        assert not weighted.posterior[member, row, length:].any()
         moved[member, 0] += members.weights[member, row] * counts
     assert torch.allclose(weighted.offsets, moved, atol=1e-4)
 
 
-@pytest.mark.parametrize("evidence", [True, False])
 @pytest.mark.parametrize("annotators", [1, 2])
-def test_without_offsets_it_is_the_chain(evidence, annotators):
+def test_without_offsets_and_evidence_it_is_the_chain(annotators):
     data, members, chain = make_case(
-        5, rows=6, steps=9, classes=3, annotators=annotators, groups=annotators, evidence=evidence, jumps=True
+        5, rows=6, steps=9, classes=3, annotators=annotators, groups=annotators, evidence=False, jumps=True
     )
     data.trusted[:] = -1
-    offsets = torch.zeros(2, 1, 6, 5)
-    offsets[..., 2] = 1.0
-    timed = expect_timing(data, members, TimedChains(chain, offsets), posterior=True).chain
+    timed = expect_timing(data, members, TimedChains(chain, no_offsets(2, 3)))
     plain = plain_pass(data, members, chain, posterior=True)
-    for name in ("log_likelihood", "counts", "starts", "pairs", "power", "posterior"):
+    for name in ("log_likelihood", "counts", "posterior"):
         assert torch.allclose(getattr(timed, name), getattr(plain, name), rtol=1e-3, atol=1e-4), name
-    assert torch.allclose(expect(data, members, chain).log_likelihood, timed.log_likelihood, atol=1e-3)
+    for name in ("starts", "pairs"):
+        assert torch.allclose(getattr(timed, name), getattr(plain, name)[:, 0], rtol=1e-3, atol=1e-4), name
 
 
 def test_all_recorded_labels_have_probability_one_together():
@@ -123,3 +106,14 @@ def test_each_row_has_the_offsets_of_its_annotator():
     for annotator, rows in enumerate((slice(0, 2), slice(2, 4))):
         alone = timing_log_likelihood(data, members, TimedChains(chain, offsets[:, annotator : annotator + 1]))
         assert torch.allclose(both[:, rows], alone[:, rows])
+
+
+@pytest.mark.parametrize(("classes", "reach"), [(2, 8), (3, 8), (4, 5), (5, 3), (8, 1), (9, 0)])
+def test_the_longest_offset_keeps_the_states_few(classes, reach):
+    assert longest_offset(classes) == reach
+
+
+def test_blocks_of_states_have_equal_size_and_one_true_label():
+    states = make_states(3, 2)
+    assert torch.equal(states.truth.view(3, -1), torch.arange(3)[:, None].expand(-1, states.block))
+    assert transition_weights(states, random_offsets(2, 3, 2)[:, 0]).shape == (2, 27, 27)

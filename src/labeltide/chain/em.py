@@ -44,13 +44,13 @@ def fit_chains(
         for _ in range(iterations):
             expected = expect(data, members, parameters)
             coefficients = families.step(coefficients, expected.counts)
-            parameters = maximise(parameters, expected, families.noise(coefficients), learn_power)
+            parameters = _maximise(parameters, expected, families.noise(coefficients), learn_power)
             if parameters.bursts is not None:
                 parameters = parameters._replace(bursts=(expected.kept / linked).clamp(0.0, MAX_BURSTS))
         return FittedChains(parameters, expect(data, members, parameters).log_likelihood)
 
 
-def maximise(parameters: ChainParameters, expected: Expected, matrices: Tensor, learn_power: bool) -> ChainParameters:
+def _maximise(parameters: ChainParameters, expected: Expected, matrices: Tensor, learn_power: bool) -> ChainParameters:
     r"""M-step for the start, the transition matrix and the power.
 
     A also enters the normaliser :math:`\sum_j A_{ij} P_{tj}^k`. Bounding its logarithm by the tangent (a

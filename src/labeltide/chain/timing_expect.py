@@ -1,4 +1,11 @@
-"""E-step of the chain with timing errors: expected counts are gradients of the log-likelihood (Eisner 2016)."""
+r"""E-step of a hidden Markov model with timing errors.
+
+The likelihood is that of a hybrid hidden Markov model (Bourlard and Morgan 1994): evidence enters as the likelihood ratio
+:math:`(P_{tj} / \pi_j)^k`, and the probability of the recorded labels given the features is
+:math:`p(\tilde y, x) / p(x)`. The directed chain of `data.py` divides at every step instead. It cannot use features
+after a transition to place it (the label bias problem, Lafferty, McCallum and Pereira 2001), and simulated labels without
+timing errors then look early.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +15,39 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from labeltide.chain.data import ChainData, ChainParameters, Expected, Members
+from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.plain import TINY, count_labels, label_likelihoods
-from labeltide.chain.timing_pass import Steps, timed_log_likelihood
+from labeltide.chain.timing_pass import Steps, feature_log_likelihood, smooth_timing, timed_log_likelihood
+from labeltide.chain.timing_states import States, make_states
 
-NUMBERS_AT_ONCE = 2**24  # of the states of a pass; its gradient keeps about ten times as many
+NUMBERS_AT_ONCE = 2**25  # that a pass keeps: two for each state, step, row and member
 
 
 class TimedChains(NamedTuple):
     """One hidden Markov model with timing errors per member."""
 
-    chain: ChainParameters  # its Q is that of labels against the annotator's label z; without bursts
+    chain: ChainParameters  # its Q is that of recorded labels given the annotator's label z; without bursts
     offsets: Tensor  # (members, annotators or 1, pairs, 2 * reach + 1), probabilities of offsets in steps
 
     def take(self, index: Tensor) -> TimedChains:
         """Some of the members."""
         return TimedChains(self.chain.take(index), self.offsets[index])
 
+    def cpu(self) -> TimedChains:
+        """The same numbers on the CPU."""
+        return TimedChains(self.chain.cpu(), self.offsets.cpu())
+
 
 class TimedExpected(NamedTuple):
     """Result of a pass: the likelihood and the expected sufficient statistics of EM."""
 
-    chain: Expected  # its counts are of the annotator's label z, its posterior is that of the true label y
-    offsets: Tensor  # (members, annotators or 1, pairs, 2 * reach + 1), expected transitions
+    log_likelihood: Tensor  # (members, rows), of the recorded labels given the features
+    counts: Tensor  # (members, annotators, points, classes, classes), of the annotator's and the recorded label
+    starts: Tensor  # (members, classes), expected first labels
+    pairs: Tensor  # (members, classes, classes), expected transitions between consecutive steps
+    power: Tensor  # (members, 2), slope and curvature of the log-likelihood in the power
+    offsets: Tensor  # (members, annotators or 1, pairs, 2 * reach + 1), expected transitions by offset
+    posterior: Tensor  # (members, rows, steps, classes), of the true label; zero on padding
 
 
 def has_one_annotator_per_row(data: ChainData) -> bool:
@@ -38,116 +55,107 @@ def has_one_annotator_per_row(data: ChainData) -> bool:
     return bool((_labelled(data).sum(-1) <= 1).all())
 
 
-def expect_timing(
-    data: ChainData, members: Members, parameters: TimedChains, *, posterior: bool = False
-) -> TimedExpected:
-    """E-step for every member, in parts that fit into memory."""
-    parts = [
-        _expect(data, members.take(part), parameters.take(part), posterior) for part in _parts(data, parameters)
-    ]
-    chains = [torch.cat(tensors) for tensors in zip(*(part.chain[:6] for part in parts), strict=True)]
-    smoothed = [part.chain.posterior for part in parts if part.chain.posterior is not None]
-    expected = Expected(*chains, torch.cat(smoothed) if smoothed else None)  # type: ignore[call-arg]
-    return TimedExpected(expected, torch.cat([part.offsets for part in parts]))
+def likelihood_ratios(evidence: Tensor, mask: Tensor) -> Tensor:
+    """Log-probabilities (sets, rows, steps, classes) less those of each class overall."""
+    shares = (evidence.exp() * mask[..., None]).sum((1, 2))  # (sets, classes)
+    return (evidence - (shares / shares.sum(-1, keepdim=True)).clamp_min(TINY).log()[:, None, None]).float()
+
+
+def expect_timing(data: ChainData, members: Members, parameters: TimedChains) -> TimedExpected:
+    """E-step for every member, in parts that fit into memory. The evidence holds `likelihood_ratios`."""
+    parts = [_expect(data, members.take(part), parameters.take(part)) for part in _parts(data, parameters)]
+    return TimedExpected(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
 def timing_log_likelihood(data: ChainData, members: Members, parameters: TimedChains) -> Tensor:
-    """Log-likelihood of the recorded labels: (members, rows)."""
-    with torch.no_grad():
-        return torch.cat([
-            timed_log_likelihood(*_inputs(data, members.take(part), parameters.take(part))).view(len(part), -1)
-            for part in _parts(data, parameters)
-        ])
+    """Log-likelihood of the recorded labels given the features: (members, rows)."""
+    return torch.cat(
+        [_log_likelihood(data, members.take(part), parameters.take(part)) for part in _parts(data, parameters)]
+    )
 
 
 def _parts(data: ChainData, parameters: TimedChains) -> tuple[Tensor, ...]:
-    states = parameters.offsets.shape[-2] * parameters.offsets.shape[-1] + data.n_classes**2
+    states = 2 * len(_states(data, parameters).truth) + 3 * data.n_classes**2
     every = torch.arange(len(parameters.offsets), device=data.mask.device)
     return every.split(max(1, NUMBERS_AT_ONCE // (data.mask.numel() * states)))
 
 
-def _expect(data: ChainData, members: Members, parameters: TimedChains, posterior: bool) -> TimedExpected:
-    steps, offsets = _inputs(data, members, parameters)
-    leaves = [tensor.detach().requires_grad_() for tensor in (*steps[:4], offsets)]
-    with torch.enable_grad():
-        log_likelihood = timed_log_likelihood(Steps(*leaves[:4], steps.mask), leaves[4])
-        slopes = torch.autograd.grad(log_likelihood.sum(), leaves)
-    weights = members.weights.flatten()  # (sequences,)
-    first, moves, truth, recorded, moved = (
-        leaf.detach() * slope for leaf, slope in zip(leaves, slopes, strict=True)
-    )
-    m, rows = members.weights.shape
-    by_label = (recorded * weights[:, None]).transpose(0, 1).unflatten(0, (m, rows))  # (members, rows, steps, classes)
+def _states(data: ChainData, parameters: TimedChains) -> States:
+    return make_states(data.n_classes, parameters.offsets.shape[-1] // 2, data.mask.device)
+
+
+def _expect(data: ChainData, members: Members, parameters: TimedChains) -> TimedExpected:
+    """Passes over the rows of each annotator, whose offsets differ, joined in the order of the rows."""
+    steps, states = _steps(data, members, parameters.chain), _states(data, parameters)
     whose = _annotator_of_row(data, parameters)[members.labels]  # (members, rows)
-    counts = torch.zeros_like(parameters.offsets)
-    index = torch.arange(m, device=weights.device)[:, None].expand_as(whose)
-    counts.index_put_((index, whose), (moved * weights[:, None, None]).unflatten(0, (m, rows)), accumulate=True)
-    groups = parameters.chain.matrices.shape[1]
-    truth_of_rows = truth.transpose(0, 1).unflatten(0, (m, rows))
-    expected = Expected(
-        log_likelihood.detach().view(m, rows),
-        count_labels(data, members, by_label, groups),
-        *_transitions(data, members, parameters.chain, steps, (first, moves)),
-        torch.zeros(m, device=weights.device),
-        truth_of_rows * data.mask[..., None] if posterior else None,
+    weights = members.weights
+    parts = [
+        smooth_timing(steps, parameters.offsets[:, annotator], states, weights * (whose == annotator))
+        for annotator in range(parameters.offsets.shape[1])
+    ]
+    log_likelihood, truth, seen, moves = parts[0][:4]
+    for annotator, part in enumerate(parts[1:], 1):
+        own = whose == annotator
+        log_likelihood = torch.where(own, part.log_likelihood, log_likelihood)
+        truth, seen = (torch.where(own[..., None], new, old) for new, old in ((part.truth, truth), (part.seen, seen)))
+        moves = torch.where(own[:, None, :, None], part.moves, moves)
+    features, prior = feature_log_likelihood(steps)
+    posterior = truth.permute(1, 2, 0, 3)  # (members, rows, steps, classes)
+    weighted = weights[..., None, None]
+    evidence = _evidence(data, members)
+    slopes = _power_slopes(evidence, posterior, prior.permute(1, 2, 0, 3))  # (2, members, rows)
+    return TimedExpected(
+        log_likelihood - features,
+        count_labels(data, members, seen.permute(1, 2, 0, 3) * weighted, parameters.chain.matrices.shape[1]),
+        (posterior[:, :, 0] * weights[..., None]).sum(1),
+        torch.einsum("tmirj,tr,mr->mij", moves, _follows(data), weights),
+        (slopes * weights).sum(-1).T,
+        torch.stack([part.offsets for part in parts], 1),
+        posterior,
     )
-    return TimedExpected(expected, counts)
 
 
-def _inputs(data: ChainData, members: Members, parameters: TimedChains) -> tuple[Steps, Tensor]:
-    """What the recursion reads, with all rows of all members along one axis."""
-    start, transition, power, matrices = parameters.chain[:4]
-    recorded = label_likelihoods(replace(data, trusted=None), members, matrices)  # (members, rows, steps, classes)
-    scaled = power[:, None, None, None] * _evidence(data, members)
-    ratio = (scaled - scaled.amax(-1, keepdim=True)).exp().expand_as(recorded)
-    powers = data.transitions(transition)  # (members, gaps, classes, classes)
+def _log_likelihood(data: ChainData, members: Members, parameters: TimedChains) -> Tensor:
+    steps, states = _steps(data, members, parameters.chain), _states(data, parameters)
+    whose = _annotator_of_row(data, parameters)[members.labels]
+    each = [timed_log_likelihood(steps, offsets, states) for offsets in parameters.offsets.unbind(1)]
+    return torch.stack(each).gather(0, whose[None])[0] - feature_log_likelihood(steps)[0]
+
+
+def _steps(data: ChainData, members: Members, chain: ChainParameters) -> Steps:
+    """What the recursion reads, steps first."""
+    recorded = label_likelihoods(replace(data, trusted=None), members, chain.matrices)  # (members, rows, steps, classes)
+    scaled = (chain.power[:, None, None, None] * _evidence(data, members)).expand_as(recorded)
+    ratio = (scaled - scaled.amax(-1, keepdim=True)).exp().clamp_min(TINY)
+    powers = data.transitions(chain.transition)  # (members, gaps, classes, classes)
     after_gap = powers[:, :1, None] if data.jumps is None else powers[:, data.jumps[:, 1:].long()]
-    moves = _normal(after_gap * ratio[:, :, 1:, None])  # (members, rows, steps - 1, from, to)
+    moves = after_gap * ratio[:, :, 1:, None]  # (members, rows, steps - 1, from, to)
     truth = torch.ones_like(recorded)
     if data.trusted is not None:
         names = torch.arange(data.n_classes, device=data.mask.device)
-        wrong = (data.trusted >= 0)[..., None] & (data.trusted[..., None] != names)
-        truth = truth.masked_fill(wrong, TINY)
-    by_step = [tensor.flatten(0, 1).transpose(0, 1).contiguous() for tensor in (moves, truth, recorded)]
-    member = torch.arange(len(power), device=data.mask.device)[:, None]
-    offsets = parameters.offsets[member, _annotator_of_row(data, parameters)[members.labels]]
-    mask = data.mask.repeat(len(power), 1).T.contiguous()  # (steps, sequences)
-    return Steps(_normal(start[:, None] * ratio[:, :, 0]).flatten(0, 1), *by_step, mask), offsets.flatten(0, 1)
+        truth = truth.masked_fill((data.trusted >= 0)[..., None] & (data.trusted[..., None] != names), TINY)
+    first = chain.start[:, None] * ratio[:, :, 0]
+    by_step = (tensor.permute(2, 0, 1, 3).contiguous() for tensor in (truth, recorded))
+    return Steps(first, moves.permute(2, 0, 3, 1, 4).contiguous(), *by_step, data.mask.T)
 
 
-def _transitions(
-    data: ChainData, members: Members, chain: ChainParameters, steps: Steps, expected: tuple[Tensor, Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Expected first labels and transitions with their exposure, and the slopes of the power; see `plain_pass`."""
-    m, rows = members.weights.shape
-    weights = members.weights.flatten()[:, None]
-    evidence = _evidence(data, members).expand(m, rows, -1, data.n_classes).flatten(0, 1).transpose(0, 1)
-    real = (steps.mask * weights.T)[..., None, None]  # (steps, sequences, 1, 1)
-
-    def by_member(values: Tensor) -> Tensor:
-        return values.unflatten(0, (m, rows)).sum(1)
-
-    both = expected[1] * real[1:]  # (steps - 1, sequences, from, to)
-    before = both.sum(-1, keepdim=True)
-    exposed = before * steps.moves
-    apart = evidence[1:, :, None] - (steps.moves * evidence[1:, :, None]).sum(-1, keepdim=True)
-    slope, curvature = (both * apart).sum((0, 2, 3)), (exposed * apart.square()).sum((0, 2, 3))
-    follows = 1.0 if data.jumps is None else (data.jumps[:, 1:] == 0).float().repeat(m, 1).T[..., None, None]
-    pairs = [by_member((values * follows).sum(0)) for values in (both, exposed)]
-    first, e = expected[0] * weights, evidence[0]
-    prior = steps.first * weights
-    distance = e - (steps.first * e).sum(-1, keepdim=True)
-    slope = slope + ((first - prior) * e).sum(-1)
-    curvature = curvature + (prior * distance.square()).sum(-1)
-    starts = torch.stack([by_member(first), by_member(prior) / chain.start.clamp_min(TINY)], 1)
-    exposure = pairs[1] / chain.transition.clamp_min(TINY)
-    return starts, torch.stack([pairs[0], exposure], 1), torch.stack([by_member(slope), by_member(curvature)], 1)
+def _power_slopes(evidence: Tensor, posterior: Tensor, prior: Tensor) -> Tensor:
+    """Slope and curvature of each row in the power, (2, members, rows); the curvature as if steps were independent."""
+    slope = ((posterior - prior) * evidence).sum((-2, -1))
+    curvature = ((prior * evidence.square()).sum(-1) - (prior * evidence).sum(-1).square()).sum(-1)
+    return torch.stack([slope, curvature])
 
 
 def _evidence(data: ChainData, members: Members) -> Tensor:
     if data.evidence is None:
-        return torch.zeros(1, 1, data.mask.shape[1], 1, device=data.mask.device)
+        return torch.zeros(1, 1, data.mask.shape[1], data.n_classes, device=data.mask.device)
     return data.evidence[members.evidence]
+
+
+def _follows(data: ChainData) -> Tensor:
+    """1 where a step follows at once, 0 after a gap and on padding: (steps - 1, rows)."""
+    real = data.mask[:, 1:] if data.jumps is None else data.mask[:, 1:] & (data.jumps[:, 1:] == 0)
+    return real.T.float()
 
 
 def _annotator_of_row(data: ChainData, parameters: TimedChains) -> Tensor:
@@ -160,7 +168,3 @@ def _annotator_of_row(data: ChainData, parameters: TimedChains) -> Tensor:
 def _labelled(data: ChainData) -> Tensor:
     """Whether each annotator has labels in each row: (sets, rows, annotators)."""
     return ((data.labels >= 0) & data.mask[..., None]).any(2)
-
-
-def _normal(values: Tensor) -> Tensor:
-    return values / values.sum(-1, keepdim=True).clamp_min(TINY)
