@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from chains import annotator_path
 
+from chains import annotator_path
 from labeltide.chain.data import ChainData, Members
 from labeltide.chain.families import constant_shape, family
 from labeltide.chain.logit import Families

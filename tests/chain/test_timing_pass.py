@@ -6,8 +6,8 @@ from itertools import pairwise, product
 
 import pytest
 import torch
-from chains import annotator_path, make_case, normal
 
+from chains import annotator_path, make_case, normal
 from labeltide.chain.data import Members
 from labeltide.chain.plain import plain_pass
 from labeltide.chain.timing import no_offsets
@@ -54,9 +54,7 @@ def random_offsets(members, n_classes, reach, seed=1):
     return normal(torch.rand(members, 1, n_classes * (n_classes - 1), 2 * reach + 1, generator=generator) + 0.05)
 
 
-@pytest.mark.parametrize(
-    ("classes", "steps", "reach", "jumps"), [(2, 6, 2, False), (2, 5, 3, True), (3, 4, 1, False)]
-)
+@pytest.mark.parametrize(("classes", "steps", "reach", "jumps"), [(2, 6, 2, False), (2, 5, 3, True), (3, 4, 1, False)])
 def test_the_pass_agrees_with_enumeration(classes, steps, reach, jumps):
     data, members, chain = make_case(3, rows=2, steps=steps, classes=classes, points=3, jumps=jumps)
     parameters = TimedChains(chain, random_offsets(2, classes, reach))

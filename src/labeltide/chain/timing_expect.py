@@ -1,10 +1,10 @@
 r"""E-step of a hidden Markov model with timing errors.
 
-The likelihood is that of a hybrid hidden Markov model (Bourlard and Morgan 1994): evidence enters as the likelihood ratio
-:math:`(P_{tj} / \pi_j)^k`, and the probability of the recorded labels given the features is
+The likelihood is that of a hybrid hidden Markov model (Bourlard and Morgan 1994). Evidence enters as the likelihood
+ratio :math:`(P_{tj} / \pi_j)^k`, and the probability of the recorded labels given the features is
 :math:`p(\tilde y, x) / p(x)`. The directed chain of `data.py` divides at every step instead. It cannot use features
-after a transition to place it (the label bias problem, Lafferty, McCallum and Pereira 2001), and simulated labels without
-timing errors then look early.
+after a transition to place it (the label bias problem, Lafferty, McCallum and Pereira 2001). With it, simulated labels
+without timing errors looked early by 0.4 steps.
 """
 
 from __future__ import annotations
@@ -55,10 +55,15 @@ def has_one_annotator_per_row(data: ChainData) -> bool:
     return bool((_labelled(data).sum(-1) <= 1).all())
 
 
-def likelihood_ratios(evidence: Tensor, mask: Tensor) -> Tensor:
+def class_shares(log_probs: Tensor, mask: Tensor) -> Tensor:
+    """The mean probability of each class over the steps of (sets, rows, steps, classes): (sets, classes)."""
+    shares = (log_probs.exp() * mask[..., None]).sum((1, 2))
+    return (shares / shares.sum(-1, keepdim=True)).clamp_min(TINY)
+
+
+def likelihood_ratios(log_probs: Tensor, mask: Tensor) -> Tensor:
     """Log-probabilities (sets, rows, steps, classes) less those of each class overall."""
-    shares = (evidence.exp() * mask[..., None]).sum((1, 2))  # (sets, classes)
-    return (evidence - (shares / shares.sum(-1, keepdim=True)).clamp_min(TINY).log()[:, None, None]).float()
+    return (log_probs - class_shares(log_probs, mask).log()[:, None, None]).float()
 
 
 def expect_timing(data: ChainData, members: Members, parameters: TimedChains) -> TimedExpected:
@@ -124,7 +129,9 @@ def _log_likelihood(data: ChainData, members: Members, parameters: TimedChains) 
 
 def _steps(data: ChainData, members: Members, chain: ChainParameters) -> Steps:
     """What the recursion reads, steps first."""
-    recorded = label_likelihoods(replace(data, trusted=None), members, chain.matrices)  # (members, rows, steps, classes)
+    recorded = label_likelihoods(
+        replace(data, trusted=None), members, chain.matrices
+    )  # (members, rows, steps, classes)
     scaled = (chain.power[:, None, None, None] * _evidence(data, members)).expand_as(recorded)
     ratio = (scaled - scaled.amax(-1, keepdim=True)).exp().clamp_min(TINY)
     powers = data.transitions(chain.transition)  # (members, gaps, classes, classes)
@@ -135,8 +142,8 @@ def _steps(data: ChainData, members: Members, chain: ChainParameters) -> Steps:
         names = torch.arange(data.n_classes, device=data.mask.device)
         truth = truth.masked_fill((data.trusted >= 0)[..., None] & (data.trusted[..., None] != names), TINY)
     first = chain.start[:, None] * ratio[:, :, 0]
-    by_step = (tensor.permute(2, 0, 1, 3).contiguous() for tensor in (truth, recorded))
-    return Steps(first, moves.permute(2, 0, 3, 1, 4).contiguous(), *by_step, data.mask.T)
+    truth, recorded = (tensor.permute(2, 0, 1, 3).contiguous() for tensor in (truth, recorded))
+    return Steps(first, moves.permute(2, 0, 3, 1, 4).contiguous(), truth, recorded, data.mask.T)
 
 
 def _power_slopes(evidence: Tensor, posterior: Tensor, prior: Tensor) -> Tensor:

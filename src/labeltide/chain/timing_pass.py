@@ -46,7 +46,9 @@ def timed_log_likelihood(steps: Steps, offsets: Tensor, states: States) -> Tenso
 
 def feature_log_likelihood(steps: Steps) -> tuple[Tensor, Tensor]:
     """Log-likelihood (members, rows) of the features alone, and the posterior of the true labels given them."""
-    filtered, scales, total = [], [], 0.0
+    filtered: list[Tensor] = []
+    scales: list[Tensor] = []
+    total = torch.zeros_like(steps.first[..., 0])
     for t, real in enumerate(steps.mask):
         joint = steps.first if t == 0 else torch.einsum("mri,mirj->mrj", filtered[-1], steps.moves[t - 1])
         joint = joint * steps.truth[t]
@@ -61,7 +63,6 @@ def feature_log_likelihood(steps: Steps) -> tuple[Tensor, Tensor]:
         if t:
             ahead = back * steps.truth[t] / scales[t][..., None]
             back = torch.where(steps.mask[t][:, None], torch.einsum("mrj,mirj->mri", ahead, steps.moves[t - 1]), back)
-    assert isinstance(total, Tensor)
     return total, posterior
 
 

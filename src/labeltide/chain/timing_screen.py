@@ -35,14 +35,16 @@ def screen_timing(data: ChainData, fits: Members, chain: ChainParameters) -> Ten
     flat = chain._replace(matrices=level, power=torch.ones_like(chain.power))
     timely = TimedChains(flat, no_offsets(n_fits, data.n_classes, device))
     timely = fit_timing(part, members, kinds, timely, iterations=SCREEN_ITERATIONS, learn_offsets=False)
-    offsets = start_offsets(min(SCREEN_REACH, longest_offset(data.n_classes)), device).expand(*timely.offsets.shape[:3], -1)
+    offsets = start_offsets(min(SCREEN_REACH, longest_offset(data.n_classes)), device).expand(
+        *timely.offsets.shape[:3], -1
+    )
     timed = fit_timing(part, members, kinds, TimedChains(timely.chain, offsets), iterations=SCREEN_ITERATIONS)
     reached = [timing_log_likelihood(part, members, fitted).sum(1) for fitted in (timely, timed)]
     return reached[1] - reached[0]
 
 
 def _cut(data: ChainData) -> ChainData:
-    """Rows cut into windows of at most `SCREEN_STEPS` steps, at one moment of the clock, all labels as one annotator's."""
+    """Rows cut into windows of at most `SCREEN_STEPS` steps, at one moment of the clock and by one annotator."""
     steps = data.mask.shape[1]
     padding = -steps % min(steps, SCREEN_STEPS)
 

@@ -17,6 +17,7 @@ from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
 from labeltide.estimators.cross_fit import cross_fit, take_fits
 from labeltide.estimators.fleet import FleetFit
+from labeltide.estimators.timing_steps import Untimed, correct_timing
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
@@ -34,6 +35,7 @@ class Posterior(NamedTuple):
     folds: Tensor  # (fits, rows)
     noise: FixedNoise
     learned: list[dict[str, Any]]  # more attributes for each estimator
+    chosen: Chosen  # families of Q
 
 
 class Evidence(NamedTuple):
@@ -64,7 +66,8 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
     change = (evidence.chain.matrices - evidence.trained_with).square().sum((-2, -1)).sqrt().mean((1, 2))  # (fits,)
     evidence = _retry(fleet_fit, data, folds, evidence, evidence.chain, grid, change > RETRAIN_CHANGE, "round 2")
     joined = data.with_evidence(evidence.log_probs)
-    return _conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
+    concluded = _conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
+    return _with_timing(fleet_fit, joined, fits, concluded, grid)
 
 
 def _conclude(
@@ -98,7 +101,22 @@ def _conclude(
         )
         of_fit = [fleet.member(fit * count, count).cpu().eval() for fleet in networks]
         attributes["fold_model_"] = stack(of_fit) if networks else None
-    return Posterior(labels, folds, noise, learned)
+    return Posterior(labels, folds, noise, learned, chosen)
+
+
+def _with_timing(
+    fleet_fit: FleetFit, data: ChainData, fits: Members, concluded: Posterior, grid: np.ndarray
+) -> Posterior:
+    """Take the posterior from the chain with timing errors where it predicts held-out labels clearly better."""
+
+    def noise_of(chain: ChainParameters, fit: int) -> FixedNoise:
+        return _noise_function(data.of_fit(fit), chain, grid, fleet_fit.settings.period)
+
+    untimed = Untimed(fleet_fit.data.features, data, fits, concluded.folds, concluded.chosen)
+    labels, found = correct_timing(untimed, concluded.labels, noise_of)
+    for attributes, timing in zip(concluded.learned, found, strict=True):
+        attributes["timing_fit_"], attributes["timing_training_"] = timing
+    return concluded._replace(labels=labels)
 
 
 def make_folds(fleet_fit: FleetFit) -> Tensor:
@@ -212,6 +230,8 @@ def _learned(chosen: Chosen) -> list[dict[str, Any]]:
         {
             "chain_": Chain(start[fit], transition[fit], float(power[fit]), bursts[fit]),
             "families_": dict(zip(chosen.names[fit], weights[fit].tolist(), strict=True)),
+            "timing_fit_": None,
+            "timing_training_": None,
         }
         for fit in range(len(weights))
     ]
