@@ -17,7 +17,7 @@ from labeltide.chain.timing_expect import TimedChains, TimedExpected, expect_tim
 POOLING = 5.0  # transitions for which the offsets of all count in those of one pair and annotator
 START_RIGHT, START_DECAY = 0.5, 0.6  # where EM starts: probability of no offset; ratio of an offset to one step less
 OFFSET_COUNT, PSEUDO_COUNT = 1.0, 0.5  # added to expected offsets, distributed as at the start, and to each transition
-DAMPING, MAX_POWER_STEP = 0.5, 0.3  # of the power's Newton step, whose curvature ignores that steps are correlated
+MAX_POWER_STEP = 0.3  # the most by which the power may move in one iteration
 
 
 def no_offsets(members: int, n_classes: int, device: torch.device | None = None) -> Tensor:
@@ -63,8 +63,8 @@ def pool_offsets(counts: Tensor) -> Tensor:
 
 def _maximise(chain: ChainParameters, expected: TimedExpected, matrices: Tensor) -> ChainParameters:
     """M-step for the start and the transition matrix (Baum-Welch), and a damped Newton step for the power."""
-    slope, curvature = expected.power.unbind(1)
-    step = (DAMPING * slope / curvature.clamp_min(1e-6)).clamp(-MAX_POWER_STEP, MAX_POWER_STEP)
+    slope, information = expected.power.unbind(1)
+    step = (slope / information.clamp_min(1e-6)).clamp(-MAX_POWER_STEP, MAX_POWER_STEP)
     start, transition = (counts + PSEUDO_COUNT for counts in (expected.starts, expected.pairs))
     return ChainParameters(
         start / start.sum(-1, keepdim=True),

@@ -45,7 +45,7 @@ class TimedExpected(NamedTuple):
     counts: Tensor  # (members, annotators, points, classes, classes), of the annotator's and the recorded label
     starts: Tensor  # (members, classes), expected first labels
     pairs: Tensor  # (members, classes, classes), expected transitions between consecutive steps
-    power: Tensor  # (members, 2), slope and curvature of the log-likelihood in the power
+    power: Tensor  # (members, 2), slope of the log-likelihood in the power, and information
     offsets: Tensor  # (members, annotators or 1, pairs, 2 * reach + 1), expected transitions by offset
     posterior: Tensor  # (members, rows, steps, classes), of the true label; zero on padding
 
@@ -108,13 +108,13 @@ def _expect(data: ChainData, members: Members, parameters: TimedChains) -> Timed
     posterior = truth.permute(1, 2, 0, 3)  # (members, rows, steps, classes)
     weighted = weights[..., None, None]
     evidence = _evidence(data, members)
-    slopes = _power_slopes(evidence, posterior, prior.permute(1, 2, 0, 3))  # (2, members, rows)
+    slopes = _power_slopes(evidence, posterior, prior.permute(1, 2, 0, 3), weights)
     return TimedExpected(
         log_likelihood - features,
         count_labels(data, members, seen.permute(1, 2, 0, 3) * weighted, parameters.chain.matrices.shape[1]),
         (posterior[:, :, 0] * weights[..., None]).sum(1),
         torch.einsum("tmirj,tr,mr->mij", moves, _follows(data), weights),
-        (slopes * weights).sum(-1).T,
+        slopes,
         torch.stack([part.offsets for part in parts], 1),
         posterior,
     )
@@ -146,11 +146,16 @@ def _steps(data: ChainData, members: Members, chain: ChainParameters) -> Steps:
     return Steps(first, moves.permute(2, 0, 3, 1, 4).contiguous(), truth, recorded, data.mask.T)
 
 
-def _power_slopes(evidence: Tensor, posterior: Tensor, prior: Tensor) -> Tensor:
-    """Slope and curvature of each row in the power, (2, members, rows); the curvature as if steps were independent."""
-    slope = ((posterior - prior) * evidence).sum((-2, -1))
-    curvature = ((prior * evidence.square()).sum(-1) - (prior * evidence).sum(-1).square()).sum(-1)
-    return torch.stack([slope, curvature])
+def _power_slopes(evidence: Tensor, posterior: Tensor, prior: Tensor, weights: Tensor) -> Tensor:
+    """Slope in the power, and information: (members, 2).
+
+    The information is that of independent steps, or the sum of squared slopes of rows (Berndt, Hall, Hall and Hausman
+    1974) where that is larger, because steps of a row are correlated.
+    """
+    slope = ((posterior - prior) * evidence).sum((-2, -1))  # (members, rows)
+    alone = ((prior * evidence.square()).sum(-1) - (prior * evidence).sum(-1).square()).sum(-1)
+    total, single, squared = ((values * weights).sum(1) for values in (slope, alone, slope.square()))
+    return torch.stack([total, torch.maximum(single, squared)], 1)
 
 
 def _evidence(data: ChainData, members: Members) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,31 +16,44 @@ from labeltide.chain.timing import fit_timing, no_offsets, start_offsets
 from labeltide.chain.timing_expect import TimedChains, timing_log_likelihood
 from labeltide.chain.timing_states import longest_offset
 
-SCREEN_WINDOWS, SCREEN_STEPS = 128, 50  # windows that are looked at, and the most steps of one
+SCREEN_WINDOWS, SCREEN_STEPS = 96, 50  # windows that are looked at, and the most steps of one
 SCREEN_REACH = 4  # the longest offset, in steps
 SCREEN_ITERATIONS = 5  # of EM, without offsets and then with them
 SCREEN_WORTH = 3.0  # log-likelihood that offsets must gain
+POWERS = (0.1, 0.3, 0.8, 2.0)  # of the evidence, from which EM starts
 
 
-def screen_timing(data: ChainData, fits: Members, chain: ChainParameters) -> Tensor:
-    """Log-likelihood that offsets gain in a sample of windows, with Q constant over the clock: (fits,).
+class Screened(NamedTuple):
+    """Result of the quick look."""
 
-    The evidence of the data holds `likelihood_ratios`.
+    gain: Tensor  # (fits,), log-likelihood that offsets gain
+    power: Tensor  # (fits, 2), of the evidence without offsets and with them
+
+
+def screen_timing(data: ChainData, fits: Members, chain: ChainParameters) -> Screened:
+    """Fit chains without and with offsets to a sample of windows, with Q constant over the clock.
+
+    The evidence of the data holds `likelihood_ratios`. EM starts from several powers, because features of neighbouring
+    steps are dependent to a degree that is not known.
     """
     part = _sample(_cut(data))
-    n_fits, device = len(fits.labels), data.mask.device
-    members = fits._replace(weights=torch.ones(n_fits, len(part.mask), device=device))
-    kinds = Families.of([family(data.n_classes, constant_shape(np.zeros(1)), "each")] * n_fits, device)
-    level = chain.matrices.mean((1, 2), keepdim=True)
-    flat = chain._replace(matrices=level, power=torch.ones_like(chain.power))
-    timely = TimedChains(flat, no_offsets(n_fits, data.n_classes, device))
+    n_fits, n_powers, device = len(fits.labels), len(POWERS), data.mask.device
+    fit = torch.arange(n_fits, device=device).repeat_interleave(n_powers)
+    members = Members(fits.labels[fit], fits.evidence[fit], torch.ones(len(fit), len(part.mask), device=device))
+    kinds = Families.of([family(data.n_classes, constant_shape(np.zeros(1)), "each")] * len(fit), device)
+    start = chain.take(fit)._replace(power=torch.tensor(POWERS, device=device).repeat(n_fits))
+    start = start._replace(matrices=start.matrices.mean((1, 2), keepdim=True))
+    timely = TimedChains(start, no_offsets(len(fit), data.n_classes, device))
     timely = fit_timing(part, members, kinds, timely, iterations=SCREEN_ITERATIONS, learn_offsets=False)
-    offsets = start_offsets(min(SCREEN_REACH, longest_offset(data.n_classes)), device).expand(
-        *timely.offsets.shape[:3], -1
-    )
-    timed = fit_timing(part, members, kinds, TimedChains(timely.chain, offsets), iterations=SCREEN_ITERATIONS)
-    reached = [timing_log_likelihood(part, members, fitted).sum(1) for fitted in (timely, timed)]
-    return reached[1] - reached[0]
+    offsets = start_offsets(min(SCREEN_REACH, longest_offset(data.n_classes)), device)
+    timed = TimedChains(timely.chain, offsets.expand(*timely.offsets.shape[:3], -1))
+    timed = fit_timing(part, members, kinds, timed, iterations=SCREEN_ITERATIONS)
+    reached, powers = [], []
+    for fitted in (timely, timed):
+        score, best = timing_log_likelihood(part, members, fitted).sum(1).view(n_fits, n_powers).max(1)
+        reached.append(score)
+        powers.append(fitted.chain.power.view(n_fits, n_powers).gather(1, best[:, None])[:, 0])
+    return Screened(reached[1] - reached[0], torch.stack(powers, 1))
 
 
 def _cut(data: ChainData) -> ChainData:

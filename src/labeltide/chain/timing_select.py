@@ -28,7 +28,12 @@ class TriedTiming(NamedTuple):
 
 
 def try_timing(
-    data: ChainData, fits: Members, start: ChainParameters, families: Sequence[Family], folds: Tensor
+    data: ChainData,
+    fits: Members,
+    start: ChainParameters,
+    powers: Tensor,
+    families: Sequence[Family],
+    folds: Tensor,
 ) -> TriedTiming:
     """Fit each fit without each fold, with and without offsets, score it there, and fit it to all rows.
 
@@ -36,6 +41,8 @@ def try_timing(
     ----------
     data : evidence holds `likelihood_ratios`
     start : the chain of each fit without timing errors
+    powers : Tensor of shape (fits, 2)
+        The power of the evidence at which EM starts, without offsets and with them.
     families : the family of Q of each fit
     folds : int64 Tensor of shape (fits, rows)
     """
@@ -45,12 +52,13 @@ def try_timing(
     members = fits.take(fit)
     members = members._replace(weights=members.weights * ~left_out)
     kinds = families_of([families[index] for index in fit.tolist()], device)
-    chain = start.take(fit)._replace(power=torch.ones(len(fit), device=device))
+    chain = start.take(fit)._replace(power=powers[fit, 0])
     timely = TimedChains(chain, no_offsets(len(fit), data.n_classes, device))
     timely = fit_timing(data, members, kinds, timely, iterations=TIMING_ITERATIONS, learn_offsets=False)
     annotators, pairs = chain.matrices.shape[1], data.n_classes * (data.n_classes - 1)
     offsets = start_offsets(longest_offset(data.n_classes), device).expand(len(fit), annotators, pairs, -1)
-    timed = fit_timing(data, members, kinds, TimedChains(timely.chain, offsets), iterations=TIMING_ITERATIONS)
+    timed = TimedChains(timely.chain._replace(power=powers[fit, 1]), offsets)
+    timed = fit_timing(data, members, kinds, timed, iterations=TIMING_ITERATIONS)
     scores = [
         (timing_log_likelihood(data, members, fitted) * left_out).sum(1).view(n_fits, -1).sum(1)
         for fitted in (timely, timed)

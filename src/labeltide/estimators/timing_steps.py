@@ -19,7 +19,7 @@ from labeltide.chain.timing_expect import (
     has_one_annotator_per_row,
     likelihood_ratios,
 )
-from labeltide.chain.timing_screen import SCREEN_WORTH, screen_timing
+from labeltide.chain.timing_screen import SCREEN_WORTH, Screened, screen_timing
 from labeltide.chain.timing_select import TIMING_WORTH, try_timing
 from labeltide.chain.timing_states import longest_offset
 from labeltide.estimators.step_evidence import StepModel, fit_step_model
@@ -73,9 +73,9 @@ def correct_timing(untimed: Untimed, labels: Tensor, noise_of: NoiseOf) -> tuple
     parts = [model.log_probs(untimed.features, folds) for model, folds in zip(models, untimed.folds, strict=True)]
     log_probs = torch.stack(parts)  # (fits, rows, steps, classes)
     single = data.with_evidence(likelihood_ratios(log_probs, data.mask))
-    suspected = screen_timing(single, untimed.fits, untimed.chosen.parameters) > SCREEN_WORTH
+    screened = screen_timing(single, untimed.fits, untimed.chosen.parameters)
     labels = labels.clone()
-    for fit, tried in _choose(untimed, single, suspected.nonzero().flatten()):
+    for fit, tried in _choose(untimed, single, screened):
         labels[fit] = tried.posterior
         shares = class_shares(log_probs[fit : fit + 1], data.mask)[0].cpu().double().numpy()
         chain = tried.parameters.cpu()
@@ -88,14 +88,15 @@ def correct_timing(untimed: Untimed, labels: Tensor, noise_of: NoiseOf) -> tuple
     return labels, found
 
 
-def _choose(untimed: Untimed, single: ChainData, index: Tensor) -> list[tuple[int, TimedFit]]:
+def _choose(untimed: Untimed, single: ChainData, screened: Screened) -> list[tuple[int, TimedFit]]:
     """Those of the suspected fits whose labels the chain with timing errors predicts clearly better."""
+    index = (screened.gain > SCREEN_WORTH).nonzero().flatten()
     if not len(index):
         return []
     assert single.evidence is not None
     data = replace(single, labels=single.labels[index], evidence=single.evidence[index])
     members, folds, chain, families = untimed.take(index)
-    tried = try_timing(data, members, chain, families, folds)
+    tried = try_timing(data, members, chain, screened.power[index], families, folds)
     before = untimed.chosen.held_out[index].amax(1)
     wins = (tried.gain > TIMING_WORTH) & (tried.held_out.to(before) > before + TIMING_WORTH)
     chosen = []
