@@ -219,6 +219,7 @@ def _describe_findings(read: AuditInput, judged: LabelAudit, estimator: TideClas
     return {
         **first,
         "other_clocks": others,
+        "timing": findings.describe_timing(read, estimator),
         "issues": findings.describe_issues(read, judged),
         "agreement": describe_agreement(read),
         "plan": findings.describe_plan(read, judged),

@@ -27,6 +27,14 @@ class TriedTiming(NamedTuple):
     gain: Tensor  # (fits,), over the same chain without offsets
 
 
+class TimingTraining(NamedTuple):
+    """Labels, evidence of single steps and fitted chain of one fit: the input of its bootstrap."""
+
+    data: ChainData  # with likelihood ratios as evidence
+    parameters: TimedChains  # one member
+    family: Family  # of Q
+
+
 def try_timing(
     data: ChainData,
     fits: Members,

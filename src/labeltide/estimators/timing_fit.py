@@ -7,20 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from labeltide.chain.data import Chain, ChainData
-from labeltide.chain.families import Family
+from labeltide.chain.data import Chain
 from labeltide.chain.timing_expect import TimedChains, expect_timing
 from labeltide.estimators.step_evidence import StepModel
 from labeltide.inference.posterior import Recorded, chain_inputs, normalise_posterior
 from labeltide.noise.fixed import FixedNoise
-
-
-class TimingTraining(NamedTuple):
-    """Labels, evidence of single steps and fitted chain of one fit: the input of the bootstrap."""
-
-    data: ChainData  # with likelihood ratios as evidence
-    parameters: TimedChains
-    family: Family  # of Q
 
 
 class TimingFit(NamedTuple):

@@ -20,10 +20,10 @@ from labeltide.chain.timing_expect import (
     likelihood_ratios,
 )
 from labeltide.chain.timing_screen import SCREEN_WORTH, Screened, screen_timing
-from labeltide.chain.timing_select import TIMING_WORTH, try_timing
+from labeltide.chain.timing_select import TIMING_WORTH, TimingTraining, try_timing
 from labeltide.chain.timing_states import longest_offset
 from labeltide.estimators.step_evidence import StepModel, fit_step_model
-from labeltide.estimators.timing_fit import TimingFit, TimingTraining
+from labeltide.estimators.timing_fit import TimingFit
 from labeltide.noise.fixed import FixedNoise
 
 NoiseOf = Callable[[ChainParameters, int], FixedNoise]  # the noise function of a chain of a fit
