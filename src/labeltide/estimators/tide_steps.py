@@ -17,7 +17,7 @@ from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
 from labeltide.estimators.cross_fit import cross_fit, take_fits
 from labeltide.estimators.fleet import FleetFit
-from labeltide.estimators.timing_steps import Untimed, correct_timing
+from labeltide.estimators.timing_steps import Untimed, correct_timing, impute
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
@@ -114,9 +114,32 @@ def _with_timing(
 
     untimed = Untimed(fleet_fit.data.features, data, fits, concluded.folds, concluded.chosen)
     labels, found = correct_timing(untimed, concluded.labels, noise_of)
-    for attributes, timing in zip(concluded.learned, found, strict=True):
-        attributes["timing_fit_"], attributes["timing_training_"] = timing
+    for fit, timing in enumerate(found):
+        if timing is not None:
+            attributes = concluded.learned[fit]
+            attributes["timing_fit_"], attributes["timing_training_"] = timing
+            _count_timing_as_noise(fleet_fit, data, concluded, labels, fit, grid)
     return concluded._replace(labels=labels)
+
+
+def _count_timing_as_noise(
+    fleet_fit: FleetFit, data: ChainData, concluded: Posterior, labels: Tensor, fit: int, grid: np.ndarray
+) -> None:
+    """Estimate Q(t) of one fit again, as P(recorded | true) with errors of timing among the errors, in place.
+
+    True labels are imputed: drawn from the posterior with timing errors (Rubin 1987, with one imputation).
+    """
+    seed = int(np.random.SeedSequence([fleet_fit.seeds[fit], 12]).generate_state(1)[0])
+    one = torch.tensor([fit], device=data.mask.device)
+    truth = impute(labels[fit], data.mask, data.trusted, seed)
+    part = replace(data, labels=data.labels[one], evidence=None, trusted=truth)
+    folds, chain = concluded.folds[one], concluded.chosen.parameters.take(one)
+    chain = chain._replace(power=torch.zeros_like(chain.power), bursts=None)
+    again = _conclude(part, _every_row(folds), folds, chain, grid, fleet_fit.settings.period, ())
+    for name in ("chain_", "families_", "training_"):
+        concluded.learned[fit][name] = again.learned[0][name]
+    for name, values in again.noise.named_buffers():
+        getattr(concluded.noise, name)[fit] = values[0]
 
 
 def make_folds(fleet_fit: FleetFit) -> Tensor:

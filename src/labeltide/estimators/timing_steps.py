@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,7 +28,7 @@ from labeltide.estimators.timing_fit import TimingFit
 from labeltide.noise.fixed import FixedNoise
 
 NoiseOf = Callable[[ChainParameters, int], FixedNoise]  # the noise function of a chain of a fit
-Found = tuple[TimingFit | None, TimingTraining | None]  # None where timing errors were not found
+Found = tuple[TimingFit, TimingTraining] | None  # None where timing errors were not found
 
 
 class TimedFit(NamedTuple):
@@ -62,7 +63,7 @@ def correct_timing(untimed: Untimed, labels: Tensor, noise_of: NoiseOf) -> tuple
     Timing errors must gain `TIMING_WORTH` units of held-out log-likelihood over the same model without them, and over
     the chain that was chosen before.
     """
-    found: list[Found] = [(None, None)] * len(labels)
+    found: list[Found] = [None] * len(labels)
     data = untimed.data
     if not longest_offset(data.n_classes) or not has_one_annotator_per_row(data):
         return labels, found
@@ -106,3 +107,14 @@ def _choose(untimed: Untimed, single: ChainData, screened: Screened) -> list[tup
         posterior = expect_timing(data, members.take(one), parameters).posterior[0]
         chosen.append((int(index[place]), TimedFit(parameters, posterior, families[place])))
     return chosen
+
+
+def impute(posterior: Tensor, mask: Tensor, trusted: Tensor | None, seed: int) -> Tensor:
+    """True labels drawn from the posterior (rows, steps, classes), -1 on padding: int8 (rows, steps).
+
+    One random number serves all steps of a row, so that labels persist as they do in the posterior.
+    """
+    chance = torch.from_numpy(np.random.default_rng(seed).random((len(posterior), 1, 1))).to(posterior)
+    drawn = (posterior.cumsum(-1) < chance).sum(-1).clamp_max(posterior.shape[-1] - 1)
+    drawn = torch.where(mask, drawn, -1).to(torch.int8)
+    return drawn if trusted is None else torch.where(trusted >= 0, trusted, drawn)
