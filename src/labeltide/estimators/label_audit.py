@@ -52,8 +52,8 @@ def audit_sequences(
         fdr=fdr,
         has_annotators=_validation.as_labels(y).ndim == 3,
     )
-    timed = estimator._timed_posterior(recorded, features)
-    audit = audit if timed is None else replace(audit, probabilities=timed)
+    hybrid = estimator._hybrid_posterior(recorded, features)
+    audit = audit if hybrid is None else replace(audit, probabilities=hybrid)
     return audit if estimator.cells_ is None else replace(audit, clock=clocks[..., 0])
 
 

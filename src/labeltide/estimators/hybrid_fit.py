@@ -1,27 +1,30 @@
-"""A fitted model of timing errors: what it holds, how it judges labels, and its form in a file."""
+"""A fitted hybrid hidden Markov model: what it holds, how it judges labels, and its form in a file."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from labeltide.chain.data import Chain
+from labeltide.chain.data import Chain, ChainData, ChainParameters
+from labeltide.chain.margins import find_margins
 from labeltide.chain.timing_expect import TimedChains, expect_timing
 from labeltide.estimators.step_evidence import StepModel
 from labeltide.inference.posterior import Recorded, chain_inputs, normalise_posterior
 from labeltide.noise.fixed import FixedNoise
 
 
-class TimingFit(NamedTuple):
-    """The hidden Markov model with timing errors of one fit."""
+class HybridFit(NamedTuple):
+    """The hybrid hidden Markov model of one fit, with timing errors or with errors near boundaries."""
 
     steps: StepModel
     shares: np.ndarray  # (classes,), of the true labels, by which the evidence is divided
     chain: Chain
-    noise: FixedNoise  # Q of the recorded label given the annotator's label
+    noise: FixedNoise  # Q given the annotator's label; with thresholds, groups of margins stand in place of annotators
     offsets: np.ndarray  # (annotators or 1, pairs, 2 * reach + 1), probabilities of offsets in steps
+    thresholds: np.ndarray | None = None  # margins between groups of steps; None without errors near boundaries
 
     def posterior(self, recorded: Recorded, features: np.ndarray, folds: np.ndarray) -> np.ndarray:
         """Posterior of the true labels: (n, steps, classes), zero on padding.
@@ -33,10 +36,21 @@ class TimingFit(NamedTuple):
         """
         log_probs = self.steps.log_probs(torch.from_numpy(features), torch.from_numpy(folds)).double().numpy()
         data, members, chain = chain_inputs(recorded, log_probs - np.log(self.shares), self.chain, self.noise)
+        if self.thresholds is not None:
+            data, chain = self._by_margin(data, chain)
         offsets = torch.from_numpy(self.offsets).float()[None]
-        return normalise_posterior(
-            expect_timing(data, members, TimedChains(chain, offsets)).posterior[0], recorded.mask
-        )
+        expected = expect_timing(data, members, TimedChains(chain, offsets))
+        return normalise_posterior(expected.posterior[0], recorded.mask)
+
+    def _by_margin(self, data: ChainData, chain: ChainParameters) -> tuple[ChainData, ChainParameters]:
+        """Every combination of a group of margins and a moment in place of the moments, with one Q for each."""
+        assert data.evidence is not None
+        assert self.thresholds is not None
+        margins = find_margins(data.evidence[0]).contiguous()
+        group = torch.bucketize(margins, torch.from_numpy(self.thresholds).to(margins))
+        n_points = data.n_points * (len(self.thresholds) + 1)
+        in_groups = replace(data, points=group * data.n_points + data.places(), n_points=n_points)
+        return in_groups, chain._replace(matrices=chain.matrices.flatten(1, 2)[:, None])
 
     def to_json(self) -> dict[str, Any]:
         """Lists and numbers."""
@@ -53,27 +67,30 @@ class TimingFit(NamedTuple):
             "clock": self.noise.clock[0].double().tolist(),
             "period": self.noise.period,
             "offsets": self.offsets.tolist(),
+            "thresholds": None if self.thresholds is None else self.thresholds.tolist(),
         }
 
     @classmethod
-    def from_json(cls, written: Any, n_classes: int, n_features: int) -> TimingFit:
+    def from_json(cls, written: Any, n_classes: int, n_features: int) -> HybridFit:
         """The inverse of `to_json`; a ValueError where the input is malformed."""
         try:
             names = ("centre", "scale", "coefficients", "shares", "start", "transition", "matrices", "clock", "offsets")
             arrays = {name: np.asarray(written[name], dtype=np.float64) for name in names}
             power = float(written["power"])
             period = None if written["period"] is None else float(written["period"])
+            limits = None if written["thresholds"] is None else np.asarray(written["thresholds"], dtype=np.float64)
         except (KeyError, TypeError, ValueError):
-            raise ValueError("its timing errors are malformed.") from None
-        _check(arrays, power, n_classes, n_features)
+            raise ValueError("its hybrid hidden Markov model is malformed.") from None
+        _check(arrays, power, limits, n_classes, n_features)
         steps = StepModel(*(torch.from_numpy(arrays[name]).float() for name in ("centre", "scale", "coefficients")))
         noise = FixedNoise(arrays["matrices"][None], arrays["clock"], period=period)
-        return cls(
-            steps, arrays["shares"], Chain(arrays["start"], arrays["transition"], power), noise, arrays["offsets"]
-        )
+        chain = Chain(arrays["start"], arrays["transition"], power)
+        return cls(steps, arrays["shares"], chain, noise, arrays["offsets"], limits)
 
 
-def _check(arrays: dict[str, np.ndarray], power: float, n_classes: int, n_features: int) -> None:
+def _check(
+    arrays: dict[str, np.ndarray], power: float, limits: np.ndarray | None, n_classes: int, n_features: int
+) -> None:
     shapes = {
         "centre": (n_features,),
         "scale": (n_features,),
@@ -90,9 +107,13 @@ def _check(arrays: dict[str, np.ndarray], power: float, n_classes: int, n_featur
         and offsets.ndim == 3
         and offsets.shape[1] == n_classes * (n_classes - 1)
         and offsets.shape[2] % 2 == 1
-        and len(offsets) == (len(matrices) if matrices.ndim == 4 else 1)
+        and len(offsets) == (len(matrices) if matrices.ndim == 4 and limits is None else 1)
+        and (limits is None or (limits.ndim == 1 and matrices.ndim == 4 and len(matrices) == len(limits) + 1))
+        and (limits is None or bool(np.isfinite(limits).all()))
         and all((arrays[name] >= 0).all() for name in ("start", "transition", "offsets"))
         and all((arrays[name] > 0).all() for name in ("shares", "scale"))
     )
     if not sound:
-        raise ValueError(f"its timing errors must be finite numbers for {n_classes} classes and {n_features} features.")
+        raise ValueError(
+            f"its hybrid model must hold finite numbers for {n_classes} classes and {n_features} features."
+        )
