@@ -16,7 +16,7 @@ from labeltide.chain.timing_expect import TimedChains, timing_log_likelihood
 from labeltide.chain.timing_states import longest_offset
 
 HYBRID_ITERATIONS = 12  # of EM
-HYBRID_WORTH = 10.0  # held-out log-likelihood that offsets, or errors near boundaries, must gain
+HYBRID_WORTH = 5.0  # held-out log-likelihood that offsets, or errors near boundaries, must gain
 
 
 class TriedHybrid(NamedTuple):
