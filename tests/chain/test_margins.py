@@ -39,8 +39,8 @@ def test_errors_near_boundaries_are_suspected_where_they_are():
 
 def test_groups_of_margins_have_equal_size_at_every_moment():
     data = simulate(near=True)
-    in_cells, cells = margin_cells(data, np.linspace(0, 1, data.n_points))
     margins = find_margins(data.evidence[0])
+    in_cells, cells = margin_cells(data, np.linspace(0, 1, data.n_points), margins)
     groups = in_cells.points % GROUPS
     assert np.allclose(np.bincount(groups.flatten()) / groups.numel(), 1 / GROUPS, atol=0.01)
     assert margins[groups == 0].max() <= margins[groups == GROUPS - 1].min()

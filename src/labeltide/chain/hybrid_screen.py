@@ -12,7 +12,7 @@ from torch import Tensor
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.families import constant_shape, family
 from labeltide.chain.logit import Families
-from labeltide.chain.margins import margin_cells
+from labeltide.chain.margins import find_margins, margin_cells
 from labeltide.chain.start import flat_chain
 from labeltide.chain.timing import fit_timing, no_offsets, start_offsets
 from labeltide.chain.timing_expect import TimedChains, timing_log_likelihood
@@ -21,7 +21,7 @@ from labeltide.chain.timing_states import longest_offset
 SCREEN_WINDOWS, SCREEN_STEPS = 60, 50  # windows that are looked at, and the most steps of one
 SCREEN_REACH = 4  # the longest offset, in steps
 SCREEN_ITERATIONS = 5  # of EM, without offsets and then with them
-SCREEN_WORTH = 8.0  # log-likelihood that offsets, or errors near boundaries, must gain
+SCREEN_WORTH = 6.0  # log-likelihood that offsets, or errors near boundaries, must gain
 POWERS = (0.1, 0.4, 1.5)  # of the evidence, from which EM starts
 STAY = 0.8  # probability that a true label persists, in the second start
 
@@ -88,7 +88,7 @@ def _near_boundaries(
     index = torch.arange(count, device=data.mask.device) + fit * count
     assert data.evidence is not None
     part = replace(data, labels=data.labels[fit : fit + 1], evidence=data.evidence[fit : fit + 1])
-    in_cells, cells = margin_cells(part, np.zeros(1))
+    in_cells, cells = margin_cells(part, np.zeros(1), find_margins(data.evidence[fit]))
     first = torch.zeros_like(index)
     some, start = Members(first, first, members.weights[index]), plain.take(index)
     matrices = start.chain.matrices.expand(-1, -1, in_cells.n_points, -1, -1)

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from labeltide.chain.data import Chain, ChainData, ChainParameters
-from labeltide.chain.margins import find_margins
+from labeltide.chain.margins import find_log_odds, find_margins
 from labeltide.chain.timing_expect import TimedChains, expect_timing
 from labeltide.estimators.step_evidence import StepModel
 from labeltide.inference.posterior import Recorded, chain_inputs, normalise_posterior
@@ -22,32 +23,37 @@ class HybridFit(NamedTuple):
     steps: StepModel
     shares: np.ndarray  # (classes,), of the true labels, by which the evidence is divided
     chain: Chain
-    noise: FixedNoise  # Q given the annotator's label; with thresholds, groups of margins stand in place of annotators
+    noise: FixedNoise  # Q given the annotator's label; with thresholds, groups of levels stand in place of annotators
     offsets: np.ndarray  # (annotators or 1, pairs, 2 * reach + 1), probabilities of offsets in steps
-    thresholds: np.ndarray | None = None  # margins between groups of steps; None without errors near boundaries
+    thresholds: np.ndarray | None = None  # levels between groups of steps; None without errors near boundaries
+    by_network: bool = False  # whether levels are the log-odds of networks, not margins
 
-    def posterior(self, recorded: Recorded, features: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    def posterior(
+        self, recorded: Recorded, features: np.ndarray, evidence: np.ndarray, folds: np.ndarray
+    ) -> np.ndarray:
         """Posterior of the true labels: (n, steps, classes), zero on padding.
 
         Parameters
         ----------
         features : array of shape (n, steps, features)
+        evidence : array of shape (n, steps, classes)
+            Log-probabilities of networks.
         folds : the fold of each row that was trained on, -1 for others
         """
         log_probs = self.steps.log_probs(torch.from_numpy(features), torch.from_numpy(folds)).double().numpy()
         data, members, chain = chain_inputs(recorded, log_probs - np.log(self.shares), self.chain, self.noise)
         if self.thresholds is not None:
-            data, chain = self._by_margin(data, chain)
+            data, chain = self._by_level(data, chain, torch.from_numpy(evidence).float())
         offsets = torch.from_numpy(self.offsets).float()[None]
         expected = expect_timing(data, members, TimedChains(chain, offsets))
         return normalise_posterior(expected.posterior[0], recorded.mask)
 
-    def _by_margin(self, data: ChainData, chain: ChainParameters) -> tuple[ChainData, ChainParameters]:
-        """Every combination of a group of margins and a moment in place of the moments, with one Q for each."""
+    def _by_level(self, data: ChainData, chain: ChainParameters, network: Tensor) -> tuple[ChainData, ChainParameters]:
+        """Every combination of a group of levels and a moment in place of the moments, with one Q for each."""
         assert data.evidence is not None
         assert self.thresholds is not None
-        margins = find_margins(data.evidence[0]).contiguous()
-        group = torch.bucketize(margins, torch.from_numpy(self.thresholds).to(margins))
+        levels = (find_log_odds(network) if self.by_network else find_margins(data.evidence[0])).contiguous()
+        group = torch.bucketize(levels, torch.from_numpy(self.thresholds).to(levels))
         n_points = data.n_points * (len(self.thresholds) + 1)
         in_groups = replace(data, points=group * data.n_points + data.places(), n_points=n_points)
         return in_groups, chain._replace(matrices=chain.matrices.flatten(1, 2)[:, None])
@@ -68,6 +74,7 @@ class HybridFit(NamedTuple):
             "period": self.noise.period,
             "offsets": self.offsets.tolist(),
             "thresholds": None if self.thresholds is None else self.thresholds.tolist(),
+            "by_network": self.by_network,
         }
 
     @classmethod
@@ -78,6 +85,7 @@ class HybridFit(NamedTuple):
             arrays = {name: np.asarray(written[name], dtype=np.float64) for name in names}
             power = float(written["power"])
             period = None if written["period"] is None else float(written["period"])
+            by_network = bool(written["by_network"])
             limits = None if written["thresholds"] is None else np.asarray(written["thresholds"], dtype=np.float64)
         except (KeyError, TypeError, ValueError):
             raise ValueError("its hybrid hidden Markov model is malformed.") from None
@@ -85,7 +93,7 @@ class HybridFit(NamedTuple):
         steps = StepModel(*(torch.from_numpy(arrays[name]).float() for name in ("centre", "scale", "coefficients")))
         noise = FixedNoise(arrays["matrices"][None], arrays["clock"], period=period)
         chain = Chain(arrays["start"], arrays["transition"], power)
-        return cls(steps, arrays["shares"], chain, noise, arrays["offsets"], limits)
+        return cls(steps, arrays["shares"], chain, noise, arrays["offsets"], limits, by_network)
 
 
 def _check(

@@ -15,7 +15,7 @@ from labeltide.chain.data import Chain, ChainData, ChainParameters, Members
 from labeltide.chain.families import Family
 from labeltide.chain.hybrid_screen import SCREEN_WORTH, Screened, screen_hybrid
 from labeltide.chain.hybrid_select import HYBRID_WORTH, HybridTraining, TriedHybrid, try_plain, try_timing
-from labeltide.chain.margins import MarginCells, margin_cells
+from labeltide.chain.margins import MarginCells, find_log_odds, find_margins, margin_cells
 from labeltide.chain.select import Chosen
 from labeltide.chain.timing_expect import (
     TimedChains,
@@ -40,7 +40,8 @@ class Better(NamedTuple):
     member: Members  # one, with all rows
     data: ChainData  # of this fit; with errors near boundaries cells stand in place of points of the clock
     family: Family  # of Q
-    cells: MarginCells | None  # None for timing errors
+    cells: MarginCells | None = None  # None for timing errors
+    by_network: bool = False  # whether cells go by the networks' log-odds, not by the margin
 
 
 class Directed(NamedTuple):
@@ -96,45 +97,58 @@ def _find_better(directed: Directed, single: ChainData) -> Iterator[tuple[int, B
         screened = screened._replace(margins=torch.zeros_like(screened.margins))  # for one clock and one annotator
     suspected = torch.maximum(screened.timing, screened.margins) > SCREEN_WORTH
     for fit in suspected.nonzero().flatten().tolist():
-        tried = _try_models(directed, single, screened, fit)
-        before = directed.chosen.held_out[fit].max()
-        least = max(float(before), float(tried[0][0])) + HYBRID_WORTH
-        held_out, better = max(tried[1:], key=lambda entry: entry[0])
+        attempt = _Attempt(directed, single, screened, fit)
+        least = max(float(directed.chosen.held_out[fit].max()), *attempt.without()) + HYBRID_WORTH
+        held_out, better = max(attempt.models(), key=lambda model: model[0])
         if held_out > least:
             yield fit, better
 
 
-def _try_models(directed: Directed, single: ChainData, screened: Screened, fit: int) -> list[tuple[float, Better]]:
-    """Held-out log-likelihoods and models of one fit: the plain one first, then those that look promising."""
-    one = torch.tensor([fit], device=single.mask.device)
-    first = torch.zeros_like(one)
-    assert single.evidence is not None
-    data = replace(single, labels=single.labels[one], evidence=single.evidence[one])
-    member, folds = Members(first, first, directed.fits.weights[one]), directed.folds[one]
-    best = int(directed.chosen.held_out[fit].argmax())
-    families = [directed.chosen.families[fit][best]]
-    groups = directed.chosen.parameters.matrices.shape[1]
+class _Attempt:
+    """Models of one suspicious fit."""
 
-    def entry(tried: TriedHybrid, data: ChainData, family: Family, cells: MarginCells | None) -> tuple[float, Better]:
-        return float(tried.held_out[0]), Better(tried.parameters, member, data, family, cells)
+    def __init__(self, directed: Directed, single: ChainData, screened: Screened, fit: int) -> None:
+        assert single.evidence is not None
+        assert directed.data.evidence is not None
+        self.directed, self.screened, self.fit = directed, screened, fit
+        self.one = torch.tensor([fit], device=single.mask.device)
+        first = torch.zeros_like(self.one)
+        self.member = Members(first, first, directed.fits.weights[self.one])
+        self.folds = directed.folds[self.one]
+        self.data = replace(single, labels=single.labels[self.one], evidence=single.evidence[self.one])
+        self.network = directed.data.evidence[self.one]  # (1, rows, steps, classes)
+        self.family = directed.chosen.families[fit][int(directed.chosen.held_out[fit].argmax())]
+        self.is_near = bool(screened.margins[fit] > SCREEN_WORTH)
 
-    def start(chain: ChainParameters, n_points: int) -> ChainParameters:
-        matrices = chain.matrices[one]
-        repeats = n_points // matrices.shape[2]
-        return chain.take(one)._replace(matrices=matrices.repeat(1, groups, repeats, 1, 1))
+    def without(self) -> list[float]:
+        """Held-out log-likelihoods without these errors, by the evidence of single steps and by that of networks."""
+        evidence = [self.data.evidence] + [likelihood_ratios(self.network, self.data.mask)] * self.is_near
+        tried = [self._plain(self.data.with_evidence(ratios), self.screened.plain, self.family) for ratios in evidence]
+        return [float(plain.held_out[0]) for plain in tried]
 
-    tried = [
-        entry(try_plain(data, member, start(screened.plain, data.n_points), families, folds), data, families[0], None)
-    ]
-    if screened.timing[fit] > SCREEN_WORTH:
-        timed = try_timing(data, member, start(screened.timed, data.n_points), families, folds)
-        tried.append(entry(timed, data, families[0], None))
-    if screened.margins[fit] > SCREEN_WORTH:
-        in_cells, cells = margin_cells(data, directed.grid)
-        family = cells.family(data.n_classes, directed.period)
-        near = try_plain(in_cells, member, start(screened.near, in_cells.n_points), [family], folds)
-        tried.append(entry(near, in_cells, family, cells))
-    return tried
+    def models(self) -> Iterator[tuple[float, Better]]:
+        """Held-out log-likelihoods and models: with timing errors, and with errors near boundaries by either level."""
+        if self.screened.timing[self.fit] > SCREEN_WORTH:
+            start = self._start(self.screened.timed, self.data.n_points)
+            timed = try_timing(self.data, self.member, start, [self.family], self.folds)
+            yield float(timed.held_out[0]), Better(timed.parameters, self.member, self.data, self.family)
+        for by_network in (False, True)[: self.is_near + (self.is_near and self.data.n_classes == 2)]:
+            assert self.data.evidence is not None
+            levels = find_log_odds(self.network[0]) if by_network else find_margins(self.data.evidence[0])
+            in_cells, cells = margin_cells(self.data, self.directed.grid, levels)
+            family = cells.family(self.data.n_classes, self.directed.period)
+            near = self._plain(in_cells, self.screened.near, family)
+            better = Better(near.parameters, self.member, in_cells, family, cells, by_network)
+            yield float(near.held_out[0]), better
+
+    def _plain(self, data: ChainData, chain: ChainParameters, family: Family) -> TriedHybrid:
+        return try_plain(data, self.member, self._start(chain, data.n_points), [family], self.folds)
+
+    def _start(self, chain: ChainParameters, n_points: int) -> ChainParameters:
+        """The chain of this fit with Q at every point and for every annotator."""
+        groups = self.directed.chosen.parameters.matrices.shape[1]
+        matrices = chain.matrices[self.one]
+        return chain.take(self.one)._replace(matrices=matrices.repeat(1, groups, n_points // matrices.shape[2], 1, 1))
 
 
 def _describe(better: Better, model: StepModel, shares: np.ndarray, noise_of: NoiseOf, fit: int) -> HybridFit:
@@ -148,7 +162,7 @@ def _describe(better: Better, model: StepModel, shares: np.ndarray, noise_of: No
     thresholds = better.cells.thresholds.cpu().double().numpy()
     groups = chain.chain.matrices[0, 0].unflatten(0, (-1, len(thresholds) + 1)).transpose(0, 1)
     noise = FixedNoise(groups[None].double().numpy(), better.cells.moments)
-    return HybridFit(steps, shares, numbers, noise, offsets, thresholds)
+    return HybridFit(steps, shares, numbers, noise, offsets, thresholds, better.by_network)
 
 
 def impute(posterior: Tensor, mask: Tensor, trusted: Tensor | None, seed: int) -> Tensor:

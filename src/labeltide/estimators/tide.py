@@ -155,11 +155,12 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     def _estimate_timing(self) -> tuple[TransitionTiming, ...]:
         return estimate_timing(self.hybrid_training_, self.training_.clusters, self._inference_seed())
 
-    def _hybrid_posterior(self, recorded: Recorded, features: np.ndarray) -> np.ndarray | None:
+    def _hybrid_posterior(self, recorded: Recorded, features: np.ndarray, evidence: np.ndarray) -> np.ndarray | None:
         """From the hybrid model, where one was chosen and no row has labels of two annotators."""
         if self.hybrid_fit_ is None or ((recorded.labels >= 0).any(1).sum(-1) > 1).any():
             return None
-        return self.hybrid_fit_.posterior(recorded, features, self.training_rows_.find_folds(features, recorded.mask))
+        folds = self.training_rows_.find_folds(features, recorded.mask)
+        return self.hybrid_fit_.posterior(recorded, features, evidence, folds)
 
     def _learned(self) -> dict[str, Any]:
         start, transition, power, bursts = self.chain_
