@@ -267,8 +267,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         """The hidden Markov model of the true labels, for an audit."""
         return no_persistence(len(self.classes_))
 
-    def _hybrid_posterior(self, recorded: Recorded, features: np.ndarray, evidence: np.ndarray) -> np.ndarray | None:
-        """Posterior of the true labels by a hybrid model, for an audit; None where the chain gives it."""
+    def _timed_posterior(self, recorded: Recorded, features: np.ndarray) -> np.ndarray | None:
+        """Posterior of the true labels with timing errors, for an audit; None where the chain gives it."""
         return None
 
     def _learned(self) -> dict[str, Any]:

@@ -43,18 +43,17 @@ def audit_sequences(
     between = check_gaps(gaps, counts, shape[1])
     known = None if trusted is None else estimator.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
     recorded = Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups), between)
-    evidence = estimator._evidence(features, mask)
     audit = audit_labels(
         recorded,
-        evidence,
+        estimator._evidence(features, mask),
         estimator._persistence(),
         estimator.noise_,
         estimator.classes_,
         fdr=fdr,
         has_annotators=_validation.as_labels(y).ndim == 3,
     )
-    hybrid = estimator._hybrid_posterior(recorded, features, evidence)
-    audit = audit if hybrid is None else replace(audit, probabilities=hybrid)
+    timed = estimator._timed_posterior(recorded, features)
+    audit = audit if timed is None else replace(audit, probabilities=timed)
     return audit if estimator.cells_ is None else replace(audit, clock=clocks[..., 0])
 
 

@@ -16,10 +16,10 @@ from labeltide.estimators.base import ModelChoice, NoisyLabelClassifier, RandomS
 from labeltide.estimators.cross_fit import NETWORKS
 from labeltide.estimators.distillation import distill
 from labeltide.estimators.fleet import FittedFleet, FleetFit
-from labeltide.estimators.hybrid_fit import HybridFit
 from labeltide.estimators.inferred import Inferred
 from labeltide.estimators.rows import TrainingRows, digest_rows, out_of_fold_log_probs
 from labeltide.estimators.tide_steps import CROSS_FIT_FOLDS, find_posterior
+from labeltide.estimators.timing_fit import TimingFit
 from labeltide.inference.posterior import Recorded
 from labeltide.inference.timing import TransitionTiming, estimate_timing
 
@@ -145,7 +145,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     def timing_(self) -> tuple[TransitionTiming, ...]:
         """How early or late transitions are recorded, by annotator and pair of classes; empty without timing errors."""
         check_is_fitted(self, "model_")
-        if self.hybrid_fit_ is None or self.hybrid_fit_.thresholds is not None:
+        if self.timing_fit_ is None:
             return ()
         entries = self._find("timing", self._estimate_timing)
         return tuple(
@@ -153,20 +153,20 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         )
 
     def _estimate_timing(self) -> tuple[TransitionTiming, ...]:
-        return estimate_timing(self.hybrid_training_, self.training_.clusters, self._inference_seed())
+        return estimate_timing(self.timing_training_, self.training_.clusters, self._inference_seed())
 
-    def _hybrid_posterior(self, recorded: Recorded, features: np.ndarray, evidence: np.ndarray) -> np.ndarray | None:
-        """From the hybrid model, where one was chosen and no row has labels of two annotators."""
-        if self.hybrid_fit_ is None or ((recorded.labels >= 0).any(1).sum(-1) > 1).any():
+    def _timed_posterior(self, recorded: Recorded, features: np.ndarray) -> np.ndarray | None:
+        """From the model of timing errors, where it was chosen and no row has labels of two annotators."""
+        if self.timing_fit_ is None or ((recorded.labels >= 0).any(1).sum(-1) > 1).any():
             return None
         folds = self.training_rows_.find_folds(features, recorded.mask)
-        return self.hybrid_fit_.posterior(recorded, features, evidence, folds)
+        return self.timing_fit_.posterior(recorded, features, folds)
 
     def _learned(self) -> dict[str, Any]:
         start, transition, power, bursts = self.chain_
         chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power, "bursts": bursts}
         learned = {"chain": chain, "families": self.families_, "findings": self._write_findings()}
-        return learned if self.hybrid_fit_ is None else learned | {"hybrid": self.hybrid_fit_.to_json()}
+        return learned if self.timing_fit_ is None else learned | {"timing": self.timing_fit_.to_json()}
 
     def _take_learned(self, learned: Any) -> None:
         n_classes = len(self.classes_)
@@ -182,5 +182,5 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             raise ValueError(f"its chain must hold finite numbers for {n_classes} classes.")
         self.chain_, self.families_ = Chain(start, transition, power, bursts), dict(families)
         self._read_findings(findings)
-        hybrid = learned.get("hybrid")
-        self.hybrid_fit_ = None if hybrid is None else HybridFit.from_json(hybrid, n_classes, self.n_features_in_)
+        timing = learned.get("timing")
+        self.timing_fit_ = None if timing is None else TimingFit.from_json(timing, n_classes, self.n_features_in_)

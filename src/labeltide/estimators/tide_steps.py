@@ -17,7 +17,7 @@ from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
 from labeltide.estimators.cross_fit import cross_fit, take_fits
 from labeltide.estimators.fleet import FleetFit
-from labeltide.estimators.hybrid_steps import Directed, find_hybrids, impute
+from labeltide.estimators.timing_steps import Directed, find_timing, impute
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
@@ -67,7 +67,7 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
     evidence = _retry(fleet_fit, data, folds, evidence, evidence.chain, grid, change > RETRAIN_CHANGE, "round 2")
     joined = data.with_evidence(evidence.log_probs)
     concluded = _conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
-    return _with_hybrids(fleet_fit, joined, fits, concluded, grid)
+    return _with_timing(fleet_fit, joined, fits, concluded, grid)
 
 
 def _conclude(
@@ -104,20 +104,19 @@ def _conclude(
     return Posterior(labels, folds, noise, learned, chosen)
 
 
-def _with_hybrids(
+def _with_timing(
     fleet_fit: FleetFit, data: ChainData, fits: Members, concluded: Posterior, grid: np.ndarray
 ) -> Posterior:
-    """Take the posterior from a hybrid model where timing errors or errors near boundaries are found."""
+    """Take the posterior from the model of timing errors where they are found."""
 
     def noise_of(chain: ChainParameters, fit: int) -> FixedNoise:
         return _noise_function(data.of_fit(fit), chain, grid, fleet_fit.settings.period)
 
-    period = fleet_fit.settings.period
-    directed = Directed(fleet_fit.data.features, data, fits, concluded.folds, concluded.chosen, grid, period)
+    directed = Directed(fleet_fit.data.features, data, fits, concluded.folds, concluded.chosen)
     labels = concluded.labels
-    for fit, (posterior, hybrid, training) in find_hybrids(directed, labels, noise_of).items():
+    for fit, (posterior, timing, training) in find_timing(directed, labels, noise_of).items():
         labels = labels.index_copy(0, torch.tensor([fit], device=labels.device), posterior[None].to(labels))
-        concluded.learned[fit] |= {"hybrid_fit_": hybrid, "hybrid_training_": training}
+        concluded.learned[fit] |= {"timing_fit_": timing, "timing_training_": training}
         _estimate_noise_again(fleet_fit, data, concluded, labels, fit, grid)
     return concluded._replace(labels=labels)
 
@@ -125,7 +124,7 @@ def _with_hybrids(
 def _estimate_noise_again(
     fleet_fit: FleetFit, data: ChainData, concluded: Posterior, labels: Tensor, fit: int, grid: np.ndarray
 ) -> None:
-    """Estimate Q(t) of one fit again, in place: P(recorded | true) with all errors that its hybrid model found.
+    """Estimate Q(t) of one fit again, in place: P(recorded | true) with errors of timing among the errors.
 
     True labels are imputed: drawn from the posterior (Rubin 1987, with one imputation).
     """
@@ -253,8 +252,8 @@ def _learned(chosen: Chosen) -> list[dict[str, Any]]:
         {
             "chain_": Chain(start[fit], transition[fit], float(power[fit]), bursts[fit]),
             "families_": dict(zip(chosen.names[fit], weights[fit].tolist(), strict=True)),
-            "hybrid_fit_": None,
-            "hybrid_training_": None,
+            "timing_fit_": None,
+            "timing_training_": None,
         }
         for fit in range(len(weights))
     ]

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide.chain.hybrid_select import HybridTraining
 from labeltide.chain.pooled import families_of
 from labeltide.chain.timing import fit_timing
 from labeltide.chain.timing_expect import expect_timing
+from labeltide.chain.timing_select import TimingTraining
 from labeltide.chain.timing_states import class_pairs
 from labeltide.inference.cluster_bootstrap import draw_rows
 from labeltide.inference.warm_start import same_data
@@ -45,7 +45,7 @@ class TransitionTiming:
     transitions: float
 
 
-def estimate_timing(training: HybridTraining, clusters: Tensor | None, seed: int) -> tuple[TransitionTiming, ...]:
+def estimate_timing(training: TimingTraining, clusters: Tensor | None, seed: int) -> tuple[TransitionTiming, ...]:
     """The mean offset of every pair of classes and annotator, with classes as codes.
 
     Bootstrap samples of people, or of rows where none are known, are refitted by EM from the fitted chain, all as one
@@ -66,7 +66,7 @@ def estimate_timing(training: HybridTraining, clusters: Tensor | None, seed: int
     return tuple(entries)
 
 
-def _standard_errors(training: HybridTraining, clusters: Tensor | None, seed: int) -> Tensor:
+def _standard_errors(training: TimingTraining, clusters: Tensor | None, seed: int) -> Tensor:
     """Standard deviation of the mean offsets of bootstrap replicates: (annotators, pairs)."""
     rows = len(training.data.mask)
     count = min(rows, max(2, MOST_STEPS // training.data.mask.shape[1]))

@@ -1,4 +1,4 @@
-"""A quick look at some of the rows, which decides whether hybrid hidden Markov models are worth fitting."""
+"""A quick look at some of the rows, which decides whether the model of timing errors is worth fitting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torch import Tensor
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.families import constant_shape, family
 from labeltide.chain.logit import Families
-from labeltide.chain.margins import find_margins, margin_cells
 from labeltide.chain.start import flat_chain
 from labeltide.chain.timing import fit_timing, no_offsets, start_offsets
 from labeltide.chain.timing_expect import TimedChains, timing_log_likelihood
@@ -21,23 +20,21 @@ from labeltide.chain.timing_states import longest_offset
 SCREEN_WINDOWS, SCREEN_STEPS = 60, 50  # windows that are looked at, and the most steps of one
 SCREEN_REACH = 4  # the longest offset, in steps
 SCREEN_ITERATIONS = 5  # of EM, without offsets and then with them
-SCREEN_WORTH = 6.0  # log-likelihood that offsets, or errors near boundaries, must gain
+SCREEN_WORTH = 6.0  # log-likelihood that offsets must gain
 POWERS = (0.1, 0.4, 1.5)  # of the evidence, from which EM starts
 STAY = 0.8  # probability that a true label persists, in the second start
 
 
 class Screened(NamedTuple):
-    """Result of the quick look: gains in log-likelihood, and chains from which EM over all rows starts."""
+    """Result of the quick look: the gain in log-likelihood, and chains from which EM over all rows starts."""
 
-    timing: Tensor  # (fits,), what offsets gain
-    margins: Tensor  # (fits,), what errors near boundaries gain
+    gain: Tensor  # (fits,), of offsets
     plain: ChainParameters  # (fits), with Q at one moment
     timed: ChainParameters  # (fits), with Q at one moment
-    near: ChainParameters  # (fits), with Q for each group of margins
 
 
-def screen_hybrid(data: ChainData, fits: Members, chain: ChainParameters) -> Screened:
-    """Fit models without and with offsets and errors near boundaries to a sample of windows, Q constant over the clock.
+def screen_timing(data: ChainData, fits: Members, chain: ChainParameters) -> Screened:
+    """Fit models without and with offsets to a sample of windows, with Q constant over the clock.
 
     The evidence of the data holds `likelihood_ratios`. EM starts from several powers, because features of neighbouring
     steps are dependent to a degree that is not known, and both from the given chain and from one with moderate noise:
@@ -56,11 +53,7 @@ def screen_hybrid(data: ChainData, fits: Members, chain: ChainParameters) -> Scr
     timed = fit_timing(part, members, kinds, timed, iterations=SCREEN_ITERATIONS)
     before, plain_chain = _best(part, members, plain, n_fits)
     after, timed_chain = _best(part, members, timed, n_fits)
-    near = [_near_boundaries(part, plain, members, place, n_fits) for place in range(n_fits)]
-    margins = torch.cat([score for score, _ in near])
-    return Screened(
-        after - before, margins - before, plain_chain, timed_chain, cat_parameters([best for _, best in near])
-    )
+    return Screened(after - before, plain_chain, timed_chain)
 
 
 def _starts(data: ChainData, chain: ChainParameters) -> ChainParameters:
@@ -78,24 +71,6 @@ def _best(data: ChainData, members: Members, fitted: TimedChains, n_fits: int) -
     score, best = timing_log_likelihood(data, members, fitted).sum(1).view(n_fits, -1).max(1)
     first = torch.arange(n_fits, device=best.device) * (len(fitted.offsets) // n_fits)
     return score, fitted.chain.take(first + best)
-
-
-def _near_boundaries(
-    data: ChainData, plain: TimedChains, members: Members, fit: int, n_fits: int
-) -> tuple[Tensor, ChainParameters]:
-    """The log-likelihood of one fit with errors near boundaries, and its chain."""
-    count = len(plain.offsets) // n_fits
-    index = torch.arange(count, device=data.mask.device) + fit * count
-    assert data.evidence is not None
-    part = replace(data, labels=data.labels[fit : fit + 1], evidence=data.evidence[fit : fit + 1])
-    in_cells, cells = margin_cells(part, np.zeros(1), find_margins(data.evidence[fit]))
-    first = torch.zeros_like(index)
-    some, start = Members(first, first, members.weights[index]), plain.take(index)
-    matrices = start.chain.matrices.expand(-1, -1, in_cells.n_points, -1, -1)
-    start = TimedChains(start.chain._replace(matrices=matrices), start.offsets)
-    kinds = Families.of([cells.family(data.n_classes, None)] * count, data.mask.device)
-    fitted = fit_timing(in_cells, some, kinds, start, iterations=SCREEN_ITERATIONS, learn_offsets=False)
-    return _best(in_cells, some, fitted, 1)
 
 
 def _cut(data: ChainData) -> ChainData:

@@ -1,4 +1,4 @@
-"""`tide` finds labels that are late and errors near boundaries, and leaves all other fits as they were."""
+"""`tide` finds labels that are late, and leaves all other fits as they were."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import pytest
 import labeltide as lt
 from chains import annotator_path
 from labeltide.estimators import tide_steps
-from labeltide.estimators.hybrid_steps import impute
+from labeltide.estimators.timing_steps import impute
 
 
-def simulate(late=0.0, near=0.0, wrong=0.0, seed=0, rows=60, steps=50):
-    """Persistent labels with Gaussian features: recorded late, wrong near the boundary, or wrong anywhere."""
+def simulate(late=0.0, wrong=0.0, seed=0, rows=60, steps=50):
+    """Persistent labels with Gaussian features: recorded late, or wrong anywhere."""
     generator = np.random.default_rng(seed)
     truth = ((generator.random((rows, steps)) < 0.06).cumsum(1) + generator.integers(0, 2, (rows, 1))) % 2
     features = generator.standard_normal((rows, steps, 3)).astype(np.float32)
     features[..., 0] += 3 * truth
     offsets = np.rint(generator.normal(late, 1.0 if late else 0.0, (rows, steps))).astype(int).clip(-8, 8)
     seen = np.array([annotator_path(row.tolist(), own) for row, own in zip(truth, offsets, strict=True)])
-    rank = np.abs(features[..., 0] - 1.5).ravel().argsort().argsort().reshape(truth.shape) / truth.size
-    flips = generator.random(truth.shape) < wrong + near * (1 - rank)
+    flips = generator.random(truth.shape) < wrong
     return features, np.where(flips, 1 - seen, seen), truth
 
 
@@ -58,24 +57,13 @@ def test_a_saved_model_keeps_its_timing_errors(late, tmp_path):
     assert np.array_equal(*probabilities)
 
 
-def test_errors_near_boundaries_are_found():
-    features, labels, truth = simulate(near=0.6)
-    model = lt.TideClassifier(epochs=15, random_state=0).fit(features, labels)
-    assert model.hybrid_fit_.thresholds is not None
-    assert model.timing_ == ()
-    right = model.hybrid_fit_.noise.matrices[0].mean(1).diagonal(dim1=-2, dim2=-1).mean(-1)  # of each group
-    assert right[0] < 0.65
-    assert right[-1] > 0.85
-    assert (model.audit(features, labels).suggested != truth).mean() < 0.1
-
-
 def test_other_labels_are_fitted_as_before(monkeypatch):
     features, labels, _ = simulate(wrong=0.2)
     model = lt.TideClassifier(epochs=5, random_state=0).fit(features, labels)
-    assert model.hybrid_fit_ is None
+    assert model.timing_fit_ is None
     assert model.timing_ == ()
-    assert "hybrid" not in model._learned()
-    monkeypatch.setattr(tide_steps, "_with_hybrids", lambda fleet_fit, data, fits, concluded, grid: concluded)
+    assert "timing" not in model._learned()
+    monkeypatch.setattr(tide_steps, "_with_timing", lambda fleet_fit, data, fits, concluded, grid: concluded)
     before = lt.TideClassifier(epochs=5, random_state=0).fit(features, labels)
     assert np.array_equal(model.predict_proba(features), before.predict_proba(features))
     assert np.array_equal(model.noise_matrices_, before.noise_matrices_)
