@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
+from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.families import constant_shape, family
 from labeltide.chain.logit import Families
-from labeltide.chain.start import flat_chain
 from labeltide.chain.timing import fit_timing, no_offsets, start_offsets
 from labeltide.chain.timing_expect import TimedChains, timing_log_likelihood
 from labeltide.chain.timing_states import longest_offset
@@ -22,7 +21,6 @@ SCREEN_REACH = 4  # the longest offset, in steps
 SCREEN_ITERATIONS = 5  # of EM, without offsets and then with them
 SCREEN_WORTH = 6.0  # log-likelihood that offsets must gain
 POWERS = (0.1, 0.4, 1.5)  # of the evidence, from which EM starts
-STAY = 0.8  # probability that a true label persists, in the second start
 
 
 class Screened(NamedTuple):
@@ -37,12 +35,11 @@ def screen_timing(data: ChainData, fits: Members, chain: ChainParameters) -> Scr
     """Fit models without and with offsets to a sample of windows, with Q constant over the clock.
 
     The evidence of the data holds `likelihood_ratios`. EM starts from several powers, because features of neighbouring
-    steps are dependent to a degree that is not known, and both from the given chain and from one with moderate noise:
-    errors that the networks have learned look like the truth.
+    steps are dependent to a degree that is not known.
     """
     part = _sample(_cut(data))
     n_fits, device = len(fits.labels), data.mask.device
-    start = _starts(part, chain)
+    start = _starts(chain)
     fit = torch.arange(n_fits, device=device).repeat_interleave(len(start.power) // n_fits)
     members = Members(fits.labels[fit], fits.evidence[fit], torch.ones(len(fit), len(part.mask), device=device))
     kinds = Families.of([family(data.n_classes, constant_shape(np.zeros(1)), "each")] * len(fit), device)
@@ -56,14 +53,13 @@ def screen_timing(data: ChainData, fits: Members, chain: ChainParameters) -> Scr
     return Screened(after - before, plain_chain, timed_chain)
 
 
-def _starts(data: ChainData, chain: ChainParameters) -> ChainParameters:
-    """Chains from which EM starts: for each fit the given one and one with moderate noise, with every power."""
-    n_fits, device = len(chain.power), data.mask.device
-    given = chain._replace(matrices=chain.matrices.mean((1, 2), keepdim=True), bursts=None)
-    both = cat_parameters([given, flat_chain(n_fits, 1, data, STAY)])
-    fit = torch.arange(n_fits, device=device)
-    order = torch.stack([fit, fit + n_fits], 1).flatten().repeat_interleave(len(POWERS))
-    return both.take(order)._replace(power=torch.tensor(POWERS, device=device).repeat(2 * n_fits))
+def _starts(chain: ChainParameters) -> ChainParameters:
+    """Chains from which EM starts: that of each fit with every power."""
+    n_fits, device = len(chain.power), chain.power.device
+    fit = torch.arange(n_fits, device=device).repeat_interleave(len(POWERS))
+    level = chain.matrices.mean((1, 2), keepdim=True)
+    powers = torch.tensor(POWERS, device=device).repeat(n_fits)
+    return chain._replace(matrices=level, bursts=None).take(fit)._replace(power=powers)
 
 
 def _best(data: ChainData, members: Members, fitted: TimedChains, n_fits: int) -> tuple[Tensor, ChainParameters]:

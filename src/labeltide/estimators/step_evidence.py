@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-ITERATIONS = 40  # of the fixed-Hessian bound
+ITERATIONS = 25  # of the fixed-Hessian bound
 RIDGE = 1.0  # in labels
 LARGEST = 5.0  # standard deviations at which features are cut, so that squares stay small
 
