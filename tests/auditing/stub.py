@@ -11,6 +11,8 @@ from labeltide.inference.temporality import PartTemporality, Temporality
 class StubTide:
     """What an audit of a table asks of an estimator."""
 
+    timing_ = ()
+
     def __init__(self, **settings):
         vars(self).update(settings)
 

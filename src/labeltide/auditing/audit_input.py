@@ -41,6 +41,7 @@ class AuditInput:
         Of each line, in the table's order; the annotator is -1 in rows that name none and hold no label.
     ids, times : Arrow arrays of n_rows texts
     encoders : how each feature came from its column
+    step : the usual time between two steps and its unit, "" for plain numbers; None where the table has no times
     """
 
     features: np.ndarray
@@ -68,6 +69,7 @@ class AuditInput:
     window: int
     encoders: tuple[Encoder, ...]
     said: tuple[str, ...]
+    step: tuple[float, str] | None = None
 
     @property
     def n_rows(self) -> int:

@@ -15,7 +15,7 @@ from labeltide.tables.clock_columns import ClockInfo, positions, read_clocks
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
 from labeltide.tables.intake import OpenTable, load_table, open_table
 from labeltide.tables.labels import read_table_labels, read_trusted
-from labeltide.tables.moments import find_gaps
+from labeltide.tables.moments import find_gaps, step_length
 from labeltide.tables.role_guesses import RoleColumns, find_columns
 from labeltide.tables.roles import Names, Request
 from labeltide.tables.table_rows import TableRows, find_rows
@@ -57,6 +57,7 @@ class AuditSteps:
             **self.rows.lines(),
             ids=decode(self.rows.steps.sequence[self.rows.steps.step_of_row], names),
             times=self.rows.times,
+            step=step_length(self.rows.steps) if self.rows.moments else None,
             sequence_names=names,
             class_names=self.class_names,
             annotator_names=self.rows.annotators,

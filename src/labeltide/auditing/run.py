@@ -220,6 +220,7 @@ def _describe_findings(read: AuditInput, judged: LabelAudit, estimator: TideClas
     return {
         **first,
         "other_clocks": others,
+        "timing": findings.describe_timing(read, estimator),
         "issues": findings.describe_issues(read, judged),
         "contested": describe_contested(judged),
         "agreement": describe_agreement(read),

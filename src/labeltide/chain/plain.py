@@ -85,7 +85,7 @@ def plain_pass(data: ChainData, members: Members, parameters: ChainParameters, *
     pairs[:, 1] /= parameters.transition.clamp_min(TINY)
     return Expected(
         (forward.scales[..., 0].log() * data.mask).sum(-1),
-        _counts(data, members, gamma * members.weights[..., None, None], parameters.matrices.shape[1]),
+        count_labels(data, members, gamma * members.weights[..., None, None], parameters.matrices.shape[1]),
         torch.stack([(gamma[:, :, 0] * weights[..., None]).sum(1), exposure], 1),
         pairs,
         power,
@@ -171,7 +171,7 @@ def _normal(values: Tensor) -> Tensor:
     return values / values.sum(-1, keepdim=True).clamp_min(TINY)
 
 
-def _counts(data: ChainData, members: Members, weighted: Tensor, groups: int) -> Tensor:
+def count_labels(data: ChainData, members: Members, weighted: Tensor, groups: int) -> Tensor:
     """Expected counts of true and recorded labels on the grid: (members, groups, points, true, recorded)."""
     m, _, _, classes = weighted.shape
     n_annotators = data.labels.shape[-1]

@@ -22,6 +22,7 @@ from labeltide.estimators.rows import TrainingRows
 from labeltide.estimators.storage import save
 from labeltide.estimators.stream import Stream
 from labeltide.inference.audit import FDR, MIN_CONFIDENCE, LabelAudit, no_persistence
+from labeltide.inference.posterior import Recorded
 from labeltide.models.base import SequenceModel
 from labeltide.tables.sources import Sources
 
@@ -270,6 +271,10 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     def _persistence(self) -> Chain:
         """The hidden Markov model of the true labels, for an audit."""
         return no_persistence(len(self.classes_))
+
+    def _timed_posterior(self, recorded: Recorded, features: np.ndarray) -> np.ndarray | None:
+        """Posterior of the true labels with timing errors, for an audit; None where the chain gives it."""
+        return None
 
     def _learned(self) -> dict[str, Any]:
         """Fitted attributes beyond those that all methods have, as plain JSON values."""

@@ -42,8 +42,9 @@ def audit_sequences(
     moments = find_moments(estimator, clocks)
     between = check_gaps(gaps, counts, shape[1])
     known = None if trusted is None else estimator.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
+    recorded = Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups), between)
     audit = audit_labels(
-        Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups), between),
+        recorded,
         estimator._evidence(features, mask),
         estimator._persistence(),
         estimator.noise_,
@@ -51,6 +52,8 @@ def audit_sequences(
         fdr=fdr,
         has_annotators=_validation.as_labels(y).ndim == 3,
     )
+    timed = estimator._timed_posterior(recorded, features)
+    audit = audit if timed is None else replace(audit, probabilities=timed)
     return audit if estimator.cells_ is None else replace(audit, clock=clocks[..., 0])
 
 

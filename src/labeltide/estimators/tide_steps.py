@@ -18,6 +18,7 @@ from labeltide.chain.start import flat_chain, join_evidence, label_chain
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.cross_fit import cross_fit, take_fits
 from labeltide.estimators.fleet import FleetFit
+from labeltide.estimators.timing_steps import Directed, find_timing, impute
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
@@ -35,6 +36,7 @@ class Posterior(NamedTuple):
     folds: Tensor  # (fits, rows)
     noise: FixedNoise
     learned: list[dict[str, Any]]  # more attributes for each estimator
+    chosen: Chosen  # families of Q
 
 
 class Evidence(NamedTuple):
@@ -65,7 +67,8 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
     change = (evidence.chain.matrices - evidence.trained_with).square().sum((-2, -1)).sqrt().mean((1, 2))  # (fits,)
     evidence = _retry(fleet_fit, data, folds, evidence, evidence.chain, grid, change > RETRAIN_CHANGE, "round 2")
     joined = data.with_evidence(evidence.log_probs)
-    return _conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
+    concluded = _conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
+    return _with_timing(fleet_fit, joined, fits, concluded, grid)
 
 
 def _conclude(
@@ -99,7 +102,44 @@ def _conclude(
         )
         of_fit = [fleet.member(fit * count, count).cpu().eval() for fleet in networks]
         attributes["fold_model_"] = stack(of_fit) if networks else None
-    return Posterior(labels, folds, noise, learned)
+    return Posterior(labels, folds, noise, learned, chosen)
+
+
+def _with_timing(
+    fleet_fit: FleetFit, data: ChainData, fits: Members, concluded: Posterior, grid: np.ndarray
+) -> Posterior:
+    """Take the posterior from the model of timing errors where they are found."""
+
+    def noise_of(chain: ChainParameters, fit: int) -> FixedNoise:
+        return _noise_function(data.of_fit(fit), chain, grid, fleet_fit.settings.period)
+
+    directed = Directed(fleet_fit.data.features, data, fits, concluded.folds, concluded.chosen)
+    labels = concluded.labels
+    for fit, (posterior, timing, training) in find_timing(directed, labels, noise_of).items():
+        labels = labels.index_copy(0, torch.tensor([fit], device=labels.device), posterior[None].to(labels))
+        concluded.learned[fit] |= {"timing_fit_": timing, "timing_training_": training}
+        _estimate_noise_again(fleet_fit, data, concluded, labels, fit, grid)
+    return concluded._replace(labels=labels)
+
+
+def _estimate_noise_again(
+    fleet_fit: FleetFit, data: ChainData, concluded: Posterior, labels: Tensor, fit: int, grid: np.ndarray
+) -> None:
+    """Estimate Q(t) of one fit again, in place: P(recorded | true) with errors of timing among the errors.
+
+    True labels are imputed: drawn from the posterior (Rubin 1987, with one imputation).
+    """
+    seed = int(np.random.SeedSequence([fleet_fit.seeds[fit], 12]).generate_state(1)[0])
+    one = torch.tensor([fit], device=data.mask.device)
+    truth = impute(labels[fit], data.mask, data.trusted, seed)
+    part = replace(data, labels=data.labels[one], evidence=None, trusted=truth)
+    folds, chain = concluded.folds[one], concluded.chosen.parameters.take(one)
+    chain = chain._replace(power=torch.zeros_like(chain.power), bursts=None)
+    again = _conclude(part, _every_row(folds), folds, chain, grid, fleet_fit.settings.period, ())
+    for name in ("chain_", "families_", "training_"):
+        concluded.learned[fit][name] = again.learned[0][name]
+    for name, values in again.noise.named_buffers():
+        getattr(concluded.noise, name)[fit] = values[0]
 
 
 def make_folds(fleet_fit: FleetFit) -> Tensor:
@@ -217,6 +257,8 @@ def _learned(chosen: Chosen) -> list[dict[str, Any]]:
         {
             "chain_": Chain(start[fit], transition[fit], float(power[fit]), bursts[fit]),
             "families_": dict(zip(chosen.names[fit], weights[fit].tolist(), strict=True)),
+            "timing_fit_": None,
+            "timing_training_": None,
         }
         for fit in range(len(weights))
     ]

@@ -37,6 +37,15 @@ def true_label_posterior(recorded: Recorded, evidence: np.ndarray, chain: Chain,
     evidence : array of shape (n, steps, classes)
         Out-of-fold log-probabilities of the true label given the features.
     """
+    posterior = expect(*chain_inputs(recorded, evidence, chain, noise), posterior=True).posterior
+    assert posterior is not None
+    return normalise_posterior(posterior[0], recorded.mask)
+
+
+def chain_inputs(
+    recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction
+) -> tuple[ChainData, Members, ChainParameters]:
+    """The inputs of a forward-backward pass over labels to audit, with one member."""
     grid, points = clock_grid(recorded.clock, recorded.mask)
     labels = recorded.labels
     if recorded.sources is not None:
@@ -56,8 +65,10 @@ def true_label_posterior(recorded: Recorded, evidence: np.ndarray, chain: Chain,
     bursts = torch.tensor([chain.bursts]) if chain.bursts else None
     first = torch.zeros(1, dtype=torch.int64)
     members = Members(first, first, torch.ones(1, len(recorded.labels)))
-    parameters = ChainParameters(start, transition, power, noise_matrices, bursts)
-    posterior = expect(data, members, parameters, posterior=True).posterior
-    assert posterior is not None
-    values = posterior[0].double().numpy() * recorded.mask[..., None]
+    return data, members, ChainParameters(start, transition, power, noise_matrices, bursts)
+
+
+def normalise_posterior(posterior: torch.Tensor, mask: np.ndarray) -> np.ndarray:
+    """Probabilities (n, steps, classes) that sum to one, zero on padding."""
+    values: np.ndarray = posterior.double().numpy() * mask[..., None]
     return values / values.sum(-1, keepdims=True).clip(1e-300)

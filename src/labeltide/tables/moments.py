@@ -42,10 +42,7 @@ def find_gaps(steps: Steps) -> tuple[np.ndarray | None, str]:
 
     The usual step is the median over the whole table. A first step has a gap of one, which never counts.
     """
-    moments = steps.times.astype("datetime64[us]").astype(np.int64) / 1e6 if _dated(steps) else steps.times
-    follows = np.append(False, steps.sequence[1:] == steps.sequence[:-1])
-    with np.errstate(invalid="ignore", over="ignore"):  # times may be infinite
-        spent = np.append(0.0, np.diff(moments.astype(np.float64)))[follows]  # seconds, or the unit of the column
+    follows, spent = _spent(steps)
     usual = float(np.median(spent)) if len(spent) else 0.0
     gaps = np.ones(len(steps.times), dtype=np.int64)
     if usual > 0:
@@ -58,6 +55,23 @@ def find_gaps(steps: Steps) -> tuple[np.ndarray | None, str]:
         f"In {places} more time lies between two steps than the usual {_written(usual, _dated(steps))}: the longer the "
         "gap, the less the labels before it say of those after."
     )
+
+
+def step_length(steps: Steps) -> tuple[float, str] | None:
+    """The usual time between two steps and its unit, "" where times are plain numbers; None where there is none."""
+    _, spent = _spent(steps)
+    usual = float(np.median(spent)) if len(spent) else 0.0
+    if not (0 < usual < np.inf):
+        return None
+    return usual, "s" if _dated(steps) else ""
+
+
+def _spent(steps: Steps) -> tuple[np.ndarray, np.ndarray]:
+    """Which steps follow another of their sequence, and the time from that, in seconds or the unit of the column."""
+    moments = steps.times.astype("datetime64[us]").astype(np.int64) / 1e6 if _dated(steps) else steps.times
+    follows = np.append(False, steps.sequence[1:] == steps.sequence[:-1])
+    with np.errstate(invalid="ignore", over="ignore"):  # times may be infinite
+        return follows, np.append(0.0, np.diff(moments.astype(np.float64)))[follows]
 
 
 def _read_times(name: str, array: pa.Array) -> Moments:

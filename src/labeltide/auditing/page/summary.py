@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from labeltide.auditing.page.change_words import units
 from labeltide.auditing.page.checks import check_title
 from labeltide.auditing.page.clock_words import View, clock_views
 from labeltide.auditing.page.curves import Drawer
@@ -25,7 +26,7 @@ from labeltide.auditing.page.numbers import (
     points,
 )
 from labeltide.auditing.page.results import read_audit
-from labeltide.auditing.page.verdict import is_noisy, is_temporal, size, units, write_verdict
+from labeltide.auditing.page.verdict import is_noisy, is_temporal, size, write_verdict
 
 HEAD = 11  # letters before each line's words
 

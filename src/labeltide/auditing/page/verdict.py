@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from labeltide.auditing.page.change_words import by_chance, sureness, too_few, units, units_behind
 from labeltide.auditing.page.checks import check_title
 from labeltide.auditing.page.clock_words import Clock, View, clock_views
 from labeltide.auditing.page.names import in_quotes
@@ -23,6 +24,7 @@ from labeltide.auditing.page.numbers import (
     percent,
     points,
 )
+from labeltide.auditing.page.timing_words import timing_words
 
 MOST_OF_IT = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
 LEAST = 0.0005  # a smaller share would be shown as 0.0 %
@@ -51,7 +53,8 @@ class AuditVerdict:
 def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
     """Words computed from the numbers; nothing is claimed that a test does not carry."""
     over = [card for view in clock_views(audit) for card in (_when(view), _changes(view))]
-    cards = [_how_many(audit), *over, _next_card(audit)]
+    timing = [Card(*words) for words in timing_words(audit.get("timing") or [])]
+    cards = [_how_many(audit), *over, *timing, _next_card(audit)]
     return AuditVerdict(_headline(audit), cards, _caution(audit.get("diagnostics") or []))
 
 
@@ -172,51 +175,19 @@ def _changes(view: View) -> Card:
     question = f"Does it change {clock.over}?" if view.others else "Does it change over time?"
     if not is_known(p):
         if test.get("method") == "none":
-            return Card(question, "Cannot be told", _too_few(test))
+            return Card(question, "Cannot be told", too_few(test))
         return Card(question, "Not known", "The test for a change over the clock could not be made.")
     if not is_temporal(view.audit):
         still = f" A change of up to {points(high)} cannot be ruled out." if is_known(high) and high >= LEAST else ""
         constant = f"An error rate that follows the other clock{'s' * (view.others > 1)} alone"
         constant = constant if view.others else "A constant error rate"
         as_well = f"{constant} explains these labels as well ({p_value(p)})."
-        return Card(question, "Not shown", f"{as_well}{still}{_units_behind(test)}")
+        return Card(question, "Not shown", f"{as_well}{still}{units_behind(test)}")
     moves = ""
     if is_known(change):
         range_ = f" (95 % interval {interval(low, high).removesuffix(SIGN)})" if is_known(low, high) else ""
         moves = f"The error rate moves by {points(change)}{range_} {clock.over}. "
-    return Card(question, _sureness(p), f"{moves}{_by_chance(p, view.others)}{_units_behind(test)}{_who_changes(test)}")
-
-
-def units(test: Mapping[str, Any]) -> str:
-    """What stands behind a test: 5 people or recordings."""
-    return count(number(test.get("n_units")), "person or recording", "people or recordings")
-
-
-def _too_few(test: Mapping[str, Any]) -> str:
-    few = f"These labels come from only {units(test)}."
-    return f"{few} A cause that lasts for many of their windows would look the same as a change over the clock."
-
-
-def _units_behind(test: Mapping[str, Any]) -> str:
-    method, windows = test.get("method"), count(number(test.get("n_units")), "window")
-    said = {
-        "people": f" Each of {units(test)} was judged as a whole.",
-        "rotations": f" The windows of {units(test)} were rotated against the clock.",
-        "permutations": f" The moments of {windows} were swapped, as if windows were independent.",
-    }
-    return said.get(str(method), "")
-
-
-def _sureness(p: float) -> str:
-    return "Yes, very surely" if p < 0.001 else "Yes, surely" if p < 0.01 else "Probably"
-
-
-def _by_chance(p: float, others: int) -> str:
-    many = 1000 if p < 0.0195 else 100
-    times = max(1, round(many * p))
-    often = "less than once" if p < 0.001 else "about once" if times == 1 else f"about {times} times"
-    constant = "it did not follow this clock" if others else "it were constant"
-    return f"If {constant}, a change this large would appear {often} in {many:,} such studies ({p_value(p)})."
+    return Card(question, sureness(p), f"{moves}{by_chance(p, view.others)}{units_behind(test)}{_who_changes(test)}")
 
 
 def _who_changes(test: Mapping[str, Any]) -> str:

@@ -1,0 +1,134 @@
+"""The step of `tide` that looks for timing errors, after Q was chosen and before distillation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labeltide.chain.data import Chain, ChainData, ChainParameters, Members
+from labeltide.chain.families import Family
+from labeltide.chain.select import Chosen
+from labeltide.chain.timing_expect import (
+    TimedChains,
+    class_shares,
+    expect_timing,
+    has_one_annotator_per_row,
+    likelihood_ratios,
+)
+from labeltide.chain.timing_screen import SCREEN_WORTH, Screened, screen_timing
+from labeltide.chain.timing_select import TIMING_WORTH, TimingTraining, try_plain, try_timing
+from labeltide.chain.timing_states import longest_offset
+from labeltide.estimators.step_evidence import StepModel, fit_step_model
+from labeltide.estimators.timing_fit import TimingFit
+from labeltide.noise.fixed import FixedNoise
+
+Found = tuple[Tensor, TimingFit, TimingTraining]  # posterior (rows, steps, classes), model, and input of its bootstrap
+NoiseOf = Callable[[ChainParameters, int], FixedNoise]  # the noise function of a chain of a fit
+
+
+class Better(NamedTuple):
+    """A model with timing errors that predicts the held-out labels of a fit better than the chain."""
+
+    parameters: TimedChains  # one member
+    member: Members  # one, with all rows
+    data: ChainData  # of this fit
+    family: Family  # of Q
+
+
+class Directed(NamedTuple):
+    """Fits of the directed chain, to which the model of timing errors is compared."""
+
+    features: Tensor  # (rows, steps, features)
+    data: ChainData  # with the evidence of networks
+    fits: Members  # one member for each fit, with all its rows
+    folds: Tensor  # (fits, rows)
+    chosen: Chosen
+
+
+def find_timing(
+    directed: Directed, labels: Tensor, noise_of: NoiseOf
+) -> dict[int, tuple[Tensor, TimingFit, TimingTraining]]:
+    """Models of those fits whose labels have timing errors, by number of the fit.
+
+    Timing errors must gain `TIMING_WORTH` units of held-out log-likelihood over the same model without them, and over
+    the directed chain.
+
+    Parameters
+    ----------
+    labels : Tensor of shape (fits, rows, steps, classes)
+        The posterior of the directed chain.
+    """
+    data = directed.data
+    if not longest_offset(data.n_classes) or not has_one_annotator_per_row(data):
+        return {}
+    models = [
+        fit_step_model(directed.features, data.mask, posterior, folds)
+        for posterior, folds in zip(labels, directed.folds, strict=True)
+    ]
+    parts = [model.log_probs(directed.features, folds) for model, folds in zip(models, directed.folds, strict=True)]
+    log_probs = torch.stack(parts)  # (fits, rows, steps, classes)
+    single = data.with_evidence(likelihood_ratios(log_probs, data.mask))
+    shares = class_shares(log_probs, data.mask).cpu().double().numpy()
+    return {
+        fit: (
+            expect_timing(better.data, better.member, better.parameters).posterior[0],
+            _describe(better, models[fit], shares[fit], noise_of, fit),
+            TimingTraining(better.data.of_fit(0), better.parameters.cpu(), better.family),
+        )
+        for fit, better in _find_better(directed, single)
+    }
+
+
+def _find_better(directed: Directed, single: ChainData) -> Iterator[tuple[int, Better]]:
+    """The fits that look suspicious and whose held-out labels the model of timing errors predicts clearly better."""
+    screened = screen_timing(single, directed.fits, directed.chosen.parameters)
+    for fit in (screened.gain > SCREEN_WORTH).nonzero().flatten().tolist():
+        held_out, better = _try_one(directed, single, screened, fit)
+        if held_out > float(directed.chosen.held_out[fit].max()) + TIMING_WORTH:
+            yield fit, better
+
+
+def _try_one(directed: Directed, single: ChainData, screened: Screened, fit: int) -> tuple[float, Better]:
+    """Held-out log-likelihood and model of one fit, minus infinity where offsets gain less than `TIMING_WORTH`."""
+    assert single.evidence is not None
+    one = torch.tensor([fit], device=single.mask.device)
+    first = torch.zeros_like(one)
+    member, folds = Members(first, first, directed.fits.weights[one]), directed.folds[one]
+    data = replace(single, labels=single.labels[one], evidence=single.evidence[one])
+    family = directed.chosen.families[fit][int(directed.chosen.held_out[fit].argmax())]
+    groups = directed.chosen.parameters.matrices.shape[1]
+
+    def start(chain: ChainParameters) -> ChainParameters:
+        """The chain of this fit with Q at every point and for every annotator."""
+        return chain.take(one)._replace(matrices=chain.matrices[one].repeat(1, groups, data.n_points, 1, 1))
+
+    plain = try_plain(data, member, start(screened.plain), [family], folds)
+    timed = try_timing(data, member, start(screened.timed), [family], folds)
+    gain = float(timed.held_out[0] - plain.held_out[0])
+    held_out = float(timed.held_out[0]) if gain > TIMING_WORTH else -np.inf
+    return held_out, Better(timed.parameters, member, data, family)
+
+
+def _describe(better: Better, model: StepModel, shares: np.ndarray, noise_of: NoiseOf, fit: int) -> TimingFit:
+    """The model on the CPU, as an audit and a file need it."""
+    chain = better.parameters.cpu()
+    start, transition = (tensor[0].double().numpy() for tensor in chain.chain[:2])
+    numbers, steps = Chain(start, transition, float(chain.chain.power[0])), StepModel(*(part.cpu() for part in model))
+    offsets = chain.offsets[0].double().numpy()
+    return TimingFit(steps, shares, numbers, noise_of(chain.chain, fit), offsets)
+
+
+def impute(posterior: Tensor, mask: Tensor, trusted: Tensor | None, seed: int) -> Tensor:
+    """True labels drawn from the posterior (rows, steps, classes), -1 on padding: int8 (rows, steps).
+
+    One random number serves all steps of a row, so that labels persist as they do in the posterior.
+    """
+    chance = torch.from_numpy(np.random.default_rng(seed).random((len(posterior), 1, 1))).to(posterior)
+    drawn = (posterior.cumsum(-1) < chance).sum(-1).clamp_max(posterior.shape[-1] - 1)
+    drawn = torch.where(mask, drawn, -1).to(torch.int8)
+    return drawn if trusted is None else torch.where(trusted >= 0, trusted, drawn)
