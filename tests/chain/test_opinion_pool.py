@@ -88,3 +88,11 @@ def test_with_one_annotator_the_belief_is_that_of_the_chain():
     )
     fitted = fit_annotators(data, np.linspace(0, 1, 10), candidates=[FIRST_CANDIDATE])
     torch.testing.assert_close(fitted.belief, fitted.posterior.double())
+
+
+def test_an_opinion_that_misleads_gets_no_weight():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(2, (500,), generator=generator)
+    shares = torch.where(labels[:, None] == torch.arange(2), 0.2, 0.8)  # mostly the other class
+    weights = fit_weights(stack_opinions(shares), labels)
+    assert weights.tolist() == [0.0]

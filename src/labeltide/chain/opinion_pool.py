@@ -118,7 +118,8 @@ def pool(weights: Tensor, log_probs: Tensor) -> Tensor:
 def fit_weights(log_probs: Tensor, labels: Tensor, start: Tensor | None = None) -> Tensor:
     """Weights that maximise the log-likelihood of labels: a conditional logit (McFadden 1974), by Newton's method.
 
-    The log-likelihood is concave in the weights. Negative weights are set to zero and the others fitted again.
+    The log-likelihood is concave in the weights. Negative weights are set to zero and the others fitted again; where no
+    opinion is left, all classes are equally likely.
 
     Parameters
     ----------
@@ -129,13 +130,15 @@ def fit_weights(log_probs: Tensor, labels: Tensor, start: Tensor | None = None) 
     if start is None:
         start = torch.full((log_probs.shape[1],), 1 / log_probs.shape[1], dtype=torch.float64)
     kept = torch.ones(len(start), dtype=torch.bool)
-    while True:
+    weights = torch.zeros_like(start)
+    while bool(kept.any()):
         weights = torch.zeros_like(start)
         weights[kept] = _newton(log_probs[:, kept], labels, start[kept])
         negative = weights < 0
         if not bool(negative.any()):
-            return weights
+            break
         kept &= ~negative
+    return weights.clamp_min(0.0)
 
 
 def _newton(log_probs: Tensor, labels: Tensor, start: Tensor) -> Tensor:
