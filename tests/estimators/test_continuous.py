@@ -139,9 +139,36 @@ def test_several_annotators_share_a_noise_function_of_ones_own(study):
     assert method.annotator_matrices_ is None
 
 
-@pytest.mark.parametrize("wrong", [lambda members, n_classes: nn.Linear(2, 2), lambda m, c: FallingNoise(m + 1, c)])
-def test_what_is_no_noise_function_is_refused(study, wrong):
-    with pytest.raises(ValueError, match=r"must give a labeltide\.noise\.base.NoiseFunction with members=1"):
+class WithoutMembers(FallingNoise):
+    def __init__(self, members: int, n_classes: int) -> None:
+        super().__init__(members, n_classes)
+        del self.members
+
+
+class TooLarge(FallingNoise):
+    def forward(self, clock: Tensor) -> Tensor:
+        return 3 * super().forward(clock)
+
+
+class WithoutAxis(FallingNoise):
+    def forward(self, clock: Tensor) -> Tensor:
+        return super().forward(clock)[0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (lambda members, n_classes: nn.Linear(2, 2), "with members=1 and n_classes=2.* Got Linear"),
+        (lambda members, n_classes: FallingNoise(members + 1, n_classes), "Got FallingNoise with members=2"),
+        (WithoutMembers, "Got WithoutMembers with members=None"),
+        (3, "Got int, which does not make one: pass the class or a function"),
+        (FallingNoise(1, 2), "Got FallingNoise, which does not make one"),
+        (TooLarge, "Every row of Q must be a distribution.*TooLarge gives rows that sum to 3"),
+        (WithoutAxis, r"must give Q of shape .* = \(1, 12, 2, 2\) for 12 moments. Got \(12, 2, 2\)"),
+    ],
+)
+def test_what_is_no_noise_function_is_refused(study, wrong, sentence):
+    with pytest.raises(ValueError, match=sentence):
         fit(study, noise_function=wrong)
 
 
@@ -163,6 +190,7 @@ def test_a_q_that_stays_at_its_bound_is_said(study):
         ({"clip": 0}, "clip must be a number above 0"),
         ({"noise_learning_rate": -1}, "noise_learning_rate must be a number above 0"),
         ({"max_restarts": -1}, "max_restarts must be a whole number at least 0"),
+        ({"raw_steps": "yes"}, "raw_steps must be True or False. Got 'yes'"),
     ],
 )
 def test_wrong_settings_are_answered_with_a_sentence(study, settings, sentence):

@@ -83,6 +83,13 @@ def test_frequency_and_phase_move_the_wave():
     np.testing.assert_allclose(leaving(noise)[:, 0], 0.2 + 0.1 * (1 + np.sin(0.2 * x + 1)), atol=1e-6)
 
 
+def test_constants_replace_those_of_the_level_and_leave_the_others():
+    shifted = leaving(make_noise("periodic", rate=0.2, constants={"phase": -1.0}))
+    level = leaving(make_noise("periodic", rate=0.2))
+    assert shifted.max() == pytest.approx(level.max(), abs=0.001)
+    assert abs(shifted - level).max() > 0.1
+
+
 def test_growth_is_halfway_at_its_inflection():
     rates = leaving(make_noise("growth", n_steps=101, constants={"a": 0.4, "c": 0.2, "inflection": 0.25}))[:, 0]
     assert np.linspace(0, 1, 101)[np.abs(rates - 0.3).argmin()] == pytest.approx(0.25, abs=0.01)
@@ -95,7 +102,7 @@ def test_decay_ends_at_its_floor():
 
 
 def test_mixed_noise_takes_the_constants_of_decay_and_growth():
-    constants = {"c": 0.1, "mix_inflection": 0.3, "mix_a": 0.4}
+    constants = {"b": 0.02, "c": 0.1, "mix_inflection": 0.3, "mix_a": 0.4, "mix_c": 0.25}
     mixed = leaving(make_noise("mixed", constants=constants))
     decay = make_noise("decay", constants={"a": 0.49, "b": 0.02, "c": 0.1})
     growth = make_noise("growth", constants={"a": 0.4, "c": 0.25, "inflection": 0.3})
@@ -165,6 +172,7 @@ def test_an_impossible_rate_names_the_highest(shape):
         ({"constants": {"z": 1}}, "Unknown constants of static noise: z. Choose from: a"),
         ({"constants": {"a": 1.2}}, r"must lie in \[0, 1\).*a=1.2"),
         ({"constants": {"a": "high"}}, "constant a of static noise must be a number"),
+        ({"constants": [0.49, 0]}, "constants of static noise must be a dict such as"),
     ],
 )
 def test_bad_arguments_are_answered_with_a_sentence(arguments, sentence):

@@ -61,7 +61,7 @@ def test_a_wrong_study_is_named(tmp_path, text, said):
         ('shape = "mixed"', "it needs either 'rates' or 'constants'"),
         ('shape = "mixed"\nrates = 0.3', "rates must be a list of at least one value, in [ ]. Got 0.3."),
         ('shape = "mixed"\nrates = []', "rates must be a list of at least one value, in [ ]. Got []."),
-        ('shape = "mixed"\nrates = ["a"]', "rate must be a number at least 0 and at most 1. Got 'a'."),
+        ('shape = "mixed"\nrates = ["a"]', "rate must be a number at least 0. Got 'a'."),
         ('shape = "mixed"\nrates = [0.8]', "with [datasets.'toy'] (2 classes, uniform): The rate must be at most 0.49"),
         ('shape = "static"\nconstants = [0.3]', "every level of constants must be a table"),
         ('shape = "static"\nconstants = [{ b = 1 }]', "Unknown constants of static noise: b. Choose from: a."),

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
-from torch import Tensor
+from torch import Tensor, nn
 
 from labeltide import _validation
+from labeltide._fleet import member_generators
 from labeltide.estimators.base import ModelChoice, RandomState
 from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.estimators.learned import BuildNoise, LearnedNoiseClassifier, code_penalties
@@ -21,6 +22,7 @@ from labeltide.objectives.penalties import frobenius
 from labeltide.training import AugmentedLagrangian
 
 BOUND_MARGIN, BOUND_SHARE = 0.005, 0.9  # Q(t) stays at its bound if it is this near for this share of the clock
+ROW_SUM_ERROR = 1e-4  # by which the rows of a noise function of one's own may differ from one
 VOLUME_WEIGHT = 1e-4  # of the penalised objective, in the paper's code
 
 
@@ -30,7 +32,8 @@ class ContinuousClassifier(LearnedNoiseClassifier):
     Several annotators have a Q(t) each, partially pooled; held-out likelihood chooses the strength.
 
     The defaults depart from the paper in five ways, each of which can be undone: ``raw_steps=True`` (the paper's code
-    reads the step index), ``scaled_weights=False``, ``bounded_logits=False``, ``clip=None`` and ``max_restarts=0``.
+    reads the step index), ``scaled_weights=False``, ``bounded_logits=False``, ``clip=None`` and ``max_restarts=0``. The
+    halving of Q's rate is in the paper's code and not in its text; ``noise_milestones=()`` undoes it.
 
     Parameters
     ----------
@@ -56,7 +59,8 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         Epochs at which the learning rate of Q is halved, as in the paper's code.
     noise_function : callable, optional
         A noise function of your own in place of the network: called with the number of members and of classes, it
-        gives a `labeltide.noise.base.NoiseFunction` whose parameters are learned. All annotators then share one Q.
+        gives a `labeltide.noise.base.NoiseFunction` whose parameters are learned. Its docstring has an example. All
+        annotators then share one Q, and the fit cannot be saved.
     raw_steps : bool, default False
         Feed Q's network the step index 0, 1, 2, ... as the paper's code does, instead of a clock scaled to [-1, 1].
     scaled_weights : bool, default True
@@ -161,6 +165,9 @@ class ContinuousClassifier(LearnedNoiseClassifier):
 
     def _check_settings(self) -> None:
         _validation.check_choice("objective", self.objective, ("lagrangian", "penalised"))
+        for name in ("raw_steps", "scaled_weights", "bounded_logits"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False. Got {getattr(self, name)!r}.")
         for name in ("diagonal_weight", "linear", "quadratic", "gamma"):
             _validation.check_number(name, getattr(self, name), 0)
         _validation.check_number("eta", self.eta, 1)
@@ -183,7 +190,7 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         """Gives the noise function for a number of members and annotators."""
         grid, n_classes = fleet_fit.data.grid, fleet_fit.n_classes
         if self.noise_function is not None:
-            return lambda members, _: _own_noise(self.noise_function, members, n_classes)
+            return lambda members, _: _own_noise(self.noise_function, members, n_classes, grid.cpu())
         bounds = (float(grid[0]), float(grid[-1]))
 
         def build(members: int, annotators: int) -> NetworkNoise:
@@ -221,12 +228,29 @@ def _warn_at_bound(matrices: Tensor, classes: Sequence[Any]) -> None:
         )
 
 
-def _own_noise(make: Any, members: int, n_classes: int) -> NoiseFunction:
-    """The noise function that the user's callable gives, checked."""
+def _own_noise(make: Any, members: int, n_classes: int, grid: Tensor) -> NoiseFunction:
+    """The noise function that the user's callable gives, checked on the clock's grid."""
+    rule = (
+        f"noise_function(members, n_classes) must give a labeltide.noise.base.NoiseFunction with members={members} and "
+        f"n_classes={n_classes}, whose docstring has an example."
+    )
+    if not callable(make) or isinstance(make, nn.Module):
+        raise ValueError(f"{rule} Got {type(make).__name__}, which does not make one: pass the class or a function.")
     noise = make(members, n_classes)
-    if not isinstance(noise, NoiseFunction) or (noise.members, noise.n_classes) != (members, n_classes):
+    sizes = tuple(getattr(noise, name, None) for name in ("members", "n_classes"))
+    if not isinstance(noise, NoiseFunction) or sizes != (members, n_classes):
+        raise ValueError(f"{rule} Got {type(noise).__name__} with members={sizes[0]} and n_classes={sizes[1]}.")
+    matrices = noise.initialise(member_generators(range(members)))(grid).detach()
+    wanted = (members, len(grid), n_classes, n_classes)
+    if tuple(matrices.shape) != wanted:
         raise ValueError(
-            f"noise_function(members, n_classes) must give a labeltide.noise.base.NoiseFunction with members={members} "
-            f"and n_classes={n_classes}. Got {type(noise).__name__}."
+            f"forward(clock) of a noise function must give Q of shape (members, points, classes, classes) = {wanted} "
+            f"for {len(grid)} moments. Got {tuple(matrices.shape)}."
+        )
+    if bool((matrices < 0).any()) or not bool(((matrices.sum(-1) - 1).abs() < ROW_SUM_ERROR).all()):
+        raise ValueError(
+            "Every row of Q must be a distribution: Q[i, j] = P(recorded j | true i), no entry negative, rows summing "
+            f"to one. {type(noise).__name__} gives rows that sum to {float(matrices.sum(-1).min()):.3g} up to "
+            f"{float(matrices.sum(-1).max()):.3g}."
         )
     return noise

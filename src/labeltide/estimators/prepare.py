@@ -132,8 +132,8 @@ def _warn_of_splits(features: np.ndarray, mask: np.ndarray, labelled: np.ndarray
             )
     elif min(count_clusters(clusters, rows) for rows in labelled) < 2:
         said = (
-            "clusters must name at least two with labels, to hold out one of them. Got fewer, so rows are split as if "
-            "they were independent. Give more people or recordings."
+            "clusters must name at least two clusters with labels, to hold out one of them. Got fewer, so rows are "
+            "split as if they were independent. Give more people or recordings."
         )
     elif (share := max(np.bincount(clusters[rows]).max() / rows.sum() for rows in labelled)) > MOST_OF_ONE:
         said = (

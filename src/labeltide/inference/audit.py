@@ -56,6 +56,8 @@ class LabelAudit:
         True labels that were known beforehand, -1 elsewhere.
     another : array of shape (n, steps, classes), optional
         Probability of each label that another annotator would record; the posterior stands in where it is left out.
+
+    Computed from these when first asked for: `quality`, `slip`, `contested`, `suggested`, `is_issue` and others.
     """
 
     classes: np.ndarray

@@ -21,6 +21,24 @@ class NoiseFunction(FleetModule):
 
     With one annotator, or several who share one Q, there is one Q per member. With ``annotators`` above one there is
     one Q per member and annotator.
+
+    To write one of your own, set ``members`` and ``n_classes``, give every parameter a first axis of members, and
+    define ``forward``. ``_initialise`` sets the first values of the parameters, with one random generator per member; without
+    it they stay as ``__init__`` left them. Rates that fall or rise along the clock:
+
+    >>> class LogisticNoise(NoiseFunction):
+    ...     def __init__(self, members, n_classes):
+    ...         super().__init__()
+    ...         self.members, self.n_classes = members, n_classes
+    ...         self.parts = torch.nn.Parameter(torch.zeros(members, 2))  # height and slope
+    ...
+    ...     def forward(self, clock):
+    ...         height, slope = (part.reshape(-1, *[1] * clock.ndim) for part in self.parts.unbind(-1))
+    ...         rate = torch.sigmoid(height + slope * clock.to(self.parts))[..., None, None] / 2
+    ...         eye = torch.eye(self.n_classes)
+    ...         return (1 - rate) * eye + rate * (1 - eye) / (self.n_classes - 1)
+    >>> LogisticNoise(members=1, n_classes=2)(torch.linspace(0, 1, 5)).shape
+    torch.Size([1, 5, 2, 2])
     """
 
     n_classes: int

@@ -122,6 +122,8 @@ LEVELS: dict[str, dict[int, dict[str, float]]] = {
     "jump": {0: {"a": 0, "c": 0}, 25: {"a": 0.49, "c": 0.01}, 40: {"a": 0.49, "c": 0.31}},  # ours
 }
 
+LEAST_PHASE = -100.0  # radians; every other constant is at least zero
+
 # Beyond the paper's last level: the most noise at which every class is still recorded right more often than not.
 MOST_RATE = 0.49
 MOST: dict[str, dict[str, float]] = {
@@ -138,7 +140,7 @@ MOST: dict[str, dict[str, float]] = {
 def level_constants(shape: str, rate: float) -> dict[str, float]:
     """All constants of a shape at a level of the paper, interpolated between its levels."""
     _validation.check_choice("shape", shape, SHAPES)
-    _validation.check_number("rate", rate, 0, 1)
+    _validation.check_number("rate", rate, 0)
     if rate > MOST_RATE:
         raise ValueError(
             f"The rate must be at most {MOST_RATE:g}, so that every class is recorded right more often than not. "
@@ -165,7 +167,7 @@ def noise_matrices(
     _validation.check_number("n_classes", n_classes, 2, _validation.MAX_CLASSES, whole=True)
     _validation.check_number("n_steps", n_steps, 1, whole=True)
 
-    constants = level_constants(shape, rate) if constants is None else _checked(shape, constants)
+    constants = {**level_constants(shape, rate), **_checked(shape, constants or {})}
     rates = _leaving_rates(shape, constants, n_classes, n_steps, class_conditional)
     if not np.all((rates >= 0) & (rates < 1)):
         named = ", ".join(f"{name}={value:g}" for name, value in constants.items())
@@ -196,10 +198,12 @@ def _spread(rates: np.ndarray) -> np.ndarray:
 
 
 def _checked(shape: str, constants: Constants) -> dict[str, float]:
+    if not isinstance(constants, Mapping):
+        raise ValueError(f"constants of {shape} noise must be a dict such as {DEFAULTS[shape]}. Got {constants!r}.")
     _validation.check_keys(f"constants of {shape} noise", constants, DEFAULTS[shape])
     for name, value in constants.items():
-        _validation.check_number(f"The constant {name} of {shape} noise", value, 0)
-    return {**DEFAULTS[shape], **constants}
+        _validation.check_number(f"The constant {name} of {shape} noise", value, LEAST_PHASE if name == "phase" else 0)
+    return dict(constants)
 
 
 def _decay(n_steps: int, a: float, b: float, c: float) -> np.ndarray:

@@ -34,11 +34,12 @@ def make_noise(
         The level as the paper's figures name it, such as 0.3 for 30 %: the constants are those of `LEVELS`, and
         between two levels they are interpolated linearly. With two classes and 50 steps or more, the rate of wrong
         labels averaged over steps and classes is within 0.014 of it, and within 0.006 at the paper's own levels;
-        `average_rate` computes it. Not used when `constants` are given.
+        `average_rate` computes it.
     class_conditional : bool
         Divide the rate of class i by ``1 + i / 4``, as the paper's code does. The average rate falls accordingly.
     constants : dict, optional
-        The shape's constants, none negative; those not named come from `DEFAULTS`.
+        Constants of the shape that replace those of the level, such as ``{"phase": 1.0}``. None is negative but the
+        phase.
     """
     matrices = noise_matrices(shape, n_classes, n_steps, rate, class_conditional=class_conditional, constants=constants)
     return FixedNoise(matrices)

@@ -221,7 +221,7 @@ def _drawn_noise(record: Mapping[str, Any], level: str) -> tuple[np.ndarray | No
 
 @cache
 def _noise_of_level(shape: str, level: str, variant: str, n_classes: int, n_steps: int) -> np.ndarray:
-    settings = {"rate": 0.0, **json.loads(level)}
+    settings = {"rate": 0.3, **json.loads(level)}
     return _array(noise_matrices(shape, n_classes, n_steps, class_conditional=variant == CONDITIONAL, **settings))
 
 
