@@ -23,8 +23,8 @@ class NoiseFunction(FleetModule):
     one Q per member and annotator.
 
     To write one of your own, set ``members`` and ``n_classes``, give every parameter a first axis of members, and
-    define ``forward``. ``_initialise`` sets the first values of the parameters, with one random generator per member; without
-    it they stay as ``__init__`` left them. Rates that fall or rise along the clock:
+    define ``forward``. ``_initialise`` sets the first values of the parameters, with one random generator per member;
+    without it they stay as ``__init__`` left them. Rates that fall or rise along the clock:
 
     >>> class LogisticNoise(NoiseFunction):
     ...     def __init__(self, members, n_classes):
