@@ -1,6 +1,7 @@
 """Calibration of the inference: coverage of confidence bands, size and power of tests, error rates of checks.
 
     python bench/benchmarks/inference.py coverage unseen temporality windows annotators checks time fits  # or some
+    python bench/benchmarks/inference.py intervals --studies 40 --processes 2            # small studies, in processes
     python bench/benchmarks/inference.py page                                            # the table from the records
 
 Each part writes one JSON line per simulated study to bench/results/inference/<part>.jsonl. All parts but `fits` and
@@ -9,8 +10,8 @@ Each part writes one JSON line per simulated study to bench/results/inference/<p
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ import torch
 
 import labeltide as lt
 from inference_page import write_page
+from intervals import intervals
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators, estimate_noise
@@ -247,15 +249,24 @@ PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
 }
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of: {', '.join([*PARTS, 'intervals', 'page'])}")
+    parser.add_argument("--studies", type=int, default=40, help="studies of each kind in the part `intervals`")
+    parser.add_argument("--processes", type=int, default=1, help="processes of the part `intervals`")
+    arguments = parser.parse_args()
+    parts = {**PARTS, "intervals": lambda: intervals(arguments.studies, arguments.processes)}
+    unknown = set(arguments.parts) - {*parts, "page"}
+    if unknown:
+        parser.error(f"Unknown parts: {', '.join(sorted(unknown))}. Choose some of: {', '.join([*parts, 'page'])}.")
     RESULTS.mkdir(parents=True, exist_ok=True)
-    for name in [name for name in names if name != "page"]:
+    for name in [name for name in arguments.parts or parts if name != "page"]:
         began = time.perf_counter()
-        lines = [json.dumps(record) for record in PARTS[name]()]
+        lines = [json.dumps(record) for record in parts[name]()]
         (RESULTS / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
         print(f"{name}: {len(lines)} records in {time.perf_counter() - began:.0f} s", flush=True)
     print(write_page(RESULTS))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or list(PARTS))
+    main()
