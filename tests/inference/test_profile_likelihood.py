@@ -78,9 +78,9 @@ def test_clusters_that_differ_widen_the_interval_and_few_of_them_more():
     assert critical_root(profile, fours) > 3.18 * 2 > critical_root(profile, rows) >= 1.95
 
 
-def test_one_cluster_leaves_the_normal_quantile():
-    profile = Profile(np.linspace(0, 1, 5), np.zeros((5, 6)))
-    assert critical_root(profile, np.zeros(6, dtype=int)) == pytest.approx(1.96, abs=1e-3)
+def test_one_cluster_leaves_the_quantile_of_the_rows():
+    profile = Profile(np.linspace(0, 1, 5), np.zeros((5, 600)))
+    assert critical_root(profile, np.zeros(600, dtype=int)) == pytest.approx(1.964, abs=1e-3)
 
 
 def test_people_whose_error_rates_differ_widen_the_interval():
