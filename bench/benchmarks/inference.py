@@ -2,6 +2,7 @@
 
     python bench/benchmarks/inference.py coverage unseen temporality annotators checks time fits  # or some
     python bench/benchmarks/inference.py dependence --studies 300 --processes 16
+    python bench/benchmarks/inference.py intervals --studies 40 --processes 2            # small studies, in processes
     python bench/benchmarks/inference.py page                                            # the table from the records
 
 Each part writes one JSON line per simulated study to bench/results/inference/<part>.jsonl; `dependence` one per cell,
@@ -28,6 +29,7 @@ import torch
 import labeltide as lt
 from inference_dependence import dependence
 from inference_page import write_page
+from intervals import intervals
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators, estimate_noise
@@ -220,24 +222,25 @@ PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "time": seconds,
     "fits": fits,
 }
+IN_PROCESSES = {"dependence": dependence, "intervals": intervals}
 
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, "dependence", "page"], default=[*PARTS])
-    parser.add_argument("--studies", type=int, default=40, help="of each cell of `dependence`; a multiple of 20")
-    parser.add_argument("--processes", type=int, default=1, help="of `dependence`")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, *IN_PROCESSES, "page"], default=[*PARTS])
+    parser.add_argument("--studies", type=int, default=40, help="of each cell; of `dependence` a multiple of 20")
+    parser.add_argument("--processes", type=int, default=1, help=f"of {' and '.join(IN_PROCESSES)}")
     chosen = parser.parse_args(arguments)
     RESULTS.mkdir(parents=True, exist_ok=True)
     for name in [name for name in chosen.parts if name != "page"]:
         began = time.perf_counter()
+        found = IN_PROCESSES[name](chosen.studies, chosen.processes) if name in IN_PROCESSES else PARTS[name]()
+        lines = [json.dumps(record) for record in found]
+        text = "\n".join(lines) + "\n"
         if name == "dependence":
-            lines = [json.dumps(record) for record in dependence(chosen.studies, chosen.processes)]
-            packed = gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0)
-            (RESULTS / f"{name}.jsonl.gz").write_bytes(packed)
+            (RESULTS / f"{name}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
         else:
-            lines = [json.dumps(record) for record in PARTS[name]()]
-            (RESULTS / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+            (RESULTS / f"{name}.jsonl").write_text(text)
         print(f"{name}: {len(lines)} records in {time.perf_counter() - began:.0f} s", flush=True)
     print(write_page(RESULTS))
 

@@ -58,6 +58,13 @@ def test_the_total_lies_in_its_interval_and_near_the_truth(estimates):
         assert estimate.total == pytest.approx(0.3, abs=0.05)
 
 
+def test_one_moment_is_known_no_better_than_the_share_of_all_wrong_labels(estimates):
+    for estimate in estimates:
+        weights = estimate.labels.sum(1) / estimate.labels.sum()
+        assert weights @ estimate.rate_lower <= estimate.total_lower + 1e-6
+        assert weights @ estimate.rate_upper >= estimate.total_upper - 1e-6
+
+
 def test_the_change_is_that_of_the_error_rate(estimates):
     for estimate in estimates:
         assert estimate.change.value == pytest.approx(np.ptp(estimate.rate))

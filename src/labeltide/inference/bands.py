@@ -10,24 +10,24 @@ estimate :math:`\tilde\psi`. Back on the scale of probabilities, `RESOLUTION` is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import expit
 
 from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.cluster_bootstrap import BAND_REPLICATES, Replicates, bootstrap_noise
+from labeltide.inference.profile_likelihood import CONFIDENCE, RESOLUTION, share_interval
 
-CONFIDENCE = 0.95
 NORMAL_QUANTILE = 1.959964  # half width of a 95 % interval, in standard deviations
 BIAS_SHARE = 0.5  # of the gap between undersmoothed and chosen estimate, counted as smoothing bias
-# In probabilities, measured by `bench/benchmarks/inference.py`. Three wrong labels in a thousand cannot be told from
-# none, and the model error of the chain is not smaller. The largest smoothing bias along a curve is about a hundredth,
-# most where error rates are close to zero; pointwise coverage hardly depends on that one turn.
-RESOLUTION = 0.003
+# In probabilities, measured by `bench/benchmarks/inference.py`. The largest smoothing bias along a curve is about a
+# hundredth, most where error rates are close to zero; pointwise coverage hardly depends on that one turn.
 MAX_CURVE_BIAS = 0.01
 OTHERS_WEIGHT = 1e-6  # of the other annotators' labels among those of one annotator
+MAX_SHIFT = 30.0  # of a logit
 PROBABILITY_FLOOR = 1e-4  # probabilities are kept this far from 0 and 1 before their logit is taken
 
 
@@ -60,7 +60,7 @@ class NoiseEstimate:
     rate, and the same four bands of it : arrays of shape (points,)
         Error rate: P(recorded label is wrong).
     total, total_lower, total_upper : float
-        The share of all recorded labels that are wrong.
+        The share of all recorded labels that are wrong, with a profile likelihood interval (annotators: bootstrap).
     labels : array of shape (points, classes)
         The expected number of recorded labels of each true class, averaged over neighbouring moments.
     change, class_change : Change, and one for each class
@@ -115,13 +115,12 @@ def estimate_noise(training: TrainingEvidence, *, n_replicates: int = BAND_REPLI
 def estimate_annotators(training: TrainingEvidence, *, n_replicates: int = BAND_REPLICATES, seed: int = 0) -> Estimates:
     """Q with bands from a cluster bootstrap, on the logit scale so that they stay between 0 and 1.
 
-    The networks' evidence is held fixed. Replicates are undersmoothed and pooled less than the estimate. Half of the
-    gap between the two is counted as smoothing bias. Simultaneous bands are wider by a hundredth in probability, for
-    the sharpest turn of a curve, where smoothing bias is largest.
+    The networks' evidence is held fixed. Replicates are undersmoothed and pooled less than the estimate. Simultaneous
+    bands are wider by a hundredth in probability, for the sharpest turn of a curve, where smoothing bias is largest.
     """
     matrices = training.parameters.matrices[0].double().numpy()  # (annotators or 1, points, classes, classes)
     replicates = bootstrap_noise(training, n_replicates, seed)
-    common = estimate(training.grid, matrices, replicates, training.weights())
+    common = with_profile(estimate(training.grid, matrices, replicates, training.weights()), training)
     if len(matrices) == 1:
         return Estimates(common, (common,))
     everyone = OTHERS_WEIGHT * replicates.totals.sum(1, keepdims=True)  # class shares where an annotator gave no label
@@ -131,6 +130,39 @@ def estimate_annotators(training: TrainingEvidence, *, n_replicates: int = BAND_
         drawn = Replicates(replicates.matrices[:, part], replicates.totals[:, part] + everyone)
         per_annotator.append(estimate(training.grid, matrices[part], drawn, np.ones(1)))
     return Estimates(common, tuple(per_annotator))
+
+
+def with_profile(estimate: NoiseEstimate, training: TrainingEvidence) -> NoiseEstimate:
+    """The same estimate with the profile likelihood interval of the total share in place of the bootstrap's.
+
+    Bands are widened where needed: Q at one moment is known no better than the share of all wrong labels.
+    """
+    ends = share_interval(training)
+    down, up = (_level_shift(estimate, end) for end in ends)
+    right = np.eye(estimate.mean.shape[-1], dtype=bool)
+    shifted = {
+        "": (estimate.mean, np.where(right, -up, down), np.where(right, -down, up)),
+        "class_rate_": (estimate.class_rate, down, up),
+        "rate_": (estimate.rate, down, up),
+    }
+    wider: dict[str, np.ndarray] = {}
+    for name, (curve, below, above) in shifted.items():
+        lowest, highest = (expit(logit(curve) + shift) for shift in (below, above))
+        for kind in (name, f"{name}simultaneous_"):
+            wider[f"{kind}lower"] = np.minimum(getattr(estimate, f"{kind}lower"), lowest)
+            wider[f"{kind}upper"] = np.maximum(getattr(estimate, f"{kind}upper"), highest)
+    low, high = min(ends[0], estimate.total), max(ends[1], estimate.total)
+    return replace(estimate, total_lower=low, total_upper=high, **wider)  # type: ignore[arg-type]
+
+
+def _level_shift(estimate: NoiseEstimate, share: float) -> float:
+    """The shift of all logits of the error rate at which its mean over the labels is the share."""
+    weights = estimate.labels.sum(-1) / estimate.labels.sum()
+
+    def excess(shift: float) -> float:
+        return float((weights * expit(logit(estimate.rate) + shift)).sum() - share)
+
+    return float(brentq(excess, -MAX_SHIFT, MAX_SHIFT)) if excess(-MAX_SHIFT) < 0 < excess(MAX_SHIFT) else -MAX_SHIFT
 
 
 def estimate(grid: np.ndarray, matrices: np.ndarray, replicates: Replicates, weights: np.ndarray) -> NoiseEstimate:

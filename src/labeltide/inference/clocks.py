@@ -25,6 +25,7 @@ from labeltide.inference.cluster_bootstrap import (
     smooth,
 )
 from labeltide.inference.likelihood_ratio import likelihood_ratio_test
+from labeltide.inference.profile_likelihood import share_interval
 from labeltide.inference.temporality import (
     MIN_PART_REPLICATES,
     PART_REPLICATES,
@@ -51,7 +52,9 @@ def estimate_clocks(
     matrices = training.parameters.matrices[0].double().numpy()  # (annotators or 1, cells, classes, classes)
     replicates = bootstrap_noise(training, n_replicates, seed)
     cells = cells_of(training.grid, training.period)
-    total, lower, upper = share_wrong(matrices, replicates)  # over labels as observed
+    total = share_wrong(matrices, replicates)[0]  # over labels as observed
+    lower, upper = share_interval(training)
+    lower, upper = min(lower, total), max(upper, total)
     estimates = []
     for clock, (axis, period) in enumerate(zip(cells.axes, cells.periods, strict=True)):
         in_cell = (training.grid[:, clock] == axis[:, None]).astype(float)  # (moments, cells)

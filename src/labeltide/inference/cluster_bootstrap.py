@@ -77,11 +77,16 @@ def draw_rows(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.n
 
 def rough_family(n_classes: int, grid: np.ndarray, families: Sequence[WeightedFamily], period: Period = None) -> Family:
     """An undersmoothed spline: its smoothing bias is small beside its spread (Hall 1992)."""
+    return chosen_spline(n_classes, grid, families, period, UNDERSMOOTHING)
+
+
+def chosen_spline(
+    n_classes: int, grid: np.ndarray, families: Sequence[WeightedFamily], period: Period = None, rougher: int = 0
+) -> Family:
+    """The spline whose smoothness has the largest weight by held-out likelihood, or one some rungs rougher."""
     weights = [sum(tried.weight for tried in families if tried.smoothness == value) for value in SMOOTHNESS_LADDER]
     best = int(np.argmax(weights)) if max(weights) > 0 else len(SMOOTHNESS_LADDER) - 1
-    return free_family(
-        n_classes, grid, SMOOTHNESS_LADDER[min(best + UNDERSMOOTHING, len(SMOOTHNESS_LADDER) - 1)], period
-    )
+    return free_family(n_classes, grid, SMOOTHNESS_LADDER[min(best + rougher, len(SMOOTHNESS_LADDER) - 1)], period)
 
 
 def chosen_pooling(families: Sequence[WeightedFamily]) -> float:

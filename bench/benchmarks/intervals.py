@@ -1,0 +1,185 @@
+"""Coverage and width of the interval of the total share and of bands, and false alarms, from 100 to 1,000 labels.
+
+A part of inference.py. Each record is one study: whether the interval held the share of the population and that of the
+study's own labels, its width beside that of the best possible interval, which knows the true labels (Clopper and
+Pearson 1934; with people of different error rates the t interval of their shares), and flags at 10 % false alarms.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.special import expit
+from scipy.stats import beta
+from scipy.stats import t as student
+
+import labeltide as lt
+from labeltide.chain.data import TrainingEvidence
+from labeltide.chain.passes import expect
+from labeltide.inference.audit import choose_issues
+from labeltide.inference.bands import NoiseEstimate, estimate_noise
+from labeltide.inference.warm_start import same_data
+from labeltide_bench.simulated import Differences, SimulatedData, SimulatedStudy, fit_studies, record_windows, simulate
+
+SIZES = {100: (10, 10), 150: (15, 10), 300: (20, 15), 1000: (40, 25)}  # labels: rows and steps
+RATES, SHAPES = (0.0, 0.05, 0.2, 0.4), ("static", "growth", "mixed")
+SETTINGS = {"persistence": {"stay": 0.95, "sharpness": 1.0}, "features": {"stay": None, "sharpness": 3.0}}
+PEOPLE, PEOPLE_DIFFER = (3, 5, 10, 20), 0.5  # people, and the standard deviation of their logits
+FIT_SIZES, FIT_RATES = (150, 300), (0.0, 0.2, 0.4)
+FDR, FIRST_SEED = 0.1, 810_000
+
+
+class Cell(NamedTuple):
+    """Studies of one kind."""
+
+    unit: str  # "rows", "people" or "whole fits"
+    labels: int
+    rate: float
+    setting: str
+    people: int | None
+    studies: int
+    seed: int
+
+
+def intervals(studies: int, processes: int) -> Iterator[dict[str, Any]]:
+    """Records of all cells; a process takes a cell at a time."""
+    cells = list_cells(studies)
+    if processes == 1:
+        for cell in cells:
+            yield from measure_cell(cell)
+        return
+    with get_context("spawn").Pool(processes) as pool:
+        for records in pool.imap(measure_cell, cells):
+            yield from records
+
+
+def list_cells(studies: int) -> list[Cell]:
+    """All kinds of studies, with their seeds."""
+    rows = [("rows", size, rate, name, None) for size in SIZES for rate in RATES for name in SETTINGS]
+    people = [("people", 1000, rate, name, count) for count in PEOPLE for rate in (0.0, 0.2) for name in SETTINGS]
+    fits = [("whole fits", size, rate, "tide", None) for size in FIT_SIZES for rate in FIT_RATES]
+    return [Cell(*kind, studies, FIRST_SEED + 1000 * k) for k, kind in enumerate([*rows, *people, *fits])]
+
+
+def measure_cell(cell: Cell) -> list[dict[str, Any]]:
+    """The records of one cell, on one thread."""
+    torch.set_num_threads(1)
+    measured = {"rows": by_rows, "people": by_people, "whole fits": by_fits}[cell.unit](cell)
+    about = {key: getattr(cell, key) for key in ("unit", "labels", "rate", "setting", "people")}
+    return [{**about, **record} for record in measured]
+
+
+def by_rows(cell: Cell) -> Iterator[dict[str, Any]]:
+    """Independent rows; shapes of noise take turns."""
+    n, steps = SIZES[cell.labels]
+    for number, shape in enumerate(SHAPES if cell.rate else SHAPES[:1]):
+        count = len(range(number, cell.studies, len(SHAPES))) if cell.rate else cell.studies
+        matrices = make_matrices(shape, cell.rate, steps)
+        drawn = simulate(SimulatedStudy(matrices, n, **SETTINGS[cell.setting]), count, cell.seed + number)
+        truth = 1 - np.diagonal(matrices, axis1=1, axis2=2)
+        for index, (training, _) in enumerate(fit_studies(drawn.data) if count else ()):
+            yield {"shape": shape, **measure(training, estimate_noise(training), drawn.clean[index], truth)}
+
+
+def by_people(cell: Cell) -> Iterator[dict[str, Any]]:
+    """Windows of people whose error rates differ; the share of the population is the mean over all people."""
+    assert cell.people is not None
+    windows = max(40 // cell.people, 2)
+    study = SimulatedStudy(make_matrices("static", cell.rate, 25), cell.people * windows, **SETTINGS[cell.setting])
+    drawn = simulate(study, cell.studies, cell.seed)
+    people = torch.arange(cell.people * windows) // windows
+    if cell.rate:
+        data, people = record_windows(drawn, cell.people, cell.rate, Differences(people=PEOPLE_DIFFER), cell.seed + 1)
+        drawn = SimulatedData(data, drawn.clean)
+    share = float(np.mean(_mixed_rate(cell.rate)))
+    truth = np.full((drawn.data.n_points, 2), share)
+    for index, (training, _) in enumerate(fit_studies(drawn.data)):
+        known = training._replace(clusters=people)
+        yield {"shape": "static", **measure(known, estimate_noise(known), drawn.clean[index], truth)}
+
+
+def by_fits(cell: Cell) -> Iterator[dict[str, Any]]:
+    """Whole fits of tide with its networks; shapes of noise take turns."""
+    n, steps = SIZES[cell.labels]
+    for number in range(cell.studies):
+        seed, shape = cell.seed + number, SHAPES[number % len(SHAPES)]
+        matrices = make_matrices(shape, cell.rate, steps)
+        study = lt.make_sequences(n, steps, 5, stay=0.9, random_state=seed, variance=2.0)
+        labels = lt.corrupt(study.clean_labels, matrices, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = lt.TideClassifier(random_state=number, device="cpu").fit(study.features, labels)
+            estimate = fitted.noise_estimate_
+        truth = 1 - np.diagonal(matrices, axis1=1, axis2=2)
+        yield {"shape": shape, **measure(fitted.training_, estimate, study.clean_labels, truth)}
+
+
+def make_matrices(shape: str, rate: float, steps: int) -> np.ndarray:
+    """Q of two classes over the clock; without noise the identity."""
+    clock = np.linspace(0, 1, steps)
+    return lt.make_noise(shape, 2, steps, rate).at(clock) if rate else np.tile(np.eye(2), (steps, 1, 1))
+
+
+def measure(
+    training: TrainingEvidence, estimate: NoiseEstimate, clean: np.ndarray, truth: np.ndarray
+) -> dict[str, Any]:
+    """One record; truth holds the error rates (points, classes)."""
+    wrong = training.data.labels[0, ..., 0].numpy() != clean
+    low, high, share = estimate.total_lower, estimate.total_upper, float(truth.mean())
+    best = known_truth_interval(wrong, training.clusters)
+    inside = (estimate.class_rate_lower <= truth) & (truth <= estimate.class_rate_upper)
+    flags = flag(training)
+    return {
+        "total": estimate.total,
+        "covers": float(low <= share <= high),
+        "covers_realised": float(low <= wrong.mean() <= high),
+        "below": float(high < share),
+        "width": high - low,
+        "upper": high,
+        "best_width": best[1] - best[0],
+        "best_upper": best[1],
+        "best_covers": float(best[0] <= share <= best[1]),
+        "pointwise": float(inside.mean()),
+        "pointwise_width": float((estimate.class_rate_upper - estimate.class_rate_lower).mean()),
+        "flags": int(flags.sum()),
+        "false_flags": int((flags & ~wrong).sum()),
+        "wrong": int(wrong.sum()),
+    }
+
+
+def known_truth_interval(wrong: np.ndarray, clusters: torch.Tensor | None) -> tuple[float, float]:
+    """The 95 % interval of the share of a population from labels that are known to be right or wrong."""
+    n, k = wrong.size, int(wrong.sum())
+    lower, upper = beta.ppf([0.025, 0.975], [max(k, 0.5), k + 1], [n - k + 1, max(n - k, 0.5)])
+    binomial = (float(lower) if k else 0.0, float(upper))
+    if clusters is None or not k:
+        return binomial
+    shares = np.array([wrong[clusters.numpy() == who].mean() for who in np.unique(clusters.numpy())])
+    half = student.ppf(0.975, len(shares) - 1) * shares.std(ddof=1) / np.sqrt(len(shares))
+    return max(float(shares.mean() - half), 0.0), min(float(shares.mean() + half), 1.0)
+
+
+def flag(training: TrainingEvidence) -> np.ndarray:
+    """The labels that an audit flags at 10 % false alarms: (rows, steps)."""
+    data = training.data
+    members = same_data(1, torch.ones(1, data.labels.shape[1]))
+    posterior = expect(data, members, training.parameters, posterior=True).posterior
+    assert posterior is not None
+    probabilities = posterior[0].double().numpy()
+    labels = data.labels[0, ..., 0].numpy().astype(np.intp)
+    quality = np.take_along_axis(probabilities, labels[..., None], -1)[..., 0]
+    return choose_issues(quality, probabilities.argmax(-1) != labels, FDR)
+
+
+def _mixed_rate(rate: float) -> np.ndarray:
+    """Error rates of a large population of people whose logits are normal."""
+    if not rate:
+        return np.zeros(1)
+    draws = np.random.default_rng(0).standard_normal(100_000)
+    rates: np.ndarray = expit(np.log(rate / (1 - rate)) + PEOPLE_DIFFER * draws)
+    return rates

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import beta
+
+from labeltide.inference.profile_likelihood import (
+    Profile,
+    critical_root,
+    dispersion,
+    invert,
+    profile_share,
+    share_interval,
+)
+from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
+
+STEPS = 20
+
+
+def fit(rate, n, studies=1, seed=0, sharpness=5.0, stay=None):
+    noise = np.tile([[1 - rate, rate], [rate, 1 - rate]], (STEPS, 1, 1))
+    simulated = simulate(SimulatedStudy(noise, n, stay=stay, sharpness=sharpness), studies, seed)
+    wrong = simulated.data.labels[..., 0].numpy() != simulated.clean
+    return [training for training, _ in fit_studies(simulated.data, choose=False)], wrong
+
+
+def test_of_labels_that_are_surely_right_the_upper_end_is_below_twice_the_rule_of_three():
+    (training,), wrong = fit(0.0, 25)
+    lower, upper = share_interval(training)
+    assert lower == 0
+    assert 1.5 / wrong.size < upper < 2 * 3 / wrong.size
+
+
+def test_with_sure_evidence_the_interval_is_close_to_the_binomial_one():
+    (training,), wrong = fit(0.2, 100)
+    n, k = wrong.size, wrong.sum()
+    lower, upper = share_interval(training)
+    binomial = beta.ppf([0.025, 0.975], [k, k + 1], [n - k + 1, n - k])
+    assert lower < k / n < upper
+    assert upper - lower == pytest.approx(np.ptp(binomial), rel=0.35)
+
+
+def test_weak_features_widen_the_interval():
+    sure, weak = (fit(0.2, 40, sharpness=sharpness)[0][0] for sharpness in (5.0, 1.5))
+    assert np.ptp(share_interval(weak)) > 1.3 * np.ptp(share_interval(sure))
+
+
+def test_few_labels_do_not_hide_a_share_of_a_fifth():
+    trainings, _ = fit(0.2, 8, studies=10, seed=3, sharpness=2.0, stay=0.9)
+    covered = [lower <= 0.2 <= upper for lower, upper in map(share_interval, trainings)]
+    assert sum(covered) >= 8
+
+
+def test_the_profile_has_its_maximum_in_the_middle_and_falls_on_both_sides():
+    (training,), _ = fit(0.2, 40, sharpness=2.0)
+    profile = profile_share(training)
+    totals, centre = profile.log_likelihood.sum(1), len(profile.shares) // 2
+    assert totals.argmax() in (centre - 1, centre, centre + 1)
+    assert np.all(np.diff(profile.shares) > 0)
+    assert profile.shares[0] < 0.1 < 0.3 < profile.shares[-1]
+
+
+def test_a_quadratic_profile_gives_the_normal_interval():
+    shares = np.linspace(0.1, 0.3, 41)
+    profile = Profile(shares, -0.5 * ((shares - 0.2) / 0.03)[:, None] ** 2)
+    assert invert(profile, 1.96) == pytest.approx((0.2 - 1.96 * 0.03, 0.2 + 1.96 * 0.03), abs=2e-4)
+
+
+def test_clusters_that_differ_widen_the_interval_and_few_of_them_more():
+    shares = np.linspace(-1, 1, 21)
+    effects = np.random.default_rng(0).standard_normal(40)
+    effects -= effects.mean()
+    profile = Profile(shares, effects * shares[:, None] * np.sqrt(1 / 40) - 0.5 * shares[:, None] ** 2 / 40)
+    rows, fours = np.arange(40), effects.argsort().argsort() // 10  # alike within four clusters
+    assert dispersion(profile, rows) == pytest.approx(1, abs=0.4)
+    assert dispersion(profile, fours) > 4
+    assert critical_root(profile, fours) > 3.18 * 2 > critical_root(profile, rows) >= 1.95
+
+
+def test_one_cluster_leaves_the_quantile_of_the_rows():
+    profile = Profile(np.linspace(0, 1, 5), np.zeros((5, 600)))
+    assert critical_root(profile, np.zeros(600, dtype=int)) == pytest.approx(1.964, abs=1e-3)
+
+
+def test_people_whose_error_rates_differ_widen_the_interval():
+    (training,), _ = fit(0.2, 40)
+    labels = training.data.labels.clone()
+    labels[:, :8] = 1 - labels[:, :8]  # the labels of one of five people are mostly wrong
+    data = type(training.data)(**{**vars(training.data), "labels": labels})
+    people = torch.arange(40) // 8
+    alone, together = (share_interval(training._replace(data=data, clusters=who)) for who in (None, people))
+    assert np.ptp(together) > np.ptp(alone)
