@@ -173,7 +173,7 @@ def test_total_variation_counts_every_rise_and_fall():
 
 def test_the_papers_own_means_bear_out_its_main_claims():
     claims = {claim.text: claim for claim in check_claims(published_studies(), {})}
-    assert claims["Continuous beats its static twin VolMinNet"].verdict == tests.HOLDS
+    assert claims["Continuous beats its static counterpart VolMinNet"].verdict == tests.HOLDS
     assert claims["Continuous has the lowest error of Q on all data sets (tables 2 and 3)"].verdict == tests.HOLDS
     assert claims["With the true Q, forward correction by Q(t) beats its average over time"].verdict == tests.HOLDS
 
@@ -184,5 +184,40 @@ def test_the_table_names_cells_draws_and_both_verdicts():
     (made,) = compare_claims([claim], [kinds.beats("x", [], [])])
     assert made.in_paper == ""
     (row,) = claims_table([claim]).rows
-    assert row[1:3] == ["Plug-In beats Anchor", "holds"]
-    assert row[5:8] == ["6", "24", "0.0156"]
+    assert row[:4] == ["1", "Plug-In beats Anchor", "holds", "1 of 1 data sets"]
+    assert row[6:9] == ["6", "24", "0.0156"]
+    (made,) = compare_claims([claim], [claim])
+    assert made.in_paper == "holds, 1 of 1 data sets"
+
+
+@pytest.mark.parametrize(
+    ("p_value", "in_favour", "verdict"),
+    [
+        (0.01, 3, tests.HOLDS),
+        (0.01, 1, tests.PARTLY),
+        (0.3, 3, tests.FAILS),
+        (0.3, 2, tests.FAILS),
+        (math.nan, 3, tests.FAILS),
+    ],
+)
+def test_no_verdict_but_does_not_hold_without_significance(p_value, in_favour, verdict):
+    assert tests.judge(p_value, tests.Support(in_favour, 3)) == verdict
+
+
+def test_a_data_set_counts_if_every_comparison_goes_the_claimed_way():
+    support = tests.count_support([("moving", True), ("moving", False), ("senior", True)])
+    assert str(support) == "1 of 2 data sets"
+
+
+def test_a_cost_that_the_test_does_not_reject_does_not_hold_however_many_data_sets_are_cheap():
+    errors = [{"plugin": 0.2, "anchor": 0.2}] * 7 + [{"plugin": 0.4, "anchor": 0.2}]
+    cells = make({(f"data {place}", 0.0): error for place, error in enumerate(errors)})
+    claim = kinds.no_cost("x", cells, [("plugin", "anchor")])
+    assert (claim.verdict, claim.support) == (tests.FAILS, "7 of 8 data sets")
+
+
+def test_all_costs_are_listed_and_the_largest_comes_first():
+    cells = make({(f"data {place}", 0.0): {"plugin": 0.2 + place / 50, "anchor": 0.2} for place in range(1, 8)})
+    claim = kinds.no_cost("x", cells, [("plugin", "anchor")])
+    named = [f"plugin on data {place}: +{2 * place:.1f}" for place in range(7, 0, -1)]
+    assert f"one point or more for {', '.join(named)}." in claim.why

@@ -4,10 +4,12 @@ import pytest
 
 from labeltide_bench.pages.cells import DrawSummary, make_cells
 from labeltide_bench.pages.paper.agreement import agreement_of, as_csv, figure_agreement
-from labeltide_bench.pages.paper.match import Interval, Point, interval, match_figure, match_levels
+from labeltide_bench.pages.paper.match import Interval, Point, draws_text, interval, match_figure, match_levels
 from labeltide_bench.pages.paper.published_cells import published_studies
 from labeltide_bench.pages.paper.values import FIGURES, STATIC_STUDY, FigureValue
 from labeltide_bench.pages.results import DatasetInfo, Run
+
+METRICS = {"test_error": 0.1}
 
 
 def cell(rate, error=0.1, **changes):
@@ -86,3 +88,24 @@ def test_a_shift_of_all_accuracies_is_the_difference_that_is_found(tmp_path):
     made = figure_agreement(match_figure(FIGURES[0], studies.static))
     assert made.signed == pytest.approx(-3, abs=0.15)
     assert made.points == 58 * 5
+
+
+def test_a_method_of_ours_is_shown_only_where_it_has_every_level():
+    runs = [
+        Run("moving", DatasetInfo(classes=("a", "b")), "mixed", json.dumps(rate), rate, "uniform", name, 0, METRICS)
+        for name, levels in {"ignore": (0.1, 0.2), "tide": (0.1, 0.2), "slow": (0.1,)}.items()
+        for rate in levels
+    ]
+    figure = next(figure for figure in FIGURES if figure.dataset == "moving")
+    methods = match_figure(figure, make_cells(runs)).methods
+    assert "tide" in methods
+    assert "slow" not in methods
+
+
+def test_draws_are_one_number_where_all_methods_have_the_same():
+    cells = [cell(0.1), cell(0.2)]
+    assert draws_text(cells, ["tide"]) == "1 draws."
+    cells[0].runs["ignore"] = cells[0].runs["tide"] * 3
+    cells[0].runs["anchor"] = cells[0].runs["tide"] * 3
+    assert draws_text(cells, ["tide", "ignore", "anchor"]) == "3 draws (tide: 1)."
+    assert draws_text([], ["tide"]) == ""

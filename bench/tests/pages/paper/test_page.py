@@ -7,6 +7,7 @@ import pytest
 
 from labeltide_bench.pages import write_paper
 from labeltide_bench.pages.paper.values import FIGURES, PAPER_NAMES, SHAPES
+from pages.paper.fake import SUBSTITUTES
 from pages.test_report import Outline
 
 
@@ -26,7 +27,46 @@ def test_figures_without_a_number_are_said_to_be_from_the_repository(page):
     unnumbered = [figure for figure in FIGURES if not figure.in_paper]
     assert len(unnumbered) == 10
     for figure in unnumbered:
-        assert f'<h2 id="{figure.slug}-title">{figure.number} <small>from the authors' in page
+        heading = page.split(f'<h2 id="{figure.slug}-title">')[1].split("</h2>")[0]
+        assert heading.startswith(f"{figure.number} · {figure.subject}")
+        assert "<small>from the authors'" in heading
+
+
+def test_figures_on_substitute_data_say_so_in_heading_caption_and_contents(page):
+    for figure in FIGURES:
+        section = page.split(f'<section id="{figure.slug}"')[1].split("</section>")[0]
+        is_substitute = figure.dataset in SUBSTITUTES
+        assert ("(substitute data)" in section.split("</h2>")[0]) is is_substitute
+        assert ("Substitute data, not the paper&#39;s recordings." in section) is is_substitute
+        entry = page.split(f'<a href="#{figure.slug}">')[1].split("</a>")[0]
+        assert entry == f"{figure.number} · {figure.subject}" + " (substitute data)" * is_substitute
+
+
+def test_the_banner_keeps_the_papers_own_data_and_substitutes_apart(page):
+    banner = page.split('<p class="verdict">')[1].split("</p>")[0]
+    own, substitute = "own data (blinking, moving, synthetic)", "recordings (senior, sleeping)"
+    assert banner.index(own) < banner.index(substitute)
+    assert re.search(r"Of 18 claims of the paper \d+ hold, ", banner)
+
+
+def test_every_figure_says_how_many_draws_it_has(page):
+    for figure in FIGURES:
+        section = page.split(f'<section id="{figure.slug}"')[1].split("</section>")[0]
+        assert "2 draws.</figcaption>" in section
+
+
+def test_errors_of_q_are_not_compared_for_ignore_which_estimates_none(page):
+    section = page.split('<section id="figure-7"')[1].split("</section>")[0]
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]+)<', section)
+    assert heads == ["Noise", "anchor", "volmin", "plugin", "continuous"]
+    assert "The paper shows no Q for discontinuous." in section
+
+
+def test_every_figure_of_curves_has_a_key_for_narrow_screens(page):
+    for figure in FIGURES:
+        section = page.split(f'<section id="{figure.slug}"')[1].split("</section>")[0]
+        assert 'href="#mark-ignore"' in section
+    assert "no correction<" not in page
 
 
 def test_every_figure_has_six_panels_with_both_curves_and_a_table_of_differences(page):
@@ -42,7 +82,7 @@ def test_every_figure_has_six_panels_with_both_curves_and_a_table_of_differences
 def test_accuracy_runs_from_60_to_100_and_from_50_where_the_paper_goes_below(page):
     for number, first in (("repository-figure-1", "60"), ("repository-figure-5", "50")):
         section = page.split(f'<section id="{number}"')[1].split("</section>")[0]
-        panel = section.split("<svg")[1]
+        panel = section.split('<svg role="img"')[1]
         ticks = re.findall(r'class="y">([^<]+)<', panel)
         assert (ticks[0], ticks[-1]) == (first, "100")
 

@@ -14,7 +14,7 @@ from labeltide_bench.pages.cells import Cell, methods_of
 from labeltide_bench.pages.method_order import base_name
 from labeltide_bench.pages.paper.match import MatchedFigure, Point, interval
 from labeltide_bench.pages.paper.plain import PlainTable
-from labeltide_bench.pages.paper.values import ACCURACY, SIX, FigureValue
+from labeltide_bench.pages.paper.values import SIX, UNCORRECTED, FigureValue, shown_name
 from labeltide_bench.pages.published import published
 
 MEASURES = {"accuracy": "accuracy", "mae": "MAE of Q", "test_error": "test error", "frobenius": "Q, Frobenius"}
@@ -59,8 +59,7 @@ def agreement_of(name: str, data: str, origin: str, measure: str, curves: dict[s
 def figure_agreement(matched: MatchedFigure) -> Agreement:
     """Agreement of one figure; the Q of a method that estimates none is left out."""
     figure = matched.figure
-    methods = [name for name in matched.methods if figure.measure == ACCURACY or name != "ignore"]
-    curves = {method: matched.points(method) for method in methods}
+    curves = {method: matched.points(method) for method in matched.estimating}
     return agreement_of(figure.number, figure.dataset, _origin(matched.cells), MEASURES[figure.measure], curves)
 
 
@@ -123,21 +122,21 @@ def agreement_table(rows: Sequence[Agreement]) -> PlainTable:
         "Mean absolute difference between our mean and the paper's, in percentage points, over all cells of a figure "
         "(All) and for each method. Bias: mean of ours minus the paper's. In band: how many of our means lie within "
         "the paper's band. Overlap: how many of our 95 % intervals meet it. For tables the band is one printed "
-        "standard deviation to each side. MAE of Q: mean absolute error of an entry. * substitutes for "
-        "the paper's data."
+        "standard deviation to each side; in tables 2 and 3 themselves \N{DOUBLE DAGGER} marks more than two. MAE of "
+        "Q: mean absolute error of an entry. * Substitute data, not the paper's recordings."
     )
     return PlainTable("Agreement with the paper", caption, heads, body, words=1)
 
 
 def _distance(row: Agreement, method: str) -> float:
     """Of a method, under either of its names."""
-    names = (method, "no correction") if method == "ignore" else (method,)
+    names = (method, UNCORRECTED) if method == "ignore" else (method,)
     return next((row.distances[name] for name in names if name in row.distances), math.nan)
 
 
 def difference_table(matched: MatchedFigure) -> PlainTable:
     """Ours minus the paper's for each shape and method: mean over levels, mean absolute difference, in band."""
-    methods = [name for name in matched.methods if any(math.isfinite(p.difference) for p in matched.points(name))]
+    methods = [name for name in matched.estimating if any(math.isfinite(p.difference) for p in matched.points(name))]
     shapes = dict.fromkeys(shape for shape, _ in matched.curves)
     rows = [[shape, *(_difference(matched.points(method, shape)) for method in methods)] for shape in shapes]
     rows.append(["all", *(_difference(matched.points(method)) for method in methods)])
@@ -145,7 +144,7 @@ def difference_table(matched: MatchedFigure) -> PlainTable:
         "Ours minus the paper's in points, mean over levels; in brackets the mean absolute difference and how many of "
         "our means lie in the paper's band."
     )
-    return PlainTable(f"{matched.figure.number}: difference", caption, ["Noise", *methods], rows)
+    return PlainTable(f"{matched.figure.number}: difference", caption, ["Noise", *map(shown_name, methods)], rows)
 
 
 def _difference(points: Sequence[Point]) -> str:

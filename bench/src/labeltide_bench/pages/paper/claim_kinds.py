@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from labeltide_bench.pages.cells import Cell
 from labeltide_bench.pages.paper import claim_tests as tests
 from labeltide_bench.pages.paper.agreement import MINUS, signed_text
-from labeltide_bench.pages.paper.claim_tests import Effect, by_shape, gains
+from labeltide_bench.pages.paper.claim_tests import Effect, Support, by_shape, count_support, gains
 from labeltide_bench.pages.paper.values import SIX
 
 MARGIN = 0.01  # a cost below one point counts as none
@@ -29,7 +29,8 @@ class Claim:
     p_value: float
     verdict: str
     why: str
-    in_paper: str = ""  # the verdict of the same test on the paper's own published means
+    support: str = ""  # how many data sets go the claimed way
+    in_paper: str = ""  # verdict and support of the same test on the paper's own published means
 
 
 def beats(
@@ -58,8 +59,8 @@ def beats(
         if against
         else f"; in the mean of {_all(group)}."
     )
-    verdict = tests.judge(p_value, len(means) - len(against), len(means))
-    return _claim(text, SIGN, every, p_value, verdict, why, n_cells=len(cells))
+    support = count_support(((name, mean > 0) for (_, name), mean in means.items()), _unit(group))
+    return _claim(text, SIGN, every, p_value, support, why, n_cells=len(cells))
 
 
 def lowest(text: str, cells: Sequence[Cell], metric: str) -> Claim:
@@ -87,8 +88,8 @@ def lowest(text: str, cells: Sequence[Cell], metric: str) -> Claim:
         else "; its mean is the lowest on every data set."
     )
     every = [effect for effects in found.values() for effect in effects]
-    verdict = tests.judge(p_value, len(datasets) - len(against), len(datasets))
-    return _claim(text, f"{SIGN}, against each other method", every, p_value, verdict, why, n_cells=len(kept))
+    support = count_support((name, mean > 0) for name, mean in behind.items())
+    return _claim(text, f"{SIGN}, against each other method", every, p_value, support, why, n_cells=len(kept))
 
 
 def _best(cell: Cell, others: Sequence[str], metric: str) -> str:
@@ -104,14 +105,15 @@ def ten_points(cells: Sequence[Cell]) -> Claim:
         found += gains([cell], "continuous", nearest, group=by_shape)
     if not found:
         return _untested(text)
-    above = sum(effect.value > 0.1 for effect in found)
-    verdict = tests.HOLDS if above == len(found) else tests.PARTLY if above else tests.FAILS
+    support = count_support(((effect.group, effect.value > 0.1) for effect in found), "shapes")
+    verdict = tests.HOLDS if support.is_full else tests.PARTLY if support.in_favour else tests.FAILS
     why = "; ".join(f"{effect.group}: {_by(effect.value)}" for effect in found) + "."
-    return _claim(text, "none, means over draws", found, math.nan, verdict, why[0].upper() + why[1:])
+    claim = _claim(text, "none, means over draws", found, math.nan, support, why[0].upper() + why[1:])
+    return replace(claim, verdict=verdict)
 
 
 def no_cost(text: str, cells: Sequence[Cell], pairs: Sequence[tuple[str, str]]) -> Claim:
-    """Non-inferiority: the mean cost over cells is below the margin for every pair, and on every data set."""
+    """Non-inferiority: for every pair a t-test over cells rejects a mean cost of the margin; then every data set."""
     found = {pair: gains(cells, *pair) for pair in pairs}
     found = {pair: effects for pair, effects in found.items() if effects}
     if not found:
@@ -121,14 +123,13 @@ def no_cost(text: str, cells: Sequence[Cell], pairs: Sequence[tuple[str, str]]) 
         (pair, name): -mean for pair, effects in found.items() for name, mean in tests.means_by_group(effects).items()
     }
     high = {f"{pair[0]} on {name}": cost for (pair, name), cost in costs.items() if cost >= MARGIN}
-    passed = sum(p < tests.SIGNIFICANCE for p in p_values.values())
-    verdict = tests.HOLDS if passed == len(found) and not high else tests.PARTLY if passed else tests.FAILS
+    support = count_support((name, cost < MARGIN) for (_, name), cost in costs.items())
     mean_costs = {pair[0]: -_mean(effects) for pair, effects in found.items()}
     why = "Mean cost in points: " + ", ".join(f"{name} {signed_text(100 * cost)}" for name, cost in mean_costs.items())
     why += f"; one point or more {_listed(high, 'for ')}." if high else "; below one point on every data set."
     every = [effect for effects in found.values() for effect in effects]
     return _claim(
-        text, "t-test over cells of a cost of one point", every, max(p_values.values()), verdict, why, len(cells)
+        text, "t-test over cells of a cost of one point", every, max(p_values.values()), support, why, len(cells)
     )
 
 
@@ -153,9 +154,9 @@ def grows(text: str, cells: Sequence[Cell], other: str) -> Claim:
         f"by {10 * _mean(found):.1f} points for 10 points of noise"
     )
     why += f"; it falls on {', '.join(against)}." if against else "; it rises on every data set."
-    verdict = tests.judge(p_value, len(means) - len(against), len(means))
+    support = count_support((name, mean > 0) for name, mean in means.items())
     test = "sign test over slopes, one for each data set and shape"
-    return _claim(text, test, found, p_value, verdict, why, n_cells=len(cells))
+    return _claim(text, test, found, p_value, support, why, n_cells=len(cells))
 
 
 def changes(text: str, cells: Sequence[Cell], change: Mapping[tuple[str, str], float]) -> Claim:
@@ -175,15 +176,14 @@ def changes(text: str, cells: Sequence[Cell], change: Mapping[tuple[str, str], f
     if not found:
         return _untested(text)
     p_value = tests.sign_test(effect.value for effect in found)
-    against = [effect.group for effect in found if effect.value <= 0]
     why = (
         "Rank correlation with the total variation of Q(t): "
         + "; ".join(f"{e.group} {e.value:.2f}".replace("-", MINUS) for e in found)
         + "."
     )
-    verdict = tests.judge(p_value, len(found) - len(against), len(found))
+    support = count_support((effect.group, effect.value > 0) for effect in found)
     test = "sign test over data sets of the partial rank correlation, given the rate"
-    return _claim(text, test, found, p_value, verdict, why, n_cells=sum(map(len, rows.values())))
+    return _claim(text, test, found, p_value, support, why, n_cells=sum(map(len, rows.values())))
 
 
 def hand_in_hand(text: str, cells: Sequence[Cell]) -> Claim:
@@ -205,14 +205,15 @@ def hand_in_hand(text: str, cells: Sequence[Cell]) -> Claim:
         f"{_mean(found):.2f} on average"
     )
     why += f"; not on {', '.join(against)}." if against else "; positive in the mean of every data set."
-    verdict = tests.judge(p_value, len(means) - len(against), len(means))
-    return _claim(text, f"{SIGN} of the rank correlation", found, p_value, verdict, why)
+    support = count_support((name, mean > 0) for name, mean in means.items())
+    return _claim(text, f"{SIGN} of the rank correlation", found, p_value, support, why)
 
 
 def _claim(
-    text: str, test: str, effects: Sequence[Effect], p_value: float, verdict: str, why: str, n_cells: int = 0
+    text: str, test: str, effects: Sequence[Effect], p_value: float, support: Support, why: str, n_cells: int = 0
 ) -> Claim:
-    return Claim(text, test, n_cells or len(effects), sum(effect.draws for effect in effects), p_value, verdict, why)
+    draws, verdict = sum(effect.draws for effect in effects), tests.judge(p_value, support)
+    return Claim(text, test, n_cells or len(effects), draws, p_value, verdict, why, str(support))
 
 
 def _untested(text: str) -> Claim:
@@ -228,15 +229,18 @@ def _by(gain: float) -> str:
 
 
 def _listed(means: Mapping[str, float], before: str) -> str:
-    """Names with their numbers in points; the first four, then how many more."""
-    parts = [f"{name}: {signed_text(100 * mean)}" for name, mean in means.items()]
-    more = f" and {len(parts) - 4} more" if len(parts) > 5 else ""
-    return before + ", ".join(parts[:4] if more else parts) + more
+    """Names with their numbers in points, the largest first."""
+    in_order = sorted(means.items(), key=lambda item: -abs(item[1]))
+    return before + ", ".join(f"{name}: {signed_text(100 * mean)}" for name, mean in in_order)
 
 
 def _units(found: Mapping[tuple[str, str], object]) -> str:
     return f"comparisons of {len(found)} pairs of methods" if len(found) > 1 else "cells"
 
 
+def _unit(group: Callable[[Cell], str]) -> str:
+    return "shapes" if group is by_shape else "data sets"
+
+
 def _all(group: Callable[[Cell], str]) -> str:
-    return "every shape" if group is by_shape else "every data set"
+    return f"every {_unit(group).removesuffix('s')}"

@@ -28,6 +28,21 @@ class Effect(NamedTuple):
     draws: int
 
 
+class Support(NamedTuple):
+    """How many data sets, or shapes, go the claimed way."""
+
+    in_favour: int
+    groups: int
+    unit: str = "data sets"
+
+    @property
+    def is_full(self) -> bool:
+        return self.in_favour == self.groups
+
+    def __str__(self) -> str:
+        return f"{self.in_favour} of {self.groups} {self.unit}"
+
+
 Grouping = Callable[[Cell], str]
 
 
@@ -79,11 +94,19 @@ def means_by_group(effects: Iterable[Effect]) -> dict[str, float]:
     return {group: float(np.mean(values)) for group, values in grouped.items()}
 
 
-def judge(p_value: float, in_favour: int, groups: int) -> str:
-    """The verdict: significant and in every data set; significant or in most of them; or neither."""
-    if groups and p_value < SIGNIFICANCE and in_favour == groups:
-        return HOLDS
-    return PARTLY if groups and (p_value < SIGNIFICANCE or in_favour > groups / 2) else FAILS
+def count_support(directions: Iterable[tuple[str, bool]], unit: str = "data sets") -> Support:
+    """In how many groups every comparison goes the claimed way."""
+    grouped: dict[str, bool] = {}
+    for group, is_claimed in directions:
+        grouped[group] = grouped.get(group, True) and is_claimed
+    return Support(sum(grouped.values()), len(grouped), unit)
+
+
+def judge(p_value: float, support: Support) -> str:
+    """The verdict: significant and in every data set; significant but not in every one; not significant."""
+    if not (support.groups and p_value < SIGNIFICANCE):
+        return FAILS
+    return HOLDS if support.is_full else PARTLY
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +12,15 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import t as student
 
 from labeltide_bench.pages.cells import UNIFORM, Cell, DrawSummary, methods_of
-from labeltide_bench.pages.paper.values import ACCURACY, SHAPES, FigureValue, PaperFigure, figure_values
+from labeltide_bench.pages.paper.values import (
+    ACCURACY,
+    PAPER_NAMES,
+    SHAPES,
+    FigureValue,
+    PaperFigure,
+    figure_values,
+    shown_name,
+)
 
 NEAR = 1.0  # points of the rate by which a level of the paper may differ from ours; its figures round to whole percents
 LEVEL = 0.95  # of our intervals
@@ -64,6 +72,16 @@ class MatchedFigure:
     def methods(self) -> list[str]:
         return list(dict.fromkeys(method for _, method in self.curves))
 
+    @property
+    def is_substitute(self) -> bool:
+        """Whether our data stand in for recordings of the paper that were not at hand."""
+        return any(cell.info.faithful is False for cell in self.cells)
+
+    @property
+    def estimating(self) -> list[str]:
+        """The methods whose numbers compare: of Q, those that estimate one."""
+        return [name for name in self.methods if self.figure.measure == ACCURACY or name != "ignore"]
+
     def points(self, method: str = "", shape: str = "") -> list[Point]:
         """The points of a method, of a shape, or of all."""
         wanted = [key for key in self.curves if method in ("", key[1]) and shape in ("", key[0])]
@@ -71,10 +89,15 @@ class MatchedFigure:
 
 
 def match_figure(figure: PaperFigure, cells: Sequence[Cell]) -> MatchedFigure:
-    """Put our cells of the figure's data set beside its values."""
+    """Put our cells of the figure's data set beside its values.
+
+    A method that the figure does not have is shown only where it has runs at every level.
+    """
     kept = [cell for cell in cells if cell.task[:2] == (figure.dataset, figure.classes) and cell.variant == UNIFORM]
     values = figure_values()[figure.file]
-    methods = list(dict.fromkeys([*methods_of(kept), *(value.method for value in values)]))
+    known = {*PAPER_NAMES, *(value.method for value in values)}
+    ours = [name for name in methods_of(kept) if name in known or all(name in cell.runs for cell in kept)]
+    methods = list(dict.fromkeys([*ours, *(value.method for value in values)]))
     curves: dict[tuple[str, str], list[Point]] = {}
     for shape in SHAPES:
         pairs = match_levels(
@@ -102,6 +125,22 @@ def match_levels(cells: Sequence[Cell], percents: Sequence[float]) -> list[tuple
     ]
     pairs += [(None, percent) for column, percent in enumerate(percents) if column not in partner.values()]
     return sorted(pairs, key=lambda pair: pair[1])
+
+
+def draws_text(cells: Sequence[Cell], methods: Sequence[str], unit: str = "draws") -> str:
+    """How many draws stand behind a mean of each method: one number where all have the same."""
+    counts = {shown_name(name): {len(c.runs[name]) for c in cells if name in c.runs} for name in methods}
+    ranges = {name: _range(found) for name, found in counts.items() if found}
+    if not ranges:
+        return ""
+    usual = max(ranges.values(), key=list(ranges.values()).count)
+    others = ", ".join(f"{name}: {text}" for name, text in ranges.items() if text != usual)
+    return f"{usual} {unit}" + (f" ({others})." if others else ".")
+
+
+def _range(counts: Collection[int]) -> str:
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _point(

@@ -11,7 +11,6 @@ from pathlib import Path
 from labeltide._files import write_atomically
 from labeltide_bench.pages.environment import make_environment
 from labeltide_bench.pages.paper.agreement import (
-    MEASURES,
     Agreement,
     agreement_table,
     as_csv,
@@ -28,7 +27,7 @@ from labeltide_bench.pages.paper.claims import (
     count_failed,
     p_text,
 )
-from labeltide_bench.pages.paper.match import MatchedFigure, match_figure
+from labeltide_bench.pages.paper.match import MatchedFigure, draws_text, match_figure
 from labeltide_bench.pages.paper.panel import MARKERS
 from labeltide_bench.pages.paper.panels import (
     Drawn,
@@ -39,17 +38,25 @@ from labeltide_bench.pages.paper.panels import (
     draw_noise_functions,
     key_of,
 )
-from labeltide_bench.pages.paper.pictures import draw_figure_one, draw_people_curves
+from labeltide_bench.pages.paper.pictures import IN_STRESS, draw_figure_one, draw_people_curves
 from labeltide_bench.pages.paper.plain import PlainTable, as_markdown
 from labeltide_bench.pages.paper.published_cells import published_studies
 from labeltide_bench.pages.paper.studies import Studies, read_studies
 from labeltide_bench.pages.paper.tables import printed_cells, printed_table, size_table, stress_table
-from labeltide_bench.pages.paper.values import ACCURACY, CORRECTIONS, FIGURES, MAE, PAPER_NAMES, SIX, STATIC_STUDY
+from labeltide_bench.pages.paper.values import CORRECTIONS, FIGURES, PAPER_NAMES, SIX, STATIC_STUDY
+from labeltide_bench.pages.paper.words import agreement_words, caption_of, claims_words
 from labeltide_bench.pages.result_tables import Table
 from labeltide_bench.pages.style import colours
 
 PAPER_PAGE = "paper.html"
 TABLES = {"Table 2": "mixed", "Table 3": "periodic"}
+# Far from the colours of the six methods and of each other: at least 47 in CIELAB, contrast of 3 on black and on white.
+CORRECTION_COLOURS = {
+    "forward, temporal Q": "#c50691",
+    "forward, static Q": "#fd1303",
+    "backward, temporal Q": "#1aab0c",
+    "backward, static Q": "#e219fc",
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,7 @@ class FigureBlock:
 
     drawn: Drawn
     in_paper: bool
+    keys: list[Key]
     differences: PlainTable | None
 
 
@@ -92,6 +100,7 @@ class PaperPage:
     stress: PlainTable
     sizes: PlainTable
     missing: list[str]
+    draws: dict[str, str]  # figures 1 to 3: draws behind a mean
 
 
 def write_paper(folders: Sequence[Path], out: Path) -> Path:
@@ -128,7 +137,7 @@ def make_page(studies: Studies) -> tuple[PaperPage, list[Agreement]]:
     page = PaperPage(
         keys=make_keys()[: len(SIX) + 1],
         corrections=make_keys()[len(SIX) + 1 :],
-        verdict=[*_agreement_words(agreement), _claims_words(claims)],
+        verdict=[*agreement_words(agreement), claims_words(claims)],
         bars=[bar for cell in moving for bar in draw_figure_one(cell)],
         estimates=draw_estimates([cell for cell in moving if cell.true_noise is not None], [*SIX[1:], "tide"]),
         people_curves=draw_people_curves(studies.people),
@@ -141,63 +150,25 @@ def make_page(studies: Studies) -> tuple[PaperPage, list[Agreement]]:
         stress=stress_table(studies.people),
         sizes=size_table([*studies.tables, *studies.figures]),
         missing=studies.missing,
+        draws={"tables": draws_text(moving, SIX), "people": draws_text(studies.people, IN_STRESS, "folds")},
     )
     return page, agreement
 
 
 def make_keys() -> list[Key]:
     """Every method of the page with the names that the paper gives it; one colour for one method."""
-    others = [name for name in CORRECTIONS.values() if name != "no correction"]
-    colour = colours([*SIX, "tide", *others])
+    colour = colours([*SIX, "tide"]) | CORRECTION_COLOURS
     names = {**PAPER_NAMES, "tide": ("", "")}
-    keys = [Key(key_of(name), name, *both, colour[name], MARKERS[name]) for name, both in names.items()]
-    theirs = {ours: name for name, ours in CORRECTIONS.items()}
-    return keys + [Key(key_of(name), name, theirs[name], "", colour[name], MARKERS["ignore"]) for name in others]
+    names |= {ours: (theirs, "") for theirs, ours in CORRECTIONS.items() if ours in CORRECTION_COLOURS}
+    return [Key(key_of(name), name, *both, colour[name], MARKERS[key_of(name)]) for name, both in names.items()]
 
 
 def _block(matched: MatchedFigure) -> FigureBlock:
     figure = matched.figure
     differences = difference_table(matched) if matched.cells else None
-    return FigureBlock(draw_matched(matched, _caption(matched)), figure.in_paper, differences)
-
-
-def _caption(matched: MatchedFigure) -> str:
-    figure, is_accuracy = matched.figure, matched.figure.measure == ACCURACY
-    what = "Accuracy on clean test labels (%)" if is_accuracy else "Mean absolute error of an entry of Q (%)"
-    sentences = [
-        f"{what} on {figure.dataset.split(',')[0]}, {figure.classes} classes, against the share of wrong labels."
-    ]
-    if figure.file == STATIC_STUDY:
-        sentences.append("Training with the true Q(t), with its average over time, or without correction.")
-    if not is_accuracy:
-        sentences.append("The error of ignore is the noise itself; its curve leaves the panel at the top.")
-    if not figure.in_paper:
-        sentences.append(f"From the authors' repository ({figure.file}); the paper does not number it.")
-    if not matched.cells:
-        sentences.append("No records of ours were given.")
-    return " ".join(sentences)
-
-
-def _agreement_words(rows: Sequence[Agreement]) -> list[str]:
-    sentences = []
-    for measure, what in ((ACCURACY, "Accuracy"), (MAE, "An entry of Q")):
-        kept = [row for row in rows if row.measure == MEASURES[measure] and row.points]
-        points = sum(row.points for row in kept)
-        if points:
-            mean = sum(row.mean * row.points for row in kept) / points
-            sentences.append(
-                f"{what} differs from the paper's by {mean:.1f} points on average over {points:,} means in {len(kept)} "
-                f"figures; {sum(row.in_band for row in kept):,} of ours lie in its bands."
-            )
-    return sentences
-
-
-def _claims_words(claims: Sequence[Claim]) -> str:
-    verdicts = [claim.verdict for claim in claims]
-    counts = ", ".join(
-        f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts), key=verdicts.count, reverse=True)
-    )
-    return f"Verdicts on {len(claims)} claims of the paper: {counts}."
+    shown = {key_of(method) for method in matched.methods}
+    keys = [key for key in make_keys() if key.key in shown]
+    return FigureBlock(draw_matched(matched, caption_of(matched)), figure.in_paper, keys, differences)
 
 
 def _rows_as_csv(table: PlainTable) -> str:

@@ -132,7 +132,7 @@ class Panel:
                 return ""
             turn = 1 if y < self.y_range[0] else -1
             return f"M{_u(left - 4)} {_u(height - 7 * turn)}h8l-4 {7 * turn}z"
-        return f"M{_u(left)} {_u(height)}{MARKERS[curve.marker]}" if curve.marker else ""
+        return f"M{_u(left)} {_u(height)}{MARKERS.get(curve.marker, MARKERS['ignore'])}" if curve.marker else ""
 
     def _is_outside(self, y: float) -> bool:
         return y < self.y_range[0] - 1e-9 or y > self.y_range[1] + 1e-9
@@ -154,6 +154,10 @@ MARKERS = {
     "plugin": "m-3 0l3-3 3 3-3 3z",
     "discontinuous": "m-3-2h6l-3 5z",
     "continuous": "m-1-3h2l2 2v2l-2 2h-2l-2-2v-2z",
+    "forward--temporal-Q": "m-1-3h2l2 2v2l-2 2h-2l-2-2v-2z",
+    "forward--static-Q": "m-2-2h4v4h-4z",
+    "backward--temporal-Q": "m-3 2h6l-3-5z",
+    "backward--static-Q": "m-3 0l3-3 3 3-3 3z",
     "tide": "m0-4l1 3 3 1-3 1-1 3-1-3-3-1 3-1z",
 }
 

@@ -10,9 +10,9 @@ import numpy as np
 from labeltide_bench.pages.cells import Cell
 from labeltide_bench.pages.cost import method_in
 from labeltide_bench.pages.figures import thinned, wrong
-from labeltide_bench.pages.paper.match import MatchedFigure
-from labeltide_bench.pages.paper.panel import MARKERS, Curve, Panel, nice_ticks
-from labeltide_bench.pages.paper.values import ACCURACY, SHAPES
+from labeltide_bench.pages.paper.match import MatchedFigure, Point
+from labeltide_bench.pages.paper.panel import Curve, Panel, nice_ticks
+from labeltide_bench.pages.paper.values import ACCURACY, SHAPES, shown_name
 from labeltide_bench.pages.style import fence
 
 LOW = 0.05  # share of the paper's values below 60 % from which an axis begins at 50 %
@@ -32,6 +32,7 @@ class Drawn:
     """A figure of the page."""
 
     number: str
+    subject: str
     slug: str
     caption: str
     panels: list[DrawnPanel]
@@ -39,38 +40,50 @@ class Drawn:
 
 def key_of(method: str) -> str:
     """The class that colours a method: letters only, `ignore` for every name of no correction."""
-    return "ignore" if method == "no correction" else "".join(c if c.isalnum() else "-" for c in method).strip("-")
+    return "".join(c if c.isalnum() else "-" for c in shown_name(method)).strip("-")
 
 
 def draw_matched(matched: MatchedFigure, caption: str) -> Drawn:
     """Six panels, one for each shape, all with the same axes."""
     figure = matched.figure
     y_range, y_ticks = _accuracy_axis(matched) if figure.measure == ACCURACY else _error_axis(matched)
+    names = ", ".join(map(shown_name, matched.methods))
     panels = []
     for shape in SHAPES:
         curves = [curve for method in matched.methods for curve in _curves(matched, shape, method)]
-        alt = f"{figure.number}, {shape} noise: {figure.measure} of {', '.join(matched.methods)} against wrong labels."
+        alt = f"{figure.number}, {shape} noise: {figure.measure} of {names} against wrong labels."
         panel = Panel(shape, curves, y_range=y_range, y_ticks=y_ticks, alt=alt)
         panels.append(DrawnPanel(panel.svg(), panel.beyond))
-    return Drawn(figure.number, figure.slug, caption, panels)
+    subject = figure.subject + (" (substitute data)" if matched.is_substitute else "")
+    return Drawn(figure.number, subject, figure.slug, caption, panels)
+
+
+def panels_left(matched: MatchedFigure) -> list[str]:
+    """The panels of the error of Q that ignore, which has no say in their axis, leaves at the top."""
+    _, top = _error_axis(matched)[0]
+    return [shape for shape in SHAPES if _highest(matched.points("ignore", shape)) > top]
+
+
+def _highest(points: Sequence[Point]) -> float:
+    values = [p.ours.mean for p in points if p.ours] + [p.paper.value for p in points if p.paper]
+    return max(values, default=0.0)
 
 
 def _curves(matched: MatchedFigure, shape: str, method: str) -> list[Curve]:
     points = matched.points(method, shape)
     key, leaves = key_of(method), method == "ignore" and matched.figure.measure != ACCURACY
     dodge = matched.methods.index(method) - (len(matched.methods) - 1) / 2
-    marker = key if key in MARKERS else "ignore"
     found = []
     paper = [point.paper for point in points if point.paper]
     if paper:
         x, y = [value.wrong_percent for value in paper], [value.value for value in paper]
         band = [value.lower for value in paper], [value.upper for value in paper]
-        found.append(Curve(key, method, x, y, *band, is_paper=True, leaves=leaves))
+        found.append(Curve(key, shown_name(method), x, y, *band, is_paper=True, leaves=leaves))
     ours = [(point.wrong_percent, point.ours) for point in points if point.ours]
     if ours:
         x, y = [percent for percent, _ in ours], [interval.mean for _, interval in ours]
         bars = [interval.lower for _, interval in ours], [interval.upper for _, interval in ours]
-        found.append(Curve(key, method, x, y, *bars, marker=marker, dodge=dodge, leaves=leaves))
+        found.append(Curve(key, shown_name(method), x, y, *bars, marker=key, dodge=dodge, leaves=leaves))
     return found
 
 

@@ -38,6 +38,12 @@ CORRECTIONS = {  # in the study of static against temporal correction: the paper
     "backward temporal": "backward, temporal Q",
     "backward static": "backward, static Q",
 }
+UNCORRECTED = "no correction"  # what the study of static against temporal correction calls ignore
+
+
+def shown_name(method: str) -> str:
+    """The one name of a method on the page."""
+    return "ignore" if method == UNCORRECTED else method
 
 
 class FigureValue(NamedTuple):
@@ -67,6 +73,12 @@ class PaperFigure(NamedTuple):
     @property
     def in_paper(self) -> bool:
         return self.number.startswith("Figure")
+
+    @property
+    def subject(self) -> str:
+        """What it shows: measure and data."""
+        what = "Accuracy" if self.measure == ACCURACY else "Error of Q"
+        return f"{what}, {self.dataset}{', with the true Q' if self.file == STATIC_STUDY else ''}"
 
     @property
     def slug(self) -> str:
