@@ -40,11 +40,11 @@ def test_two_draws_are_unbiased_even_if_the_second_depends_on_what_the_first_fou
     assert mean == pytest.approx(WRONG.mean())
 
 
-def test_hajeks_variance_is_that_of_a_simple_random_sample_with_equal_probabilities():
+def test_the_variance_is_that_of_a_simple_random_sample_with_equal_probabilities():
     rng = np.random.default_rng(0)
     wrong = (rng.random(40) < 0.3).astype(float)
     part = Reviewed(wrong, wrong, np.full(40, 0.1), np.zeros(40, int), np.ones(1))
-    scores = design_scores(part, wrong) / 400
+    scores = design_scores(part, wrong - wrong.mean()) / 400
     assert scores @ scores == pytest.approx(0.9 * wrong.var(ddof=1) / 40)
 
 

@@ -81,6 +81,7 @@ def test_bins_of_the_clock_hold_equal_numbers_of_steps():
         ({"n": 0}, r"n, the number of labels to draw from the 595 that are left, must be a whole number at least 1"),
         ({"n": 596}, r"at most 595. Got 596."),
         ({"floor": 0.0}, r"floor must be a number above 0 and at most 1. Got 0.0."),
+        ({"random_state": -1}, r"random_state must be a whole number at least 0. Got -1."),
         ({"strata": "clock"}, r'strata="clock" needs an audit'),
         ({"strata": "hours"}, r"Unknown strata 'hours'. Choose one of: clock."),
         ({"strata": np.zeros(7)}, r"strata must have the shape \(20, 30\) of the labels"),

@@ -101,23 +101,16 @@ def estimate_rate(reviewed: Reviewed, population: Population) -> Estimate:
     return Estimate(wrong + weight * (population.predicted / population.size - predicted), variance, weight, degrees)
 
 
-def design_scores(reviewed: Reviewed, values: np.ndarray) -> np.ndarray:
-    r"""Scores whose sum of squares is Hájek's (1964) estimate of the variance of a weighted sum.
+def design_scores(reviewed: Reviewed, residuals: np.ndarray) -> np.ndarray:
+    r"""Scores whose sum of squares estimates the variance of the weighted sum of residuals.
 
-    :math:`\hat V = \frac{n}{n - 1} \sum_S (1 - \pi_i) (y_i / \pi_i - A)^2`, where A is the mean of
-    :math:`y_i / \pi_i` with weights :math:`1 - \pi_i`. It needs no joint inclusion probabilities. It holds for designs
-    of high entropy, of which randomised systematic sampling is near one.
+    :math:`\hat V = \frac{n}{n - 1} \sum_S (1 - \pi_i) (e_i / \pi_i)^2` for residuals whose weighted sum is zero: the
+    approximation of Hájek (1964), which needs no joint inclusion probabilities. It holds for designs of high entropy,
+    and randomised systematic sampling is near one. Where a stratified order matters, it is too large.
     """
-    scores = np.zeros(len(values))
-    for draw, share in enumerate(reviewed.shares):
-        inside = reviewed.draws == draw
-        inclusion = reviewed.inclusion[inside]
-        n, free = len(inclusion), 1 - inclusion
-        if free.sum() > 0:
-            expanded = values[inside] / inclusion
-            centred = expanded - free @ expanded / free.sum()
-            scores[inside] = share * np.sqrt(free * n / max(n - 1, 1)) * centred
-    return scores
+    n = len(residuals)
+    scale = np.sqrt((1 - reviewed.inclusion) * n / max(n - 1, 1))
+    return reviewed.shares[reviewed.draws] * scale * residuals / reviewed.inclusion
 
 
 def cluster_scores(reviewed: Reviewed, population: Population) -> tuple[np.ndarray, np.ndarray]:

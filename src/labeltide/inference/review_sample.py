@@ -129,11 +129,19 @@ def review_sample(
     inclusion = inclusion_probabilities(probabilities.ravel()[places], n, floor)
     order = _strata_codes(audit_or_probabilities, clusters, strata, probabilities.shape)
     codes = None if order is None else order.ravel()[places]
-    drawn = draw_systematic(inclusion, np.random.default_rng(random_state), codes)
+    drawn = draw_systematic(inclusion, _generator(random_state, earlier), codes)
     new = ReviewSample(
         places[drawn], inclusion[drawn], np.zeros(n, np.int64), inclusion.min(keepdims=True), probabilities.shape
     )
     return new if earlier is None else _join(earlier, new)
+
+
+def _generator(random_state: int | np.random.Generator | None, earlier: ReviewSample | None) -> np.random.Generator:
+    """A generator of random numbers that a later draw with the same seed does not repeat."""
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return np.random.default_rng(random_state)
+    _validation.check_number("random_state", random_state, 0, whole=True)
+    return np.random.default_rng((random_state, 0 if earlier is None else len(earlier.smallest)))
 
 
 def _strata_codes(
