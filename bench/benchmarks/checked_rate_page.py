@@ -40,6 +40,10 @@ def page(records: list[dict[str, Any]], n_studies: int) -> str:
     for clusters in (False, True):
         parts.append(f"## {'With people as clusters' if clusters else 'Without clusters'}\n")
         parts.append(_overall([record for record in overall if record["clusters"] == clusters]))
+    parts.append(
+        f"## Cells below the goal, again\n\n{4 * n_studies} other studies of each; the standard error is half.\n"
+    )
+    parts.append(_overall([record for record in records if record["table"] == "again"], with_clusters=True))
     parts.append(f"## In ten bins of the clock\n\nOne draw, spread over the bins; {n_studies // 5} studies.\n")
     parts.append(_clock([record for record in records if record["table"] == "clock"]))
     parts.append(SMALL.format(studies=4 * n_studies))
@@ -63,13 +67,14 @@ def _sentence(way: str, cells: list[dict[str, Any]]) -> str:
     )
 
 
-def _overall(records: list[dict[str, Any]]) -> str:
+def _overall(records: list[dict[str, Any]], with_clusters: bool = False) -> str:
     head = ["model", "reviewed", "simple: coverage", "planned: coverage", "width"]
     head += ["two draws: coverage", "width", "weight of the model"]
     lines = []
     for place in range(0, len(records), 3):
         simple, planned, two = records[place : place + 3]
-        cells = [planned["kind"], str(planned["n"]), _share(simple["coverage"])]
+        kind = f"{planned['kind']}, clusters" if with_clusters and planned["clusters"] else planned["kind"]
+        cells = [kind, str(planned["n"]), _share(simple["coverage"])]
         for record in (planned, two):
             width = f"{record['relative_width']:.0%}".replace("%", " %")
             cells += [_share(record["coverage"]), f"**{width}**" if _wide(record) else width]
