@@ -40,9 +40,7 @@ def page(records: list[dict[str, Any]], n_studies: int) -> str:
     for clusters in (False, True):
         parts.append(f"## {'With people as clusters' if clusters else 'Without clusters'}\n")
         parts.append(_overall([record for record in overall if record["clusters"] == clusters]))
-    parts.append(
-        f"## Cells below the goal, again\n\n{4 * n_studies} other studies of each; the standard error is half.\n"
-    )
+    parts.append(f"## Cells below the goal, again\n\n{4 * n_studies} other studies of each.\n")
     parts.append(_overall([record for record in records if record["table"] == "again"], with_clusters=True))
     parts.append(f"## In ten bins of the clock\n\nOne draw, spread over the bins; {n_studies // 5} studies.\n")
     parts.append(_clock([record for record in records if record["table"] == "clock"]))

@@ -44,7 +44,10 @@ def test_reviewing_everything_gives_the_rate_itself():
     overall = check(p, wrong, n=200).overall
     assert overall.rate == pytest.approx(wrong.mean())
     assert overall.n_reviewed == overall.n_labels == 200
-    assert overall.lower <= wrong.mean() <= overall.upper
+    assert overall.lower == overall.rate == overall.upper
+    people = check(p, wrong, n=200, clusters=np.arange(5)).overall
+    assert people.rate == pytest.approx(wrong.mean())
+    assert people.upper - people.lower > 0.01  # other people are not known
 
 
 def test_equal_probabilities_without_a_model_are_a_simple_random_sample():

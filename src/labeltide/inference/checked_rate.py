@@ -154,6 +154,9 @@ def _rate(review: Review, inside: np.ndarray, level: float, group: Hashable = No
     n, found, model = len(part.wrong), int(part.wrong.sum()), population.predicted / population.size
     if n == 0:
         return CheckedRate(group, np.nan, 0.0, 1.0, model, 0.0, population.size, 0, 0)
+    if n == population.size and review.clusters is None:  # nothing is left to estimate
+        share = found / n
+        return CheckedRate(group, share, share, share, model, 0.0, n, n, found)
     estimate = estimate_rate(part, population)
     lower, upper = clopper_pearson(review.count(part, population, estimate, level), level)
     rate = min(max(estimate.rate, 0.0), 1.0)

@@ -102,9 +102,10 @@ def remaining_rate(
     estimate = estimate_rate(part, population)
     count = review.count(part, population, estimate, 2 * level - 1)
     found = float(part.wrong.sum()) / population.size
+    unreviewed = len(sample) < population.size
     return RemainingRate(
-        rate=max(estimate.rate - found, 0.0),
-        bound=max(upper_limit(count, level) - found, 0.0),
+        rate=max(estimate.rate - found, 0.0) * unreviewed,
+        bound=max(upper_limit(count, level) - found, 0.0) * unreviewed,
         level=level,
         n_labels=population.size,
         n_reviewed=len(sample),
