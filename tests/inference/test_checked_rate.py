@@ -197,3 +197,25 @@ def test_a_sample_must_be_of_labels_that_are_there():
     p[sample.rows[0], sample.steps[0]] = np.nan
     with pytest.raises(ValueError, match=r"Every label of the sample must have a probability"):
         lt.checked_rate(p, sample, np.zeros(20, bool))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("seed", range(40))
+def test_every_sample_has_a_finite_interval_around_its_rate(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 8, rng.integers(1, 4)))
+    p = rng.choice([0.0, 0.5, 1.0], shape) if seed % 2 else rng.random(shape) ** 5
+    n = int(rng.integers(1, p.size + 1))
+    sample = lt.review_sample(p, n, random_state=seed, floor=float(rng.uniform(0.05, 1)))
+    if n < p.size:
+        sample = lt.review_sample(p, int(rng.integers(1, p.size - n + 1)), earlier=sample)
+    sample = sample.first(int(rng.integers(1, len(sample) + 1)))
+    wrong = rng.random(len(sample)) < rng.choice([0.0, 0.3, 1.0])
+    clusters = np.arange(shape[0]) % 3 if shape[0] > 2 else None
+    result = lt.checked_rate(p, sample, wrong, by={"any": rng.integers(0, 3, shape)}, clusters=clusters)
+    for rate in (result.overall, *result.groups["any"]):
+        assert 0 <= rate.lower <= rate.upper <= 1
+        assert rate.n_reviewed == 0 or rate.lower - 1e-9 <= rate.rate <= rate.upper + 1e-9
+    remaining = lt.remaining_rate(p, sample, wrong)
+    assert 0 <= remaining.bound <= 1
+    assert np.all(np.diff(remaining.curve()[1]) <= 1e-9)
