@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import labeltide as lt
+from labeltide.inference.wrong_probabilities import clock_bins
+
+
+def probabilities(seed=0, shape=(20, 30)):
+    values = np.random.default_rng(seed).beta(0.3, 3, shape)
+    values[0, :5] = np.nan
+    return values
+
+
+def test_a_sample_names_rows_steps_and_annotators_that_were_recorded():
+    p = probabilities(shape=(10, 12, 3))
+    sample = lt.review_sample(p, 40, random_state=1)
+    assert len(sample) == len(set(sample.items)) == 40
+    assert np.isfinite(p[sample.rows, sample.steps, sample.annotators]).all()
+    assert lt.review_sample(p[..., 0], 5).annotators is None
+    assert lt.review_sample(p[1, :, 0], 5).steps is None
+
+
+def test_uncertain_labels_are_drawn_more_often_and_none_never():
+    p = np.where(np.arange(1000) < 100, 0.5, 0.001)
+    sample = lt.review_sample(p, 100, floor=0.2)
+    assert sample.inclusion[sample.items < 100].min() > 3 * sample.inclusion[sample.items >= 100].max()
+    assert sample.smallest[0] >= 0.2 * 0.1
+
+
+def test_the_same_seed_draws_the_same_labels():
+    p = probabilities()
+    first, again, other = (lt.review_sample(p, 30, random_state=seed) for seed in (5, 5, 6))
+    np.testing.assert_array_equal(first.items, again.items)
+    assert set(first.items) != set(other.items)
+
+
+def test_a_second_draw_is_from_the_rest_and_keeps_the_first():
+    p = probabilities()
+    first = lt.review_sample(p, 50)
+    both = lt.review_sample(p, 30, earlier=first, random_state=1)
+    np.testing.assert_array_equal(both.items[:50], first.items)
+    assert len(set(both.items)) == 80
+    np.testing.assert_array_equal(both.draws, [0] * 50 + [1] * 30)
+    rest = np.isfinite(p).sum() - 50
+    everything = lt.review_sample(p, rest, earlier=first)
+    np.testing.assert_allclose(everything.inclusion[50:], 1)
+
+
+def test_the_first_items_are_a_sample_with_known_probabilities():
+    p = probabilities(shape=(2, 20))
+    counts, expected = np.zeros(p.size), np.zeros(p.size)
+    for seed in range(4000):
+        part = lt.review_sample(p, 10, random_state=seed).first(4)
+        counts[part.items] += 1
+        expected[part.items] += 1 / 4000 / part.inclusion
+    recorded = np.isfinite(p).ravel()
+    np.testing.assert_allclose(expected[recorded], 1, atol=0.25)  # E[1 / inclusion over draws] is one
+    assert counts[~recorded].sum() == 0
+    both = lt.review_sample(p, 6, earlier=lt.review_sample(p, 10)).first(13)
+    whole = lt.review_sample(p, 6, earlier=lt.review_sample(p, 10))
+    np.testing.assert_allclose(both.inclusion, whole.inclusion[:13] * np.where(whole.draws[:13] == 1, 0.5, 1))
+
+
+def test_clusters_and_strata_get_their_share():
+    p, people, hours = np.full((40, 50), 0.1), np.arange(40) // 4, np.tile(np.arange(50) // 10, (40, 1))
+    sample = lt.review_sample(p, 100, clusters=people, strata=hours)
+    np.testing.assert_array_equal(np.bincount(people[sample.rows]), 10)
+    np.testing.assert_array_equal(np.bincount(hours[sample.index]), 20)
+
+
+def test_bins_of_the_clock_hold_equal_numbers_of_steps():
+    clock = np.random.default_rng(0).random((10, 100)) ** 3
+    assert set(np.bincount(clock_bins(clock, np.ones(clock.shape, bool)).ravel())) == {100}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"n": 0}, r"n, the number of labels to draw from the 595 that are left, must be a whole number at least 1"),
+        ({"n": 596}, r"at most 595. Got 596."),
+        ({"floor": 0.0}, r"floor must be a number above 0 and at most 1. Got 0.0."),
+        ({"random_state": -1}, r"random_state must be a whole number at least 0. Got -1."),
+        ({"strata": "clock"}, r'strata="clock" needs an audit'),
+        ({"strata": "hours"}, r"Unknown strata 'hours'. Choose one of: clock."),
+        ({"strata": np.zeros(7)}, r"strata must have the shape \(20, 30\) of the labels"),
+        ({"clusters": np.zeros(7)}, r"clusters must"),
+        ({"audit_or_probabilities": np.full((2, 3), 1.5)}, r"must lie between 0 and 1. Got 1.5 to 1.5."),
+        ({"audit_or_probabilities": np.full((2, 3), np.nan)}, r"must hold at least one number"),
+        ({"audit_or_probabilities": np.zeros((1, 1, 1, 1))}, r"Got shape \(1, 1, 1, 1\)."),
+        ({"audit_or_probabilities": "audit"}, r"must be an audit or numbers from 0 to 1. Got str."),
+    ],
+)
+def test_what_cannot_be_drawn_from_is_refused_in_a_sentence(changed, message):
+    with pytest.raises(ValueError, match=message):
+        lt.review_sample(**{"audit_or_probabilities": probabilities(), "n": 10, **changed})
+
+
+def test_a_sample_of_other_labels_cannot_be_extended():
+    with pytest.raises(ValueError, match=r"The sample must be of these labels, of shape \(20, 30\). Its labels have"):
+        lt.review_sample(probabilities(), 5, earlier=lt.review_sample(np.full(9, 0.1), 3))
