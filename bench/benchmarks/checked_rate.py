@@ -19,6 +19,7 @@ import numpy as np
 
 import checked_rate_page
 import labeltide as lt
+from labeltide.inference.remaining_rate import remaining_rate
 
 PEOPLE, STEPS, SIZES, SEED = 40, 500, (50, 200, 500), 71_000
 CLUSTERS, BINS = np.arange(PEOPLE), np.broadcast_to(np.arange(STEPS) // 50, (PEOPLE, STEPS))
@@ -197,7 +198,7 @@ def small_counts(n_studies: int, n_labels: int = 5000, n: int = 50) -> Iterator[
                 found = wrong[sample.index]
                 interval = lt.checked_rate(p, sample, found).overall
                 left = (wrong.sum() - found.sum()) / n_labels
-                bound = lt.remaining_rate(p, sample, found).bound
+                bound = remaining_rate(p, sample, found).bound
                 rows.append((interval.lower <= wrong.mean() <= interval.upper, left <= bound, bound, found.sum()))
             covered, held, bound, _ = np.mean(rows, axis=0)
             counts = np.bincount([int(row[3]) for row in rows], minlength=3)[:3] / n_studies

@@ -28,7 +28,7 @@ the library (`FLOOR` and `PRIOR_FOUND`) were chosen on studies of these kinds wi
 """
 SMALL = """## Where few wrong labels are found
 
-50 of 5,000 labels are reviewed, in {studies} studies. *bound* is the 95 % upper bound of `lt.remaining_rate` on what is
+50 of 5,000 labels are reviewed, in {studies} studies. *bound* is the 95 % upper bound of `remaining_rate` on what is
 wrong after the reviewed labels are corrected. Both are conservative by design here, so that values above 98 % are not
 marked.
 """

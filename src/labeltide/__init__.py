@@ -34,7 +34,6 @@ _HOMES = {
     "Consensus": "labeltide.inference.consensus",
     "agreement": "labeltide.inference.agreement",
     "checked_rate": "labeltide.inference.checked_rate",
-    "remaining_rate": "labeltide.inference.remaining_rate",
     "review_sample": "labeltide.inference.review_sample",
     "consensus": "labeltide.inference.consensus",
     "corrupt": "labeltide.noise.corrupt",
@@ -76,7 +75,6 @@ if TYPE_CHECKING:
     from labeltide.inference.consensus import Consensus as Consensus
     from labeltide.inference.consensus import consensus as consensus
     from labeltide.inference.diagnostics import NoiseWarning as NoiseWarning
-    from labeltide.inference.remaining_rate import remaining_rate as remaining_rate
     from labeltide.inference.review_sample import review_sample as review_sample
     from labeltide.models.base import SequenceModel as SequenceModel
     from labeltide.models.wrap import wrap as wrap

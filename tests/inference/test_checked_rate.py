@@ -8,6 +8,7 @@ from scipy import stats
 
 import labeltide as lt
 from labeltide.inference.audit import LabelAudit
+from labeltide.inference.remaining_rate import remaining_rate
 
 
 def study(seed=0, shape=(40, 100), rate=0.1):
@@ -216,6 +217,6 @@ def test_every_sample_has_a_finite_interval_around_its_rate(seed):
     for rate in (result.overall, *result.groups["any"]):
         assert 0 <= rate.lower <= rate.upper <= 1
         assert rate.n_reviewed == 0 or rate.lower - 1e-9 <= rate.rate <= rate.upper + 1e-9
-    remaining = lt.remaining_rate(p, sample, wrong)
+    remaining = remaining_rate(p, sample, wrong)
     assert 0 <= remaining.bound <= 1
     assert np.all(np.diff(remaining.curve()[1]) <= 1e-9)

@@ -6,12 +6,12 @@ from scipy import stats
 
 import labeltide as lt
 from labeltide.inference.audit import LabelAudit
-from labeltide.inference.remaining_rate import after_correction
+from labeltide.inference.remaining_rate import after_correction, remaining_rate
 
 
 def bound(p, wrong_after, n=200, seed=0, **options):
     sample = lt.review_sample(p, n, random_state=seed, **options)
-    return lt.remaining_rate(p, sample, wrong_after[sample.index]), sample
+    return remaining_rate(p, sample, wrong_after[sample.index]), sample
 
 
 def test_nothing_found_among_equal_probabilities_is_the_exact_binomial_bound():
