@@ -198,7 +198,7 @@ def test_a_checkpoint_of_other_clusters_is_refused(study, tmp_path, monkeypatch)
 @pytest.mark.parametrize(("name", "params"), [("tide", {}), ("ignore", {"early_stopping": True})])
 def test_a_single_cluster_is_split_by_rows_with_a_warning(name, params, study):
     X, y = study
-    with pytest.warns(ClusterWarning, match="clusters must name at least two with labels"):
+    with pytest.warns(ClusterWarning, match="clusters must name at least two clusters with labels"):
         method = make(name, **params).fit(X, y, clusters=["me"] * N)
     np.testing.assert_array_equal(method.predict_proba(X), make(name, **params).fit(X, y).predict_proba(X))
 
