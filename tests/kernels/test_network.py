@@ -15,7 +15,9 @@ compiled = pytest.mark.usefixtures("compiled_variant")
 
 
 def make_noise(members, classes=2, bounds=(0.0, 1.0), raw_steps=None):
-    return NetworkNoise(members, classes, bounds, raw_steps).initialise(member_generators(range(members)))
+    """Our network, or with raw steps that of the paper's code; raw steps and scaled weights magnify rounding."""
+    ours = {"scaled_weights": raw_steps is None, "bounded_logits": raw_steps is None}
+    return NetworkNoise(members, classes, bounds, raw_steps, **ours).initialise(member_generators(range(members)))
 
 
 def values_and_gradients(noise, clock, direction):
