@@ -12,7 +12,7 @@ Record = dict[str, Any]
 WAYS = ("own Q(t)", "one Q(t) for all", "own Q, static", "Dawid-Skene")
 PEOPLE = ("steady .10", "steady .20", "steady .15", "tires .05-.45", "learns .40-.10")
 SIGNIFICANCE = 0.05  # of the tests
-GOAL = 0.5  # of Dawid-Skene's error, issue 8
+GOAL = 0.5  # of Dawid-Skene's error
 LIMITS = """## Limits
 
 - Agreement is not truth. Without trusted labels or features, "true" means the hidden state that makes all labels

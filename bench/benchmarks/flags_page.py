@@ -17,7 +17,7 @@ REST = [
     *("data", "noise", "false alarms expected", "observed", "goal", "calibration error", "goal"),
     *("wrong labels before", "after, surer than .9", "after, all suggestions"),
 ]
-MOST_FALSE, MOST_ERROR = 0.13, 0.03  # the goals of issue 6
+MOST_FALSE, MOST_ERROR = 0.13, 0.03  # the goals
 
 
 def write_page(records: list[Record], path: Path) -> None:

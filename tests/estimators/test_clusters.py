@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +23,7 @@ TINY = {"epochs": 2, "hidden_size": 4, "device": "cpu", "random_state": 0}
 ALONE = {"hidden_size": 32}  # rounding of our own GRU does not depend on the number of members
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -163,7 +163,7 @@ class WithoutAxis(FallingNoise):
         (WithoutMembers, "Got WithoutMembers with members=None"),
         (3, "Got int, which does not make one: pass the class or a function"),
         (FallingNoise(1, 2), "Got FallingNoise, which does not make one"),
-        (TooLarge, "Every row of Q must be a distribution.*TooLarge gives rows that sum to 3"),
+        (TooLarge, "Every row of a noise matrix must be a distribution"),
         (WithoutAxis, r"must give Q of shape .* = \(1, 12, 2, 2\) for 12 moments. Got \(12, 2, 2\)"),
     ],
 )

@@ -29,13 +29,7 @@ NETWORK = {"raw_steps": True, "scaled_weights": False, "bounded_logits": False, 
 OWN_PARAMS = {"known": {"noise": MATRIX}, "continuous": {"objective": "penalised", **NETWORK}}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny fits lose more by sharing threads than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from labeltide.noise.shapes import LEVELS
+from labeltide.noise.levels import LEVELS
 from labeltide_bench.studies import read_study, run_study
 from labeltide_bench.studies.records import read_records
 from studies.toys import DATASET, METHODS, NOISE, STUDY, TABLE, toy_study, write_study

@@ -22,7 +22,6 @@ from labeltide.objectives.penalties import frobenius
 from labeltide.training import AugmentedLagrangian
 
 BOUND_MARGIN, BOUND_SHARE = 0.005, 0.9  # Q(t) stays at its bound if it is this near for this share of the clock
-ROW_SUM_ERROR = 1e-4  # by which the rows of a noise function of one's own may differ from one
 VOLUME_WEIGHT = 1e-4  # of the penalised objective, in the paper's code
 
 
@@ -194,24 +193,18 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         bounds = (float(grid[0]), float(grid[-1]))
 
         def build(members: int, annotators: int) -> NetworkNoise:
-            return self.make_network(members, n_classes, bounds, len(grid), annotators)
+            return NetworkNoise(
+                members,
+                n_classes,
+                bounds,
+                len(grid) if self.raw_steps else None,
+                annotators,
+                tuple(self.noise_widths),
+                scaled_weights=self.scaled_weights,
+                bounded_logits=self.bounded_logits,
+            )
 
         return build
-
-    def make_network(
-        self, members: int, n_classes: int, bounds: tuple[float, float], n_points: int, annotators: int
-    ) -> NetworkNoise:
-        """The untrained network of Q by these settings, for a clock between `bounds` with so many moments."""
-        return NetworkNoise(
-            members,
-            n_classes,
-            bounds,
-            n_points if self.raw_steps else None,
-            annotators,
-            tuple(self.noise_widths),
-            scaled_weights=self.scaled_weights,
-            bounded_logits=self.bounded_logits,
-        )
 
 
 def _warn_at_bound(matrices: Tensor, classes: Sequence[Any]) -> None:
@@ -247,10 +240,5 @@ def _own_noise(make: Any, members: int, n_classes: int, grid: Tensor) -> NoiseFu
             f"forward(clock) of a noise function must give Q of shape (members, points, classes, classes) = {wanted} "
             f"for {len(grid)} moments. Got {tuple(matrices.shape)}."
         )
-    if bool((matrices < 0).any()) or not bool(((matrices.sum(-1) - 1).abs() < ROW_SUM_ERROR).all()):
-        raise ValueError(
-            "Every row of Q must be a distribution: Q[i, j] = P(recorded j | true i), no entry negative, rows summing "
-            f"to one. {type(noise).__name__} gives rows that sum to {float(matrices.sum(-1).min()):.3g} up to "
-            f"{float(matrices.sum(-1).max()):.3g}."
-        )
+    _validation.check_matrices(matrices.numpy(), None)
     return noise

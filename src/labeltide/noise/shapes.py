@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltide.noise.fixed import FixedNoise
-from labeltide.noise.levels import DEFAULTS, LEVELS, SHAPES, Constants, level_constants, noise_matrices
-
-__all__ = ["DEFAULTS", "LEVELS", "SHAPES", "average_rate", "level_constants", "make_noise"]
+from labeltide.noise.levels import Constants, noise_matrices
 
 
 def make_noise(
