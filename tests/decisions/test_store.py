@@ -74,6 +74,17 @@ def test_undo_takes_back_the_last_and_deletes_nothing(store):
     assert len(store.all()) == 3
 
 
+def test_what_another_connection_adds_and_undoes_is_seen(tmp_path):
+    with DecisionStore.open(tmp_path, create=True) as one, DecisionStore.open(tmp_path, create=True) as other:
+        one.add(decision("i1"))
+        assert [d.item_id for d in other.all()] == ["i1"]
+        one.add(decision("i2"))
+        one.undo("Ada")
+        assert [d.undone_at is None for d in other.all()] == [True, False]
+        one.undo("Ada")
+        assert other.standing() == []
+
+
 def test_reviewers_who_differ_are_both_kept(store):
     store.add(decision("i1"))
     store.add(decision("i1", reviewer="Ben", action="label"))

@@ -18,6 +18,7 @@ TABLES = (
         sequence TEXT, annotator TEXT, comment TEXT, shown TEXT, probability REAL, request TEXT UNIQUE,
         undone_at TEXT)""",
     "CREATE INDEX decisions_of_items ON decisions(item_id, reviewer)",
+    "CREATE INDEX undone_decisions ON decisions(undone_at) WHERE undone_at IS NOT NULL",
     "CREATE TABLE settings(name TEXT PRIMARY KEY, value TEXT)",
 )
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -36,6 +36,8 @@ class DecisionStore:
         self.path = path
         self._connection = connection
         self._turn = threading.RLock()
+        self._known: list[Decision] = []  # read before; rows are only ever added or undone
+        self._n_undone = 0
 
     @classmethod
     def open(cls, folder: Path, *, create: bool) -> DecisionStore:
@@ -109,9 +111,15 @@ class DecisionStore:
 
     def all(self) -> list[Decision]:
         """Every decision ever made, in order, those undone included."""
-        return [
-            Decision(*row) for row in self._read(f"SELECT {', '.join(_DECISION)} FROM decisions ORDER BY decision_id")
-        ]
+        with self._turn:
+            last = self._known[-1].decision_id if self._known else 0
+            query = f"SELECT {', '.join(_DECISION)} FROM decisions WHERE decision_id > ? ORDER BY decision_id"
+            self._known += [Decision(*row) for row in self._read(query, [last])]
+            undone = dict(self._read("SELECT decision_id, undone_at FROM decisions WHERE undone_at IS NOT NULL"))
+            if len(undone) > self._n_undone:
+                self._known = [replace(d, undone_at=undone.get(d.decision_id)) for d in self._known]
+                self._n_undone = len(undone)
+            return list(self._known)
 
     def standing(self) -> list[Decision]:
         """The latest decision of each reviewer on each item, those undone left out."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from labeltide import auditing
 from labeltide._files import write_json
 from labeltide.reviewing.guard import Guard
 from labeltide.reviewing.requests import check_reviewer, decide
@@ -15,8 +16,12 @@ from labeltide.reviewing.session import Session
 from labeltide.reviewing.summary import REVIEW, summarise
 from labeltide.reviewing.views import CONTEXT, view_item
 
-PAGE = Path(__file__).parent / "page"
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+PAGE = Path(__file__).parent / "page"
+STYLES = Path(auditing.__file__).parent / "page" / "templates"  # the page looks like that of an audit
+FILES = {path.name: path for path in PAGE.iterdir() if path.suffix in KINDS} | {
+    name: STYLES / name for name in ("page.css", "audit.css")
+}
 
 
 def make_app(session: Session, port: int, token: str | None = None) -> Guard:
@@ -27,8 +32,8 @@ def make_app(session: Session, port: int, token: str | None = None) -> Guard:
     from starlette.routing import Route
 
     def file(name: str) -> Response:
-        path = PAGE / name
-        if name not in {found.name for found in PAGE.iterdir()} or path.suffix not in KINDS:
+        path = FILES.get(name)
+        if path is None:
             return JSONResponse({"error": "There is no such file."}, 404)
         return Response(path.read_bytes(), media_type=KINDS[path.suffix])
 

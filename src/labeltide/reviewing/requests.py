@@ -35,7 +35,7 @@ def decide(session: Session, body: Any) -> Item:
             sequence=item.sequence,
             annotator=item.annotator,
             comment=_text(body.get("comment") or "", "comment", MOST_TEXT),
-            shown=_shown(session, item, body),
+            shown=_shown(session, decided, body),
             probability=decided.probability,
             request=_text(body.get("request"), "request", 100),
         )

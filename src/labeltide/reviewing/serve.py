@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from labeltide import _validation
@@ -94,4 +97,7 @@ def _run(app: object, listener: socket.socket) -> None:
     import uvicorn
 
     config = uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)  # type: ignore[arg-type]
-    uvicorn.Server(config).run(sockets=[listener])
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises it again when it has shut down
+    with suppress(KeyboardInterrupt):  # the usual end
+        uvicorn.Server(config).run(sockets=[listener])

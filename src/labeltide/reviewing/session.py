@@ -70,7 +70,7 @@ class Session:
         mine = next((decision for decision in standing if decision.reviewer == reviewer), None)
         others = [decision for decision in standing if decision.reviewer != reviewer] if mine else []
         return {
-            "mine": None if mine is None else _describe(mine),
+            "mine": None if mine is None else _describe(mine) | {"is_step": mine.first_row == mine.last_row},
             "others": [_describe(decision) for decision in others],
             "is_disputed": mine is not None and item.item_id in disputed_items(standing),
         }
@@ -98,5 +98,6 @@ def open_session(
 
 
 def _describe(decision: Decision) -> dict[str, Any]:
-    names = ("reviewer", "action", "label", "comment", "decided_at", "first_row", "last_row")
+    """A decision without its rows, which would tell suspects from the sample."""
+    names = ("reviewer", "action", "label", "comment", "decided_at")
     return {name: getattr(decision, name) for name in names}

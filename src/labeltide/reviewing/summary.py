@@ -12,7 +12,7 @@ import numpy as np
 from labeltide import __version__
 from labeltide._files import to_json, write_json
 from labeltide.auditing.page.names import display_name
-from labeltide.auditing.page.numbers import interval, percent
+from labeltide.auditing.page.numbers import count, interval, percent
 from labeltide.decisions import DecisionStore
 from labeltide.inference.checked_rate import CheckedRate, CheckedRates, checked_rate
 from labeltide.inference.remaining_rate import RemainingRate, remaining_rate
@@ -189,12 +189,11 @@ def _sentences(rates: dict[str, Any] | None, outcomes: Outcomes) -> list[str]:
         differing = [entry for entry in rates.get(kind, ()) if entry["reviewed"] and entry["disagrees"]]
         said += [_compare(words.format(display_name(entry["name"])), entry) for entry in differing]
     if outcomes.untold.any():
-        said.append(
-            f"{int(outcomes.untold.sum())} reviewed labels could not be told or are disputed; the intervals hold "
-            "whatever is true of them."
-        )
+        untold = count(int(outcomes.untold.sum()), "reviewed label")
+        said.append(f"{untold} could not be told or disputed: the intervals hold whatever is true of them.")
     if outcomes.n_waiting:
-        said.append(f"{outcomes.n_waiting} answers count once the items before them in the queue are settled.")
+        waiting = count(outcomes.n_waiting, "answer")
+        said.append(f"{waiting} of the sample will count once the items before them in the queue are settled.")
     return said
 
 
