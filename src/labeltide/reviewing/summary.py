@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,12 +14,14 @@ from labeltide._files import to_json, write_json
 from labeltide.auditing.page.names import display_name
 from labeltide.auditing.page.numbers import count, interval, percent
 from labeltide.decisions import DecisionStore
-from labeltide.inference.checked_rate import CheckedRate, CheckedRates, checked_rate
-from labeltide.inference.remaining_rate import RemainingRate, remaining_rate
 from labeltide.inference.wrong_probabilities import clock_bins
 from labeltide.reviewing.audit_folder import AuditFolder
 from labeltide.reviewing.lines import Lines
 from labeltide.reviewing.outcomes import Outcomes, sample_outcomes
+
+if TYPE_CHECKING:
+    from labeltide.inference.checked_rate import CheckedRate, CheckedRates
+    from labeltide.inference.remaining_rate import RemainingRate
 
 REVIEW = "review.json"
 FORMAT = 1
@@ -105,6 +107,8 @@ def _both_ways(
     probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes, **how: Any
 ) -> tuple[CheckedRates, CheckedRates, CheckedRates]:
     """The rates; with every untold label taken as right; and with every one taken as wrong."""
+    from labeltide.inference.checked_rate import checked_rate  # a local import, because scipy.stats is slow to load
+
     assert outcomes.sample is not None
     wrong = (outcomes.truth != labels[outcomes.sample.items]) & ~outcomes.untold
     low = checked_rate(probabilities, outcomes.sample, wrong, **how)
@@ -160,6 +164,8 @@ def _remaining(lines: Lines, outcomes: Outcomes) -> dict[str, Any]:
 
 def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes) -> dict[str, Any]:
     """Labels that decisions on suspects settled are right from now on; one that nobody could tell counts as wrong."""
+    from labeltide.inference.remaining_rate import remaining_rate  # likewise
+
     assert outcomes.sample is not None
     settled = outcomes.settled & np.isfinite(probabilities)
     left = np.where(settled, 0.0, probabilities)
