@@ -109,6 +109,38 @@ def test_rows_in_any_order_are_shown_in_the_order_of_time(folder):
         assert len(np.unique(lines.step[lines.sequence == code])) == len(set(own))
 
 
+def test_labels_without_annotators_are_reviewed(tmp_path):
+    session, page = open_page(write_review(tmp_path / "one", annotators=None))
+    with session.store:
+        view = page.get("item/0")
+        assert [track["annotator"] for track in view["window"]["tracks"]] == [None]
+        page.decide(0, unit="stretch")
+        assert session.store.all()[0].annotator is None
+        assert page.get("summary")["decisions"]["standing"] == 1
+
+
+def test_a_column_for_each_annotator_shares_the_table_rows(folder):
+    path, table = folder / "labels.parquet", folder.with_name("audit.parquet")
+    labels, signals = parquet.read_table(path), parquet.read_table(table)
+    shared = pa.array(np.arange(len(labels)) // 2)
+    parquet.write_table(labels.set_column(0, "row", shared), path)
+    parquet.write_table(signals.take(pa.array(np.arange(0, len(signals), 2))), table)
+    change_audit(folder, rows=len(signals) // 2, digest=file_digest(table))
+    session, page = open_page(folder)
+    with session.store:
+        for item in session.queue[:6]:
+            view = page.get(f"item/{item.position}")
+            own = next(track for track in view["window"]["tracks"] if track["is_own"])
+            other = next(track for track in view["window"]["tracks"] if not track["is_own"])
+            assert own["annotator"] == item.annotator != other["annotator"]
+            assert own["rows"][view["target"]] == item.target
+            values = session.signals.read(np.array([item.target]))["acc_y"]
+            assert view["window"]["signals"][1]["values"][view["target"]] == pytest.approx(values[0], rel=1e-4)
+            page.decide(item.position, unit="stretch")
+        settled = page.get("summary")
+    assert settled["decisions"]["standing"] == 6
+
+
 def test_hostile_names_are_reviewed_like_others(tmp_path):
     folder = write_review(
         tmp_path / "hostile",

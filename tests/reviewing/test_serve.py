@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from labeltide.cli import app
 from labeltide.decisions import DecisionStore
 from labeltide.reviewing import serve
 
@@ -87,3 +88,10 @@ def test_a_missing_extra_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(ValueError, match=r"pip install 'labeltide\[review\]'"):
         serve.check_extra()
+
+
+def test_the_command_refuses_a_folder_that_is_no_audit(tmp_path):
+    with pytest.raises(ValueError, match="is not the folder of an audit"):
+        app(["review", str(tmp_path), "--no-browser"], exit_on_error=False)
+    with pytest.raises(ValueError, match="at most 200 characters"):
+        app(["review", str(tmp_path), "--reviewer", "x" * 300], exit_on_error=False)

@@ -55,10 +55,10 @@ def _starts(lines: Lines, order: np.ndarray) -> np.ndarray:
     for values in (lines.sequence, lines.annotator, lines.recorded, lines.suggested, lines.is_issue):
         same &= np.diff(values[order].astype(np.int64)) == 0
     starts = np.flatnonzero(np.append(True, ~same))
-    sizes = np.diff(np.append(starts, len(order)))
-    return np.concatenate(
-        [np.arange(start, start + size, MOST_STEPS) for start, size in zip(starts, sizes, strict=True)]
-    )
+    ends = np.append(starts[1:], len(order))
+    long = ends - starts > MOST_STEPS
+    cuts = [np.arange(start + MOST_STEPS, end, MOST_STEPS) for start, end in zip(starts[long], ends[long], strict=True)]
+    return np.sort(np.concatenate([starts, *cuts]))
 
 
 def planned_steps(lines: Lines, plan: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
