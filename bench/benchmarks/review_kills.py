@@ -10,6 +10,7 @@ thousand requests with a wrong token, a forged Host or from another origin. Writ
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import subprocess
@@ -81,6 +82,7 @@ class Server:
         began = time.perf_counter()
         command = [sys.executable, "-m", "labeltide", "review", str(self.folder), "--no-browser", *self.options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
+        atexit.register(self.process.kill)
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().split()[-1]
         self.origin = self.address.rsplit("/", 2)[0]
