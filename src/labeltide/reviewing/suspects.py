@@ -39,7 +39,7 @@ def rank_suspects(lines: Lines, plan: Sequence[Mapping[str, Any]] = ()) -> list[
         worst = int(places[np.argmin(lines.right[places])])
         stretch = Stretch(int(lines.row[places].min()), int(lines.row[places].max()), worst, len(places))
         inside = any(first <= lines.step[worst] < last for first, last in planned)
-        ranked.append(((len(places) == 1, not inside, -float(np.nansum(lines.wrong[places]))), stretch))
+        ranked.append(((len(places) == 1, not inside, -float(lines.wrong[places].sum())), stretch))
     return [stretch for _, stretch in sorted(ranked, key=lambda entry: entry[0])]
 
 
