@@ -32,8 +32,9 @@ function card(title, answer, more) {
 function cards({ checked, remaining }) {
   const all = checked.overall;
   const verdict = all.disagrees ? 'It lies outside the checked interval: they disagree.' : 'It lies within the checked interval.';
+  const people = checked.people ? ` For more sequences like these: ${percent(checked.people.lower)} to ${percent(checked.people.upper)}.` : '';
   return element('div', { class: 'cards' },
-    card('Wrong labels, checked', percent(all.rate), `95 % interval ${percent(all.lower)} to ${percent(all.upper)}, from ${counted(all.reviewed)} reviewed labels, whatever the model got wrong.`),
+    card('Wrong labels, checked', percent(all.rate), `95 % interval ${percent(all.lower)} to ${percent(all.upper)}, from ${counted(all.reviewed)} reviewed labels, whatever the model got wrong.${people}`),
     card('Wrong labels, by the model', percent(all.model), verdict),
     card('Still wrong, with your decisions', `at most ${percent(remaining.decisions.bound)}`, remaining.decisions.sentence),
     card('Still wrong, with corrections too', `at most ${percent(remaining.corrections.bound)}`, 'If the corrections that the audit is sure of are applied beside your decisions.'));
