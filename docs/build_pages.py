@@ -1,0 +1,89 @@
+"""What the documentation takes from the program itself when it is built: commands, public names, and a report."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from cyclopts import App, Argument
+
+import names
+
+LIVE = Path(__file__).parent / "_build" / "live"
+COMMANDS = "<!-- the commands -->"  # stands in reference/commands.md
+REPORT_COMMAND = "labeltide audit study.csv --clock hour_of_day"
+
+
+def fill_in(text: str) -> str:
+    """A page with the tables of commands and of public names in the places that are kept for them."""
+    for place, make in ((COMMANDS, command_tables), (names.PLACE, names.name_tables)):
+        if place in text:
+            text = text.replace(place, make())
+    return text
+
+
+def command_tables() -> str:
+    """Every command with its arguments and options, as Markdown."""
+    return "\n".join(_describe(name, command) for name, command in commands())
+
+
+def commands() -> Iterator[tuple[str, App]]:
+    """The name of every command, such as `datasets fetch`, and its program."""
+    from labeltide.cli import app
+
+    yield from _below(app, "")
+
+
+def _below(app: App, words: str) -> Iterator[tuple[str, App]]:
+    for name in app:
+        if name.startswith("-"):
+            continue
+        below = list(_below(app[name], f"{words}{name} "))
+        yield from below or [(f"{words}{name}", app[name])]
+
+
+def _describe(name: str, command: App) -> str:
+    rows = [_row(argument) for argument in command.assemble_argument_collection() if argument.show and argument.names]
+    words = " ".join(row[0].strip("`") for row in rows if not row[0].startswith("`--"))
+    required = " ".join(f"{row[0].strip('`')} ..." for row in rows if row[0].startswith("`--") and row[2] == "required")
+    usage = " ".join(part for part in (f"labeltide {name}", words, required) if part)
+    table = ["| argument | meaning | default |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join([f"## {name}", "", command.help, "", "```bash", usage, "```", "", *(table if rows else []), ""])
+
+
+def _row(argument: Argument) -> tuple[str, str, str]:
+    """The name of an argument, its meaning, and its default."""
+    field, name = argument.field_info, argument.names[0]
+    shown = f"`{name}`" if argument.index is None else f"`{name.removeprefix('--').upper()}`"
+    meaning = (argument.parameter.help or "").replace("|", "\\|")
+    if argument.required:
+        return shown, meaning, "required"
+    default = field.default
+    nothing = default is None or default is inspect.Parameter.empty or default is False
+    return shown, meaning, "" if nothing else f"`{default}`"
+
+
+def write_live_report() -> None:
+    """The report of a small simulated study for the first page; about 20 s, kept in the folder of the build."""
+    page = LIVE / "report.html"
+    if page.exists():
+        return
+    import labeltide as lt
+    from labeltide.auditing import simulate_study
+
+    with tempfile.TemporaryDirectory() as place:
+        lt.audit(
+            simulate_study(people=10, days=3),
+            sequence="person",
+            time="time",
+            label="label",
+            annotator="annotator",
+            features="movement,posture,heart_rate",
+            clock="hour_of_day",
+            out=Path(place) / "audit",
+            command=REPORT_COMMAND,
+        )
+        shutil.copyfile(Path(place) / "audit" / "report.html", page)
