@@ -2,8 +2,8 @@
 
     python bench/benchmarks/onnx_export.py --out bench/results/speed/onnx.md
 
-Each model is a `tide` fit of ten networks to simulated sequences with noisy labels. Both sides have one thread. Times are
-medians over alternating repetitions.
+Each model is a `tide` fit of ten networks to simulated sequences with noisy labels. Both sides have one thread. Times
+are medians over alternating repetitions.
 """
 
 from __future__ import annotations

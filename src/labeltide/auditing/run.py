@@ -24,6 +24,7 @@ from labeltide.auditing.options import AuditOptions, mark_unfinished, prepare_ch
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.auditing.stages import Stages, show_stages
+from labeltide.auditing.table_display import TableAuditDisplay, user_index
 from labeltide.auditing.timelines import describe_timelines
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR, LabelAudit
@@ -33,8 +34,8 @@ FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be
 SMALLEST_WINDOW = 8
 
 
-@dataclass(frozen=True)
-class TableAudit:
+@dataclass(frozen=True, repr=False)
+class TableAudit(TableAuditDisplay):
     """What an audit of a table found; shows itself in a notebook and as text.
 
     Attributes
@@ -47,6 +48,7 @@ class TableAudit:
         Q over the clock with bands.
     estimator : labeltide.TideClassifier
     folder : Path of the results, or None
+    index : index of the pandas frame that was audited, or None
     """
 
     summary: dict[str, Any]
@@ -54,6 +56,7 @@ class TableAudit:
     noise: pa.Table = field(repr=False)
     estimator: TideClassifier = field(repr=False)
     folder: Path | None = None
+    index: Any = field(default=None, repr=False)
 
     @property
     def issues(self) -> pa.Table:
@@ -156,7 +159,7 @@ def _run(table: Any, options: AuditOptions, stages: Stages) -> TableAudit:
             _write(options.out, summary, labels, noise, estimator)
     if options.checkpoint is not None:
         shutil.rmtree(options.checkpoint, ignore_errors=True)
-    return TableAudit(summary, labels, noise, estimator, options.out)
+    return TableAudit(summary, labels, noise, estimator, options.out, user_index(table))
 
 
 def _write(folder: Path, summary: dict[str, Any], labels: pa.Table, noise: pa.Table, estimator: TideClassifier) -> None:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from labeltide import _validation
 from labeltide._clock import Cells, Period
 from labeltide.chain.data import Chain
+from labeltide.estimators.display import EstimatorDisplay
 from labeltide.estimators.fleet import FittedFleet, FleetFit, find_moments, fit_fleet, predict_fleet
 from labeltide.estimators.label_audit import audit_sequences, correct_labels
 from labeltide.estimators.rows import TrainingRows
@@ -30,7 +31,7 @@ ModelChoice = str | torch.nn.Module | Callable[..., Any]
 RandomState = int | np.random.RandomState | None
 
 
-class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
+class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     """Classifies every step of a sequence, learning from labels that are sometimes wrong.
 
     Parameters
