@@ -24,10 +24,11 @@ from labeltide.auditing.options import AuditOptions, mark_unfinished, prepare_ch
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.auditing.stages import Stages, show_stages
-from labeltide.auditing.table_display import TableAuditDisplay, user_index
+from labeltide.auditing.table_display import TableAuditDisplay
 from labeltide.auditing.timelines import describe_timelines
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR, LabelAudit
+from labeltide.tables.frames import frame_index
 from labeltide.tables.roles import Names, Request
 
 FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
@@ -105,7 +106,7 @@ def audit(
     seed : the same seed gives the same numbers
     device : "auto" takes a GPU where there is one
     fdr : the expected share of false alarms among the labels to check
-    verbose : draw a progress bar on a terminal
+    verbose : draw a progress bar on a terminal, write lines to the log elsewhere
     resume : go on with an audit into the same folder whose fit was interrupted
     command : how the audit was asked for, to be shown on the page
     """
@@ -159,7 +160,7 @@ def _run(table: Any, options: AuditOptions, stages: Stages) -> TableAudit:
             _write(options.out, summary, labels, noise, estimator)
     if options.checkpoint is not None:
         shutil.rmtree(options.checkpoint, ignore_errors=True)
-    return TableAudit(summary, labels, noise, estimator, options.out, user_index(table))
+    return TableAudit(summary, labels, noise, estimator, options.out, frame_index(table))
 
 
 def _write(folder: Path, summary: dict[str, Any], labels: pa.Table, noise: pa.Table, estimator: TideClassifier) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import narwhals as nw
@@ -60,12 +59,6 @@ class TableAuditDisplay(ShortRepr):
         ax.set(xlabel=clock, ylabel="share of wrong labels", ylim=(0, None))
         ax.legend(frameon=False)
         return ax
-
-
-def user_index(table: Any) -> Any:
-    """The index of a pandas frame; None of anything else."""
-    pandas = sys.modules.get("pandas")
-    return table.index if pandas is not None and isinstance(table, pandas.DataFrame) else None
 
 
 def correct_frame(frame: Any, lines: pa.Table, described: dict[str, Any]) -> Any:
