@@ -25,6 +25,8 @@ _HOMES = {
     "predict_table": "labeltide.auditing.predict",
     "load": "labeltide.estimators.storage",
     "Sequences": "labeltide.data.sequences",
+    "SequenceScaler": "labeltide.data.scaler",
+    "step_scorer": "labeltide.estimators.scoring",
     "make_sequences": "labeltide.data.simulate",
     "FixedNoise": "labeltide.noise.fixed",
     "NoiseFunction": "labeltide.noise.base",
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from labeltide.auditing.predict import predict_table as predict_table
     from labeltide.auditing.run import TableAudit as TableAudit
     from labeltide.auditing.run import audit as audit
+    from labeltide.data.scaler import SequenceScaler as SequenceScaler
     from labeltide.data.sequences import Sequences as Sequences
     from labeltide.data.simulate import make_sequences as make_sequences
     from labeltide.doctor import show_versions as show_versions
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from labeltide.estimators import TideClassifier as TideClassifier
     from labeltide.estimators import VolMinClassifier as VolMinClassifier
     from labeltide.estimators import fit_fleet as fit_fleet
+    from labeltide.estimators.scoring import step_scorer as step_scorer
     from labeltide.estimators.storage import load as load
     from labeltide.inference.agreement import Agreement as Agreement
     from labeltide.inference.agreement import agreement as agreement

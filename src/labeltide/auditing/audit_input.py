@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from labeltide._display import ShortRepr
 from labeltide.tables.clock_columns import ClockInfo
 from labeltide.tables.features import Encoder
 
 
-@dataclass(frozen=True)
-class AuditInput:
+@dataclass(frozen=True, repr=False)
+class AuditInput(ShortRepr):
     """What an estimator needs, and the mapping back to the table.
 
     A *step* is one moment of one sequence; steps are ordered by sequence, then time. A *window* is a run of

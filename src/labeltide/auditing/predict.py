@@ -18,6 +18,7 @@ from labeltide.auditing.reading import read_new_table
 from labeltide.auditing.spreadsheet import write_safe_csv
 from labeltide.estimators.storage import load
 from labeltide.tables.features import encoder_from_json
+from labeltide.tables.frames import like_table
 from labeltide.tables.intake import open_table
 
 AT_ONCE = 200_000  # steps of windows that are predicted together
@@ -25,8 +26,10 @@ AT_ONCE = 200_000  # steps of windows that are predicted together
 
 def predict_table(
     model: str | Path, table: Any, *, sequence: str | None = None, time: str | None = None, device: str = "auto"
-) -> pa.Table:
+) -> Any:
     """The likeliest true label of every row, from its features and those of the rows before it.
+
+    An Arrow table; a frame of pandas, with its index, or of polars where one was given.
 
     Parameters
     ----------
@@ -50,7 +53,7 @@ def predict_table(
         sequence=sequence or known,
         time=time or (trained["time"] if trained["time"] in opened.names else None),
     )
-    return _lines(read, estimator)
+    return like_table(_lines(read, estimator), table)
 
 
 def find_folder(model: Path) -> Path:

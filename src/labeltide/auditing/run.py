@@ -23,11 +23,13 @@ from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.auditing.stages import Stages, show_stages
+from labeltide.auditing.table_display import TableAuditDisplay
 from labeltide.auditing.timelines import describe_timelines
 from labeltide.auditing.unfinished import Unfinished, unfinished_work
 from labeltide.decisions import file_digest
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR, LabelAudit
+from labeltide.tables.frames import frame_index
 from labeltide.tables.roles import Names, Request
 from labeltide.training.checkpoint import fingerprint
 
@@ -35,8 +37,8 @@ FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be
 SMALLEST_WINDOW = 8
 
 
-@dataclass(frozen=True)
-class TableAudit:
+@dataclass(frozen=True, repr=False)
+class TableAudit(TableAuditDisplay):
     """What an audit of a table found; shows itself in a notebook and as text.
 
     Attributes
@@ -49,6 +51,7 @@ class TableAudit:
         Q over the clock with bands.
     estimator : labeltide.TideClassifier
     folder : Path of the results, or None
+    index : index of the pandas frame that was audited, or None
     """
 
     summary: dict[str, Any]
@@ -56,6 +59,7 @@ class TableAudit:
     noise: pa.Table = field(repr=False)
     estimator: TideClassifier = field(repr=False)
     folder: Path | None = None
+    index: Any = field(default=None, repr=False)
 
     @property
     def issues(self) -> pa.Table:
@@ -104,7 +108,7 @@ def audit(
     seed : the same seed gives the same numbers
     device : "auto" takes a GPU where there is one
     fdr : the expected share of false alarms among the labels to check
-    verbose : draw a progress bar on a terminal
+    verbose : draw a progress bar on a terminal, write lines to the log elsewhere
     resume : go on with an audit into the same folder whose fit was interrupted
     command : how the audit was asked for, to be shown on the page
     """
@@ -158,7 +162,7 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
     with stages.stage("page"):
         if options.out is not None:
             _write(options.out, summary, labels, noise, estimator)
-    return TableAudit(summary, labels, noise, estimator, options.out)
+    return TableAudit(summary, labels, noise, estimator, options.out, frame_index(table))
 
 
 def _write(folder: Path, summary: dict[str, Any], labels: pa.Table, noise: pa.Table, estimator: TideClassifier) -> None:
