@@ -37,6 +37,7 @@ def audit(
     resume: Annotated[bool, Parameter(negative=(), help="Go on with an audit that was stopped.")] = False,
 ) -> None:
     """Say which labels of a table are likely wrong, when, and how sure that is: one folder, one page."""
+    from labeltide.auditing.options import default_folder
     from labeltide.auditing.run import audit as audit_table
 
     result = audit_table(
@@ -50,7 +51,7 @@ def audit(
         trusted=trusted,
         window=window,
         model=model,
-        out=out or Path(f"{table.name.split('.')[0] or 'table'}-audit"),
+        out=out or default_folder(table),
         seed=seed,
         device=device,
         fdr=fdr,
