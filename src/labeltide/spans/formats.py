@@ -23,11 +23,13 @@ SIGNALS = (".edf", ".bdf", ".rec", ".hea", *mne_annotations.EXTENSIONS)  # files
 
 
 def adapter_of(path: Path) -> ModuleType:
-    """The adapter that reads a file, by its extension."""
+    """The adapter that reads a file, by its extension; one beside a header of WFDB is read as its annotations."""
     suffix = path.suffix.lower()
     for adapter in ADAPTERS.values():
         if suffix in adapter.EXTENSIONS:
             return adapter
+    if path.with_suffix(".hea").is_file() or suffix.startswith((".issues", ".corrected")):  # its extension is free
+        return wfdb_notes
     known = ", ".join(end for adapter in ADAPTERS.values() for end in adapter.EXTENSIONS)
     raise ValueError(f"A file of labels must end in one of {known}. Got {str(path)!r}.")
 
