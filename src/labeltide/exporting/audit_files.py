@@ -56,7 +56,8 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
         raise ValueError(f"The export needs a folder that is new or empty. {str(place)!r} is not; name one with --out.")
     found = read_audit_spans(folder, arrow=to != "labelstudio")
     kinds = {kind: getattr(found, kind) for kind in WHAT[:2] if what in (kind, "both")}
-    said = [f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows]
+    said = list(found.said)
+    said += [f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows]
     planned = _plan({kind: spans for kind, spans in kinds.items() if spans.num_rows}, to, found)
     for name, spans, recording in planned:
         said += _writer(to, found.places.get(recording))(spans, place / name) or ()

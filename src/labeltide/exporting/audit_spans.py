@@ -38,6 +38,7 @@ class AuditSpans:
     issues: pa.Table
     corrected: pa.Table
     places: dict[str, Place]
+    said: tuple[str, ...] = ()
 
 
 def read_audit_spans(folder: Path, *, arrow: bool = True) -> AuditSpans:
@@ -47,22 +48,20 @@ def read_audit_spans(folder: Path, *, arrow: bool = True) -> AuditSpans:
     """
     audit = read_audit(folder)
     lines = parquet.read_table(Path(folder) / LABELS, columns=COLUMNS)
-    onset, length, places = _rows_in_time(lines, audit.get("recordings"))
+    said: tuple[str, ...] = ()
+    if audit.get("recordings"):
+        onset, length, places = _rows_of_recordings(lines["row"].to_numpy(), audit["recordings"])
+    elif audit["table"]["columns"]["time"] is None:
+        onset, length, places = _rows_without_times(lines)
+        said = ("The table has no times, so its rows count as seconds from the first of each sequence.",)
+    else:
+        onset, length, places = _rows_of_table(lines)
     recorded, suggested = lines["recorded"], lines["suggested"]
     text = pc.binary_join_element_wise(recorded, suggested, ARROW) if arrow else suggested
     issue = pc.if_else(lines["is_issue"], text, pa.scalar(None, pa.string()))
     timed = lines.select(["sequence", "annotator"])
     timed = timed.append_column("onset", pa.array(onset)).append_column("length", pa.array(length))
-    return AuditSpans(_merge(timed, issue), _merge(timed, lines["corrected"]), places)
-
-
-def _rows_in_time(
-    lines: pa.Table, recordings: Mapping[str, Any] | None
-) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:
-    """The onset and the length of every line in seconds, and the place of every recording."""
-    if recordings:
-        return _rows_of_recordings(lines["row"].to_numpy(), recordings)
-    return _rows_of_table(lines)
+    return AuditSpans(_merge(timed, issue), _merge(timed, lines["corrected"]), places, said)
 
 
 def _rows_of_recordings(rows: np.ndarray, about: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:
@@ -104,12 +103,19 @@ def _rows_of_table(lines: pa.Table) -> tuple[np.ndarray, np.ndarray, dict[str, P
     return onset, length, places
 
 
+def _rows_without_times(lines: pa.Table) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:
+    """The number of each row in its sequence, as seconds."""
+    row, sequence = lines["row"].to_numpy(), np.array(lines["sequence"].to_pylist(), dtype=object)
+    onset, places = np.zeros(len(row)), {}
+    for name in dict.fromkeys(sequence):
+        own = sequence == name
+        distinct, onset[own] = np.unique(row[own], return_inverse=True)
+        places[name] = Place(None, float(len(distinct)), 1000.0)
+    return onset, np.ones(len(row)), places
+
+
 def _read_times(times: pa.ChunkedArray) -> tuple[np.ndarray, bool]:
     """Times in seconds, and whether they are moments; these count from 1970."""
-    if times.null_count == len(times):
-        raise ValueError(
-            "Issues are placed by their times, and this audit has none. Audit again with a time column (--time COLUMN)."
-        )
     try:
         return times.cast(pa.float64()).to_numpy(), False
     except pa.ArrowInvalid:
