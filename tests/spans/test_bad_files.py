@@ -127,6 +127,11 @@ def test_overlaps_that_a_format_cannot_hold_are_refused(tmp_path):
     assert len(elan.read(tmp_path / "n.eaf").spans) == 2
 
 
+def test_letters_that_fif_cannot_hold_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="FIF holds letters of Latin-1 alone"):
+        mne_annotations.write(random_spans(1, labels=["眠り"]), tmp_path / "n-annot.fif")
+
+
 def test_elan_rounds_to_milliseconds_and_says_it(tmp_path):
     spans = make_spans([0.00049, 1], [0.5, 1], ["a", "b"], None, "n")[0]
     assert elan.write(spans, tmp_path / "n.eaf") == ("1 onsets rounded to whole milliseconds, as ELAN counts.",)

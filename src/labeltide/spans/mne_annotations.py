@@ -41,6 +41,7 @@ def write(spans: pa.Table, path: str | Path) -> tuple[str, ...]:
     if not Path(path).name.endswith(ANNOTATIONS):
         raise ValueError(f"A file of MNE annotations must end in {ANNOTATIONS}. Got {Path(path).name!r}.")
     notes = to_annotations(spans)
+    _check_latin(spans)
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / f"draft{ANNOTATIONS}"
         notes.save(draft, verbose="ERROR")
@@ -87,6 +88,13 @@ def from_raw(raw: Any, *, recording: str = "recording") -> SpanFile:
 def is_raw(value: Any) -> bool:
     """Whether an object is a Raw of MNE, without importing MNE."""
     return any(kind.__module__.startswith("mne.") and kind.__name__ == "BaseRaw" for kind in type(value).__mro__)
+
+
+def _check_latin(spans: pa.Table) -> None:
+    """FIF writes texts in Latin-1; other letters would come back as numbers."""
+    for label in spans["label"].unique().to_pylist():
+        if any(ord(letter) > 255 for letter in label) or "{COLON}" in label:
+            raise ValueError(f"FIF holds letters of Latin-1 alone. Got the label {label!r}. Rename it, or write csv.")
 
 
 def _spans(annotations: Any, shift: float, recording: str | None) -> tuple[pa.Table, tuple[str, ...]]:
