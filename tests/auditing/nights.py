@@ -33,5 +33,6 @@ def write_night(folder, name, seed=0, *, epochs=60, length=30, rate=50, labels=T
 
 
 def write_hypnogram(path, states, length=30, **about):
+    """Stages as annotations of EDF+."""
     notes = [edfio.EdfAnnotation(k * length, length, STAGES[state]) for k, state in enumerate(states)]
     edfio.Edf([], annotations=notes, **about).write(path)

@@ -1,7 +1,9 @@
 """Signals and spans become a table of epochs, from one file, a folder, a manifest, a table of signals or MNE."""
 
 import json
+from datetime import date, time
 
+import edfio
 import mne
 import numpy as np
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pytest
 from pyarrow import csv, parquet
 
 import labeltide as lt
-from auditing.nights import stages, write_hypnogram, write_night
+from auditing.nights import STAGES, stages, write_hypnogram, write_night
 from auditing.test_run import stub as stub
 from labeltide.auditing import UnanswerableError
 from labeltide.auditing.epoch_features import field_of
@@ -77,6 +79,19 @@ def test_several_files_of_labels_are_several_annotators(tmp_path):
     write_hypnogram(tmp_path / "second.edf", stages(9))
     found = read(tmp_path / "n01-PSG.edf", f"{tmp_path}/n01-Hypnogram.edf,{tmp_path}/second.edf")
     assert found.labels == ["n01-Hypnogram", "second"]
+
+
+@pytest.mark.parametrize(("day", "minute", "shift"), [(1, 31, 2), (1, 29, -2), (9, 31, 0)])
+def test_labels_that_begin_at_another_moment_are_moved(tmp_path, day, minute, shift):
+    write_night(tmp_path, "n01", labels=False)
+    about = {"recording": edfio.Recording(startdate=date(2024, 5, day)), "starttime": time(22, minute)}
+    states = stages(5)
+    write_hypnogram(tmp_path / "later.edf", states, **about)
+    found = read(tmp_path / "n01-PSG.edf", tmp_path / "later.edf", epoch=30)
+    labels = [STAGES[state] for state in states]
+    expected = [labels[k - shift] if 0 <= k - shift < 60 else None for k in range(60)]
+    assert found.table["label"].to_pylist() == expected
+    assert any("later.edf" in said for said in found.described["said"])
 
 
 def test_signals_from_a_table_with_spans_of_behaviour(tmp_path):

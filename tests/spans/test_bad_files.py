@@ -139,6 +139,16 @@ def test_elan_rounds_to_milliseconds_and_says_it(tmp_path):
         elan.write(make_spans([0], [0], ["a"], None, "n")[0], tmp_path / "n.eaf")
 
 
+def test_a_header_of_wfdb_that_lies_is_said(tmp_path):
+    (tmp_path / "r.hea").write_text("r 1 50 100\n../other.dat 16 200 16 0 0 0 0 ECG\n")
+    with pytest.raises(ValueError, match=r"cannot be read as WFDB"):
+        read_spans(tmp_path / "r.hea")
+    (tmp_path / "r.hea").write_text("r 1 50 100\nr.dat 99 200 16 0 0 0 0 ECG\n")
+    (signal,) = read_spans(tmp_path / "r.hea").signals
+    with pytest.raises(ValueError, match=r"r.hea' cannot be read as WFDB"):
+        signal.load(0, 10)
+
+
 def test_names_and_notes_of_wfdb(tmp_path):
     for spans, file, sentence in (
         (random_spans(1, labels=["a"]), "two words.ann", "letters, digits, - and _"),

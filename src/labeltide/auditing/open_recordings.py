@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.recording_files import LabelFile, RecordingFiles, find_files, is_signal_file
@@ -14,6 +15,8 @@ from labeltide.auditing.signal_tables import read_signal_table
 from labeltide.spans.formats import read_spans
 from labeltide.spans.mne_annotations import from_raw, is_raw
 from labeltide.spans.table import SpanFile, by_annotator, by_recording
+
+DAY = 86_400  # seconds
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def _with_labels(files: RecordingFiles, name: str, file: SpanFile, given: pa.Tab
     said = list(file.said)
     sources = [(None, SpanFile(given))] if given is not None else []
     for label in files.labels if given is None else ():
-        read = file if label.path is None else read_spans(label.path)
+        read = file if label.path is None else align(read_spans(label.path), file, label.path.name)
         sources.append((label.annotator, read))  # type: ignore[arg-type]
         said += read.said if label.path is not None else ()
     for annotator, read in sources:
@@ -78,6 +81,24 @@ def _with_labels(files: RecordingFiles, name: str, file: SpanFile, given: pa.Tab
             spans[who] = pa.concat_tables([spans[who], own]).sort_by("onset") if who in spans else own
     paths = [str(label.path) for label in files.labels if label.path is not None]
     return OpenRecording(name, {"signals": str(files.signals), "labels": paths}, replace(file, said=tuple(said)), spans)
+
+
+def align(labels: SpanFile, recording: SpanFile, name: str) -> SpanFile:
+    """Onsets of labels as seconds of the recording, where both files say when they began.
+
+    Files of labels count from their own beginning. One that began more than a day apart has a date that was removed, so
+    its onsets are taken as they are.
+    """
+    if labels.start is None or recording.start is None or labels.start == recording.start:
+        return labels
+    apart = (labels.start - recording.start).total_seconds()
+    if abs(apart) >= DAY:
+        said = f"{name} and its recording begin on different days; onsets are taken as they are."
+        return replace(labels, said=(*labels.said, said))
+    place = labels.spans.column_names.index("onset")
+    moved = labels.spans.set_column(place, "onset", pc.add(labels.spans["onset"], apart))
+    when = f"{abs(apart):g} s {'after' if apart > 0 else 'before'} its recording"
+    return replace(labels, spans=moved, said=(*labels.said, f"{name} begins {when}: its onsets were moved by that."))
 
 
 def _of_recording(spans: pa.Table, name: str) -> pa.Table:

@@ -12,7 +12,22 @@ from labeltide.auditing.recordings import RecordingRequest
 from labeltide.tables.roles import Request
 
 MODELS = ("gru", "tcn", "transformer")
-ENDINGS = (".gz", ".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".xlsx", ".edf")
+ENDINGS = (
+    ".gz",
+    ".csv",
+    ".tsv",
+    ".txt",
+    ".parquet",
+    ".pq",
+    ".arrow",
+    ".feather",
+    ".ipc",
+    ".xlsx",
+    ".edf",
+    ".bdf",
+    ".hea",
+    ".fif",
+)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
+import numpy as np
 import pyarrow as pa
 
 from labeltide.spans.table import by_annotator, by_recording
@@ -57,6 +58,16 @@ def reading(path: Path, kind: str) -> Iterator[list[str]]:
             raise ValueError(f"The file {str(path)!r} cannot be read as {kind}: {cause}.") from None
     own = [warning for warning in caught if not issubclass(warning.category, DeprecationWarning | FutureWarning)]
     said += dict.fromkeys(f"{kind}: {' '.join(str(warning.message).split()).rstrip('.')}." for warning in own)
+
+
+def guarded(load: Callable[[int, int], np.ndarray], path: Path, kind: str) -> Callable[[int, int], np.ndarray]:
+    """A function that loads samples later; what its library raises then is a sentence, too."""
+
+    def load_samples(first: int, last: int) -> np.ndarray:
+        with reading(path, kind):
+            return np.asarray(load(first, last), dtype=np.float64)
+
+    return load_samples
 
 
 def parse_xml(path: Path) -> Element:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide._files import write_atomically
-from labeltide.spans.checks import check_file, check_single, check_writable, import_extra, reading
+from labeltide.spans.checks import check_file, check_single, check_writable, guarded, import_extra, reading
 from labeltide.spans.table import Signal, SpanFile, make_spans
 
 KIND = "EDF+"
@@ -39,7 +39,7 @@ def read(path: str | Path, *, annotator: str | None = None) -> SpanFile:
             annotator,
             path.stem,
         )
-        signals = tuple(_signal(signal, file) for signal in file.signals)
+        signals = tuple(_signal(signal, file, path) for signal in file.signals)
     return SpanFile(spans, signals, _start(file), (*said, *left_out))
 
 
@@ -68,11 +68,11 @@ def _start(file: Any) -> datetime | None:
         return None
 
 
-def _signal(signal: Any, file: Any) -> Signal:
+def _signal(signal: Any, file: Any, path: Path) -> Signal:
     count = signal.samples_per_data_record * file.num_data_records
     rate = signal.samples_per_data_record / file.data_record_duration
 
     def load(first: int, last: int) -> np.ndarray:
-        return np.asarray(signal.get_data_slice(first / rate, last / rate), dtype=np.float64)
+        return signal.get_data_slice(first / rate, last / rate)
 
-    return Signal(signal.label.strip(), signal.physical_dimension.strip(), rate, count, load)
+    return Signal(signal.label.strip(), signal.physical_dimension.strip(), rate, count, guarded(load, path, "EDF"))

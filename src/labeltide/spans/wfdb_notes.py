@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from labeltide import _validation
 from labeltide._files import write_atomically
-from labeltide.spans.checks import check_file, check_single, check_writable, import_extra, reading
+from labeltide.spans.checks import check_file, check_single, check_writable, guarded, import_extra, reading
 from labeltide.spans.table import Signal, SpanFile, count_overlaps, make_spans
 
 KIND = "WFDB annotations"
@@ -140,14 +141,11 @@ def _spans(notes: Any, rate: float, length: int | None, path: Path) -> tuple[pa.
 def _signals(wfdb: Any, record: str, header: Any) -> tuple[Signal, ...]:
     rate, count = float(header.fs), int(header.sig_len or 0)
 
-    def loader(channel: int) -> Any:
-        def load(first: int, last: int) -> np.ndarray:
-            part = wfdb.rdrecord(record, sampfrom=first, sampto=last, channels=[channel])
-            return np.asarray(part.p_signal[:, 0], dtype=np.float64)
-
-        return load
+    def load(channel: int, first: int, last: int) -> np.ndarray:
+        return wfdb.rdrecord(record, sampfrom=first, sampto=last, channels=[channel]).p_signal[:, 0]
 
     names, units = header.sig_name or [], header.units or []
     return tuple(
-        Signal(str(n), str(u), rate, count, loader(k)) for k, (n, u) in enumerate(zip(names, units, strict=True))
+        Signal(str(name), str(unit), rate, count, guarded(partial(load, channel), Path(record + ".hea"), "WFDB"))
+        for channel, (name, unit) in enumerate(zip(names, units, strict=True))
     )
