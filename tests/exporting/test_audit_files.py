@@ -1,5 +1,8 @@
 """What an audit found goes into the files of annotation tools, and is read back at the right place."""
 
+import json
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
@@ -53,6 +56,14 @@ def test_every_label_is_read_back(nights, to):
     assert len(seen) == 8
     with pytest.raises(ValueError, match="needs a folder that is new or empty"):
         export_audit(nights, to)
+
+
+def test_tasks_of_label_studio_open_the_signals(nights, tmp_path):
+    (path,) = export_audit(nights, "labelstudio", tmp_path / "new").files
+    tasks = json.loads(path.read_text())
+    assert [task["data"]["recording"] for task in tasks] == ["n01", "n02"]
+    assert [Path(task["data"]["ts"]).name for task in tasks] == ["n01-PSG.edf", "n02-PSG.edf"]
+    assert [one["model_version"] for one in tasks[0]["predictions"]][2:] == ["corrected ann", "corrected bob"]
 
 
 def test_an_edf_begins_when_its_recording_did(nights, tmp_path):

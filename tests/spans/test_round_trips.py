@@ -165,6 +165,14 @@ def test_bids_events_with_na(tmp_path):
     assert found.said == ("1 span without a label left out.",)
 
 
+def test_none_is_a_behaviour_and_na_is_missing(tmp_path):
+    spans = make_spans([0, 1, 2], [1, 1, 1], ["none", "NA", "null"], None, "n")[0]
+    delimited.write(spans, tmp_path / "n.csv")
+    assert differences(delimited.read(tmp_path / "n.csv").spans, spans) == 0
+    with pytest.raises(ValueError, match="n/a stands for what is missing"):
+        delimited.write(make_spans([0], [1], ["n/a"])[0], tmp_path / "n.csv")
+
+
 def test_starts_and_ends_with_other_names_and_separators(tmp_path):
     (tmp_path / "a.csv").write_text("Start;End;Stage;Scorer\n0;30;W;ann\n30,5;60;N1;ann\n")
     found = delimited.read(tmp_path / "a.csv").spans

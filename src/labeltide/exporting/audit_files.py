@@ -60,7 +60,7 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     said += [f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows]
     planned = _plan({kind: spans for kind, spans in kinds.items() if spans.num_rows}, to, found)
     for name, spans, recording in planned:
-        said += _writer(to, found.places.get(recording))(spans, place / name) or ()
+        said += _writer(to, recording, found.places)(spans, place / name) or ()
     return Exported(place, tuple(place / name for name, *_ in planned), tuple(dict.fromkeys(said)))
 
 
@@ -105,8 +105,12 @@ def _file_names(names: list[str]) -> list[str]:
     return unique_texts(re.sub(r"[^\w.-]+", "_", name).strip(".")[:100] or "recording" for name in names)
 
 
-def _writer(to: str, place: Place | None) -> Callable[[pa.Table, Path], Any]:
+def _writer(to: str, recording: str, places: dict[str, Place]) -> Callable[[pa.Table, Path], Any]:
     """The function that writes a format, with what it needs to know of the recording."""
+    place = places.get(recording)
+    if to == "labelstudio":
+        files: dict[str | None, str] = {name: one.signals for name, one in places.items() if one.signals}
+        return lambda spans, path: label_studio.write(spans, path, files=files)
     if to == "edf":
         return lambda spans, path: edf.write(spans, path, start=place.began if place else None)
     if to == "wfdb":
@@ -115,5 +119,5 @@ def _writer(to: str, place: Place | None) -> Callable[[pa.Table, Path], Any]:
         return lambda spans, path: textgrid.write(spans, path, end=place.end if place else None)
     if to == "bids":
         return lambda spans, path: delimited.write(spans, path, bids=True)
-    modules = {"csv": delimited, "labelstudio": label_studio, "elan": elan, "nsrr": nsrr, "mne": mne_annotations}
+    modules = {"csv": delimited, "elan": elan, "nsrr": nsrr, "mne": mne_annotations}
     return modules[to].write

@@ -24,11 +24,12 @@ TOUCHING = 1e-3  # of a step, between two rows that follow each other
 
 @dataclass(frozen=True)
 class Place:
-    """Where a recording lies in time: the wall clock at second 0, its end, and its samples in a second."""
+    """Where a recording lies: the wall clock at second 0, its end, its samples in a second, and its file of signals."""
 
     began: datetime | None
     end: float
     rate: float
+    signals: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def _rows_of_recordings(rows: np.ndarray, about: Mapping[str, Any]) -> tuple[np.
             None if file["began"] is None else datetime.fromisoformat(file["began"]),
             file["start"] + file["rows"] * epoch,
             float(file["rate"]),
+            file["signals"],
         )
         for file in files
     }

@@ -22,7 +22,7 @@ from labeltide.spans.table import SpanFile, make_spans
 
 KIND = "spans"
 EXTENSIONS = (".csv", ".tsv", ".txt")
-MISSING = frozenset({"", "n/a", "na", "nan", "null", "none"})
+MISSING = ("", "n/a")  # as BIDS writes it
 COLUMNS = {  # role → names in small letters, the likeliest first
     "onset": (
         "onset",
@@ -71,6 +71,10 @@ def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:
     """Write spans as CSV, or as TSV by the name of the file; bids names the label trial_type and writes n/a."""
     path = Path(path)
     check_writable(spans, "BIDS events" if bids else "spans")
+    if any(
+        text in MISSING for name in ("label", "annotator", "recording") for text in spans[name].unique().to_pylist()
+    ):
+        raise ValueError("In a file of spans n/a stands for what is missing. Got it as a name. Rename it.")
     tabs = bids or path.suffix.lower() == ".tsv"
     text = io.StringIO()
     writer = csv.writer(text, delimiter="\t" if tabs else ",", lineterminator="\n")

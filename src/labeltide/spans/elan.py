@@ -35,8 +35,8 @@ def read(path: str | Path) -> SpanFile:
     return SpanFile(spans, said=(*said, *left_out))
 
 
-def write(spans: pa.Table, path: str | Path, *, media: str | None = None) -> tuple[str, ...]:
-    """Write one tier for each annotator, linked to a media file where one is named; says what was rounded."""
+def write(spans: pa.Table, path: str | Path) -> tuple[str, ...]:
+    """Write one tier for each annotator; says what was rounded."""
     pympi = import_extra("pympi", "elan", "Writing ELAN files")
     check_writable(spans, KIND)
     if len(by_recording(spans)) > 1:
@@ -52,9 +52,6 @@ def write(spans: pa.Table, path: str | Path, *, media: str | None = None) -> tup
         )
     document = pympi.Elan.Eaf(author="labeltide")
     document.remove_tier("default")
-    if media:
-        document.add_linked_file(media, relpath=media, mimetype="application/octet-stream")
-    place = 0
     numbered = spans.append_column("number", pa.array(np.arange(len(spans))))
     for annotator, part in by_annotator(numbered).items():
         tier = annotator or TIER

@@ -7,7 +7,7 @@ predictions, because an import may only name annotators that the server knows; t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,16 +48,23 @@ def read(path: str | Path) -> SpanFile:
 
 
 def write(
-    spans: pa.Table, path: str | Path, *, from_name: str = "label", to_name: str = "ts", annotations: bool = False
+    spans: pa.Table,
+    path: str | Path,
+    *,
+    from_name: str = "label",
+    to_name: str = "ts",
+    annotations: bool = False,
+    files: Mapping[str | None, str] | None = None,
 ) -> None:
     """Write one task for each recording, with predictions by each annotator, or with annotations as an export has them.
 
     from_name and to_name are the names of TimeSeriesLabels and TimeSeries in the labelling configuration.
+    files are the paths of the signals of each recording, which the task opens.
     """
     check_writable(spans, KIND)
     tasks = []
     for number, (recording, part) in enumerate(by_recording(spans).items()):
-        named = {"recording": recording, to_name: recording}
+        named = {"recording": recording, to_name: (files or {}).get(recording, recording)}
         results = [
             _written(own, annotator, from_name, to_name, annotations) for annotator, own in by_annotator(part).items()
         ]
