@@ -118,6 +118,8 @@ def test_a_recording_is_audited_and_exported(run, tmp_path, monkeypatch):
     code, out, err = run("audit", "n01-PSG.edf", "--labels", "n01-Hypnogram.edf", "--epoch", 10, "--field", "sleep")
     assert (code, err) == (0, "")
     assert out.startswith("n01-PSG.edf: 120 labels in 1 sequence")
+    write_night(tmp_path, "n02", seed=2, epochs=50, length=10, labels=False)
+    assert run("predict", "n01-PSG-audit", "n02-PSG.edf", "--out", "new.csv")[:2] == (0, "50 rows: new.csv")
     code, out, _ = run("export", "n01-PSG-audit", "--to", "edf", "--what", "corrected")
     assert (code, out) == (0, "1 file: n01-PSG-audit-edf")
     assert (tmp_path / "n01-PSG-audit-edf" / "n01-PSG-corrected.edf").is_file()

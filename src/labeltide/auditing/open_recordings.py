@@ -29,8 +29,8 @@ class OpenRecording:
     spans: dict[str | None, pa.Table]
 
 
-def open_recordings(source: Any, labels: Any) -> list[OpenRecording]:
-    """All recordings of a file, a folder, a manifest or a Raw of MNE; at least one span among them."""
+def open_recordings(source: Any, labels: Any, labelled: bool = True) -> list[OpenRecording]:
+    """All recordings of a file, a folder, a manifest or a Raw of MNE; where labelled, with at least one span."""
     if is_raw(source):
         name = Path(source.filenames[0]).stem if source.filenames and source.filenames[0] else "recording"
         files = [RecordingFiles(name, Path(name), (LabelFile(None),))]
@@ -44,7 +44,7 @@ def open_recordings(source: Any, labels: Any) -> list[OpenRecording]:
     for one in files:
         for name, file in (opened or _signals_of(one)).items():
             found.append(_with_labels(one, name, file, labels if isinstance(labels, pa.Table) else None))
-    if not any(spans.num_rows for recording in found for spans in recording.spans.values()):
+    if labelled and not any(spans.num_rows for recording in found for spans in recording.spans.values()):
         raise UnanswerableError(
             "An audit needs labels, and none were found in the recordings. Name the file of labels with the option "
             "labels (--labels FILE)."

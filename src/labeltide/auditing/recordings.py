@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import gcd
@@ -103,15 +103,26 @@ def lay_out(source: Any, request: RecordingRequest, columns: Request) -> tuple[A
     return found.table, named, replace(request, described=found.described)
 
 
-def read_epochs(source: Any, request: RecordingRequest, *, wall_clock: bool = False) -> EpochTable:
+def read_unlabelled(source: Any, about: Mapping[str, Any]) -> pa.Table:
+    """Epochs of recordings that need no labels, as those of an audit were made; `about` is its part `recordings`."""
+    if not is_recording(source, labels=True):
+        return source
+    request = RecordingRequest(epoch=about["epoch"], field=about["field"])
+    return read_epochs(source, request, labelled=False).table
+
+
+def read_epochs(
+    source: Any, request: RecordingRequest, *, wall_clock: bool = False, labelled: bool = True
+) -> EpochTable:
     """Lay the spans of all recordings on epochs, and make the features of each epoch.
 
     Parameters
     ----------
     source : the path of a file of signals, of a folder or of a manifest; or a Raw of MNE
+    labelled : refuse recordings without any label
     wall_clock : times are moments, where all recordings say when they began; else seconds from the beginning
     """
-    recordings = open_recordings(source, request.labels)
+    recordings = open_recordings(source, request.labels, labelled)
     epoch, said = _choose_epoch(recordings, request)
     annotators = list(dict.fromkeys(who for recording in recordings for who in recording.spans))
     titles = dict(zip(annotators, _titles(annotators), strict=True))
