@@ -1,6 +1,7 @@
 """An audit writes all its files or none, on the user's own rows, and can be stopped and gone on with."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
@@ -17,6 +18,7 @@ from labeltide.auditing.folder import OURS
 from labeltide.auditing.page import write_page
 from labeltide.auditing.predict import predict_table, write_predictions
 from labeltide.chain.data import TrainingEvidence
+from labeltide.decisions import file_digest
 from labeltide.demo import compare
 from labeltide.training import Checkpoint
 
@@ -61,6 +63,7 @@ def test_all_files_are_there_by_the_contract(real):
     found = json.loads((real.folder / "audit.json").read_text())
     assert found["format"] == 1
     assert found["table"]["name"] == "study.csv"
+    assert found["table"]["digest"] == file_digest(Path(found["table"]["path"]))
     assert found["table"]["labels"] == found["table"]["rows"] == 240
     assert found["command"] == "labeltide audit study.csv"
     assert set(found) >= {"clock", "settings", "versions", "seconds", "noise", "temporality", "issues", "plan"}

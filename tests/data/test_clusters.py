@@ -119,3 +119,8 @@ def test_clusters_of_one_row_each_are_the_rows(seed):
     np.testing.assert_array_equal(deal_units(rows, labelled, 5, np.random.default_rng(seed)), expected)
     held = np.isin(rows, np.random.default_rng(seed).permutation(np.flatnonzero(labelled))[:7])
     np.testing.assert_array_equal(draw_units(rows, labelled, 7, np.random.default_rng(seed)), held)
+
+
+def test_whole_numbers_are_encoded_as_any_names():
+    numbers = np.random.default_rng(0).integers(-5, 5, 200)
+    assert np.array_equal(encode_clusters(numbers, 200), encode_clusters([str(number) for number in numbers], 200))

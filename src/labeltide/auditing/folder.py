@@ -21,6 +21,7 @@ from labeltide.auditing.spreadsheet import write_safe_csv
 
 FORMAT = 1  # of audit.json
 AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE = "audit.json", "labels.parquet", "issues.parquet", "issues.csv", "noise.csv"
+ROW_GROUP = 1 << 16  # rows of labels.parquet that a review reads at once
 PAGE, MODEL, MODEL_FILE = "report.html", "model", "model.safetensors"
 DECISIONS = ("decisions.sqlite", "decisions.sqlite-wal", "decisions.sqlite-shm", "review.json")
 OURS = frozenset((AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE, PAGE, MODEL))
@@ -51,7 +52,7 @@ def write_results(
     with _draft_beside(folder) as draft:
         write_json(draft / AUDIT, audit_json)
         issues = rank_issues(labels)
-        parquet.write_table(labels, draft / LABELS, compression="zstd")
+        parquet.write_table(labels, draft / LABELS, compression="zstd", row_group_size=ROW_GROUP)
         parquet.write_table(issues, draft / ISSUES, compression="zstd")
         write_safe_csv(issues, draft / ISSUES_CSV)
         write_safe_csv(noise, draft / NOISE)

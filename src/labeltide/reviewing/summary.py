@@ -1,0 +1,210 @@
+"""What a review has shown: the checked share of wrong labels, beside the model's, and what is still wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labeltide import __version__
+from labeltide._files import to_json, write_json
+from labeltide.auditing.page.names import display_name
+from labeltide.auditing.page.numbers import count, interval, percent
+from labeltide.decisions import DecisionStore
+from labeltide.inference.wrong_probabilities import clock_bins
+from labeltide.reviewing.audit_folder import AuditFolder
+from labeltide.reviewing.lines import Lines
+from labeltide.reviewing.outcomes import Outcomes, sample_outcomes
+
+if TYPE_CHECKING:
+    from labeltide.inference.checked_rate import CheckedRate, CheckedRates
+    from labeltide.inference.remaining_rate import RemainingRate
+
+REVIEW = "review.json"
+FORMAT = 1
+MOST_CLASSES = 50  # for which a rate is given, the most frequent ones
+TARGETS = (0.1, 0.05, 0.02, 0.01)
+FEW_PEOPLE = 4  # sequences under which no interval for more people like these is given
+
+
+def review_summary(folder: Path) -> dict[str, Any]:
+    """All that the review in the folder of an audit has shown, as review.json holds it."""
+    audit = AuditFolder.open(Path(folder))
+    with DecisionStore.open(audit.folder, create=False) as store:
+        return summarise(audit, store)
+
+
+def write_summary(folder: Path) -> Path:
+    """Write review.json into the folder of an audit."""
+    path = Path(folder) / REVIEW
+    write_json(path, review_summary(folder))
+    return path
+
+
+def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
+    """The same with the audit and the decisions open."""
+    lines, items = audit.lines, store.items()
+    outcomes = sample_outcomes(store, items, lines)
+    rates = _checked(lines, outcomes) if outcomes.sample is not None else None
+    return to_json(
+        {
+            "format": FORMAT,
+            "labeltide": __version__,
+            "written": datetime.now(UTC).isoformat(timespec="seconds"),
+            "audit": audit.identity,
+            **_count_decisions(store, len([item for item in items if item.position is not None])),
+            "sample": {
+                "drawn": outcomes.n_drawn,
+                "reviewed": len(outcomes.truth),
+                "untold": int(outcomes.untold.sum()),
+                "waiting": outcomes.n_waiting,
+            },
+            "model_rate": float(np.nanmean(lines.wrong)) if np.isfinite(lines.wrong).any() else None,
+            "checked": rates,
+            "remaining": None if rates is None else _remaining(lines, outcomes),
+            "sentences": _sentences(rates, outcomes),
+        }
+    )
+
+
+def _count_decisions(store: DecisionStore, queued: int) -> dict[str, Any]:
+    decisions, standing = store.all(), store.standing()
+    return {
+        "items": queued,
+        "decisions": {
+            "standing": len(standing),
+            "undone": sum(decision.undone_at is not None for decision in decisions),
+            "by_action": dict(Counter(decision.action for decision in standing)),
+            "by_reviewer": dict(Counter(decision.reviewer for decision in standing)),
+        },
+        "disputed": len(store.disputed()),
+    }
+
+
+def _checked(lines: Lines, outcomes: Outcomes) -> dict[str, Any]:
+    """Checked rates overall, for more people like these, and by group."""
+    groups, names = _groups(lines)
+    fair = _both_ways(lines.wrong, lines.recorded, outcomes, by=groups)
+    overall, *_ = fair
+    found: dict[str, Any] = {"overall": _describe(overall.overall, fair[1].overall, fair[2].overall)}
+    if len(lines.sequence_names) >= FEW_PEOPLE:
+        people = _both_ways(lines.wrong, lines.recorded, outcomes, clusters=lines.sequence)
+        found["people"] = _describe(*(rates.overall for rates in people))
+    for name in groups:
+        entries = zip(*(rates.groups[name] for rates in fair), strict=True)
+        found[name] = [
+            {"name": names[name][rate.group], **_describe(rate, low, high)}
+            for rate, low, high in entries
+            if rate.group >= 0
+        ]
+    return found
+
+
+def _both_ways(
+    probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes, **how: Any
+) -> tuple[CheckedRates, CheckedRates, CheckedRates]:
+    """The rates; with every untold label taken as right; and with every one taken as wrong."""
+    from labeltide.inference.checked_rate import checked_rate  # a local import, because scipy.stats is slow to load
+
+    assert outcomes.sample is not None
+    wrong = (outcomes.truth != labels[outcomes.sample.items]) & ~outcomes.untold
+    low = checked_rate(probabilities, outcomes.sample, wrong, **how)
+    if not outcomes.untold.any():
+        return low, low, low
+    high = checked_rate(probabilities, outcomes.sample, wrong | outcomes.untold, **how)
+    return low, low, high
+
+
+def _describe(rate: CheckedRate, low: CheckedRate, high: CheckedRate) -> dict[str, Any]:
+    """A rate whose interval holds whatever is true of the labels that nobody could tell."""
+    lower, upper = low.lower, high.upper
+    return {
+        "rate": (low.rate + high.rate) / 2,
+        "lower": lower,
+        "upper": upper,
+        "model": rate.model_rate,
+        "disagrees": not lower <= rate.model_rate <= upper,
+        "labels": rate.n_labels,
+        "reviewed": rate.n_reviewed,
+        "wrong": rate.n_wrong,
+    }
+
+
+def _groups(lines: Lines) -> tuple[dict[str, np.ndarray], dict[str, dict[int, str]]]:
+    """The group of each label, -1 for none, and the names of the groups."""
+    counts = np.bincount(lines.recorded[lines.recorded >= 0], minlength=len(lines.classes))
+    common = np.argsort(-counts, kind="stable")[:MOST_CLASSES]
+    groups = {"class": np.where(np.isin(lines.recorded, common), lines.recorded, -1)}
+    names = {"class": dict(enumerate(lines.classes))}
+    known = np.isfinite(lines.clock)
+    if known.any():
+        bins = np.where(known, clock_bins(np.nan_to_num(lines.clock), known), -1)
+        groups["clock"] = bins
+        names["clock"] = {
+            int(part): f"{lines.clock[bins == part].min():.4g} to {lines.clock[bins == part].max():.4g}"
+            for part in np.unique(bins[known])
+        }
+    if len(lines.annotator_names) > 1:
+        groups["annotator"] = lines.annotator
+        names["annotator"] = dict(enumerate(lines.annotator_names))
+    return groups, names
+
+
+def _remaining(lines: Lines, outcomes: Outcomes) -> dict[str, Any]:
+    """What is still wrong with the decisions alone, and with the audit's corrections beside them."""
+    corrected = np.where(lines.corrected == lines.suggested, 1 - np.clip(lines.sure, 0, 1), lines.wrong)
+    return {
+        "decisions": _still_wrong(lines.wrong, lines.recorded, outcomes),
+        "corrections": _still_wrong(np.where(lines.recorded >= 0, corrected, np.nan), lines.corrected, outcomes),
+    }
+
+
+def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes) -> dict[str, Any]:
+    """Labels that decisions on suspects settled are right from now on; one that nobody could tell counts as wrong."""
+    from labeltide.inference.remaining_rate import remaining_rate  # likewise
+
+    assert outcomes.sample is not None
+    settled = outcomes.settled & np.isfinite(probabilities)
+    left = np.where(settled, 0.0, probabilities)
+    places = outcomes.sample.items
+    wrong = ((outcomes.truth != labels[places]) | outcomes.untold) & ~settled[places]
+    rest = remaining_rate(left, outcomes.sample, wrong)
+    return {**_describe_remaining(rest), "settled": int(settled.sum())}
+
+
+def _describe_remaining(rest: RemainingRate) -> dict[str, Any]:
+    more, bounds = rest.curve()
+    return {
+        "rate": rest.rate,
+        "bound": rest.bound,
+        "level": rest.level,
+        "sentence": f"With {percent(rest.level)} confidence at most {percent(rest.bound)} of the labels are now wrong.",
+        "curve": {"more": more, "bound": bounds},
+        "needed": [{"target": target, "items": rest.items_needed(target)} for target in TARGETS if target < rest.bound],
+    }
+
+
+def _sentences(rates: dict[str, Any] | None, outcomes: Outcomes) -> list[str]:
+    if rates is None:
+        return ["None of the sample has been reviewed yet, so nothing can be said but by the model."]
+    said = [_compare("all labels", rates["overall"])]
+    for kind, words in (("class", "labels of {}"), ("annotator", "labels by {}"), ("clock", "labels at {}")):
+        differing = [entry for entry in rates.get(kind, ()) if entry["reviewed"] and entry["disagrees"]]
+        said += [_compare(words.format(display_name(entry["name"])), entry) for entry in differing]
+    if outcomes.untold.any():
+        untold = count(int(outcomes.untold.sum()), "reviewed label")
+        said.append(f"{untold} could not be told or disputed: the intervals hold whatever is true of them.")
+    if outcomes.n_waiting:
+        waiting = count(outcomes.n_waiting, "answer")
+        said.append(f"{waiting} of the sample will count once the items before them in the queue are settled.")
+    return said
+
+
+def _compare(what: str, entry: dict[str, Any]) -> str:
+    ends = interval(entry["lower"], entry["upper"])
+    checked = f"Of {what}, {percent(entry['rate'])} are wrong by the review (95 % interval {ends})"
+    verdict = "outside the interval: they disagree" if entry["disagrees"] else "within the interval"
+    return f"{checked}. The model says {percent(entry['model'])}, {verdict}."

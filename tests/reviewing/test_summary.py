@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from labeltide.reviewing.outcomes import sample_outcomes
+from labeltide.reviewing.summary import review_summary, summarise, write_summary
+from reviewing.fake_review import open_page, write_review
+
+
+def settle(session, page, wrong, positions=None) -> None:
+    """Decide items: those that `wrong` names get another class, the others are kept."""
+    n = len(session.audit.classes)
+    for item in session.queue if positions is None else [session.queue[place] for place in positions]:
+        place = session.audit.lines.find(item.target, item.annotator)
+        code = int(session.audit.lines.recorded[place])
+        if wrong(item, place):
+            page.decide(item.position, "label", **{"class": (code + 1) % n})
+        else:
+            page.decide(item.position, "keep")
+
+
+def test_nothing_reviewed_says_so(opened):
+    session, _ = opened()
+    found = summarise(session.audit, session.store)
+    assert found["checked"] is None
+    assert found["remaining"] is None
+    assert "None of the sample has been reviewed" in found["sentences"][0]
+
+
+def test_the_checked_rate_rests_on_the_sample_alone(opened):
+    session, page = opened(items=10, sample=60)
+    settle(session, page, lambda item, place: item.kind == "suspect")
+    found = review_summary(session.audit.folder)
+    overall = found["checked"]["overall"]
+    assert found["sample"] == {"drawn": 60, "reviewed": 60, "untold": 0, "waiting": 0}
+    targets = {(item.target, item.annotator) for item in session.queue if item.kind == "suspect"}
+    both = [item for item in session.queue if item.kind == "sample" and (item.target, item.annotator) in targets]
+    assert overall["reviewed"] == 60
+    assert overall["wrong"] <= len(both)
+    assert overall["lower"] <= overall["rate"] <= overall["upper"] < 0.2
+    assert overall["disagrees"]
+    assert "they disagree" in found["sentences"][0]
+    assert {entry["name"] for entry in found["checked"]["annotator"]} == {"Ada", "Ben"}
+    assert {entry["name"] for entry in found["checked"]["class"]} == set(session.audit.classes)
+    assert sum(entry["labels"] for entry in found["checked"]["clock"]) == overall["labels"]
+
+
+def test_the_bound_falls_as_suspects_are_settled(opened):
+    session, page = opened(items=40, sample=60)
+    settle(
+        session,
+        page,
+        lambda item, place: session.audit.lines.is_issue[place],
+        [i.position for i in session.queue if i.kind == "sample"],
+    )
+    before = summarise(session.audit, session.store)["remaining"]["decisions"]
+    settle(session, page, lambda item, place: True, [i.position for i in session.queue if i.kind == "suspect"])
+    after = summarise(session.audit, session.store)["remaining"]["decisions"]
+    assert after["settled"] > before["settled"] == 0
+    assert after["bound"] < before["bound"]
+    assert after["sentence"].startswith("With 95\N{NO-BREAK SPACE}% confidence at most")
+    bounds = np.array(after["curve"]["bound"])
+    assert (np.diff(bounds) <= 1e-9).all()
+    assert bounds[-1] == 0
+
+
+def test_only_the_first_items_of_the_sample_count_until_those_before_are_settled(opened):
+    session, page = opened(items=0, sample=20)
+    settle(session, page, lambda item, place: False, [0, 1, 2, 5])
+    outcomes = sample_outcomes(session.store, session.store.items(), session.audit.lines)
+    assert len(outcomes.truth) == 3
+    assert outcomes.n_waiting == 1
+    assert outcomes.sample.inclusion == pytest.approx(
+        [item.probability * 3 / 20 for item in session.queue[:3]]
+    )  # the first 3 of 20 in random order
+
+
+def test_what_cannot_be_told_widens_the_interval_both_ways(opened):
+    session, page = opened(items=0, sample=30)
+    settle(session, page, lambda item, place: item.position < 5, range(20))
+    for position in range(20, 30):
+        page.decide(position, "keep")
+    told = summarise(session.audit, session.store)["checked"]["overall"]
+    for position in range(20, 30):
+        page.decide(position, "skip")
+    untold = summarise(session.audit, session.store)
+    overall = untold["checked"]["overall"]
+    assert untold["sample"]["untold"] == 10
+    assert overall["lower"] <= told["lower"]
+    assert overall["upper"] > told["upper"]
+
+
+def test_a_disputed_label_counts_as_untold(opened):
+    session, page = opened(items=0, sample=10)
+    settle(session, page, lambda item, place: False)
+    page.reviewer = "Ben"
+    settle(session, page, lambda item, place: True, [4])
+    found = summarise(session.audit, session.store)
+    assert found["disputed"] == 1
+    assert found["sample"]["untold"] == 1
+    assert found["decisions"]["by_reviewer"] == {"Ada": 10, "Ben": 1}
+
+
+def test_review_json_is_strict_json(opened):
+    session, page = opened(items=2, sample=5)
+    settle(session, page, lambda item, place: False, range(3))
+    path = write_summary(session.audit.folder)
+    found = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(word))
+    assert path.name == "review.json"
+    assert found["audit"] == session.audit.identity
+
+
+def test_a_review_of_every_label_leaves_nothing_to_estimate(tmp_path):
+    session, page = open_page(write_review(tmp_path / "small", sequences=2, steps=20), items=0, sample=10_000)
+    with session.store:
+        settle(session, page, lambda item, place: False)
+        overall = summarise(session.audit, session.store)["checked"]["overall"]
+    assert overall["reviewed"] == len(session.queue)
+    assert overall["rate"] == overall["lower"] == overall["upper"] == 0
