@@ -23,6 +23,8 @@ _HOMES = {
     "TableAudit": "labeltide.auditing.run",
     "UnanswerableError": "labeltide._validation",
     "predict_table": "labeltide.auditing.predict",
+    "export_audit": "labeltide.exporting.audit_files",
+    "read_spans": "labeltide.spans.formats",
     "load": "labeltide.estimators.storage",
     "Sequences": "labeltide.data.sequences",
     "SequenceScaler": "labeltide.data.scaler",
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from labeltide.estimators import fit_fleet as fit_fleet
     from labeltide.estimators.scoring import step_scorer as step_scorer
     from labeltide.estimators.storage import load as load
+    from labeltide.exporting.audit_files import export_audit as export_audit
     from labeltide.inference.agreement import Agreement as Agreement
     from labeltide.inference.agreement import agreement as agreement
     from labeltide.inference.bands import NoiseEstimate as NoiseEstimate
@@ -90,6 +93,7 @@ if TYPE_CHECKING:
     from labeltide.noise.shapes import make_noise as make_noise
     from labeltide.objectives.losses import backward_loss as backward_loss
     from labeltide.objectives.losses import forward_loss as forward_loss
+    from labeltide.spans.formats import read_spans as read_spans
     from labeltide_bench.studies import read_study as read_study
     from labeltide_bench.studies import run_study as run_study
 

@@ -15,6 +15,7 @@ from pyarrow import parquet
 from labeltide.auditing.audit_input import AuditInput, decode
 from labeltide.auditing.folder import AUDIT, MODEL, MODEL_FILE
 from labeltide.auditing.reading import read_new_table
+from labeltide.auditing.recordings import read_unlabelled
 from labeltide.auditing.spreadsheet import write_safe_csv
 from labeltide.estimators.storage import load
 from labeltide.tables.features import encoder_from_json
@@ -34,14 +35,15 @@ def predict_table(
     Parameters
     ----------
     model : the folder of an audit, or the model file in it
-    table : as `labeltide.audit` takes it; needs the columns of the features, not those of the labels
+    table : as `labeltide.audit` takes it; needs the columns of the features, not those of the labels; after an
+        audit of recordings also another recording
     sequence, time : columns, those of the audit when left out
     """
     folder = find_folder(Path(model))
     audit = _read_audit(folder / AUDIT)
     estimator = load(folder / MODEL / MODEL_FILE)
     estimator.device = device
-    opened = open_table(table)
+    opened = open_table(read_unlabelled(table, audit["recordings"]) if audit.get("recordings") else table)
     trained = audit["table"]["columns"]
     parts = (trained["sequence"] or "").split(",")
     known = trained["sequence"] if trained["sequence"] and all(part in opened.names for part in parts) else None

@@ -18,10 +18,12 @@ from labeltide.auditing import findings, fitting
 from labeltide.auditing.annotator_findings import describe_agreement
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.auditing.contested_findings import describe_contested
+from labeltide.auditing.epoch_features import OwnFeatures
 from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.reading import read_audit_steps
+from labeltide.auditing.recordings import RecordingRequest, lay_out
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.table_display import TableAuditDisplay
 from labeltide.auditing.timelines import describe_timelines
@@ -83,11 +85,14 @@ def audit(
     sequence: Names = None,
     time: str | None = None,
     label: Names = None,
-    features: Names = None,
+    features: Names | OwnFeatures = None,
     annotator: str | None = None,
     clock: Names = None,
     trusted: str | None = None,
     window: int | None = None,
+    labels: Any = None,
+    epoch: float | None = None,
+    field: str | None = None,
     model: str = "gru",
     out: str | Path | None = None,
     seed: int = 0,
@@ -103,6 +108,11 @@ def audit(
     ----------
     table, sequence, time, label, features, annotator, clock, trusted, window
         As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain.
+        table may also be a recording, a folder or a manifest of recordings (docs/formats.md), and features then a
+        function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
+    labels : files of spans, or a span table, for a recording; None where the recording holds them itself
+    epoch : seconds of one epoch of a recording; None finds them
+    field : "eeg", "sleep", "muscle", "ecg", "movement", "gaze" or "plain"; None goes by the names of the channels
     model : {"gru", "tcn", "transformer"}
     out : folder for the results and the page, new, empty or that of an earlier audit; nothing is written without it
     seed : the same seed gives the same numbers
@@ -113,7 +123,7 @@ def audit(
     command : how the audit was asked for, to be shown on the page
     """
     options = AuditOptions(
-        columns=Request(sequence, time, label, features, annotator, clock, trusted),
+        columns=Request(sequence, time, label, None if callable(features) else features, annotator, clock, trusted),
         window=window,
         model=model,
         out=None if out is None else Path(out),
@@ -122,6 +132,7 @@ def audit(
         fdr=fdr,
         resume=resume,
         command=command,
+        recordings=RecordingRequest(labels, epoch, field, features if callable(features) else None),
     )
     options = replace(options, device=_validation.check_device(device))
     if options.out is not None:
@@ -134,7 +145,9 @@ def audit(
 
 def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> TableAudit:
     with stages.stage("read"):
-        read = _read(table, options)
+        laid, columns, recordings = lay_out(table, options.recordings, options.columns)
+        options = replace(options, columns=columns, recordings=recordings)
+        read = _read(laid, options)
         windows = fitting.choose_windows(read, options.seed)
     with stages.stage("fit"):
         kept.begin(options.settings(_digest(read)), options.resume)
@@ -147,7 +160,7 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         estimator = fitting.with_class_names(coded, read)
         labels = findings.audited_lines(read, judged)
     with stages.stage("bands"):
-        said = _say_limits(read, len(windows), estimator)
+        said = recordings.said + _say_limits(read, len(windows), estimator)
         kept.take_findings(estimator)
         said += fitting.infer(estimator, read, options.seed, stages.done, kept.keep_findings)
     summary = to_json(
@@ -156,6 +169,7 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
             "table": _describe_table(table, read, said),
             "settings": _describe_settings(read, options, estimator, len(windows)),
             **_describe_findings(read, judged, estimator),
+            **({"recordings": recordings.described} if recordings.described else {}),
         }
     )
     noise = findings.noise_table(read, estimator)

@@ -14,7 +14,9 @@ from labeltide.cli.app import app, console
 
 @app.command
 def audit(
-    table: Annotated[Path, Parameter(help="Parquet, CSV (also .gz) or Arrow, with one row for every time step.")],
+    table: Annotated[
+        Path, Parameter(help="A table with a row for every time step; or a recording (EDF, ...), a folder or manifest.")
+    ],
     *,
     sequence: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
     time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None,
@@ -26,6 +28,11 @@ def audit(
     clock: Annotated[
         str | None,
         Parameter(help="A column, hour_of_day, day_of_week, days or position; up to three with commas. Else position."),
+    ] = None,
+    labels: Annotated[str | None, Parameter(help="Spans for a recording: EDF+, CSV, JSON, XML, ...; commas.")] = None,
+    epoch: Annotated[float | None, Parameter(help="Seconds of one epoch of a recording.")] = None,
+    field: Annotated[
+        str | None, Parameter(help="Features of a recording: eeg, sleep, muscle, ecg, movement, gaze or plain.")
     ] = None,
     trusted: Annotated[str | None, Parameter(help="A column of labels known to be right, empty elsewhere.")] = None,
     window: Annotated[int | None, Parameter(help="Longer sequences are cut; chosen from the data by default.")] = None,
@@ -49,6 +56,9 @@ def audit(
         annotator=annotator,
         clock=clock,
         trusted=trusted,
+        labels=labels,
+        epoch=epoch,
+        field=field,
         window=window,
         model=model,
         out=out or default_folder(table),
