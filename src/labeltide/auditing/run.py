@@ -25,6 +25,7 @@ from labeltide.auditing.page import Results, summary_html, summary_text, write_p
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.timelines import describe_timelines
+from labeltide.decisions import file_digest
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR, LabelAudit
 from labeltide.tables.roles import Names, Request
@@ -203,7 +204,7 @@ def _describe_run(command: str | None, spent: Mapping[str, float]) -> dict[str, 
 
 def _describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, Any]:
     return {
-        "name": _as_utf8(Path(table).name) if isinstance(table, str | Path) else "table",
+        **_describe_source(table),
         "rows": read.n_rows,
         "sequences": len(read.sequence_names),
         "labels": read.n_labels,
@@ -213,6 +214,14 @@ def _describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, 
         "annotators": read.annotator_names,
         "said": [*read.said, *said],
     }
+
+
+def _describe_source(table: Any) -> dict[str, Any]:
+    """Where a review finds the table again, and how it sees that the table has changed."""
+    if not isinstance(table, str | Path) or not Path(table).exists():
+        return {"name": "table"}
+    path = Path(table)
+    return {"name": _as_utf8(path.name), "path": _as_utf8(str(path.absolute())), "digest": file_digest(path)}
 
 
 def _describe_findings(read: AuditInput, judged: LabelAudit, estimator: TideClassifier) -> dict[str, Any]:

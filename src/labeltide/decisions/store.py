@@ -1,0 +1,191 @@
+"""The database of decisions: one transaction for each, nothing ever deleted."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from labeltide.decisions.records import Decision, Item, check_decision
+from labeltide.decisions.schema import prepare_schema
+from labeltide.decisions.settle import disputed_items, standing_decisions
+
+DECISIONS = "decisions.sqlite"
+PATIENCE = 10.0  # seconds to wait while another process writes
+
+_ITEM = [field.name for field in fields(Item)]
+_DECISION = [field.name for field in fields(Decision)]
+
+
+class DecisionStore:
+    """The decisions in the folder of an audit, safe for several threads and several processes at once.
+
+    The database is in WAL mode with full synchronisation: a decision whose `add` has returned survives the end of the
+    process and of the machine. Use it as a context manager.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self.path = path
+        self._connection = connection
+        self._turn = threading.RLock()
+
+    @classmethod
+    def open(cls, folder: Path, *, create: bool) -> DecisionStore:
+        """Open the database of a folder; with create=False it must be there."""
+        path = Path(folder) / DECISIONS
+        if not create and not path.is_file():
+            raise ValueError(
+                f"The folder {str(folder)!r} holds no decisions. Make some with: labeltide review {str(folder)!r}."
+            )
+        if not path.parent.is_dir():
+            raise ValueError(f"Decisions are kept in the folder of an audit. There is no folder {str(folder)!r}.")
+        with _sentences(path):
+            connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+            try:
+                _set_up(connection, path)
+            except BaseException:
+                connection.close()
+                raise
+        return cls(connection, path)
+
+    def __enter__(self) -> DecisionStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database; what was added is on the disk already."""
+        with self._turn:
+            self._connection.close()
+
+    def add_items(self, items: Iterable[Item]) -> None:
+        """Add items in one transaction; those that are there stay as they are."""
+        marks = ", ".join("?" * len(_ITEM))
+        with self._transaction() as connection:
+            connection.executemany(
+                f"INSERT OR IGNORE INTO items({', '.join(_ITEM)}) VALUES ({marks})", [astuple(item) for item in items]
+            )
+
+    def items(self) -> list[Item]:
+        """All items in the order of the queue; single steps that were split off come last."""
+        query = f"SELECT {', '.join(_ITEM)} FROM items ORDER BY position IS NULL, position, item_id"
+        return [Item(*row) for row in self._read(query)]
+
+    def add(self, decision: Decision) -> int:
+        """Keep a decision and return its number; a request that was kept before is not kept again."""
+        check_decision(decision)
+        values = {name: getattr(decision, name) for name in _DECISION if name != "decision_id"}
+        values["decided_at"] = decision.decided_at or _now()
+        names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+        with self._transaction() as connection:
+            if decision.request is not None:
+                known = connection.execute("SELECT decision_id FROM decisions WHERE request = ?", [decision.request])
+                if (row := known.fetchone()) is not None:
+                    return int(row[0])
+            return int(connection.execute(f"INSERT INTO decisions({names}) VALUES ({marks})", values).lastrowid or 0)
+
+    def undo(self, reviewer: str) -> Decision | None:
+        """Take back the reviewer's last decision that stands; it stays in the database with the time of this."""
+        with self._transaction() as connection:
+            query = f"SELECT {', '.join(_DECISION)} FROM decisions WHERE reviewer = ? AND undone_at IS NULL"
+            row = connection.execute(f"{query} ORDER BY decision_id DESC LIMIT 1", [reviewer]).fetchone()
+            if row is None:
+                return None
+            now = _now()
+            number = row[_DECISION.index("decision_id")]
+            connection.execute("UPDATE decisions SET undone_at = ? WHERE decision_id = ?", [now, number])
+            return Decision(**dict(zip(_DECISION, row, strict=True)) | {"undone_at": now})
+
+    def all(self) -> list[Decision]:
+        """Every decision ever made, in order, those undone included."""
+        return [
+            Decision(*row) for row in self._read(f"SELECT {', '.join(_DECISION)} FROM decisions ORDER BY decision_id")
+        ]
+
+    def standing(self) -> list[Decision]:
+        """The latest decision of each reviewer on each item, those undone left out."""
+        return standing_decisions(self.all())
+
+    def disputed(self) -> dict[str, list[Decision]]:
+        """The items on which reviewers differ, with their standing decisions; a skip does not count."""
+        return disputed_items(self.standing())
+
+    def setting(self, name: str, default: Any = None) -> Any:
+        """A value that was kept beside the items, such as the seed of the sample."""
+        found = self._read("SELECT value FROM settings WHERE name = ?", [name])
+        return json.loads(found[0][0]) if found else default
+
+    def keep_setting(self, name: str, value: Any) -> None:
+        """Keep a value beside the items."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", [name, json.dumps(value)])
+
+    def _read(self, query: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._turn, _sentences(self.path):
+            return self._connection.execute(query, tuple(values)).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._turn, _sentences(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+
+
+def _set_up(connection: sqlite3.Connection, path: Path) -> None:
+    _use_wal(connection)
+    connection.execute("PRAGMA synchronous = FULL")
+    prepare_schema(connection, path)
+    said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if said != "ok":
+        raise sqlite3.DatabaseError(said)
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch to WAL mode; SQLite does not wait by itself while another process does the same."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+
+
+@contextmanager
+def _sentences(path: Path) -> Iterator[None]:
+    """SQLite's errors as sentences."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "busy" in str(error):
+            raise ValueError(
+                f"{str(path)!r} is locked by another program. Close it there, then try again; nothing was lost."
+            ) from None
+        raise ValueError(f"{str(path)!r} cannot be used: {error}. Check its permissions and the free disk.") from None
+    except sqlite3.DatabaseError as error:
+        raise ValueError(
+            f"{str(path)!r} is damaged or no database of decisions: {error}. Bring back a copy, or move it away "
+            "to start anew."
+        ) from None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
