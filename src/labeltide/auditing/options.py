@@ -26,6 +26,8 @@ class AuditOptions:
     fdr: float
     resume: bool
     command: str | None
+    decisions: Path | None = None
+    baseline: Path | None = None
 
     def __post_init__(self) -> None:
         _validation.check_choice("model", self.model, MODELS)

@@ -18,7 +18,9 @@ from labeltide._files import to_json
 from labeltide.auditing import findings, fitting
 from labeltide.auditing.annotator_findings import describe_agreement
 from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.comparing import compare_audits, open_results
 from labeltide.auditing.contested_findings import describe_contested
+from labeltide.auditing.decided import read_decided, trust_decided
 from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
 from labeltide.auditing.options import AuditOptions, mark_unfinished, prepare_checkpoint
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
@@ -90,6 +92,8 @@ def audit(
     fdr: float = FDR,
     verbose: bool = False,
     resume: bool = False,
+    decisions: str | Path | None = None,
+    baseline: str | Path | None = None,
     command: str | None = None,
 ) -> TableAudit:
     """Say which labels of a table are likely wrong, when, and how sure that is.
@@ -105,6 +109,8 @@ def audit(
     fdr : the expected share of false alarms among the labels to check
     verbose : draw a progress bar on a terminal
     resume : go on with an audit into the same folder whose fit was interrupted
+    decisions : folder of an audit that was reviewed; the labels that reviewers settled are trusted
+    baseline : folder of an earlier audit, with which this one is compared
     command : how the audit was asked for, to be shown on the page
     """
     options = AuditOptions(
@@ -117,6 +123,8 @@ def audit(
         fdr=fdr,
         resume=resume,
         command=command,
+        decisions=None if decisions is None else Path(decisions),
+        baseline=None if baseline is None else Path(baseline),
     )
     options = replace(options, device=_validation.check_device(device))
     if options.out is not None:
@@ -129,6 +137,7 @@ def audit(
 
 
 def _run(table: Any, options: AuditOptions, stages: Stages) -> TableAudit:
+    baseline = None if options.baseline is None else open_results(options.baseline, in_memory=True)
     with stages.stage("read"):
         read = _read(table, options)
         windows = fitting.choose_windows(read, options.seed)
@@ -151,6 +160,10 @@ def _run(table: Any, options: AuditOptions, stages: Stages) -> TableAudit:
             **_describe_findings(read, judged, estimator),
         }
     )
+    if read.decisions is not None:
+        summary["decisions"] = to_json(read.decisions)
+    if baseline is not None:
+        summary["compare"] = compare_audits(baseline, Results(summary, labels, labels)).summary
     noise = findings.noise_table(read, estimator)
     with stages.stage("page"):
         if options.out is not None:
@@ -171,7 +184,10 @@ def _write(folder: Path, summary: dict[str, Any], labels: pa.Table, noise: pa.Ta
 
 def _read(table: Any, options: AuditOptions) -> AuditInput:
     """Read the table once; whole sequences are cut where there are too few of them to judge one by the others."""
+    decided = None if options.decisions is None else read_decided(options.decisions)
     steps = read_audit_steps(table, options.columns)
+    if decided is not None:
+        steps = trust_decided(steps, decided, table)
     read = steps.cut(options.window)
     if options.window is not None:
         return read

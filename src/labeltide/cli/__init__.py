@@ -11,10 +11,10 @@ from cyclopts import CycloptsError, Parameter
 from rich.console import Console
 
 import labeltide
-from labeltide.cli import audit_commands, trial_commands
+from labeltide.cli import audit_commands, result_commands, trial_commands
 from labeltide.cli.app import app, console
 
-__all__ = ["app", "audit_commands", "console", "main", "trial_commands"]
+__all__ = ["app", "audit_commands", "console", "main", "result_commands", "trial_commands"]
 
 BENCH = ("bench", "report", "pack", "datasets")  # commands of labeltide-bench
 
