@@ -101,7 +101,8 @@ def trust_decided(steps: AuditSteps, decided: DecidedLabels, table: Any) -> Audi
     if not used:
         raise ValueError(_nothing_used(decided, left_out))
     found = {"folder": decided.folder.name, "settled": len(decided.lines), "used": len(used), **left_out}
-    return replace(steps, trusted=trusted, said=(*steps.said, _say(found)), decisions=found)
+    sentence = _say(found)
+    return replace(steps, trusted=trusted, said=(*steps.said, sentence), decisions={**found, "sentence": sentence})
 
 
 def _match_steps(steps: AuditSteps, decided: DecidedLabels, table: Any) -> tuple[np.ndarray, list[str]]:
@@ -156,7 +157,8 @@ def _say(found: dict[str, Any]) -> str:
     }
     left = [f"{found[name]} {text}" for name, text in words.items() if found[name]]
     rest = f" Left out: {', '.join(left)}." if left else ""
-    return f"I trust {found['used']} labels that reviewers settled in {quoted([found['folder']])}.{rest}"
+    labels = f"{found['used']} label{'s' if found['used'] != 1 else ''}"
+    return f"I trust {labels} that reviewers settled in {quoted([found['folder']])}.{rest}"
 
 
 def _nothing_used(decided: DecidedLabels, left_out: dict[str, int]) -> str:

@@ -76,8 +76,13 @@ def match_labels(
 
 
 def label_changes(matched: MatchedLabels) -> pa.Table:
-    """One line for each label that is an issue in either audit; `change` is new, resolved or persisting."""
+    """One line for each label that is an issue in either audit; `change` is new, resolved or persisting.
+
+    Empty where labels could not be matched.
+    """
     both, parts = matched.both, []
+    if not matched.by:
+        return _columns(both, "new")
     then, now = both["is_issue"], both["is_issue_now"]
     choices = {"new": pc.and_not(now, then), "resolved": pc.and_not(then, now), "persisting": pc.and_(then, now)}
     for kind, chosen in choices.items():

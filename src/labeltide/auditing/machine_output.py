@@ -1,4 +1,4 @@
-"""Results for terminals and pipelines: text, one JSON document, GitHub workflow commands, and a limit on the share of wrong labels."""
+"""Results for terminals and pipelines: text, JSON, GitHub workflow commands, and a limit on wrong labels."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def audit_text(audit: Mapping[str, Any], page: Path | None, check: LimitCheck | 
     """An audit for a person at a terminal."""
     used = audit.get("decisions")
     parts = [summary_text(audit)]
-    parts += [f"Decisions  {used['used']:,} labels that reviewers settled are trusted"] if used else []
+    parts += [f"Decisions  {terminal_text(used['sentence'])}"] if used else []
     parts += [baseline_text(audit["compare"])] if audit.get("compare") else []
     parts += [f"Limit      {terminal_text(check.sentence)}"] if check is not None else []
     return "\n".join([*parts, f"Page       {page}"])
