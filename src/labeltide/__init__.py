@@ -23,6 +23,8 @@ _HOMES = {
     "TableAudit": "labeltide.auditing.run",
     "UnanswerableError": "labeltide._validation",
     "predict_table": "labeltide.auditing.predict",
+    "apply_decisions": "labeltide.auditing.applying",
+    "compare_audits": "labeltide.auditing.comparing",
     "load": "labeltide.estimators.storage",
     "Sequences": "labeltide.data.sequences",
     "make_sequences": "labeltide.data.simulate",
@@ -51,6 +53,8 @@ __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
     from labeltide._validation import UnanswerableError as UnanswerableError
+    from labeltide.auditing.applying import apply_decisions as apply_decisions
+    from labeltide.auditing.comparing import compare_audits as compare_audits
     from labeltide.auditing.predict import predict_table as predict_table
     from labeltide.auditing.run import TableAudit as TableAudit
     from labeltide.auditing.run import audit as audit

@@ -173,6 +173,14 @@ def test_the_baseline_may_be_the_folder_that_is_replaced(tmp_path):
     assert result.summary["compare"]["matched"]["relabelled"] > 0
 
 
+def test_a_page_in_the_folder_does_not_keep_an_audit_from_being_replaced(tmp_path):
+    audit(make_table(), tmp_path / "a")
+    write_comparison(compare_audits(tmp_path / "a", tmp_path / "a").summary, tmp_path / "a" / "compare.html")
+    with pytest.raises(ValueError, match="The page must be new"):
+        write_comparison({}, tmp_path / "a" / "compare.html")
+    audit(make_table(), tmp_path / "a")
+
+
 def test_names_cannot_leave_their_place_on_the_page(tmp_path):
     folders = [
         write_audit(tmp_path / name, sequences=8, steps=40, names=HOSTILE[:8], classes=tuple(HOSTILE[:4]), seed=seed)

@@ -179,7 +179,7 @@ def _compare_curves(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dic
     curves = [_describe_curves(None, *(_rate_curve(audit, points) for audit in (old, new)))]
     curves += [_describe_curves(name, then[0], now[0]) for name, (then, now) in pairs.items()]
     tested = {
-        name: curve_difference(points, then[0], now[0], max(then[1], now[1])) for name, (then, now) in pairs.items()
+        name: curve_difference(points, then[0], now[0], (then[1] + now[1]) / 2) for name, (then, now) in pairs.items()
     }
     return {"clock": new["clock"] | {"points": points}, "curves": curves, "classes": _describe_tests(tested)}, said
 

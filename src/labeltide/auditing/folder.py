@@ -22,6 +22,7 @@ FORMAT = 1  # of audit.json
 AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE = "audit.json", "labels.parquet", "issues.parquet", "issues.csv", "noise.csv"
 PAGE, MODEL, MODEL_FILE = "report.html", "model", "model.safetensors"
 OURS = frozenset((AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE, PAGE, MODEL))
+DERIVED = frozenset(("compare.html",))  # of `labeltide compare`, which can be made again
 
 
 def write_results(
@@ -69,7 +70,7 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"The results need a folder. {str(folder)!r} is a file; name another place with --out.")
     if not folder.exists() or not any(folder.iterdir()):
         return
-    others = sorted(path.name for path in folder.iterdir() if path.name not in OURS)
+    others = sorted(path.name for path in folder.iterdir() if path.name not in OURS | DERIVED)
     model = folder / MODEL
     if model.is_dir() and not model.is_symlink():
         others += [f"{MODEL}/{path.name}" for path in sorted(model.iterdir()) if path.name != MODEL_FILE]

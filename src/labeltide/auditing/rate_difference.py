@@ -10,7 +10,7 @@ recovery (Newcombe 1998; Zou and Donner 2008), which needs neither symmetric int
 
 A curve is tested at its most striking moment, by MOVER. The p-value of that moment is corrected for the many moments at
 which one could have looked by Šidák's formula (1967), with the effective number of moments that the simultaneous bands
-imply.
+imply, at most as many as are compared.
 """
 
 from __future__ import annotations
@@ -115,8 +115,9 @@ def curve_difference(points: np.ndarray, old: Share, new: Share, critical: float
         return None
     z = np.where(known, Z * np.abs(value) / np.where(known, side, 1), -1)
     place = int(z.argmax())
-    p_value = 1 - (1 - _two_sided(float(z[place]))) ** effective_moments(critical)
-    wide = max(1.0, critical / Z)
+    looks = min(effective_moments(critical), float(known.sum()))
+    p_value = -math.expm1(looks * math.log1p(-min(_two_sided(float(z[place])), 1 - 1e-12)))
+    wide = float(ndtri((1 + 0.95 ** (1 / looks)) / 2)) / Z
     limits = float(value[place] - wide * down[place]), float(value[place] + wide * up[place])
     difference = Difference(float(value[place]), max(-1.0, limits[0]), min(1.0, limits[1]), float(p_value))
     then, now = (float(np.asarray(curve.value)[place]) for curve in (old, new))
