@@ -146,3 +146,17 @@ def test_nothing_is_overwritten_and_bad_input_is_told(reviewed, tmp_path):
     with pytest.raises(ValueError, match=r"There is nothing to apply: .* holds no decisions"):
         apply_decisions(tmp_path / "bare", tmp_path / "new.csv")
     assert apply_decisions(tmp_path / "bare", tmp_path / "new.csv", above=0.99).changed_by_reviewers == 0
+
+
+def test_what_no_csv_can_hold_and_classes_that_are_none_are_told(tmp_path):
+    path = tmp_path / "study.parquet"
+    parquet.write_table(make_table().append_column("lists", pa.array([[1, 2]] * 240)), path)
+    lt.audit(path, out=tmp_path / "audit", **ROLES)
+    decide(tmp_path / "audit", [("Ada", 3, "walk", None)])
+    with pytest.raises(ValueError, match=r"cannot be written to .*Try a .parquet file"):
+        apply_decisions(tmp_path / "audit", tmp_path / "new.csv")
+    assert not (tmp_path / "new.csv").exists()
+    assert apply_decisions(tmp_path / "audit", tmp_path / "new.parquet").rows == 240
+    decide(tmp_path / "audit", [("Ada", 5, "swim", None)])
+    with pytest.raises(ValueError, match=r"must be a class of the table. Got 'swim'"):
+        apply_decisions(tmp_path / "audit", tmp_path / "newer.parquet")

@@ -20,6 +20,7 @@ from labeltide.auditing.spreadsheet import SafeCsvWriter
 from labeltide.decisions import DECISIONS, file_digest
 from labeltide.tables.files import open_file
 from labeltide.tables.labels import read_table_labels
+from labeltide.tables.wording import quoted
 
 AT_ONCE = 1 << 16  # rows that are read and written together
 COLUMNS = ["row", "sequence", "annotator", "recorded", "suggested", "suggested_probability", "reason"]
@@ -86,8 +87,12 @@ def apply_decisions(
     labels = _label_columns(audit)
     _check_same_labels(source, lines, labels, audit)
     writer = _Rewriter(source, labels, corrections)
-    with draft_of(out) as draft:
-        n_rows = writer.write(draft, is_csv=out.name.lower().endswith(".csv"))
+    try:
+        with draft_of(out) as draft:
+            n_rows = writer.write(draft, is_csv=out.name.lower().endswith(".csv"))
+    except pa.ArrowException as error:
+        said = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(f"The table cannot be written to {str(out)!r}: {said}. Try a .parquet file.") from None
     return AppliedDecisions(out, n_rows, columns=writer.new_names, **counts)
 
 
@@ -186,6 +191,9 @@ class _Rewriter:
         self.source, self.columns = source, columns
         named = read_table_labels(_read(source, columns), columns)
         self.values: dict[str, Any] = dict(zip(named.names, named.classes, strict=True))
+        unknown = sorted({each.label for each in corrections.values()} - self.values.keys())
+        if unknown:
+            raise ValueError(f"Every settled label must be a class of the table. Got {quoted(unknown)}.")
         places = sorted(corrections)
         self.rows = np.array([row for row, _ in places], np.int64)
         self.corrections = [(place, corrections[place]) for place in places]

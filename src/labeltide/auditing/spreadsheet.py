@@ -54,7 +54,11 @@ class SafeCsvWriter:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._file = path.open("wb")
         self._file.write(codecs.BOM_UTF8)
-        self._writer = csv.CSVWriter(self._file, _plain(schema.empty_table()).schema)
+        try:
+            self._writer = csv.CSVWriter(self._file, _plain(schema.empty_table()).schema)
+        except BaseException:
+            self._file.close()
+            raise
 
     def write_table(self, table: pa.Table) -> None:
         self._writer.write_table(guarded(_plain(table)))
