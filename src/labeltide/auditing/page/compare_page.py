@@ -25,7 +25,11 @@ def comparison_view(compare: Mapping[str, Any] | None) -> dict[str, Any] | None:
     clock = Clock.read(compare["clock"]) if compare["clock"] else None
     return {
         **compare,
-        "words": [rate_sentence(compare["rate"]), issues_sentence(compare), classes_sentence(compare)],
+        "words": [
+            f"Wrong labels: {rate_sentence(compare['rate'])}",
+            f"Labels to check: {issues_sentence(compare)}",
+            classes_sentence(compare),
+        ],
         "clock": clock,
         "overall": _overall(compare, clock) if clock else [],
         "panels": _by_class(compare, clock) if clock else [],
