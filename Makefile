@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: setup demo test lint check coverage kernels screenshots noise-picture clean
-.PHONY: wheel pythons floors lock supply-chain
+.PHONY: wheel pythons floors lock supply-chain docs
 
 setup: .venv/.ready
 
@@ -53,6 +53,11 @@ lock: setup
 # Known vulnerabilities, and dist/sbom.json; SUPPLY_ARGS=--strict makes a package that was not looked up an error.
 supply-chain: setup
 	$(BIN)/python tools/packaging/supply_chain.py $(SUPPLY_ARGS)
+
+# The documentation, into docs/_build/html; any warning is an error.
+docs: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
 
 # Pictures of an audit's page: of made-up results, or of the folder named by AUDIT=folder.
 screenshots: setup

@@ -205,7 +205,7 @@ def test_ctrl_c_stops_a_bench_that_can_go_on(tmp_path):
     child.send_signal(signal.SIGINT)
     said = child.communicate(timeout=60)[1]
     assert child.returncode == 130
-    assert said.strip() == "labeltide: stopped."
+    assert said.strip() == "labeltide: stopped. The same command goes on from here."
     assert not (out / "bench.lock").exists(), "the folder is free again"
 
 

@@ -45,6 +45,7 @@ _HOMES = {
     "backward_loss": "labeltide.objectives.losses",
     "forward_loss": "labeltide.objectives.losses",
     "show_versions": "labeltide.doctor",
+    "workers": "labeltide._workers",
     "read_study": "labeltide_bench.studies",
     "run_study": "labeltide_bench.studies",
 }
@@ -53,6 +54,7 @@ __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
     from labeltide._validation import UnanswerableError as UnanswerableError
+    from labeltide._workers import workers as workers
     from labeltide.auditing.applying import apply_decisions as apply_decisions
     from labeltide.auditing.comparing import compare_audits as compare_audits
     from labeltide.auditing.predict import predict_table as predict_table

@@ -31,6 +31,8 @@ def safe(text):
         ("a;=x", "a;'=x"),
         ("a\n=x", "a\n'=x"),
         ('a"=x', "a\"'=x"),
+        ("a,-2+cmd|' /C calc'!A0", "a,'-2+cmd|' /C calc'!A0"),
+        ("a, +f(1)", "a, '+f(1)"),
     ],
 )
 def test_what_would_be_run_gets_an_apostrophe(text, expected):
@@ -38,7 +40,23 @@ def test_what_would_be_run_gets_an_apostrophe(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["rest", "", None, "p-1", "a, b", "-5", "+1.5e-3", "1-2", "2026-03-02 10:00:00", "it's", "ümläut", "a=b"]
+    "text",
+    [
+        "rest",
+        "",
+        None,
+        "p-1",
+        "a, b",
+        "-5",
+        "+1.5e-3",
+        "1-2",
+        "2026-03-02 10:00:00",
+        "it's",
+        "ümläut",
+        "a=b",
+        "a, -b",
+        "left; +right",
+    ],
 )
 def test_what_is_harmless_stays_as_it_is(text):
     assert safe(text) == text
@@ -59,9 +77,11 @@ def test_no_cell_starts_a_formula_for_any_separator(tmp_path_factory, text):
     assert rows[0] == ["text", "number"]
     assert rows[1][1] == "-1.5"
     assert len(rows) == 3
-    for cell in [rows[1][0], *re.split(r"[,;\t\r\n|]", rows[1][0])]:
+    starts = r"[=+\-@]" if "|" in text else "[=@]"
+    for first, cell in enumerate([rows[1][0], *re.split(r"[,;\t\r\n|]", rows[1][0])]):
         bare = re.sub(r"^[\s\u00a0\u202e\"]+", "", cell)
-        assert not re.match(r"[=+\-@]", bare) or re.fullmatch(r"[+-]?\d+", cell), (text, cell)
+        start = starts if first else r"[=+\-@]"
+        assert not re.match(start, bare) or re.fullmatch(r"[+-]?\d+", cell), (text, cell)
 
 
 def test_a_mark_tells_spreadsheets_that_it_is_utf8_and_our_own_reader_skips_it(tmp_path):

@@ -57,6 +57,16 @@ def test_a_file_cut_off_anywhere_is_refused(tmp_path, digital, length):
         open_edf(path)
 
 
+@pytest.mark.parametrize("duration", [b"inf", b"nan", b"0", b"-1", b"1e400"])
+def test_records_need_a_duration(tmp_path, digital, duration):
+    path = edf_writer.write_signals(tmp_path / "a.edf", SIGNALS, digital, 2)
+    content = bytearray(path.read_bytes())
+    content[244:252] = duration.ljust(8)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.edf must"):
+        open_edf(path)
+
+
 def test_what_the_reader_cannot_read_it_refuses(tmp_path, digital):
     path = edf_writer.write_signals(tmp_path / "a.edf", SIGNALS, digital, 2, kind="EDF+D")
     with pytest.raises(ValueError, match="must be continuous"):

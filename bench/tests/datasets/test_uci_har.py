@@ -1,9 +1,11 @@
+import zipfile
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from datasets import archives
-from labeltide_bench.datasets import uci_har
+from labeltide_bench.datasets import files, uci_har
 
 N = 12
 
@@ -72,3 +74,11 @@ def test_an_archive_of_other_content_is_refused(tmp_path, member, change, messag
         files[name] = change(files[name])
     with pytest.raises(ValueError, match=message):
         uci_har.convert(archives.make_har(tmp_path / "har.zip", N, files), tmp_path)
+
+
+def test_an_archive_that_inflates_to_gigabytes_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MOST_BYTES", 1000)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("features.txt", "0" * 100_000)
+    with pytest.raises(ValueError, match="it is not the published one"), zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        files.find_member(archive, "features.txt")

@@ -23,6 +23,17 @@ def test_a_line_that_is_no_record_is_skipped_and_counted(write, record, line):
     assert (len(results.runs), results.unreadable) == (1, 1)
 
 
+@pytest.mark.parametrize("value", ["Infinity", "1" + "0" * 400, "-Infinity", "NaN"])
+@pytest.mark.parametrize("name", ["draw", "fleet", "seconds", "rate", "format"])
+def test_a_number_that_cannot_be_stops_no_page(write, record, name, value):
+    line = json.dumps({**record(draw=1), name: "HERE"}).replace('"HERE"', value)
+    if name == "format" and value in ("Infinity", "1" + "0" * 400):
+        with pytest.raises(ValueError, match="Update labeltide"):
+            read_results(write([record()], tail=line + "\n"))
+        return
+    assert len(read_results(write([record()], tail=line + "\n")).runs) in (1, 2)
+
+
 def test_plain_and_compressed_files_are_read_together(write, record):
     folder = write([record(draw=0)])
     with gzip.open(folder / "records-2.jsonl.gz", "wt") as file:

@@ -47,6 +47,7 @@ def test_settings_of_the_pair_hold_over_those_of_method_and_data_set(tmp_path):
         ("noise = 3\n" + DATASET + METHODS, "noise must be a list of tables, each under a line [[noise]]"),
         (STUDY.replace("[[noise]]", "[noise]"), "noise must be a list of tables, each under a line [[noise]]"),
         ("draws = \n" + STUDY, "is not valid TOML"),
+        ("draws = " + "[" * 5000, "is nested too deeply to be a study"),
     ],
 )
 def test_a_wrong_study_is_named(tmp_path, text, said):
@@ -117,6 +118,7 @@ def test_a_wrong_method_is_named(tmp_path, method, said):
     ("old", "new", "said"),
     [
         ('files = ["people.parquet"]', 'files = "people.parquet"', ".files must be a list of at least one value"),
+        ('files = ["people.parquet"]', 'files = ["../people.parquet"]', "must name files below the data folder"),
         ('files = ["people.parquet"]', "", "needs exactly one of 'files', 'train' with 'test', or 'simulate'."),
         ('files = ["people.parquet"]', 'train = ["a"]', "needs exactly one of 'files', 'train' with 'test'"),
         ("window = 5", 'window = "a"', "[datasets.'people'].window must be a whole number at least 1. Got 'a'."),

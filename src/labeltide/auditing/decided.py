@@ -30,6 +30,7 @@ class DecidedLabels:
     n_disputed : labels on which reviewers differ
     digest : of the reviewed table, or None where that was no file
     is_timed : whether the reviewed table has a column of times
+    n_other : decisions that were made for another audit, which are left out
     """
 
     folder: Path
@@ -37,13 +38,15 @@ class DecidedLabels:
     n_disputed: int
     digest: str | None
     is_timed: bool
+    n_other: int = 0
 
 
 def read_decided(folder: Path) -> DecidedLabels:
     """The settled labels in the folder of an audit; a sentence where there are none."""
     results = open_results(folder)
     lines = parquet.read_table(folder / "labels.parquet", columns=LINES)
-    settled = settled_labels(read_decisions(folder, results.audit), lines)
+    decisions, n_other = read_decisions(folder, results.audit)
+    settled = settled_labels(decisions, lines)
     if not len(settled):
         disputed = f" Reviewers differ on {settled.n_disputed}." if settled.n_disputed else ""
         raise ValueError(f"The decisions in {str(folder)!r} settle no label.{disputed} Go on with the review.")
@@ -51,12 +54,12 @@ def read_decided(folder: Path) -> DecidedLabels:
     chosen = chosen.append_column("label", pa.array(settled.label, pa.string()))
     about = results.audit["table"]
     return DecidedLabels(
-        folder, chosen, settled.n_disputed, about.get("digest"), about["columns"].get("time") is not None
+        folder, chosen, settled.n_disputed, about.get("digest"), about["columns"].get("time") is not None, n_other
     )
 
 
-def read_decisions(folder: Path, audit: dict[str, Any] | Any) -> list[Decision]:
-    """The standing decisions of an audit; those of another audit, whose rows may be others, are refused."""
+def read_decisions(folder: Path, audit: Any) -> tuple[list[Decision], int]:
+    """The standing decisions of an audit, and how many there are of another one, whose rows may be others."""
     with DecisionStore.open(folder, create=False) as store:
         standing = store.standing()
     known = audit_identity(audit)
@@ -66,12 +69,12 @@ def read_decisions(folder: Path, audit: dict[str, Any] | Any) -> list[Decision]:
             f"The decisions in {str(folder)!r} were made for another audit, so it is not known which rows they mean. "
             "Name the folder of the audit that was reviewed."
         )
-    return own
+    return own, len(standing) - len(own)
 
 
 def settle(folder: Path, audit: Any, lines: pa.Table) -> tuple[Settled, np.ndarray]:
     """Settled labels, and the lines on which reviewers differ: int64 of shape (disputed,)."""
-    decisions = read_decisions(folder, audit)
+    decisions, _ = read_decisions(folder, audit)
     settled = settled_labels(decisions, lines)
     reviewers = {decision.reviewer for decision in decisions}
     covered = [settled_labels([d for d in decisions if d.reviewer == name], lines).line for name in sorted(reviewers)]
@@ -93,6 +96,7 @@ def trust_decided(steps: AuditSteps, decided: DecidedLabels, table: Any) -> Audi
     trusted[list(used)] = list(used.values())
     left_out = {
         "disputed": decided.n_disputed,
+        "of_another_audit": decided.n_other,
         "differ_at_one_step": n_differ,
         "other_class": int((codes < 0).sum()),
         "not_in_the_table": len(decided.lines) - len(labels),
@@ -150,6 +154,7 @@ def _agreed(places: np.ndarray, codes: np.ndarray) -> tuple[dict[int, int], int]
 def _say(found: dict[str, Any]) -> str:
     words = {
         "disputed": "on which reviewers differ",
+        "of_another_audit": "decisions made for another audit",
         "differ_at_one_step": "steps whose annotators' labels were settled differently",
         "other_class": "of a class that the table does not hold",
         "not_in_the_table": "that no row of the table matches",

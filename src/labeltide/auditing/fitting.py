@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.options import AuditOptions
 from labeltide.chain.data import TrainingEvidence
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
@@ -60,19 +61,22 @@ def choose_epochs(table: AuditInput, windows: np.ndarray) -> int:
     return min(EPOCHS, max(LEAST_EPOCHS, int(UPDATES * patience(table)) // steps))
 
 
-def fit(
-    table: AuditInput, windows: np.ndarray, *, model: str, seed: int, device: str, checkpoint: Path | None
-) -> TideClassifier:
-    """Learn from the chosen windows. Classes are codes; `with_class_names` gives them their names."""
-    estimator = TideClassifier(
-        model=model,
+def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
+    """The method with the settings of an audit, not yet fitted."""
+    return TideClassifier(
+        model=options.model,
         hidden_size=HIDDEN_SIZE,
         epochs=choose_epochs(table, windows),
         period=table.clocks[0].period if len(table.clocks) == 1 else tuple(clock.period for clock in table.clocks),
-        device=device,
-        checkpoint=checkpoint,
-        random_state=seed,
+        device=options.device,
+        checkpoint=options.checkpoint,
+        random_state=options.seed,
     )
+
+
+def fit(table: AuditInput, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
+    """Learn from the chosen windows. Classes are codes; `with_class_names` gives them their names."""
+    estimator = new_estimator(table, windows, options)
     trusted = None if table.fit_trusted is None else table.fit_trusted[windows]
     labels, clock, lengths = table.fit_labels[windows], table.clock[windows], table.lengths[windows]
     more = {"trusted": trusted, "gaps": None if table.gaps is None else table.gaps[windows]}
@@ -168,7 +172,13 @@ def _draw_rows(clusters: np.ndarray, most: int, generator: np.random.Generator) 
     return np.sort(np.concatenate([of_one[: max(1, round(share * len(of_one)))] for of_one in rows]))
 
 
-def infer(estimator: TideClassifier, table: AuditInput, seed: int, on_share: Any = None) -> list[str]:
+def infer(
+    estimator: TideClassifier,
+    table: AuditInput,
+    seed: int,
+    on_share: Any = None,
+    keep: Callable[[TideClassifier], None] = lambda estimator: None,
+) -> list[str]:
     """Compute bands, checks and tests, keep them in the estimator, and say what was limited.
 
     They rest on random subsets of the sequences, tests on a subset of that of the bands. A copy of the estimator holds
@@ -188,6 +198,7 @@ def infer(estimator: TideClassifier, table: AuditInput, seed: int, on_share: Any
                 said.append(f"{title} rest on {kept} of {of} windows {of_which}, drawn by chance.")
             for number, name in enumerate(results, 1):
                 getattr(thinned, name)  # computed on first access and kept in `findings_`
+                keep(thinned)
                 if on_share:
                     on_share((place + number / len(results)) / len(stages))
     estimator.findings_ = thinned.findings_

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +22,10 @@ from labeltide.auditing.spreadsheet import write_safe_csv
 FORMAT = 1  # of audit.json
 AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE = "audit.json", "labels.parquet", "issues.parquet", "issues.csv", "noise.csv"
 PAGE, MODEL, MODEL_FILE = "report.html", "model", "model.safetensors"
+DECISIONS = ("decisions.sqlite", "decisions.sqlite-wal", "decisions.sqlite-shm", "review.json")
 OURS = frozenset((AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE, PAGE, MODEL))
 DERIVED = frozenset(("compare.html",))  # of `labeltide compare`, which can be made again
+EDITED = "issues-edited"  # and a number: an issues.csv in which somebody has typed
 
 
 def write_results(
@@ -70,7 +73,9 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"The results need a folder. {str(folder)!r} is a file; name another place with --out.")
     if not folder.exists() or not any(folder.iterdir()):
         return
-    others = sorted(path.name for path in folder.iterdir() if path.name not in OURS | DERIVED)
+    others = sorted(
+        path.name for path in folder.iterdir() if path.name not in OURS | DERIVED and not is_kept(path.name)
+    )
     model = folder / MODEL
     if model.is_dir() and not model.is_symlink():
         others += [f"{MODEL}/{path.name}" for path in sorted(model.iterdir()) if path.name != MODEL_FILE]
@@ -85,6 +90,27 @@ def check_folder(folder: Path) -> None:
             f"The folder {str(folder)!r} holds files with the names of ours, but no {AUDIT} that says they are. Name "
             "another folder with --out."
         )
+
+
+def is_kept(name: str) -> bool:
+    """Whether a file holds what people wrote: decisions, or an earlier issues.csv in which somebody has typed."""
+    return name in DECISIONS or (name.startswith(f"{EDITED}-") and name.endswith(".csv"))
+
+
+def restore_interrupted(folder: Path) -> None:
+    """Put earlier results back that a kill left in a hidden folder, between two renames; remove drafts of a kill."""
+    place = folder.resolve()
+    if not place.parent.is_dir():
+        return
+    name = re.compile(re.escape(f".{place.name[:100]}-") + "[a-z0-9_]{8}")  # as tempfile.mkdtemp names it
+    for work in [path for path in place.parent.iterdir() if name.fullmatch(path.name) and path.is_dir()]:
+        if not {path.name for path in work.iterdir()} <= {"new", "old"}:
+            continue
+        if (work / "old").is_dir() and not place.exists():
+            _move_kept(work / "new", work / "old")
+            os.rename(work / "old", place)
+        if not (work / "old").exists():
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def rank_issues(labels: pa.Table) -> pa.Table:
@@ -122,7 +148,11 @@ def _draft_beside(folder: Path) -> Iterator[Path]:
 
 
 def _put_in_place(draft: Path, folder: Path) -> None:
-    """One rename, or two where an earlier audit steps aside; it returns if the second fails."""
+    """One rename, or two where an earlier audit steps aside; it returns if the second fails.
+
+    Decisions of reviewers and what somebody typed into issues.csv move into the new results. A review that is running
+    keeps its file open, which stays the same file.
+    """
     place = folder.resolve()
     if not place.exists():
         os.rename(draft, place)
@@ -130,7 +160,32 @@ def _put_in_place(draft: Path, folder: Path) -> None:
     old = draft.with_name("old")
     os.rename(place, old)
     try:
+        _keep_edited(old)
+        _move_kept(old, draft)
         os.rename(draft, place)
     except BaseException:
+        _move_kept(draft, old)
         os.rename(old, place)
         raise
+
+
+def _move_kept(source: Path, target: Path) -> None:
+    """Move what people wrote; what the target has already stays."""
+    names = sorted(path.name for path in source.iterdir()) if source.is_dir() else []
+    for name in names:
+        if is_kept(name) and not (target / name).exists():
+            os.rename(source / name, target / name)
+
+
+def _keep_edited(folder: Path) -> None:
+    """Give an issues.csv in which somebody has typed a name under which it is kept."""
+    try:
+        ours = folder / f"{ISSUES_CSV}.ours"
+        write_safe_csv(parquet.read_table(folder / ISSUES), ours)
+        same = ours.read_bytes() == (folder / ISSUES_CSV).read_bytes()
+        ours.unlink()
+    except (OSError, ValueError):
+        return
+    if not same:
+        number = len(list(folder.glob(f"{EDITED}-*.csv"))) + 1
+        os.rename(folder / ISSUES_CSV, folder / f"{EDITED}-{number}.csv")

@@ -1,16 +1,17 @@
-"""The options of an audit, and the checkpoint with which an interrupted one is resumed."""
+"""The options of an audit, and the places where its results and its unfinished work lie."""
 
 from __future__ import annotations
 
-import shutil
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from labeltide import _validation
 from labeltide.tables.roles import Request
 
 MODELS = ("gru", "tcn", "transformer")
-UNFINISHED = "started"  # beside the checkpoints of a fit, which are gone once it ends
+ENDINGS = (".gz", ".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".xlsx", ".edf")
 
 
 @dataclass(frozen=True)
@@ -39,22 +40,30 @@ class AuditOptions:
         """Beside the folder, which holds nothing until the audit is whole."""
         return None if self.out is None else self.out.absolute().with_name(f".{self.out.absolute().name}-unfinished")
 
+    def settings(self, data: str) -> dict[str, Any]:
+        """What an audit that goes on must have in common with the one that was stopped; `data` is a digest."""
+        others = {"out", "resume", "command", "device"}
+        return {name: str(value) for name, value in vars(self).items() if name not in others} | {"data": data}
 
-def prepare_checkpoint(options: AuditOptions) -> None:
-    """Start anew, or make sure that there is something to go on with."""
-    folder = options.checkpoint
-    if folder is None:
-        return
-    if options.resume and not folder.exists():
+
+def default_folder(table: Path) -> Path:
+    """The folder for the results of a table where none is named: its name without the ending, and "-audit"."""
+    name = table.name
+    for ending in ENDINGS:
+        name = name.removesuffix(ending)
+    folder = Path(f"{name or 'table'}-audit")
+    earlier = _audited(folder)
+    if earlier not in (None, table.name):
         raise ValueError(
-            f"There is no interrupted audit to go on with beside {str(options.out)!r}. Leave --resume out to start one."
+            f"The folder {str(folder)!r} holds the audit of {earlier!r}, not of {table.name!r}. Name another folder "
+            "with --out, or remove that one."
         )
-    if not options.resume and folder.exists():
-        shutil.rmtree(folder)
+    return folder
 
 
-def mark_unfinished(options: AuditOptions) -> None:
-    """Leave a trace until all is written, so that an audit stopped at any later moment can be gone on with."""
-    if options.checkpoint is not None:
-        options.checkpoint.mkdir(parents=True, exist_ok=True)
-        (options.checkpoint / UNFINISHED).touch()
+def _audited(folder: Path) -> str | None:
+    """The name of the table whose audit a folder holds."""
+    try:
+        return str(json.loads((folder / "audit.json").read_bytes())["table"]["name"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None

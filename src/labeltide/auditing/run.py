@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,15 +21,17 @@ from labeltide.auditing.comparing import compare_audits, open_results
 from labeltide.auditing.contested_findings import describe_contested
 from labeltide.auditing.decided import read_decided, trust_decided
 from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
-from labeltide.auditing.options import AuditOptions, mark_unfinished, prepare_checkpoint
+from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.timelines import describe_timelines
+from labeltide.auditing.unfinished import Unfinished, unfinished_work
 from labeltide.decisions import file_digest
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR, LabelAudit
 from labeltide.tables.roles import Names, Request
+from labeltide.training.checkpoint import fingerprint
 
 FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
 SMALLEST_WINDOW = 8
@@ -131,27 +132,29 @@ def audit(
         check_folder(options.out)
     elif resume:
         raise ValueError("resume goes on with an audit into a folder. Name that folder with out.")
-    prepare_checkpoint(options)
-    with show_stages(verbose) as stages:
-        return _run(table, options, stages)
+    with unfinished_work(options.checkpoint, options.out, resume) as kept, show_stages(verbose) as stages:
+        return _run(table, options, kept, stages)
 
 
-def _run(table: Any, options: AuditOptions, stages: Stages) -> TableAudit:
+def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> TableAudit:
     baseline = None if options.baseline is None else open_results(options.baseline, in_memory=True)
     with stages.stage("read"):
         read = _read(table, options)
         windows = fitting.choose_windows(read, options.seed)
     with stages.stage("fit"):
-        mark_unfinished(options)
-        how: dict[str, Any] = {"model": options.model, "seed": options.seed, "device": options.device}
-        coded = fitting.fit(read, windows, checkpoint=options.checkpoint, **how)
+        kept.begin(options.settings(_digest(read)), options.resume)
+        coded = kept.fitted(fitting.new_estimator(read, windows, options))
+        if coded is None:
+            coded = fitting.fit(read, windows, options)
+            kept.keep_fit(coded)
     with stages.stage("judge"):
         judged = fitting.judge(coded, read, options.fdr, stages.done)
         estimator = fitting.with_class_names(coded, read)
         labels = findings.audited_lines(read, judged)
     with stages.stage("bands"):
         said = _say_limits(read, len(windows), estimator)
-        said += fitting.infer(estimator, read, options.seed, stages.done)
+        kept.take_findings(estimator)
+        said += fitting.infer(estimator, read, options.seed, stages.done, kept.keep_findings)
     summary = to_json(
         {
             **_describe_run(options.command, stages.seconds),
@@ -168,8 +171,6 @@ def _run(table: Any, options: AuditOptions, stages: Stages) -> TableAudit:
     with stages.stage("page"):
         if options.out is not None:
             _write(options.out, summary, labels, noise, estimator)
-    if options.checkpoint is not None:
-        shutil.rmtree(options.checkpoint, ignore_errors=True)
     return TableAudit(summary, labels, noise, estimator, options.out)
 
 
@@ -193,6 +194,11 @@ def _read(table: Any, options: AuditOptions) -> AuditInput:
         return read
     window = max(SMALLEST_WINDOW, int(read.lengths.sum()) // FEW_WINDOWS)
     return read if len(read.index) >= FEW_WINDOWS or window >= read.lengths.max() else steps.cut(window)
+
+
+def _digest(read: AuditInput) -> str:
+    """By which an audit that goes on knows that the table has not changed."""
+    return fingerprint(read.features, read.labels, read.clock, read.lengths, read.trusted, read.gaps, read.groups)
 
 
 def _say_limits(read: AuditInput, n_windows: int, estimator: TideClassifier) -> list[str]:

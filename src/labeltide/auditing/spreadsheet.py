@@ -17,8 +17,12 @@ _WIDE = "\uff1d\uff0b\uff0d\uff20"
 _QUOTES = "\"'`\u201c\u201d\u2018\u2019"
 RISKY = rf"^[\s\p{{Z}}\p{{C}}{_QUOTES}]*[=+\-@{_WIDE}]|^[ ]*[\t\r\n]"
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-# After one of these, a program that takes them for the end of a cell would start a new one.
-INSIDE = rf"([,;\t\r\n|\"'][\s\p{{Z}}\p{{C}}\"']*)([=+\-@{_WIDE}])"
+# After one of these, a program that takes them for the end of a cell starts a new one. A sign alone, as in "a, -b",
+# starts a formula that does nothing: for harm it needs a call, a pipe or the name of a sheet.
+_ENDS = r"([,;\t\r\n|\"'][\s\p{Z}\p{C}\"']*)"
+INSIDE = rf"{_ENDS}([=@{_WIDE[0]}{_WIDE[3]}])"
+INSIDE_WITH_SIGNS = rf"{_ENDS}([=+\-@{_WIDE}])"
+HARMFUL = "[(|!\uff08\uff5c\uff01]"
 
 
 def write_safe_csv(table: pa.Table, path: Path) -> None:
@@ -43,7 +47,11 @@ def safe_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray
     """The texts, with an apostrophe before whatever a spreadsheet program would run."""
     risky = pc.match_substring_regex(column, RISKY)
     number = pc.match_substring_regex(column, NUMBER)
-    inside = pc.replace_substring_regex(column, INSIDE, r"\1'\2")
+    inside = pc.if_else(
+        pc.match_substring_regex(column, HARMFUL),
+        pc.replace_substring_regex(column, INSIDE_WITH_SIGNS, r"\1'\2"),
+        pc.replace_substring_regex(column, INSIDE, r"\1'\2"),
+    )
     guarded = pc.binary_join_element_wise(pa.scalar("'", column.type), inside, pa.scalar("", column.type))
     return pc.if_else(pc.and_not(risky, number), guarded, pc.if_else(number, column, inside))
 

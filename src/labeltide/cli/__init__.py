@@ -17,6 +17,10 @@ from labeltide.cli.app import app, console
 __all__ = ["app", "audit_commands", "console", "main", "result_commands", "trial_commands"]
 
 BENCH = ("bench", "report", "pack", "datasets")  # commands of labeltide-bench
+WAYS_ON = {  # from a command that was stopped
+    "audit": " The same command with --resume goes on from here.",
+    "bench": " The same command goes on from here.",
+}
 
 
 def _add_bench() -> None:
@@ -50,5 +54,6 @@ def main() -> None:
         Console(stderr=True, soft_wrap=True).print(f"labeltide: {error}", style="red", markup=False)
         sys.exit(3 if isinstance(error, labeltide.UnanswerableError) else 2)
     except KeyboardInterrupt:
-        Console(stderr=True).print("labeltide: stopped.")
+        way_on = WAYS_ON.get("".join(sys.argv[1:2]), "")
+        Console(stderr=True, soft_wrap=True).print(f"labeltide: stopped.{way_on}", markup=False)
         sys.exit(130)

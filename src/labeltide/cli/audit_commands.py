@@ -49,6 +49,7 @@ def audit(
 ) -> None:
     """Say which labels of a table are likely wrong, when, and how sure that is: one folder, one page."""
     from labeltide.auditing import machine_output
+    from labeltide.auditing.options import default_folder
     from labeltide.auditing.run import audit as audit_table
 
     limit = None if fail_above is None else machine_output.read_share(fail_above)
@@ -63,7 +64,7 @@ def audit(
         trusted=trusted,
         window=window,
         model=model,
-        out=out or Path(f"{table.name.split('.')[0] or 'table'}-audit"),
+        out=out or default_folder(table),
         seed=seed,
         device=device,
         fdr=fdr,

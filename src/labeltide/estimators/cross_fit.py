@@ -6,12 +6,15 @@ The held-out fold also decides when a network stops (early stopping on recorded 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from labeltide._workers import current_workers
 from labeltide.estimators.fleet import FleetFit
+from labeltide.estimators.fleet_parts import train_parts
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.objectives.objective import Objective
@@ -82,9 +85,12 @@ def _one_direction(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage:
     matrices = noise.matrices.repeat_interleave(copies.members // fleet_fit.members, 0)
     moments = noise.clock[0].cpu().numpy()
     each = FixedNoise(matrices.double().cpu().numpy(), moments, period=noise.period).to(folds.device)
-    copies.train(
-        model, each, Objective(), stage=stage, batch_size=small_batches(fleet_fit), patience=CROSS_FIT_PATIENCE
-    )
+    how: dict[str, Any] = {"batch_size": small_batches(fleet_fit), "patience": CROSS_FIT_PATIENCE}
+    engine = current_workers()
+    if engine.count > 1:
+        train_parts(copies, model, each, stage, engine, **how)
+    else:
+        copies.train(model, each, Objective(), stage=stage, **how)
     return out_of_fold(copies.log_probs(model), folds), model
 
 
@@ -122,13 +128,6 @@ def repeat(fleet_fit: FleetFit, copies: int, first_seed: int) -> FleetFit:
         data=data,
         seeds=seeds,
     )
-
-
-def take_fits(fleet_fit: FleetFit, index: Tensor) -> FleetFit:
-    """The same for some of the fits."""
-    chosen = index.tolist()
-    estimators, seeds = [fleet_fit.estimators[i] for i in chosen], tuple(fleet_fit.seeds[i] for i in chosen)
-    return replace(fleet_fit, estimators=estimators, data=fleet_fit.data.members_in(index), seeds=seeds)
 
 
 def every_weight(data: FleetData) -> FleetData:

@@ -90,7 +90,23 @@ def _from_bytes(raw: bytes, model: Model | None) -> NoisyLabelClassifier:
         raise ValueError(f"it was fitted with labeltide's own {description.params['model']!r}. Leave out `model`.")
     if description.params["model"] is None and (model is None or isinstance(model, str)):
         raise ValueError("it was fitted with a model of the user's own. Pass the same one to load(path, model=...).")
-    return _restore(description, _read_tensors(raw), model)
+    estimator = _restore(description, _read_tensors(raw), model)
+    if description.params["model"] is not None:
+        _try_out(estimator)
+    return estimator
+
+
+def _try_out(estimator: NoisyLabelClassifier) -> None:
+    """Refuse networks whose weights are finite, but so large that they answer with NaN."""
+    features = torch.ones((1, 2, estimator.n_features_in_))
+    features[:, 1] = -1.0
+    networks = [estimator.model_, getattr(estimator, "fold_model_", None)]
+    for network in (network for network in networks if network is not None):
+        shape = (network.members, 1, 2)
+        with torch.no_grad():
+            answers = network(features.expand(*shape, -1), torch.ones(shape, dtype=torch.bool))
+        if not bool(answers.isfinite().all()):
+            raise ValueError("its networks do not give finite numbers.")
 
 
 def _restore(description: Described, tensors: Tensors, model: Model | None) -> NoisyLabelClassifier:

@@ -37,6 +37,7 @@ MAX_SOURCES = 100_000
 DIGEST_MARK = b'\\"sha256\\": \\"'  # the digest follows; JSON within the JSON header, hence the backslashes
 NO_DIGEST = "0" * 64  # stands in for the digest while the file is digested
 MAX_HEADER = 100_000_000  # bytes, the limit of safetensors itself
+MAX_DIGITS = 19  # of a whole number, as 2 ** 63 has
 MAX_DEPTH = 16  # of tuples within tuples in a class name
 
 
@@ -67,6 +68,10 @@ class Described:
     annotators: int
     sources: Sources
     learned: Any
+
+
+class LongNumberError(ValueError):
+    """A whole number with more digits than any of ours."""
 
 
 def describe(estimator: NoisyLabelClassifier) -> str:
@@ -163,10 +168,12 @@ def _read_about(raw: bytes) -> dict[str, Any]:
     if raw[8:9] != b"{" or start > MAX_HEADER:
         raise ValueError("it is not a labeltide file.")
     try:
-        header = json.loads(raw[8:start])
-        about = json.loads(header.pop("__metadata__")["labeltide"])
+        header = json.loads(raw[8:start], parse_int=_whole_number)
+        about = json.loads(header.pop("__metadata__")["labeltide"], parse_int=_whole_number)
         end = start + max(entry["data_offsets"][1] for entry in header.values())
         truncated = len(raw) < end
+    except LongNumberError as error:
+        raise ValueError(f"it holds a whole number of {error.args[0]} digits.") from None
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         cut = "it is truncated." if len(raw) < start else "it is not a labeltide file, or its header is corrupted."
         raise ValueError(cut) from None
@@ -184,6 +191,13 @@ def _read_about(raw: bytes) -> dict[str, Any]:
     if type(about["sha256"]) is not str:
         raise ValueError("its digest must be a string.")
     return about
+
+
+def _whole_number(digits: str) -> int:
+    """A whole number of JSON that fits into 64 bits."""
+    if len(digits) > MAX_DIGITS:
+        raise LongNumberError(len(digits))
+    return int(digits)
 
 
 def _check_about(about: dict[str, Any]) -> Described:

@@ -183,6 +183,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         sound = all(np.all((values >= 0) & (values < np.inf)) for values in (start, transition, weights, power, bursts))
         if start.shape != (n_classes,) or transition.shape != (n_classes, n_classes) or not sound:
             raise ValueError(f"its chain must hold finite numbers for {n_classes} classes.")
+        if abs(start.sum() - 1) > 1e-3 or (np.abs(transition.sum(1) - 1) > 1e-3).any():
+            raise ValueError("the probabilities of its chain must sum to one.")
         self.chain_, self.families_ = Chain(start, transition, power, bursts), dict(families)
         self._read_findings(findings)
         timing = learned.get("timing")

@@ -16,8 +16,9 @@ from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
-from labeltide.estimators.cross_fit import cross_fit, take_fits
+from labeltide.estimators.cross_fit import cross_fit
 from labeltide.estimators.fleet import FleetFit
+from labeltide.estimators.fleet_parts import take_fits
 from labeltide.estimators.timing_steps import Directed, find_timing, impute
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise

@@ -28,14 +28,14 @@ def read_findings(written: Any, n_classes: int) -> dict[str, Any]:
         "annotator_estimates": _read_estimates,
         "clock_estimates": _read_estimates,
         "clock_temporality": lambda parts, _: _read_parts(parts),
-        "is_noisy_p": lambda p, _: float(p),
+        "is_noisy_p": lambda p, _: _read_probability(p),
         "temporality": _read_temporality,
         "diagnostics": _read_diagnostics,
         "timing": _read_timing,
     }
     try:
         return {name: readers[name](value, n_classes) for name, value in written.items()}
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise ValueError("its bands, its test or its checks are malformed.") from None
 
 
@@ -78,7 +78,9 @@ def _read_estimates(written: list[dict[str, Any]], n_classes: int) -> tuple[Nois
 def _read_temporality(written: dict[str, Any], n_classes: int) -> Temporality:
     readers: dict[str, Callable[[Any], Any]] = {
         "statistic": _read_number,
-        "p_value": _read_number,
+        "p_value": _read_probability,
+        "is_noisy_p": _read_probability,
+        "classes_differ_p": _read_probability,
         "per_class": _read_parts,
         "per_annotator": _read_parts,
         "method": _read_method,
@@ -94,7 +96,11 @@ def _read_temporality(written: dict[str, Any], n_classes: int) -> Temporality:
 def _read_parts(written: list[Any]) -> tuple[PartTemporality, ...]:
     return tuple(
         PartTemporality(
-            _read_number(statistic), _read_number(p_value), _read_change(change), _read_method(method), int(n_units)
+            _read_number(statistic),
+            _read_probability(p_value),
+            _read_change(change),
+            _read_method(method),
+            int(n_units),
         )
         for statistic, p_value, change, method, n_units in written
     )
@@ -103,6 +109,14 @@ def _read_parts(written: list[Any]) -> tuple[PartTemporality, ...]:
 def _read_number(written: float | None) -> float:
     """A number that may not be known."""
     return math.nan if written is None else float(written)
+
+
+def _read_probability(written: float | None) -> float:
+    """A probability that may not be known."""
+    probability = _read_number(written)
+    if probability < 0 or probability > 1:
+        raise ValueError
+    return probability
 
 
 def _read_method(written: str) -> str:

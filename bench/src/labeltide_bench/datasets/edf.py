@@ -74,7 +74,8 @@ def open_edf(path: Path) -> EdfFile:
         ) from None
     if edf.reserved.startswith("EDF+D"):
         raise ValueError(f"{path.name} must be continuous. It is an EDF+D file, with gaps in time.")
-    if not duration >= 0 or any(low == high for low, high, *_ in ranges):
+    silent = not ranges  # annotations alone have records of no duration
+    if not (0 < duration < np.inf or (silent and duration == 0)) or any(low == high for low, high, *_ in ranges):
         raise ValueError(f"{path.name} must have records of some duration and a digital range in every signal.")
     if edf.num_data_records < max(expected, 1):
         raise ValueError(

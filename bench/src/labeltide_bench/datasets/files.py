@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+MOST_BYTES = 2**30  # of one file in an archive; the largest of the data sets has 67 MB
+
 
 def find_member(archive: ZipFile, ending: str) -> str:
     """The one member whose path ends so, such as "train/X_train.txt"; shadow copies of macOS are ignored."""
@@ -17,7 +19,18 @@ def find_member(archive: ZipFile, ending: str) -> str:
     matches = [name for name in members(archive) if PurePosixPath(name).parts[-len(wanted) :] == wanted]
     if len(matches) != 1:
         raise ValueError(f"The archive must hold exactly one {ending}. It holds {len(matches)}.")
+    check_size(archive, matches[0])
     return matches[0]
+
+
+def check_size(archive: ZipFile, member: str) -> None:
+    """Refuse a member that would fill the memory; zipfile reads no more of it than the archive says."""
+    size = archive.getinfo(member).file_size
+    if size > MOST_BYTES:
+        raise ValueError(
+            f"{member} must be at most {MOST_BYTES // 2**20} MiB. The archive inflates it to {size // 2**20} MiB: it "
+            "is not the published one."
+        )
 
 
 def members(archive: ZipFile) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from labeltide_bench.datasets.files import members, write_table
+from labeltide_bench.datasets.files import check_size, members, write_table
 from labeltide_bench.datasets.public import PublicDataset
 from labeltide_bench.datasets.source import Source
 
@@ -88,6 +88,7 @@ def _read_person(archive: ZipFile, name: str) -> Columns:
         include_columns=[*AXES, "label"],
         column_types={axis: pa.float64() for axis in AXES} | {"label": pa.int8()},
     )
+    check_size(archive, name)
     with archive.open(name) as opened:
         try:
             table = csv.read_csv(opened, convert_options=options)

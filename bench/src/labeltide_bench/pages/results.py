@@ -163,7 +163,7 @@ def _run(record: Any) -> Run | None:
         )
     try:
         return _parse(record)
-    except (KeyError, ValueError, TypeError, AttributeError):
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
@@ -267,6 +267,6 @@ def _study_text(folder: Path) -> tuple[str, str]:
     """Title and description from the copy of the study; a broken copy is no reason to have no page."""
     try:
         study = tomllib.loads((folder / "study.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         study = {}
     return str(study.get("title") or "Benchmark results"), str(study.get("description") or "")

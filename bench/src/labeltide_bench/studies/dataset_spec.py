@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Any
 
 from labeltide import _validation
@@ -166,6 +167,9 @@ def _with_clean_column(spec: DatasetSpec, entry: Mapping[str, Any]) -> DatasetSp
 
 
 def _check_source(spec: DatasetSpec, entry: Mapping[str, Any]) -> None:
+    for path in map(PurePath, (*spec.files, *spec.train, *spec.test)):
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"{spec.where} must name files below the data folder. Got {str(path)!r}.")
     sources = [bool(spec.files), bool(spec.train or spec.test), spec.simulate is not None]
     if sum(sources) != 1 or bool(spec.train) != bool(spec.test):
         raise ValueError(f"{spec.where} needs exactly one of 'files', 'train' with 'test', or 'simulate'.")

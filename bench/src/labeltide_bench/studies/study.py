@@ -83,6 +83,8 @@ def read_study(path: str | Path) -> Study:
         return _parse(path.stem, tomllib.loads(text), text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}.") from None
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply to be a study.") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

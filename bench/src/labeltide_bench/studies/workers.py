@@ -1,20 +1,13 @@
-"""Run fleets in sequence, or in parallel processes."""
+"""Run fleets in sequence, or side by side: in processes of this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
+from labeltide._workers import Workers, current_workers, workers
 from labeltide.training import OnEpochShare, watch_epochs
 from labeltide_bench.studies.plan import FleetPlan
 from labeltide_bench.studies.run_fleet import run_fleet
@@ -33,67 +26,34 @@ class FleetTask(NamedTuple):
 
 
 def run_fleets(tasks: Sequence[FleetTask], n_processes: int, on_start: OnStart) -> Generator[Finished, None, None]:
-    """Run all fleets and yield each with its records when it is finished."""
-    if n_processes > 1 and len(tasks) > 1:
-        yield from _side_by_side(tasks, min(n_processes, len(tasks)), on_start)
+    """Run all fleets and yield each with its records when it is finished.
+
+    Side by side where there are several processes, or within `labeltide.workers`. When a fleet fails, those that
+    finish beside it are still yielded before its error is raised.
+    """
+    side_by_side = n_processes > 1 or current_workers().count > 1
+    if not side_by_side or len(tasks) < 2:
+        for task in tasks:
+            with watch_epochs(on_start(task.plan.title, len(task.plan.runs))):
+                records = run_fleet(*task)
+            yield task.plan, records
         return
-    for task in tasks:
-        with watch_epochs(on_start(task.plan.title, len(task.plan.runs))):
-            records = run_fleet(*task)
-        yield task.plan, records
+    with _engine(min(n_processes, len(tasks))) as engine:
+        on_start(f"{len(tasks)} fleets by {engine.count} workers", 0)
+        try:
+            for number, records in engine.run(_run_task, None, tasks):
+                yield tasks[number].plan, records
+        except ChildProcessError as error:
+            raise ChildProcessError(
+                "A worker process died; the machine may have run out of memory. Finished runs are kept: start again "
+                "to go on, with fewer --jobs or a smaller --fleet-size."
+            ) from error
 
 
-def _side_by_side(tasks: Sequence[FleetTask], n_processes: int, on_start: OnStart) -> Generator[Finished, None, None]:
-    """When a fleet fails, the finished and running ones are still yielded before its error is raised."""
-    on_start(f"{len(tasks)} fleets in {n_processes} processes", 0)
-    problem: BaseException | None = None
-    with _pool(n_processes) as pool:
-        waiting = {pool.submit(run_fleet, *task): task.plan for task in tasks}
-        for future in as_completed(waiting):
-            if future.cancelled():
-                continue
-            error = future.exception()
-            if error is None:
-                yield waiting[future], future.result()
-            elif problem is None:
-                problem = error
-                for other in waiting:
-                    other.cancel()
-    if isinstance(problem, BrokenProcessPool):
-        raise ChildProcessError(
-            "A worker process died; the machine may have run out of memory. Finished runs are kept: start again to "
-            "go on, with fewer --jobs or a smaller --fleet-size."
-        ) from problem
-    if problem is not None:
-        raise problem
+def _engine(n_processes: int) -> AbstractContextManager[Workers]:
+    """The workers of the context, or processes of our own."""
+    return nullcontext(current_workers()) if current_workers().count > 1 else workers(n_processes)
 
 
-@contextmanager
-def _pool(n_processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Worker processes that end with this process: normally, on an error or Ctrl-C, and when it is killed."""
-    before = set(multiprocessing.active_children())
-    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    threads = max(1, torch.get_num_threads() // n_processes)
-    pool = ProcessPoolExecutor(n_processes, context, initializer=_start_worker, initargs=(threads,))
-    try:
-        yield pool
-    except BaseException:
-        for child in set(multiprocessing.active_children()) - before:
-            child.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _start_worker(threads: int) -> None:
-    """Ignore Ctrl-C, which the parent handles, and end when the parent has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(threads)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def _run_task(_: None, task: FleetTask) -> list[dict[str, Any]]:
+    return run_fleet(*task)

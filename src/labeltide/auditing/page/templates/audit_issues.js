@@ -80,13 +80,17 @@ function refresh() {
   showPage();
 }
 
-// Spreadsheet programs run cells that begin like a formula, also after blanks or quotes: those get an apostrophe before them.
-const FORMULA = /^[\s"']*[=+\-@\t\r\n|\uff1d\uff0b\uff0d\uff20]|^[\t\r\n]/;
-const NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
+// Spreadsheet programs run cells that begin like a formula: those get an apostrophe, as in spreadsheet.py.
+const FORMULA = /^[\s\p{Z}\p{C}"'`\u201c\u201d\u2018\u2019]*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[ ]*[\t\r\n]/u;
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
+const INSIDE = /([,;\t\r\n|"'][\s\p{Z}\p{C}"']*)([=@\uff1d\uff20])/gu;
+const INSIDE_WITH_SIGNS = /([,;\t\r\n|"'][\s\p{Z}\p{C}"']*)([=+\-@\uff1d\uff0b\uff0d\uff20])/gu;
+const HARMFUL = /[(|!\uff08\uff5c\uff01]/;
 function csvCell(value) {
   if (value === null || value === undefined) return '';
   if (typeof value === 'number') return String(value);
-  const text = FORMULA.test(value) && !NUMBER.test(value) ? "'" + value : value;
+  const inside = NUMBER.test(value) ? value : value.replace(HARMFUL.test(value) ? INSIDE_WITH_SIGNS : INSIDE, "$1'$2");
+  const text = FORMULA.test(value) && !NUMBER.test(value) ? "'" + inside : inside;
   return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
 }
 function csv(rows) {

@@ -1,0 +1,230 @@
+"""Where independent work runs: in this process, in several processes of this machine, or on a Ray cluster.
+
+One small interface, `Workers.run`: submit many tasks, take the results as they finish. A task is large: a part of a
+fleet, or a range of row groups. What all tasks share goes once into Ray's object store. A task whose worker dies is
+tried again, so that deaths change no number.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+Task = Callable[[Any, Any], Any]  # of what is shared and of its own part
+Result = tuple[int, Any]  # the number of the task, and what it gave
+TRIES = 3
+
+
+class Workers(Protocol):
+    """Something that runs tasks."""
+
+    count: int  # tasks at a time
+
+    def run(self, task: Task, shared: Any, parts: Sequence[Any]) -> Iterator[Result]:
+        """Call ``task(shared, part)`` for every part; yields (number of the part, result) as they finish."""
+        ...
+
+
+class Serial:
+    """One after another, in this process."""
+
+    count = 1
+
+    def run(self, task: Task, shared: Any, parts: Sequence[Any]) -> Iterator[Result]:
+        for number, part in enumerate(parts):
+            yield number, task(shared, part)
+
+
+class Processes:
+    """Several processes of this machine, which end with this one however it ends."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pool: ProcessPoolExecutor | None = None
+
+    def run(self, task: Task, shared: Any, parts: Sequence[Any]) -> Iterator[Result]:
+        """When a task fails, those that finish beside it are still yielded before its error is raised."""
+        left, tries, problem = set(range(len(parts))), 0, None
+        while left and problem is None:
+            waiting = {self._submit(task, shared, parts[number]): number for number in sorted(left)}
+            for future in _as_finished(waiting):
+                error = future.exception()
+                if error is None:
+                    left.discard(waiting[future])
+                    yield waiting[future], future.result()
+                elif not isinstance(error, BrokenProcessPool) and problem is None:
+                    problem = error
+                    for other in waiting:
+                        other.cancel()
+            if left and problem is None:
+                tries += 1
+                self.close()
+                if tries == TRIES:
+                    problem = ChildProcessError(
+                        f"A worker process died {TRIES} times; the machine may have run out of memory. Use fewer "
+                        "workers."
+                    )
+        if problem is not None:
+            raise problem
+
+    def _submit(self, task: Task, shared: Any, part: Any) -> Future[Any]:
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+            threads = max(1, usable_cores() // self.count)
+            self._pool = ProcessPoolExecutor(self.count, context, initializer=_start_worker, initargs=(threads,))
+        return self._pool.submit(task, shared, part)
+
+    def close(self, kill: bool = False) -> None:
+        """End the processes; with `kill` in the middle of their tasks."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        children = list((pool._processes or {}).values()) if kill else []
+        for child in children:
+            child.terminate()
+        pool.shutdown(cancel_futures=True)
+
+
+class RayCluster:
+    """The machines of a Ray cluster (Moritz and others 2018); nodes with GPUs give each task one."""
+
+    def __init__(self, address: str) -> None:
+        self._ray = _import_ray()
+        self._ours = not self._ray.is_initialized()
+        if self._ours:
+            known = {} if address == "local" else {"address": address}
+            try:
+                self._ray.init(**known, log_to_driver=False, configure_logging=False, include_dashboard=False)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise ConnectionError(
+                    f"There is no Ray cluster at {address!r} ({str(error).splitlines()[0]}). Start one with `ray start "
+                    "--head`, or use ray='local'."
+                ) from None
+        found = self._ray.cluster_resources()
+        self._gpus = int(found.get("GPU", 0))
+        self.count = max(1, self._gpus or int(found.get("CPU", 1)))
+
+    def run(self, task: Task, shared: Any, parts: Sequence[Any]) -> Iterator[Result]:
+        ray = self._ray
+        remote = ray.remote(max_retries=TRIES, num_cpus=1, num_gpus=1 if self._gpus else 0)(_run_remote)
+        stored = ray.put(shared)
+        waiting = {remote.remote(task, stored, part): number for number, part in enumerate(parts)}
+        try:
+            while waiting:
+                (done, *_), _ = ray.wait(list(waiting), num_returns=1)
+                yield waiting.pop(done), _result(ray, done)
+        finally:
+            for reference in waiting:
+                ray.cancel(reference, force=True)
+
+    def close(self) -> None:
+        """Leave the cluster if it was entered here."""
+        if self._ours:
+            self._ray.shutdown()
+
+
+_current: ContextVar[Workers | None] = ContextVar("labeltide workers", default=None)
+
+
+def current_workers() -> Workers:
+    """Where independent work runs now; this process unless `workers` said otherwise."""
+    return _current.get() or Serial()
+
+
+@contextmanager
+def workers(n: int | None = None, ray: str | None = None) -> Iterator[Workers]:
+    """Run independent work of labeltide in several processes, or on a Ray cluster, while the context lasts.
+
+    Numbers do not depend on it: the same seed gives the same results with any number of workers.
+
+    Parameters
+    ----------
+    n : processes on this machine; by default one for each core
+    ray : "auto" for the cluster that this machine belongs to, an address, or "local" for one of this machine alone
+        Needs ``pip install 'labeltide[ray]'``.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> with lt.workers(2):
+    ...     clf = lt.TideClassifier(random_state=0).fit(X, y)  # doctest: +SKIP
+    """
+    if n is not None and ray is not None:
+        raise ValueError(f"workers takes a number of processes or a Ray cluster, not both. Got n={n!r}, ray={ray!r}.")
+    if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 1):
+        raise ValueError(f"n must be a whole number of processes, at least 1. Got {n!r}.")
+    engine: Serial | Processes | RayCluster
+    count = usable_cores() if n is None else n
+    engine = RayCluster(ray) if ray is not None else Processes(count) if count > 1 else Serial()
+    token = _current.set(engine)
+    try:
+        yield engine
+    except BaseException:
+        if isinstance(engine, Processes):
+            engine.close(kill=True)
+        raise
+    finally:
+        _current.reset(token)
+        if not isinstance(engine, Serial):
+            engine.close()
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _as_finished(waiting: dict[Future[Any], int]) -> Iterator[Future[Any]]:
+    """Futures as they finish; those that were cancelled are passed over."""
+    left = set(waiting)
+    while left:
+        done, left = wait(left, return_when=FIRST_COMPLETED)
+        yield from (future for future in done if not future.cancelled())
+
+
+def _run_remote(task: Task, shared: Any, part: Any) -> Any:
+    import torch
+
+    torch.set_num_threads(1)
+    return task(shared, part)
+
+
+def _result(ray: Any, reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None  # what the task itself raised
+    except ray.exceptions.RayError as error:
+        raise ChildProcessError(f"A Ray worker died {TRIES + 1} times: {str(error).splitlines()[0]}") from None
+
+
+def _start_worker(threads: int) -> None:
+    """Ignore Ctrl-C, which the parent handles, and end when the parent has ended."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(threads)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("A cluster needs Ray. Install it with: pip install 'labeltide[ray]'.") from None
+    return ray

@@ -1,0 +1,175 @@
+"""Work of an audit is kept until it ends: killed anywhere it goes on, and nothing that people wrote is lost."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+import labeltide as lt
+from auditing.tables import make_table
+from labeltide.auditing import fitting, unfinished
+from labeltide.auditing.evidence_file import read_evidence, write_evidence
+from labeltide.auditing.folder import restore_interrupted
+from labeltide.auditing.options import default_folder
+from labeltide.estimators import TideClassifier
+
+TIMES = ("created", "seconds")
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setattr(fitting, "EPOCHS", 2)
+    monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def summary_of(folder: Path) -> dict:
+    found = json.loads((folder / "audit.json").read_text())
+    return {name: value for name, value in found.items() if name not in TIMES}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The results of an audit that nobody stopped."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "EPOCHS", 2)
+        patch.setattr(fitting, "HIDDEN_SIZE", 8)
+        folder = tmp_path_factory.mktemp("whole") / "out"
+        lt.audit(make_table(), out=folder)
+        return folder
+
+
+@pytest.mark.parametrize("place", ["judge", "infer", "_describe"])
+def test_an_audit_stopped_after_its_fit_never_fits_again_and_ends_with_the_same_bytes(
+    place, whole, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        target = "labeltide.auditing.run._describe_settings" if place == "_describe" else f"{fitting.__name__}.{place}"
+        patch.setattr(target, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            lt.audit(make_table(), out=out)
+    monkeypatch.setattr(TideClassifier, "fit", interrupt)
+    if place == "_describe":
+        monkeypatch.setattr(TideClassifier, "_estimate", interrupt)  # bands were kept, too
+    lt.audit(make_table(), out=out, resume=True)
+    assert summary_of(out) == summary_of(whole)
+    for name in ("labels.parquet", "noise.csv", "issues.csv"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+    assert not (tmp_path / ".out-unfinished").exists()
+
+
+def test_a_wrong_column_name_costs_no_work_of_an_earlier_audit(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "judge", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            lt.audit(make_table(), out=out)
+    with pytest.raises(ValueError, match="lable"):
+        lt.audit(make_table(), label="lable", out=out)
+    monkeypatch.setattr(TideClassifier, "fit", interrupt)
+    lt.audit(make_table(), out=out, resume=True)
+
+
+def test_other_settings_or_another_table_do_not_go_on(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "fit", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            lt.audit(make_table(), out=out)
+    with pytest.raises(ValueError, match="seed was '0' and is now '7'"):
+        lt.audit(make_table(), out=out, seed=7, resume=True)
+    with pytest.raises(ValueError, match="the table has changed"):
+        lt.audit(make_table(people=9), out=out, resume=True)
+
+
+def test_damaged_work_is_refused_with_the_way_out(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "judge", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            lt.audit(make_table(), out=out)
+    path = tmp_path / ".out-unfinished" / unfinished.EVIDENCE
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="Leave --resume out to start anew"):
+        lt.audit(make_table(), out=out, resume=True)
+    lt.audit(make_table(), out=out)
+
+
+def test_evidence_comes_back_as_it_was(tmp_path):
+    estimator = TideClassifier(epochs=1, hidden_size=4, random_state=0)
+    X, y = np.random.default_rng(0).normal(size=(8, 6, 2)), np.random.default_rng(1).integers(0, 2, (8, 6))
+    training = estimator.fit(X, y, clusters=np.arange(8) // 2).training_
+    write_evidence(tmp_path / "file", training)
+    again = read_evidence(tmp_path / "file")
+    assert again.families == training.families
+    assert again.data.gaps == training.data.gaps
+    assert np.array_equal(again.grid, training.grid)
+    assert again.data.evidence.equal(training.data.evidence)
+    assert again.clusters.equal(training.clusters)
+
+
+def test_two_audits_into_one_folder_are_refused(tmp_path):
+    out = tmp_path / "out"
+    hold = (
+        "import sys, time, pathlib\nfrom labeltide.auditing.unfinished import unfinished_work\n"
+        "out = pathlib.Path(sys.argv[1])\n"
+        "with unfinished_work(out.with_name('.out-unfinished'), out, False):\n"
+        "    print('locked', flush=True)\n    time.sleep(60)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", hold, str(out)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "locked\n"
+        with pytest.raises(ValueError, match="Another audit is at work"):
+            lt.audit(make_table(), out=out)
+    finally:
+        child.kill()
+        child.wait()
+    lt.audit(make_table(), out=out)
+
+
+def test_a_kill_between_two_renames_loses_no_earlier_results(tmp_path):
+    out, work = tmp_path / "out", tmp_path / ".out-abcd_123"
+    for name in ("old", "new"):
+        (work / name).mkdir(parents=True)
+        (work / name / "audit.json").write_text(name)
+    (work / "new" / "decisions.sqlite").write_text("kept")
+    (tmp_path / ".out-abcd_124" / "new").mkdir(parents=True)
+    restore_interrupted(out)
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+    assert (out / "audit.json").read_text() == "old"
+    assert (out / "decisions.sqlite").read_text() == "kept"
+
+
+def test_an_audit_anew_keeps_decisions_and_what_was_typed_into_the_issues(tmp_path):
+    out = tmp_path / "out"
+    lt.audit(make_table(), out=out)
+    (out / "decisions.sqlite").write_bytes(b"decisions")
+    lt.audit(make_table(), out=out)
+    assert not (out / "issues-edited-1.csv").exists()
+    typed = (out / "issues.csv").read_text() + "seen,and,agreed\n"
+    (out / "issues.csv").write_text(typed)
+    lt.audit(make_table(), out=out)
+    assert (out / "decisions.sqlite").read_bytes() == b"decisions"
+    assert (out / "issues-edited-1.csv").read_text() == typed
+    assert parquet.read_table(out / "issues.parquet").num_rows + 1 == len((out / "issues.csv").read_text().splitlines())
+
+
+def test_default_folders_do_not_collide(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert default_folder(Path("ward.2024.csv")) == Path("ward.2024-audit")
+    assert default_folder(Path("data/ward.csv.gz")) == Path("ward-audit")
+    Path("ward-audit").mkdir()
+    Path("ward-audit/audit.json").write_text(json.dumps({"table": {"name": "ward.csv"}}))
+    assert default_folder(Path("ward.csv")) == Path("ward-audit")
+    with pytest.raises(ValueError, match=r"holds the audit of 'ward\.csv', not of 'ward\.parquet'"):
+        default_folder(Path("ward.parquet"))
