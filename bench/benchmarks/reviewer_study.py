@@ -45,13 +45,17 @@ def main() -> None:
         for record in _review_study(study, arguments.epochs, arguments.draws):
             records.append(record)
             print(record, flush=True)
-    out = Path(arguments.out)
+        write_records(records, Path(arguments.out), vars(arguments))
+
+
+def write_records(records: list[dict[str, Any]], out: Path, settings: dict[str, Any]) -> None:
+    """Write what there is so far."""
     out.mkdir(parents=True, exist_ok=True)
     with (out / "reviewer_study.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(records[0]))
         writer.writeheader()
         writer.writerows(records)
-    write_page(records, out / "reviewer_study.md", vars(arguments))
+    write_page(records, out / "reviewer_study.md", settings)
 
 
 def _review_study(study: Study, epochs: int, draws: int) -> Iterator[dict[str, Any]]:

@@ -31,7 +31,7 @@ def write_page(records: Sequence[Mapping[str, Any]], path: Path, settings: Mappi
     for study in dict.fromkeys(record["study"] for record in records):
         own = [record for record in records if record["study"] == study]
         parts.append(f"## {study}\n\n{_means(own)}\n\n{_pairs(own)}")
-    path.write_text("\n".join(parts) + "\n", encoding="utf-8")
+    path.write_text("\n\n".join(part.rstrip() for part in parts) + "\n", encoding="utf-8")
 
 
 def _means(records: Sequence[Mapping[str, Any]]) -> str:
