@@ -25,6 +25,8 @@ _HOMES = {
     "predict_table": "labeltide.auditing.predict",
     "export_audit": "labeltide.exporting.audit_files",
     "read_spans": "labeltide.spans.formats",
+    "apply_decisions": "labeltide.auditing.applying",
+    "compare_audits": "labeltide.auditing.comparing",
     "load": "labeltide.estimators.storage",
     "Sequences": "labeltide.data.sequences",
     "SequenceScaler": "labeltide.data.scaler",
@@ -57,6 +59,8 @@ __all__ = sorted(_HOMES)
 if TYPE_CHECKING:
     from labeltide._validation import UnanswerableError as UnanswerableError
     from labeltide._workers import workers as workers
+    from labeltide.auditing.applying import apply_decisions as apply_decisions
+    from labeltide.auditing.comparing import compare_audits as compare_audits
     from labeltide.auditing.predict import predict_table as predict_table
     from labeltide.auditing.run import TableAudit as TableAudit
     from labeltide.auditing.run import audit as audit

@@ -44,6 +44,8 @@ class AuditOptions:
     resume: bool
     command: str | None
     recordings: RecordingRequest = field(default_factory=RecordingRequest)
+    decisions: Path | None = None
+    baseline: Path | None = None
 
     def __post_init__(self) -> None:
         _validation.check_choice("model", self.model, MODELS)

@@ -17,7 +17,9 @@ from labeltide._files import to_json
 from labeltide.auditing import findings, fitting
 from labeltide.auditing.annotator_findings import describe_agreement
 from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.comparing import compare_audits, open_results
 from labeltide.auditing.contested_findings import describe_contested
+from labeltide.auditing.decided import read_decided, trust_decided
 from labeltide.auditing.epoch_features import OwnFeatures
 from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
 from labeltide.auditing.options import AuditOptions
@@ -100,6 +102,8 @@ def audit(
     fdr: float = FDR,
     verbose: bool = False,
     resume: bool = False,
+    decisions: str | Path | None = None,
+    baseline: str | Path | None = None,
     command: str | None = None,
 ) -> TableAudit:
     """Say which labels of a table are likely wrong, when, and how sure that is.
@@ -120,6 +124,8 @@ def audit(
     fdr : the expected share of false alarms among the labels to check
     verbose : draw a progress bar on a terminal, write lines to the log elsewhere
     resume : go on with an audit into the same folder whose fit was interrupted
+    decisions : folder of an audit that was reviewed; the labels that reviewers settled are trusted
+    baseline : folder of an earlier audit, with which this one is compared
     command : how the audit was asked for, to be shown on the page
     """
     options = AuditOptions(
@@ -133,6 +139,8 @@ def audit(
         resume=resume,
         command=command,
         recordings=RecordingRequest(labels, epoch, field, features if callable(features) else None),
+        decisions=None if decisions is None else Path(decisions),
+        baseline=None if baseline is None else Path(baseline),
     )
     options = replace(options, device=_validation.check_device(device))
     if options.out is not None:
@@ -144,6 +152,7 @@ def audit(
 
 
 def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> TableAudit:
+    baseline = None if options.baseline is None else open_results(options.baseline, in_memory=True)
     with stages.stage("read"):
         laid, columns, recordings = lay_out(table, options.recordings, options.columns)
         options = replace(options, columns=columns, recordings=recordings)
@@ -172,6 +181,10 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
             **({"recordings": recordings.described} if recordings.described else {}),
         }
     )
+    if read.decisions is not None:
+        summary["decisions"] = to_json(read.decisions)
+    if baseline is not None:
+        summary["compare"] = compare_audits(baseline, Results(summary, labels, labels)).summary
     noise = findings.noise_table(read, estimator)
     with stages.stage("page"):
         if options.out is not None:
@@ -190,7 +203,10 @@ def _write(folder: Path, summary: dict[str, Any], labels: pa.Table, noise: pa.Ta
 
 def _read(table: Any, options: AuditOptions) -> AuditInput:
     """Read the table once; whole sequences are cut where there are too few of them to judge one by the others."""
+    decided = None if options.decisions is None else read_decided(options.decisions)
     steps = read_audit_steps(table, options.columns)
+    if decided is not None:
+        steps = trust_decided(steps, decided, table)
     read = steps.cut(options.window)
     if options.window is not None:
         return read
