@@ -9,6 +9,7 @@ import time
 import pytest
 from pyarrow import csv
 
+from auditing.nights import write_night
 from auditing.tables import make_table
 from datasets import archives
 from datasets.conftest import small as small
@@ -43,6 +44,7 @@ def run(monkeypatch, capsys):
         ("predict",),
         ("demo",),
         ("simulate",),
+        ("export",),
         ("bench",),
         ("report",),
         ("datasets",),
@@ -82,6 +84,11 @@ def test_the_version_is_said(run):
             "labeltide: The model must be the folder of an audit",
         ),
         (("predict", "nowhere", "study.csv", "--out", "new.txt"), "labeltide: The file must end in .parquet or .csv."),
+        (("export", "nowhere"), "labeltide: Say what to write: either --onnx, or --to"),
+        (("export", "nowhere", "--to", "docx"), "labeltide: Unknown to 'docx'. Choose one of: csv, labelstudio,"),
+        (("export", "nowhere", "--to", "csv"), "labeltide: nowhere holds no audit.json."),
+        (("audit", "nowhere.edf", "--epoch", "0"), "labeltide: epoch must be a number at least 0.001"),
+        (("audit", "nowhere.edf", "--labels", "a.edf"), "labeltide: There is no file 'a.edf'."),
         (("simulate", "study.xlsx"), "labeltide: The file must end in .parquet, .csv or .csv.gz. Got 'study.xlsx'."),
         (("simulate", "study.csv", "--rate", "2"), "labeltide: rate must be a number at least 0 and at most 0.5."),
     ],
@@ -101,6 +108,21 @@ def test_the_demo_compares_with_the_truth_and_says_where_the_page_is(run, tmp_pa
     assert "Against the known truth" in out
     assert out.endswith("demo/report.html")
     assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
+
+
+def test_a_recording_is_audited_and_exported(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "EPOCHS", 3)
+    monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
+    monkeypatch.chdir(tmp_path)
+    write_night(tmp_path, "n01", epochs=120, length=10)
+    code, out, err = run("audit", "n01-PSG.edf", "--labels", "n01-Hypnogram.edf", "--epoch", 10, "--field", "sleep")
+    assert (code, err) == (0, "")
+    assert out.startswith("n01-PSG.edf: 120 labels in 1 sequence")
+    write_night(tmp_path, "n02", seed=2, epochs=50, length=10, labels=False)
+    assert run("predict", "n01-PSG-audit", "n02-PSG.edf", "--out", "new.csv")[:2] == (0, "50 rows: new.csv")
+    code, out, _ = run("export", "n01-PSG-audit", "--to", "edf", "--what", "corrected")
+    assert (code, out) == (0, "1 file: n01-PSG-audit-edf")
+    assert (tmp_path / "n01-PSG-audit-edf" / "n01-PSG-corrected.edf").is_file()
 
 
 def test_audit_and_predict_go_from_table_to_folder_to_table(run, tmp_path, monkeypatch):
@@ -205,7 +227,7 @@ def test_ctrl_c_stops_a_bench_that_can_go_on(tmp_path):
     child.send_signal(signal.SIGINT)
     said = child.communicate(timeout=60)[1]
     assert child.returncode == 130
-    assert said.strip() == "labeltide: stopped. The same command goes on from here."
+    assert said.splitlines()[-1] == "labeltide: stopped. The same command goes on from here."  # after progress
     assert not (out / "bench.lock").exists(), "the folder is free again"
 
 

@@ -23,8 +23,14 @@ _HOMES = {
     "TableAudit": "labeltide.auditing.run",
     "UnanswerableError": "labeltide._validation",
     "predict_table": "labeltide.auditing.predict",
+    "export_audit": "labeltide.exporting.audit_files",
+    "read_spans": "labeltide.spans.formats",
+    "apply_decisions": "labeltide.auditing.applying",
+    "compare_audits": "labeltide.auditing.comparing",
     "load": "labeltide.estimators.storage",
     "Sequences": "labeltide.data.sequences",
+    "SequenceScaler": "labeltide.data.scaler",
+    "step_scorer": "labeltide.estimators.scoring",
     "make_sequences": "labeltide.data.simulate",
     "FixedNoise": "labeltide.noise.fixed",
     "NoiseFunction": "labeltide.noise.base",
@@ -53,9 +59,12 @@ __all__ = sorted(_HOMES)
 if TYPE_CHECKING:
     from labeltide._validation import UnanswerableError as UnanswerableError
     from labeltide._workers import workers as workers
+    from labeltide.auditing.applying import apply_decisions as apply_decisions
+    from labeltide.auditing.comparing import compare_audits as compare_audits
     from labeltide.auditing.predict import predict_table as predict_table
     from labeltide.auditing.run import TableAudit as TableAudit
     from labeltide.auditing.run import audit as audit
+    from labeltide.data.scaler import SequenceScaler as SequenceScaler
     from labeltide.data.sequences import Sequences as Sequences
     from labeltide.data.simulate import make_sequences as make_sequences
     from labeltide.doctor import show_versions as show_versions
@@ -69,7 +78,9 @@ if TYPE_CHECKING:
     from labeltide.estimators import TideClassifier as TideClassifier
     from labeltide.estimators import VolMinClassifier as VolMinClassifier
     from labeltide.estimators import fit_fleet as fit_fleet
+    from labeltide.estimators.scoring import step_scorer as step_scorer
     from labeltide.estimators.storage import load as load
+    from labeltide.exporting.audit_files import export_audit as export_audit
     from labeltide.inference.agreement import Agreement as Agreement
     from labeltide.inference.agreement import agreement as agreement
     from labeltide.inference.bands import NoiseEstimate as NoiseEstimate
@@ -86,6 +97,7 @@ if TYPE_CHECKING:
     from labeltide.noise.shapes import make_noise as make_noise
     from labeltide.objectives.losses import backward_loss as backward_loss
     from labeltide.objectives.losses import forward_loss as forward_loss
+    from labeltide.spans.formats import read_spans as read_spans
     from labeltide_bench.studies import read_study as read_study
     from labeltide_bench.studies import run_study as run_study
 

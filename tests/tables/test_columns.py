@@ -194,7 +194,7 @@ def test_what_is_no_table_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*gone\.parquet"):
         Sequences.from_table(tmp_path / "gone.parquet", **ROLES)
     with pytest.raises(ValueError, match=r"must end in \.parquet, \.csv or \.csv\.gz, \.tsv"):
-        Sequences.from_table("nights.xlsx", **ROLES)
+        Sequences.from_table("nights.docx", **ROLES)
     for name in ("broken.parquet", "empty.csv"):
         (tmp_path / name).write_text("")
         with pytest.raises(ValueError, match=rf"{name}.* cannot be read"):

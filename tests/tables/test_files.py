@@ -1,9 +1,14 @@
 """Files of every kind give the same table, also where their parts disagree; what cannot be read is refused."""
 
+import sys
+from datetime import datetime
+
+import openpyxl
 import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, ipc, parquet
 
+from labeltide.tables import excel
 from labeltide.tables.files import open_file
 
 TABLE = pa.table({"who": ["a", "b"], "v": [1, 2], "w": [0.5, None]})
@@ -30,6 +35,57 @@ def write(path):
 def test_every_format_gives_the_same_table(tmp_path, end):
     found = open_file(write(tmp_path / f"t.{end}"))
     assert (found.read() if isinstance(found, parquet.ParquetFile) else found).equals(TABLE)
+
+
+def write_book(path, *rows, **settings):
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    for cells in settings.get("merged", ()):
+        book.active.merge_cells(cells)
+    book.create_sheet("another").append(["not", "read"])
+    book.save(path)
+    return path
+
+
+def test_the_first_sheet_of_a_workbook_is_a_table(tmp_path):
+    moments = [datetime(2024, 5, 1, 10, 30), datetime(2024, 5, 1, 10, 31)]
+    rows = [
+        ["who", "v", "w", "when", "mixed"],
+        ["a", 1, 0.5, moments[0], 1],
+        [None] * 5,
+        ["b", 2, None, moments[1], "x"],
+    ]
+    found = open_file(write_book(tmp_path / "t.xlsx", *rows))
+    assert found.select(["who", "v", "w"]).equals(TABLE)
+    assert found["when"].to_pylist() == moments
+    assert found["mixed"].to_pylist() == ["1", "x"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "sentence"),
+    [
+        ([], {}, "the sheet 'Sheet' is empty"),
+        ([["a", None], [1, 2]], {}, "column B of the sheet 'Sheet' has no name in the first row"),
+        ([["a", "b"], [1, 2]], {"merged": ["A2:B2"]}, "cells of the sheet 'Sheet' are merged: 'A2:B2'. Unmerge them"),
+    ],
+)
+def test_sheets_that_are_no_table_are_refused(tmp_path, rows, settings, sentence):
+    with pytest.raises(ValueError, match=rf"cannot be read as xlsx: {sentence}"):
+        open_file(write_book(tmp_path / "t.xlsx", *rows, **settings))
+
+
+def test_broken_workbooks_and_a_missing_openpyxl_are_said(tmp_path, monkeypatch):
+    for content in (b"", b"PK\x03\x04broken"):
+        (tmp_path / "t.xlsx").write_bytes(content)
+        with pytest.raises(ValueError, match="cannot be read as xlsx: it is no workbook"):
+            open_file(tmp_path / "t.xlsx")
+    monkeypatch.setattr(excel, "MOST_BYTES", 10)
+    with pytest.raises(ValueError, match="unpacks to more than"):
+        open_file(write_book(tmp_path / "t.xlsx", ["a"], [1]))
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ValueError, match=r"pip install 'labeltide\[excel\]'; or save the sheet as CSV"):
+        open_file(tmp_path / "t.xlsx")
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])

@@ -1,5 +1,7 @@
 import io
 import logging
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -8,12 +10,41 @@ from labeltide.training import progress
 from labeltide.training.progress import epoch_bar, watch_epochs
 
 
-@pytest.mark.parametrize("shown", [True, False])
-def test_nothing_is_printed_when_nobody_watches(shown, capfd):
-    with epoch_bar("ignore train", 3, shown) as on_epoch:
+def test_nothing_is_printed_when_nobody_asked(capfd):
+    with epoch_bar("ignore train", 3, shown=False) as on_epoch:
         for epoch in range(1, 4):
             on_epoch(epoch, 0.5)
     assert capfd.readouterr() == ("", "")
+
+
+def test_without_a_terminal_the_log_has_a_line_at_the_end(caplog):
+    with epoch_bar("ignore train", 3, shown=True) as on_epoch:
+        for epoch in range(1, 4):
+            on_epoch(epoch, 0.5)
+    assert [record.getMessage() for record in caplog.records] == [
+        "ignore train: done after 3 of 3 epochs, loss 0.500 (0 s)"
+    ]
+
+
+def test_a_long_training_has_a_line_every_ten_seconds(caplog, monkeypatch):
+    seconds = iter(range(0, 1000, 4))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    with epoch_bar("ignore train", 9, shown=True) as on_epoch:
+        for epoch in range(1, 10):
+            on_epoch(epoch, 0.5)
+    said = [record.getMessage() for record in caplog.records]
+    assert 3 <= len(said) < 9
+    assert "of 9 epochs, loss 0.500" in said[0]
+
+
+def test_lines_reach_standard_error_where_nobody_set_up_logging():
+    code = (
+        "from labeltide.training.progress import epoch_bar\n"
+        "with epoch_bar('ignore train', 1, True) as on_epoch: on_epoch(1, 0.5)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stderr == "ignore train: done after 1 of 1 epochs, loss 0.500 (0 s)\n"
+    assert result.stdout == ""
 
 
 def test_a_terminal_shows_epochs_and_loss_on_standard_error(monkeypatch, capfd):
@@ -43,6 +74,10 @@ def test_a_terminal_stays_empty_unless_asked(monkeypatch):
 def test_the_library_adds_no_log_handlers():
     assert not logging.getLogger("labeltide").handlers
     assert not logging.getLogger("labeltide.training").handlers
+    with progress.progress_log():
+        pass
+    assert not logging.getLogger("labeltide.progress").handlers
+    assert logging.getLogger("labeltide.progress").level == logging.NOTSET
 
 
 def test_a_watcher_hears_the_share_done_and_no_bar_is_drawn(monkeypatch):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from labeltide._display import ShortRepr
 from labeltide.tables.clock_columns import ClockInfo
 from labeltide.tables.features import Encoder
 
 
-@dataclass(frozen=True)
-class AuditInput:
+@dataclass(frozen=True, repr=False)
+class AuditInput(ShortRepr):
     """What an estimator needs, and the mapping back to the table.
 
     A *step* is one moment of one sequence; steps are ordered by sequence, then time. A *window* is a run of
@@ -41,6 +43,7 @@ class AuditInput:
         Of each line, in the table's order; the annotator is -1 in rows that name none and hold no label.
     ids, times : Arrow arrays of n_rows texts
     encoders : how each feature came from its column
+    decisions : how many labels reviewers settled, used and left out; None without decisions
     step : the usual time between two steps and its unit, "" for plain numbers; None where the table has no times
     """
 
@@ -70,6 +73,7 @@ class AuditInput:
     encoders: tuple[Encoder, ...]
     said: tuple[str, ...]
     step: tuple[float, str] | None = None
+    decisions: dict[str, Any] | None = None
 
     @property
     def n_rows(self) -> int:

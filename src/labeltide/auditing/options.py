@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from labeltide import _validation
+from labeltide.auditing.recordings import RecordingRequest
 from labeltide.tables.roles import Request
 
 MODELS = ("gru", "tcn", "transformer")
-ENDINGS = (".gz", ".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".xlsx", ".edf")
+ENDINGS = (
+    ".gz",
+    ".csv",
+    ".tsv",
+    ".txt",
+    ".parquet",
+    ".pq",
+    ".arrow",
+    ".feather",
+    ".ipc",
+    ".xlsx",
+    ".edf",
+    ".bdf",
+    ".hea",
+    ".fif",
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +43,9 @@ class AuditOptions:
     fdr: float
     resume: bool
     command: str | None
+    recordings: RecordingRequest = field(default_factory=RecordingRequest)
+    decisions: Path | None = None
+    baseline: Path | None = None
 
     def __post_init__(self) -> None:
         _validation.check_choice("model", self.model, MODELS)
@@ -40,7 +59,7 @@ class AuditOptions:
 
     def settings(self, data: str) -> dict[str, Any]:
         """What an audit that goes on must have in common with the one that was stopped; `data` is a digest."""
-        others = {"out", "resume", "command", "device"}
+        others = {"out", "resume", "command", "device", "recordings"}
         return {name: str(value) for name, value in vars(self).items() if name not in others} | {"data": data}
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +12,39 @@ from pyarrow import parquet
 
 from labeltide.auditing.audit_input import AuditInput, decode
 from labeltide.auditing.folder import AUDIT, MODEL, MODEL_FILE
+from labeltide.auditing.new_file import check_file, draft_of
 from labeltide.auditing.reading import read_new_table
+from labeltide.auditing.recordings import read_unlabelled
 from labeltide.auditing.spreadsheet import write_safe_csv
 from labeltide.estimators.storage import load
 from labeltide.tables.features import encoder_from_json
+from labeltide.tables.frames import like_table
 from labeltide.tables.intake import open_table
+
+__all__ = ["check_file", "find_folder", "predict_table", "write_predictions"]
 
 AT_ONCE = 200_000  # steps of windows that are predicted together
 
 
 def predict_table(
     model: str | Path, table: Any, *, sequence: str | None = None, time: str | None = None, device: str = "auto"
-) -> pa.Table:
+) -> Any:
     """The likeliest true label of every row, from its features and those of the rows before it.
+
+    An Arrow table; a frame of pandas, with its index, or of polars where one was given.
 
     Parameters
     ----------
     model : the folder of an audit, or the model file in it
-    table : as `labeltide.audit` takes it; needs the columns of the features, not those of the labels
+    table : as `labeltide.audit` takes it; needs the columns of the features, not those of the labels; after an
+        audit of recordings also another recording
     sequence, time : columns, those of the audit when left out
     """
     folder = find_folder(Path(model))
     audit = _read_audit(folder / AUDIT)
     estimator = load(folder / MODEL / MODEL_FILE)
     estimator.device = device
-    opened = open_table(table)
+    opened = open_table(read_unlabelled(table, audit["recordings"]) if audit.get("recordings") else table)
     trained = audit["table"]["columns"]
     parts = (trained["sequence"] or "").split(",")
     known = trained["sequence"] if trained["sequence"] and all(part in opened.names for part in parts) else None
@@ -50,7 +56,7 @@ def predict_table(
         sequence=sequence or known,
         time=time or (trained["time"] if trained["time"] in opened.names else None),
     )
-    return _lines(read, estimator)
+    return like_table(_lines(read, estimator), table)
 
 
 def find_folder(model: Path) -> Path:
@@ -63,25 +69,13 @@ def find_folder(model: Path) -> Path:
     )
 
 
-def check_file(path: Path) -> None:
-    """Refuse a file that is there already, or of a kind we do not write."""
-    if not path.name.lower().endswith((".parquet", ".csv")):
-        raise ValueError(f"The file must end in .parquet or .csv. Got {str(path)!r}.")
-    if path.exists():
-        raise ValueError(f"The file must be new. {str(path)!r} is there already; remove it or name another.")
-
-
 def write_predictions(predictions: pa.Table, path: Path) -> Path:
     """Write predictions to a new .parquet or .csv file, whole or not at all."""
-    check_file(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as work:
-        draft = Path(work) / "draft"
+    with draft_of(path) as draft:
         if path.name.lower().endswith(".parquet"):
             parquet.write_table(predictions, draft, compression="zstd")
         else:
             write_safe_csv(predictions, draft)
-        os.rename(draft, path)
     return path
 
 

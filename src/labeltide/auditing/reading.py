@@ -35,6 +35,7 @@ class AuditSteps:
     trusted : int8 array of shape (all steps,), or None
     gaps : int64 array of shape (all steps,), or None where no step is missing
     said : sentences about what was read
+    decisions : how many labels reviewers settled, used and left out; None without decisions
     """
 
     rows: TableRows
@@ -46,6 +47,7 @@ class AuditSteps:
     trusted: np.ndarray | None = None
     gaps: np.ndarray | None = None
     said: tuple[str, ...] = ()
+    decisions: dict[str, Any] | None = None
 
     def cut(self, window: int | None = None) -> AuditInput:
         """Cut windows; None chooses their length from the data."""
@@ -67,6 +69,7 @@ class AuditSteps:
             window=windows.window,
             encoders=self.features.encoders,
             said=(*self.said, _say_windows(windows, counts)),
+            decisions=self.decisions,
         )
 
 

@@ -17,17 +17,23 @@ from labeltide._files import to_json
 from labeltide.auditing import findings, fitting
 from labeltide.auditing.annotator_findings import describe_agreement
 from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.comparing import compare_audits, open_results
 from labeltide.auditing.contested_findings import describe_contested
+from labeltide.auditing.decided import read_decided, trust_decided
+from labeltide.auditing.epoch_features import OwnFeatures
 from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.reading import read_audit_steps
+from labeltide.auditing.recordings import RecordingRequest, lay_out
 from labeltide.auditing.stages import Stages, show_stages
+from labeltide.auditing.table_display import TableAuditDisplay
 from labeltide.auditing.timelines import describe_timelines
 from labeltide.auditing.unfinished import Unfinished, unfinished_work
 from labeltide.decisions import file_digest
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR, LabelAudit
+from labeltide.tables.frames import frame_index
 from labeltide.tables.roles import Names, Request
 from labeltide.training.checkpoint import fingerprint
 
@@ -35,8 +41,8 @@ FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be
 SMALLEST_WINDOW = 8
 
 
-@dataclass(frozen=True)
-class TableAudit:
+@dataclass(frozen=True, repr=False)
+class TableAudit(TableAuditDisplay):
     """What an audit of a table found; shows itself in a notebook and as text.
 
     Attributes
@@ -49,6 +55,7 @@ class TableAudit:
         Q over the clock with bands.
     estimator : labeltide.TideClassifier
     folder : Path of the results, or None
+    index : index of the pandas frame that was audited, or None
     """
 
     summary: dict[str, Any]
@@ -56,6 +63,7 @@ class TableAudit:
     noise: pa.Table = field(repr=False)
     estimator: TideClassifier = field(repr=False)
     folder: Path | None = None
+    index: Any = field(default=None, repr=False)
 
     @property
     def issues(self) -> pa.Table:
@@ -79,11 +87,14 @@ def audit(
     sequence: Names = None,
     time: str | None = None,
     label: Names = None,
-    features: Names = None,
+    features: Names | OwnFeatures = None,
     annotator: str | None = None,
     clock: Names = None,
     trusted: str | None = None,
     window: int | None = None,
+    labels: Any = None,
+    epoch: float | None = None,
+    field: str | None = None,
     model: str = "gru",
     out: str | Path | None = None,
     seed: int = 0,
@@ -91,6 +102,8 @@ def audit(
     fdr: float = FDR,
     verbose: bool = False,
     resume: bool = False,
+    decisions: str | Path | None = None,
+    baseline: str | Path | None = None,
     command: str | None = None,
 ) -> TableAudit:
     """Say which labels of a table are likely wrong, when, and how sure that is.
@@ -99,17 +112,24 @@ def audit(
     ----------
     table, sequence, time, label, features, annotator, clock, trusted, window
         As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain.
+        table may also be a recording, a folder or a manifest of recordings (docs/formats.md), and features then a
+        function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
+    labels : files of spans, or a span table, for a recording; None where the recording holds them itself
+    epoch : seconds of one epoch of a recording; None finds them
+    field : "eeg", "sleep", "muscle", "ecg", "movement", "gaze" or "plain"; None goes by the names of the channels
     model : {"gru", "tcn", "transformer"}
     out : folder for the results and the page, new, empty or that of an earlier audit; nothing is written without it
     seed : the same seed gives the same numbers
     device : "auto" takes a GPU where there is one
     fdr : the expected share of false alarms among the labels to check
-    verbose : draw a progress bar on a terminal
+    verbose : draw a progress bar on a terminal, write lines to the log elsewhere
     resume : go on with an audit into the same folder whose fit was interrupted
+    decisions : folder of an audit that was reviewed; the labels that reviewers settled are trusted
+    baseline : folder of an earlier audit, with which this one is compared
     command : how the audit was asked for, to be shown on the page
     """
     options = AuditOptions(
-        columns=Request(sequence, time, label, features, annotator, clock, trusted),
+        columns=Request(sequence, time, label, None if callable(features) else features, annotator, clock, trusted),
         window=window,
         model=model,
         out=None if out is None else Path(out),
@@ -118,6 +138,9 @@ def audit(
         fdr=fdr,
         resume=resume,
         command=command,
+        recordings=RecordingRequest(labels, epoch, field, features if callable(features) else None),
+        decisions=None if decisions is None else Path(decisions),
+        baseline=None if baseline is None else Path(baseline),
     )
     options = replace(options, device=_validation.check_device(device))
     if options.out is not None:
@@ -129,8 +152,11 @@ def audit(
 
 
 def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> TableAudit:
+    baseline = None if options.baseline is None else open_results(options.baseline, in_memory=True)
     with stages.stage("read"):
-        read = _read(table, options)
+        laid, columns, recordings = lay_out(table, options.recordings, options.columns)
+        options = replace(options, columns=columns, recordings=recordings)
+        read = _read(laid, options)
         windows = fitting.choose_windows(read, options.seed)
     with stages.stage("fit"):
         kept.begin(options.settings(_digest(read)), options.resume)
@@ -143,7 +169,7 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         estimator = fitting.with_class_names(coded, read)
         labels = findings.audited_lines(read, judged)
     with stages.stage("bands"):
-        said = _say_limits(read, len(windows), estimator)
+        said = recordings.said + _say_limits(read, len(windows), estimator)
         kept.take_findings(estimator)
         said += fitting.infer(estimator, read, options.seed, stages.done, kept.keep_findings)
     summary = to_json(
@@ -152,13 +178,18 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
             "table": _describe_table(table, read, said),
             "settings": _describe_settings(read, options, estimator, len(windows)),
             **_describe_findings(read, judged, estimator),
+            **({"recordings": recordings.described} if recordings.described else {}),
         }
     )
+    if read.decisions is not None:
+        summary["decisions"] = to_json(read.decisions)
+    if baseline is not None:
+        summary["compare"] = compare_audits(baseline, Results(summary, labels, labels)).summary
     noise = findings.noise_table(read, estimator)
     with stages.stage("page"):
         if options.out is not None:
             _write(options.out, summary, labels, noise, estimator)
-    return TableAudit(summary, labels, noise, estimator, options.out)
+    return TableAudit(summary, labels, noise, estimator, options.out, frame_index(table))
 
 
 def _write(folder: Path, summary: dict[str, Any], labels: pa.Table, noise: pa.Table, estimator: TideClassifier) -> None:
@@ -172,7 +203,10 @@ def _write(folder: Path, summary: dict[str, Any], labels: pa.Table, noise: pa.Ta
 
 def _read(table: Any, options: AuditOptions) -> AuditInput:
     """Read the table once; whole sequences are cut where there are too few of them to judge one by the others."""
+    decided = None if options.decisions is None else read_decided(options.decisions)
     steps = read_audit_steps(table, options.columns)
+    if decided is not None:
+        steps = trust_decided(steps, decided, table)
     read = steps.cut(options.window)
     if options.window is not None:
         return read

@@ -1,4 +1,4 @@
-"""The progress bar of an audit with its stages and the remaining time; drawn on terminals only."""
+"""Progress of an audit: a bar with stages and the remaining time on a terminal, lines in the log elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from labeltide.training.progress import OnEpochShare, watch_epochs
+from labeltide.training.progress import LogLines, OnEpochShare, progress_log, watch_epochs
 
 SHARES = {"read": 1, "fit": 45, "judge": 4, "bands": 45, "page": 5}  # of the time, in percent, as measured
 TITLES = {
@@ -25,8 +25,8 @@ TRAININGS = 5  # that one fit usually runs, one after the other
 class Stages:
     """Which stage an audit is in, how far, and how long each took."""
 
-    def __init__(self, bar: Progress | None = None) -> None:
-        self.bar = bar
+    def __init__(self, bar: Progress | None = None, log: LogLines | None = None) -> None:
+        self.bar, self.log = bar, log
         self.task = None if bar is None else bar.add_task("starting", total=sum(SHARES.values()))
         self.seconds: dict[str, float] = {}
         self._before = 0.0
@@ -63,14 +63,22 @@ class Stages:
         if self.bar is not None and self.task is not None:
             said = {} if title is None else {"description": title}
             self.bar.update(self.task, completed=self._before + within, **said)  # type: ignore[arg-type]
+        if self.log is not None and title is not None:
+            self.log.say(title)
+        elif self.log is not None:
+            self.log.say_seldom(f"about {self._before + within:.0f} % done")
 
 
 @contextmanager
 def show_stages(shown: bool) -> Iterator[Stages]:
-    """Draw the bar on a terminal's standard error only."""
+    """Draw the bar on a terminal's standard error, or write lines where there is none."""
     console = Console(stderr=True)
-    if not (shown and console.is_terminal):
+    if not shown:
         yield Stages()
+        return
+    if not console.is_terminal:
+        with progress_log() as lines:
+            yield Stages(log=lines)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:

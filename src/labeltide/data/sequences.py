@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
+from labeltide._display import ShortRepr
 
 
-@dataclass(frozen=True)
-class Sequences:
+@dataclass(frozen=True, repr=False)
+class Sequences(ShortRepr):
     """Sequences of equal or unequal length, with recorded labels and a clock.
 
     Build one with `from_arrays`, `from_table` or `labeltide.make_sequences`, which check what they are given.

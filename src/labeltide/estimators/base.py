@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from labeltide import _validation
 from labeltide._clock import Cells, Period
 from labeltide.chain.data import Chain
+from labeltide.estimators.display import EstimatorDisplay, refuse_scorer
 from labeltide.estimators.fleet import FittedFleet, FleetFit, find_moments, fit_fleet, predict_fleet
 from labeltide.estimators.label_audit import audit_sequences, correct_labels
 from labeltide.estimators.rows import TrainingRows
@@ -30,7 +31,7 @@ ModelChoice = str | torch.nn.Module | Callable[..., Any]
 RandomState = int | np.random.RandomState | None
 
 
-class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
+class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     """Classifies every step of a sequence, learning from labels that are sometimes wrong.
 
     Parameters
@@ -51,7 +52,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         A folder for the checkpoints of a running fit; fitting again after a kill, with the same whole number as
         `random_state`, resumes from there. Our files in it are removed when the fit is done.
     verbose : bool, default False
-        Draw a progress bar on a terminal.
+        Draw a progress bar on a terminal, and write lines to the log elsewhere.
     random_state : int, RandomState or None
         The same seed gives the same numbers.
 
@@ -168,6 +169,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """The most likely true label at every step: shape (n, steps), missing on padding."""
+        refuse_scorer()
         probabilities = self.predict_proba(X, lengths)
         labels = self.classes_[probabilities.argmax(-1)]
         padding = probabilities.sum(-1) == 0

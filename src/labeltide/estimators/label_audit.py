@@ -13,6 +13,7 @@ from labeltide._clock import check_clocks, check_gaps
 from labeltide.estimators.fleet import find_moments
 from labeltide.inference.audit import LabelAudit, audit_labels
 from labeltide.inference.posterior import Recorded
+from labeltide.tables.frames import like_given
 from labeltide.tables.sources import Sources
 
 if TYPE_CHECKING:
@@ -60,13 +61,16 @@ def audit_sequences(
 def correct_labels(
     estimator: NoisyLabelClassifier, y: ArrayLike, lengths: ArrayLike | None, codes: np.ndarray
 ) -> np.ndarray:
-    """The labels `y` in the caller's values, replaced where the corrected codes of an audit differ."""
+    """The labels `y` in the caller's values, replaced where the corrected codes of an audit differ.
+
+    Labels in a pandas frame, one row for each sequence, come back in a frame with the same index and columns.
+    """
     recorded = _validation.as_labels(y)
     plain = recorded.dtype != object and estimator.classes_.dtype != object
     labels = recorded.astype(np.promote_types(recorded.dtype, estimator.classes_.dtype) if plain else object)
     changed = codes != estimator.encode(y, lengths).reshape(codes.shape)
     labels[changed] = estimator.classes_[codes[changed]]
-    return labels
+    return like_given(labels, y)
 
 
 def _find_places(estimator: NoisyLabelClassifier, labels: np.ndarray, groups: ArrayLike | None) -> np.ndarray | None:

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
+from labeltide._display import ShortRepr
 
 
-@dataclass(frozen=True)
-class Agreement:
+@dataclass(frozen=True, repr=False)
+class Agreement(ShortRepr):
     """Kappas of all labels and within bins of the clock; NaN where chance agreement is one.
 
     Attributes

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from labeltide import _validation
 from labeltide.chain.data import Chain
 from labeltide.inference.contested import another_label, differs_probability, slip_probability
+from labeltide.inference.displays import LabelAuditDisplay
 from labeltide.inference.explanations import explain, find_support
 from labeltide.inference.label_table import label_table
 from labeltide.inference.planner import Plan, plan_review
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 FDR, MIN_CONFIDENCE = 0.1, 0.9
 
 
-@dataclass(frozen=True)
-class LabelAudit:
+@dataclass(frozen=True, repr=False)
+class LabelAudit(LabelAuditDisplay):
     r"""The audit of every recorded label: posterior of the truth, given features, neighbouring labels and Q(t).
 
     Attributes

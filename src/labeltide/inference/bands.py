@@ -19,6 +19,7 @@ from scipy.special import expit
 
 from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.cluster_bootstrap import BAND_REPLICATES, Replicates, bootstrap_noise
+from labeltide.inference.displays import NoiseDisplay
 from labeltide.inference.profile_likelihood import CONFIDENCE, RESOLUTION, share_interval
 
 NORMAL_QUANTILE = 1.959964  # half width of a 95 % interval, in standard deviations
@@ -43,8 +44,8 @@ class Change(NamedTuple):
     best_rate: float
 
 
-@dataclass(frozen=True)
-class NoiseEstimate:
+@dataclass(frozen=True, repr=False)
+class NoiseEstimate(NoiseDisplay):
     """Q over the clock with 95 % confidence bands.
 
     Pointwise bands cover the truth at each moment, simultaneous bands the whole curve of an entry. The estimate is that
@@ -296,5 +297,4 @@ def _total(class_rate: np.ndarray, totals: np.ndarray) -> np.ndarray:
 
 def _join_annotators(values: np.ndarray) -> np.ndarray:
     """The classes of all annotators on one axis: (..., annotators, points, classes) → (..., points, both)."""
-    moved = np.moveaxis(values, -3, -2)
-    return np.ascontiguousarray(moved).reshape(*moved.shape[:-2], -1)
+    return np.ascontiguousarray(moved := np.moveaxis(values, -3, -2)).reshape(*moved.shape[:-2], -1)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
+from labeltide._display import ShortRepr
 from labeltide.data.clusters import encode_clusters
 from labeltide.inference.difference_estimator import Estimate, Population, Reviewed, estimate_rate
 from labeltide.inference.label_groups import label_groups
@@ -41,8 +42,8 @@ class CheckedRate:
         return not self.lower <= self.model_rate <= self.upper
 
 
-@dataclass(frozen=True)
-class CheckedRates:
+@dataclass(frozen=True, repr=False)
+class CheckedRates(ShortRepr):
     """Checked shares of wrong labels: overall, and of each group under the name of its grouping."""
 
     overall: CheckedRate

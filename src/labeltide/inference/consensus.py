@@ -26,14 +26,15 @@ from labeltide.chain.annotators import Candidate, fit_annotators
 from labeltide.chain.data import ChainData
 from labeltide.inference.agreement import Agreement, agreement, check_annotators
 from labeltide.inference.contested import differs_probability, slip_probability
+from labeltide.inference.displays import ConsensusDisplay
 from labeltide.training import clock_grid
 
 CONSENSUS_FOLDS = 4  # of the cross-validation that chooses among candidates
 CONSENSUS_POINTS = 64  # of the clock, at which Q is estimated
 
 
-@dataclass(frozen=True)
-class Consensus:
+@dataclass(frozen=True, repr=False)
+class Consensus(ConsensusDisplay):
     """The consensus of all annotators, what another would say, and the noise of each annotator.
 
     Attributes

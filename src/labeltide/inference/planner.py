@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labeltide import _validation
+from labeltide._display import short
 
 CLOCK_BINS = 10  # of the clock, within each of which Q is taken as constant
 PRIOR_LABELS = 1.0  # pseudo-observations of every row of Q in every bin
@@ -19,6 +20,9 @@ class Plan(NamedTuple):
     rows: np.ndarray  # (k,), numbers of sequences
     steps: np.ndarray | None  # (k,), or None where whole sequences were asked for
     gain: np.ndarray  # (k,), increase of the log-determinant of the information on Q, given those before it
+
+    def __repr__(self) -> str:
+        return f"Plan(rows={short(self.rows)}, steps={short(self.steps)}, gain={short(self.gain)})"
 
 
 def plan_review(

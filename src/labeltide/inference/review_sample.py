@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
+from labeltide._display import ShortRepr
 from labeltide.data.clusters import encode_clusters
 from labeltide.inference.unequal_sampling import draw_systematic, inclusion_probabilities
 from labeltide.inference.wrong_probabilities import broadcast, check_same_labels, clock_bins, wrong_probabilities
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 FLOOR = 0.8  # a model that is wrong then widens intervals by at most 12 %; 0.5 gains little where it is right
 
 
-@dataclass(frozen=True)
-class ReviewSample:
+@dataclass(frozen=True, repr=False)
+class ReviewSample(ShortRepr):
     """Labels drawn for review, in random order within each draw.
 
     Attributes

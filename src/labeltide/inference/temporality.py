@@ -20,6 +20,7 @@ from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.budget import coarsen
 from labeltide.inference.change import ChangeTest, change_test
 from labeltide.inference.cluster_bootstrap import chosen_pooling, free_family
+from labeltide.inference.displays import TemporalityDisplay
 from labeltide.inference.likelihood_ratio import OBSERVED_ITERATIONS, likelihood_ratio_test
 from labeltide.inference.warm_start import refit, same_data, weighted_log_likelihood
 
@@ -40,8 +41,8 @@ class PartTemporality(NamedTuple):
     n_units: int = 0  # people, or rows where people are not known
 
 
-@dataclass(frozen=True)
-class Temporality:
+@dataclass(frozen=True, repr=False)
+class Temporality(TemporalityDisplay):
     """Tests of static against temporal noise, with effect sizes.
 
     Attributes

@@ -1,4 +1,4 @@
-"""Files of tables: Parquet, CSV and TSV (also compressed), Arrow IPC and Feather."""
+"""Files of tables: Parquet, CSV and TSV (also compressed), Arrow IPC and Feather, Excel."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import csv, feather, ipc, parquet
 
+from labeltide.tables.excel import read_excel
+
 TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 ARROW = (".arrow", ".feather", ".ipc")
+EXCEL = ".xlsx"
 SEPARATORS = ",;\t|"
 FIRST_LINE = 1 << 16
 
@@ -20,11 +23,13 @@ MISFIT = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error 
 def open_file(path: Path) -> parquet.ParquetFile | pa.Table:
     """A parquet file, of which some columns can be read, or a whole table."""
     name = path.name.lower()
-    if not name.endswith((".parquet", *TEXT, *ARROW)):
-        ends = ".parquet, .csv or .csv.gz, .tsv or .tsv.gz, .arrow, .feather or .ipc"
+    if not name.endswith((".parquet", *TEXT, *ARROW, EXCEL)):
+        ends = ".parquet, .csv or .csv.gz, .tsv or .tsv.gz, .arrow, .feather, .ipc or .xlsx"
         raise ValueError(f"The file of a table must end in {ends}. Got {str(path)!r}.")
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
+    if name.endswith(EXCEL):
+        return read_excel(path)
     try:
         if name.endswith(".parquet"):
             return parquet.ParquetFile(path)

@@ -67,7 +67,7 @@ def open_table(table: Any) -> OpenTable:
     except TypeError:
         raise ValueError(
             "table must be a data frame (pandas, polars, pyarrow or another that narwhals reads) or the path "
-            f"of a .parquet, .csv or .arrow file. Got {type(table).__name__}."
+            f"of a .parquet, .csv, .arrow or .xlsx file. Got {type(table).__name__}."
         ) from None
     except ValueError:  # narwhals refuses repeated names, also of columns that nobody asked for
         check_unique(getattr(table, "column_names", getattr(table, "columns", ())))

@@ -7,9 +7,11 @@ from typing import Self
 
 import numpy as np
 
+from labeltide._display import ShortRepr
 
-@dataclass(frozen=True)
-class History:
+
+@dataclass(frozen=True, repr=False)
+class History(ShortRepr):
     """One value per epoch and member.
 
     Attributes

@@ -1,4 +1,4 @@
-"""The progress bar of a study: current fleet, finished runs, remaining time."""
+"""Progress of a study: current fleet, finished runs, remaining time; lines in the log where there is no terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from labeltide.training import OnEpochShare
+from labeltide.training.progress import LogLines, progress_log
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 class StudyBar:
     """Count of runs; a fleet in training counts by its share of finished epochs."""
 
-    progress: Progress
+    progress: Progress | LoggedRuns
     task: TaskID
     done: float = 0.0
 
@@ -32,13 +33,33 @@ class StudyBar:
         self.progress.update(self.task, completed=self.done, description=f"{title}: done")
 
 
+class LoggedRuns:
+    """Takes the place of a bar: a line for every fleet that begins, and one every ten seconds."""
+
+    def __init__(self, lines: LogLines, total: int) -> None:
+        self.lines, self.total, self.title, self.completed = lines, total, "", 0.0
+
+    def update(self, task: int, *, completed: float | None = None, description: str | None = None) -> None:
+        self.completed = self.completed if completed is None else completed
+        text = f"{description or self.title}, {self.completed:.0f} of {self.total} runs"
+        if description is not None and description != self.title:
+            self.title = description
+            self.lines.say(text)
+        else:
+            self.lines.say_seldom(text)
+
+
 @contextmanager
 def study_bar(runs: Sequence[int], shown: bool) -> Iterator[StudyBar]:
-    """A bar over all runs, on a terminal's standard error only."""
+    """A bar over all runs on a terminal's standard error, or lines in the log where there is none."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
+    if shown and not console.is_terminal:
+        with progress_log() as lines:
+            yield StudyBar(LoggedRuns(lines, sum(runs)), TaskID(0))
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -47,5 +68,5 @@ def study_bar(runs: Sequence[int], shown: bool) -> Iterator[StudyBar]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as progress:
+    with Progress(*columns, console=console, disable=not shown) as progress:
         yield StudyBar(progress, progress.add_task("starting", total=sum(runs)))

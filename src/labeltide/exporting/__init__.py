@@ -1,0 +1,1 @@
+"""Results and models in formats of other programs."""

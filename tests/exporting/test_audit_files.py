@@ -1,0 +1,102 @@
+"""What an audit found goes into the files of annotation tools, and is read back at the right place."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+import labeltide as lt
+from auditing.nights import stages, write_hypnogram, write_night
+from auditing.tables import make_table
+from auditing.test_run import stub as stub
+from labeltide.exporting.audit_files import FORMATS, export_audit
+from labeltide.spans.formats import read_spans
+from labeltide.spans.grid import Grid, lay_on_grid
+from labeltide.spans.table import by_annotator, by_recording
+
+
+@pytest.fixture
+def nights(tmp_path, stub):
+    """An audit of two nights that two people have scored."""
+    lines = ["recording,signals,labels,annotator"]
+    for k in (1, 2):
+        write_night(tmp_path, f"n0{k}", seed=k)
+        write_hypnogram(tmp_path / f"second{k}.edf", stages(k + 9))
+        lines += [f"n0{k},n0{k}-PSG.edf,n0{k}-Hypnogram.edf,ann", f"n0{k},n0{k}-PSG.edf,second{k}.edf,bob"]
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    lt.audit(tmp_path / "list.csv", out=tmp_path / "out", fdr=0.6)
+    return tmp_path / "out"
+
+
+def expected(labels, recording, annotator, kind, arrow=True):
+    """The label of every epoch that an export should hold."""
+    rows = [row for row in labels.to_pylist() if (row["sequence"], row["annotator"]) == (recording, annotator)]
+    if kind == "corrected":
+        return [row["corrected"] for row in rows]
+    text = "{recorded} -> {suggested}" if arrow else "{suggested}"
+    return [text.format(**row) if row["is_issue"] else None for row in rows]
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_every_label_is_read_back(nights, to):
+    written = export_audit(nights, to)
+    labels = parquet.read_table(nights / "labels.parquet")
+    seen = set()
+    for path in written.files:
+        for recording, part in by_recording(read_spans(path).spans).items():
+            for annotator, spans in by_annotator(part).items():
+                words = f"{path.name} {annotator}"
+                kind = "issues" if "issues" in words else "corrected"
+                key = ("n01" if "n01" in f"{words} {recording}" else "n02", "bob" if "bob" in words else "ann", kind)
+                found = lay_on_grid(spans, Grid(0.0, 30.0, 60)).labels
+                assert found == expected(labels, *key, arrow=to != "labelstudio"), key
+                seen.add(key)
+    assert len(seen) == 8
+    with pytest.raises(ValueError, match="needs a folder that is new or empty"):
+        export_audit(nights, to)
+
+
+def test_tasks_of_label_studio_open_the_signals(nights, tmp_path):
+    (path,) = export_audit(nights, "labelstudio", tmp_path / "new").files
+    tasks = json.loads(path.read_text())
+    assert [task["data"]["recording"] for task in tasks] == ["n01", "n02"]
+    assert [Path(task["data"]["ts"]).name for task in tasks] == ["n01-PSG.edf", "n02-PSG.edf"]
+    assert [one["model_version"] for one in tasks[0]["predictions"]][2:] == ["corrected ann", "corrected bob"]
+
+
+def test_an_edf_begins_when_its_recording_did(nights, tmp_path):
+    written = export_audit(nights, "edf", tmp_path / "new", "corrected")
+    assert len(written.files) == 4
+    assert {str(read_spans(path).start) for path in written.files} == {"2024-05-01 22:30:00"}
+
+
+@pytest.mark.parametrize("dated", [False, True])
+def test_a_plain_table_is_placed_by_its_times(tmp_path, stub, dated):
+    table = make_table(people=4)
+    if dated:
+        moments = pa.array([1_700_000_000_000_000 + 60_000_000 * m for m in table["minute"].to_pylist()])
+        table = table.set_column(1, "minute", moments.cast(pa.timestamp("us")))
+    lt.audit(table, sequence="person", time="minute", out=tmp_path / "out")
+    written = export_audit(tmp_path / "out", "csv", tmp_path / "new", "corrected")
+    labels = parquet.read_table(tmp_path / "out" / "labels.parquet")
+    for name, part in by_recording(read_spans(written.files[0]).spans).items():
+        found = lay_on_grid(part, Grid(0.0, 60.0 if dated else 1.0, 20)).labels
+        assert found == expected(labels, name, None, "corrected")
+
+
+def test_audits_without_times_and_wrong_choices_are_refused(tmp_path, stub):
+    path = tmp_path / "t.csv"
+    csv.write_csv(make_table(people=4).drop_columns(["minute"]), path)
+    lt.audit(path, sequence="person", out=tmp_path / "out")
+    written = export_audit(tmp_path / "out", "csv", tmp_path / "new")
+    assert written.said[0].startswith("The table has no times, so its rows count as seconds")
+    spans = by_recording(read_spans(written.files[-1]).spans)["p2"]
+    assert spans["onset"][0].as_py() == 0
+    with pytest.raises(ValueError, match=r"Unknown to .docx.. Choose one of: csv, "):
+        export_audit(tmp_path / "out", "docx")
+    with pytest.raises(ValueError, match=r"Unknown what .all.. Choose one of: issues"):
+        export_audit(tmp_path / "out", "csv", what="all")
+    with pytest.raises(FileNotFoundError, match=r"holds no audit.json"):
+        export_audit(tmp_path, "csv")

@@ -1,0 +1,252 @@
+"""What is written is read back label for label, and what the libraries of each format write is read as it is."""
+
+import csv
+import json
+from datetime import datetime
+
+import edfio
+import mne
+import numpy as np
+import pympi
+import pytest
+import wfdb
+from praatio import textgrid as praat
+
+from labeltide.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
+from labeltide.spans.formats import adapter_of, read_spans
+from labeltide.spans.table import make_spans
+from spans.some_spans import ASCII, differences, random_spans
+
+NAMES = ("onset", "duration", "label")
+# format → file, what write takes, what random_spans takes, tolerance
+FORMATS = {
+    "csv": (delimited, "n.csv", {}, {"annotators": ("ann", "bob")}, 0),
+    "tsv": (delimited, "n.tsv", {}, {"annotators": ("ann", "bob")}, 0),
+    "bids": (delimited, "n_events.tsv", {"bids": True}, {"annotators": ("ann", "bob")}, 0),
+    "edf": (edf, "n.edf", {}, {}, 0),
+    "label studio": (label_studio, "n.json", {}, {"annotators": ("ann", "bob")}, 1e-9),
+    "label studio export": (label_studio, "n.json", {"annotations": True}, {"annotators": ("7", "a@b.c")}, 1e-9),
+    "nsrr": (nsrr, "n.xml", {}, {}, 0),
+    "elan": (elan, "n.eaf", {}, {"annotators": (None, "bob")}, 1e-9),
+    "textgrid": (textgrid, "n.TextGrid", {}, {"annotators": (None, "bob")}, 1e-9),
+    "wfdb": (wfdb_notes, "n.ann", {"rate": 1000}, {"annotators": ("ann",), "labels": ASCII}, 1e-9),
+    "mne": (mne_annotations, "n-annot.fif", {}, {"digits": 2}, 1e-4),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("gaps", [True, False])
+def test_written_spans_are_read_back(tmp_path, name, gaps):
+    adapter, file, options, kind, tolerance = FORMATS[name]
+    spans = random_spans(1, gaps=gaps, **kind)
+    adapter.write(spans, tmp_path / file, **options)
+    assert differences(read_spans(tmp_path / file).spans, spans, tolerance=tolerance) == 0
+    assert adapter_of(tmp_path / file) is adapter
+
+
+@pytest.mark.parametrize("name", ["csv", "bids", "edf", "label studio", "nsrr", "textgrid", "wfdb", "mne"])
+def test_events_without_duration_are_read_back(tmp_path, name):
+    adapter, file, options, _, tolerance = FORMATS[name]
+    annotator = "ann" if name == "wfdb" else None
+    spans = make_spans([1.0, 5.0, 9.5], [0, 4, 0], ["a", "b", "c"], annotator, "n")[0]
+    adapter.write(spans, tmp_path / file, **options)
+    assert differences(adapter.read(tmp_path / file).spans, spans, tolerance=tolerance) == 0
+
+
+def test_edf_of_edfio_with_signals(tmp_path):
+    spans = random_spans(2)
+    notes = [edfio.EdfAnnotation(*line) for line in zip(*(spans[name].to_pylist() for name in NAMES), strict=True)]
+    data = np.sin(np.arange(100 * 60))
+    signal = edfio.EdfSignal(data, 100, label="EEG Fpz-Cz", physical_dimension="uV")
+    about = edfio.Recording(startdate=datetime(2024, 5, 1).date())
+    edfio.Edf([signal], annotations=notes, recording=about, starttime=datetime(2024, 5, 1, 22, 30).time()).write(
+        tmp_path / "n.edf"
+    )
+    found = edf.read(tmp_path / "n.edf")
+    assert differences(found.spans, spans) == 0
+    assert found.start == datetime(2024, 5, 1, 22, 30)
+    (channel,) = found.signals
+    assert (channel.name, channel.unit, channel.rate, channel.count) == ("EEG Fpz-Cz", "uV", 100, 6000)
+    np.testing.assert_allclose(channel.load(250, 450), data[250:450], atol=1e-4)
+
+
+def test_a_written_edf_begins_when_its_recording_does(tmp_path):
+    start = datetime(2024, 5, 1, 22, 30, 15)
+    edf.write(random_spans(3), tmp_path / "n.edf", start=start)
+    assert edf.read(tmp_path / "n.edf").start == start
+
+
+def test_elan_of_pympi(tmp_path):
+    document = pympi.Elan.Eaf(author="someone")
+    document.add_tier("child", parent=None)
+    for tier, start, end, label in (
+        ("default", 0, 1500, "rest"),
+        ("child", 1500, 2250, "größe"),
+        ("child", 1600, 3000, "x"),
+    ):
+        document.add_annotation(tier, start, end, label)
+    document.to_file(tmp_path / "n.eaf")
+    found = elan.read(tmp_path / "n.eaf").spans
+    assert found["label"].to_pylist() == ["größe", "x", "rest"]
+    assert found["annotator"].to_pylist() == ["child", "child", "default"]
+    assert found["onset"].to_pylist() == [1.5, 1.6, 0.0]
+
+
+@pytest.mark.parametrize("form", ["short_textgrid", "long_textgrid"])
+def test_textgrids_of_praatio(tmp_path, form):
+    document = praat.Textgrid()
+    document.addTier(praat.IntervalTier("words", [(0, 1.5, "a b"), (2, 2.5, 'q"t')], 0, 3))
+    document.addTier(praat.PointTier("clicks", [(0.25, "click")], 0, 3))
+    document.save(str(tmp_path / "n.TextGrid"), form, includeBlankSpaces=True)
+    found = textgrid.read(tmp_path / "n.TextGrid").spans
+    assert list(zip(*(found[name].to_pylist() for name in (*NAMES, "annotator")), strict=True)) == [
+        (0.25, 0.0, "click", "clicks"),
+        (0.0, 1.5, "a b", "words"),
+        (2.0, 0.5, 'q"t', "words"),
+    ]
+
+
+def test_wfdb_of_wfdb_with_beats_rhythms_and_signals(tmp_path):
+    wfdb.wrsamp(
+        "r1", fs=250, units=["mV"], sig_name=["ECG"], p_signal=np.ones((2500, 1)), fmt=["16"], write_dir=tmp_path
+    )
+    wfdb.wrann(
+        "r1",
+        "atr",
+        np.array([0, 100, 500, 1250]),
+        symbol=["+", "N", "V", "+"],
+        aux_note=["(N", "", "", "(AFIB"],
+        write_dir=str(tmp_path),
+    )
+    found = wfdb_notes.read(tmp_path / "r1.atr").spans
+    assert list(zip(*(found[name].to_pylist() for name in NAMES), strict=True)) == [
+        (0.0, 5.0, "N"),
+        (0.4, 0.0, "N"),
+        (2.0, 0.0, "V"),
+        (5.0, 5.0, "AFIB"),
+    ]
+    (channel,) = wfdb_notes.read(tmp_path / "r1.hea").signals
+    assert (channel.name, channel.rate, channel.count) == ("ECG", 250, 2500)
+    np.testing.assert_allclose(channel.load(100, 200), 1, atol=1e-3)
+
+
+def test_a_stage_of_physionet_at_sample_0_vanishes_in_wfdb_and_ours_does_not(tmp_path):
+    wfdb.wrann("s", "st", np.array([0, 300]), symbol=['"', '"'], aux_note=["W", "2"], fs=10, write_dir=str(tmp_path))
+    assert wfdb_notes.read(tmp_path / "s.st").spans["label"].to_pylist() == ["2"]
+    spans = make_spans([0, 30], [30, 30], ["W", "2"], "ann", "s")[0]
+    assert wfdb_notes.write(spans, tmp_path / "s.ann", rate=10) == ()
+    assert differences(wfdb_notes.read(tmp_path / "s.ann").spans, spans) == 0
+    event = make_spans([0.0], [0.0], ["lights off"], "ann", "s")[0]
+    (said,) = wfdb_notes.write(event, tmp_path / "t.ann", rate=10)
+    assert "sample 0 written at sample 1" in said
+    assert wfdb_notes.read(tmp_path / "t.ann").spans["onset"].to_pylist() == [0.1]
+
+
+def test_mne_annotations_and_raw(tmp_path):
+    raw = mne.io.RawArray(
+        np.full((2, 6000), 2e-5), mne.create_info(["Fpz", "chin"], 100, ["eeg", "emg"]), verbose=False
+    )
+    raw.set_annotations(mne.Annotations([1.5, 30], [3, 10], ["W", "N1"]))
+    raw.crop(1.0)  # onsets now count from a first sample that is not 0
+    raw.save(tmp_path / "n_raw.fif", verbose=False)
+    for found in (mne_annotations.from_raw(raw), mne_annotations.read(tmp_path / "n_raw.fif")):
+        assert found.spans["onset"].to_pylist() == pytest.approx([0.5, 29])
+        assert found.signals[0].unit == "uV"
+        np.testing.assert_allclose(found.signals[0].load(0, 10), 20, rtol=1e-6)
+    spans = mne_annotations.from_annotations(raw.annotations)
+    assert mne_annotations.from_annotations(mne_annotations.to_annotations(spans)).equals(spans)
+
+
+def test_bids_events_with_na(tmp_path):
+    (tmp_path / "sub-01_events.tsv").write_text("onset\tduration\ttrial_type\n0\t30\tW\n30\tn/a\tclick\n40\t5\tn/a\n")
+    found = delimited.read(tmp_path / "sub-01_events.tsv")
+    assert found.spans["duration"].to_pylist() == [30, 0]
+    assert found.spans["recording"].to_pylist() == ["sub-01_events"] * 2
+    assert found.said == ("1 span without a label left out.",)
+
+
+def test_none_is_a_behaviour_and_na_is_missing(tmp_path):
+    spans = make_spans([0, 1, 2], [1, 1, 1], ["none", "NA", "null"], None, "n")[0]
+    delimited.write(spans, tmp_path / "n.csv")
+    assert differences(delimited.read(tmp_path / "n.csv").spans, spans) == 0
+    with pytest.raises(ValueError, match="n/a stands for what is missing"):
+        delimited.write(make_spans([0], [1], ["n/a"])[0], tmp_path / "n.csv")
+
+
+def test_starts_and_ends_with_other_names_and_separators(tmp_path):
+    (tmp_path / "a.csv").write_text("Start;End;Stage;Scorer\n0;30;W;ann\n30,5;60;N1;ann\n")
+    found = delimited.read(tmp_path / "a.csv").spans
+    assert (found["onset"].to_pylist(), found["duration"].to_pylist()) == ([0, 30.5], [30, 29.5])
+    assert found["annotator"].to_pylist() == ["ann", "ann"]
+
+
+BORIS = ["Observation id", "Observation date", "Subject", "Behavior", "Behavioral category", "Behavior type"]
+
+
+def test_boris_aggregated_events(tmp_path):
+    lines = [[*BORIS, "Start (s)", "Stop (s)", "Duration (s)"]]
+    lines += [["cage 1", "2024", "mouse A", "groom", "", "STATE", "1.5", "4.0", "2.5"]]
+    lines += [["cage 1", "2024", "mouse A", "sniff", "", "POINT", "5.25", "5.25", "0"]]
+    with (tmp_path / "b.tsv").open("w", newline="") as file:
+        csv.writer(file, delimiter="\t").writerows(lines)
+    found = delimited.read(tmp_path / "b.tsv").spans
+    assert found["label"].to_pylist() == ["groom", "sniff"]
+    assert found["duration"].to_pylist() == [2.5, 0]
+    assert found["recording"].to_pylist() == ["cage 1", "cage 1"]
+
+
+@pytest.mark.parametrize("preface", [[], [["Observation id", "cage 1"], ["Media file(s)"], ["Player #1", "a.avi"]]])
+def test_boris_tabular_events_are_joined(tmp_path, preface):
+    lines = [*preface, [*BORIS, "Time"]]
+    for subject, behaviour, kind, time in [
+        ("A", "groom", "START", "1.5"),
+        ("B", "groom", "START", "2"),
+        ("A", "groom", "STOP", "4"),
+        ("A", "sniff", "POINT", "5"),
+        ("B", "groom", "STOP", "6"),
+        ("B", "rear", "START", "7"),
+    ]:
+        lines.append(["cage", "2024", subject, behaviour, "", kind, time])
+    with (tmp_path / "b.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(lines)
+    found = delimited.read(tmp_path / "b.csv")
+    assert list(zip(*(found.spans[n].to_pylist() for n in (*NAMES, "recording")), strict=True)) == [
+        (1.5, 2.5, "groom", "cage A"),
+        (5.0, 0.0, "sniff", "cage A"),
+        (2.0, 4.0, "groom", "cage B"),
+    ]
+    assert found.said == ("1 line of BORIS without a matching start or stop left out.",)
+
+
+def test_exports_of_label_studio(tmp_path):
+    region = {"start": 3, "end": 7.5, "instant": False, "timeserieslabels": ["Run", "Fast"]}
+    other = {"type": "choices", "value": {"choices": ["good"]}}
+    labelled = {"type": "timeserieslabels", "from_name": "label", "to_name": "ts", "value": region}
+    annotation = {"completed_by": {"email": "a@b.c"}, "result": [labelled, other]}
+    task = {"id": 1, "data": {"csv": "/data/run.csv"}, "annotations": [annotation], "predictions": []}
+    minimal = {"id": 1, "csv": "/data/run.csv", "label": [region], "annotator": 3}
+    for content, who in ((task, "a@b.c"), (minimal, "3")):
+        (tmp_path / "e.json").write_text(json.dumps([content]))
+        found = label_studio.read(tmp_path / "e.json").spans
+        assert found["label"].to_pylist() == ["Run", "Fast"]
+        assert found["duration"].to_pylist() == [4.5, 4.5]
+        assert found["annotator"].to_pylist() == [who] * 2
+        assert found["recording"].to_pylist() == ["/data/run.csv"] * 2
+
+
+def test_nsrr_stages_without_apnoeas(tmp_path):
+    event = "<ScoredEvent><EventType>{}</EventType><EventConcept>{}</EventConcept>"
+    event += "<Start>{}</Start><Duration>{}</Duration></ScoredEvent>"
+    events = event.format("Stages|Stages", "Stage 2 sleep|2", 0, 60) + event.format(
+        "Respiratory|Respiratory", "Hypopnea|Hypopnea", 10, 20
+    )
+    (tmp_path / "n.xml").write_text(
+        f"<?xml version='1.0'?><PSGAnnotation><ScoredEvents>{events}</ScoredEvents></PSGAnnotation>"
+    )
+    found = nsrr.read(tmp_path / "n.xml")
+    assert found.spans["label"].to_pylist() == ["Stage 2 sleep"]
+    assert found.said == ("1 events other than sleep stages left out.",)
+    assert nsrr.read(tmp_path / "n.xml", events="all").spans["label"].to_pylist() == [
+        "Stage 2 sleep",
+        "Hypopnea|Hypopnea",
+    ]
