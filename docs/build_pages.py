@@ -8,9 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import public_names
 from cyclopts import App, Argument
-
-import names
 
 LIVE = Path(__file__).parent / "_build" / "live"
 COMMANDS = "<!-- the commands -->"  # stands in reference/commands.md
@@ -19,7 +18,7 @@ REPORT_COMMAND = "labeltide audit study.csv --clock hour_of_day"
 
 def fill_in(text: str) -> str:
     """A page with the tables of commands and of public names in the places that are kept for them."""
-    for place, make in ((COMMANDS, command_tables), (names.PLACE, names.name_tables)):
+    for place, make in ((COMMANDS, command_tables), (public_names.PLACE, public_names.name_tables)):
         if place in text:
             text = text.replace(place, make())
     return text

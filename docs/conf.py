@@ -11,7 +11,7 @@ DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
 import build_pages  # noqa: E402
-import names  # noqa: E402
+import public_names  # noqa: E402
 
 import labeltide  # noqa: E402
 
@@ -24,18 +24,21 @@ release = version = labeltide.__version__
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
+    "mathml",
     "sphinx_design",
     "numpydoc",
 ]
 exclude_patterns = ["_build", "screenshots", "*.py"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+myst_update_mathjax = False
+html_math_renderer = "mathml"
 nb_execution_mode = "cache"
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 numpydoc_show_class_members = False
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # numpydoc has them in words
 
 html_theme = "pydata_sphinx_theme"
@@ -71,7 +74,19 @@ def prepare_source(app: object, name: str, source: list[str]) -> None:
     source[0] = LINK.sub(rewrite, build_pages.fill_in(source[0]))
 
 
+def skip_foreign(app: object, what: str, name: str, *rest: object) -> bool | None:
+    """True leaves a member out; None leaves it to Sphinx."""
+    return True if public_names.is_foreign(name) else None
+
+
+def find_outdated(app: object, *pages: object) -> list[str]:
+    """Pages that are written from the program change with it."""
+    return ["reference/commands", "reference/names"]
+
+
 def setup(app: object) -> None:
-    names.write_pages()
+    public_names.write_pages()
     build_pages.write_live_report()
     app.connect("source-read", prepare_source)  # type: ignore[attr-defined]
+    app.connect("env-get-outdated", find_outdated)  # type: ignore[attr-defined]
+    app.connect("autodoc-skip-member", skip_foreign)  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 
 import labeltide
@@ -50,12 +51,9 @@ GROUPS = {
     ),
     "Experiments and the machine": ("read_study", "run_study", "workers", "show_versions"),
 }
-# Members that scikit-learn, torch and Python add to every class of theirs.
-INHERITED = "BaseEstimator, ClassifierMixin, Module, BaseException"
-HIDDEN = (
-    "set_fit_request, set_predict_request, set_predict_proba_request, set_score_request, get_metadata_routing, "
-    "training, dump_patches, call_super_init"
-)
+# Classes of scikit-learn, torch and Python whose members are not described here.
+INHERITED = "BaseEstimator, ClassifierMixin, TransformerMixin, Module, BaseException"
+FOREIGN = re.compile(r"set_\w+_request|get_metadata_routing|set_output|training|dump_patches|call_super_init")
 
 
 def groups() -> dict[str, list[str]]:
@@ -87,6 +85,11 @@ def write_pages() -> None:
             (PAGES / file).write_text(text)
 
 
+def is_foreign(name: str) -> bool:
+    """Whether scikit-learn or torch puts a member of this name into every class of theirs."""
+    return FOREIGN.fullmatch(name) is not None
+
+
 def _file(name: str) -> str:
     """`agreement` and `Agreement` would be one file on some systems."""
     return f"{_kind(name)}-{name}.rst"
@@ -112,5 +115,5 @@ def _page(name: str) -> str:
         return "\n".join([*head, f".. py:data:: {name}", "", f"   {_summary(name)}", "", *methods, ""])
     body = [f".. auto{'class' if kind == 'class' else 'function'}:: {name}"]
     if kind == "class":
-        body += ["   :members:", f"   :inherited-members: {INHERITED}", f"   :exclude-members: {HIDDEN}"]
+        body += ["   :members:", f"   :inherited-members: {INHERITED}"]
     return "\n".join([*head, *body, ""])
