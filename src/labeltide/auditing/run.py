@@ -18,10 +18,14 @@ from labeltide._files import to_json
 from labeltide.auditing import findings, fitting
 from labeltide.auditing.annotator_findings import describe_agreement
 from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.conclusion import conclude
 from labeltide.auditing.contested_findings import describe_contested
+from labeltide.auditing.copies import check_copies, clusters_of_copies
 from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
+from labeltide.auditing.leaks import check_leaks
 from labeltide.auditing.options import AuditOptions, mark_unfinished, prepare_checkpoint
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
+from labeltide.auditing.rare_classes import leave_out_rare_classes
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.timelines import describe_timelines
@@ -129,25 +133,33 @@ def audit(
 
 def _run(table: Any, options: AuditOptions, stages: Stages) -> TableAudit:
     with stages.stage("read"):
-        read = _read(table, options)
+        recorded = _read(table, options)
+        read = leave_out_rare_classes(recorded)
         windows = fitting.choose_windows(read, options.seed)
+        clusters = clusters_of_copies(read)
+        checks = (*check_copies(read, clusters), *check_leaks(read, options.seed))
     with stages.stage("fit"):
         mark_unfinished(options)
         how: dict[str, Any] = {"model": options.model, "seed": options.seed, "device": options.device}
-        coded = fitting.fit(read, windows, checkpoint=options.checkpoint, **how)
+        coded = fitting.fit(read, windows, clusters[read.groups], checkpoint=options.checkpoint, **how)
     with stages.stage("judge"):
         judged = fitting.judge(coded, read, options.fdr, stages.done)
         estimator = fitting.with_class_names(coded, read)
-        labels = findings.audited_lines(read, judged)
     with stages.stage("bands"):
         said = _say_limits(read, len(windows), estimator)
         said += fitting.infer(estimator, read, options.seed, stages.done)
+    noise_found = findings.describe_noise_found(read, estimator, checks)
+    conclusion = conclude(to_json(noise_found))
+    judged = replace(judged, may_name=conclusion.names_labels)
+    labels = findings.audited_lines(recorded, read, judged)
     summary = to_json(
         {
             **_describe_run(options.command, stages.seconds),
             "table": _describe_table(table, read, said),
             "settings": _describe_settings(read, options, estimator, len(windows)),
-            **_describe_findings(read, judged, estimator),
+            "conclusion": conclusion.to_json(),
+            **noise_found,
+            **_describe_labels(read, judged),
         }
     )
     noise = findings.noise_table(read, estimator)
@@ -215,17 +227,12 @@ def _describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, 
     }
 
 
-def _describe_findings(read: AuditInput, judged: LabelAudit, estimator: TideClassifier) -> dict[str, Any]:
-    first, *others = findings.describe_clocks(read, estimator)
+def _describe_labels(read: AuditInput, judged: LabelAudit) -> dict[str, Any]:
     return {
-        **first,
-        "other_clocks": others,
-        "timing": findings.describe_timing(read, estimator),
         "issues": findings.describe_issues(read, judged),
         "contested": describe_contested(judged),
         "agreement": describe_agreement(read),
         "plan": findings.describe_plan(read, judged),
-        "diagnostics": findings.describe_checks(estimator),
         "timelines": describe_timelines(read, judged),
         "encoders": [asdict(encoder) for encoder in read.encoders],
     }
