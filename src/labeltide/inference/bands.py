@@ -60,7 +60,7 @@ class NoiseEstimate:
     rate, and the same four bands of it : arrays of shape (points,)
         Error rate: P(recorded label is wrong).
     total, total_lower, total_upper, total_p : float
-        The share of all recorded labels that are wrong, with a profile likelihood interval and test (annotators: bootstrap).
+        The share of all recorded labels that are wrong: profile likelihood interval and test (annotators: bootstrap).
     labels : array of shape (points, classes)
         The expected number of recorded labels of each true class, averaged over neighbouring moments.
     change, class_change : Change, and one for each class

@@ -59,8 +59,8 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
     assert posterior is not None
     true = posterior[0].double().numpy()  # (rows, steps, classes)
     return (
-        check_identifiability(training, true),
         *check_identification(training, class_names),
+        check_identifiability(training, true),
         check_bursts(training),
         check_balance(training, true, class_names),
         check_drift(training),

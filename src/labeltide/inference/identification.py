@@ -29,13 +29,13 @@ TRUSTED_LABELS = 30  # with as many, Q is known from them
 
 
 def check_identification(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagnostic, ...]:
-    """The three checks of one fit."""
+    """The three checks of one fit; a cause comes before what follows from it."""
     ones = torch.ones(1, training.data.labels.shape[1])
     expected = expect(training.data, same_data(1, ones), training.parameters)
     return (
+        check_confounding(training),
         check_information(training, expected),
         check_mostly_right(training, expected, class_names),
-        check_confounding(training),
     )
 
 

@@ -180,7 +180,7 @@ def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:
 
 
 def hold_class(free: Family, n_classes: int, held: int) -> Family:
-    """The same family without pooling, in which the entries of one true class do not change over the clock."""
+    """The same family, pooled alike, in which the entries of one true class do not change over the clock."""
     of_held = np.repeat(np.arange(n_classes) == held, n_classes - 1)  # (entries,)
     moves = np.ptp(free.design, axis=0) > 0  # (entries, coefficients)
     kept = ~moves[of_held].any(0)
@@ -188,8 +188,6 @@ def hold_class(free: Family, n_classes: int, held: int) -> Family:
         name=f"{free.name}, class {held} held",
         design=free.design[:, :, kept],
         penalty=free.penalty[np.ix_(kept, kept)],
-        pooling=None,
-        held=None,
     )
 
 
