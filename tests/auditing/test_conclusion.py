@@ -69,6 +69,19 @@ def test_a_check_that_denies_outweighs_the_tests_and_is_the_reason(noisy):
     assert "cannot be told" in summary_text(noisy).splitlines()[1]
 
 
+def test_a_change_is_not_claimed_beside_noise_that_is_not_shown(noisy):
+    noisy["temporality"] |= {"is_noisy_p": 1.0, "p_value": 0.02}
+    noisy["noise"] |= {"rate_lower": 0.0, "rate_upper": 0.44}
+    assert conclude(noisy).changes[0].answer == NOT_SHOWN
+    said = summary_text(noisy)
+    assert "no change shown, since no wrong labels are" in said
+    assert "p = 0.020" not in said
+    verdict = write_verdict(noisy)
+    assert verdict.cards[2].detail == "No wrong labels are shown, so neither is a change of their share."
+    assert verdict.cards[-1].answer == "Check some stretches by hand"
+    assert "0 to 44" in verdict.cards[0].detail
+
+
 def test_too_few_people_leave_only_the_change_untold(noisy):
     noisy["temporality"] |= {"p_value": None, "method": "none"}
     assert conclude(noisy).noise.answer == SHOWN

@@ -79,7 +79,7 @@ def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
         check_title=check_title,
         **_drawn(audit),
         **_tabled(audit),
-        contested=_contested(audit),
+        contested=None if untold(audit) else _contested(audit),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from labeltide.auditing.conclusion import SURE
 from labeltide.auditing.page.change_words import units
 from labeltide.auditing.page.checks import check_title
 from labeltide.auditing.page.clock_words import View, clock_views
@@ -85,7 +86,7 @@ def _change_line(view: View) -> str:
     if not is_known(p) and test.get("method") == "none":
         return f"cannot be told from {units(test)}"
     if not is_temporal(view.audit):
-        return f"no change shown ({p_value(p)})"
+        return "no change shown, since no wrong labels are" if p < SURE else f"no change shown ({p_value(p)})"
     range_ = interval(number(test.get("change_lower")), number(test.get("change_upper"))).removesuffix(SIGN)
     by = f" by {points(change)}{f' ({range_})' if range_ else ''}" if is_known(change) else ""
     return f"changes{by}, {p_value(p)}"

@@ -28,6 +28,7 @@ from labeltide.auditing.page.numbers import (
 from labeltide.auditing.page.timing_words import timing_words
 
 MOST_OF_IT = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
+MUCH = 0.05  # share of wrong labels that matters
 NEITHER_KNOWN = "How many labels are wrong is not known, so neither is this."
 NOTHING_NAMED = "No label is named or corrected."
 LEAST = 0.0005  # a smaller share would be shown as 0.0 %
@@ -188,6 +189,8 @@ def _changes(view: View) -> Card:
         if test.get("method") == "none":
             return Card(question, "Cannot be told", too_few(test))
         return Card(question, "Not known", "The test for a change over the clock could not be made.")
+    if not is_temporal(view.audit) and not is_noisy(view.audit) and p < SURE:
+        return Card(question, "Not shown", "No wrong labels are shown, so neither is a change of their share.")
     if not is_temporal(view.audit):
         still = f" A change of up to {points(high)} cannot be ruled out." if is_known(high) and high >= LEAST else ""
         constant = f"An error rate that follows the other clock{'s' * (view.others > 1)} alone"
@@ -239,7 +242,7 @@ def _next_card(audit: Mapping[str, Any]) -> Card:
             question, "Nothing urgent", "Use the labels as they are, and audit again when more have been recorded."
         )
     if not is_noisy(audit):
-        return Card(question, "Nothing urgent", "The labels can be used as they are.")
+        return Card(question, *_if_not_shown(number(audit["noise"].get("rate_upper"))))
     corrected = issues.get("corrected") or 0
     least = number(issues.get("min_confidence"))
     sure = f" at least {percent(least)} sure" if is_known(least) else " sure enough"
@@ -261,6 +264,13 @@ def _next_card(audit: Mapping[str, Any]) -> Card:
         f"{first} Then check the named labels, the surest first.{train}",
         ("plan", "What to annotate again"),
     )
+
+
+def _if_not_shown(upper: float) -> tuple[str, str]:
+    """What to do where no noise is shown: nothing, unless much of it cannot be ruled out."""
+    if not is_known(upper) or upper < MUCH:
+        return "Nothing urgent", "The labels can be used as they are."
+    return "Check some stretches by hand", f"Up to {percent(upper)} of wrong labels cannot be ruled out."
 
 
 def _find_out(plan: Sequence[Mapping[str, Any]]) -> tuple[str, str, tuple[str, str]]:
