@@ -88,7 +88,7 @@ def size(audit: Mapping[str, Any]) -> str:
 def _headline(audit: Mapping[str, Any]) -> str:
     rate = number(audit["noise"].get("rate"))
     if untold(audit):
-        return f"How many of these labels are wrong cannot be told. {untold(audit)}"
+        return f"How many of these labels are wrong cannot be told. {untold(audit).split('. ')[0].rstrip('.')}."
     if not is_noisy(audit):
         return "There is no clear sign that these labels are wrong."
     much = f"About {_in_hundred(rate)} recorded labels are probably wrong"
