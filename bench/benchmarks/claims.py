@@ -275,7 +275,7 @@ def write_page(records: list[dict[str, Any]]) -> None:
         lines.append(f"| {name} | {len(of_name)} | {truth:.1f} % | {numbers} | {said} |")
     lines += [
         "",
-        "70 % wrong of two classes fits as well as 30 % with the names exchanged. No data can tell them apart; the page",
+        "70 % wrong of two classes fits as well as 30 % with the names exchanged. No data tell them apart; the page",
         "states the assumption that each class is right more often than not.",
     ]
     (RESULTS / "README.md").write_text("\n".join(lines) + "\n")
