@@ -43,6 +43,7 @@ OF_ONE_CLOCK = (None, 100.0, 1.0)  # among several, whose smoothness may differ;
 WAVES = (1.0, 2 / 3, 1 / 2, 1 / 3)  # periods as shares of the clock
 WHOLE_WAVES = (1.0, 1 / 2, 1 / 3)  # those that fit a periodic clock
 PIECES = (2, 3, 4)
+MANY_CLASSES = 13  # from which no pair of classes has a change over the clock of its own
 Kinds = Sequence[Sequence[Sequence[Family]]]  # of each fit, candidate and fold, the last of which leaves nothing out
 Sharing = tuple[str, str]  # of the level and of the movement among entries of Q
 
@@ -149,9 +150,15 @@ def try_families(
 
 
 def _sharings(n_classes: int) -> list[Sharing]:
-    """Sharings of level and movement to compare; with two classes "by class" and "each" are the same."""
+    """Sharings of level and movement to compare; with two classes "by class" and "each" are the same.
+
+    With many classes a pair of them has too few labels for a curve of its own, and such families cost the most.
+    """
     pairs = [("alike", "alike"), ("each", "alike"), ("each", "each")]
-    return pairs if n_classes == 2 else [*pairs, ("by class", "by class"), ("each", "by class")]
+    if n_classes == 2:
+        return pairs
+    by_class = [("by class", "by class"), ("each", "by class")]
+    return [*pairs, *by_class] if n_classes < MANY_CLASSES else [pairs[0], *by_class]
 
 
 def _shapes(grid: np.ndarray, period: Period) -> list[Shape]:

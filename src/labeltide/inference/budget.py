@@ -45,6 +45,7 @@ def refine(values: np.ndarray, coarse: np.ndarray, grid: np.ndarray, period: flo
 
 def affordable(data: ChainData, family: Family, iterations: int, wanted: int, minimum: int) -> int:
     """Number of replicates: those wanted, or as many as `MAX_OPERATIONS` allow, but at least the minimum."""
-    newton = family.design.size * family.design.shape[2] * (1 if family.pooling is None else data.labels.shape[-1])
+    newton = family.n_classes * family.of_class**2 * (len(family.basis) + family.of_class)
+    newton *= 1 if family.pooling is None else data.labels.shape[-1]
     per_replicate = iterations * (newton + OPERATIONS_PER_STEP * int(data.mask.sum()) * data.n_classes**2)
     return max(min(wanted, minimum), min(wanted, int(MAX_OPERATIONS // per_replicate)))
