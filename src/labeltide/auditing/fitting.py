@@ -12,6 +12,7 @@ import torch
 
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.pace import USUAL, Pace
 from labeltide.chain.data import TrainingEvidence
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
@@ -37,7 +38,7 @@ def patience(table: AuditInput) -> float:
     return float(np.clip(np.sqrt(len(table.place) / USUAL_STEPS), 1, MOST_PATIENCE))
 
 
-def choose_windows(table: AuditInput, seed: int) -> np.ndarray:
+def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL) -> np.ndarray:
     """The windows to learn from, in order: all, or a random sample of those with labels that holds every class."""
     labelled = np.asarray((table.fit_labels >= 0).any((1, 2)))
     if labelled.sum() < 2:
@@ -45,7 +46,7 @@ def choose_windows(table: AuditInput, seed: int) -> np.ndarray:
             "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
             f"Got them in {int(labelled.sum())}. Name a shorter window (--window STEPS), or give more data."
         )
-    most = max(2, int(TRAINING_STEPS * patience(table)) // table.index.shape[1])
+    most = max(2, int(TRAINING_STEPS * pace.training * patience(table)) // table.index.shape[1])
     if len(labelled) <= most:
         return np.arange(len(labelled))
     chosen = np.random.default_rng([seed, 9]).permutation(np.flatnonzero(labelled))[:most]
@@ -54,20 +55,27 @@ def choose_windows(table: AuditInput, seed: int) -> np.ndarray:
     return np.unique(np.concatenate([chosen, *rare]))
 
 
-def choose_epochs(table: AuditInput, windows: np.ndarray) -> int:
+def choose_epochs(table: AuditInput, windows: np.ndarray, pace: Pace = USUAL) -> int:
     """The usual number of epochs, or fewer where each is long."""
     steps = len(windows) * table.index.shape[1]
-    return min(EPOCHS, max(LEAST_EPOCHS, int(UPDATES * patience(table)) // steps))
+    return min(round(EPOCHS * pace.epochs), max(LEAST_EPOCHS, int(UPDATES * pace.training * patience(table)) // steps))
 
 
 def fit(
-    table: AuditInput, windows: np.ndarray, *, model: str, seed: int, device: str, checkpoint: Path | None
+    table: AuditInput,
+    windows: np.ndarray,
+    *,
+    model: str,
+    seed: int,
+    device: str,
+    checkpoint: Path | None,
+    pace: Pace = USUAL,
 ) -> TideClassifier:
     """Learn from the chosen windows. Classes are codes; `with_class_names` gives them their names."""
     estimator = TideClassifier(
         model=model,
         hidden_size=HIDDEN_SIZE,
-        epochs=choose_epochs(table, windows),
+        epochs=choose_epochs(table, windows, pace),
         period=table.clocks[0].period if len(table.clocks) == 1 else tuple(clock.period for clock in table.clocks),
         device=device,
         checkpoint=checkpoint,
@@ -168,7 +176,9 @@ def _draw_rows(clusters: np.ndarray, most: int, generator: np.random.Generator) 
     return np.sort(np.concatenate([of_one[: max(1, round(share * len(of_one)))] for of_one in rows]))
 
 
-def infer(estimator: TideClassifier, table: AuditInput, seed: int, on_share: Any = None) -> list[str]:
+def infer(
+    estimator: TideClassifier, table: AuditInput, seed: int, on_share: Any = None, pace: Pace = USUAL
+) -> list[str]:
     """Compute bands, checks and tests, keep them in the estimator, and say what was limited.
 
     They rest on random subsets of the sequences, tests on a subset of that of the bands. A copy of the estimator holds
@@ -181,7 +191,7 @@ def infer(estimator: TideClassifier, table: AuditInput, seed: int, on_share: Any
         warnings.simplefilter("ignore", NoiseWarning)
         for place, (title, (steps, results)) in enumerate(stages.items()):
             before = thinned.training_
-            thinned.training_ = thin_evidence(before, seed, int(steps * patience(table)))
+            thinned.training_ = thin_evidence(before, seed, int(steps * pace.inference * patience(table)))
             if thinned.training_ is not before:
                 (kept, sequences), (of, of_sequences) = _sizes(thinned.training_), _sizes(before)
                 of_which = f"({sequences} of {of_sequences} sequences)"

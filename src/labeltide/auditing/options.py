@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labeltide import _validation
+from labeltide.auditing.pace import FAST, USUAL, Pace
 from labeltide.tables.roles import Request
 
 MODELS = ("gru", "tcn", "transformer")
@@ -26,11 +27,17 @@ class AuditOptions:
     fdr: float
     resume: bool
     command: str | None
+    fast: bool = False
 
     def __post_init__(self) -> None:
         _validation.check_choice("model", self.model, MODELS)
         _validation.check_number("seed", self.seed, 0, 2**32 - 1, whole=True)
         _validation.check_number("fdr", self.fdr, 0, 1)
+
+    @property
+    def pace(self) -> Pace:
+        """How much work is done."""
+        return FAST if self.fast else USUAL
 
     @property
     def checkpoint(self) -> Path | None:

@@ -19,8 +19,11 @@ from labeltide.auditing import findings, fitting
 from labeltide.auditing.annotator_findings import describe_agreement
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.auditing.contested_findings import describe_contested
+from labeltide.auditing.expected_cost import expected_seconds
 from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
+from labeltide.auditing.memory import check_memory
 from labeltide.auditing.options import AuditOptions, mark_unfinished, prepare_checkpoint
+from labeltide.auditing.pace import say_pace
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.auditing.stages import Stages, show_stages
@@ -90,6 +93,7 @@ def audit(
     verbose: bool = False,
     resume: bool = False,
     command: str | None = None,
+    fast: bool = False,
 ) -> TableAudit:
     """Say which labels of a table are likely wrong, when, and how sure that is.
 
@@ -105,6 +109,7 @@ def audit(
     verbose : draw a progress bar on a terminal
     resume : go on with an audit into the same folder whose fit was interrupted
     command : how the audit was asked for, to be shown on the page
+    fast : learn from fewer windows for fewer epochs, and compute bands, checks and tests from fewer windows
     """
     options = AuditOptions(
         columns=Request(sequence, time, label, features, annotator, clock, trusted),
@@ -116,6 +121,7 @@ def audit(
         fdr=fdr,
         resume=resume,
         command=command,
+        fast=fast,
     )
     options = replace(options, device=_validation.check_device(device))
     if options.out is not None:
@@ -130,18 +136,20 @@ def audit(
 def _run(table: Any, options: AuditOptions, stages: Stages) -> TableAudit:
     with stages.stage("read"):
         read = _read(table, options)
-        windows = fitting.choose_windows(read, options.seed)
+        check_memory(read)
+        windows = fitting.choose_windows(read, options.seed, options.pace)
+    stages.expect(expected_seconds(read, windows, fitting.choose_epochs(read, windows, options.pace), options.pace))
     with stages.stage("fit"):
         mark_unfinished(options)
         how: dict[str, Any] = {"model": options.model, "seed": options.seed, "device": options.device}
-        coded = fitting.fit(read, windows, checkpoint=options.checkpoint, **how)
+        coded = fitting.fit(read, windows, checkpoint=options.checkpoint, pace=options.pace, **how)
     with stages.stage("judge"):
         judged = fitting.judge(coded, read, options.fdr, stages.done)
         estimator = fitting.with_class_names(coded, read)
         labels = findings.audited_lines(read, judged)
     with stages.stage("bands"):
-        said = _say_limits(read, len(windows), estimator)
-        said += fitting.infer(estimator, read, options.seed, stages.done)
+        said = say_pace(options.pace) + _say_limits(read, len(windows), estimator)
+        said += fitting.infer(estimator, read, options.seed, stages.done, options.pace)
     summary = to_json(
         {
             **_describe_run(options.command, stages.seconds),
@@ -240,6 +248,7 @@ def _describe_settings(
         "window": read.window,
         "fdr": options.fdr,
         "device": options.device,
+        "fast": options.fast,
         "epochs": estimator.epochs,
         "hidden_size": estimator.hidden_size,
         "windows learned from": n_windows,

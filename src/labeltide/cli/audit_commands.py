@@ -35,6 +35,9 @@ def audit(
     device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
     fdr: Annotated[float, Parameter(help="The share of false alarms allowed among the labels to check.")] = 0.1,
     resume: Annotated[bool, Parameter(negative=(), help="Go on with an audit that was stopped.")] = False,
+    fast: Annotated[
+        bool, Parameter(negative=(), help="A quick answer from fewer windows and epochs; what is left out is said.")
+    ] = False,
 ) -> None:
     """Say which labels of a table are likely wrong, when, and how sure that is: one folder, one page."""
     from labeltide.auditing.run import audit as audit_table
@@ -56,6 +59,7 @@ def audit(
         fdr=fdr,
         verbose=True,
         resume=resume,
+        fast=fast,
         command=shlex.join(["labeltide", *sys.argv[1:]]),
     )
     console.print(f"{result}\nPage       {result.page}", markup=False, highlight=False)
