@@ -62,7 +62,7 @@ def test_compiled_values_and_gradients_equal_torch(members, batch, steps, inputs
     batch=st.integers(1, 20),
     steps=st.integers(1, 12),
     hidden=st.sampled_from([3, 8, 31, 32, 40, 64]),
-    classes=st.integers(2, 40),
+    classes=st.integers(2, 127),
     flat=st.booleans(),
 )
 def test_compiled_head_equals_torch(members, batch, steps, hidden, classes, flat):

@@ -57,7 +57,7 @@ static float *make_room(Tile *tile, const Task *s, int backward) {
         {&tile->logits, ROWS * width},
         {&tile->carry, block},
         {&tile->gates, backward ? STEPS * 4 * block : 0},
-        {&tile->sums, backward ? s->inputs * 3 * hidden + hidden * 3 * hidden + 6 * hidden + hidden * s->classes + 64 : 0},
+        {&tile->sums, backward ? s->inputs * 3 * hidden + hidden * 3 * hidden + 6 * hidden + hidden * s->classes + s->classes + 64 : 0},
     };
     const int count = sizeof parts / sizeof *parts;
     int64_t all = 0;
