@@ -111,7 +111,7 @@ def _one_clock(training: TrainingEvidence, seed: int) -> dict[str, ChangeTest]:
     static, free = _families(training)
     tests = {
         "noise": change_test(training, static, free, REPLICATES, seed),
-        "noise of one class": change_test(training, hold_class(free, 2, 0), free, REPLICATES, seed),
+        "noise of one class": change_test(training, hold_class(free, 0), free, REPLICATES, seed),
     }
     people = int(training.clusters.max()) + 1 if training.clusters is not None else 0
     if people == COMPARED:

@@ -93,6 +93,7 @@ def describe_settings(
         "window": read.window,
         "fdr": options.fdr,
         "device": options.device,
+        "fast": options.fast,
         "epochs": estimator.epochs,
         "hidden_size": estimator.hidden_size,
         "windows learned from": n_windows,

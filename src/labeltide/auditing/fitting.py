@@ -13,6 +13,7 @@ import torch
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.auditing.options import AuditOptions
+from labeltide.auditing.pace import USUAL, Pace
 from labeltide.chain.data import TrainingEvidence
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
@@ -38,7 +39,7 @@ def patience(table: AuditInput) -> float:
     return float(np.clip(np.sqrt(len(table.place) / USUAL_STEPS), 1, MOST_PATIENCE))
 
 
-def choose_windows(table: AuditInput, seed: int) -> np.ndarray:
+def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL) -> np.ndarray:
     """The windows to learn from, in order: all, or a random sample of those with labels that holds every class."""
     labelled = np.asarray((table.fit_labels >= 0).any((1, 2)))
     if labelled.sum() < 2:
@@ -46,7 +47,7 @@ def choose_windows(table: AuditInput, seed: int) -> np.ndarray:
             "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
             f"Got them in {int(labelled.sum())}. Name a shorter window (--window STEPS), or give more data."
         )
-    most = max(2, int(TRAINING_STEPS * patience(table)) // table.index.shape[1])
+    most = max(2, int(TRAINING_STEPS * pace.training * patience(table)) // table.index.shape[1])
     if len(labelled) <= most:
         return np.arange(len(labelled))
     chosen = np.random.default_rng([seed, 9]).permutation(np.flatnonzero(labelled))[:most]
@@ -55,10 +56,10 @@ def choose_windows(table: AuditInput, seed: int) -> np.ndarray:
     return np.unique(np.concatenate([chosen, *rare]))
 
 
-def choose_epochs(table: AuditInput, windows: np.ndarray) -> int:
+def choose_epochs(table: AuditInput, windows: np.ndarray, pace: Pace = USUAL) -> int:
     """The usual number of epochs, or fewer where each is long."""
     steps = len(windows) * table.index.shape[1]
-    return min(EPOCHS, max(LEAST_EPOCHS, int(UPDATES * patience(table)) // steps))
+    return min(round(EPOCHS * pace.epochs), max(LEAST_EPOCHS, int(UPDATES * pace.training * patience(table)) // steps))
 
 
 def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
@@ -66,7 +67,7 @@ def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions)
     return TideClassifier(
         model=options.model,
         hidden_size=HIDDEN_SIZE,
-        epochs=choose_epochs(table, windows),
+        epochs=choose_epochs(table, windows, options.pace),
         period=table.clocks[0].period if len(table.clocks) == 1 else tuple(clock.period for clock in table.clocks),
         device=options.device,
         checkpoint=options.checkpoint,
@@ -178,7 +179,7 @@ def _draw_rows(clusters: np.ndarray, most: int, generator: np.random.Generator) 
 def infer(
     estimator: TideClassifier,
     table: AuditInput,
-    seed: int,
+    options: AuditOptions,
     on_share: Any = None,
     keep: Callable[[TideClassifier], None] = lambda estimator: None,
 ) -> list[str]:
@@ -194,7 +195,9 @@ def infer(
         warnings.simplefilter("ignore", NoiseWarning)
         for place, (title, (steps, results)) in enumerate(stages.items()):
             before = thinned.training_
-            thinned.training_ = thin_evidence(before, seed, int(steps * patience(table)))
+            thinned.training_ = thin_evidence(
+                before, options.seed, int(steps * options.pace.inference * patience(table))
+            )
             if thinned.training_ is not before:
                 (kept, sequences), (of, of_sequences) = _sizes(thinned.training_), _sizes(before)
                 of_which = f"({sequences} of {of_sequences} sequences)"

@@ -24,9 +24,12 @@ from labeltide.auditing.conclusion import conclude
 from labeltide.auditing.copies import check_copies, clusters_of_copies
 from labeltide.auditing.decided import read_decided, trust_decided
 from labeltide.auditing.epoch_features import OwnFeatures
+from labeltide.auditing.expected_cost import expected_seconds
 from labeltide.auditing.folder import check_folder, rank_issues, write_results
 from labeltide.auditing.leaks import check_leaks
+from labeltide.auditing.memory import check_memory
 from labeltide.auditing.options import AuditOptions
+from labeltide.auditing.pace import say_pace
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.rare_classes import leave_out_rare_classes
 from labeltide.auditing.reading import read_audit_steps
@@ -108,6 +111,7 @@ def audit(
     decisions: str | Path | None = None,
     baseline: str | Path | None = None,
     command: str | None = None,
+    fast: bool = False,
 ) -> TableAudit:
     """Say which labels of a table are likely wrong, when, and how sure that is.
 
@@ -130,6 +134,7 @@ def audit(
     decisions : folder of an audit that was reviewed; the labels that reviewers settled are trusted
     baseline : folder of an earlier audit, with which this one is compared
     command : how the audit was asked for, to be shown on the page
+    fast : learn from fewer windows for fewer epochs, and compute bands, checks and tests from fewer windows
     """
     options = AuditOptions(
         columns=Request(sequence, time, label, None if callable(features) else features, annotator, clock, trusted),
@@ -144,6 +149,7 @@ def audit(
         recordings=RecordingRequest(labels, epoch, field, features if callable(features) else None),
         decisions=None if decisions is None else Path(decisions),
         baseline=None if baseline is None else Path(baseline),
+        fast=fast,
     )
     options = replace(options, device=_validation.check_device(device))
     if options.out is not None:
@@ -161,9 +167,11 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         options = replace(options, columns=columns, recordings=recordings)
         recorded = _read(laid, options)
         read = leave_out_rare_classes(recorded)
-        windows = fitting.choose_windows(read, options.seed)
+        check_memory(read)
+        windows = fitting.choose_windows(read, options.seed, options.pace)
         clusters = clusters_of_copies(read)
         checks = (*check_copies(read, clusters), *check_leaks(read, options.seed))
+    stages.expect(expected_seconds(read, windows, fitting.choose_epochs(read, windows, options.pace), options.pace))
     with stages.stage("fit"):
         kept.begin(options.settings(_digest(read)), options.resume)
         coded = kept.fitted(fitting.new_estimator(read, windows, options))
@@ -174,9 +182,9 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         judged = fitting.judge(coded, read, options.fdr, stages.done)
         estimator = fitting.with_class_names(coded, read)
     with stages.stage("bands"):
-        said = recordings.said + say_limits(read, len(windows), estimator)
+        said = recordings.said + say_pace(options.pace) + say_limits(read, len(windows), estimator)
         kept.take_findings(estimator)
-        said += fitting.infer(estimator, read, options.seed, stages.done, kept.keep_findings)
+        said += fitting.infer(estimator, read, options, stages.done, kept.keep_findings)
     noise_found = findings.describe_noise_found(read, estimator, checks)
     conclusion = conclude(to_json(noise_found))
     judged = replace(judged, may_name=conclusion.names_labels)
