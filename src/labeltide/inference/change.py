@@ -64,7 +64,7 @@ def change_test(
     design = study_design(training, moments, _tested_labels(training, null))
     if design.method == "bootstrap":
         test = likelihood_ratio_test(training, null, alternative, n_replicates, seed, min_replicates)
-        return ChangeTest(*test, design.method, design.n_units)
+        return ChangeTest(*test, design.method, _bootstrap_units(training, null))
     if design.method == "none":
         return ChangeTest(np.nan, np.nan, "none", design.n_units)
     fit = fit_null(training, null)
@@ -90,6 +90,13 @@ def _tested_labels(training: TrainingEvidence, null: Family) -> np.ndarray:
     recorded = (training.data.labels[0] >= 0).numpy() & training.data.mask.numpy()[..., None]
     of_tested: np.ndarray = recorded[..., null.held] if null.held is not None else recorded.any(-1)
     return of_tested
+
+
+def _bootstrap_units(training: TrainingEvidence, null: Family) -> int:
+    """The number of people, or of rows, whose labels a parametric bootstrap test is about."""
+    part = training.for_bootstrap()
+    rows = np.flatnonzero(_tested_labels(part, null).any(1))
+    return len(rows) if part.clusters is None else len(np.unique(part.clusters.numpy()[rows]))
 
 
 def _person(design: StudyDesign) -> np.ndarray:
