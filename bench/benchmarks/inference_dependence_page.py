@@ -14,7 +14,14 @@ and those of neighbours are correlated or not. *Called* is the share of studies 
 over the clock, *found* where the error rate moves by about ten points (from 15 to 25 % for a window of average level),
 and *cannot* the share of studies without a change in which the test says that it cannot be told. These count as not
 called. Half of the studies have persistent labels, half strong features. The evidence is drawn, and EM starts at the
-true chain; in 175 tests started from fitted chains in place of it, 1 decision differed."""
+true chain: of 175 tests 17 called a change in this way, 16 when started from fitted chains. Some studies of 20 people
+are also tested as if windows were independent: by swapped moments of rows, and by parametric bootstrap. The library
+does neither where it knows people. The test within a window of 5 people, a parametric bootstrap, was run for 75 studies
+of three cells alone.
+
+A weakness shows: the test of one of several annotators, where labels persist, features are weak and windows have levels
+that annotators share. Of 300 such studies of 20 people it calls 14 %, of 50 people 9 %, of 10 people 8 %; with strong
+features 4 to 6 %. More iterations of EM do not change that. The cause is not known."""
 NEVER = "never changes"  # in the name of a test whose null is true in all studies
 COMPARISON = "for comparison"  # in the name of a test that the library does not use there
 MOST, LEVEL = 0.07, 0.05
