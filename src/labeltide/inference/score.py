@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from labeltide._clock import cells_of, one_period
-from labeltide.chain.data import TrainingEvidence
+from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
 from labeltide.chain.families import Family, spline_shape
 from labeltide.chain.passes import expect
 from labeltide.inference.warm_start import refit, same_data
@@ -84,15 +84,21 @@ class Weights(NamedTuple):
 
 def fit_null(training: TrainingEvidence, null: Family) -> NullFit:
     """Fit the chain under the null, and take the posterior of the true labels."""
-    data = training.data
-    single = same_data(1, torch.ones(1, len(data.mask)))
-    fitted = refit(data, single, [null], training.parameters, NULL_ITERATIONS).parameters
-    posterior = expect(data, single, fitted, posterior=True).posterior
+    single = same_data(1, torch.ones(1, len(training.data.mask)))
+    return fit_nulls(training.data, single, null, training.parameters)[0]
+
+
+def fit_nulls(
+    data: ChainData, members: Members, null: Family, start: ChainParameters, iterations: int = NULL_ITERATIONS
+) -> list[NullFit]:
+    """The same for several sets of labels and evidence, as one fleet of chains."""
+    fitted = refit(data, members, [null] * len(members.labels), start, iterations).parameters
+    posterior = expect(data, members, fitted, posterior=True).posterior
     assert posterior is not None
-    labels = torch.where(data.mask[..., None], data.labels[0], -1)
-    return NullFit(
-        labels.numpy(), posterior[0].double().numpy(), fitted.matrices[0].double().numpy(), data.places().numpy()
-    )
+    labels = torch.where(data.mask[..., None], data.labels[members.labels], -1).numpy()
+    places = data.places().numpy()
+    parts = zip(labels, posterior.double().numpy(), fitted.matrices.double().numpy(), strict=True)
+    return [NullFit(*part, places) for part in parts]
 
 
 class ClockMoments(NamedTuple):

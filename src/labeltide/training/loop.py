@@ -98,7 +98,7 @@ def _run_epoch(running: Running) -> EpochLosses:
     scores = torch.full_like(training, torch.nan)
     if held_out is not None:
         scores = evaluate(step.fleet, step.data, step.objective, held_out)
-        state.keep_best(scores, schedule.patience)
+        state.keep_best(running.stopping_scores(scores), schedule.patience)
     running.write_back()
     losses = (values.masked_fill(~active, torch.nan) for values in (training, scores, *multipliers))
     return EpochLosses(*map(running.among_all, losses))
