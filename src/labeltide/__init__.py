@@ -35,7 +35,7 @@ _HOMES = {
     "FixedNoise": "labeltide.noise.fixed",
     "NoiseFunction": "labeltide.noise.base",
     "NoiseEstimate": "labeltide.inference.bands",
-    "NoiseWarning": "labeltide.inference.diagnostics",
+    "NoiseWarning": "labeltide.inference.diagnostic",
     "Agreement": "labeltide.inference.agreement",
     "Consensus": "labeltide.inference.consensus",
     "agreement": "labeltide.inference.agreement",
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from labeltide.inference.checked_rate import checked_rate as checked_rate
     from labeltide.inference.consensus import Consensus as Consensus
     from labeltide.inference.consensus import consensus as consensus
-    from labeltide.inference.diagnostics import NoiseWarning as NoiseWarning
+    from labeltide.inference.diagnostic import NoiseWarning as NoiseWarning
     from labeltide.inference.review_sample import review_sample as review_sample
     from labeltide.models.base import SequenceModel as SequenceModel
     from labeltide.models.wrap import wrap as wrap

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from labeltide import __version__
 from labeltide._files import to_json
+from labeltide.auditing.conclusion import CANNOT_BE_TOLD
 from labeltide.auditing.page.checks import check_title
 from labeltide.auditing.page.compare_words import baseline_text, issues_sentence, rate_sentence
 from labeltide.auditing.page.names import display_name, terminal_text
@@ -52,8 +53,11 @@ def read_share(text: str) -> float:
 def check_limit(audit: Mapping[str, Any], limit: float) -> LimitCheck:
     """Compare the lower end of the interval of the share of wrong labels with a limit."""
     rate, lower, upper = (number(audit["noise"].get(f"rate{end}")) for end in ("", "_lower", "_upper"))
-    if not is_known(rate, lower):
-        said = f"Whether more than {percent(limit)} of the labels are wrong cannot be told: the interval is not known."
+    found = (audit.get("conclusion") or {}).get("noise") or {}
+    untold = found.get("answer") == CANNOT_BE_TOLD
+    if untold or not is_known(rate, lower):
+        reason = str(found.get("reason")) if untold else "The interval is not known."
+        said = f"Whether more than {percent(limit)} of the labels are wrong cannot be told. {reason}"
         return LimitCheck(limit, None, None, said)
     is_above = lower > limit
     about = f"about {percent(rate)} of the labels are wrong (95 % interval {interval(lower, upper)})"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from labeltide import _validation
+from labeltide.auditing.pace import FAST, USUAL, Pace
 from labeltide.auditing.recordings import RecordingRequest
 from labeltide.tables.roles import Request
 
@@ -46,11 +47,17 @@ class AuditOptions:
     recordings: RecordingRequest = field(default_factory=RecordingRequest)
     decisions: Path | None = None
     baseline: Path | None = None
+    fast: bool = False
 
     def __post_init__(self) -> None:
         _validation.check_choice("model", self.model, MODELS)
         _validation.check_number("seed", self.seed, 0, 2**32 - 1, whole=True)
         _validation.check_number("fdr", self.fdr, 0, 1)
+
+    @property
+    def pace(self) -> Pace:
+        """How much work is done."""
+        return FAST if self.fast else USUAL
 
     @property
     def checkpoint(self) -> Path | None:

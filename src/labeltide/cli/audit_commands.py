@@ -44,6 +44,9 @@ def audit(
     device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
     fdr: Annotated[float, Parameter(help="The share of false alarms allowed among the labels to check.")] = 0.1,
     resume: Annotated[bool, Parameter(negative=(), help="Go on with an audit that was stopped.")] = False,
+    fast: Annotated[
+        bool, Parameter(negative=(), help="A quick answer from fewer windows and epochs; what is left out is said.")
+    ] = False,
     decisions: Annotated[
         Path | None, Parameter(help="The folder of a reviewed audit; its settled labels are trusted.")
     ] = None,
@@ -82,6 +85,7 @@ def audit(
         resume=resume,
         decisions=decisions,
         baseline=baseline,
+        fast=fast,
         command=shlex.join(["labeltide", *sys.argv[1:]]),
     )
     check = None if limit is None else machine_output.check_limit(result.summary, limit)

@@ -24,6 +24,7 @@ from labeltide.inference.explanations import explain, find_support
 from labeltide.inference.label_table import label_table
 from labeltide.inference.planner import Plan, plan_review
 from labeltide.inference.posterior import Recorded, true_label_posterior
+from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.noise.base import NoiseFunction
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class LabelAudit(LabelAuditDisplay):
         Whether labels came with an annotator axis; if not, results have none.
     trusted : int8 array of shape (n, steps), optional
         True labels that were known beforehand, -1 elsewhere.
+    may_name : bool
+        False where the study does not show that labels are wrong; then none is flagged or corrected.
     another : array of shape (n, steps, classes), optional
         Probability of each label that another annotator would record; the posterior stands in where it is left out.
 
@@ -72,6 +75,7 @@ class LabelAudit(LabelAuditDisplay):
     has_annotators: bool = False
     trusted: np.ndarray | None = None
     another: np.ndarray | None = None
+    may_name: bool = True
 
     @cached_property
     def quality(self) -> np.ndarray:
@@ -133,7 +137,7 @@ class LabelAudit(LabelAuditDisplay):
         Gaps stay gaps. Shape (n, steps) or, with annotators, (n, steps, annotators).
         """
         _validation.check_number("min_confidence", min_confidence, 0, 1)
-        sure = (self.suggested_probability >= min_confidence)[..., None] & (self.labels >= 0)
+        sure = (self.suggested_probability >= min_confidence)[..., None] & (self.labels >= 0) & self.may_name
         return self._shaped(np.where(sure, self._suggested[..., None], self.labels).astype(np.int8))
 
     def plan(self, k: int, by: str = "sequence") -> Plan:
@@ -177,7 +181,8 @@ class LabelAudit(LabelAuditDisplay):
 
     @cached_property
     def _is_issue(self) -> np.ndarray:
-        return choose_issues(self._quality, self.labels != self._suggested[..., None], self.fdr)
+        differs = (self.labels != self._suggested[..., None]) & self.may_name
+        return choose_issues(self._quality, differs, self.fdr)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values if self.has_annotators else values[..., 0]
@@ -204,6 +209,7 @@ def choose_issues(quality: np.ndarray, differs: np.ndarray, fdr: float) -> np.nd
     return differs & (quality <= worst[-1]) if worst.size else np.zeros(quality.shape, dtype=bool)
 
 
+@torch_on_one_thread()
 def audit_labels(
     recorded: Recorded,
     evidence: np.ndarray,

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from labeltide.chain.data import TrainingEvidence
-from labeltide.chain.families import Family, constant_shape, family, hold_annotator, pooled, spline_shape
+from labeltide.chain.families import Family, constant_shape, family, hold_annotator, hold_class, pooled, spline_shape
 from labeltide.chain.start import BURSTS, BURSTS_WORTH
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.budget import coarsen
@@ -22,6 +21,7 @@ from labeltide.inference.change import ChangeTest, change_test
 from labeltide.inference.cluster_bootstrap import chosen_pooling, free_family
 from labeltide.inference.displays import TemporalityDisplay
 from labeltide.inference.likelihood_ratio import OBSERVED_ITERATIONS, likelihood_ratio_test
+from labeltide.inference.reconcile import agree_change, both_p
 from labeltide.inference.warm_start import refit, same_data, weighted_log_likelihood
 
 TEST_REPLICATES = 199
@@ -60,13 +60,15 @@ class Temporality(TemporalityDisplay):
     n_units : int
         How many people stand behind the test; rows, where people are not known.
     change, change_lower, change_upper : float
-        The largest change of the error rate over the clock, with a 95 % interval.
+        The largest change of the error rate over the clock, with a 95 % interval that excludes zero if and only if the
+        p-value is below 5 % (`reconcile.py`).
     worst_at, best_at, worst_rate, best_rate : float
         When labels are worst and best, and how often they are wrong then.
     per_class : tuple of PartTemporality
         The same for the labels of each true class; under the null the noise of the others may change.
     is_noisy_p : float
-        p-value of the null that no label is wrong.
+        p-value of the null that no label is wrong: the larger of that of the likelihood-ratio test, which holds the
+        exponent of the evidence fixed, and that of the profile likelihood, which does not.
     classes_differ_p : float
         p-value of the null that all classes have the same noise.
     per_annotator : tuple of PartTemporality
@@ -111,7 +113,7 @@ def judge_temporality(
     static = _pool(family(n_classes, constant_shape(grid), "each"), strength)
     whole = change_test(training, static, free, n_replicates, seed)
     class_tests = [
-        change_test(training, hold_class(free, n_classes, i), free, fewer, seed + 1 + i, MIN_PART_REPLICATES)
+        change_test(training, hold_class(free, i), free, fewer, seed + 1 + i, MIN_PART_REPLICATES)
         for i in range(n_classes)
     ]
     spline = spline_shape(grid, TEST_SMOOTHNESS, training.period)
@@ -122,7 +124,7 @@ def judge_temporality(
     noisy = likelihood_ratio_test(training, None, static, fewer, seed + 300, MIN_PART_REPLICATES)
     annotator_tests = _test_annotators(training, unpooled, fewer, seed) if annotators > 1 else []
     annotator_changes = [of_one.change for of_one in annotator_estimates] if annotators > 1 else []
-    change = estimate.change
+    change = agree_change(estimate.change, whole.p_value)
     return Temporality(
         statistic=whole.statistic,
         p_value=whole.p_value,
@@ -134,7 +136,7 @@ def judge_temporality(
         worst_rate=change.worst_rate,
         best_rate=change.best_rate,
         per_class=_parts(class_tests, estimate.class_change),
-        is_noisy_p=noisy.p_value,
+        is_noisy_p=both_p(noisy.p_value, estimate.total_p),
         classes_differ_p=differ.p_value,
         per_annotator=_parts(annotator_tests, annotator_changes),
         method=whole.method,
@@ -152,8 +154,8 @@ def _test_annotators(training: TrainingEvidence, unpooled: Family, n_replicates:
 
 
 def part_of(test: ChangeTest, change: Change) -> PartTemporality:
-    """A test with its effect size."""
-    return PartTemporality(test.statistic, test.p_value, change, test.method, test.n_units)
+    """A test with its effect size, whose interval agrees with it."""
+    return PartTemporality(test.statistic, test.p_value, agree_change(change, test.p_value), test.method, test.n_units)
 
 
 def _parts(tests: Sequence[ChangeTest], changes: Sequence[Change]) -> tuple[PartTemporality, ...]:
@@ -175,20 +177,6 @@ def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:
     independent, bursty = (refit(data, single, [free], start, OBSERVED_ITERATIONS) for start in starts)
     gain = float(weighted_log_likelihood(bursty, single) - weighted_log_likelihood(independent, single))
     return training._replace(parameters=bursty.parameters) if gain > BURSTS_WORTH else training
-
-
-def hold_class(free: Family, n_classes: int, held: int) -> Family:
-    """The same family without pooling, in which the entries of one true class do not change over the clock."""
-    of_held = np.repeat(np.arange(n_classes) == held, n_classes - 1)  # (entries,)
-    moves = np.ptp(free.design, axis=0) > 0  # (entries, coefficients)
-    kept = ~moves[of_held].any(0)
-    return free._replace(
-        name=f"{free.name}, class {held} held",
-        design=free.design[:, :, kept],
-        penalty=free.penalty[np.ix_(kept, kept)],
-        pooling=None,
-        held=None,
-    )
 
 
 def _pool(unpooled: Family, strength: float | None) -> Family:

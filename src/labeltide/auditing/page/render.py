@@ -22,7 +22,7 @@ from labeltide.auditing.page.environment import environment
 from labeltide.auditing.page.numbers import is_known, number, percent
 from labeltide.auditing.page.payload import build_payload, embed
 from labeltide.auditing.page.results import Results
-from labeltide.auditing.page.verdict import is_noisy, size, write_verdict
+from labeltide.auditing.page.verdict import is_noisy, size, untold, write_verdict
 
 SCRIPTS = ("audit_base.js", "audit_issues.js", "audit_timeline.js", "audit_view.js", "audit_curves.js")
 CLASSES = 30  # rows of a table by class
@@ -68,11 +68,12 @@ def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
             size=size(audit),
             verdict=write_verdict(audit),
             noisy=is_noisy(audit),
+            untold=untold(audit),
             meaning=meaning,
             check_title=check_title,
             **_drawn(audit),
             **_tabled(audit),
-            contested=_contested(audit),
+            contested=None if untold(audit) else _contested(audit),
             compare=comparison_view(audit.get("compare")),
         )
     )
