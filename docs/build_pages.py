@@ -11,7 +11,7 @@ from pathlib import Path
 import public_names
 from cyclopts import App, Argument
 
-LIVE = Path(__file__).parent / "_build" / "live"
+LIVE = Path(__file__).parent / "_build" / "live"  # copied into the site as it is
 COMMANDS = "<!-- the commands -->"  # stands in reference/commands.md
 REPORT_COMMAND = "labeltide audit study.csv --clock hour_of_day"
 
@@ -66,9 +66,9 @@ def _row(argument: Argument) -> tuple[str, str, str]:
 
 
 def write_live_report() -> None:
-    """The report of a small simulated study for the first page; about 20 s, kept in the folder of the build."""
-    page = LIVE / "report.html"
-    if page.exists():
+    """The folder of an audit of a small simulated study for the first page; about 20 s, kept for the next build."""
+    folder = LIVE / "audit"
+    if folder.exists():
         return
     import labeltide as lt
     from labeltide.auditing import simulate_study
@@ -85,4 +85,11 @@ def write_live_report() -> None:
             out=Path(place) / "audit",
             command=REPORT_COMMAND,
         )
-        shutil.copyfile(Path(place) / "audit" / "report.html", page)
+        LIVE.mkdir(parents=True, exist_ok=True)
+        shutil.move(Path(place) / "audit", folder)
+
+
+def remove_source_maps(site: Path) -> None:
+    """A third of the site would be maps of the theme's sources, which only its developers read."""
+    for path in (site / "_static").glob("**/*.map"):
+        path.unlink()

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
@@ -84,9 +85,10 @@ def find_outdated(app: object, *pages: object) -> list[str]:
     return ["reference/commands", "reference/names"]
 
 
-def setup(app: object) -> None:
+def setup(app: Any) -> None:
     public_names.write_pages()
     build_pages.write_live_report()
-    app.connect("source-read", prepare_source)  # type: ignore[attr-defined]
-    app.connect("env-get-outdated", find_outdated)  # type: ignore[attr-defined]
-    app.connect("autodoc-skip-member", skip_foreign)  # type: ignore[attr-defined]
+    app.connect("source-read", prepare_source)
+    app.connect("env-get-outdated", find_outdated)
+    app.connect("build-finished", lambda app, error: build_pages.remove_source_maps(Path(app.outdir)))
+    app.connect("autodoc-skip-member", skip_foreign)

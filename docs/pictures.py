@@ -1,9 +1,11 @@
-"""The pictures of the pages by field: `python docs/pictures.py` runs the code of each page and draws what it found."""
+"""The pictures of the pages by field: `make field-pictures` runs the code of each page and draws what it found."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -28,7 +30,8 @@ def main(names: list[str]) -> None:
         blocks = re.findall(r"```python\n(.*?)```", (FIELDS / f"{name}.md").read_text(), re.DOTALL)
         results: dict = {}
         began = time.process_time()
-        exec("\n".join(blocks), results)
+        with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):  # some pages write files
+            exec("\n".join(blocks), results)
         print(f"{name}: {time.process_time() - began:.1f} s of processor time")
         draw(name, results)
 
