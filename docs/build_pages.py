@@ -13,7 +13,9 @@ from cyclopts import App, Argument
 
 LIVE = Path(__file__).parent / "_build" / "live"  # copied into the site as it is
 COMMANDS = "<!-- the commands -->"  # stands in reference/commands.md
-REPORT_COMMAND = "labeltide audit study.csv --clock hour_of_day"
+REPORT_COMMAND = (
+    "labeltide audit study.csv --features movement,posture,heart_rate --annotator annotator --clock hour_of_day"
+)
 
 
 def fill_in(text: str) -> str:
@@ -71,16 +73,13 @@ def write_live_report() -> None:
     if folder.exists():
         return
     import labeltide as lt
-    from labeltide.auditing import simulate_study
+    from labeltide.auditing.wearable_study import simulate_study, write_study
 
     with tempfile.TemporaryDirectory() as place:
         lt.audit(
-            simulate_study(people=10, days=3),
-            sequence="person",
-            time="time",
-            label="label",
-            annotator="annotator",
+            write_study(simulate_study(people=10, days=3), Path(place) / "study.csv"),
             features="movement,posture,heart_rate",
+            annotator="annotator",
             clock="hour_of_day",
             out=Path(place) / "audit",
             command=REPORT_COMMAND,
