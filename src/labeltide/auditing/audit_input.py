@@ -42,6 +42,7 @@ class AuditInput:
     ids, times : Arrow arrays of n_rows texts
     encoders : how each feature came from its column
     step : the usual time between two steps and its unit, "" for plain numbers; None where the table has no times
+    all_steps : the steps of the whole table, where these windows were drawn from a larger one; else None
     """
 
     features: np.ndarray
@@ -70,6 +71,7 @@ class AuditInput:
     encoders: tuple[Encoder, ...]
     said: tuple[str, ...]
     step: tuple[float, str] | None = None
+    all_steps: int | None = None
 
     @property
     def n_rows(self) -> int:

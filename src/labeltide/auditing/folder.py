@@ -57,7 +57,7 @@ def write_results(
         if write_page is not None:
             write_page(draft)
         check_folder(folder)  # the audit may have taken an hour
-        _put_in_place(draft, folder)
+        put_in_place(draft, folder)
     return folder
 
 
@@ -120,7 +120,7 @@ def _draft_beside(folder: Path) -> Iterator[Path]:
                 path.rmdir()
 
 
-def _put_in_place(draft: Path, folder: Path) -> None:
+def put_in_place(draft: Path, folder: Path) -> None:
     """One rename, or two where an earlier audit steps aside; it returns if the second fails."""
     place = folder.resolve()
     if not place.exists():

@@ -23,10 +23,12 @@ from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE, check_folder, r
 from labeltide.auditing.options import AuditOptions, mark_unfinished, prepare_checkpoint
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.reading import read_audit_steps
+from labeltide.auditing.source import choose_source
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.timelines import describe_timelines
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR, LabelAudit
+from labeltide.tables.file_set import FileSet
 from labeltide.tables.roles import Names, Request
 
 FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
@@ -96,7 +98,9 @@ def audit(
     Parameters
     ----------
     table, sequence, time, label, features, annotator, clock, trusted, window
-        As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain.
+        As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain. The table may also
+        be a folder or a glob of parquet or CSV files, or an address such as s3://bucket/folder. More than two million
+        rows are read in parts, in memory that does not grow with them; results then need `out`.
     model : {"gru", "tcn", "transformer"}
     out : folder for the results and the page, new, empty or that of an earlier audit; nothing is written without it
     seed : the same seed gives the same numbers
@@ -128,6 +132,12 @@ def audit(
 
 
 def _run(table: Any, options: AuditOptions, stages: Stages) -> TableAudit:
+    name = table_name(table)
+    table = choose_source(table)
+    if isinstance(table, FileSet):
+        from labeltide.auditing.streaming.run import stream_audit
+
+        return stream_audit(name, table, options, stages)
     with stages.stage("read"):
         read = _read(table, options)
         windows = fitting.choose_windows(read, options.seed)
@@ -144,9 +154,9 @@ def _run(table: Any, options: AuditOptions, stages: Stages) -> TableAudit:
         said += fitting.infer(estimator, read, options.seed, stages.done)
     summary = to_json(
         {
-            **_describe_run(options.command, stages.seconds),
-            "table": _describe_table(table, read, said),
-            "settings": _describe_settings(read, options, estimator, len(windows)),
+            **describe_run(options.command, stages.seconds),
+            "table": _describe_table(name, read, said),
+            "settings": describe_settings(read, options, estimator, len(windows)),
             **_describe_findings(read, judged, estimator),
         }
     )
@@ -190,20 +200,25 @@ def _say_limits(read: AuditInput, n_windows: int, estimator: TideClassifier) -> 
     return said
 
 
-def _describe_run(command: str | None, spent: Mapping[str, float]) -> dict[str, Any]:
+def describe_run(command: str | None, spent: Mapping[str, float]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "labeltide": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": None if command is None else _as_utf8(command),
+        "command": None if command is None else as_utf8(command),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in ("torch", "numpy")}},
         "seconds": {"read": spent["read"], "fit": spent["fit"], "inference": spent["judge"] + spent["bands"]},
     }
 
 
-def _describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, Any]:
+def table_name(table: Any) -> str:
+    """What a table is called in results."""
+    return as_utf8(Path(table).name) if isinstance(table, str | Path) else "table"
+
+
+def _describe_table(name: str, read: AuditInput, said: list[str]) -> dict[str, Any]:
     return {
-        "name": _as_utf8(Path(table).name) if isinstance(table, str | Path) else "table",
+        "name": name,
         "rows": read.n_rows,
         "sequences": len(read.sequence_names),
         "labels": read.n_labels,
@@ -231,7 +246,7 @@ def _describe_findings(read: AuditInput, judged: LabelAudit, estimator: TideClas
     }
 
 
-def _describe_settings(
+def describe_settings(
     read: AuditInput, options: AuditOptions, estimator: TideClassifier, n_windows: int
 ) -> dict[str, Any]:
     return {
@@ -247,6 +262,6 @@ def _describe_settings(
     }
 
 
-def _as_utf8(text: str) -> str:
+def as_utf8(text: str) -> str:
     """The text as a file can hold it."""
     return text.encode("utf-8", "replace").decode()
