@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
+from time import monotonic
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -14,7 +16,13 @@ from labeltide.cli.app import app, console
 
 @app.command
 def audit(
-    table: Annotated[Path, Parameter(help="Parquet, CSV (also .gz) or Arrow, with one row for every time step.")],
+    table: Annotated[
+        str,
+        Parameter(
+            help="Parquet, CSV (also .gz) or Arrow, with one row for every time step; a folder or a glob of such files, "
+            "or an address as s3://bucket/folder."
+        ),
+    ],
     *,
     sequence: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
     time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None,
@@ -50,7 +58,7 @@ def audit(
         trusted=trusted,
         window=window,
         model=model,
-        out=out or Path(f"{table.name.split('.')[0] or 'table'}-audit"),
+        out=out or Path(f"{_short_name(table)}-audit"),
         seed=seed,
         device=device,
         fdr=fdr,
@@ -64,7 +72,7 @@ def audit(
 @app.command
 def predict(
     model: Annotated[Path, Parameter(help="The folder of an audit, or the model in it.")],
-    table: Annotated[Path, Parameter(help="A table with the same features; labels are not needed.")],
+    table: Annotated[str, Parameter(help="A table with the same features, as audit takes it; labels are not needed.")],
     *,
     out: Annotated[Path, Parameter(help="A new file, .parquet or .csv.")],
     sequence: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
@@ -72,8 +80,15 @@ def predict(
     device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
 ) -> None:
     """Write the likeliest true label of every row of another table."""
-    from labeltide.auditing.predict import check_file, predict_table, write_predictions
+    from labeltide.auditing.predict import predict_to_file
 
-    check_file(out)
-    predictions = predict_table(model, table, sequence=sequence, time=time, device=device)
-    console.print(f"{predictions.num_rows} rows: {write_predictions(predictions, out)}", markup=False)
+    started = monotonic()
+    rows = predict_to_file(model, table, out, sequence=sequence, time=time, device=device)
+    rate = f", {rows / (monotonic() - started):,.0f} a second" if rows > 1_000_000 else ""
+    console.print(f"{rows} rows{rate}: {out}", markup=False)
+
+
+def _short_name(table: str) -> str:
+    """What the folder of results is called after: the file or the folder without what follows a dot or a wildcard."""
+    parts = [part for part in re.split(r"[/\\\\]", table) if part and not re.search(r"[*?\[]", part)]
+    return (parts[-1].split(".")[0] if parts else "") or "table"

@@ -111,9 +111,8 @@ def _pass(
             labels = step_labels(layout, read)[windows.filled_index()]
             labels = np.where(windows.belongs[..., None], labels, np.int8(-1))
             taker = _Taker(layout, chunk, read, windows, numbers, ranks, labels, read.steps.first)
-            drawn += [
-                taker.take(place) for place in np.flatnonzero(near & (every | (labels >= 0).any((1, 2)))).tolist()
-            ]
+            taken = near & (every | (labels >= 0).any((1, 2)))
+            drawn += [taker.take(place) for place in np.flatnonzero(taken).tolist()]
             for code in looked_for:
                 found = [taker.take(place) for place in _smallest(ranks, (labels == code).any((1, 2)))]
                 rare[code] = heapq.nsmallest(OF_RARE, rare[code] + found, key=lambda each: each.rank)

@@ -167,6 +167,6 @@ def _support(job: JudgeJob, table: AuditInput, scores: Scores, suggested: np.nda
     found = find_support(table.fit_labels, differs, best, signal.reshape(*shape, -1), wrong)
     packed = np.zeros(table.labels.shape, dtype=np.uint64)
     packed[differs] = pack_support(found)
-    of_lines = packed.reshape(-1, packed.shape[2])[table.place[table.line_step], table.line_annotator]
+    of_lines = packed.reshape(-1, table.labels.shape[2])[table.place[table.line_step], table.line_annotator]
     of_lines[table.line_annotator < 0] = 0
     return of_lines

@@ -145,10 +145,9 @@ class Scorer:
             model = self.estimator.fold_model_
             assert model is not None
             half = model.members // 2
+            halves: tuple[Any, Any] = (model, None)
             if model.is_causal:
                 halves = model.take(torch.arange(half)), model.take(torch.arange(half, 2 * half))
-            else:
-                halves = model, None
             self._halves = tuple(None if part is None else part.eval().to(self.device) for part in halves)
         return self._halves  # type: ignore[return-value]
 
