@@ -19,8 +19,8 @@ def audit(
     table: Annotated[
         str,
         Parameter(
-            help="Parquet, CSV (also .gz) or Arrow, with one row for every time step; a folder or a glob of such files, "
-            "or an address as s3://bucket/folder."
+            help="Parquet, CSV (also .gz) or Arrow, with one row for every time step; a folder or a glob of such "
+            "files, or an address such as s3://bucket/folder."
         ),
     ],
     *,

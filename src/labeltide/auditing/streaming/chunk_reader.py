@@ -168,7 +168,8 @@ def time_texts(layout: Layout, table: pa.Table) -> pa.DictionaryArray:
         values = values.cast(pa.timestamp(layout.survey.unit), safe=False)
     elif pa.types.is_duration(kind):
         values = pc.divide(values.cast(pa.duration("us"), safe=False).cast(pa.int64()).cast(pa.float64()), 1e6)
-    return pa.DictionaryArray.from_arrays(encoded.indices, values.cast(pa.string()))
+    texts = values.cast(pa.string()).dictionary_encode()  # two moments may read the same when clocks go back
+    return pa.DictionaryArray.from_arrays(texts.indices.take(encoded.indices), texts.dictionary)
 
 
 def read_chunk(layout: Layout, chunk: Chunk) -> tuple[AuditInput, np.ndarray]:

@@ -67,7 +67,7 @@ class ChunkPlan:
         return np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
 
 
-def plan_chunks(survey: Survey, window: int | None, chunk_rows: int = CHUNK_ROWS) -> ChunkPlan:
+def plan_chunks(survey: Survey, window: int | None) -> ChunkPlan:
     """Cut the table; None chooses the window from the lengths of sequences, as for tables in memory."""
     counts = survey.counts
     plan = ChunkPlan(_choose_window(counts, window), (), counts)
@@ -75,11 +75,11 @@ def plan_chunks(survey: Survey, window: int | None, chunk_rows: int = CHUNK_ROWS
     chunks: list[Chunk] = []
     start, held = 0, 0
     for sequence, n_rows in enumerate(rows.tolist()):
-        if held and held + n_rows > chunk_rows:
+        if held and held + n_rows > CHUNK_ROWS:
             chunks.append(_whole(survey, start, sequence))
             start, held = sequence, 0
-        if n_rows > 2 * chunk_rows and counts[sequence] > 2 * ANCHOR:
-            chunks += _parts(survey, plan, sequence, chunk_rows, n_rows)
+        if n_rows > 2 * CHUNK_ROWS and counts[sequence] > 2 * ANCHOR:
+            chunks += _parts(survey, plan, sequence, n_rows)
             start, held = sequence + 1, 0
         else:
             held += n_rows
@@ -102,11 +102,11 @@ def _whole(survey: Survey, first: int, last: int) -> Chunk:
     return Chunk(int(ends[first]), int(ends[last]), first, last, 0, 0, 0)
 
 
-def _parts(survey: Survey, plan: ChunkPlan, sequence: int, chunk_rows: int, n_rows: int) -> list[Chunk]:
+def _parts(survey: Survey, plan: ChunkPlan, sequence: int, n_rows: int) -> list[Chunk]:
     """The parts of a long sequence; each is read from an anchor before its first window on."""
     steps = int(plan.counts[sequence])
     n_windows = int(plan.n_windows[sequence])
-    each = max(1, int(chunk_rows * steps / n_rows) // plan.stride)  # windows of a part
+    each = max(1, int(CHUNK_ROWS * steps / n_rows) // plan.stride)  # windows of a part
     parts = []
     for first in range(0, n_windows, each):
         last = min(first + each, n_windows)

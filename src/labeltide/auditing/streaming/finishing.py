@@ -22,7 +22,7 @@ from labeltide.inference.audit import MIN_CONFIDENCE
 
 BUCKET = 400_000  # flagged labels that are sorted at once
 MOST_IN_CSV = 20_000  # issues in issues.csv, for a person to read; all are in issues.parquet
-TEXTS = ("sequence", "time", "annotator", "recorded", "suggested", "corrected", "reason")
+TEXTS = ("sequence", "time", "annotator", "recorded", "suggested", "corrected", "reason", "predicted")
 
 
 @dataclass
@@ -135,7 +135,7 @@ def finish(
         lines = (
             part.drop_columns([SUPPORT]).append_column("is_issue", pa.array(flagged)).append_column("reason", reason)
         )
-        writer = writer or _writer(draft / LABELS, lines.schema)
+        writer = writer or table_writer(draft / LABELS, lines.schema)
         writer.write_table(lines)
         buckets.add(lines.filter(pa.array(flagged)))
         on_rows(chunk.last_row)
@@ -144,7 +144,7 @@ def finish(
     _write_issues(buckets, lines.schema, draft)
 
 
-def _writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
+def table_writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
     """Texts are dictionary-encoded in the file and read as texts."""
     coded = [name for name in TEXTS if name in schema.names]
     return parquet.ParquetWriter(
@@ -191,7 +191,7 @@ def _write_issues(buckets: _Buckets, schema: pa.Schema, draft: Path) -> None:
     plain = pa.schema([pa.field("rank", pa.int64()), *fields])
     first: pa.Table | None = None
     count = 0
-    with _writer(draft / ISSUES, plain) as writer:
+    with table_writer(draft / ISSUES, plain) as writer:
         for path in buckets.read():
             with pa.OSFile(str(path)) as source:
                 lines = ipc.open_stream(source).read_all()

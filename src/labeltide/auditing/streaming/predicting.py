@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import torch
-from pyarrow import parquet
 
 from labeltide import _validation
 from labeltide.auditing.streaming.chunk_reader import Layout, read_chunk
 from labeltide.auditing.streaming.chunks import Chunk
+from labeltide.auditing.streaming.finishing import table_writer
 from labeltide.auditing.streaming.opening import find_roles, open_layout, used_columns
 from labeltide.auditing.streaming.scorer import STEPS_AT_ONCE, small_softmax
 from labeltide.kernels.threads import kernel_threads, torch_on_one_thread
@@ -70,14 +70,7 @@ def predict_files(
         draft = work / "draft.parquet"
         writer, done = None, 0
         for lines in _in_order(predictor, layout):
-            writer = writer or parquet.ParquetWriter(
-                draft,
-                lines.schema,
-                compression="zstd",
-                compression_level=1,
-                use_dictionary=["sequence", "time", "predicted"],
-                store_schema=False,
-            )
+            writer = writer or table_writer(draft, lines.schema)
             writer.write_table(lines)
             done += len(lines)
             on_rows(done, layout.survey.n_rows)
@@ -137,6 +130,5 @@ def predict_chunk(predictor: Predictor, layout: Layout, chunk: Chunk) -> pa.Tabl
         "predicted": pa.DictionaryArray.from_arrays(pa.array(codes), names),
         "probability": chances.max(1),
     }
-    return pa.table(
-        columns | {f"probability of {name}": chances[:, place] for place, name in enumerate(predictor.classes)}
-    )
+    each = {f"probability of {name}": chances[:, place] for place, name in enumerate(predictor.classes)}
+    return pa.table(columns | each)

@@ -66,7 +66,8 @@ def unpack_support(packed: np.ndarray) -> Support:
 def write_reasons(packed: np.ndarray, flagged: np.ndarray, classes: Sequence[str]) -> pa.DictionaryArray:
     """A sentence for every flagged label, null for the others; each distinct sentence is written once."""
     distinct, place = np.unique(packed[flagged], return_inverse=True)
-    sentences = explain(unpack_support(distinct), list(classes))
+    # Parquet's writer leaves bytes of its memory in the file where a dictionary repeats a value.
+    sentences = pa.array(explain(unpack_support(distinct), list(classes)), pa.string()).dictionary_encode()
     indices = np.full(len(packed), -1, dtype=np.int32)
-    indices[flagged] = place.reshape(-1)
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~flagged), pa.array(sentences, pa.string()))
+    indices[flagged] = sentences.indices.to_numpy()[place.reshape(-1)]
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~flagged), sentences.dictionary)
