@@ -15,8 +15,9 @@ from labeltide.auditing.contested_findings import FEWEST, PARTS
 from labeltide.auditing.findings import SEQUENCES
 from labeltide.auditing.folder import ISSUES, ISSUES_CSV, LABELS
 from labeltide.auditing.spreadsheet import write_safe_csv
+from labeltide.auditing.streaming.ahead import work_ahead
 from labeltide.auditing.streaming.flags import QUALITY, Flags
-from labeltide.auditing.streaming.judging import SUPPORT, JudgeJob, read_parts
+from labeltide.auditing.streaming.judging import SUPPORT, JudgeJob, read_part
 from labeltide.auditing.streaming.reasons import write_reasons
 from labeltide.inference.audit import MIN_CONFIDENCE
 
@@ -128,16 +129,20 @@ def finish(
     buckets = _Buckets(draft.with_name("buckets"), flags.buckets(BUCKET))
     chunks = job.layout.plan.chunks
     writer = None
-    for chunk, part in zip(chunks, read_parts(job.folder, len(chunks)), strict=True):
+
+    def flag(number: int) -> tuple[pa.Table, np.ndarray, pa.Table]:
+        part = read_part(job.folder, number)
         flagged = flags.of(part)
-        totals.add(part, flagged, chunk.first_sequence)
         reason = write_reasons(part[SUPPORT].to_numpy(), flagged, classes)
-        lines = (
-            part.drop_columns([SUPPORT]).append_column("is_issue", pa.array(flagged)).append_column("reason", reason)
-        )
+        lines = part.drop_columns([SUPPORT]).append_column("is_issue", pa.array(flagged))
+        lines = lines.append_column("reason", reason)
+        return lines, flagged, _as_texts(lines.filter(pa.array(flagged)))
+
+    for chunk, (lines, flagged, issues) in zip(chunks, work_ahead(flag, range(len(chunks))), strict=True):
+        totals.add(lines, flagged, chunk.first_sequence)
         writer = writer or table_writer(draft / LABELS, lines.schema)
         writer.write_table(lines)
-        buckets.add(lines.filter(pa.array(flagged)))
+        buckets.add(issues)
         on_rows(chunk.last_row)
     assert writer is not None
     writer.close()
@@ -161,7 +166,6 @@ class _Buckets:
         self.writers: dict[int, ipc.RecordBatchStreamWriter] = {}
 
     def add(self, lines: pa.Table) -> None:
-        lines = _as_texts(lines)
         place = np.searchsorted(self.borders, lines[QUALITY].to_numpy(), side="right")
         for number in np.unique(place).tolist():
             if number not in self.writers:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +12,13 @@ from pyarrow import ipc
 
 from labeltide._files import write_atomically
 from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.streaming.ahead import work_ahead
 from labeltide.auditing.streaming.chunk_reader import Layout, read_chunk
 from labeltide.auditing.streaming.reasons import pack_support
 from labeltide.auditing.streaming.scorer import Scorer, Scores
 from labeltide.inference.audit import MIN_CONFIDENCE
 from labeltide.inference.explanations import find_support
-from labeltide.kernels.threads import kernel_threads, torch_on_one_thread
+from labeltide.kernels.threads import torch_on_one_thread
 
 SUPPORT = "support"  # the column of parts from which reasons are written once the flags are known
 
@@ -53,17 +52,10 @@ def judge_range(job: JudgeJob, first: int, last: int) -> int:
 
 def judge_all(job: JudgeJob, on_rows: Callable[[int], None]) -> None:
     """Judge all chunks, on as many threads as torch has; each thread works on a chunk of its own."""
-    chunks = job.layout.plan.chunks
     done = 0
-    with ThreadPoolExecutor(kernel_threads()) as pool:
-        waiting = [pool.submit(copy_context().run, judge_range, job, place, place + 1) for place in range(len(chunks))]
-        try:
-            for task in waiting:
-                done += task.result()
-                on_rows(done)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    for rows in work_ahead(lambda place: judge_range(job, place, place + 1), range(len(job.layout.plan.chunks))):
+        done += rows
+        on_rows(done)
 
 
 def part_path(folder: Path, number: int) -> Path:
@@ -73,11 +65,15 @@ def part_path(folder: Path, number: int) -> Path:
 
 def read_parts(folder: Path, count: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
     """The results of all chunks in their order, some columns or all."""
-    for number in range(count):
-        with pa.memory_map(str(part_path(folder, number))) as source:
-            names = ipc.open_file(source).schema.names
-            places = None if columns is None else [names.index(name) for name in columns]
-            yield ipc.open_file(source, options=ipc.IpcReadOptions(included_fields=places)).read_all()
+    return (read_part(folder, number, columns) for number in range(count))
+
+
+def read_part(folder: Path, number: int, columns: list[str] | None = None) -> pa.Table:
+    """The result of a chunk, some columns or all."""
+    with pa.memory_map(str(part_path(folder, number))) as source:
+        names = ipc.open_file(source).schema.names
+        places = None if columns is None else [names.index(name) for name in columns]
+        return ipc.open_file(source, options=ipc.IpcReadOptions(included_fields=places)).read_all()
 
 
 def judge_lines(job: JudgeJob, table: AuditInput, numbers: np.ndarray) -> pa.Table:

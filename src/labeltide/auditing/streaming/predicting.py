@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,12 +13,13 @@ import pyarrow as pa
 import torch
 
 from labeltide import _validation
+from labeltide.auditing.streaming.ahead import work_ahead
 from labeltide.auditing.streaming.chunk_reader import Layout, read_chunk
 from labeltide.auditing.streaming.chunks import Chunk
 from labeltide.auditing.streaming.finishing import table_writer
 from labeltide.auditing.streaming.opening import find_roles, open_layout, used_columns
 from labeltide.auditing.streaming.scorer import STEPS_AT_ONCE, small_softmax
-from labeltide.kernels.threads import kernel_threads, torch_on_one_thread
+from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.tables.clock_columns import ClockInfo
 from labeltide.tables.features import Encoder
 from labeltide.tables.file_set import FileSet
@@ -69,7 +67,7 @@ def predict_files(
         layout = _layout(predictor, files, columns, work)
         draft = work / "draft.parquet"
         writer, done = None, 0
-        for lines in _in_order(predictor, layout):
+        for lines in work_ahead(lambda chunk: predict_chunk(predictor, layout, chunk), layout.plan.chunks):
             writer = writer or table_writer(draft, lines.schema)
             writer.write_table(lines)
             done += len(lines)
@@ -95,23 +93,6 @@ def _layout(predictor: Predictor, files: FileSet, columns: Request, work: Path) 
     layout, _ = open_layout(files, roles, used_columns(files, roles), predictor.window, work, lambda rows: None)
     clocks = (ClockInfo("position in the sequence", "position"),)
     return Layout(layout.stream, roles, layout.survey, layout.plan, predictor.encoders, clocks, None, layout.row_column)
-
-
-def _in_order(predictor: Predictor, layout: Layout) -> Iterator[pa.Table]:
-    """The predictions of all chunks in their order, some chunks ahead on other threads."""
-    threads = kernel_threads()
-    waiting: deque[Future[pa.Table]] = deque()
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for chunk in layout.plan.chunks:
-                waiting.append(pool.submit(copy_context().run, predict_chunk, predictor, layout, chunk))
-                if len(waiting) > threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
 
 
 def predict_chunk(predictor: Predictor, layout: Layout, chunk: Chunk) -> pa.Table:

@@ -37,6 +37,7 @@ from labeltide.auditing.streaming.work import FITTED, check_same, disk_needed, r
 from labeltide.auditing.timelines import telling_features
 from labeltide.estimators.storage import load
 from labeltide.inference.audit import LabelAudit
+from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.tables.file_set import FileSet
 
 CODED = "coded.safetensors"  # the fit with codes for classes, as it judges
@@ -97,8 +98,9 @@ def stream_audit(name: str, files: FileSet, options: AuditOptions, stages: Stage
         layout, sample, n_windows, said = _read(files, options, stages)
     fitted = _fit(sample, options, stages, work)
     with stages.stage("judge"):
-        scorer = make_scorer(load(work / CODED), sample, options.device)
-        judged = _judge_sample(scorer, sample, options.fdr)
+        with torch_on_one_thread():
+            scorer = make_scorer(load(work / CODED), sample, options.device)
+            judged = _judge_sample(scorer, sample, options.fdr)
         job = JudgeJob(layout, scorer, work, judged.probabilities[judged.mask].mean(0))
         judge_all(job, lambda done: stages.rows(done, layout.survey.n_rows))
     with stages.stage("page"):

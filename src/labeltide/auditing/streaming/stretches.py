@@ -14,6 +14,7 @@ from labeltide.auditing.streaming.finishing import Totals
 from labeltide.auditing.streaming.flags import Flags
 from labeltide.auditing.streaming.judging import JudgeJob, judge_lines
 from labeltide.auditing.timelines import SEQUENCES, rounded, worst_stretch
+from labeltide.kernels.threads import torch_on_one_thread
 
 
 def describe_stretches(
@@ -21,11 +22,12 @@ def describe_stretches(
 ) -> tuple[list[dict[str, Any]], pa.Table]:
     """The part `timelines` of audit.json, and the lines that it shows, with their position in labels.parquet."""
     timelines, shown = [], []
-    for sequence in totals.worst_sequences(SEQUENCES):
-        chunk, base = _chunk_of(job, totals, sequence)
-        timeline, lines = _stretch(job, chunk, base, flags, signals)
-        timelines.append(timeline)
-        shown.append(lines)
+    with torch_on_one_thread():
+        for sequence in totals.worst_sequences(SEQUENCES):
+            chunk, base = _chunk_of(job, totals, sequence)
+            timeline, lines = _stretch(job, chunk, base, flags, signals)
+            timelines.append(timeline)
+            shown.append(lines)
     if shown:
         return timelines, pa.concat_tables(shown)
     return timelines, pa.table({name: pa.array([], pa.string()) for name in (*COLUMNS, "position")})
