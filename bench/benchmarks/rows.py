@@ -85,11 +85,9 @@ def write_csv_files(table: Path, folder: Path, count: int) -> Path:
     for group in range(file.num_row_groups):
         rows = file.read_row_group(group)
         rows = rows.take(pa.array(generator.permutation(len(rows))))
-        for number, sink in enumerate(sinks):
-            part = rows.slice(
-                number * len(rows) // count, (number + 1) * len(rows) // count - number * len(rows) // count
-            )
-            csv.write_csv(part, sink, csv.WriteOptions(include_header=group == 0))
+        borders = np.linspace(0, len(rows), count + 1).astype(int)
+        for sink, first, last in zip(sinks, borders[:-1], borders[1:], strict=True):
+            csv.write_csv(rows.slice(first, last - first), sink, csv.WriteOptions(include_header=group == 0))
     for sink in sinks:
         sink.close()
     return folder
@@ -97,7 +95,8 @@ def write_csv_files(table: Path, folder: Path, count: int) -> Path:
 
 def kill_and_compare(table: Path, work: Path, count: int, seconds: float) -> dict[str, Any]:
     """Kill an audit at random moments, resume it until it ends, and compare its files with those of a whole one."""
-    out, generator, moments = work / "killed", random.Random(0), []
+    out, generator = work / "killed", random.Random(0)
+    moments: list[float] = []
     while len(moments) < count:
         process = _start("audit", table, out, *(["resume"] if (work / ".killed-unfinished").exists() else []))
         wait = generator.uniform(1, max(2.0, 1.2 * seconds / count))

@@ -63,6 +63,10 @@ class Stages:
         title = f"{self._title}, {done:,} of {total:,} rows, {done / spent:,.0f} a second, {_minutes(left)} left"
         self._show((part[0] + (part[1] - part[0]) * done / max(total, 1)) * self._share, title)
 
+    def spent(self) -> float:
+        """The seconds that the present stage has taken so far."""
+        return time.monotonic() - self._started
+
     def say(self, text: str) -> None:
         """Say a sentence on standard error, above the bar."""
         if self.console is not None:

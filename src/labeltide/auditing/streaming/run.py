@@ -119,10 +119,10 @@ def stream_audit(name: str, files: FileSet, options: AuditOptions, stages: Stage
                 "chance; labels in the others are judged by the average of all networks."
             )
         described["table"]["said"] = [*said, *limits, *fitted["said"]]
-        spent = {**fitted["seconds"], **stages.seconds}
         summary = to_json(
             {
-                **describe_run(options.command, {**spent, "judge": stages.seconds.get("judge", 0.0)}),
+                **describe_run(options.command, {"read": 0.0, "fit": 0.0, "judge": 0.0, "bands": 0.0}),
+                "seconds": {**fitted["seconds"], **stages.seconds, "write": stages.spent()},
                 "table": described.pop("table"),
                 "settings": fitted["settings"],
                 **_with_counts(fitted["findings"], layout, totals),

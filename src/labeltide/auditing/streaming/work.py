@@ -14,7 +14,7 @@ from labeltide.tables.file_set import FileSet
 
 # Bytes on disk for each label, measured on simulated studies with seven features: judged parts, and the two tables of
 # results.
-PART_BYTES, RESULT_BYTES = 45, 45
+PART_BYTES, RESULT_BYTES = 35, 35
 SORT_BYTES = 160  # of a row that DuckDB sorts: its copy in order, and its temporary files
 ASKED, FITTED = "asked.json", "fitted.json"
 GIGABYTE = 1e9
