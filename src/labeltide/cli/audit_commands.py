@@ -10,6 +10,8 @@ from time import monotonic
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from labeltide.cli.app import app, console
 
@@ -83,7 +85,19 @@ def predict(
     from labeltide.auditing.predict import predict_to_file
 
     started = monotonic()
-    rows = predict_to_file(model, table, out, sequence=sequence, time=time, device=device)
+    with Progress(
+        TextColumn("predicting, {task.completed:,.0f} of {task.total:,.0f} rows"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task("predicting", total=1, visible=False)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, visible=True)
+
+        rows = predict_to_file(model, table, out, sequence=sequence, time=time, device=device, on_rows=show)
     rate = f", {rows / (monotonic() - started):,.0f} a second" if rows > 1_000_000 else ""
     console.print(f"{rows} rows{rate}: {out}", markup=False)
 
