@@ -68,6 +68,7 @@ def test_parts_give_the_results_of_a_table_in_memory(tmp_path):
     assert parts.summary["issues"]["by_class"] == whole.summary["issues"]["by_class"]
     assert parts.summary["issues"]["corrected"] == whole.summary["issues"]["corrected"]
     assert parts.summary["contested"]["slip"] == pytest.approx(whole.summary["contested"]["slip"], abs=1e-3)
+    assert parts.noise.column_names == whole.noise.column_names
     assert parts.summary["table"]["labels"] == whole.summary["table"]["labels"]
 
 

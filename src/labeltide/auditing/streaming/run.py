@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import dataset
+from pyarrow import csv, dataset
 
 from labeltide import _validation
 from labeltide._files import to_json, write_json
@@ -131,13 +131,8 @@ def stream_audit(name: str, files: FileSet, options: AuditOptions, stages: Stage
         )
         _write(work, draft, options.out, summary, described["lines"])
     shutil.rmtree(work, ignore_errors=True)
-    return StreamedAudit(
-        summary,
-        dataset.dataset(options.out / LABELS),
-        pa.table({}),
-        load(options.out / MODEL / MODEL_FILE),
-        options.out,
-    )
+    labels, noise = dataset.dataset(options.out / LABELS), csv.read_csv(options.out / NOISE)
+    return StreamedAudit(summary, labels, noise, load(options.out / MODEL / MODEL_FILE), options.out)
 
 
 def _read(files: FileSet, options: AuditOptions, stages: Stages) -> tuple[Layout, AuditInput, int, list[str]]:
