@@ -16,7 +16,8 @@ def table_of(n_steps, window=100):
     labels = np.zeros((n_steps // window, window, 1), dtype=np.int8)
     labels[:, ::2] = 1
     shape = labels.shape[:2]
-    return SimpleNamespace(place=np.zeros(n_steps, bool), index=np.zeros(shape), fit_labels=labels, class_names="ab")
+    arrays = {"index": np.zeros(shape), "fit_labels": labels}
+    return SimpleNamespace(place=np.zeros(n_steps, bool), all_steps=None, class_names="ab", **arrays)
 
 
 @pytest.mark.parametrize(

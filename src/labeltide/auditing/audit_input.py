@@ -45,6 +45,7 @@ class AuditInput(ShortRepr):
     encoders : how each feature came from its column
     decisions : how many labels reviewers settled, used and left out; None without decisions
     step : the usual time between two steps and its unit, "" for plain numbers; None where the table has no times
+    all_steps : the steps of the whole table, where these windows were drawn from a larger one; else None
     """
 
     features: np.ndarray
@@ -74,6 +75,7 @@ class AuditInput(ShortRepr):
     said: tuple[str, ...]
     step: tuple[float, str] | None = None
     decisions: dict[str, Any] | None = None
+    all_steps: int | None = None
 
     @property
     def n_rows(self) -> int:

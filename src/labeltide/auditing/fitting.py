@@ -38,7 +38,7 @@ AT_ONCE = 100_000  # steps of windows that are judged together
 
 def patience(table: AuditInput) -> float:
     """The factor by which limits are larger than for a table of usual size: the root of the ratio of sizes."""
-    return float(np.clip(np.sqrt(len(table.place) / USUAL_STEPS), 1, MOST_PATIENCE))
+    return float(np.clip(np.sqrt((table.all_steps or len(table.place)) / USUAL_STEPS), 1, MOST_PATIENCE))
 
 
 def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL) -> np.ndarray:

@@ -62,7 +62,7 @@ def write_results(
         if write_page is not None:
             write_page(draft)
         check_folder(folder)  # the audit may have taken an hour
-        _put_in_place(draft, folder)
+        put_in_place(draft, folder)
     return folder
 
 
@@ -148,7 +148,7 @@ def _draft_beside(folder: Path) -> Iterator[Path]:
                 path.rmdir()
 
 
-def _put_in_place(draft: Path, folder: Path) -> None:
+def put_in_place(draft: Path, folder: Path) -> None:
     """One rename, or two where an earlier audit steps aside; it returns if the second fails.
 
     Decisions of reviewers and what somebody typed into issues.csv move into the new results. A review that is running

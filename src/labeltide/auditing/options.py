@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,16 +71,17 @@ class AuditOptions:
         return {name: str(value) for name, value in vars(self).items() if name not in others} | {"data": data}
 
 
-def default_folder(table: Path) -> Path:
+def default_folder(table: str | Path) -> Path:
     """The folder for the results of a table where none is named: its name without the ending, and "-audit"."""
-    name = table.name
+    parts = [part for part in re.split(r"[/\\]", str(table)) if part and not re.search(r"[*?\[]", part)]
+    name = table_name = parts[-1] if parts else "table"
     for ending in ENDINGS:
         name = name.removesuffix(ending)
     folder = Path(f"{name or 'table'}-audit")
     earlier = _audited(folder)
-    if earlier not in (None, table.name):
+    if earlier not in (None, Path(table).name):
         raise ValueError(
-            f"The folder {str(folder)!r} holds the audit of {earlier!r}, not of {table.name!r}. Name another folder "
+            f"The folder {str(folder)!r} holds the audit of {earlier!r}, not of {table_name!r}. Name another folder "
             "with --out, or remove that one."
         )
     return folder

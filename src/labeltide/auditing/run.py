@@ -33,12 +33,14 @@ from labeltide.auditing.pace import say_pace
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.rare_classes import leave_out_rare_classes
 from labeltide.auditing.reading import read_audit_steps
-from labeltide.auditing.recordings import RecordingRequest, lay_out
+from labeltide.auditing.recordings import RecordingRequest, is_recording, lay_out
+from labeltide.auditing.source import choose_source
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.table_display import TableAuditDisplay
 from labeltide.auditing.unfinished import Unfinished, unfinished_work
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR
+from labeltide.tables.file_set import FileSet
 from labeltide.tables.frames import frame_index
 from labeltide.tables.roles import Names, Request
 from labeltide.training.checkpoint import fingerprint
@@ -118,7 +120,9 @@ def audit(
     Parameters
     ----------
     table, sequence, time, label, features, annotator, clock, trusted, window
-        As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain.
+        As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain. The table may also
+        be a folder or a glob of parquet or CSV files, or an address such as s3://bucket/folder. More than two million
+        rows are read in parts, in memory that does not grow with them; results then need `out`.
         table may also be a recording, a folder or a manifest of recordings (docs/formats.md), and features then a
         function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
     labels : files of spans, or a span table, for a recording; None where the recording holds them itself
@@ -162,8 +166,13 @@ def audit(
 
 def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> TableAudit:
     baseline = None if options.baseline is None else open_results(options.baseline, in_memory=True)
+    source = table if is_recording(table, options.recordings.labels) else choose_source(table)
+    if isinstance(source, FileSet):
+        from labeltide.auditing.streaming.run import stream_audit
+
+        return stream_audit(table, source, options, kept, stages)
     with stages.stage("read"):
-        laid, columns, recordings = lay_out(table, options.recordings, options.columns)
+        laid, columns, recordings = lay_out(source, options.recordings, options.columns)
         options = replace(options, columns=columns, recordings=recordings)
         recorded = _read(laid, options)
         read = leave_out_rare_classes(recorded)

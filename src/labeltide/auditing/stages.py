@@ -33,11 +33,13 @@ FEWEST_SECONDS = 3.0  # of finished work, before the speed of the machine is jud
 class Stages:
     """Which stage an audit is in, how far, and how long each took."""
 
-    def __init__(self, bar: Progress | None = None, log: LogLines | None = None) -> None:
-        self.bar, self.log = bar, log
+    def __init__(
+        self, bar: Progress | None = None, log: LogLines | None = None, console: Console | None = None
+    ) -> None:
+        self.bar, self.log, self.console = bar, log, console
         self.expected = dict(EXPECTED)
         self.seconds: dict[str, float] = {}
-        self.name = ""
+        self.name, self._title = "", ""
         self._started, self._share = time.monotonic(), 0.0
         self.task = None if bar is None else bar.add_task("starting", total=1.0)
 
@@ -49,7 +51,8 @@ class Stages:
     def stage(self, name: str) -> Iterator[None]:
         """Time a stage."""
         self.name, self._started, self._share = name, time.monotonic(), 0.0
-        self._show(f"{list(TITLES).index(name) + 1} of {len(TITLES)}: {TITLES[name]}")
+        self._title = f"{len(self.seconds) + 1} of {len(TITLES)}: {TITLES[name]}"
+        self._show(self._title)
         with watch_epochs(self._trainings()):
             yield
         self.seconds[name] = time.monotonic() - self._started
@@ -80,6 +83,24 @@ class Stages:
             wanted += self._share * self.expected[self.name]
         return spent / wanted if spent > FEWEST_SECONDS else 1.0
 
+    def rows(self, done: int, total: int, part: tuple[float, float] = (0.0, 1.0)) -> None:
+        """Say how many rows are done, and how many a second; the bar says how long the rest will take.
+
+        `part` is the share of the stage at which these rows begin and end.
+        """
+        spent = max(time.monotonic() - self._started, 1e-6)
+        self._share = max(self._share, part[0] + (part[1] - part[0]) * done / max(total, 1))
+        self._show(f"{self._title}, {done:,} of {total:,} rows, {done / spent:,.0f} a second", seldom=True)
+
+    def spent(self) -> float:
+        """The seconds that the present stage has taken so far."""
+        return time.monotonic() - self._started
+
+    def say(self, text: str) -> None:
+        """Say a sentence on standard error, above the bar."""
+        if self.console is not None:
+            self.console.print(text, markup=False, highlight=False)
+
     def _trainings(self) -> OnEpochShare:
         """Watch one training after the other; how many there will be is only known at the end."""
         met, last = 0, 0.0
@@ -92,15 +113,15 @@ class Stages:
 
         return watch
 
-    def _show(self, title: str | None = None) -> None:
+    def _show(self, title: str | None = None, seldom: bool = False) -> None:
         if self.bar is not None and self.task is not None:
             gone = sum(self.seconds.values()) + (time.monotonic() - self._started if self.name else 0.0)
             said = {} if title is None else {"description": title}
             self.bar.update(self.task, completed=gone / max(gone + self.left(), 1e-9), **said)  # type: ignore[arg-type]
-        if self.log is not None and title is not None:
+        if self.log is not None and title is not None and not seldom:
             self.log.say(title)
         elif self.log is not None:
-            self.log.say_seldom(f"about {_minutes(self.left())} left")
+            self.log.say_seldom(f"{title + ', ' if title else ''}about {_minutes(self.left())} left")
 
 
 def _minutes(seconds: float) -> str:
@@ -126,10 +147,10 @@ def show_stages(shown: bool) -> Iterator[Stages]:
         return
     if not console.is_terminal:
         with progress_log() as lines:
-            yield Stages(log=lines)
+            yield Stages(log=lines, console=console)
         return
     left = TimeLeft()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, left, console=console, transient=True) as bar:
-        left.stages = Stages(bar)
+        left.stages = Stages(bar, console=console)
         yield left.stages

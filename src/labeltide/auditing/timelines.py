@@ -26,7 +26,7 @@ def describe_timelines(table: AuditInput, judged: LabelAudit) -> list[dict[str, 
     first, times = table.first_lines(), table.times
     timelines = []
     for sequence in worst:
-        stretch = _worst_stretch(summed, int(starts[sequence]), int(ends[sequence]))
+        stretch = worst_stretch(summed, int(starts[sequence]), int(ends[sequence]))
         timelines.append(
             {
                 "sequence": table.sequence_names[sequence],
@@ -69,7 +69,8 @@ def _averages(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return (sums / np.bincount(group)[:, None])[group]
 
 
-def _worst_stretch(summed: np.ndarray, start: int, end: int) -> np.ndarray:
+def worst_stretch(summed: np.ndarray, start: int, end: int) -> np.ndarray:
+    """The steps from start to end or, where they are many, those `STEPS` in a row that hold the most issues."""
     if end - start > STEPS:
         within = summed[start + STEPS : end + 1] - summed[start : end + 1 - STEPS]
         start += int(within.argmax())

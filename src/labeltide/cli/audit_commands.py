@@ -5,19 +5,26 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from time import monotonic
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from labeltide.cli.app import app, console
 from labeltide.cli.output_options import OutputOptions
+from labeltide.cli.worker_options import WorkerOptions
 
 
 @app.command
 def audit(
     table: Annotated[
-        Path, Parameter(help="A table with a row for every time step; or a recording (EDF, ...), a folder or manifest.")
+        str,
+        Parameter(
+            help="A table with a row for every time step; a folder or a glob of parquet or CSV files, or an address "
+            "such as s3://bucket/folder; or a recording (EDF, ...), a folder or manifest of recordings."
+        ),
     ],
     *,
     sequence: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
@@ -55,6 +62,7 @@ def audit(
         str | None,
         Parameter(help="Exit code 4 where the lower end of the interval of the share of wrong labels is above, as 5%."),
     ] = None,
+    where: WorkerOptions = WorkerOptions(),  # noqa: B008  (it cannot be changed)
     output: OutputOptions = OutputOptions(),  # noqa: B008  (it cannot be changed)
 ) -> None:
     """Say which labels of a table are likely wrong, when, and how sure that is: one folder, one page."""
@@ -63,36 +71,37 @@ def audit(
     from labeltide.auditing.run import audit as audit_table
 
     limit = None if fail_above is None else machine_output.read_share(fail_above)
-    result = audit_table(
-        table,
-        sequence=sequence,
-        time=time,
-        label=label,
-        features=features,
-        annotator=annotator,
-        clock=clock,
-        trusted=trusted,
-        labels=labels,
-        epoch=epoch,
-        field=field,
-        window=window,
-        model=model,
-        out=out or default_folder(table),
-        seed=seed,
-        device=device,
-        fdr=fdr,
-        verbose=not output.quiet,
-        resume=resume,
-        decisions=decisions,
-        baseline=baseline,
-        fast=fast,
-        command=shlex.join(["labeltide", *sys.argv[1:]]),
-    )
+    with where.context():
+        result = audit_table(
+            table,
+            sequence=sequence,
+            time=time,
+            label=label,
+            features=features,
+            annotator=annotator,
+            clock=clock,
+            trusted=trusted,
+            labels=labels,
+            epoch=epoch,
+            field=field,
+            window=window,
+            model=model,
+            out=out or default_folder(table),
+            seed=seed,
+            device=device,
+            fdr=fdr,
+            verbose=not output.quiet,
+            resume=resume,
+            decisions=decisions,
+            baseline=baseline,
+            fast=fast,
+            command=shlex.join(["labeltide", *sys.argv[1:]]),
+        )
     check = None if limit is None else machine_output.check_limit(result.summary, limit)
     if output.format == "json":
         output.show(machine_output.audit_document(result.summary, result.folder, check))
     elif output.format == "github":
-        output.show("\n".join(machine_output.github_audit(result.summary, result.issues, table, check)))
+        output.show("\n".join(machine_output.github_audit(result.summary, result.issues, Path(table), check)))
     else:
         output.show(machine_output.audit_text(result.summary, result.page, check))
     if check is not None and check.exit_code:
@@ -104,7 +113,7 @@ def audit(
 @app.command
 def predict(
     model: Annotated[Path, Parameter(help="The folder of an audit, or the model in it.")],
-    table: Annotated[Path, Parameter(help="A table with the same features; labels are not needed.")],
+    table: Annotated[str, Parameter(help="A table with the same features, as audit takes it; labels are not needed.")],
     *,
     out: Annotated[Path, Parameter(help="A new file, .parquet or .csv.")],
     sequence: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
@@ -112,8 +121,21 @@ def predict(
     device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
 ) -> None:
     """Write the likeliest true label of every row of another table."""
-    from labeltide.auditing.predict import check_file, predict_table, write_predictions
+    from labeltide.auditing.predict import predict_to_file
 
-    check_file(out)
-    predictions = predict_table(model, table, sequence=sequence, time=time, device=device)
-    console.print(f"{predictions.num_rows} rows: {write_predictions(predictions, out)}", markup=False)
+    started = monotonic()
+    with Progress(
+        TextColumn("predicting, {task.completed:,.0f} of {task.total:,.0f} rows"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task("predicting", total=1, visible=False)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, visible=True)
+
+        rows = predict_to_file(model, table, out, sequence=sequence, time=time, device=device, on_rows=show)
+    rate = f", {rows / (monotonic() - started):,.0f} a second" if rows > 1_000_000 else ""
+    console.print(f"{rows} rows{rate}: {out}", markup=False)
