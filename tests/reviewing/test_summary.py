@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from labeltide.reviewing.outcomes import sample_outcomes
+from labeltide.reviewing.publish import publish
 from labeltide.reviewing.summary import review_summary, summarise, write_summary
 from reviewing.fake_review import open_page, write_review
 
@@ -111,6 +112,19 @@ def test_review_json_is_strict_json(opened):
     found = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(word))
     assert path.name == "review.json"
     assert found["audit"] == session.audit.identity
+
+
+def test_the_audit_and_its_page_show_the_checked_rate_beside_the_models(opened, monkeypatch):
+    session, page = opened(items=2, sample=12)
+    settle(session, page, lambda item, place: place % 3 == 0)
+    pages = []
+    monkeypatch.setattr("labeltide.reviewing.publish.write_page", pages.append)
+    publish(session.audit.folder, summarise(session.audit, session.store))
+    checked = json.loads((session.audit.folder / "audit.json").read_text())["checked"]
+    assert checked["rows"][0]["of"] == "all labels"
+    assert {"model", "rate", "lower", "upper", "disagrees"} <= set(checked["rows"][0])
+    assert "confidence at most" in checked["remaining"]["decisions"]["sentence"]
+    assert pages == [session.audit.folder]
 
 
 def test_a_review_of_every_label_leaves_nothing_to_estimate(tmp_path):

@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from labeltide import _validation
-from labeltide._files import write_json
 from labeltide.reviewing.app import make_app
+from labeltide.reviewing.publish import publish
 from labeltide.reviewing.requests import check_reviewer
 from labeltide.reviewing.session import open_session
-from labeltide.reviewing.summary import REVIEW, summarise
+from labeltide.reviewing.summary import summarise
 
 HOST = "127.0.0.1"
 
@@ -55,7 +55,7 @@ def review(
             try:
                 _run(app, listener)
             finally:
-                write_json(session.audit.folder / REVIEW, summarise(session.audit, session.store))
+                publish(session.audit.folder, summarise(session.audit, session.store))
 
 
 def check_extra() -> None:
