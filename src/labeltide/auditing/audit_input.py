@@ -10,6 +10,7 @@ import pyarrow as pa
 from labeltide._display import ShortRepr
 from labeltide.tables.clock_columns import ClockInfo
 from labeltide.tables.features import Encoder
+from labeltide.tables.overview import ColumnOverview
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +44,7 @@ class AuditInput(ShortRepr):
     ids, times : Arrow arrays of n_rows texts
     encoders : how each feature came from its column
     step : the usual time between two steps and its unit, "" for plain numbers; None where the table has no times
+    overview : type, missing values, levels and role of every column of the table
     """
 
     features: np.ndarray
@@ -71,6 +73,7 @@ class AuditInput(ShortRepr):
     encoders: tuple[Encoder, ...]
     said: tuple[str, ...]
     step: tuple[float, str] | None = None
+    overview: tuple[ColumnOverview, ...] = ()
 
     @property
     def n_rows(self) -> int:

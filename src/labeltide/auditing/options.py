@@ -9,7 +9,7 @@ from typing import Any
 
 from labeltide import _validation
 from labeltide.auditing.recordings import RecordingRequest
-from labeltide.tables.roles import Request
+from labeltide.tables.roles import Reading, Request
 
 MODELS = ("gru", "tcn", "transformer")
 ENDINGS = (
@@ -44,6 +44,7 @@ class AuditOptions:
     resume: bool
     command: str | None
     recordings: RecordingRequest = field(default_factory=RecordingRequest)
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self) -> None:
         _validation.check_choice("model", self.model, MODELS)

@@ -22,6 +22,7 @@ from labeltide.auditing.epoch_features import OwnFeatures
 from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
+from labeltide.auditing.page.reading_words import reading_text
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.auditing.recordings import RecordingRequest, lay_out
 from labeltide.auditing.stages import Stages, show_stages
@@ -32,7 +33,7 @@ from labeltide.decisions import file_digest
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR, LabelAudit
 from labeltide.tables.frames import frame_index
-from labeltide.tables.roles import Names, Request
+from labeltide.tables.roles import Names, Reading, Request
 from labeltide.training.checkpoint import fingerprint
 
 FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
@@ -90,6 +91,8 @@ def audit(
     clock: Names = None,
     trusted: str | None = None,
     window: int | None = None,
+    drop_bad_rows: bool = False,
+    timezone: str | None = None,
     labels: Any = None,
     epoch: float | None = None,
     field: str | None = None,
@@ -110,6 +113,9 @@ def audit(
         As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain.
         table may also be a recording, a folder or a manifest of recordings (docs/formats.md), and features then a
         function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
+    drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
+    timezone : name of a time zone, as "Europe/Berlin", to whose wall clock times are converted; None keeps hours as
+        written
     labels : files of spans, or a span table, for a recording; None where the recording holds them itself
     epoch : seconds of one epoch of a recording; None finds them
     field : "eeg", "sleep", "muscle", "ecg", "movement", "gaze" or "plain"; None goes by the names of the channels
@@ -133,6 +139,7 @@ def audit(
         resume=resume,
         command=command,
         recordings=RecordingRequest(labels, epoch, field, features if callable(features) else None),
+        reading=Reading(drop_bad_rows, timezone),
     )
     options = replace(options, device=_validation.check_device(device))
     if options.out is not None:
@@ -148,6 +155,7 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         laid, columns, recordings = lay_out(table, options.recordings, options.columns)
         options = replace(options, columns=columns, recordings=recordings)
         read = _read(laid, options)
+        stages.tell(reading_text(_describe_table(table, read, recordings.said)))
         windows = fitting.choose_windows(read, options.seed)
     with stages.stage("fit"):
         kept.begin(options.settings(_digest(read)), options.resume)
@@ -190,7 +198,7 @@ def _write(folder: Path, summary: dict[str, Any], labels: pa.Table, noise: pa.Ta
 
 def _read(table: Any, options: AuditOptions) -> AuditInput:
     """Read the table once; whole sequences are cut where there are too few of them to judge one by the others."""
-    steps = read_audit_steps(table, options.columns)
+    steps = read_audit_steps(table, options.columns, options.reading)
     read = steps.cut(options.window)
     if options.window is not None:
         return read
@@ -237,6 +245,7 @@ def _describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, 
         "features": read.feature_names,
         "annotators": read.annotator_names,
         "said": [*read.said, *said],
+        "overview": [asdict(column) for column in read.overview],
     }
 
 

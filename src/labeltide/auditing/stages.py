@@ -47,6 +47,13 @@ class Stages:
         """Say how much of the stage is done."""
         self._show(min(max(share, 0.0), 1.0) * self._share)
 
+    def tell(self, text: str) -> None:
+        """Show lines that stay: above the bar, or in the log."""
+        if self.bar is not None:
+            self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        if self.log is not None:
+            self.log.say(text)
+
     def _trainings(self) -> OnEpochShare:
         """Watch one training after the other; how many there will be is only known at the end."""
         met, last = 0, 0.0

@@ -1,0 +1,43 @@
+"""What was read of a table and what was decided about it, said before anything is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labeltide.auditing.page.names import display_name, terminal_text
+from labeltide.auditing.page.numbers import count
+
+COLUMNS = 40  # lines of the overview on a terminal
+HEADS = ("column", "type", "missing", "levels", "role", "")
+
+
+def reading_text(table: Mapping[str, Any]) -> str:
+    """The part `table` of an audit for a terminal: size, one line for each column, every decision."""
+    overview = table.get("overview") or []
+    size = ", ".join(count(table[f"{each}s"], each) for each in ("row", "label", "sequence"))
+    lines = [f"Read       {display_name(table['name'], 60)}: {size}, {count(len(overview), 'column')}."]
+    lines += _aligned([HEADS, *(_cells(each) for each in overview[:COLUMNS])])
+    if len(overview) > COLUMNS:
+        lines.append(f"  ... and {len(overview) - COLUMNS} more, which audit.json and the page list")
+    decided = [f"  - {terminal_text(sentence)}" for sentence in table.get("said") or []]
+    return "\n".join([*lines, "Decided", *decided])
+
+
+def _cells(column: Mapping[str, Any]) -> tuple[str, ...]:
+    numbers = ("" if column[key] is None else f"{column[key]:,}" for key in ("missing", "levels"))
+    return (display_name(column["name"], 30), column["type"], *numbers, column["role"], terminal_text(column["why"]))
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of equal width, numbers to the right."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
+    return [
+        "  "
+        + "  ".join(
+            cell.rjust(width) if 2 <= place <= 3 else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row[:-1], widths, strict=True))
+        )
+        + (f"  {row[-1]}" if row[-1] else "")
+        for row in rows
+    ]
