@@ -25,6 +25,8 @@ _HOMES = {
     "predict_table": "labeltide.auditing.predict",
     "export_audit": "labeltide.exporting.audit_files",
     "read_spans": "labeltide.spans.formats",
+    "apply_decisions": "labeltide.auditing.applying",
+    "compare_audits": "labeltide.auditing.comparing",
     "load": "labeltide.estimators.storage",
     "Sequences": "labeltide.data.sequences",
     "SequenceScaler": "labeltide.data.scaler",
@@ -33,7 +35,7 @@ _HOMES = {
     "FixedNoise": "labeltide.noise.fixed",
     "NoiseFunction": "labeltide.noise.base",
     "NoiseEstimate": "labeltide.inference.bands",
-    "NoiseWarning": "labeltide.inference.diagnostics",
+    "NoiseWarning": "labeltide.inference.diagnostic",
     "Agreement": "labeltide.inference.agreement",
     "Consensus": "labeltide.inference.consensus",
     "agreement": "labeltide.inference.agreement",
@@ -57,6 +59,8 @@ __all__ = sorted(_HOMES)
 if TYPE_CHECKING:
     from labeltide._validation import UnanswerableError as UnanswerableError
     from labeltide._workers import workers as workers
+    from labeltide.auditing.applying import apply_decisions as apply_decisions
+    from labeltide.auditing.comparing import compare_audits as compare_audits
     from labeltide.auditing.predict import predict_table as predict_table
     from labeltide.auditing.run import TableAudit as TableAudit
     from labeltide.auditing.run import audit as audit
@@ -83,7 +87,7 @@ if TYPE_CHECKING:
     from labeltide.inference.checked_rate import checked_rate as checked_rate
     from labeltide.inference.consensus import Consensus as Consensus
     from labeltide.inference.consensus import consensus as consensus
-    from labeltide.inference.diagnostics import NoiseWarning as NoiseWarning
+    from labeltide.inference.diagnostic import NoiseWarning as NoiseWarning
     from labeltide.inference.review_sample import review_sample as review_sample
     from labeltide.models.base import SequenceModel as SequenceModel
     from labeltide.models.wrap import wrap as wrap

@@ -52,7 +52,7 @@ def test_an_audit_stopped_after_its_fit_never_fits_again_and_ends_with_the_same_
 ):
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        target = "labeltide.auditing.run._describe_settings" if place == "_describe" else f"{fitting.__name__}.{place}"
+        target = "labeltide.auditing.run.describe_settings" if place == "_describe" else f"{fitting.__name__}.{place}"
         patch.setattr(target, interrupt)
         with pytest.raises(KeyboardInterrupt):
             lt.audit(make_table(), out=out)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labeltide.chain.families import family, spline_shape
+from labeltide.chain.families import family, pooled, spline_shape
 from labeltide.inference.bands import estimate_annotators, estimate_noise
 from labeltide.inference.cluster_bootstrap import free_family
 from labeltide.inference.temporality import allow_bursts, hold_class, judge_temporality
@@ -74,6 +74,11 @@ def test_holding_a_class_leaves_levels_alone():
     free = family(2, spline_shape(CLOCK, 10.0), "each", "each")
     held = hold_class(free, 2, 0)
     assert held.design.shape[-1] == 2 + (free.design.shape[-1] - 2) // 2
+
+
+def test_holding_a_class_keeps_the_pooling_of_annotators():
+    free = pooled(free_family(2, CLOCK, 10.0), 0.5)
+    assert hold_class(free, 2, 0).pooling == 0.5
 
 
 def test_only_the_annotator_who_drifts_is_named():

@@ -104,6 +104,18 @@ def test_extreme_numbers_stay_finite(values):
     assert np.isfinite(read(v=values).features).all()
 
 
+def test_numbers_near_zero_keep_their_scale():
+    plain = np.random.default_rng(0).normal(size=50)
+    np.testing.assert_allclose(feature(read(50, v=plain * 1e-300), "v"), feature(read(50, v=plain), "v"), rtol=1e-5)
+
+
+def test_numbers_beyond_the_largest_are_gaps_and_that_is_said():
+    audit = read(v=[1e31, 1.0, 2.0, 3.0, 1.0, 2.0], w=[1.0, 2.0, 4.0, 1.0, 2.0, 4.0])
+    assert "Values of 'v' were taken for gaps where beyond 1e+30." in audit.said
+    audit = read(v=[1e31, 2e31, 3e31] * 2, w=[1.0, 2.0, 4.0, 1.0, 2.0, 4.0])
+    assert any("'v' out of the features: all of its values are beyond 1e+30" in sentence for sentence in audit.said)
+
+
 def test_rows_of_one_step_must_agree_on_their_features():
     rows = {"s": [0, 0, 0], "t": [0, 0, 1], "who": ["a", "b", "a"], "y": ["x", "z", "x"]}
     options = {"sequence": "s", "time": "t", "label": "y", "annotator": "who"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +44,7 @@ class AuditInput(ShortRepr):
         Of each line, in the table's order; the annotator is -1 in rows that name none and hold no label.
     ids, times : Arrow arrays of n_rows texts
     encoders : how each feature came from its column
+    decisions : how many labels reviewers settled, used and left out; None without decisions
     step : the usual time between two steps and its unit, "" for plain numbers; None where the table has no times
     overview : type, missing values, levels and role of every column of the table
     """
@@ -74,6 +76,7 @@ class AuditInput(ShortRepr):
     said: tuple[str, ...]
     step: tuple[float, str] | None = None
     overview: tuple[ColumnOverview, ...] = ()
+    decisions: dict[str, Any] | None = None
 
     @property
     def n_rows(self) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from labeltide.auditing.annotator_findings import (
     annotator_changes,
@@ -19,6 +21,7 @@ from labeltide.auditing.audit_input import AuditInput, decode
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import MIN_CONFIDENCE, LabelAudit
 from labeltide.inference.bands import NoiseEstimate
+from labeltide.inference.diagnostic import Diagnostic
 from labeltide.tables.wording import quoted
 
 MOST_POINTS, FEWEST_POINTS = 200, 12
@@ -27,8 +30,11 @@ SEQUENCES = 50  # named with their numbers of issues
 PLANNED = 10
 
 
-def audited_lines(table: AuditInput, judged: LabelAudit) -> pa.Table:
-    """labels.parquet: every line of the table with its posterior, suggestion, flag and reason."""
+def audited_lines(recorded: AuditInput, table: AuditInput, judged: LabelAudit) -> pa.Table:
+    """labels.parquet: every line of the table with its posterior, suggestion, flag and reason.
+
+    `recorded` holds all labels, `table` those that were judged; the others are kept as they are.
+    """
     place, who = table.place[table.line_step], table.line_annotator
     is_issue = table.rows_from_steps(judged.is_issue) & (who >= 0)
     reasons = np.full(len(place), None, dtype=object)
@@ -39,7 +45,7 @@ def audited_lines(table: AuditInput, judged: LabelAudit) -> pa.Table:
         "probability_contested": judged.contested,
     }
     suggested = table.rows_from_steps(judged.probabilities.argmax(-1))
-    names = tuple(str(name) for name in judged.classes)
+    names, lines = tuple(str(name) for name in judged.classes), recorded.lines()
     columns = {
         **{
             name: pa.array(table.rows_from_steps(values), pa.float64(), from_pandas=True)
@@ -47,13 +53,13 @@ def audited_lines(table: AuditInput, judged: LabelAudit) -> pa.Table:
         },
         "suggested": decode(suggested, names),
         "suggested_probability": table.rows_from_steps(judged.suggested_probability),
-        "corrected": decode(table.rows_from_steps(judged.corrected()), names),
+        "corrected": pc.coalesce(decode(table.rows_from_steps(judged.corrected()), names), lines["recorded"]),
         "is_issue": is_issue,
         "reason": pa.array(reasons, pa.string()),
     }
-    lines = table.lines()
     for name, values in columns.items():
-        lines = lines.append_column(name, values if isinstance(values, pa.Array) else pa.array(values))
+        is_arrow = isinstance(values, pa.Array | pa.ChunkedArray)
+        lines = lines.append_column(name, values if is_arrow else pa.array(values))
     return lines
 
 
@@ -207,9 +213,12 @@ def describe_plan(table: AuditInput, judged: LabelAudit) -> list[dict[str, Any]]
     return stretches
 
 
-def describe_checks(estimator: TideClassifier) -> list[dict[str, Any]]:
-    """The part `diagnostics`."""
-    return [
-        {"name": check.name, "is_warning": bool(check.is_warning), "sentence": check.sentence, "advice": check.advice}
-        for check in estimator.diagnostics_
-    ]
+def describe_noise_found(table: AuditInput, estimator: TideClassifier, checks: Sequence[Diagnostic]) -> dict[str, Any]:
+    """The parts from which `conclude` decides what may be said, and those that belong to them."""
+    first, *others = describe_clocks(table, estimator)
+    return {
+        **first,
+        "other_clocks": others,
+        "timing": describe_timing(table, estimator),
+        "diagnostics": [asdict(check) for check in (*checks, *estimator.diagnostics_)],
+    }

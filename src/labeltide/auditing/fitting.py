@@ -18,7 +18,7 @@ from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import as_array
 from labeltide.inference.audit import LabelAudit
-from labeltide.inference.diagnostics import NoiseWarning
+from labeltide.inference.diagnostic import NoiseWarning
 
 EPOCHS, HIDDEN_SIZE = 60, 32
 USUAL_STEPS = 100_000  # of a table; a larger one may take longer, and the limits below grow with the root of its size
@@ -74,18 +74,21 @@ def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions)
     )
 
 
-def fit(table: AuditInput, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
-    """Learn from the chosen windows. Classes are codes; `with_class_names` gives them their names."""
+def fit(table: AuditInput, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions) -> TideClassifier:
+    """Learn from the chosen windows. Classes are codes; `with_class_names` gives them their names.
+
+    `clusters` holds the recording of each of all windows: its sequence, or one of several with the same features.
+    """
     estimator = new_estimator(table, windows, options)
     trusted = None if table.fit_trusted is None else table.fit_trusted[windows]
     labels, clock, lengths = table.fit_labels[windows], table.clock[windows], table.lengths[windows]
     more = {"trusted": trusted, "gaps": None if table.gaps is None else table.gaps[windows]}
-    sequences = table.groups[windows]
-    clusters = cut_long_sequences(sequences, np.asarray((labels >= 0).any((1, 2))))
+    sequences = clusters[windows]
+    units = cut_long_sequences(sequences, np.asarray((labels >= 0).any((1, 2))))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClusterWarning)  # where all labels lie in one block, windows are the units
-        estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, clusters=clusters, **more)
-    if clusters is not sequences:  # bands and tests still go by sequences
+        estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, clusters=units, **more)
+    if units is not sequences:  # bands and tests still go by sequences
         estimator.training_ = estimator.training_._replace(clusters=torch.from_numpy(sequences))
     return estimator
 
@@ -128,7 +131,7 @@ def judge(estimator: TideClassifier, table: AuditInput, fdr: float, on_share: An
         if on_share:
             on_share(min(1.0, (start + rows) / len(table.index)))
     names = ("mask", "probabilities", "signal", "error_rates", "clock", "another")
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     classes = _class_names(estimator, table)
     codes = np.append(np.searchsorted(estimator.classes_, np.arange(len(table.class_names))), -1).astype(np.int8)
     labels = codes[table.fit_labels]

@@ -25,6 +25,7 @@ ROW_GROUP = 1 << 16  # rows of labels.parquet that a review reads at once
 PAGE, MODEL, MODEL_FILE = "report.html", "model", "model.safetensors"
 DECISIONS = ("decisions.sqlite", "decisions.sqlite-wal", "decisions.sqlite-shm", "review.json")
 OURS = frozenset((AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE, PAGE, MODEL))
+DERIVED = frozenset(("compare.html",))  # of `labeltide compare`, which can be made again
 EDITED = "issues-edited"  # and a number: an issues.csv in which somebody has typed
 
 
@@ -73,7 +74,9 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"The results need a folder. {str(folder)!r} is a file; name another place with --out.")
     if not folder.exists() or not any(folder.iterdir()):
         return
-    others = sorted(path.name for path in folder.iterdir() if path.name not in OURS and not is_kept(path.name))
+    others = sorted(
+        path.name for path in folder.iterdir() if path.name not in OURS | DERIVED and not is_kept(path.name)
+    )
     model = folder / MODEL
     if model.is_dir() and not model.is_symlink():
         others += [f"{MODEL}/{path.name}" for path in sorted(model.iterdir()) if path.name != MODEL_FILE]

@@ -45,6 +45,8 @@ class AuditOptions:
     command: str | None
     recordings: RecordingRequest = field(default_factory=RecordingRequest)
     reading: Reading = field(default_factory=Reading)
+    decisions: Path | None = None
+    baseline: Path | None = None
 
     def __post_init__(self) -> None:
         _validation.check_choice("model", self.model, MODELS)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from pyarrow import parquet
 
 from labeltide.auditing.audit_input import AuditInput, decode
 from labeltide.auditing.folder import AUDIT, MODEL, MODEL_FILE
+from labeltide.auditing.new_file import check_file, draft_of
 from labeltide.auditing.reading import read_new_table
 from labeltide.auditing.recordings import read_unlabelled
 from labeltide.auditing.spreadsheet import write_safe_csv
@@ -21,6 +20,8 @@ from labeltide.estimators.storage import load
 from labeltide.tables.features import encoder_from_json
 from labeltide.tables.frames import like_table
 from labeltide.tables.intake import open_table
+
+__all__ = ["check_file", "find_folder", "predict_table", "write_predictions"]
 
 AT_ONCE = 200_000  # steps of windows that are predicted together
 
@@ -68,25 +69,13 @@ def find_folder(model: Path) -> Path:
     )
 
 
-def check_file(path: Path) -> None:
-    """Refuse a file that is there already, or of a kind we do not write."""
-    if not path.name.lower().endswith((".parquet", ".csv")):
-        raise ValueError(f"The file must end in .parquet or .csv. Got {str(path)!r}.")
-    if path.exists():
-        raise ValueError(f"The file must be new. {str(path)!r} is there already; remove it or name another.")
-
-
 def write_predictions(predictions: pa.Table, path: Path) -> Path:
     """Write predictions to a new .parquet or .csv file, whole or not at all."""
-    check_file(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as work:
-        draft = Path(work) / "draft"
+    with draft_of(path) as draft:
         if path.name.lower().endswith(".parquet"):
             parquet.write_table(predictions, draft, compression="zstd")
         else:
             write_safe_csv(predictions, draft)
-        os.rename(draft, path)
     return path
 
 

@@ -40,6 +40,7 @@ class AuditSteps:
     gaps : int64 array of shape (all steps,), or None where no step is missing
     said : sentences about what was read
     overview : type, missing values, levels and role of every column
+    decisions : how many labels reviewers settled, used and left out; None without decisions
     """
 
     rows: TableRows
@@ -52,6 +53,7 @@ class AuditSteps:
     gaps: np.ndarray | None = None
     said: tuple[str, ...] = ()
     overview: tuple[ColumnOverview, ...] = ()
+    decisions: dict[str, Any] | None = None
 
     def cut(self, window: int | None = None) -> AuditInput:
         """Cut windows; None chooses their length from the data."""
@@ -74,6 +76,7 @@ class AuditSteps:
             encoders=self.features.encoders,
             said=(*self.said, _say_windows(windows, counts)),
             overview=self.overview,
+            decisions=self.decisions,
         )
 
 

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
-from importlib.metadata import version
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from labeltide import __version__, _validation
+from labeltide import _validation
 from labeltide._files import to_json
 from labeltide.auditing import findings, fitting
-from labeltide.auditing.annotator_findings import describe_agreement
 from labeltide.auditing.audit_input import AuditInput
-from labeltide.auditing.contested_findings import describe_contested
+from labeltide.auditing.audit_summary import (
+    describe_labels,
+    describe_run,
+    describe_settings,
+    describe_table,
+    say_limits,
+)
+from labeltide.auditing.comparing import compare_audits, open_results
+from labeltide.auditing.conclusion import conclude
+from labeltide.auditing.copies import check_copies, clusters_of_copies
+from labeltide.auditing.decided import read_decided, trust_decided
 from labeltide.auditing.epoch_features import OwnFeatures
-from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE, check_folder, rank_issues, write_results
+from labeltide.auditing.folder import check_folder, rank_issues, write_results
+from labeltide.auditing.leaks import check_leaks
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.reading_words import reading_text
+from labeltide.auditing.rare_classes import leave_out_rare_classes
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.auditing.recordings import RecordingRequest, lay_out
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.table_display import TableAuditDisplay
-from labeltide.auditing.timelines import describe_timelines
 from labeltide.auditing.unfinished import Unfinished, unfinished_work
-from labeltide.decisions import file_digest
 from labeltide.estimators import TideClassifier
-from labeltide.inference.audit import FDR, LabelAudit
+from labeltide.inference.audit import FDR
 from labeltide.tables.frames import frame_index
 from labeltide.tables.roles import Names, Reading, Request
 from labeltide.training.checkpoint import fingerprint
@@ -103,6 +108,8 @@ def audit(
     fdr: float = FDR,
     verbose: bool = False,
     resume: bool = False,
+    decisions: str | Path | None = None,
+    baseline: str | Path | None = None,
     command: str | None = None,
 ) -> TableAudit:
     """Say which labels of a table are likely wrong, when, and how sure that is.
@@ -126,6 +133,8 @@ def audit(
     fdr : the expected share of false alarms among the labels to check
     verbose : draw a progress bar on a terminal, write lines to the log elsewhere
     resume : go on with an audit into the same folder whose fit was interrupted
+    decisions : folder of an audit that was reviewed; the labels that reviewers settled are trusted
+    baseline : folder of an earlier audit, with which this one is compared
     command : how the audit was asked for, to be shown on the page
     """
     options = AuditOptions(
@@ -140,6 +149,8 @@ def audit(
         command=command,
         recordings=RecordingRequest(labels, epoch, field, features if callable(features) else None),
         reading=Reading(drop_bad_rows, timezone),
+        decisions=None if decisions is None else Path(decisions),
+        baseline=None if baseline is None else Path(baseline),
     )
     options = replace(options, device=_validation.check_device(device))
     if options.out is not None:
@@ -151,35 +162,49 @@ def audit(
 
 
 def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> TableAudit:
+    baseline = None if options.baseline is None else open_results(options.baseline, in_memory=True)
     with stages.stage("read"):
         laid, columns, recordings = lay_out(table, options.recordings, options.columns)
         options = replace(options, columns=columns, recordings=recordings)
-        read = _read(laid, options)
-        stages.tell(reading_text(_describe_table(table, read, recordings.said)))
+        recorded = _read(laid, options)
+        read = leave_out_rare_classes(recorded)
+        about = describe_table(table, read, recordings.said)
+        stages.tell(reading_text(about))
         windows = fitting.choose_windows(read, options.seed)
+        clusters = clusters_of_copies(read)
+        checks = (*check_copies(read, clusters), *check_leaks(read, options.seed))
     with stages.stage("fit"):
         kept.begin(options.settings(_digest(read)), options.resume)
         coded = kept.fitted(fitting.new_estimator(read, windows, options))
         if coded is None:
-            coded = fitting.fit(read, windows, options)
+            coded = fitting.fit(read, windows, clusters[read.groups], options)
             kept.keep_fit(coded)
     with stages.stage("judge"):
         judged = fitting.judge(coded, read, options.fdr, stages.done)
         estimator = fitting.with_class_names(coded, read)
-        labels = findings.audited_lines(read, judged)
     with stages.stage("bands"):
-        said = recordings.said + _say_limits(read, len(windows), estimator)
+        said = say_limits(read, len(windows), estimator)
         kept.take_findings(estimator)
         said += fitting.infer(estimator, read, options.seed, stages.done, kept.keep_findings)
+    noise_found = findings.describe_noise_found(read, estimator, checks)
+    conclusion = conclude(to_json(noise_found))
+    judged = replace(judged, may_name=conclusion.names_labels)
+    labels = findings.audited_lines(recorded, read, judged)
     summary = to_json(
         {
-            **_describe_run(options.command, stages.seconds),
-            "table": _describe_table(table, read, said),
-            "settings": _describe_settings(read, options, estimator, len(windows)),
-            **_describe_findings(read, judged, estimator),
+            **describe_run(options.command, stages.seconds),
+            "table": {**about, "said": [*about["said"], *said]},
+            "settings": describe_settings(read, options, estimator, len(windows)),
+            "conclusion": conclusion.to_json(),
+            **noise_found,
+            **describe_labels(read, judged),
             **({"recordings": recordings.described} if recordings.described else {}),
         }
     )
+    if read.decisions is not None:
+        summary["decisions"] = to_json(read.decisions)
+    if baseline is not None:
+        summary["compare"] = compare_audits(baseline, Results(summary, labels, labels)).summary
     noise = findings.noise_table(read, estimator)
     with stages.stage("page"):
         if options.out is not None:
@@ -198,7 +223,10 @@ def _write(folder: Path, summary: dict[str, Any], labels: pa.Table, noise: pa.Ta
 
 def _read(table: Any, options: AuditOptions) -> AuditInput:
     """Read the table once; whole sequences are cut where there are too few of them to judge one by the others."""
+    decided = None if options.decisions is None else read_decided(options.decisions)
     steps = read_audit_steps(table, options.columns, options.reading)
+    if decided is not None:
+        steps = trust_decided(steps, decided, table)
     read = steps.cut(options.window)
     if options.window is not None:
         return read
@@ -209,86 +237,3 @@ def _read(table: Any, options: AuditOptions) -> AuditInput:
 def _digest(read: AuditInput) -> str:
     """By which an audit that goes on knows that the table has not changed."""
     return fingerprint(read.features, read.labels, read.clock, read.lengths, read.trusted, read.gaps, read.groups)
-
-
-def _say_limits(read: AuditInput, n_windows: int, estimator: TideClassifier) -> list[str]:
-    said = []
-    if n_windows < len(read.index):
-        said.append(
-            f"The table is large: the networks learned from {n_windows} of {len(read.index)} windows, drawn by chance; "
-            "labels in the others are judged by the average of all networks."
-        )
-    if estimator.epochs < fitting.EPOCHS:
-        said.append(f"The networks were trained for {estimator.epochs} epochs, not {fitting.EPOCHS}, to save time.")
-    return said
-
-
-def _describe_run(command: str | None, spent: Mapping[str, float]) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "labeltide": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": None if command is None else _as_utf8(command),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("torch", "numpy")}},
-        "seconds": {"read": spent["read"], "fit": spent["fit"], "inference": spent["judge"] + spent["bands"]},
-    }
-
-
-def _describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, Any]:
-    return {
-        **_describe_source(table),
-        "rows": read.n_rows,
-        "sequences": len(read.sequence_names),
-        "labels": read.n_labels,
-        "columns": read.columns,
-        "classes": read.class_names,
-        "features": read.feature_names,
-        "annotators": read.annotator_names,
-        "said": [*read.said, *said],
-        "overview": [asdict(column) for column in read.overview],
-    }
-
-
-def _describe_source(table: Any) -> dict[str, Any]:
-    """Where a review finds the table again, and how it sees that the table has changed."""
-    if not isinstance(table, str | Path) or not Path(table).exists():
-        return {"name": "table"}
-    path = Path(table)
-    return {"name": _as_utf8(path.name), "path": _as_utf8(str(path.absolute())), "digest": file_digest(path)}
-
-
-def _describe_findings(read: AuditInput, judged: LabelAudit, estimator: TideClassifier) -> dict[str, Any]:
-    first, *others = findings.describe_clocks(read, estimator)
-    return {
-        **first,
-        "other_clocks": others,
-        "timing": findings.describe_timing(read, estimator),
-        "issues": findings.describe_issues(read, judged),
-        "contested": describe_contested(judged),
-        "agreement": describe_agreement(read),
-        "plan": findings.describe_plan(read, judged),
-        "diagnostics": findings.describe_checks(estimator),
-        "timelines": describe_timelines(read, judged),
-        "encoders": [asdict(encoder) for encoder in read.encoders],
-    }
-
-
-def _describe_settings(
-    read: AuditInput, options: AuditOptions, estimator: TideClassifier, n_windows: int
-) -> dict[str, Any]:
-    return {
-        "model": options.model,
-        "seed": options.seed,
-        "window": read.window,
-        "fdr": options.fdr,
-        "device": options.device,
-        "epochs": estimator.epochs,
-        "hidden_size": estimator.hidden_size,
-        "windows learned from": n_windows,
-        "model file": f"{MODEL}/{MODEL_FILE}",
-    }
-
-
-def _as_utf8(text: str) -> str:
-    """The text as a file can hold it."""
-    return text.encode("utf-8", "replace").decode()

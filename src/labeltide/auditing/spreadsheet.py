@@ -30,13 +30,17 @@ def write_safe_csv(table: pa.Table, path: Path) -> None:
 
     It starts with a byte-order mark, as the page's downloads do: without one Excel reads UTF-8 as something else.
     """
-    columns = {
-        name: safe_texts(column) if is_text(column.type) else column
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    }
     with path.open("wb") as file:
         file.write(codecs.BOM_UTF8)
-        csv.write_csv(pa.table(columns), file)
+        csv.write_csv(guarded(table), file)
+
+
+def guarded(table: pa.Table) -> pa.Table:
+    """The table with safe texts."""
+    for place, field in enumerate(table.schema):
+        if is_text(field.type):
+            table = table.set_column(place, field.name, safe_texts(table.column(place)))
+    return table
 
 
 def safe_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -50,3 +54,31 @@ def safe_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray
     )
     guarded = pc.binary_join_element_wise(pa.scalar("'", column.type), inside, pa.scalar("", column.type))
     return pc.if_else(pc.and_not(risky, number), guarded, pc.if_else(number, column, inside))
+
+
+class SafeCsvWriter:
+    """Writes a table part by part as `write_safe_csv` writes a whole one."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._file = path.open("wb")
+        self._file.write(codecs.BOM_UTF8)
+        try:
+            self._writer = csv.CSVWriter(self._file, _plain(schema.empty_table()).schema)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def write_table(self, table: pa.Table) -> None:
+        self._writer.write_table(guarded(_plain(table)))
+
+    def close(self) -> None:
+        self._writer.close()
+        self._file.close()
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The table without dictionary encoding, whose texts could not be guarded."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(place, field.name, table[field.name].cast(field.type.value_type))
+    return table

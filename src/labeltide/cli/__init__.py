@@ -11,10 +11,19 @@ from cyclopts import CycloptsError, Parameter
 from rich.console import Console
 
 import labeltide
-from labeltide.cli import audit_commands, export_commands, review_commands, trial_commands
+from labeltide.cli import audit_commands, export_commands, result_commands, review_commands, trial_commands
 from labeltide.cli.app import app, console
 
-__all__ = ["app", "audit_commands", "console", "export_commands", "main", "review_commands", "trial_commands"]
+__all__ = [
+    "app",
+    "audit_commands",
+    "console",
+    "export_commands",
+    "main",
+    "result_commands",
+    "review_commands",
+    "trial_commands",
+]
 
 BENCH = ("bench", "report", "pack", "datasets")  # commands of labeltide-bench
 WAYS_ON = {  # from a command that was stopped

@@ -10,6 +10,10 @@ import labeltide
 app = App(
     name="labeltide",
     help="Learn from labels whose quality changes over time, and see when and how they went wrong.",
+    help_epilogue=(
+        "Exit codes: 0 done; 2 wrong use; 3 the data cannot answer; 4 more labels are wrong than --fail-above allows; "
+        "130 stopped by Ctrl-C."
+    ),
     version=labeltide.__version__,
     suppress_keyboard_interrupt=False,  # `main` says that it stopped
 )

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
 
 from labeltide.cli.app import app, console
+from labeltide.cli.output_options import OutputOptions
 
 
 @app.command
@@ -48,11 +50,22 @@ def audit(
     device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
     fdr: Annotated[float, Parameter(help="The share of false alarms allowed among the labels to check.")] = 0.1,
     resume: Annotated[bool, Parameter(negative=(), help="Go on with an audit that was stopped.")] = False,
+    decisions: Annotated[
+        Path | None, Parameter(help="The folder of a reviewed audit; its settled labels are trusted.")
+    ] = None,
+    baseline: Annotated[Path | None, Parameter(help="The folder of an earlier audit to compare with.")] = None,
+    fail_above: Annotated[
+        str | None,
+        Parameter(help="Exit code 4 where the lower end of the interval of the share of wrong labels is above, as 5%."),
+    ] = None,
+    output: OutputOptions = OutputOptions(),  # noqa: B008  (it cannot be changed)
 ) -> None:
     """Say which labels of a table are likely wrong, when, and how sure that is: one folder, one page."""
+    from labeltide.auditing import machine_output
     from labeltide.auditing.options import default_folder
     from labeltide.auditing.run import audit as audit_table
 
+    limit = None if fail_above is None else machine_output.read_share(fail_above)
     result = audit_table(
         table,
         sequence=sequence,
@@ -73,11 +86,23 @@ def audit(
         seed=seed,
         device=device,
         fdr=fdr,
-        verbose=True,
+        verbose=not output.quiet,
         resume=resume,
+        decisions=decisions,
+        baseline=baseline,
         command=shlex.join(["labeltide", *sys.argv[1:]]),
     )
-    console.print(f"{result}\nPage       {result.page}", markup=False, highlight=False)
+    check = None if limit is None else machine_output.check_limit(result.summary, limit)
+    if output.format == "json":
+        output.show(machine_output.audit_document(result.summary, result.folder, check))
+    elif output.format == "github":
+        output.show("\n".join(machine_output.github_audit(result.summary, result.issues, table, check)))
+    else:
+        output.show(machine_output.audit_text(result.summary, result.page, check))
+    if check is not None and check.exit_code:
+        if output.quiet and not output.for_machines:
+            Console(stderr=True, soft_wrap=True).print(f"labeltide: {check.sentence}", style="red", markup=False)
+        raise SystemExit(check.exit_code)
 
 
 @app.command

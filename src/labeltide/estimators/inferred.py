@@ -13,7 +13,9 @@ from labeltide._clock import Cells
 from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators
 from labeltide.inference.clocks import estimate_clocks, judge_clocks, judge_presence
-from labeltide.inference.diagnostics import Diagnostic, NoiseWarning, diagnose
+from labeltide.inference.diagnostic import Diagnostic, NoiseWarning
+from labeltide.inference.diagnostics import diagnose
+from labeltide.inference.reconcile import agree_share, both_p
 from labeltide.inference.serialization import read_findings, write_findings
 from labeltide.inference.temporality import PartTemporality, Temporality, judge_temporality
 from labeltide.noise.base import NoiseFunction
@@ -32,7 +34,10 @@ class Inferred:
 
     @property
     def noise_estimate_(self) -> NoiseEstimate:
-        """The common Q over the clock with 95 % bootstrap bands; diagnostics that fail warn once."""
+        """The common Q over the clock with 95 % bootstrap bands; diagnostics that fail warn once.
+
+        Once `temporality_` is computed, the interval of the total share begins at zero where its test does not reject.
+        """
         self._check_one_clock("noise_estimate_", "clock_estimates_")
         estimate: NoiseEstimate = self._find("noise_estimate", lambda: self._estimate()["noise_estimate"])
         self._find("diagnostics", self._diagnose)
@@ -115,7 +120,10 @@ class Inferred:
         return judge_clocks(self.training_, self.clock_estimates_, seed=self._inference_seed())
 
     def _judge_presence(self) -> float:
-        return judge_presence(self.training_, seed=self._inference_seed())
+        estimates = self.clock_estimates_
+        p_value = both_p(judge_presence(self.training_, seed=self._inference_seed()), estimates[0].total_p)
+        self.findings_["clock_estimates"] = tuple(agree_share(estimate, p_value) for estimate in estimates)
+        return p_value
 
     def _check_one_clock(self, name: str, instead: str) -> None:
         check_is_fitted(self, "model_")
@@ -124,7 +132,9 @@ class Inferred:
 
     def _judge(self) -> Temporality:
         estimate, annotators = self.noise_estimate_, self.findings_.get("annotator_estimates", ())
-        return judge_temporality(self.training_, estimate, annotators, seed=self._inference_seed())
+        temporality = judge_temporality(self.training_, estimate, annotators, seed=self._inference_seed())
+        self.findings_["noise_estimate"] = agree_share(estimate, temporality.is_noisy_p)
+        return temporality
 
     def _diagnose(self) -> tuple[Diagnostic, ...]:
         diagnostics = diagnose(self.training_, [str(name) for name in self.classes_])

@@ -55,6 +55,8 @@ class LabelAudit(LabelAuditDisplay):
         Whether labels came with an annotator axis; if not, results have none.
     trusted : int8 array of shape (n, steps), optional
         True labels that were known beforehand, -1 elsewhere.
+    may_name : bool
+        False where the study does not show that labels are wrong; then none is flagged or corrected.
     another : array of shape (n, steps, classes), optional
         Probability of each label that another annotator would record; the posterior stands in where it is left out.
 
@@ -72,6 +74,7 @@ class LabelAudit(LabelAuditDisplay):
     has_annotators: bool = False
     trusted: np.ndarray | None = None
     another: np.ndarray | None = None
+    may_name: bool = True
 
     @cached_property
     def quality(self) -> np.ndarray:
@@ -133,7 +136,7 @@ class LabelAudit(LabelAuditDisplay):
         Gaps stay gaps. Shape (n, steps) or, with annotators, (n, steps, annotators).
         """
         _validation.check_number("min_confidence", min_confidence, 0, 1)
-        sure = (self.suggested_probability >= min_confidence)[..., None] & (self.labels >= 0)
+        sure = (self.suggested_probability >= min_confidence)[..., None] & (self.labels >= 0) & self.may_name
         return self._shaped(np.where(sure, self._suggested[..., None], self.labels).astype(np.int8))
 
     def plan(self, k: int, by: str = "sequence") -> Plan:
@@ -177,7 +180,8 @@ class LabelAudit(LabelAuditDisplay):
 
     @cached_property
     def _is_issue(self) -> np.ndarray:
-        return choose_issues(self._quality, self.labels != self._suggested[..., None], self.fdr)
+        differs = (self.labels != self._suggested[..., None]) & self.may_name
+        return choose_issues(self._quality, differs, self.fdr)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values if self.has_annotators else values[..., 0]

@@ -20,7 +20,7 @@ from scipy.special import expit
 from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.cluster_bootstrap import BAND_REPLICATES, Replicates, bootstrap_noise
 from labeltide.inference.displays import NoiseDisplay
-from labeltide.inference.profile_likelihood import CONFIDENCE, RESOLUTION, share_interval
+from labeltide.inference.profile_likelihood import CONFIDENCE, RESOLUTION, share_test
 
 NORMAL_QUANTILE = 1.959964  # half width of a 95 % interval, in standard deviations
 BIAS_SHARE = 0.5  # of the gap between undersmoothed and chosen estimate, counted as smoothing bias
@@ -60,8 +60,8 @@ class NoiseEstimate(NoiseDisplay):
         Error rate of each true class: P(recorded wrong | true class).
     rate, and the same four bands of it : arrays of shape (points,)
         Error rate: P(recorded label is wrong).
-    total, total_lower, total_upper : float
-        The share of all recorded labels that are wrong, with a profile likelihood interval (annotators: bootstrap).
+    total, total_lower, total_upper, total_p : float
+        The share of all recorded labels that are wrong: profile likelihood interval and test (annotators: bootstrap).
     labels : array of shape (points, classes)
         The expected number of recorded labels of each true class, averaged over neighbouring moments.
     change, class_change : Change, and one for each class
@@ -90,6 +90,7 @@ class NoiseEstimate(NoiseDisplay):
     labels: np.ndarray
     change: Change
     class_change: tuple[Change, ...]
+    total_p: float = np.nan
 
 
 class Band(NamedTuple):
@@ -138,7 +139,7 @@ def with_profile(estimate: NoiseEstimate, training: TrainingEvidence) -> NoiseEs
 
     Bands are widened where needed: Q at one moment is known no better than the share of all wrong labels.
     """
-    ends = share_interval(training)
+    *ends, p_value = share_test(training)
     down, up = (_level_shift(estimate, end) for end in ends)
     right = np.eye(estimate.mean.shape[-1], dtype=bool)
     shifted = {
@@ -153,7 +154,7 @@ def with_profile(estimate: NoiseEstimate, training: TrainingEvidence) -> NoiseEs
             wider[f"{kind}lower"] = np.minimum(getattr(estimate, f"{kind}lower"), lowest)
             wider[f"{kind}upper"] = np.maximum(getattr(estimate, f"{kind}upper"), highest)
     low, high = min(ends[0], estimate.total), max(ends[1], estimate.total)
-    return replace(estimate, total_lower=low, total_upper=high, **wider)  # type: ignore[arg-type]
+    return replace(estimate, total_lower=low, total_upper=high, total_p=p_value, **wider)  # type: ignore[arg-type]
 
 
 def _level_shift(estimate: NoiseEstimate, share: float) -> float:
@@ -254,8 +255,7 @@ def find_change(grid: np.ndarray, rate: np.ndarray, rates: np.ndarray) -> Change
     reflected) interval subtracts it (Davison and Hinkley 1997, section 5.2). The upper end is at least that of the
     normal interval of the difference between the two moments.
     """
-    worst, best = int(rate.argmax()), int(rate.argmin())
-    value = float(rate[worst] - rate[best])
+    worst, best, value = int(rate.argmax()), int(rate.argmin()), float(np.ptp(rate))
     deviation = rates[1:] - rates[1:].mean(0)
     low, high = np.quantile(np.ptp(rate + deviation, axis=1) - value, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     error = float((deviation[:, worst] - deviation[:, best]).std(ddof=1))

@@ -25,7 +25,7 @@ from labeltide.inference.cluster_bootstrap import (
     smooth,
 )
 from labeltide.inference.likelihood_ratio import likelihood_ratio_test
-from labeltide.inference.profile_likelihood import share_interval
+from labeltide.inference.profile_likelihood import share_test
 from labeltide.inference.temporality import (
     MIN_PART_REPLICATES,
     PART_REPLICATES,
@@ -53,7 +53,7 @@ def estimate_clocks(
     replicates = bootstrap_noise(training, n_replicates, seed)
     cells = cells_of(training.grid, training.period)
     total = share_wrong(matrices, replicates)[0]  # over labels as observed
-    lower, upper = share_interval(training)
+    lower, upper, p_value = share_test(training)
     lower, upper = min(lower, total), max(upper, total)
     estimates = []
     for clock, (axis, period) in enumerate(zip(cells.axes, cells.periods, strict=True)):
@@ -66,7 +66,7 @@ def estimate_clocks(
             totals=smooth(in_cell @ replicates.totals, axis, period),
         )
         of_clock = estimate(axis, np.einsum("amci,acij->amij", weights, matrices), along_clock, training.weights())
-        estimates.append(replace(of_clock, total=total, total_lower=lower, total_upper=upper))
+        estimates.append(replace(of_clock, total=total, total_lower=lower, total_upper=upper, total_p=p_value))
     return tuple(estimates)
 
 

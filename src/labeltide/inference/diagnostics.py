@@ -6,7 +6,7 @@ the simulation built to trigger it and stays silent on those drawn from the mode
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,8 @@ from labeltide.chain.passes import expect
 from labeltide.chain.start import POOLING
 from labeltide.data.clusters import deal_units
 from labeltide.inference.bands import logit
+from labeltide.inference.diagnostic import Diagnostic
+from labeltide.inference.identification import check_identification
 from labeltide.inference.parametric_bootstrap import simulate_labels
 from labeltide.inference.warm_start import refit, same_data
 
@@ -36,21 +38,8 @@ MAX_MARGIN_CHANGE = 0.5  # of margins over the clock, in standard deviations
 CHANCE_Z = 3.5  # z score up to which a change over the clock may be chance
 FOLD_PARTS = 4
 FOLD_P_VALUE, MAX_FOLD_CHANGE = 0.001, 0.1  # of the F test between folds, and of error rates between them
+MAX_FOLD_RANGE = 0.25  # of error rates between folds, whatever the F test says
 DEPENDENCE_DRAWS, DEPENDENCE_Z = 20, 2.5  # parametric bootstrap samples, and standard deviations among them
-
-
-class NoiseWarning(UserWarning):
-    """A diagnostic of the estimated noise failed."""
-
-
-@dataclass(frozen=True)
-class Diagnostic:
-    """The result of one check: whether it warns, a sentence, and an advice."""
-
-    name: str
-    is_warning: bool
-    sentence: str
-    advice: str
 
 
 class ClockContrast(NamedTuple):
@@ -70,6 +59,7 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
     assert posterior is not None
     true = posterior[0].double().numpy()  # (rows, steps, classes)
     return (
+        *check_identification(training, class_names),
         check_identifiability(training, true),
         check_bursts(training),
         check_balance(training, true, class_names),
@@ -96,12 +86,14 @@ def check_identifiability(training: TrainingEvidence, true: np.ndarray) -> Diagn
         share = float(((sure & shown).sum((0, 1)) / (true * shown).sum((0, 1)).clip(1.0)).min())
     trusted = data.trusted is not None and bool((data.trusted >= 0).any())
     bad = persistence < MIN_EIGENVALUE and share < MIN_ANCHORS and not trusted
-    persist = "hardly persist" if persistence < MIN_EIGENVALUE else "persist"
-    sentence = f"Beyond what features say, labels {persist} from step to step, and the "
-    sentence += f"features leave no doubt about {100 * min(share, 1):.0f} % of the steps of the hardest class"
-    sentence += ": noise and real ambiguity cannot be told apart." if bad else "."
+    sentence = f"Features leave no doubt about {100 * min(share, 1):.0f} % of the steps of the hardest class"
+    if persistence >= MIN_EIGENVALUE:
+        sentence += ". Beyond what they say, labels persist from step to step, and that alone identifies the noise."
+    else:
+        sentence += ", and beyond what they say, labels hardly persist from step to step"
+        sentence += ": noise and real ambiguity cannot be told apart." if bad else "."
     advice = "Give better features or a few trusted labels." if bad else "Nothing to do."
-    return Diagnostic("identifiability", bad, sentence, advice)
+    return Diagnostic("identifiability", bad, sentence, advice, denies=bad)
 
 
 def check_bursts(training: TrainingEvidence) -> Diagnostic:
@@ -174,6 +166,9 @@ def check_folds(training: TrainingEvidence) -> Diagnostic:
     rates = np.split(_error_rates(training, part, sum(counts)), np.cumsum(counts)[:-1])
     fold_rates = np.array([of_fold.mean() for of_fold in rates])
     said = f"from {100 * fold_rates.min():.0f} to {100 * fold_rates.max():.0f} % of labels wrong"
+    if float(np.ptp(fold_rates)) > MAX_FOLD_RANGE:
+        sentence = f"The networks of the folds are far apart: {said}."
+        return Diagnostic("members", True, sentence, "The share rests on too little. Give more sequences or labels.")
     if max(counts) == 1:
         sentence = f"Every fold holds one person or recording, and its network may differ for that alone: {said}."
         return Diagnostic("members", False, sentence, "Nothing to do.")
@@ -264,6 +259,8 @@ def largest_contrast(training: TrainingEvidence, values: np.ndarray, skip_first:
         parts.append(part)
         averages.append(average)
         variances.append((np.bincount(units, ((values - average) * within).sum(1)) ** 2).sum() / total**2)
+    if len(parts) < 2:  # such as sequences of one step
+        return ClockContrast(0.0, 0.0, 0, 0)
     high, low = int(np.argmax(averages)), int(np.argmin(averages))
     change = averages[high] - averages[low]
     z = float(change / np.sqrt(variances[high] + variances[low]).clip(1e-12))

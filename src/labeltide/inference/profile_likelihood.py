@@ -59,16 +59,47 @@ class Profile(NamedTuple):
         return _increasing(roots)
 
 
+class ShareInterval(NamedTuple):
+    """The 95 % interval of the share of wrong labels, and the p-value of the null that none is wrong."""
+
+    lower: float  # zero if and only if the p-value is at least 5 %
+    upper: float
+    p_value: float
+
+
 def share_interval(training: TrainingEvidence) -> tuple[float, float]:
     """Both ends of the 95 % interval of the share of wrong labels."""
+    return share_test(training)[:2]
+
+
+def share_test(training: TrainingEvidence) -> ShareInterval:
+    """Interval and test of the share of wrong labels from one profile likelihood: the interval inverts the test."""
     profile = profile_share(training)
     clusters = np.arange(len(profile.log_likelihood[0])) if training.clusters is None else training.clusters.numpy()
-    lower, upper = invert(profile, critical_root(profile, clusters))
     # A network may be sure of the wrong class at a single step, which looks like a wrong label.
-    lower = lower if lower > max(RESOLUTION, 1 / _count_labels(training.data)) else 0.0
+    p_value = null_p_value(profile, clusters, max(RESOLUTION, 1 / _count_labels(training.data)))
+    lower, upper = invert(profile, critical_root(profile, clusters))
+    lower = lower if p_value < 1 - CONFIDENCE else 0.0
     # States are named so that recorded labels are mostly right. Beyond the share of wrong labels that are given at
     # random, a model in which classes have changed their names is as likely.
-    return lower, max(min(upper, 1 - 1 / training.data.n_classes), profile.estimate)
+    return ShareInterval(lower, max(min(upper, 1 - 1 / training.data.n_classes), profile.estimate), p_value)
+
+
+def null_p_value(profile: Profile, clusters: np.ndarray, share: float) -> float:
+    """p-value of the null that at most this share of labels is wrong; below 5 % where `invert` ends above it."""
+    root = float(np.interp(share, _increasing(profile.shares), profile.signed_roots()))
+    if root >= 0:
+        return 1.0
+    names, cluster = np.unique(clusters, return_inverse=True)
+    tails = [_two_sided(root, profile.log_likelihood.shape[1])]
+    if len(names) > 1:
+        tails.append(_two_sided(root / np.sqrt(max(dispersion(profile, cluster), 1e-12)), len(names)))
+    return max(tails)
+
+
+def _two_sided(root: float, units: int) -> float:
+    """The two-sided tail of Student's t at a signed root, for a number of independent units."""
+    return float(2 * student.sf(abs(root), max(units - 1, 1)))
 
 
 def invert(profile: Profile, critical: float) -> tuple[float, float]:

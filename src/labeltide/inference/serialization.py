@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from labeltide.inference.bands import Change, NoiseEstimate
-from labeltide.inference.diagnostics import Diagnostic
+from labeltide.inference.diagnostic import Diagnostic
 from labeltide.inference.study_design import METHODS
 from labeltide.inference.temporality import PartTemporality, Temporality
 from labeltide.inference.timing import TransitionTiming
@@ -54,6 +54,9 @@ def _read_estimate(written: dict[str, Any], n_classes: int) -> NoiseEstimate:
     points = len(written["clock"])
     values: dict[str, Any] = {}
     for field in fields(NoiseEstimate):
+        if field.name == "total_p":  # not in files of version 0.1
+            values[field.name] = _read_number(written.get(field.name))
+            continue
         value = written[field.name]
         if field.name == "change":
             values[field.name] = _read_change(value)
@@ -66,7 +69,7 @@ def _read_estimate(written: dict[str, Any], n_classes: int) -> NoiseEstimate:
             values[field.name] = array
         else:
             values[field.name] = float(value)
-    if len(values["class_change"]) != n_classes or set(written) != set(values):
+    if len(values["class_change"]) != n_classes or not set(written) <= set(values):
         raise ValueError
     return NoiseEstimate(**values)
 
@@ -129,7 +132,8 @@ def _read_diagnostics(written: list[dict[str, Any]], n_classes: int) -> tuple[Di
     diagnostics = tuple(Diagnostic(**diagnostic) for diagnostic in written)
     for diagnostic in diagnostics:
         texts = (diagnostic.name, diagnostic.sentence, diagnostic.advice)
-        if not (isinstance(diagnostic.is_warning, bool) and all(isinstance(text, str) for text in texts)):
+        flags = (diagnostic.is_warning, diagnostic.denies)
+        if not (all(isinstance(flag, bool) for flag in flags) and all(isinstance(text, str) for text in texts)):
             raise ValueError
     return diagnostics
 

@@ -54,11 +54,11 @@ def study_design(training: TrainingEvidence, moments: ClockMoments, labelled: np
 
 
 def _method(moments: ClockMoments, mask: np.ndarray, people: list[np.ndarray]) -> str:
-    if len(people) >= MIN_PEOPLE:
-        return "people"
     if not people:
         return "none"
     total = _variance(moments, mask, [np.concatenate(people)])
+    if len(people) >= MIN_PEOPLE and total > 0:
+        return "people"
     between_rows = _variance(moments, mask, [np.concatenate(people)], of_rows=True)
     if between_rows < MIN_VARIANCE_SHARE * total or total == 0:
         return "bootstrap"

@@ -22,6 +22,7 @@ from labeltide.inference.change import ChangeTest, change_test
 from labeltide.inference.cluster_bootstrap import chosen_pooling, free_family
 from labeltide.inference.displays import TemporalityDisplay
 from labeltide.inference.likelihood_ratio import OBSERVED_ITERATIONS, likelihood_ratio_test
+from labeltide.inference.reconcile import agree_change, both_p
 from labeltide.inference.warm_start import refit, same_data, weighted_log_likelihood
 
 TEST_REPLICATES = 199
@@ -60,13 +61,15 @@ class Temporality(TemporalityDisplay):
     n_units : int
         How many people stand behind the test; rows, where people are not known.
     change, change_lower, change_upper : float
-        The largest change of the error rate over the clock, with a 95 % interval.
+        The largest change of the error rate over the clock, with a 95 % interval that excludes zero if and only if the
+        p-value is below 5 % (`reconcile.py`).
     worst_at, best_at, worst_rate, best_rate : float
         When labels are worst and best, and how often they are wrong then.
     per_class : tuple of PartTemporality
         The same for the labels of each true class; under the null the noise of the others may change.
     is_noisy_p : float
-        p-value of the null that no label is wrong.
+        p-value of the null that no label is wrong: the larger of that of the likelihood-ratio test, which holds the
+        exponent of the evidence fixed, and that of the profile likelihood, which does not.
     classes_differ_p : float
         p-value of the null that all classes have the same noise.
     per_annotator : tuple of PartTemporality
@@ -122,7 +125,7 @@ def judge_temporality(
     noisy = likelihood_ratio_test(training, None, static, fewer, seed + 300, MIN_PART_REPLICATES)
     annotator_tests = _test_annotators(training, unpooled, fewer, seed) if annotators > 1 else []
     annotator_changes = [of_one.change for of_one in annotator_estimates] if annotators > 1 else []
-    change = estimate.change
+    change = agree_change(estimate.change, whole.p_value)
     return Temporality(
         statistic=whole.statistic,
         p_value=whole.p_value,
@@ -134,7 +137,7 @@ def judge_temporality(
         worst_rate=change.worst_rate,
         best_rate=change.best_rate,
         per_class=_parts(class_tests, estimate.class_change),
-        is_noisy_p=noisy.p_value,
+        is_noisy_p=both_p(noisy.p_value, estimate.total_p),
         classes_differ_p=differ.p_value,
         per_annotator=_parts(annotator_tests, annotator_changes),
         method=whole.method,
@@ -152,8 +155,8 @@ def _test_annotators(training: TrainingEvidence, unpooled: Family, n_replicates:
 
 
 def part_of(test: ChangeTest, change: Change) -> PartTemporality:
-    """A test with its effect size."""
-    return PartTemporality(test.statistic, test.p_value, change, test.method, test.n_units)
+    """A test with its effect size, whose interval agrees with it."""
+    return PartTemporality(test.statistic, test.p_value, agree_change(change, test.p_value), test.method, test.n_units)
 
 
 def _parts(tests: Sequence[ChangeTest], changes: Sequence[Change]) -> tuple[PartTemporality, ...]:
@@ -178,7 +181,7 @@ def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:
 
 
 def hold_class(free: Family, n_classes: int, held: int) -> Family:
-    """The same family without pooling, in which the entries of one true class do not change over the clock."""
+    """The same family, pooled alike, in which the entries of one true class do not change over the clock."""
     of_held = np.repeat(np.arange(n_classes) == held, n_classes - 1)  # (entries,)
     moves = np.ptp(free.design, axis=0) > 0  # (entries, coefficients)
     kept = ~moves[of_held].any(0)
@@ -186,8 +189,6 @@ def hold_class(free: Family, n_classes: int, held: int) -> Family:
         name=f"{free.name}, class {held} held",
         design=free.design[:, :, kept],
         penalty=free.penalty[np.ix_(kept, kept)],
-        pooling=None,
-        held=None,
     )
 
 

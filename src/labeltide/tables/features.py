@@ -175,6 +175,10 @@ def _read_feature(
     values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
         present = np.abs(values) <= LARGEST  # neither NaN nor infinite
+    if (~present & np.isfinite(values)).any():
+        notes.setdefault(f"taken for gaps where beyond {LARGEST:g}", []).append(name)
+        if not present.any():
+            raise UnusableError(f"all of its values are beyond {LARGEST:g}")
     return _merge(name, values, present, steps, np.nan), ()
 
 
@@ -234,7 +238,8 @@ def _fit_encoder(name: str, values: np.ndarray, levels: tuple[str, ...], notes: 
     if gaps.any():
         notes.setdefault("gaps", []).append(name)
     centre = float(middle + (present - middle).mean())
-    scale = float(np.sqrt(np.square(present - centre).mean()))
+    unit = float(np.abs(present - centre).max()) or 1.0  # the square of 1e-300 would be zero
+    scale = unit * float(np.sqrt(np.square((present - centre) / unit).mean()))
     usable = scale if np.isfinite(scale) and scale > abs(centre) * 1e-12 else 1.0
     mask = (f"{name} (missing)",) if gaps.any() else ()
     return Encoder(name, (name, *mask), (), centre, usable, float(low), float(high), float(middle), bool(gaps.any()))

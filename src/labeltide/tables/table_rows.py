@@ -71,6 +71,14 @@ class TableRows:
         given = rows if self.given is None else self.given.rows[rows]
         return {"line_row": given, "line_step": self.steps.step_of_row[rows], "line_annotator": annotator}
 
+    def step_of_given(self, rows: np.ndarray) -> np.ndarray:
+        """The steps of rows of the table as it was given: int64, -1 where a row was left out."""
+        if self.given is None:
+            return self.steps.step_of_row[rows]
+        steps = np.full(self.given.total, -1, dtype=np.int64)
+        steps[self.given.rows] = self.steps.step_of_row
+        return steps[rows]
+
     def of_given(self, values: pa.Array) -> pa.Array:
         """Values of the rows as values of the table as it was given, null in rows that were left out."""
         return values if self.given is None else self.given.spread(values)

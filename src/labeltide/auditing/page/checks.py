@@ -22,6 +22,17 @@ CHECKS = {  # by a part of the check's name
     "identif": CheckWords("Identifiability", _SPLIT),
     "persist": CheckWords("Identifiability", _SPLIT),
     "confident": CheckWords("Identifiability", _SPLIT),
+    "information": CheckWords(
+        "Information", "If nothing foretells the labels, every share of wrong labels explains them equally well."
+    ),
+    "mostly_right": CheckWords(
+        "Right more often than not", "If most labels of a class name another class, the two exchange their names."
+    ),
+    "confounding": CheckWords(
+        "Clock and class", "If each class has its own moments, features and moments cannot be told apart."
+    ),
+    "copies": CheckWords("Copies", "Copies of a recording confirm each other, whether their labels are right or not."),
+    "leak": CheckWords("Leaking column", "A column made from the labels agrees with their mistakes as well."),
     "drift": CheckWords(
         "Drift", "If people or sensors change with the clock, that may be taken for changing mistakes."
     ),

@@ -106,7 +106,8 @@ class Drawer:
             alt = f"Annotator {display_name(curve['annotator'])}: {alt_text(values, self.points, self.clock)} wrong."
             drawing = draw_svg([Curve(values, [band])], self.points, Frame(self.clock, self.ends, top, NARROW), alt)
             name = str(curve["annotator"])
-            said = change_sentence(tests[name], self.clock, self.ends) if name in tests else ""
+            known = name in tests and is_noisy(self.audit)
+            said = change_sentence(tests[name], self.clock, self.ends) if known else ""
             panels.append(Panel(name, drawing, _mean(values), said=said))
         return panels
 

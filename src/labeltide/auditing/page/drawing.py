@@ -32,6 +32,7 @@ class Curve:
     bands: Sequence[DrawnBand] = ()
     colour: int = -1  # number of the class, -1 for the page's accent
     marks: Sequence[tuple[float, float, str]] = field(default=())  # place, height, words
+    dashed: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ def draw_svg(curves: Sequence[Curve], points: np.ndarray, frame: Frame, alt: str
     body = [_small_axes(frame) if frame.size == SMALL else _axes(frame)]
     for curve in curves:
         parts = [_area(frame, points[keep], band, keep) for band in curve.bands]
-        parts.append(f'<path class="line" d="{_path(frame.x(points[keep]), frame.y(curve.values[keep]))}"/>')
+        look = "line dashed" if curve.dashed else "line"
+        parts.append(f'<path class="{look}" d="{_path(frame.x(points[keep]), frame.y(curve.values[keep]))}"/>')
         parts += [_mark(frame, *mark) for mark in curve.marks]
         body.append(f'<g class="curve c{curve.colour % 10 if curve.colour >= 0 else "x"}">{"".join(parts)}</g>')
     width, height = frame.size

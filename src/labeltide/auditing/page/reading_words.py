@@ -7,6 +7,7 @@ from typing import Any
 
 from labeltide.auditing.page.names import display_name, terminal_text
 from labeltide.auditing.page.numbers import count
+from labeltide.tables.overview import LEFT_OUT
 
 COLUMNS = 40  # lines of the overview on a terminal
 HEADS = ("column", "type", "missing", "levels", "role", "")
@@ -22,6 +23,14 @@ def reading_text(table: Mapping[str, Any]) -> str:
         lines.append(f"  ... and {len(overview) - COLUMNS} more, which audit.json and the page list")
     decided = [f"  - {terminal_text(sentence)}" for sentence in table.get("said") or []]
     return "\n".join([*lines, "Decided", *decided])
+
+
+def reading_line(table: Mapping[str, Any]) -> str:
+    """Columns, used columns and decisions in half a sentence."""
+    overview, said = table.get("overview") or [], table.get("said") or []
+    used = sum(column["role"] != LEFT_OUT for column in overview)
+    parts = [f"{count(len(overview), 'column')}, {used:,} of them used"] if overview else []
+    return "; ".join([*parts, count(len(said), "decision")])
 
 
 def _cells(column: Mapping[str, Any]) -> tuple[str, ...]:

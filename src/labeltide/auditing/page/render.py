@@ -9,7 +9,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from labeltide._files import write_atomically
@@ -17,12 +16,15 @@ from labeltide.auditing.folder import PAGE
 from labeltide.auditing.page import page_tables
 from labeltide.auditing.page.checks import check_title, meaning
 from labeltide.auditing.page.clock_words import View, clock_views
+from labeltide.auditing.page.compare_page import comparison_view
 from labeltide.auditing.page.curves import PANELS, Drawer
-from labeltide.auditing.page.names import name_markup, text_markup
+from labeltide.auditing.page.environment import environment
 from labeltide.auditing.page.numbers import is_known, number, percent
 from labeltide.auditing.page.payload import build_payload, embed
+from labeltide.auditing.page.prevalence import prevalence_caveat
+from labeltide.auditing.page.reading_words import reading_line
 from labeltide.auditing.page.results import Results
-from labeltide.auditing.page.verdict import is_noisy, size, write_verdict
+from labeltide.auditing.page.verdict import is_noisy, size, untold, write_verdict
 
 SCRIPTS = ("audit_base.js", "audit_issues.js", "audit_timeline.js", "audit_view.js", "audit_curves.js")
 CLASSES = 30  # rows of a table by class
@@ -55,30 +57,27 @@ def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
     """The page's text; what came from the table is escaped by the template or written as JSON that nothing can end."""
     script = _script()
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    environment = Environment(
-        loader=PackageLoader("labeltide.auditing.page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(name=name_markup, text=text_markup, percent=percent)
-    template = environment.get_template("audit.html")
-    return template.render(
-        audit=audit,
-        payload=payload,
-        data=Markup(embed(payload)),
-        script=Markup(script),
-        digest=digest,
-        files=FILES,
-        size=size(audit),
-        verdict=write_verdict(audit),
-        noisy=is_noisy(audit),
-        meaning=meaning,
-        check_title=check_title,
-        **_drawn(audit),
-        **_tabled(audit),
-        contested=_contested(audit),
+    return (
+        environment()
+        .get_template("audit.html")
+        .render(
+            audit=audit,
+            payload=payload,
+            data=Markup(embed(payload)),
+            script=Markup(script),
+            digest=digest,
+            files=FILES,
+            size=size(audit),
+            verdict=write_verdict(audit),
+            noisy=is_noisy(audit),
+            untold=untold(audit),
+            meaning=meaning,
+            check_title=check_title,
+            **_drawn(audit),
+            **_tabled(audit),
+            contested=None if untold(audit) else _contested(audit),
+            compare=comparison_view(audit.get("compare")),
+        )
     )
 
 
@@ -145,6 +144,9 @@ def _tabled(audit: Mapping[str, Any]) -> dict[str, Any]:
         "fleiss": (page_tables.kappa(agreement["fleiss"]), page_tables.kappa_word(agreement["fleiss"]))
         if is_known(number(agreement.get("fleiss")))
         else None,
+        "overview": audit["table"].get("overview") or [],
+        "reading": reading_line(audit["table"]),
+        "kappa_caveat": prevalence_caveat(agreement),
         "plan": (audit.get("plan") or [])[: page_tables.PLAN],
         "sequences": (audit["issues"].get("by_sequence") or [])[: page_tables.SEQUENCES],
         "facts": page_tables.facts(audit),

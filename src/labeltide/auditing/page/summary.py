@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from labeltide.auditing.conclusion import SURE
 from labeltide.auditing.page.change_words import units
 from labeltide.auditing.page.checks import check_title
 from labeltide.auditing.page.clock_words import View, clock_views
@@ -26,7 +27,7 @@ from labeltide.auditing.page.numbers import (
     points,
 )
 from labeltide.auditing.page.results import read_audit
-from labeltide.auditing.page.verdict import is_noisy, is_temporal, size, write_verdict
+from labeltide.auditing.page.verdict import is_noisy, is_temporal, size, untold, write_verdict
 
 HEAD = 11  # letters before each line's words
 
@@ -47,15 +48,11 @@ def summary_text(audit: Mapping[str, Any]) -> str:
 def _wrong_line(audit: Mapping[str, Any]) -> str:
     noise, n_issues = audit["noise"], audit["issues"].get("count") or 0
     rate, lower, upper = (number(noise.get(f"rate{end}")) for end in ("", "_lower", "_upper"))
-    if not is_known(rate):
-        return "not known"
+    if untold(audit):
+        return f"cannot be told. {untold(audit)} No label is named or corrected"
     range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
     much = f"about {percent(rate)}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
-    named = (
-        f"{count(n_issues, 'label')} to check, the surest first"
-        if n_issues
-        else "no label is certain enough to be named"
-    )
+    named = f"{count(n_issues, 'label')} to check, the surest first" if n_issues else "no label is named"
     return f"{much}; {named}"
 
 
@@ -63,7 +60,7 @@ def _worst(audit: Mapping[str, Any]) -> str:
     """Over the first clock along which a moment stands out."""
     moving = [view for view in clock_views(audit) if is_temporal(view.audit)]
     if not moving:
-        return "no moment stands out"
+        return "" if untold(audit) else "no moment stands out"
     clock, test = moving[0].clock, moving[0].audit["temporality"]
     parts = []
     for word in ("worst", "best"):
@@ -76,6 +73,8 @@ def _worst(audit: Mapping[str, Any]) -> str:
 
 def _over_time(audit: Mapping[str, Any]) -> str:
     views = clock_views(audit)
+    if untold(audit):
+        return "cannot be told"
     return "; ".join(
         f"{view.clock.over}: {_change_line(view)}" if view.others else _change_line(view) for view in views
     )
@@ -87,7 +86,7 @@ def _change_line(view: View) -> str:
     if not is_known(p) and test.get("method") == "none":
         return f"cannot be told from {units(test)}"
     if not is_temporal(view.audit):
-        return f"no change shown ({p_value(p)})"
+        return "no change shown, since no wrong labels are" if p < SURE else f"no change shown ({p_value(p)})"
     range_ = interval(number(test.get("change_lower")), number(test.get("change_upper"))).removesuffix(SIGN)
     by = f" by {points(change)}{f' ({range_})' if range_ else ''}" if is_known(change) else ""
     return f"changes{by}, {p_value(p)}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from labeltide.auditing.conclusion import CANNOT_BE_TOLD, SHOWN, SURE, conclude
 from labeltide.auditing.page.change_words import by_chance, sureness, too_few, units, units_behind
 from labeltide.auditing.page.checks import check_title
 from labeltide.auditing.page.clock_words import Clock, View, clock_views
@@ -27,8 +28,10 @@ from labeltide.auditing.page.numbers import (
 from labeltide.auditing.page.timing_words import timing_words
 
 MOST_OF_IT = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
+MUCH = 0.05  # share of wrong labels that matters
+NEITHER_KNOWN = "How many labels are wrong is not known, so neither is this."
+NOTHING_NAMED = "No label is named or corrected."
 LEAST = 0.0005  # a smaller share would be shown as 0.0 %
-SURE = 0.05  # below this p a change, or noise at all, is said to be there
 
 
 @dataclass(frozen=True)
@@ -60,14 +63,18 @@ def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
 
 def is_noisy(audit: Mapping[str, Any]) -> bool:
     """Whether the data show wrong labels at all."""
-    p = number(audit["temporality"].get("is_noisy_p"))
-    return not is_known(p) or p < SURE
+    return conclude(audit).noise.answer == SHOWN
+
+
+def untold(audit: Mapping[str, Any]) -> str:
+    """Why it cannot be told whether labels are wrong; "" where it can."""
+    noise = conclude(audit).noise
+    return noise.reason if noise.answer == CANNOT_BE_TOLD else ""
 
 
 def is_temporal(audit: Mapping[str, Any]) -> bool:
     """Whether the data show that the noise changes over the clock."""
-    p = number(audit["temporality"].get("p_value"))
-    return is_known(p) and p < SURE and is_noisy(audit)
+    return conclude(audit).changes[0].answer == SHOWN
 
 
 def size(audit: Mapping[str, Any]) -> str:
@@ -80,8 +87,8 @@ def size(audit: Mapping[str, Any]) -> str:
 
 def _headline(audit: Mapping[str, Any]) -> str:
     rate = number(audit["noise"].get("rate"))
-    if not is_known(rate):
-        return "How many of these labels are wrong could not be estimated."
+    if untold(audit):
+        return f"How many of these labels are wrong cannot be told. {untold(audit).split('. ')[0].rstrip('.')}."
     if not is_noisy(audit):
         return "There is no clear sign that these labels are wrong."
     much = f"About {_in_hundred(rate)} recorded labels are probably wrong"
@@ -110,11 +117,12 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
     rate = number(noise.get("rate"))
     range_ = interval(number(noise.get("rate_lower")), number(noise.get("rate_upper")))
     surely = f" (95 % interval {range_})" if range_ else ""
-    if not is_known(rate):
-        return Card("How many labels are wrong?", "Not known", "The share of wrong labels could not be estimated.")
+    if untold(audit):
+        detail = f"{untold(audit)} {NOTHING_NAMED}"
+        return Card("How many labels are wrong?", "Cannot be told", detail, ("diagnostics", "What the checks mean"))
     if not is_noisy(audit):
         detail = f"The estimate is {percent(rate)}{surely}, which labels without mistakes could also give."
-        return Card("How many labels are wrong?", "No clear sign of any", f"{detail} {_named(issues)}")
+        return Card("How many labels are wrong?", "No clear sign of any", f"{detail} {NOTHING_NAMED}")
     about = f"An estimated {percent(rate)} of {count(labels, 'recorded label')}{surely}: some {_round(rate * labels)}."
     parts = [about, _named(issues), _worst_class(audit)]
     return Card(
@@ -156,6 +164,8 @@ def _when(view: View) -> Card:
     link = (view.anchor, "The error rate over the clock")
     if not is_known(worst, high):
         return Card(question, "Not known", "The error rate over the clock could not be estimated.")
+    if untold(view.audit):
+        return Card(question, "Cannot be told", NEITHER_KNOWN, link)
     if not is_temporal(view.audit):
         detail = f"The highest estimate is {percent(high)}, {clock.moment(worst)}, but chance alone could put it there."
         if high < LEAST:
@@ -173,10 +183,14 @@ def _changes(view: View) -> Card:
     p, change = number(test.get("p_value")), number(test.get("change"))
     low, high = number(test.get("change_lower")), number(test.get("change_upper"))
     question = f"Does it change {clock.over}?" if view.others else "Does it change over time?"
+    if untold(view.audit):
+        return Card(question, "Cannot be told", NEITHER_KNOWN)
     if not is_known(p):
         if test.get("method") == "none":
             return Card(question, "Cannot be told", too_few(test))
         return Card(question, "Not known", "The test for a change over the clock could not be made.")
+    if not is_temporal(view.audit) and not is_noisy(view.audit) and p < SURE:
+        return Card(question, "Not shown", "No wrong labels are shown, so neither is a change of their share.")
     if not is_temporal(view.audit):
         still = f" A change of up to {points(high)} cannot be ruled out." if is_known(high) and high >= LEAST else ""
         constant = f"An error rate that follows the other clock{'s' * (view.others > 1)} alone"
@@ -220,17 +234,15 @@ def change_sentence(entry: Mapping[str, Any], clock: Clock, ends: tuple[float, f
 
 def _next_card(audit: Mapping[str, Any]) -> Card:
     plan, issues = audit.get("plan") or [], audit["issues"]
+    if untold(audit):
+        return Card("What should I do next?", *_find_out(plan))
     question, check = "What should I do next?", "Check the named labels from the top of the list, the surest first."
     if not plan and not issues.get("count"):
         return Card(
             question, "Nothing urgent", "Use the labels as they are, and audit again when more have been recorded."
         )
     if not is_noisy(audit):
-        use = "The labels can be used as they are."
-        if not issues.get("count"):
-            return Card(question, "Nothing urgent", use)
-        named = f"To be on the safe side, check the {count(issues['count'], 'named label')}."
-        return Card(question, "Nothing urgent", f"{use} {named}", ("issues", "The labels to check"))
+        return Card(question, *_if_not_shown(number(audit["noise"].get("rate_upper"))))
     corrected = issues.get("corrected") or 0
     least = number(issues.get("min_confidence"))
     sure = f" at least {percent(least)} sure" if is_known(least) else " sure enough"
@@ -252,6 +264,23 @@ def _next_card(audit: Mapping[str, Any]) -> Card:
         f"{first} Then check the named labels, the surest first.{train}",
         ("plan", "What to annotate again"),
     )
+
+
+def _if_not_shown(upper: float) -> tuple[str, str]:
+    """What to do where no noise is shown: nothing, unless much of it cannot be ruled out."""
+    if not is_known(upper) or upper < MUCH:
+        return "Nothing urgent", "The labels can be used as they are."
+    return "Check some stretches by hand", f"Up to {percent(upper)} of wrong labels cannot be ruled out."
+
+
+def _find_out(plan: Sequence[Mapping[str, Any]]) -> tuple[str, str, tuple[str, str]]:
+    """What would tell how many labels are wrong: true labels of some stretches."""
+    named = f", {in_quotes(plan[0]['sequence'])} first" if plan else ""
+    detail = (
+        "Follow the advice of the checks, or look at some stretches by hand and give what you find as trusted labels "
+        "(--trusted). Until then, take the labels neither as right nor as wrong."
+    )
+    return f"Check some stretches by hand{named}", detail, ("plan", "Stretches that tell most")
 
 
 def _caution(diagnostics: Sequence[Mapping[str, Any]]) -> str:

@@ -1,0 +1,40 @@
+r"""Intervals that exclude zero if and only if the test of the same quantity rejects zero at 5 %.
+
+The interval of a change over the clock comes from a bootstrap of clusters, its test from sign flips, permutations or a
+parametric bootstrap. The two can differ, so the lower end follows the test. Where the test does not reject, the
+interval is widened to zero. Where it does and the bootstrap's interval still holds zero, the lower end is the
+test-based limit :math:`v (1 - z_{.975} / z_p)` of the estimate v, in which :math:`z_p` is the two-sided normal quantile
+of the p-value (Miettinen 1976). The share of wrong labels is shown where two tests reject that it is zero; otherwise
+its interval begins at zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from scipy.stats import norm
+
+from labeltide.inference.bands import Change, NoiseEstimate
+
+LEVEL = 0.05
+
+
+def both_p(first: float, second: float) -> float:
+    """The p-value of "both null hypotheses are false": the larger of the two (Berger 1982); NaN counts as not made."""
+    return max((p for p in (first, second) if not math.isnan(p)), default=math.nan)
+
+
+def agree_change(change: Change, p_value: float) -> Change:
+    """The same change with a lower end that agrees with its test; an unknown p-value rejects nothing."""
+    if math.isnan(p_value) or p_value >= LEVEL:
+        return change._replace(lower=0.0)
+    if change.lower > 0:
+        return change
+    limit = 1 - norm.isf(LEVEL / 2) / norm.isf(p_value / 2)
+    return change._replace(lower=max(change.value, 0.0) * float(limit))
+
+
+def agree_share(estimate: NoiseEstimate, p_value: float) -> NoiseEstimate:
+    """The same estimate; its interval of the total share begins at zero where the test does not reject that."""
+    return estimate if p_value < LEVEL else replace(estimate, total_lower=0.0)

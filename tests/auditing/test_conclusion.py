@@ -1,0 +1,142 @@
+"""One place decides what may be said, and the words, numbers, flags and corrections of an audit follow it."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import labeltide as lt
+from auditing.page.fake import write_audit
+from labeltide.auditing import fitting
+from labeltide.auditing.conclusion import CANNOT_BE_TOLD, NOT_SHOWN, SHOWN, conclude
+from labeltide.auditing.page import write_page
+from labeltide.auditing.page.summary import summary_text
+from labeltide.auditing.page.verdict import write_verdict
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(fitting, "EPOCHS", 12)
+    monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
+
+
+@pytest.fixture
+def noisy(tmp_path):
+    folder = write_audit(tmp_path, sequences=4, steps=60, annotators=None)
+    return json.loads((folder / "audit.json").read_text())
+
+
+def table_of(true, recorded, signal):
+    people, steps = true.shape
+    columns = {"person": np.repeat([f"p{number}" for number in range(people)], steps)}
+    columns |= {"minute": np.tile(np.arange(steps), people)}
+    columns |= {f"x{number}": signal[..., number].ravel() for number in range(signal.shape[-1])}
+    return pa.table(columns | {"label": np.array(["a", "b", "c"])[recorded.ravel()]})
+
+
+def persistent(people, steps, classes, seed=0):
+    random = np.random.default_rng(seed)
+    true = (np.cumsum(random.random((people, steps)) < 0.15, axis=1) + random.integers(2, size=(people, 1))) % classes
+    return random, true
+
+
+def silent(found):
+    """Nothing is named or corrected, in the summary or in the table of labels."""
+    labels = found.labels
+    changed = [a != b for a, b in zip(labels["recorded"].to_pylist(), labels["corrected"].to_pylist(), strict=True)]
+    counts = found.summary["issues"]
+    return not (counts["count"] or counts["corrected"] or any(labels["is_issue"].to_pylist()) or any(changed))
+
+
+def test_noise_is_shown_where_its_test_rejects_and_no_check_denies_it(noisy):
+    assert conclude(noisy).noise.answer == SHOWN
+    assert conclude(noisy).names_labels
+    noisy["temporality"]["is_noisy_p"] = 0.3
+    assert conclude(noisy).noise.answer == conclude(noisy).changes[0].answer == NOT_SHOWN
+    assert not conclude(noisy).names_labels
+
+
+def test_a_check_that_denies_outweighs_the_tests_and_is_the_reason(noisy):
+    why = "Nothing tells them apart."
+    noisy["diagnostics"] = [{"name": "information", "is_warning": True, "sentence": why, "advice": "", "denies": True}]
+    conclusion = conclude(noisy)
+    assert conclusion.noise.answer == conclusion.changes[0].answer == CANNOT_BE_TOLD
+    assert conclusion.noise.reason == why
+    verdict = write_verdict(noisy)
+    assert verdict.headline == f"How many of these labels are wrong cannot be told. {why}"
+    assert [card.answer for card in verdict.cards[:3]] == ["Cannot be told"] * 3
+    assert "cannot be told" in summary_text(noisy).splitlines()[1]
+
+
+def test_a_change_is_not_claimed_beside_noise_that_is_not_shown(noisy):
+    noisy["temporality"] |= {"is_noisy_p": 1.0, "p_value": 0.02}
+    noisy["noise"] |= {"rate_lower": 0.0, "rate_upper": 0.44}
+    assert conclude(noisy).changes[0].answer == NOT_SHOWN
+    said = summary_text(noisy)
+    assert "no change shown, since no wrong labels are" in said
+    assert "p = 0.020" not in said
+    verdict = write_verdict(noisy)
+    assert verdict.cards[2].detail == "No wrong labels are shown, so neither is a change of their share."
+    assert verdict.cards[-1].answer == "Check some stretches by hand"
+    assert "0 to 44" in verdict.cards[0].detail
+
+
+def test_too_few_people_leave_only_the_change_untold(noisy):
+    noisy["temporality"] |= {"p_value": None, "method": "none"}
+    assert conclude(noisy).noise.answer == SHOWN
+    assert conclude(noisy).changes[0].answer == CANNOT_BE_TOLD
+
+
+def test_labels_by_protocol_are_neither_named_nor_corrected(tmp_path):
+    """Three classes in blocks at fixed moments, right by design; people differ more than classes do."""
+    random, people, steps = np.random.default_rng(1), 12, 30
+    true = np.tile(np.repeat([0, 1, 2], steps // 3), (people, 1))
+    person = random.normal(size=(people, 1, 3)) * 1.5
+    signal = random.normal(size=(3, 3))[true] * 0.8 + person + random.normal(size=(people, steps, 3)) * 0.5
+    found = lt.audit(table_of(true, true, signal), out=tmp_path / "audit")
+    assert found.summary["conclusion"]["noise"]["answer"] == CANNOT_BE_TOLD
+    assert "The clock alone" in found.summary["conclusion"]["noise"]["reason"]
+    assert silent(found)
+    assert found.issues.num_rows == 0
+    page = write_page(found.folder).read_text()
+    assert "cannot be told" in page
+    assert "each class is right more often than not" in page
+
+
+def test_coin_flips_cannot_be_told():
+    random, true = persistent(25, 30, 2)
+    signal = 2.0 * true[..., None] + random.normal(size=(*true.shape, 2))
+    found = lt.audit(table_of(true, random.integers(2, size=true.shape), signal))
+    assert found.summary["conclusion"]["noise"]["answer"] == CANNOT_BE_TOLD
+    assert silent(found)
+
+
+def test_sound_labels_are_named_and_test_and_interval_agree():
+    random, true = persistent(25, 30, 2)
+    signal = 2.0 * true[..., None] + random.normal(size=(*true.shape, 2))
+    found = lt.audit(table_of(true, true ^ (random.random(true.shape) < 0.2), signal))
+    assert found.summary["conclusion"]["noise"] == {"answer": SHOWN, "reason": ""}
+    assert found.summary["noise"]["rate_lower"] > 0
+    assert not silent(found)
+
+
+def test_three_stray_labels_of_a_class_are_left_as_they_are_and_named():
+    random, true = persistent(24, 30, 2)
+    signal = 3.0 * true[..., None] + random.normal(size=(*true.shape, 2))
+    recorded = true.copy()
+    recorded.ravel()[[5, 200, 533]] = 2
+    found = lt.audit(table_of(true, recorded, signal))
+    said = found.summary["table"]["said"]
+    assert any("'c' had too few labels to learn from (3 of 20" in sentence for sentence in said)
+    assert "c" not in found.labels["suggested"].to_pylist()
+    assert found.labels["corrected"].to_pylist().count("c") == found.labels["recorded"].to_pylist().count("c") == 3
+    assert found.summary["noise"]["rate_upper"] < 0.05
+    assert silent(found)
+
+
+def test_sequences_of_one_step_can_be_audited():
+    random, true = persistent(200, 1, 2)
+    signal = 3.0 * true[..., None] + random.normal(size=(*true.shape, 2))
+    found = lt.audit(table_of(true, true ^ (random.random(true.shape) < 0.2), signal))
+    assert 0.05 < found.summary["noise"]["rate"] < 0.4

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from labeltide.chain.passes import expect
+from labeltide.inference.identification import (
+    check_confounding,
+    check_identification,
+    check_information,
+    check_mostly_right,
+    clock_accuracy,
+    frequency_log_likelihood,
+)
+from labeltide.inference.warm_start import same_data
+from labeltide.noise.shapes import make_noise
+from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
+
+STEPS = 20
+SOUND = make_noise("static", 2, STEPS, 0.25).at(np.linspace(0, 1, STEPS))
+
+
+def fitted(study, **more):
+    training, _ = fit_studies(simulate(study, 1, 0, **more).data)[0]
+    return training, expect(training.data, same_data(1, torch.ones(1, study.n)), training.parameters)
+
+
+@pytest.mark.parametrize("study", [SimulatedStudy(SOUND, n=80), SimulatedStudy(SOUND, n=80, stay=None, sharpness=3.0)])
+def test_sound_studies_are_identified(study):
+    training, _ = fitted(study)
+    assert not any(check.is_warning or check.denies for check in check_identification(training, ["a", "b"]))
+
+
+def test_coin_flips_say_nothing():
+    training, expected = fitted(SimulatedStudy(np.full((STEPS, 2, 2), 0.5), n=80, sharpness=2.0))
+    assert check_information(training, expected).denies
+
+
+def test_trusted_labels_identify_what_nothing_else_does():
+    training, expected = fitted(SimulatedStudy(np.full((STEPS, 2, 2), 0.5), n=80, sharpness=2.0))
+    trusted = torch.full(training.data.mask.shape, -1, dtype=torch.int8)
+    trusted[:10] = 0
+    known = training._replace(data=replace(training.data, trusted=trusted))
+    assert not check_information(known, expected).is_warning
+
+
+def test_frequencies_give_the_entropy_of_the_labels():
+    data = simulate(SimulatedStudy(SOUND, n=40), 1, 0).data
+    labels = np.tile([[0, 1]], (40, STEPS // 2))
+    data = replace(data, labels=torch.from_numpy(labels[None, ..., None].astype(np.int8)))
+    np.testing.assert_allclose(frequency_log_likelihood(data), -STEPS * np.log(2))
+
+
+def test_an_estimate_at_the_edge_is_seen():
+    """Each class is right in 40 %, and the other two share the rest: the estimate exchanges names at will."""
+    matrices = np.tile(np.full((3, 3), 0.3) + 0.1 * np.eye(3), (STEPS, 1, 1))
+    training, expected = fitted(SimulatedStudy(matrices, n=150, stay=None, sharpness=4.0))
+    assert check_mostly_right(training, expected, ["a", "b", "c"]).denies
+
+
+def test_classes_at_fixed_moments_are_confounded_with_the_clock():
+    training, _ = fitted(SimulatedStudy(SOUND, n=40, stay=None, sharpness=3.0))
+    codes = torch.from_numpy(np.repeat([0, 1], STEPS // 2).astype(np.int8))
+    labels = codes[None, None, :, None].expand(1, 40, -1, -1).contiguous()
+    protocol = training._replace(data=replace(training.data, labels=labels))
+    assert check_confounding(protocol).denies
+    assert clock_accuracy(protocol)[0] == 1.0
+    assert not check_confounding(training).is_warning

@@ -1,0 +1,110 @@
+"""The loop on the command line: audit, decide, audit again, compare, apply, and limits for pipelines."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from pyarrow import csv, parquet
+
+from auditing.conftest import quick_fit as quick_fit
+from auditing.reviewed import decide
+from auditing.stub import StubTide
+from auditing.tables import make_table
+from test_cli import run as run
+
+pytestmark = pytest.mark.usefixtures("quick_fit")
+ROLES = ("--sequence", "person", "--time", "minute", "--label", "label", "--features", "signal")
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    csv.write_csv(make_table(), "study.csv")
+
+
+@pytest.mark.parametrize("words", [("compare",), ("apply",)])
+def test_every_command_has_help(run, words):
+    code, out, _ = run(*words, "--help")
+    assert code == 0
+    assert out.startswith(f"Usage: labeltide {words[0]}")
+
+
+def test_exit_codes_are_in_the_help(run):
+    out = run("--help")[1]
+    assert "Exit codes: 0 done; 2 wrong use; 3 the data cannot answer; 4 more labels are wrong" in out
+    assert "--fail-above" in run("audit", "--help")[1]
+
+
+def test_the_loop_from_an_audit_to_a_corrected_table(run, study, tmp_path):
+    assert run("audit", "study.csv", *ROLES, "--out", "old", "--quiet") == (0, "", "")
+    decide(tmp_path / "old", [("Ada", 3, "walk", None), ("Ada", 4, None, None)])
+    code, out, err = run("audit", "study.csv", *ROLES, "--decisions", "old", "--baseline", "old", "--out", "new")
+    assert (code, err) == (0, "")
+    assert "Decisions I trust 2 labels that reviewers settled in 'old'." in out
+    assert "Baseline " in out
+    assert out.endswith("Page new/report.html")
+    code, out, _ = run("compare", "old", "new", "--out", "pages/compare.html")
+    assert code == 0
+    assert "240 labels matched by sequence and time." in out
+    assert out.endswith("Page pages/compare.html")
+    code, out, _ = run("apply", "old", "--out", "corrected.parquet")
+    assert code == 0
+    assert out.startswith("240 rows: corrected.parquet")
+    assert parquet.read_table("corrected.parquet")["label"][3].as_py() == "walk"
+
+
+def test_a_limit_ends_with_code_4_where_the_interval_is_above(run, study):
+    # the stub says 10 %, from 0 to 20 %
+    code, out, _ = run("audit", "study.csv", *ROLES, "--out", "a", "--fail-above", "5%")
+    assert code == 0
+    assert "Limit Passed: about 10 % of the labels are wrong" in out
+
+
+@pytest.mark.parametrize(
+    ("form", "quiet"), [((), False), ((), True), (("--format", "json"), True), (("--format", "github"), False)]
+)
+def test_a_limit_that_is_passed_is_said_in_every_form(run, study, monkeypatch, form, quiet):
+    estimate = StubTide._estimate
+    monkeypatch.setattr(StubTide, "_estimate", lambda self, grid: replace(estimate(self, grid), total_lower=0.08))
+    more = (*form, "--quiet") if quiet else form
+    code, out, err = run("audit", "study.csv", *ROLES, "--out", "a", "--fail-above", "0.05", *more)
+    assert code == 4
+    assert "Failed: about 10 % of the labels are wrong" in (out + err).replace("%25", "%")
+    if "json" in form:
+        assert json.loads(out)["exit_code"] == 4
+        assert err == ""
+    elif quiet:
+        assert out == ""
+    if "github" in form:
+        assert "::error title=Limit on wrong labels::Failed" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("compare", "nowhere", "nowhere"), "labeltide: An audit is a folder that `labeltide audit` wrote."),
+        (("compare", "a", "b", "--out", "page.pdf"), "labeltide: The page of a comparison must end in .html."),
+        (
+            ("compare", "a", "b", "--format", "xml"),
+            "labeltide: Unknown format 'xml'. Choose one of: text, json, github.",
+        ),
+        (("apply", "nowhere", "--out", "new.csv"), "labeltide: An audit is a folder that `labeltide audit` wrote."),
+        (("audit", "study.csv", "--fail-above", "5"), "labeltide: --fail-above must be a share"),
+        (("audit", "study.csv", *ROLES, "--baseline", "nowhere"), "labeltide: An audit is a folder"),
+        (("audit", "study.csv", *ROLES, "--decisions", "nowhere"), "labeltide: An audit is a folder"),
+    ],
+)
+def test_wrong_use_ends_with_a_sentence_and_code_2(run, study, words, said):
+    code, out, err = run(*words)
+    assert code == 2
+    assert said in err
+    assert out == ""
+
+
+def test_json_is_one_document_and_nothing_else(run, study):
+    code, out, err = run("audit", "study.csv", *ROLES, "--out", "a", "--format", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["labels"] == 240
+    code, out, err = run("compare", "a", "a", "--format", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["issues"]["new"]["count"] == 0
