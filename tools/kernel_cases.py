@@ -268,6 +268,8 @@ def all_cases() -> list[Case]:
     return [
         gru_case("gru of 32 hidden units", 2, 11, 5, 3, 32, 3),
         gru_case("gru of 64 hidden units", 1, 3, 4, 1, 64, 2),
+        gru_case("gru of 5 hidden units", 2, 9, 5, 3, 5, 3),
+        gru_case("gru of 40 hidden units", 1, 4, 3, 2, 40, 2),
         network_case(),
         objective_case(),
         adam_case(),

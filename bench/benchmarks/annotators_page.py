@@ -154,7 +154,7 @@ def _alone(records: list[Record]) -> list[str]:
             [
                 f"{record['dataset']}, {record['person']}",
                 f"{record['p_value']:.3f} ({record['drawn']})",
-                f"{record['swapped']:.2f}",
+                "cannot be told" if record["by_design"] is None else f"{record['by_design']:.2f} ({record['method']})",
                 f"{change:.3f} ({low:.3f} to {high:.3f})",
                 f"{record['worst'][1]:.3f} at {record['worst'][0]:g} {unit}",
                 f"{record['best'][1]:.3f} at {record['best'][0]:g} {unit}",
@@ -166,14 +166,14 @@ def _alone(records: list[Record]) -> list[str]:
         "## Does the noise change over the clock, and whose? Each person alone",
         "tide on all sequences with this person's labels only (no fold held out). p: how often noise that does not "
         "change looks as if it did, in brackets of how many drawn studies; it cannot be below one in that many and "
-        "one. Swapped: the same with moments swapped between the windows of each recording in place of drawn studies, "
-        "which trusts the chain less, and not below 0.01 (`temporality_` says this one since then). Change: "
-        "largest change of the error rate over the clock, "
+        "one. By design: the test that `temporality_` takes for recordings as clusters (people: signs of recordings "
+        "are flipped; swapped: records of an earlier version, which swapped moments between the windows of each "
+        "recording, not below 0.01). Change: largest change of the error rate over the clock, "
         f"with a 95 % interval. Classes: those with p below {SIGNIFICANCE}, not corrected for their number. "
         "Last column: how often the person departs from the majority of the others in the first, a middle and the last "
         "tenth of the steps, which no fit sees.",
         _table(
-            ["labels of", "p", "swapped", "change", "worst", "best", "classes that change", "unlike the others"], rows
+            ["labels of", "p", "by design", "change", "worst", "best", "classes that change", "unlike the others"], rows
         ),
         "Without any model: how much more often each person departs from the majority of the others in the second half "
         "of recordings than in their first, with a 95 % interval over recordings; the same if classes were as frequent "

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import labeltide as lt
 from labeltide.chain.data import TrainingEvidence
@@ -66,7 +65,8 @@ def alone(data: Path) -> Iterator[dict[str, Any]]:
         labels = [study.labels[..., place].astype(int) for place in range(len(spec.annotators))]
         fits = [lt.TideClassifier(random_state=SEED) for _ in labels]
         started = time.perf_counter()
-        fit_fleet(fits, study.features, labels, clock=study.clock, lengths=study.lengths)
+        recordings = np.unique(study.ids, return_inverse=True)[1]
+        fit_fleet(fits, study.features, labels, clock=study.clock, lengths=study.lengths, clusters=recordings)
         fitting = time.perf_counter() - started
         for person, fit in zip(spec.annotators, fits, strict=True):
             yield _alone(spec, study, split, person, fit, fitting / len(fits))
@@ -76,7 +76,6 @@ def _alone(
     spec: DatasetSpec, study: Sequences, split: Split, person: str, fit: lt.TideClassifier, seconds: float
 ) -> dict[str, Any]:
     started = time.perf_counter()
-    fit.training_ = fit.training_._replace(clusters=torch.from_numpy(np.unique(study.ids, return_inverse=True)[1]))
     test = fit.temporality_
     p_drawn, drawn = _by_drawn_labels(fit.training_)
     compared = compare_with_others("majority", person, study)
@@ -91,7 +90,8 @@ def _alone(
         "seconds": [round(seconds, 1), round(time.perf_counter() - started, 1)],
         "p_value": p_drawn,
         "drawn": drawn,
-        "swapped": test.p_value,
+        "by_design": None if np.isnan(test.p_value) else test.p_value,
+        "method": test.method,
         "change": [round(value, 4) for value in (test.change, test.change_lower, test.change_upper)],
         "worst": [round(test.worst_at, 2), round(test.worst_rate, 4)],
         "best": [round(test.best_at, 2), round(test.best_rate, 4)],

@@ -82,7 +82,8 @@ INTRODUCTION = """\
 out in turn and used to judge only. Gaze (Lund 2013) and simulations (other draws) were used to develop. Dreem and
 Helsinki were not, with one exception: a first version was worse than the majority on Helsinki (94.0 % against 95.3 %).
 Its remedies are to average over the chains that each leave out one annotator, which was developed on simulations of a
-rare class, and to let votes alone decide where they predict annotators more often."""
+rare class, and to let votes alone decide where they predict annotators more often. An early run on Dreem had also been
+seen before a choice between forms of the model was made, so that Dreem is not untouched."""
 CONSENSUS = """\
 How often the label of the majority and of the consensus is that of the annotator who was left out, and the log-loss of
 their predictions (for the majority: shares of votes, half a vote added for each label; ties go to the more frequent

@@ -1,7 +1,7 @@
 """Calibration of the inference: coverage of confidence bands, size and power of tests, error rates of checks.
 
     python bench/benchmarks/inference.py coverage unseen temporality annotators checks time fits  # or some
-    python bench/benchmarks/inference.py dependence --studies 300 --processes 16
+    python bench/benchmarks/inference.py dependence --studies 150                    # 7 minutes of one core
     python bench/benchmarks/inference.py intervals --studies 40 --processes 2            # small studies, in processes
     python bench/benchmarks/inference.py page                                            # the table from the records
 
@@ -228,7 +228,7 @@ IN_PROCESSES = {"dependence": dependence, "intervals": intervals}
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, *IN_PROCESSES, "page"], default=[*PARTS])
-    parser.add_argument("--studies", type=int, default=40, help="of each cell; of `dependence` a multiple of 20")
+    parser.add_argument("--studies", type=int, default=40, help="of each cell without a change")
     parser.add_argument("--processes", type=int, default=1, help=f"of {' and '.join(IN_PROCESSES)}")
     chosen = parser.parse_args(arguments)
     RESULTS.mkdir(parents=True, exist_ok=True)

@@ -5,51 +5,71 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from scipy.stats import binom
+
 ABOUT = """## Windows of one person that depend on each other
 5, 10, 20 or 50 people have 32, 16, 8 or 4 windows of 30 steps, one after the other along the clock; 20 % of labels are
-wrong. Windows are independent (*nothing*), or the logits of error rates differ with a standard deviation of 1 between
-people, between windows, or between windows of which neighbours are correlated. *Called* is the share of studies with p
-at most .05 where nothing changes over the clock, *found* where the error rate moves by about ten points (from 15 to
-25 % for a window of average level), and *cannot* the share of studies without a change in which the test says that it
-cannot be told. These count as not called. Half of the studies have persistent labels, half strong features. Studies of
-20 people are also tested as if windows were independent: by swapped moments of rows, and by labels drawn from a chain
-without a change (parametric bootstrap). The library does neither where it knows people."""
+wrong. Windows are independent (*nothing*), or the logits of their error rates differ with a standard deviation of 1,
+and those of neighbours are correlated or not. *Called* is the share of studies with p at most .05 where nothing changes
+over the clock, *found* where the error rate moves by about ten points (from 15 to 25 % for a window of average level),
+and *cannot* the share of studies without a change in which the test says that it cannot be told. These count as not
+called. Half of the studies have persistent labels, half strong features. The evidence is drawn, and EM starts at the
+true chain: of 175 tests 17 called a change in this way, 16 when started from fitted chains. Some studies of 20 people
+are also tested as if windows were independent: by swapped moments of rows, and by parametric bootstrap. The library
+does neither where it knows people. The test within a window of 5 people, a parametric bootstrap, was run for 75 studies
+of three cells alone.
+
+A weakness shows: the test of one of several annotators, where labels persist, features are weak and windows have levels
+that annotators share. Of 300 such studies of 20 people it calls 14 %, of 50 people 9 %, of 10 people 8 %; with strong
+features 4 to 6 %. More iterations of EM do not change that. The cause is not known."""
 NEVER = "never changes"  # in the name of a test whose null is true in all studies
 COMPARISON = "for comparison"  # in the name of a test that the library does not use there
-MOST = 0.07
+MOST, LEVEL = 0.07, 0.05
+Cells = dict[tuple[str, int, str, bool], Any]
 
 
 def write_dependence(records: list[dict[str, Any]]) -> str:
     """A table for each test, and whether it keeps its size in each cell."""
-    cells = {(r["kind"], r["people"], r["dependence"], r["changes"]): r["tests"] for r in records}
+    cells: Cells = {(r["kind"], r["people"], r["dependence"], r["changes"]): r["tests"] for r in records}
     tests = list(dict.fromkeys((r["kind"], name) for r in records for name in r["tests"]))
     lines, sizes = [ABOUT], {}
     for kind, name in tests:
         lines += ["", f"### {kind.capitalize()}: {name}", *_table(cells, kind, name)]
         for (of_kind, people, dependence, changes), found in cells.items():
-            if of_kind == kind and (not changes or NEVER in name) and COMPARISON not in name:
+            null_holds = (not changes or NEVER in name) and COMPARISON not in name
+            if of_kind == kind and name in found and null_holds:
                 where = f"{kind}, {name}, {people} people, {dependence}{', others change' * changes}"
-                sizes[where] = called(found[name]["p_values"])
-    above = [f"{where} ({100 * size:.1f} %)" for where, size in sizes.items() if size > MOST]
-    met = "met" if not above else f"**missed** in {len(above)}: {'; '.join(above)}"
-    mean = 100 * sum(sizes.values()) / len(sizes)
-    lines += ["", f"- without a change at most 7 % in each of {len(sizes)} cells (mean {mean:.1f} %): {met}"]
-    return "\n".join(lines)
+                sizes[where] = found[name]["p_values"]
+    return "\n".join([*lines, "", *_judge(sizes)])
 
 
-def _table(cells: dict[tuple[Any, ...], Any], kind: str, name: str) -> Iterable[str]:
+def _judge(sizes: dict[str, list[float | None]]) -> Iterable[str]:
+    """Whether each cell keeps its size, and how many cells would not by chance alone (binomial)."""
+    above = {where: p_values for where, p_values in sizes.items() if called(p_values) > MOST}
+    by_chance = sum(float(binom.sf(int(MOST * len(p)), len(p), LEVEL)) for p in sizes.values())
+    told = [p for p_values in sizes.values() for p in p_values if p is not None]
+    named = "; ".join(f"{where} ({100 * called(p):.1f} % of {len(p)})" for where, p in above.items())
+    met = f"**missed** in {len(above)}: {named}" if above else "met"
+    yield f"- without a change at most 7 % in each of {len(sizes)} cells: {met}"
+    yield f"- all cells together: {100 * called(told):.1f} % of {len(told):,} tests that can be told"
+    yield f"- if every test called exactly 5 %, {by_chance:.0f} of the cells would lie above 7 % by chance"
+
+
+def _table(cells: Cells, kind: str, name: str) -> Iterable[str]:
     yield "| windows | people | tested by | studies | called | found | cannot |"
     yield "|---|--:|---|--:|--:|--:|--:|"
-    for of_kind, people, dependence, changes in cells:
-        if of_kind != kind or changes or name not in cells[kind, people, dependence, changes]:
+    for people, dependence in dict.fromkeys((key[1], key[2]) for key in cells if key[0] == kind):
+        still, moving = (cells.get((kind, people, dependence, value), {}).get(name) for value in (False, True))
+        shown = still or moving
+        if shown is None:
             continue
-        still, moving = (cells[kind, people, dependence, value][name] for value in (False, True))
-        p_values = still["p_values"]
-        cannot = sum(p is None for p in p_values) / len(p_values)
-        shares = [called(p_values), called(moving["p_values"]), cannot]
-        used = " or ".join(method for method in still["methods"] if method != "none") or "none"
-        numbers = " | ".join(f"{100 * share:.1f} %" for share in shares)
-        yield f"| {dependence} | {people} | {used} | {len(p_values)} | {numbers} |"
+        used = " or ".join(method for method in shown["methods"] if method != "none") or "none"
+        cannot = sum(p is None for p in shown["p_values"]) / len(shown["p_values"])
+        null = moving if still is None and NEVER in name else still
+        size = "" if null is None else f"{100 * called(null['p_values']):.1f} %"
+        power = "" if moving is None or NEVER in name else f"{100 * called(moving['p_values']):.0f} %"
+        studies = len(shown["p_values"])
+        yield f"| {dependence} | {people} | {used} | {studies} | {size} | {power} | {100 * cannot:.0f} % |"
 
 
 def called(p_values: list[float | None]) -> float:

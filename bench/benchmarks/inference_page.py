@@ -20,8 +20,15 @@ The roughness penalty of the bands and the allowance for smoothing bias (`infere
 `inference/bands.py`) were chosen on other draws of the same six shapes at the same rate. In a first run of the section
 on other kinds of noise, a jump from no noise was never covered before the jump; since then, error rates below three in
 a thousand are not distinguished from zero. That section shows new draws of the same three kinds, so they are no longer
-unseen. The whole fits had been looked at before, but nothing was chosen by them. The test of temporality is unchanged
-since it was first built; here it has 39 replicates. The checks were adjusted on other draws of the same simulations.
+unseen. The whole fits had been looked at before, but nothing was chosen by them. The checks were adjusted on other
+draws of the same simulations.
+
+Not all records are of the same version. Those on windows that depend on each other are of the present one. So are, in
+the table of small studies, the whole fits and the intervals of the total of noisy rows; its people, its clean rows and
+the bands of Q(t) of its rows are from before the interval was corrected for the mean of its signed root. All other
+sections are of 2026-11-15: their *total* is an earlier bootstrap interval, and their tests of change are
+likelihood-ratio tests by parametric bootstrap with 39 replicates, which the library still takes where every row runs
+through the clock.
 """
 NOTES = (
     "",
@@ -152,6 +159,10 @@ of people whose error rates differ (standard deviation 0.5 on the logit scale), 
 its networks; elsewhere the evidence is drawn. The best possible interval knows which labels are wrong: that of Clopper
 and Pearson, and with people the t interval of their shares. Flags allow 10 % false alarms; of clean labels every flag
 is false, and their share among all labels stands in its place, marked *.
+
+The correction for the mean of the signed root was chosen on 288 other studies with drawn evidence and 5, 20 or 40 %
+wrong labels: it covers 96.2 % of them, the interval without it 95.1 %. Of 414 studies that nothing was chosen by, 288
+of which are in this table, it covers 95.2 %, without it 94.7 %. It is 5 % narrower and misses on both sides alike.
 """
 INTERVAL_COLUMNS = (
     "unit", "labels", "wrong", "studies", "total covers", "labels' own share", "missed from below", "width", "/ best",

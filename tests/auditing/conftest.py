@@ -12,4 +12,5 @@ def quick_fit(monkeypatch):
     """A stub in place of the fit."""
     monkeypatch.setattr(fitting, "TideClassifier", StubTide)
     monkeypatch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
-    monkeypatch.setattr(fitting, "thin_evidence", lambda training, *_: training)
+    for name in ("thin_evidence", "thin_for_tests"):
+        monkeypatch.setattr(fitting, name, lambda training, *_: training)

@@ -16,7 +16,8 @@ def table_of(n_steps, window=100):
     labels = np.zeros((n_steps // window, window, 1), dtype=np.int8)
     labels[:, ::2] = 1
     shape = labels.shape[:2]
-    return SimpleNamespace(place=np.zeros(n_steps, bool), index=np.zeros(shape), fit_labels=labels, class_names="ab")
+    arrays = {"index": np.zeros(shape), "fit_labels": labels}
+    return SimpleNamespace(place=np.zeros(n_steps, bool), all_steps=None, class_names="ab", **arrays)
 
 
 @pytest.mark.parametrize(
@@ -104,3 +105,13 @@ def test_an_audit_fits_with_its_sequences_as_clusters(people, monkeypatch):
     assert all(len(np.unique(folds[clusters == name])) == 1 for name in np.unique(clusters))
     if people == 8:
         np.testing.assert_array_equal(result.estimator.training_.clusters, clusters)
+
+
+def test_score_tests_keep_people_that_bootstrap_tests_leave_out():
+    evidence = evidence_of(np.repeat(np.arange(60), 20))
+    evidence = evidence._replace(parameters=SimpleNamespace(matrices=np.zeros((1, 1, 10, 2, 2))))
+    thinned = fitting.thin_for_tests(evidence, 0, 500)
+    assert len(thinned.clusters.unique()) == 60
+    assert len(thinned.for_bootstrap().data.mask) < len(thinned.data.mask) == 1200
+    assert len(thinned.for_bootstrap().clusters.unique()) == fitting.FEWEST_CLUSTERS
+    assert thinned.for_bootstrap().bootstrap_rows is None

@@ -38,7 +38,8 @@ def tiny(monkeypatch):
 def stub(monkeypatch):
     monkeypatch.setattr(fitting, "TideClassifier", StubTide)
     monkeypatch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
-    monkeypatch.setattr(fitting, "thin_evidence", lambda training, *_: training)
+    for name in ("thin_evidence", "thin_for_tests"):
+        monkeypatch.setattr(fitting, name, lambda training, *_: training)
 
 
 @pytest.fixture(scope="module")

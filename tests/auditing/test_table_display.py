@@ -22,7 +22,8 @@ DESCRIBED = {"rows": 4, "columns": {"label": "stage", "annotator": None}, "annot
 def stub(monkeypatch):
     monkeypatch.setattr(fitting, "TideClassifier", StubTide)
     monkeypatch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
-    monkeypatch.setattr(fitting, "thin_evidence", lambda training, *_: training)
+    for name in ("thin_evidence", "thin_for_tests"):
+        monkeypatch.setattr(fitting, name, lambda training, *_: training)
 
 
 def lines(recorded=("2", "3", "2", None), corrected=("3", "3", "2", None), annotator=None):

@@ -168,6 +168,7 @@ def test_default_folders_do_not_collide(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert default_folder(Path("ward.2024.csv")) == Path("ward.2024-audit")
     assert default_folder(Path("data/ward.csv.gz")) == Path("ward-audit")
+    assert default_folder("s3://lab/night/*.parquet") == Path("night-audit")
     Path("ward-audit").mkdir()
     Path("ward-audit/audit.json").write_text(json.dumps({"table": {"name": "ward.csv"}}))
     assert default_folder(Path("ward.csv")) == Path("ward-audit")

@@ -115,7 +115,7 @@ def test_rounding_moves_no_change_point():
 def test_newton_finds_the_noise_behind_exact_counts(shape, level, movement):
     kinds = Families.of([family(3, shape, level, movement)])
     generator = torch.Generator().manual_seed(1)
-    size = kinds.groups[0].design.shape[2]
+    size = kinds.groups[0].blocks.n_coefficients
     true = [0.4 * torch.randn(1, 1, size, generator=generator, dtype=torch.float64)]
     wanted = kinds.noise(true)
     found = kinds.fit_start(torch.full_like(wanted, 1 / 3))
@@ -129,3 +129,21 @@ def test_a_spline_over_a_ring_ends_where_it_begins():
     basis = spline_shape(grid, 1.0, period=24.0).basis
     np.testing.assert_allclose(basis[0], basis[-1], atol=1e-9)
     np.testing.assert_allclose(basis.sum(1), 1)
+
+
+def test_families_tried_in_parts_are_those_tried_at_once(monkeypatch):
+    from labeltide.chain import select
+
+    study = lt.make_sequences(n=30, n_steps=STEPS, n_features=2, stay=0.8, random_state=0)
+    labels = torch.from_numpy(study.labels.astype(np.int8).reshape(1, 30, STEPS, -1))
+    mask = torch.ones(labels.shape[1:3], dtype=torch.bool)
+    data = ChainData(labels, mask, None, STEPS, int(study.labels.max()) + 1)
+    zero = torch.zeros(1, dtype=torch.int64)
+    fits, folds = Members(zero, zero, torch.ones(1, 30)), (torch.arange(30) % 5)[None]
+    start = label_chain(data, fits, GRID)
+    whole = choose_noise(data, fits, start, folds, GRID)
+    monkeypatch.setattr(select, "NUMBERS_AT_ONCE", 1)
+    parts = choose_noise(data, fits, start, folds, GRID)
+    assert whole.names == parts.names
+    torch.testing.assert_close(whole.held_out, parts.held_out, rtol=1e-5, atol=1e-2)
+    torch.testing.assert_close(whole.parameters.matrices, parts.parameters.matrices, rtol=0, atol=1e-4)

@@ -35,9 +35,9 @@ def fitted(kinds, counts, steps=30):
 def objective(kinds, beta, counts):
     """The log-likelihood of counts and both priors, written out."""
     (group,) = kinds.groups
-    prior = kinds._prior(group)[0]
+    prior, penalty = (torch.block_diag(*blocks[0]) for blocks in (kinds._prior(group), group.penalty))
     apart = beta[:, 1:] - beta[:, :1]
-    cost = (apart @ prior * apart).sum() + (beta[:, :1] @ group.penalty[0] * beta[:, :1]).sum()
+    cost = (apart @ prior * apart).sum() + (beta[:, :1] @ penalty * beta[:, :1]).sum()
     return (counts * kinds._noise(group, beta[:, 1:]).log()).sum() - cost / 2
 
 
@@ -95,8 +95,8 @@ def test_who_is_held_does_not_move_and_the_others_gain_all_they_can():
     noise = kinds.noise([beta])[0]
     assert np.ptp(noise[1].numpy(), axis=0).max() < 1e-4
     assert np.ptp(noise[0, :, 0, 1].numpy()) > 0.2
-    moving = kinds.groups[0].moving(12)
-    assert moving.tolist() == [False] * 2 + [True] * (free.design.shape[2] - 2)
+    moving = kinds.groups[0].blocks.moving()
+    assert moving.tolist() == ([False] + [True] * (free.of_class - 1)) * 2
     beta = beta.clone().requires_grad_()
     (slope,) = torch.autograd.grad(objective(kinds, beta, counts), beta)
     assert slope[:, [0, 1, 3]].abs().max() < 1e-3  # the common one and the free annotators

@@ -37,5 +37,5 @@ def test_bands_stand_on_the_grid_of_the_fit():
 def test_replicates_are_fewer_only_where_they_cost_much():
     data = training().data
     assert affordable(data, free_family(2, np.linspace(0, 1, 50), 1.0), 20, 200, 100) == 200
-    assert affordable(data, free_family(30, np.linspace(0, 1, 24), 1.0), 20, 200, 100) == 100
-    assert affordable(data, free_family(30, np.linspace(0, 1, 24), 1.0), 20, 30, 100) == 30
+    assert affordable(data, free_family(127, np.linspace(0, 1, 24), 1.0), 20, 200, 100) == 100
+    assert affordable(data, free_family(127, np.linspace(0, 1, 24), 1.0), 20, 30, 100) == 30

@@ -65,6 +65,8 @@ def test_a_quadratic_profile_gives_the_normal_interval():
     shares = np.linspace(0.1, 0.3, 41)
     profile = Profile(shares, -0.5 * ((shares - 0.2) / 0.03)[:, None] ** 2)
     assert invert(profile, 1.96) == pytest.approx((0.2 - 1.96 * 0.03, 0.2 + 1.96 * 0.03), abs=2e-4)
+    assert invert(profile, 1.96, 0.5) == pytest.approx((0.2 - 1.46 * 0.03, 0.2 + 2.46 * 0.03), abs=2e-4)
+    assert invert(profile, 1.0, 1.5)[0] == pytest.approx(0.2)
 
 
 def test_clusters_that_differ_widen_the_interval_and_few_of_them_more():

@@ -74,7 +74,7 @@ def test_functions_of_the_clock_are_uncorrelated_over_the_labels(period):
 def test_only_what_the_null_holds_is_tested(held):
     training = fitted()
     free = families(training)[1]
-    score, change, *_ = observed_score(training, hold_class(free, 2, held), free)
+    score, change, *_ = observed_score(training, hold_class(free, held), free)
     assert change.shares[:, 0].tolist() == [held == 0, held == 1]
     assert score.shape == (1, 4, 1)
 

@@ -46,7 +46,8 @@ def test_flipped_sums_vary_as_independent_people_do(study):
 def test_levels_are_taken_out_of_the_design(study):
     fit, change, moments, null = study
     effective = effective_design(fit, change, moments, null, 0)
-    of_levels = np.einsum("pea,pef,pfb->ab", null.design, fit.spread(0), effective)
+    diagonal, root = (each.reshape(len(null.basis), -1) for each in fit.weights(0))  # two classes: blocks of one number
+    of_levels = np.einsum("pea,pe,peb->ab", null.design, diagonal - root**2, effective)
     assert np.abs(of_levels).max() < 0.1  # the ridge penalty leaves a little
 
 

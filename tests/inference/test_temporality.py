@@ -64,7 +64,7 @@ def test_labels_without_mistakes_are_not_called_noisy():
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 def test_a_held_class_has_no_coefficient_that_moves_it(n_classes):
     free = free_family(n_classes, CLOCK, 10.0)
-    held = hold_class(free, n_classes, 1).design.reshape(25, n_classes, n_classes - 1, -1)
+    held = hold_class(free, 1).design.reshape(25, n_classes, n_classes - 1, -1)
     assert np.ptp(held[:, 1], axis=0).max() == 0
     assert np.ptp(held[:, 0], axis=0).max() > 0
     assert held.shape[-1] < free.design.shape[-1]
@@ -72,13 +72,13 @@ def test_a_held_class_has_no_coefficient_that_moves_it(n_classes):
 
 def test_holding_a_class_leaves_levels_alone():
     free = family(2, spline_shape(CLOCK, 10.0), "each", "each")
-    held = hold_class(free, 2, 0)
+    held = hold_class(free, 0)
     assert held.design.shape[-1] == 2 + (free.design.shape[-1] - 2) // 2
 
 
 def test_holding_a_class_keeps_the_pooling_of_annotators():
     free = pooled(free_family(2, CLOCK, 10.0), 0.5)
-    assert hold_class(free, 2, 0).pooling == 0.5
+    assert hold_class(free, 0).pooling == 0.5
 
 
 def test_only_the_annotator_who_drifts_is_named():

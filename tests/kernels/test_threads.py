@@ -65,3 +65,26 @@ def test_fits_side_by_side_equal_fits_one_after_the_other(any_variant):
     newcomer.start()
     newcomer.join()
     assert {*after, *fresh, torch.get_num_threads()} == {2}
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("name", ["gru", "tcn", "transformer"])
+def test_every_network_of_ours_is_trained_on_one_thread(name, monkeypatch):
+    seen = []
+    monkeypatch.setattr("labeltide.training.loop._run_epoch", watch_threads(seen))
+    X = np.random.default_rng(0).normal(size=(8, 6, 2))
+    classifier = lt.IgnoreClassifier(model=name, hidden_size=8, epochs=2, device="cpu", random_state=0)
+    classifier.fit(X, (X[..., 0] > 0).astype(int))
+    assert set(seen) == {(1, 2)}
+    assert torch.get_num_threads() == 2
+
+
+def watch_threads(seen):
+    """An epoch that also writes down the threads of torch and of the kernels."""
+    from labeltide.training.loop import _run_epoch
+
+    def watched(running):
+        seen.append((torch.get_num_threads(), kernel_threads()))
+        return _run_epoch(running)
+
+    return watched

@@ -206,6 +206,20 @@ def test_history_holds_the_average_loss_of_a_recorded_label():
     assert history.loss[0, 0] == pytest.approx(np.mean(losses), abs=1e-5)
 
 
+def test_members_that_stop_together_keep_the_epoch_of_their_smallest_mean_held_out_loss():
+    data = hold_out(make_data(weights=different_rows()))
+    schedule = dataclasses.replace(SCHEDULE, epochs=25, learning_rate=0.3, patience=4)
+    apart = train_new(data, schedule)[1]
+    fleet, history = train_new(data, dataclasses.replace(schedule, stop_together=3))
+    assert len(set(apart.best_epoch)) > 1, "apart, members should stop at different epochs, or this shows little"
+    assert set(history.best_epoch) == {history.held_out.mean(1).argmin() + 1}
+    np.testing.assert_array_equal(history.held_out[0], apart.held_out[0])
+    index = torch.arange(N)[None, None].expand(1, 3, N)
+    rows = torch.where(data.held_out[None], index, -1)
+    scores = evaluate(fleet, data, OBJECTIVE, rows)
+    np.testing.assert_allclose(scores, history.held_out[history.best_epoch[0] - 1], rtol=1e-5)
+
+
 def test_early_stopping_keeps_the_best_snapshot():
     data = hold_out(make_data())
     schedule = dataclasses.replace(SCHEDULE, epochs=25, learning_rate=0.3, patience=4)

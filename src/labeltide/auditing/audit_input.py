@@ -47,6 +47,7 @@ class AuditInput(ShortRepr):
     decisions : how many labels reviewers settled, used and left out; None without decisions
     step : the usual time between two steps and its unit, "" for plain numbers; None where the table has no times
     overview : type, missing values, levels and role of every column of the table
+    all_steps : the steps of the whole table, where these windows were drawn from a larger one; else None
     """
 
     features: np.ndarray
@@ -77,6 +78,7 @@ class AuditInput(ShortRepr):
     step: tuple[float, str] | None = None
     overview: tuple[ColumnOverview, ...] = ()
     decisions: dict[str, Any] | None = None
+    all_steps: int | None = None
 
     @property
     def n_rows(self) -> int:

@@ -66,9 +66,11 @@ def describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, A
 
 def describe_source(table: Any) -> dict[str, Any]:
     """Where a review finds the table again, and how it sees that the table has changed."""
-    if not isinstance(table, str | Path) or not Path(table).exists():
+    if not isinstance(table, str | Path):
         return {"name": "table"}
     path = Path(table)
+    if not path.is_file():  # a folder, a glob or an address
+        return {"name": as_utf8(path.name)}
     return {"name": as_utf8(path.name), "path": as_utf8(str(path.absolute())), "digest": file_digest(path)}
 
 
@@ -95,6 +97,7 @@ def describe_settings(
         "window": read.window,
         "fdr": options.fdr,
         "device": options.device,
+        "fast": options.fast,
         "epochs": estimator.epochs,
         "hidden_size": estimator.hidden_size,
         "windows learned from": n_windows,

@@ -13,6 +13,7 @@ import torch
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.auditing.options import AuditOptions
+from labeltide.auditing.pace import USUAL, Pace
 from labeltide.chain.data import TrainingEvidence
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
@@ -27,7 +28,9 @@ UPDATES = 800_000  # steps of windows that one network may see in training, over
 LEAST_EPOCHS = 10
 TRAINING_STEPS = 60_000  # steps of windows that are learned from; all others are judged by the networks' average
 INFERENCE_STEPS = 10_000  # steps of windows from which bands and checks are computed
-TEST_STEPS = 2_500  # and tests, which fit hundreds of simulated studies
+TEST_STEPS = 2_500  # and parametric bootstrap tests, which fit hundreds of simulated studies
+# Steps times classes times score tests, all of which are one fit each: seconds on two cores.
+SCORE_TEST_WORK = 1_200_000
 MOST_OF_ONE, BLOCKS = 0.4, 20  # share of the labelled windows above which a sequence is cut, and into how many blocks
 FEWEST_CLUSTERS = 20  # sequences whose windows bands, checks and tests are computed from, where there are as many
 AT_ONCE = 100_000  # steps of windows that are judged together
@@ -35,10 +38,10 @@ AT_ONCE = 100_000  # steps of windows that are judged together
 
 def patience(table: AuditInput) -> float:
     """The factor by which limits are larger than for a table of usual size: the root of the ratio of sizes."""
-    return float(np.clip(np.sqrt(len(table.place) / USUAL_STEPS), 1, MOST_PATIENCE))
+    return float(np.clip(np.sqrt((table.all_steps or len(table.place)) / USUAL_STEPS), 1, MOST_PATIENCE))
 
 
-def choose_windows(table: AuditInput, seed: int) -> np.ndarray:
+def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL) -> np.ndarray:
     """The windows to learn from, in order: all, or a random sample of those with labels that holds every class."""
     labelled = np.asarray((table.fit_labels >= 0).any((1, 2)))
     if labelled.sum() < 2:
@@ -46,7 +49,7 @@ def choose_windows(table: AuditInput, seed: int) -> np.ndarray:
             "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
             f"Got them in {int(labelled.sum())}. Name a shorter window (--window STEPS), or give more data."
         )
-    most = max(2, int(TRAINING_STEPS * patience(table)) // table.index.shape[1])
+    most = max(2, int(TRAINING_STEPS * pace.training * patience(table)) // table.index.shape[1])
     if len(labelled) <= most:
         return np.arange(len(labelled))
     chosen = np.random.default_rng([seed, 9]).permutation(np.flatnonzero(labelled))[:most]
@@ -55,10 +58,10 @@ def choose_windows(table: AuditInput, seed: int) -> np.ndarray:
     return np.unique(np.concatenate([chosen, *rare]))
 
 
-def choose_epochs(table: AuditInput, windows: np.ndarray) -> int:
+def choose_epochs(table: AuditInput, windows: np.ndarray, pace: Pace = USUAL) -> int:
     """The usual number of epochs, or fewer where each is long."""
     steps = len(windows) * table.index.shape[1]
-    return min(EPOCHS, max(LEAST_EPOCHS, int(UPDATES * patience(table)) // steps))
+    return min(round(EPOCHS * pace.epochs), max(LEAST_EPOCHS, int(UPDATES * pace.training * patience(table)) // steps))
 
 
 def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
@@ -66,7 +69,7 @@ def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions)
     return TideClassifier(
         model=options.model,
         hidden_size=HIDDEN_SIZE,
-        epochs=choose_epochs(table, windows),
+        epochs=choose_epochs(table, windows, options.pace),
         period=table.clocks[0].period if len(table.clocks) == 1 else tuple(clock.period for clock in table.clocks),
         device=options.device,
         checkpoint=options.checkpoint,
@@ -145,31 +148,44 @@ def with_class_names(estimator: TideClassifier, table: AuditInput) -> TideClassi
     return named
 
 
-def thin_evidence(training: TrainingEvidence, seed: int, steps: int) -> TrainingEvidence:
+def thin_evidence(training: TrainingEvidence, seed: int, steps: int, fewest: int = FEWEST_CLUSTERS) -> TrainingEvidence:
     """A random subset of windows with about so many steps; the same evidence where it has no more.
 
-    Whole clusters are drawn. Where fewer than `FEWEST_CLUSTERS` would be left, so many are, with a share of the windows
-    of each: what is known of Q grows with the number of people more than with the windows of each.
+    Whole clusters are drawn. Where fewer than `fewest` would be left, so many are, with a share of the windows of each:
+    what is known of Q grows with the number of people more than with the windows of each.
     """
+    chosen = _choose_rows(training, seed, steps, fewest)
+    return training if chosen is None else training.take_rows(chosen)
+
+
+def thin_for_tests(training: TrainingEvidence, seed: int, steps: int) -> TrainingEvidence:
+    """The evidence of tests: as much as is cheap, of all people, for score tests; so many steps of it for the others.
+
+    A score test is one fit of the chain, a parametric bootstrap test is a hundred. Sign flips go by people.
+    """
+    annotators, classes = training.parameters.matrices.shape[1], training.data.n_classes
+    tests = 1 + classes + (annotators if annotators > 1 else 0)
+    most = max(steps, SCORE_TEST_WORK // (tests * classes))
+    large = thin_evidence(training, seed, most, fewest=len(training.data.mask))
+    return large._replace(bootstrap_rows=_choose_rows(large, seed, steps, FEWEST_CLUSTERS))
+
+
+def _choose_rows(training: TrainingEvidence, seed: int, steps: int, fewest: int) -> torch.Tensor | None:
+    """Rows with about so many steps, in order; None where there are no more."""
     n_rows, n_steps = training.data.mask.shape
     most = max(20, steps // n_steps)
     if n_rows <= most:
-        return training
+        return None
     clusters = np.arange(n_rows) if training.clusters is None else training.clusters.numpy()
-    chosen = torch.from_numpy(_draw_rows(clusters, most, np.random.default_rng([seed, 10])))
-    return training._replace(
-        data=training.data.take_rows(chosen),
-        folds=training.folds[:, chosen],
-        clusters=None if training.clusters is None else training.clusters[chosen],
-    )
+    return torch.from_numpy(_draw_rows(clusters, most, fewest, np.random.default_rng([seed, 10])))
 
 
-def _draw_rows(clusters: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
-    """About `most` rows, in order: whole clusters, or some rows of each of `FEWEST_CLUSTERS`."""
+def _draw_rows(clusters: np.ndarray, most: int, fewest: int, generator: np.random.Generator) -> np.ndarray:
+    """About `most` rows, in order: whole clusters, or some rows of each of `fewest`."""
     names, cluster_of_row, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
     drawn = generator.permutation(len(names))
     whole = drawn[np.cumsum(sizes[drawn]) <= most]
-    kept = drawn[: max(len(whole), FEWEST_CLUSTERS)]
+    kept = drawn[: max(len(whole), fewest)]
     share = min(1.0, most / sizes[kept].sum())
     rows = [generator.permutation(np.flatnonzero(cluster_of_row == cluster)) for cluster in kept]
     return np.sort(np.concatenate([of_one[: max(1, round(share * len(of_one)))] for of_one in rows]))
@@ -178,27 +194,26 @@ def _draw_rows(clusters: np.ndarray, most: int, generator: np.random.Generator) 
 def infer(
     estimator: TideClassifier,
     table: AuditInput,
-    seed: int,
+    options: AuditOptions,
     on_share: Any = None,
     keep: Callable[[TideClassifier], None] = lambda estimator: None,
 ) -> list[str]:
     """Compute bands, checks and tests, keep them in the estimator, and say what was limited.
 
-    They rest on random subsets of the sequences, tests on a subset of that of the bands. A copy of the estimator holds
-    the subset, so that `training_` stays as `fit` left it. Warnings of the checks are said on the page.
+    Each rests on a random subset of the sequences where all would take too long. A copy of the estimator holds the
+    subset, so that `training_` stays as `fit` left it. Warnings of the checks are said on the page.
     """
-    stages = {"Bands and checks": (INFERENCE_STEPS, ("clock_estimates_", "diagnostics_"))}
-    stages["Tests"] = (TEST_STEPS, ("clock_temporality_", "is_noisy_p_"))
+    stages: dict[str, tuple[Callable[..., TrainingEvidence], int, tuple[str, str]]] = {
+        "Bands and checks": (thin_evidence, INFERENCE_STEPS, ("clock_estimates_", "diagnostics_")),
+        "Tests": (thin_for_tests, TEST_STEPS, ("clock_temporality_", "is_noisy_p_")),
+    }
     thinned, said = _copy(estimator), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
-        for place, (title, (steps, results)) in enumerate(stages.items()):
-            before = thinned.training_
-            thinned.training_ = thin_evidence(before, seed, int(steps * patience(table)))
-            if thinned.training_ is not before:
-                (kept, sequences), (of, of_sequences) = _sizes(thinned.training_), _sizes(before)
-                of_which = f"({sequences} of {of_sequences} sequences)"
-                said.append(f"{title} rest on {kept} of {of} windows {of_which}, drawn by chance.")
+        for place, (title, (thin, steps, results)) in enumerate(stages.items()):
+            most = int(steps * options.pace.inference * patience(table))
+            thinned.training_ = thin(estimator.training_, options.seed, most)
+            said += _say_sizes(title, thinned.training_, estimator.training_)
             for number, name in enumerate(results, 1):
                 getattr(thinned, name)  # computed on first access and kept in `findings_`
                 keep(thinned)
@@ -208,6 +223,22 @@ def infer(
     if len(table.clocks) > 1:
         moments = " by ".join(str(len(estimate.clock)) for estimate in estimator.clock_estimates_)
         said.append(f"The clocks are rounded, so that Q is learned at {moments} moments.")
+    return said
+
+
+def _say_sizes(title: str, part: TrainingEvidence, whole: TrainingEvidence) -> list[str]:
+    """Sentences on the windows that results rest on, where these are not all."""
+    if part is whole:
+        return []
+    (of, of_sequences), said = _sizes(whole), []
+    parts = {title: part}
+    if part.bootstrap_rows is not None:
+        parts[f"{title} that simulate labels"] = part.for_bootstrap()
+    for name, used in parts.items():
+        kept, sequences = _sizes(used)
+        if kept < of:
+            of_which = f"({sequences} of {of_sequences} sequences)"
+            said.append(f"{name} rest on {kept} of {of} windows {of_which}, drawn by chance.")
     return said
 
 

@@ -26,6 +26,7 @@ PAGE, MODEL, MODEL_FILE = "report.html", "model", "model.safetensors"
 DECISIONS = ("decisions.sqlite", "decisions.sqlite-wal", "decisions.sqlite-shm", "review.json")
 OURS = frozenset((AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE, PAGE, MODEL))
 DERIVED = frozenset(("compare.html",))  # of `labeltide compare`, which can be made again
+MOST_IN_CSV = 20_000  # issues of a large table in issues.csv, for a person to read; all are in issues.parquet
 EDITED = "issues-edited"  # and a number: an issues.csv in which somebody has typed
 
 
@@ -62,7 +63,7 @@ def write_results(
         if write_page is not None:
             write_page(draft)
         check_folder(folder)  # the audit may have taken an hour
-        _put_in_place(draft, folder)
+        put_in_place(draft, folder)
     return folder
 
 
@@ -148,7 +149,7 @@ def _draft_beside(folder: Path) -> Iterator[Path]:
                 path.rmdir()
 
 
-def _put_in_place(draft: Path, folder: Path) -> None:
+def put_in_place(draft: Path, folder: Path) -> None:
     """One rename, or two where an earlier audit steps aside; it returns if the second fails.
 
     Decisions of reviewers and what somebody typed into issues.csv move into the new results. A review that is running
@@ -183,7 +184,7 @@ def _keep_edited(folder: Path) -> None:
     try:
         issues, ours = parquet.read_table(folder / ISSUES), folder / f"{ISSUES_CSV}.ours"
         same = False
-        for table in (with_verdicts(issues), issues):  # the latter as earlier versions wrote it
+        for table in (with_verdicts(issues), with_verdicts(issues.slice(0, MOST_IN_CSV)), issues):  # also as of old
             write_safe_csv(table, ours)
             same |= ours.read_bytes() == (folder / ISSUES_CSV).read_bytes()
         ours.unlink()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from labeltide import _validation
+from labeltide.auditing.pace import FAST, USUAL, Pace
 from labeltide.auditing.recordings import RecordingRequest
 from labeltide.tables.roles import Reading, Request
 
@@ -47,11 +49,17 @@ class AuditOptions:
     reading: Reading = field(default_factory=Reading)
     decisions: Path | None = None
     baseline: Path | None = None
+    fast: bool = False
 
     def __post_init__(self) -> None:
         _validation.check_choice("model", self.model, MODELS)
         _validation.check_number("seed", self.seed, 0, 2**32 - 1, whole=True)
         _validation.check_number("fdr", self.fdr, 0, 1)
+
+    @property
+    def pace(self) -> Pace:
+        """How much work is done."""
+        return FAST if self.fast else USUAL
 
     @property
     def checkpoint(self) -> Path | None:
@@ -64,16 +72,17 @@ class AuditOptions:
         return {name: str(value) for name, value in vars(self).items() if name not in others} | {"data": data}
 
 
-def default_folder(table: Path) -> Path:
+def default_folder(table: str | Path) -> Path:
     """The folder for the results of a table where none is named: its name without the ending, and "-audit"."""
-    name = table.name
+    parts = [part for part in re.split(r"[/\\]", str(table)) if part and not re.search(r"[*?\[]", part)]
+    name = table_name = parts[-1] if parts else "table"
     for ending in ENDINGS:
         name = name.removesuffix(ending)
     folder = Path(f"{name or 'table'}-audit")
     earlier = _audited(folder)
-    if earlier not in (None, table.name):
+    if earlier not in (None, Path(table).name):
         raise ValueError(
-            f"The folder {str(folder)!r} holds the audit of {earlier!r}, not of {table.name!r}. Name another folder "
+            f"The folder {str(folder)!r} holds the audit of {earlier!r}, not of {table_name!r}. Name another folder "
             "with --out, or remove that one."
         )
     return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,20 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from labeltide._validation import check_device
 from labeltide.auditing.audit_input import AuditInput, decode
 from labeltide.auditing.folder import AUDIT, MODEL, MODEL_FILE
 from labeltide.auditing.new_file import check_file, draft_of
 from labeltide.auditing.reading import read_new_table
 from labeltide.auditing.recordings import read_unlabelled
+from labeltide.auditing.source import choose_source, read_all
 from labeltide.auditing.spreadsheet import write_safe_csv
 from labeltide.estimators.storage import load
 from labeltide.tables.features import encoder_from_json
+from labeltide.tables.file_set import FileSet
 from labeltide.tables.frames import like_table
 from labeltide.tables.intake import open_table
+from labeltide.tables.roles import Request
 
 __all__ = ["check_file", "find_folder", "predict_table", "write_predictions"]
 
@@ -44,19 +49,65 @@ def predict_table(
     audit = _read_audit(folder / AUDIT)
     estimator = load(folder / MODEL / MODEL_FILE)
     estimator.device = device
-    opened = open_table(read_unlabelled(table, audit["recordings"]) if audit.get("recordings") else table)
-    trained = audit["table"]["columns"]
-    parts = (trained["sequence"] or "").split(",")
-    known = trained["sequence"] if trained["sequence"] and all(part in opened.names for part in parts) else None
+    source = read_unlabelled(table, audit["recordings"]) if audit.get("recordings") else choose_source(table)
+    opened = open_table(read_all(source) if isinstance(source, FileSet) else source)
+    columns = _columns(audit, opened.names, sequence, time)
     read = read_new_table(
         opened,
         encoders=[encoder_from_json(fields) for fields in audit["encoders"]],
         class_names=audit["table"]["classes"],
         window=audit["settings"]["window"],
-        sequence=sequence or known,
-        time=time or (trained["time"] if trained["time"] in opened.names else None),
+        sequence=columns.sequence,
+        time=columns.time,
     )
     return like_table(_lines(read, estimator), table)
+
+
+def predict_to_file(
+    model: str | Path,
+    table: Any,
+    out: Path,
+    *,
+    sequence: str | None = None,
+    time: str | None = None,
+    device: str = "auto",
+    on_rows: Callable[[int, int], None] = lambda done, total: None,
+) -> int:
+    """Write what `predict_table` gives to a new file, a large table in bounded memory; give back the number of rows.
+
+    Parameters
+    ----------
+    out : .parquet or, for tables that fit in memory, .csv
+    on_rows : called with the rows done and all rows, of a large table
+    """
+    check_file(out)
+    folder = find_folder(Path(model))
+    audit = _read_audit(folder / AUDIT)
+    source = table if audit.get("recordings") else choose_source(table)
+    if not isinstance(source, FileSet):
+        predictions = predict_table(model, source, sequence=sequence, time=time, device=device)
+        write_predictions(predictions, out)
+        return len(predictions)
+    from labeltide.auditing.streaming.predicting import Predictor, predict_files
+
+    estimator = load(folder / MODEL / MODEL_FILE)
+    device = check_device(device)
+    predictor = Predictor(
+        model=estimator.model_.eval().to(device),
+        classes=tuple(str(name) for name in estimator.classes_),
+        encoders=tuple(encoder_from_json(fields) for fields in audit["encoders"]),
+        window=audit["settings"]["window"],
+        device=device,
+    )
+    return predict_files(predictor, source, out, _columns(audit, source.schema.names, sequence, time), on_rows)
+
+
+def _columns(audit: dict[str, Any], there: list[str], sequence: str | None, time: str | None) -> Request:
+    """The columns of sequences and times: as named, else those of the audit where the table has them."""
+    trained = audit["table"]["columns"]
+    parts = (trained["sequence"] or "").split(",")
+    known = trained["sequence"] if trained["sequence"] and all(part in there for part in parts) else None
+    return Request(sequence or known, time or (trained["time"] if trained["time"] in there else None))
 
 
 def find_folder(model: Path) -> Path:

@@ -85,7 +85,9 @@ def is_recording(source: Any, labels: Any = None) -> bool:
     if not isinstance(source, str | Path):
         return False
     path = Path(source)
-    return labels is not None or path.is_dir() or is_signal_file(path) or is_manifest(path)
+    if path.is_dir() and labels is None:  # else the files of one table
+        return any(is_signal_file(file) for file in path.iterdir())
+    return labels is not None or is_signal_file(path) or is_manifest(path)
 
 
 def lay_out(source: Any, request: RecordingRequest, columns: Request) -> tuple[Any, Request, RecordingRequest]:

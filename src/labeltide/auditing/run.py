@@ -24,19 +24,24 @@ from labeltide.auditing.conclusion import conclude
 from labeltide.auditing.copies import check_copies, clusters_of_copies
 from labeltide.auditing.decided import read_decided, trust_decided
 from labeltide.auditing.epoch_features import OwnFeatures
+from labeltide.auditing.expected_cost import expected_seconds
 from labeltide.auditing.folder import check_folder, rank_issues, write_results
 from labeltide.auditing.leaks import check_leaks
+from labeltide.auditing.memory import check_memory
 from labeltide.auditing.options import AuditOptions
+from labeltide.auditing.pace import say_pace
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.reading_words import reading_text
 from labeltide.auditing.rare_classes import leave_out_rare_classes
 from labeltide.auditing.reading import read_audit_steps
-from labeltide.auditing.recordings import RecordingRequest, lay_out
+from labeltide.auditing.recordings import RecordingRequest, is_recording, lay_out
+from labeltide.auditing.source import choose_source
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.table_display import TableAuditDisplay
 from labeltide.auditing.unfinished import Unfinished, unfinished_work
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR
+from labeltide.tables.file_set import FileSet
 from labeltide.tables.frames import frame_index
 from labeltide.tables.roles import Names, Reading, Request
 from labeltide.training.checkpoint import fingerprint
@@ -111,13 +116,16 @@ def audit(
     decisions: str | Path | None = None,
     baseline: str | Path | None = None,
     command: str | None = None,
+    fast: bool = False,
 ) -> TableAudit:
     """Say which labels of a table are likely wrong, when, and how sure that is.
 
     Parameters
     ----------
     table, sequence, time, label, features, annotator, clock, trusted, window
-        As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain.
+        As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain. The table may also
+        be a folder or a glob of parquet or CSV files, or an address such as s3://bucket/folder. More than two million
+        rows are read in parts, in memory that does not grow with them; results then need `out`.
         table may also be a recording, a folder or a manifest of recordings (docs/formats.md), and features then a
         function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
     drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
@@ -136,6 +144,7 @@ def audit(
     decisions : folder of an audit that was reviewed; the labels that reviewers settled are trusted
     baseline : folder of an earlier audit, with which this one is compared
     command : how the audit was asked for, to be shown on the page
+    fast : learn from fewer windows for fewer epochs, and compute bands, checks and tests from fewer windows
     """
     options = AuditOptions(
         columns=Request(sequence, time, label, None if callable(features) else features, annotator, clock, trusted),
@@ -151,6 +160,7 @@ def audit(
         reading=Reading(drop_bad_rows, timezone),
         decisions=None if decisions is None else Path(decisions),
         baseline=None if baseline is None else Path(baseline),
+        fast=fast,
     )
     options = replace(options, device=_validation.check_device(device))
     if options.out is not None:
@@ -163,16 +173,23 @@ def audit(
 
 def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> TableAudit:
     baseline = None if options.baseline is None else open_results(options.baseline, in_memory=True)
+    source = table if is_recording(table, options.recordings.labels) else choose_source(table)
+    if isinstance(source, FileSet):
+        from labeltide.auditing.streaming.run import stream_audit
+
+        return stream_audit(table, source, options, kept, stages)
     with stages.stage("read"):
-        laid, columns, recordings = lay_out(table, options.recordings, options.columns)
+        laid, columns, recordings = lay_out(source, options.recordings, options.columns)
         options = replace(options, columns=columns, recordings=recordings)
         recorded = _read(laid, options)
         read = leave_out_rare_classes(recorded)
         about = describe_table(table, read, recordings.said)
-        stages.tell(reading_text(about))
-        windows = fitting.choose_windows(read, options.seed)
+        stages.say(reading_text(about))
+        check_memory(read)
+        windows = fitting.choose_windows(read, options.seed, options.pace)
         clusters = clusters_of_copies(read)
         checks = (*check_copies(read, clusters), *check_leaks(read, options.seed))
+    stages.expect(expected_seconds(read, windows, fitting.choose_epochs(read, windows, options.pace), options.pace))
     with stages.stage("fit"):
         kept.begin(options.settings(_digest(read)), options.resume)
         coded = kept.fitted(fitting.new_estimator(read, windows, options))
@@ -183,9 +200,9 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         judged = fitting.judge(coded, read, options.fdr, stages.done)
         estimator = fitting.with_class_names(coded, read)
     with stages.stage("bands"):
-        said = say_limits(read, len(windows), estimator)
+        said = say_pace(options.pace) + say_limits(read, len(windows), estimator)
         kept.take_findings(estimator)
-        said += fitting.infer(estimator, read, options.seed, stages.done, kept.keep_findings)
+        said += fitting.infer(estimator, read, options, stages.done, kept.keep_findings)
     noise_found = findings.describe_noise_found(read, estimator, checks)
     conclusion = conclude(to_json(noise_found))
     judged = replace(judged, may_name=conclusion.names_labels)

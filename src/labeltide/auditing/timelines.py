@@ -39,7 +39,7 @@ def describe_timelines(
             "rows": first[stretch].tolist(),
         }
 
-    shown = [(place, _worst_stretch(summed, int(starts[place]), int(ends[place]))) for place in worst]
+    shown = [(place, worst_stretch(summed, int(starts[place]), int(ends[place]))) for place in worst]
     timelines = [describe(place, stretch) for place, stretch in shown]
     for order, entry in enumerate(plan, 1):
         place = table.sequence_names.index(entry["sequence"])
@@ -101,7 +101,8 @@ def _averages(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return (sums / np.bincount(group)[:, None])[group]
 
 
-def _worst_stretch(summed: np.ndarray, start: int, end: int) -> np.ndarray:
+def worst_stretch(summed: np.ndarray, start: int, end: int) -> np.ndarray:
+    """The steps from start to end or, where they are many, those `STEPS` in a row that hold the most issues."""
     if end - start > STEPS:
         within = summed[start + STEPS : end + 1] - summed[start : end + 1 - STEPS]
         start += int(within.argmax())

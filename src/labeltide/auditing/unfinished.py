@@ -38,7 +38,9 @@ class Unfinished:
             _check_same(json.loads((self.folder / SETTINGS).read_bytes()), to_json(settings))
             return
         for path in self.folder.iterdir():
-            if path.name != LOCK:
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
                 path.unlink()
         write_json(self.folder / SETTINGS, settings)
 

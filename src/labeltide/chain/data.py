@@ -147,6 +147,20 @@ class TrainingEvidence(NamedTuple):
     shares: Tensor | None = None  # (annotators,), weights in the common Q; None: shares of the labels
     period: Period = None  # of the clock, where it has one
     families: tuple[WeightedFamily, ...] = ()  # the mixture of which Q is the average
+    bootstrap_rows: Tensor | None = None  # int64, the rows of parametric bootstrap tests, which are slow; None: all
+
+    def take_rows(self, rows: Tensor) -> TrainingEvidence:
+        """Some of the rows, all of which then also serve parametric bootstrap tests."""
+        return self._replace(
+            data=self.data.take_rows(rows),
+            folds=self.folds[:, rows],
+            clusters=None if self.clusters is None else self.clusters[rows],
+            bootstrap_rows=None,
+        )
+
+    def for_bootstrap(self) -> TrainingEvidence:
+        """The rows from which labels are simulated many times."""
+        return self if self.bootstrap_rows is None else self.take_rows(self.bootstrap_rows)
 
     def weights(self) -> np.ndarray:
         """The weight of each annotator in the common Q: (annotators,), or (1,) where all share one Q."""

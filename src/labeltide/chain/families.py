@@ -25,19 +25,56 @@ RIDGE = 1e-2  # ridge penalty: logits of labels that were never recorded stay fi
 
 
 class Family(NamedTuple):
-    """A multinomial logit: the design matrix and roughness penalty of its coefficients, and what it was made of."""
+    """A multinomial logit, by what its design matrix is made of: functions of the clock, and sharings among entries.
+
+    The design matrix itself is large with many classes; `ClassBlocks` computes with it without forming it.
+    """
 
     name: str
-    design: np.ndarray  # (points, entries, coefficients)
-    penalty: np.ndarray  # (coefficients, coefficients)
+    n_classes: int
+    basis: np.ndarray  # (points, functions) of the clock; none for a constant
+    smoothing: np.ndarray  # (functions, functions), the roughness penalty
     pooling: float | None = None  # the precision of annotators' logits around the common ones; None: all share one Q
     held: int | None = None  # the annotator whose noise does not change over the clock
+    held_class: int | None = None  # the true class whose entries do not change over the clock
     kind: str = "custom"  # of the shape: "static", "spline", "wave", "pieces"; "custom" where built by hand
     smoothness: float | None = None  # of a spline that is as smooth over all clocks
     period: float | None = None  # of a wave
     n_pieces: int | None = None  # of pieces
     level: str = "each"  # which entries share the constant: "alike", "by class", "each"
     movement: str = "each"  # which entries share the change over the clock
+
+    @property
+    def design(self) -> np.ndarray:
+        """The design matrix: (points, entries, coefficients), those of the level first."""
+        constant, moving = shared(self.n_classes, self.level), self.moving_shares()
+        level = np.broadcast_to(constant, (len(self.basis), *constant.shape))
+        movement = np.einsum("tk,es->teks", self.basis, moving).reshape(len(self.basis), len(moving), -1)
+        return np.concatenate([level, movement], 2)
+
+    @property
+    def penalty(self) -> np.ndarray:
+        """The roughness penalty and the ridge penalty: (coefficients, coefficients)."""
+        n_level, n_moving = shared(self.n_classes, self.level).shape[1], self.moving_shares().shape[1]
+        penalty: np.ndarray = RIDGE * np.eye(n_level + len(self.smoothing) * n_moving)
+        penalty[n_level:, n_level:] += np.kron(self.smoothing, np.eye(n_moving))
+        return penalty
+
+    @property
+    def of_class(self) -> int:
+        """The number of coefficients that the entries of one true class use."""
+        n_level, n_moving = (self.n_classes - 1 if sharing == "each" else 1 for sharing in (self.level, self.movement))
+        return n_level + self.basis.shape[1] * n_moving
+
+    def moving_shares(self) -> np.ndarray:
+        """Which entries change together over the clock, without those of a held class: (entries, shares)."""
+        moving = shared(self.n_classes, self.movement)
+        if not self.basis.shape[1]:
+            return moving[:, :0]
+        if self.held_class is None:
+            return moving
+        of_held = np.repeat(np.arange(self.n_classes) == self.held_class, self.n_classes - 1)
+        return moving[:, ~moving[of_held].any(0)]
 
 
 class Shape(NamedTuple):
@@ -54,17 +91,10 @@ class Shape(NamedTuple):
 
 def family(n_classes: int, shape: Shape, level: str, movement: str = "alike") -> Family:
     """A constant with one sharing plus a shape over the clock with another."""
-    n_points, n_functions = shape.basis.shape
-    constant, moving = _shared(n_classes, level), _shared(n_classes, movement)  # (entries, coefficients)
-    parts = [np.broadcast_to(constant, (n_points, *constant.shape))]
-    parts.append(np.einsum("tk,es->teks", shape.basis, moving).reshape(n_points, len(moving), -1))
-    design = np.concatenate(parts, 2)
-    penalty = RIDGE * np.eye(design.shape[2])
-    start = constant.shape[1]
-    penalty[start:, start:] += np.kron(shape.penalty, np.eye(moving.shape[1]))
+    n_functions = shape.basis.shape[1]
     name = f"{shape.name}, {level}" if not n_functions else f"{shape.name}, level {level}, movement {movement}"
     numbers = {"kind": shape.kind, "smoothness": shape.smoothness, "period": shape.period, "n_pieces": shape.n_pieces}
-    return Family(name, design, penalty, level=level, movement=movement, **numbers)  # type: ignore[arg-type]
+    return Family(name, n_classes, shape.basis, shape.penalty, level=level, movement=movement, **numbers)  # type: ignore[arg-type]
 
 
 def pooled(unpooled: Family, strength: float) -> Family:
@@ -75,6 +105,11 @@ def pooled(unpooled: Family, strength: float) -> Family:
 def hold_annotator(free: Family, annotator: int) -> Family:
     """The same family, but the noise of one annotator does not change over the clock."""
     return free._replace(name=f"{free.name}, annotator {annotator} held", held=annotator)
+
+
+def hold_class(free: Family, held: int) -> Family:
+    """The same family, pooled alike, in which the entries of one true class do not change over the clock."""
+    return free._replace(name=f"{free.name}, class {held} held", held_class=held)
 
 
 class WeightedFamily(NamedTuple):
@@ -150,7 +185,7 @@ def pieces_shape(pieces: np.ndarray) -> Shape:
     return Shape(f"{n_pieces} pieces", basis, np.zeros((n_pieces - 1,) * 2), "pieces", n_pieces=n_pieces)
 
 
-def _shared(n_classes: int, sharing: str) -> np.ndarray:
+def shared(n_classes: int, sharing: str) -> np.ndarray:
     """Indicator matrix of the coefficient that each entry uses: (entries, coefficients)."""
     entries = n_classes * (n_classes - 1)
     if sharing == "alike":

@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from labeltide.chain.class_blocks import ClassBlocks
 from labeltide.chain.families import Family
 
 MAX_STEP = 2.0  # the most by which a logit may move in one step
 RIGID = 1e8  # the ridge penalty of a coefficient that is held at zero
+NUMBERS_AT_ONCE = 2**23  # of the weighted designs that a Newton step holds at once
 Coefficients = list[Tensor]  # of each group, (members of the group, annotators, coefficients)
 
 
@@ -28,14 +29,17 @@ class Group:
     """Members whose families have the same name and size, so that they can be computed together."""
 
     members: Tensor  # (members of the group,)
-    design: Tensor  # (members of the group or 1, points * entries, coefficients)
-    penalty: Tensor  # (members of the group or 1, coefficients, coefficients)
+    blocks: ClassBlocks
     held: int | None = None  # the annotator whose noise does not change over the clock
 
-    def moving(self, n_points: int) -> Tensor:
-        """Which coefficients make Q change over the clock: (coefficients,)."""
-        over_clock = self.design[0].unflatten(0, (n_points, -1))  # (points, entries, coefficients)
-        return (over_clock != over_clock[:1]).any(0).any(0)
+    @property
+    def penalty(self) -> Tensor:
+        """(members of the group or 1, blocks, size, size)."""
+        return self.blocks.penalty
+
+    def split(self, coefficients: Tensor) -> Tensor:
+        """Coefficients by block: (..., coefficients) → (..., blocks, size)."""
+        return coefficients.unflatten(-1, (self.blocks.n_blocks, self.blocks.size))
 
 
 @dataclass(frozen=True)
@@ -51,22 +55,20 @@ class Families:
         """From the family of each member; those of one name and size form a group."""
         keys: dict[tuple[str, int], list[int]] = {}
         for member, family in enumerate(families):
-            keys.setdefault((family.name, family.design.shape[2]), []).append(member)
+            keys.setdefault((family.name, family.basis.shape[1]), []).append(member)
         groups = []
         for members in keys.values():
             in_group = [families[member] for member in members]
             if all(family is in_group[0] for family in in_group):
                 in_group = in_group[:1]
-            design = torch.from_numpy(np.stack([family.design for family in in_group])).to(device)
-            penalty = torch.from_numpy(np.stack([family.penalty for family in in_group])).to(device)
-            groups.append(Group(torch.tensor(members, device=device), design.flatten(1, 2), penalty, in_group[0].held))
-        n_points, n_entries, _ = families[0].design.shape
-        return cls(tuple(groups), n_points, round((1 + (1 + 4 * n_entries) ** 0.5) / 2))
+            blocks = ClassBlocks.of(in_group, device)
+            groups.append(Group(torch.tensor(members, device=device), blocks, in_group[0].held))
+        return cls(tuple(groups), len(families[0].basis), families[0].n_classes)
 
     def fit_start(self, matrices: Tensor) -> Coefficients:
         """Least-squares coefficients for the logits of Q, (members, annotators, points, classes, classes)."""
         logs = matrices.double().clamp_min(1e-4).log()
-        target = (_others(logs) - logs.diagonal(dim1=-2, dim2=-1)[..., None]).flatten(2)
+        target = _others(logs) - logs.diagonal(dim1=-2, dim2=-1)[..., None]
         return [self._fit_start(group, target[group.members]) for group in self.groups]
 
     def noise(self, coefficients: Coefficients) -> Tensor:
@@ -81,54 +83,49 @@ class Families:
         return [self._newton(group, of_group, counts[group.members].double()) for group, of_group in pairs]
 
     def _fit_start(self, group: Group, target: Tensor) -> Tensor:
-        coefficients = target @ _inverse(group.design).mT
+        coefficients = _least_squares(group, target)
         if group.held is not None:
-            moving = group.moving(self.n_points)
-            level = target[:, [group.held]] @ _inverse(group.design[..., ~moving]).mT
-            coefficients[:, group.held, moving] = 0.0
-            coefficients[:, group.held, ~moving] = level[:, 0]
+            moving = group.blocks.moving()
+            level = _least_squares(group, target[:, [group.held]], ~moving)
+            coefficients[:, group.held] = level[:, 0]
         return coefficients
 
     def _noise(self, group: Group, coefficients: Tensor) -> Tensor:
-        logits = coefficients @ group.design.mT  # (members, annotators, points * entries)
-        whole = logits.new_zeros(*logits.shape[:2], self.n_points, self.n_classes, self.n_classes)
+        logits = group.blocks.logits(coefficients)  # (members, annotators, points, true, others)
+        whole = logits.new_zeros(*logits.shape[:3], self.n_classes, self.n_classes)
         off = ~torch.eye(self.n_classes, dtype=torch.bool, device=logits.device)
-        whole[..., off] = logits.unflatten(2, (self.n_points, -1))
+        whole[..., off] = logits.flatten(3)
         return whole.softmax(-1)
 
     def _newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
         score, information = self._slopes(group, coefficients, counts)
-        gradient = score - coefficients @ group.penalty
+        pull = (group.penalty.unsqueeze(1) @ group.split(coefficients)[..., None])[..., 0]
         factor = torch.linalg.cholesky_ex(information + group.penalty.unsqueeze(1)).L
-        step = torch.cholesky_solve(gradient[..., None], factor)[..., 0]
-        largest = (step @ group.design.mT).abs().amax(-1, keepdim=True)  # (members, annotators, 1)
+        step = torch.cholesky_solve((group.split(score) - pull)[..., None], factor)[..., 0].flatten(2)
+        largest = group.blocks.logits(step).abs().amax((2, 3, 4))[..., None]  # (members, annotators, 1)
         return coefficients + step * (MAX_STEP / largest.clamp_min(MAX_STEP))
 
     def _slopes(self, group: Group, coefficients: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Score (members, annotators, coefficients) and Fisher information (..., coefficients, coefficients).
+        """Score (members, annotators, coefficients) and Fisher information (members, annotators, blocks, size, size).
 
-        Computed annotator by annotator, to save memory.
+        Some annotators at a time, to save memory.
         """
-        parts = [
-            self._slopes_of(group, coefficients[:, a : a + 1], counts[:, a : a + 1]) for a in range(counts.shape[1])
-        ]
+        blocks = group.blocks
+        numbers = len(counts) * self.n_points * self.n_classes * blocks.size
+        at_once = max(1, NUMBERS_AT_ONCE // numbers)
+        pairs = zip(coefficients.split(at_once, 1), counts.split(at_once, 1), strict=True)
+        parts = [self._slopes_of(blocks, self._noise(group, some), of_some) for some, of_some in pairs]
         score, information = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
         if group.held is not None:
-            ridge = RIGID * group.moving(self.n_points)
+            ridge = RIGID * blocks.moving().to(score)
             score[:, group.held] -= ridge * coefficients[:, group.held]
-            information[:, group.held] += ridge.diag()
+            information[:, group.held] += torch.diag_embed(group.split(ridge))
         return score, information
 
-    def _slopes_of(self, group: Group, coefficients: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        totals = counts.sum(-1, keepdim=True)  # (members, annotators, points, true, 1)
-        probs = _others(self._noise(group, coefficients))  # (members, annotators, points, true, others)
-        residual = (_others(counts) - totals * probs).flatten(2)
-        spread = totals[..., None] * (torch.diag_embed(probs) - probs[..., None] * probs[..., None, :])
-        design = group.design.unflatten(1, probs.shape[2:]).unsqueeze(1)  # (..., points, true, others, coefficients)
-        # With two classes the matrices hold one number each, and an elementwise product is much faster.
-        product = spread * design if self.n_classes == 2 else spread @ design
-        weighted = product.flatten(2, 4)  # (members, annotators, points * entries, coefficients)
-        return residual @ group.design, group.design.mT.unsqueeze(1) @ weighted
+    def _slopes_of(self, blocks: ClassBlocks, noise: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        totals, probs = counts.sum(-1, keepdim=True), _others(noise)  # (members, annotators, points, true, others)
+        expected = totals * probs
+        return blocks.project(_others(counts) - expected), blocks.information(expected, totals.sqrt() * probs)
 
 
 def _others(values: Tensor) -> Tensor:
@@ -138,9 +135,20 @@ def _others(values: Tensor) -> Tensor:
     return flat.flatten(-2).unflatten(-1, (classes, classes - 1))
 
 
-def _inverse(design: Tensor) -> Tensor:
-    """Pseudo-inverse of (..., entries, coefficients) from the normal equations: singular values are slow on GPUs."""
-    gram = design.mT @ design
-    trace = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
-    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    return torch.cholesky_solve(design.mT, torch.linalg.cholesky(gram + 1e-10 * trace * eye))
+def _least_squares(group: Group, target: Tensor, kept: Tensor | None = None) -> Tensor:
+    """Coefficients of logits (members, annotators, points, true, others), by the normal equations.
+
+    Only those that are kept; the others are zero.
+    """
+    blocks = group.blocks
+    gram = blocks.information(
+        target.new_ones(len(blocks.basis), 1, *target.shape[2:])
+    )  # (members or 1, 1, blocks, ...)
+    right = group.split(blocks.project(target))
+    if kept is not None:
+        used = group.split(kept.to(right))
+        gram, right = gram * used[..., None] * used[..., None, :], right * used
+    trace = gram.diagonal(dim1=-2, dim2=-1).mean((-2, -1))[..., None, None, None]
+    eye = torch.eye(blocks.size, dtype=gram.dtype, device=gram.device)
+    factor = torch.linalg.cholesky(gram + 1e-10 * trace * eye)
+    return torch.cholesky_solve(right[..., None], factor)[..., 0].flatten(2)

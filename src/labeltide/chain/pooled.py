@@ -55,32 +55,34 @@ class PooledFamilies(Families):
         :math:`(S + \sum_a H_a (H_a + G)^{-1} G)\, d_0 = g_0 + \sum_a G (H_a + G)^{-1} g_a`.
         """
         common, annotators = coefficients[:, :1], coefficients[:, 1:]
-        prior, penalty = self._prior(group), group.penalty
+        prior, penalty = self._prior(group).unsqueeze(1), group.penalty.unsqueeze(1)
         score, information = self._slopes(group, annotators, counts)
-        pull = (annotators - common) @ prior  # (members, annotators, coefficients)
-        gradient = (score - pull)[..., None]
-        factor = torch.linalg.cholesky_ex(information + prior.unsqueeze(1)).L
-        carried = torch.cholesky_solve(torch.cat([gradient, prior.unsqueeze(1).expand_as(information)], -1), factor)
-        of_common = pull.sum(1) - (common @ penalty)[:, 0]
-        right = of_common[..., None] + (prior.unsqueeze(1) @ carried[..., :1]).sum(1)
-        left = penalty + (information @ carried[..., 1:]).sum(1)
-        first = torch.linalg.solve(left, right).unsqueeze(1)  # (members, 1, coefficients, 1)
-        steps = torch.cat([first, carried[..., :1] + carried[..., 1:] @ first], 1)[..., 0]
-        largest = (steps @ group.design.mT).abs().amax((-1, -2), keepdim=True)  # (members, 1, 1)
+        pull = prior @ group.split(annotators - common)[..., None]  # (members, annotators, blocks, size, 1)
+        gradient = group.split(score)[..., None] - pull
+        factor = torch.linalg.cholesky_ex(information + prior).L
+        carried = torch.cholesky_solve(torch.cat([gradient, prior.expand_as(information)], -1), factor)
+        of_common = pull.sum(1, keepdim=True) - penalty @ group.split(common)[..., None]
+        right = of_common + (prior @ carried[..., :1]).sum(1, keepdim=True)
+        left = penalty + (information @ carried[..., 1:]).sum(1, keepdim=True)
+        first = torch.linalg.solve(left, right)  # (members, 1, blocks, size, 1)
+        steps = torch.cat([first, carried[..., :1] + carried[..., 1:] @ first], 1)[..., 0].flatten(2)
+        largest = group.blocks.logits(steps).abs().amax((1, 2, 3, 4))[:, None, None]
         return coefficients + steps * (MAX_STEP / largest.clamp_min(MAX_STEP))
 
     def _prior(self, group: Group) -> Tensor:
-        """The precision of an annotator's coefficients around the common ones."""
-        size = group.design.shape[-1]
-        eye = torch.eye(size, dtype=group.design.dtype, device=group.design.device)
-        mean_square = group.design.mT @ group.design / self.n_points + RIDGE * eye
-        return self.strength[group.members][:, None, None] * mean_square + group.penalty
+        """The precision of an annotator's coefficients around the common ones: (members, blocks, size, size)."""
+        blocks = group.blocks
+        ones = blocks.basis.new_ones(len(blocks.basis), 1, self.n_points, self.n_classes, self.n_classes - 1)
+        eye = torch.eye(blocks.size, dtype=ones.dtype, device=ones.device)
+        mean_square = blocks.information(ones)[:, 0] / self.n_points + RIDGE * eye
+        return self.strength[group.members][:, None, None, None] * mean_square + group.penalty
 
     def _centre(self, group: Group, annotators: Tensor) -> Tensor:
         """Posterior mode of the common coefficients given those of all annotators."""
         prior = self._prior(group)
         left = group.penalty + annotators.shape[1] * prior
-        return torch.linalg.solve(left, prior @ annotators.sum(1)[..., None])[..., 0]
+        right = prior @ group.split(annotators.sum(1))[..., None]
+        return torch.linalg.solve(left, right)[..., 0].flatten(1)
 
 
 def families_of(families: Sequence[Family], device: torch.device | None = None) -> Families:

@@ -35,6 +35,7 @@ from labeltide.chain.passes import expect
 from labeltide.chain.pieces import find_pieces
 from labeltide.chain.pooled import families_of
 from labeltide.chain.start import POOLING, POOLING_STRENGTHS
+from labeltide.kernels.threads import torch_on_one_thread
 
 SELECTION_ITERATIONS = 12  # of EM, from chains that have converged with another family
 SHARING_SMOOTHNESS = 10.0  # of the spline with which sharings are compared
@@ -43,6 +44,8 @@ OF_ONE_CLOCK = (None, 100.0, 1.0)  # among several, whose smoothness may differ;
 WAVES = (1.0, 2 / 3, 1 / 2, 1 / 3)  # periods as shares of the clock
 WHOLE_WAVES = (1.0, 1 / 2, 1 / 3)  # those that fit a periodic clock
 PIECES = (2, 3, 4)
+NUMBERS_AT_ONCE = 2**24  # of the Qs of all members that are fitted together
+MANY_CLASSES = 13  # from which no pair of classes has a change over the clock of its own
 Kinds = Sequence[Sequence[Sequence[Family]]]  # of each fit, candidate and fold, the last of which leaves nothing out
 Sharing = tuple[str, str]  # of the level and of the movement among entries of Q
 
@@ -83,6 +86,7 @@ class Chosen(NamedTuple):
         return tuple(by_name.values())
 
 
+@torch_on_one_thread()
 def choose_noise(
     data: ChainData,
     fits: Members,
@@ -133,6 +137,11 @@ def try_families(
     from the data, such as change points, must not come from the rows that score it.
     """
     n_fits, n_families, n_folds = len(families), len(families[0]), int(folds.max()) + 1
+    at_once = max(1, NUMBERS_AT_ONCE // (n_fits * (n_folds + 1) * parameters.matrices[0].numel()))
+    if at_once < n_families:
+        starts = range(0, n_families, at_once)
+        some = [[of_fit[start : start + at_once] for of_fit in families] for start in starts]
+        return _join([try_families(data, fits, parameters, folds, part) for part in some])
     device = folds.device
     fit = torch.arange(n_fits, device=device).repeat_interleave(n_families * (n_folds + 1))
     members, left_out = _leave_out(fits.take(fit), folds[fit], n_folds)
@@ -148,10 +157,28 @@ def try_families(
     )
 
 
+def _join(parts: Sequence[Tried]) -> Tried:
+    """Families that were tried one part after the other."""
+    n_fits = len(parts[0].held_out)
+    by_fit = [
+        [tensor.unflatten(0, (n_fits, -1)) if tensor is not None else None for tensor in part.parameters]
+        for part in parts
+    ]
+    joined = [None if of_all[0] is None else torch.cat(of_all, 1).flatten(0, 1) for of_all in zip(*by_fit, strict=True)]
+    families = [[kind for part in parts for kind in part.families[fit]] for fit in range(n_fits)]
+    return Tried(families, torch.cat([part.held_out for part in parts], 1), ChainParameters(*joined))  # type: ignore[arg-type]
+
+
 def _sharings(n_classes: int) -> list[Sharing]:
-    """Sharings of level and movement to compare; with two classes "by class" and "each" are the same."""
+    """Sharings of level and movement to compare; with two classes "by class" and "each" are the same.
+
+    With many classes a pair of them has too few labels for a curve of its own, and such families cost the most.
+    """
     pairs = [("alike", "alike"), ("each", "alike"), ("each", "each")]
-    return pairs if n_classes == 2 else [*pairs, ("by class", "by class"), ("each", "by class")]
+    if n_classes == 2:
+        return pairs
+    by_class = [("by class", "by class"), ("each", "by class")]
+    return [*pairs, *by_class] if n_classes < MANY_CLASSES else [pairs[0], *by_class]
 
 
 def _shapes(grid: np.ndarray, period: Period) -> list[Shape]:

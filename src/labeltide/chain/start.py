@@ -20,6 +20,7 @@ from labeltide.chain.leave_one_out import predictive_log_likelihood
 from labeltide.chain.logit import Families
 from labeltide.chain.passes import expect
 from labeltide.chain.pooled import families_of
+from labeltide.kernels.threads import torch_on_one_thread
 
 START_SMOOTHNESS = 10.0  # roughness penalty of Q(t) before it is selected
 POOLING = 1.0  # precision of annotators' logits around the common ones: they differ by about one
@@ -47,6 +48,7 @@ def flat_chain(members: int, groups: int, data: ChainData, stay: float | None = 
     return ChainParameters(start, transition.expand(members, -1, -1).clone(), power, matrices)
 
 
+@torch_on_one_thread()
 def label_chain(
     data: ChainData, fits: Members, grid: np.ndarray, period: Period = None, groups: int = 1
 ) -> ChainParameters:
@@ -80,6 +82,7 @@ def tell_apart(
     return fitted.parameters.take(reached.argmax(0) * n_fits + torch.arange(n_fits, device=reached.device))
 
 
+@torch_on_one_thread()
 def join_evidence(
     data: ChainData, fits: Members, start: ChainParameters, grid: np.ndarray, period: Period = None
 ) -> Joined:

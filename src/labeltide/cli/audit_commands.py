@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from time import monotonic
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from labeltide.cli.app import app, console
 from labeltide.cli.output_options import OutputOptions
@@ -17,7 +19,11 @@ from labeltide.cli.output_options import OutputOptions
 @app.command
 def audit(
     table: Annotated[
-        Path, Parameter(help="A table with a row for every time step; or a recording (EDF, ...), a folder or manifest.")
+        str,
+        Parameter(
+            help="A table with a row for every time step; a folder or a glob of parquet or CSV files, or an address "
+            "such as s3://bucket/folder; or a recording (EDF, ...), a folder or manifest of recordings."
+        ),
     ],
     *,
     sequence: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
@@ -50,6 +56,9 @@ def audit(
     device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
     fdr: Annotated[float, Parameter(help="The share of false alarms allowed among the labels to check.")] = 0.1,
     resume: Annotated[bool, Parameter(negative=(), help="Go on with an audit that was stopped.")] = False,
+    fast: Annotated[
+        bool, Parameter(negative=(), help="A quick answer from fewer windows and epochs; what is left out is said.")
+    ] = False,
     decisions: Annotated[
         Path | None, Parameter(help="The folder of a reviewed audit; its settled labels are trusted.")
     ] = None,
@@ -90,13 +99,14 @@ def audit(
         resume=resume,
         decisions=decisions,
         baseline=baseline,
+        fast=fast,
         command=shlex.join(["labeltide", *sys.argv[1:]]),
     )
     check = None if limit is None else machine_output.check_limit(result.summary, limit)
     if output.format == "json":
         output.show(machine_output.audit_document(result.summary, result.folder, check))
     elif output.format == "github":
-        output.show("\n".join(machine_output.github_audit(result.summary, result.issues, table, check)))
+        output.show("\n".join(machine_output.github_audit(result.summary, result.issues, Path(table), check)))
     else:
         output.show(machine_output.audit_text(result.summary, result.page, check))
     if check is not None and check.exit_code:
@@ -108,7 +118,7 @@ def audit(
 @app.command
 def predict(
     model: Annotated[Path, Parameter(help="The folder of an audit, or the model in it.")],
-    table: Annotated[Path, Parameter(help="A table with the same features; labels are not needed.")],
+    table: Annotated[str, Parameter(help="A table with the same features, as audit takes it; labels are not needed.")],
     *,
     out: Annotated[Path, Parameter(help="A new file, .parquet or .csv.")],
     sequence: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
@@ -116,8 +126,21 @@ def predict(
     device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
 ) -> None:
     """Write the likeliest true label of every row of another table."""
-    from labeltide.auditing.predict import check_file, predict_table, write_predictions
+    from labeltide.auditing.predict import predict_to_file
 
-    check_file(out)
-    predictions = predict_table(model, table, sequence=sequence, time=time, device=device)
-    console.print(f"{predictions.num_rows} rows: {write_predictions(predictions, out)}", markup=False)
+    started = monotonic()
+    with Progress(
+        TextColumn("predicting, {task.completed:,.0f} of {task.total:,.0f} rows"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task("predicting", total=1, visible=False)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, visible=True)
+
+        rows = predict_to_file(model, table, out, sequence=sequence, time=time, device=device, on_rows=show)
+    rate = f", {rows / (monotonic() - started):,.0f} a second" if rows > 1_000_000 else ""
+    console.print(f"{rows} rows{rate}: {out}", markup=False)

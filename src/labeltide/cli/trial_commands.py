@@ -44,8 +44,17 @@ def simulate(
     days: Annotated[int, Parameter(help="How long they wear it.")] = 14,
     rate: Annotated[float, Parameter(help="The share of labels that are wrong.")] = 0.2,
     seed: Annotated[int, Parameter(help="The same seed gives the same table.")] = 0,
+    rows: Annotated[
+        float | None, Parameter(help="So many rows, such as 1e8, in place of people and days; .parquet alone.")
+    ] = None,
 ) -> None:
     """Write a simulated wearable study, with two annotators and their known mistakes, to try things on."""
+    if rows is not None:
+        from labeltide.auditing.large_study import write_large_study
+
+        people = write_large_study(out, int(rows), rate, seed)
+        console.print(f"{int(rows)} rows of {people} people with true_label beside label: {out}", markup=False)
+        return
     from labeltide.auditing.wearable_study import simulate_study, write_study
 
     table = simulate_study(people=people, days=days, rate=rate, seed=seed)

@@ -1,23 +1,23 @@
 """Cross-fitting (Chernozhukov and others 2018): out-of-fold predictions of networks trained without one fold each.
 
-The held-out fold also decides when a network stops (early stopping on recorded labels).
+All networks of a fit and direction stop at one epoch, that of their smallest mean loss of held-out recorded labels.
+If each stopped by the fold that it then judges, its predictions would lean towards the recorded labels of that fold. Of
+48 simulated fits to 150 to 1,000 labels with 20 or 40 % wrong, the interval of the share of wrong labels then covered
+43, in this way 47. The error on unseen rows was 0.5 +- 0.8 points lower in this way.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide._workers import current_workers
 from labeltide.estimators.fleet import FleetFit
-from labeltide.estimators.fleet_parts import train_parts
+from labeltide.estimators.fleet_parts import Training, train_all
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
-from labeltide.objectives.objective import Objective
 from labeltide.training import FleetData
 
 CROSS_FIT_PATIENCE = 10  # epochs without a better held-out likelihood after which a network stops
@@ -34,15 +34,17 @@ def cross_fit(
     Causal networks are combined with as many that read every row backwards, because the future of a step is as
     informative about its label as the past.
     """
-    onwards, first = _one_direction(fleet_fit, folds, noise, stage)
-    if not first.is_causal:
-        return onwards, (first,)
+    first = _untrained(fleet_fit, folds, noise, stage)
+    if not first.model.is_causal:
+        train_all([first])
+        return _predict(first, folds), (first.model,)
     order = reversal(fleet_fit.data.mask)
-    backwards, second = _one_direction(
-        replace(fleet_fit, data=_reverse(fleet_fit.data, order)), folds, noise, f"{stage}, backwards"
-    )
+    reversed_fit = replace(fleet_fit, data=_reverse(fleet_fit.data, order))
+    second = _untrained(reversed_fit, folds, noise, f"{stage}, backwards")
+    train_all([first, second])
     rows = torch.arange(len(order), device=order.device)[:, None]
-    return join_directions(onwards, backwards[:, rows, order]), (first, second)
+    backwards = _predict(second, folds)[:, rows, order]
+    return join_directions(_predict(first, folds), backwards), (first.model, second.model)
 
 
 def join_directions(onwards: Tensor, backwards: Tensor) -> Tensor:
@@ -79,19 +81,18 @@ def out_of_fold(log_probs: Tensor, folds: Tensor) -> Tensor:
     return selected.mean(1).log_softmax(-1)
 
 
-def _one_direction(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str) -> tuple[Tensor, SequenceModel]:
+def _untrained(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str) -> Training:
     copies = hold_out_folds(fleet_fit, folds, first_seed=10, networks=NETWORKS)
-    model = copies.new_model()
-    matrices = noise.matrices.repeat_interleave(copies.members // fleet_fit.members, 0)
+    each_fit = copies.members // fleet_fit.members
+    matrices = noise.matrices.repeat_interleave(each_fit, 0)
     moments = noise.clock[0].cpu().numpy()
     each = FixedNoise(matrices.double().cpu().numpy(), moments, period=noise.period).to(folds.device)
-    how: dict[str, Any] = {"batch_size": small_batches(fleet_fit), "patience": CROSS_FIT_PATIENCE}
-    engine = current_workers()
-    if engine.count > 1:
-        train_parts(copies, model, each, stage, engine, **how)
-    else:
-        copies.train(model, each, Objective(), stage=stage, **how)
-    return out_of_fold(copies.log_probs(model), folds), model
+    how = {"batch_size": small_batches(fleet_fit), "patience": CROSS_FIT_PATIENCE, "stop_together": each_fit}
+    return Training(copies, copies.new_model(), each, stage, how)
+
+
+def _predict(trained: Training, folds: Tensor) -> Tensor:
+    return out_of_fold(trained.fleet_fit.log_probs(trained.model), folds)
 
 
 def _reverse(data: FleetData, order: Tensor) -> FleetData:

@@ -1,7 +1,8 @@
-"""Train the members of a fleet in parts, each by another worker; numbers are those of the whole fleet."""
+"""Train fleets whole, or in parts by several workers; numbers are the same."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from labeltide import _validation
 from labeltide._fleet import put_members
-from labeltide._workers import Workers
+from labeltide._workers import Workers, current_workers
 from labeltide.estimators.fleet import FleetFit
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
@@ -18,9 +19,24 @@ from labeltide.objectives.objective import Objective
 from labeltide.training import FleetData
 
 
-class Part(NamedTuple):
-    """Some members of a fleet, with their untrained networks."""
+class Training(NamedTuple):
+    """Networks to be trained with the forward loss and a fixed Q, in place."""
 
+    fleet_fit: FleetFit
+    model: SequenceModel
+    noise: FixedNoise
+    stage: str
+    how: dict[str, Any]  # for `FleetFit.train`; with "stop_together" so many members stay in one part
+
+    def run(self) -> None:
+        """Train all networks here."""
+        self.fleet_fit.train(self.model, self.noise, Objective(), stage=self.stage, **self.how)
+
+
+class Part(NamedTuple):
+    """Some members of a training, with their untrained networks."""
+
+    training: int  # its place among the trainings
     members: Tensor
     model: SequenceModel
     noise: FixedNoise
@@ -34,31 +50,51 @@ def take_fits(fleet_fit: FleetFit, index: Tensor) -> FleetFit:
     return replace(fleet_fit, estimators=estimators, data=fleet_fit.data.members_in(index), seeds=seeds)
 
 
-def train_parts(
-    fleet_fit: FleetFit, model: SequenceModel, noise: FixedNoise, stage: str, engine: Workers, **how: Any
-) -> None:
-    """Train networks with the forward loss and a fixed Q, in place; `how` goes to `FleetFit.train`."""
-    device = fleet_fit.data.features.device
-    parts = [
-        Part(members, model.take(members).cpu(), noise.take(members).cpu(), f"{stage}, part {number}")
-        for number, members in enumerate(torch.arange(fleet_fit.members).tensor_split(engine.count), 1)
-        if len(members)
-    ]
-    # Copies, because torch moves a tensor that is sent to a process into shared memory, away from arrays that show it.
-    data: dict[str, Any] = {name: v if v is None else v.cpu().clone() for name, v in vars(fleet_fit.data).items()}
-    shared = (replace(fleet_fit, data=FleetData(**data)), how)
+def train_all(trainings: Sequence[Training]) -> None:
+    """Train independent fleets: one after the other here, or in parts by the workers of the context."""
+    engine = current_workers()
+    if engine.count == 1:
+        for training in trainings:
+            training.run()
+        return
+    shared = [(_copy(training.fleet_fit), training.how) for training in trainings]
+    parts = [part for place, training in enumerate(trainings) for part in _parts(place, training, engine)]
     for number, trained in engine.run(_train_part, shared, parts):
-        members = parts[number].members
-        put_members(model, members.to(device), trained.to(device), torch.arange(len(members), device=device))
+        part, whole = parts[number], trainings[parts[number].training]
+        device = whole.fleet_fit.data.features.device
+        every = torch.arange(len(part.members), device=device)
+        put_members(whole.model, part.members.to(device), trained.to(device), every)
 
 
-def _train_part(shared: tuple[FleetFit, dict[str, Any]], part: Part) -> SequenceModel:
+def _parts(place: int, training: Training, engine: Workers) -> list[Part]:
+    """As many parts as there are workers, each of whole groups that stop together."""
+    members = torch.arange(training.fleet_fit.members).unflatten(0, (-1, training.how.get("stop_together", 1)))
+    pieces = [piece.flatten() for piece in members.tensor_split(engine.count) if len(piece)]
+    return [
+        Part(
+            place,
+            piece,
+            training.model.take(piece).cpu(),
+            training.noise.take(piece).cpu(),
+            f"{training.stage}, part {number} of {len(pieces)}" if len(pieces) > 1 else training.stage,
+        )
+        for number, piece in enumerate(pieces, 1)
+    ]
+
+
+def _copy(fleet_fit: FleetFit) -> FleetFit:
+    """A copy on the CPU: torch moves a tensor that is sent to a process to shared memory, away from arrays on it."""
+    data: dict[str, Any] = {name: v if v is None else v.cpu().clone() for name, v in vars(fleet_fit.data).items()}
+    return replace(fleet_fit, data=FleetData(**data))
+
+
+def _train_part(shared: list[tuple[FleetFit, dict[str, Any]]], part: Part) -> SequenceModel:
     """Train one part, on the device that its worker has."""
-    whole, how = shared
+    whole, how = shared[part.training]
     device = _validation.check_device(whole.settings.device)
     whole.settings.verbose = False  # the bars of several workers would mix
     fleet_fit = take_fits(whole, part.members)
     fleet_fit = replace(fleet_fit, data=fleet_fit.data.to(device))
     model = part.model.to(device)
-    fleet_fit.train(model, part.noise.to(device), Objective(), stage=part.stage, **how)
+    Training(fleet_fit, model, part.noise.to(device), part.stage, how).run()
     return model.cpu()

@@ -18,6 +18,7 @@ from labeltide.inference.diagnostics import diagnose
 from labeltide.inference.reconcile import agree_share, both_p
 from labeltide.inference.serialization import read_findings, write_findings
 from labeltide.inference.temporality import PartTemporality, Temporality, judge_temporality
+from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.noise.base import NoiseFunction
 
 
@@ -102,7 +103,8 @@ class Inferred:
                     f"{name}_ was not computed before this {type(self).__name__} was saved, and a file does not hold "
                     f"the training data. Ask for {name}_ before saving, or fit again."
                 )
-            self.findings_[name] = compute()
+            with torch_on_one_thread():
+                self.findings_[name] = compute()
         return self.findings_[name]
 
     def _estimate(self) -> dict[str, Any]:

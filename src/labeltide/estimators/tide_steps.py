@@ -25,7 +25,9 @@ from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
 
 CROSS_FIT_FOLDS = 5
-MAX_CHAIN_POINTS = 128  # moments at which Q is estimated; linear interpolation between them
+# Classes, and moments at which Q is estimated with at most so many; linear interpolation between them. With many
+# classes each has few labels at a moment, and Q has the square of their number of entries.
+CHAIN_POINTS = ((12, 128), (39, 48), (127, 24))
 CLEAN_ERROR_RATE = 0.1  # an error rate, by the labels alone, below which bursts of errors are suspected
 RETRAIN_CHANGE = 0.05  # mean Frobenius change of Q above which the networks are trained once more
 
@@ -168,8 +170,9 @@ def make_folds(fleet_fit: FleetFit) -> Tensor:
 def chain_data(data: FleetData, n_classes: int, cells: Cells | None = None) -> tuple[ChainData, np.ndarray]:
     """The data of the hidden Markov model, and the moments at which it estimates Q."""
     grid, points = data.grid.double().cpu().numpy() if cells is None else cells.grid, data.points
-    if cells is None and len(grid) > MAX_CHAIN_POINTS:
-        coarse = np.linspace(grid[0], grid[-1], MAX_CHAIN_POINTS)
+    most = next(points for classes, points in CHAIN_POINTS if n_classes <= classes)
+    if cells is None and len(grid) > most:
+        coarse = np.linspace(grid[0], grid[-1], most)
         nearest = np.searchsorted((coarse[1:] + coarse[:-1]) / 2, grid)
         place = torch.from_numpy(nearest).to(data.mask.device)
         points = place.expand_as(data.mask) if points is None else place[points]

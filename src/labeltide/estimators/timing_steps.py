@@ -25,6 +25,7 @@ from labeltide.chain.timing_select import TIMING_WORTH, TimingTraining, try_plai
 from labeltide.chain.timing_states import longest_offset
 from labeltide.estimators.step_evidence import StepModel, fit_step_model
 from labeltide.estimators.timing_fit import TimingFit
+from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.noise.fixed import FixedNoise
 
 Found = tuple[Tensor, TimingFit, TimingTraining]  # posterior (rows, steps, classes), model, and input of its bootstrap
@@ -50,6 +51,7 @@ class Directed(NamedTuple):
     chosen: Chosen
 
 
+@torch_on_one_thread()
 def find_timing(
     directed: Directed, labels: Tensor, noise_of: NoiseOf
 ) -> dict[int, tuple[Tensor, TimingFit, TimingTraining]]:

@@ -24,6 +24,7 @@ from labeltide.inference.explanations import explain, find_support
 from labeltide.inference.label_table import label_table
 from labeltide.inference.planner import Plan, plan_review
 from labeltide.inference.posterior import Recorded, true_label_posterior
+from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.noise.base import NoiseFunction
 
 if TYPE_CHECKING:
@@ -208,6 +209,7 @@ def choose_issues(quality: np.ndarray, differs: np.ndarray, fdr: float) -> np.nd
     return differs & (quality <= worst[-1]) if worst.size else np.zeros(quality.shape, dtype=bool)
 
 
+@torch_on_one_thread()
 def audit_labels(
     recorded: Recorded,
     evidence: np.ndarray,

@@ -13,7 +13,8 @@ from labeltide.chain.families import Family
 FEW_CLASSES = 3
 GRID_POINTS, GRID_POINTS_OF_MANY_CLASSES = 50, 24  # with at most FEW_CLASSES, and with more
 MAX_OPERATIONS = 4e10  # multiplications for all replicates of one test or band: seconds on two cores
-OPERATIONS_PER_STEP = 30  # multiplications of one forward-backward pass per step and pair of classes
+OPERATIONS_PER_STEP = 30  # multiplications of one forward-backward pass per step and pair of classes, or annotator
+POOLED_SOLVES = 6  # products of blocks in a Newton step of pooled annotators
 
 
 def coarsen(training: TrainingEvidence) -> TrainingEvidence:
@@ -45,6 +46,9 @@ def refine(values: np.ndarray, coarse: np.ndarray, grid: np.ndarray, period: flo
 
 def affordable(data: ChainData, family: Family, iterations: int, wanted: int, minimum: int) -> int:
     """Number of replicates: those wanted, or as many as `MAX_OPERATIONS` allow, but at least the minimum."""
-    newton = family.design.size * family.design.shape[2] * (1 if family.pooling is None else data.labels.shape[-1])
-    per_replicate = iterations * (newton + OPERATIONS_PER_STEP * int(data.mask.sum()) * data.n_classes**2)
+    annotators = data.labels.shape[-1]
+    solves, groups = (1, 1) if family.pooling is None else (POOLED_SOLVES, annotators)
+    newton = groups * family.n_classes * family.of_class**2 * (len(family.basis) + solves * family.of_class)
+    passed = int(data.mask.sum()) * data.n_classes * (data.n_classes + annotators)
+    per_replicate = iterations * (newton + OPERATIONS_PER_STEP * passed)
     return max(min(wanted, minimum), min(wanted, int(MAX_OPERATIONS // per_replicate)))

@@ -61,13 +61,25 @@ def change_test(
     signs of people. Where no reference keeps its size, the p-value is NaN and the method is "none".
     """
     moments = clock_moments(training, clock)
-    design = study_design(training, moments, _tested_labels(training, null))
+    design = study_design(training, moments, tested_labels(training, null))
     if design.method == "bootstrap":
         test = likelihood_ratio_test(training, null, alternative, n_replicates, seed, min_replicates)
-        return ChangeTest(*test, design.method, design.n_units)
+        return ChangeTest(*test, design.method, _bootstrap_units(training, null))
     if design.method == "none":
         return ChangeTest(np.nan, np.nan, "none", design.n_units)
-    fit = fit_null(training, null)
+    return score_test(fit_null(training, null), moments, design, null, alternative, n_replicates, seed)
+
+
+def score_test(
+    fit: NullFit,
+    moments: ClockMoments,
+    design: StudyDesign,
+    null: Family,
+    alternative: Family,
+    n_replicates: int,
+    seed: int,
+) -> ChangeTest:
+    """Score test of a fitted null, with people, rotations or permutations as its reference."""
     change = find_change(fit, moments, null, alternative)
     generator, statistic = np.random.default_rng([seed, 12]), Statistic.of(fit, change)
     if design.method == "people":
@@ -85,11 +97,18 @@ def change_test(
     return ChangeTest(observed, p, design.method, design.n_units)
 
 
-def _tested_labels(training: TrainingEvidence, null: Family) -> np.ndarray:
+def tested_labels(training: TrainingEvidence, null: Family) -> np.ndarray:
     """Which steps have labels that the test is about, those of one annotator or of all: (rows, steps)."""
     recorded = (training.data.labels[0] >= 0).numpy() & training.data.mask.numpy()[..., None]
     of_tested: np.ndarray = recorded[..., null.held] if null.held is not None else recorded.any(-1)
     return of_tested
+
+
+def _bootstrap_units(training: TrainingEvidence, null: Family) -> int:
+    """The number of people, or of rows, whose labels a parametric bootstrap test is about."""
+    part = training.for_bootstrap()
+    rows = np.flatnonzero(tested_labels(part, null).any(1))
+    return len(rows) if part.clusters is None else len(np.unique(part.clusters.numpy()[rows]))
 
 
 def _person(design: StudyDesign) -> np.ndarray:

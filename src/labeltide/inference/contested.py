@@ -27,6 +27,8 @@ is part of neither probability, and real experts differ more often by so much.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -45,6 +47,7 @@ from labeltide.chain.opinion_pool import (
 from labeltide.inference.posterior import Recorded, true_label_posterior
 from labeltide.noise.base import NoiseFunction
 
+NUMBERS_AT_ONCE = 2**22  # of Q at steps that are held in memory together
 SEEN_ALIKE = 1 / 3  # with one annotator: the weight of what the annotator sees and the features do not hold
 
 
@@ -60,8 +63,8 @@ def another_label(
     posterior : array of shape (n, steps, classes)
         That of the true labels, given all recorded ones.
     """
-    common = _common_noise(recorded, noise)
-    by_features, by_chain = (_expected_label(belief, common) for belief in (np.exp(evidence), posterior))
+    expected = partial(_expected_label, clock=recorded.clock, noise=noise)
+    by_features, by_chain = expected(np.exp(evidence)), expected(posterior)
     labels, mask = torch.from_numpy(recorded.labels), torch.from_numpy(recorded.mask)
     shared = shared_labels(labels, mask)
     if not bool(shared.any()):
@@ -69,7 +72,7 @@ def another_label(
     else:
         left_out = torch.stack(
             [
-                _expected_label(_posterior_without(recorded, annotator, evidence, chain, noise), common)
+                expected(_posterior_without(recorded, annotator, evidence, chain, noise))
                 for annotator in range(labels.shape[-1])
             ]
         )
@@ -126,12 +129,15 @@ def _posterior_without(
     return true_label_posterior(recorded._replace(labels=others, trusted=None), evidence, chain, noise)
 
 
-def _common_noise(recorded: Recorded, noise: NoiseFunction) -> Tensor:
-    """The common Q at every step: (n, steps, classes, classes)."""
-    moments, place = np.unique(recorded.clock, return_inverse=True)
-    return torch.from_numpy(noise.common_at(moments)[place.reshape(recorded.clock.shape)])
+def _expected_label(belief: np.ndarray, clock: np.ndarray, noise: NoiseFunction) -> Tensor:
+    """Probability of each recorded label given beliefs in the true ones: (n, steps, classes).
 
-
-def _expected_label(belief: np.ndarray, noise: Tensor) -> Tensor:
-    """Probability of each recorded label given beliefs in the true ones: (n, steps, classes)."""
-    return torch.einsum("nti,ntij->ntj", torch.from_numpy(belief).double(), noise)
+    Q at every step is large with many classes, so some rows are taken at a time.
+    """
+    rows = max(1, NUMBERS_AT_ONCE // (clock.shape[1] * belief.shape[-1] ** 2))
+    parts = []
+    for start in range(0, len(clock), rows):
+        moments, place = np.unique(clock[start : start + rows], return_inverse=True)
+        common = torch.from_numpy(noise.common_at(moments)[place.reshape(-1, clock.shape[1])])  # (rows, steps, ...)
+        parts.append(torch.einsum("nti,ntij->ntj", torch.from_numpy(belief[start : start + rows]).double(), common))
+    return torch.cat(parts)

@@ -47,6 +47,7 @@ def likelihood_ratio_test(
     Under the null of no errors the exponent k of the evidence is held at its fitted value; otherwise k shrinks and
     absorbs the noise. Simulated labels keep the evidence, the gaps and the trusted labels.
     """
+    training = training.for_bootstrap()
     n_replicates = affordable(training.data, alternative, 2 * REFIT_ITERATIONS, n_replicates, min_replicates)
     data, rows = training.data, torch.ones(1, training.data.labels.shape[1])
     single = same_data(1, rows)

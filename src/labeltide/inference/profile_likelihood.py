@@ -35,6 +35,10 @@ from labeltide.inference.warm_start import same_data
 CONFIDENCE = 0.95
 RESOLUTION = 0.003  # in probabilities: three wrong labels in a thousand cannot be told from none
 PROFILE_ITERATIONS = 40  # of EM at every point of the profile, from the fitted chain; 200 gave the same to a hundredth
+# The signed root has a mean in small samples (Barndorff-Nielsen 1986): shares are estimated too low, where A, k and the
+# shape of Q are fitted to the same labels. In 288 development studies with 100 to 1,000 labels its mean at the true
+# share was .07, .24 and .52 where 5, 20 and 40 % were wrong. This is the mean, divided by the share.
+ROOT_MEAN = 1.0
 # Added labels on either side, in units of one plus the binomial standard deviation of the number of wrong labels.
 ADDED_LABELS = (0.15, 0.4, 0.8, 1.5, 2.5, 5.0, 12.0)
 
@@ -77,19 +81,21 @@ def share_test(training: TrainingEvidence) -> ShareInterval:
     profile = profile_share(training)
     clusters = np.arange(len(profile.log_likelihood[0])) if training.clusters is None else training.clusters.numpy()
     # A network may be sure of the wrong class at a single step, which looks like a wrong label.
-    p_value = null_p_value(profile, clusters, max(RESOLUTION, 1 / _count_labels(training.data)))
-    lower, upper = invert(profile, critical_root(profile, clusters))
+    mean = ROOT_MEAN * profile.estimate
+    p_value = null_p_value(profile, clusters, max(RESOLUTION, 1 / _count_labels(training.data)), mean)
+    lower, upper = invert(profile, critical_root(profile, clusters), mean)
     lower = lower if p_value < 1 - CONFIDENCE else 0.0
     # States are named so that recorded labels are mostly right. Beyond the share of wrong labels that are given at
     # random, a model in which classes have changed their names is as likely.
     return ShareInterval(lower, max(min(upper, 1 - 1 / training.data.n_classes), profile.estimate), p_value)
 
 
-def null_p_value(profile: Profile, clusters: np.ndarray, share: float) -> float:
+def null_p_value(profile: Profile, clusters: np.ndarray, share: float, mean: float = 0.0) -> float:
     """p-value of the null that at most this share of labels is wrong; below 5 % where `invert` ends above it."""
     root = float(np.interp(share, _increasing(profile.shares), profile.signed_roots()))
     if root >= 0:
         return 1.0
+    root -= mean
     names, cluster = np.unique(clusters, return_inverse=True)
     tails = [_two_sided(root, profile.log_likelihood.shape[1])]
     if len(names) > 1:
@@ -102,12 +108,12 @@ def _two_sided(root: float, units: int) -> float:
     return float(2 * student.sf(abs(root), max(units - 1, 1)))
 
 
-def invert(profile: Profile, critical: float) -> tuple[float, float]:
-    """The shares at which the signed root passes the critical value on either side, by linear interpolation."""
+def invert(profile: Profile, critical: float, mean: float = 0.0) -> tuple[float, float]:
+    """The shares at which the signed root is the critical value away from its mean, by linear interpolation."""
     roots, centre = profile.signed_roots(), len(profile.shares) // 2
-    shares = _increasing(profile.shares)
-    lower = 0.0 if roots[0] > -critical else np.interp(-critical, roots[: centre + 1], shares[: centre + 1])
-    upper = shares[-1] if roots[-1] < critical else np.interp(critical, roots[centre:], shares[centre:])
+    shares, below, above = _increasing(profile.shares), min(mean - critical, 0.0), mean + critical
+    lower = 0.0 if roots[0] > below else np.interp(below, roots[: centre + 1], shares[: centre + 1])
+    upper = shares[-1] if roots[-1] < above else np.interp(above, roots[centre:], shares[centre:])
     return float(lower), float(upper)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from labeltide._clock import cells_of, one_period
-from labeltide.chain.data import TrainingEvidence
+from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
 from labeltide.chain.families import Family, spline_shape
 from labeltide.chain.passes import expect
 from labeltide.inference.warm_start import refit, same_data
@@ -58,26 +58,47 @@ class NullFit(NamedTuple):
         places = self.places.ravel()
         return np.stack([np.bincount(places, of_class, n_points) for of_class in weights.T], 1)
 
-    def spread(self, group: int) -> np.ndarray:
-        """Complete-data information of the entries' logits at each point: (points, entries, entries)."""
-        i, j = np.array(self.entries).T
-        probs = self.noise[group][:, i, j]  # (points, entries)
-        same_row = i[:, None] == i
-        each = np.eye(len(i)) * probs[:, None] - same_row * probs[:, :, None] * probs[:, None]
-        return self.totals(group)[:, i, None] * each
+    def weights(self, group: int) -> Weights:
+        """Complete-data information of the entries' logits at each point, which is block diagonal by true class."""
+        n_classes = self.posterior.shape[-1]
+        off = ~np.eye(n_classes, dtype=bool)
+        probs = self.noise[group][:, off].reshape(-1, n_classes, n_classes - 1)  # (points, true, others)
+        totals = self.totals(group)[..., None]
+        return Weights(totals * probs, np.sqrt(totals) * probs)
+
+
+class Weights(NamedTuple):
+    """Blocks W = diag(diagonal) - root root' of each point and true class, (points, true, others) both."""
+
+    diagonal: np.ndarray
+    root: np.ndarray
+
+    def total(self) -> np.ndarray:
+        """The sum over points: (true, others, others)."""
+        classes = self.diagonal.shape[1]
+        by_class = self.root.transpose(1, 2, 0)  # (true, others, points)
+        diagonal = self.diagonal.sum(0)[..., None] * np.eye(classes - 1)
+        total: np.ndarray = diagonal - by_class @ by_class.transpose(0, 2, 1)
+        return total
 
 
 def fit_null(training: TrainingEvidence, null: Family) -> NullFit:
     """Fit the chain under the null, and take the posterior of the true labels."""
-    data = training.data
-    single = same_data(1, torch.ones(1, len(data.mask)))
-    fitted = refit(data, single, [null], training.parameters, NULL_ITERATIONS).parameters
-    posterior = expect(data, single, fitted, posterior=True).posterior
+    single = same_data(1, torch.ones(1, len(training.data.mask)))
+    return fit_nulls(training.data, single, null, training.parameters)[0]
+
+
+def fit_nulls(
+    data: ChainData, members: Members, null: Family, start: ChainParameters, iterations: int = NULL_ITERATIONS
+) -> list[NullFit]:
+    """The same for several sets of labels and evidence, as one fleet of chains."""
+    fitted = refit(data, members, [null] * len(members.labels), start, iterations).parameters
+    posterior = expect(data, members, fitted, posterior=True).posterior
     assert posterior is not None
-    labels = torch.where(data.mask[..., None], data.labels[0], -1)
-    return NullFit(
-        labels.numpy(), posterior[0].double().numpy(), fitted.matrices[0].double().numpy(), data.places().numpy()
-    )
+    labels = torch.where(data.mask[..., None], data.labels[members.labels], -1).numpy()
+    places = data.places().numpy()
+    parts = zip(labels, posterior.double().numpy(), fitted.matrices.double().numpy(), strict=True)
+    return [NullFit(*part, places) for part in parts]
 
 
 class ClockMoments(NamedTuple):
@@ -133,10 +154,10 @@ class Alternative(NamedTuple):
 
 def find_change(fit: NullFit, moments: ClockMoments, null: Family, alternative: Family) -> Alternative:
     """What moves under the alternative and is held by the null; over several clocks, all entries over the one."""
-    moves, free = (np.ptp(family.design, axis=0) > 0 for family in (null, alternative))  # (entries, coefficients)
-    tested = free.any(1) & ~moves.any(1)
+    moves, free = (family.moving_shares() for family in (null, alternative))  # (entries, shares)
+    tested: np.ndarray = np.asarray(free.any(1) & ~moves.any(1))
     if null.held is not None or not tested.any():
-        tested = free.any(1)
+        tested = np.asarray(free.any(1))
     shares = np.unique(free[tested].astype(float), axis=1)
     columns = np.zeros((len(tested), shares.shape[1]))
     columns[tested] = shares
@@ -159,7 +180,10 @@ class Statistic(NamedTuple):
     @classmethod
     def of(cls, fit: NullFit, change: Alternative) -> Statistic:
         """The statistic with the information of a fitted null."""
-        information = np.stack([change.shares.T @ fit.spread(group).sum(0) @ change.shares for group in change.groups])
+        n_classes = fit.posterior.shape[-1]
+        by_class = change.shares.reshape(n_classes, n_classes - 1, -1)  # (true, others, shares)
+        weighted = [(fit.weights(group).total() @ by_class).reshape(change.shares.shape) for group in change.groups]
+        information = np.stack([change.shares.T @ of_group for of_group in weighted])
         floor = MIN_INFORMATION * np.eye(information.shape[-1])
         return cls(np.linalg.inv(information + floor), np.linalg.inv(information.sum(0) + floor))
 

@@ -9,8 +9,10 @@ are effective scores: what the null's own coefficients explain is taken out of t
 from __future__ import annotations
 
 import numpy as np
+import torch
 from scipy.stats import f as f_distribution
 
+from labeltide.chain.class_blocks import ClassBlocks
 from labeltide.chain.families import Family
 from labeltide.inference.score import Alternative, ClockMoments, NullFit
 
@@ -28,15 +30,19 @@ def effective_design(fit: NullFit, change: Alternative, moments: ClockMoments, n
 
     :math:`X_1 - X_0 (X_0^\top V X_0 + S)^{-1} X_0^\top V X_1` with V the information of the logits and S the penalty.
     """
-    kept = ~(np.ptp(null.design, axis=0) > 0).any(0) if null.held == group else slice(None)
-    nuisance, penalty = null.design[:, :, kept], null.penalty[kept][:, kept]
-    functions = change.functions[moments.of_point]  # (points, functions)
-    tested = np.einsum("pk,es->peks", functions, change.shares).reshape(*nuisance.shape[:2], -1)
-    weighted = fit.spread(group) @ nuisance  # (points, entries, coefficients)
-    information = np.einsum("pea,peb->ab", nuisance, weighted) + penalty
-    explained = np.linalg.solve(information, np.einsum("pea,peb->ab", weighted, tested))
-    effective: np.ndarray = tested - nuisance @ explained
-    return effective
+    if null.held == group:
+        null = null._replace(basis=null.basis[:, :0], smoothing=null.smoothing[:0, :0])
+    blocks, weights = ClassBlocks.of([null]), fit.weights(group)
+    diagonal, root = (torch.from_numpy(part)[None, None] for part in weights)
+    information = blocks.information(diagonal, root)[0] + blocks.penalty  # (1, blocks, size, size)
+    functions = torch.from_numpy(change.functions[moments.of_point])  # (points, functions)
+    shares = torch.from_numpy(change.shares).unflatten(0, weights.root.shape[1:])  # (true, others, shares)
+    tested = torch.einsum("pk,ijs->kspij", functions, shares).flatten(0, 1)[None]  # (1, columns, points, true, others)
+    weighted = diagonal * tested - root * (root * tested).sum(-1, keepdim=True)
+    cross = blocks.project(weighted).unflatten(2, information.shape[1:3])
+    explained = torch.cholesky_solve(cross[..., None], torch.linalg.cholesky(information))[..., 0].flatten(2)
+    effective = (tested - blocks.logits(explained))[0].flatten(2)  # (columns, points, entries)
+    return effective.permute(1, 2, 0).numpy()
 
 
 def _of_group(fit: NullFit, design: np.ndarray, group: int, person: np.ndarray) -> np.ndarray:

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from labeltide.chain.data import TrainingEvidence
-from labeltide.chain.families import Family, constant_shape, family, hold_annotator, pooled, spline_shape
+from labeltide.chain.families import Family, constant_shape, family, hold_annotator, hold_class, pooled, spline_shape
 from labeltide.chain.start import BURSTS, BURSTS_WORTH
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.budget import coarsen
@@ -114,7 +113,7 @@ def judge_temporality(
     static = _pool(family(n_classes, constant_shape(grid), "each"), strength)
     whole = change_test(training, static, free, n_replicates, seed)
     class_tests = [
-        change_test(training, hold_class(free, n_classes, i), free, fewer, seed + 1 + i, MIN_PART_REPLICATES)
+        change_test(training, hold_class(free, i), free, fewer, seed + 1 + i, MIN_PART_REPLICATES)
         for i in range(n_classes)
     ]
     spline = spline_shape(grid, TEST_SMOOTHNESS, training.period)
@@ -178,18 +177,6 @@ def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:
     independent, bursty = (refit(data, single, [free], start, OBSERVED_ITERATIONS) for start in starts)
     gain = float(weighted_log_likelihood(bursty, single) - weighted_log_likelihood(independent, single))
     return training._replace(parameters=bursty.parameters) if gain > BURSTS_WORTH else training
-
-
-def hold_class(free: Family, n_classes: int, held: int) -> Family:
-    """The same family, pooled alike, in which the entries of one true class do not change over the clock."""
-    of_held = np.repeat(np.arange(n_classes) == held, n_classes - 1)  # (entries,)
-    moves = np.ptp(free.design, axis=0) > 0  # (entries, coefficients)
-    kept = ~moves[of_held].any(0)
-    return free._replace(
-        name=f"{free.name}, class {held} held",
-        design=free.design[:, :, kept],
-        penalty=free.penalty[np.ix_(kept, kept)],
-    )
 
 
 def _pool(unpooled: Family, strength: float | None) -> Family:

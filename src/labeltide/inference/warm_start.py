@@ -34,7 +34,7 @@ def refit(
     keep none.
     """
     count = len(members.labels)
-    largest = max(family.design.size for family in families) if families else 1
+    largest = max(newton_numbers(family) for family in families) if families else 1
     part_size = max(1, MAX_DESIGN_NUMBERS // largest)
     learn = learn_power and data.evidence is not None
     if parameters.bursts is not None and not bool(parameters.bursts.any()):
@@ -52,6 +52,11 @@ def refit(
         parts.append(part)
     fitted = cat_parameters([part.parameters for part in parts])
     return FittedChains(fitted, torch.cat([part.log_likelihood for part in parts]))
+
+
+def newton_numbers(family: Family) -> int:
+    """Numbers that a Newton step for one member and annotator holds: weighted designs and information of classes."""
+    return family.n_classes * family.of_class * (len(family.basis) + family.of_class)
 
 
 class IdentityNoise(Families):

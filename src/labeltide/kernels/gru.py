@@ -17,7 +17,7 @@ from labeltide.kernels.sums import sum_parts
 
 TILE_ROWS = 8  # sequences that run through the steps together; ROWS in c/gru.c
 LINE_FLOATS = 16  # floats in a cache line; torch aligns every tensor to one
-HIDDEN_MULTIPLE = 32  # hidden units are computed in pairs of the widest vectors
+PADDED_UNITS = 32  # hidden units are padded to a multiple of it; UNITS in c/gru.c
 
 
 class GRUTask(ctypes.Structure):
@@ -39,7 +39,7 @@ def usable(features: Tensor, *parameters: Tensor) -> bool:
     return (
         choose("gru", features.device) == "c"
         and not features.requires_grad
-        and weight_hidden.shape[1] % HIDDEN_MULTIPLE == 0
+        and weight_hidden.shape[1] > 0
         and all(t.dtype == torch.float32 and t.is_cpu for t in (features, *parameters))
         and all(p.shape[1:].numel() == 0 or p[0].is_contiguous() for p in parameters)
         and 0 not in features.shape
@@ -113,7 +113,8 @@ class _FusedGRU(torch.autograd.Function):
 def kept_size(task: GRUTask) -> int:
     """Floats that a tile keeps for its gradient: states, gates and inputs of all steps, aligned to cache lines."""
     inputs = -(-task.steps * TILE_ROWS * task.inputs // LINE_FLOATS) * LINE_FLOATS
-    return (5 * task.steps + 1) * TILE_ROWS * task.hidden + inputs
+    hidden = -(-task.hidden // PADDED_UNITS) * PADDED_UNITS
+    return (5 * task.steps + 1) * TILE_ROWS * hidden + inputs
 
 
 def make_gru_task(features: Tensor, parameters: Sequence[Tensor]) -> GRUTask:

@@ -20,7 +20,7 @@ def kernel_threads() -> int:
 
 @contextmanager
 def torch_on_one_thread() -> Iterator[None]:
-    """Limit torch's operations to one thread while compiled kernels use as many as torch had.
+    """Limit torch's operations to one thread while compiled kernels use as many as torch had; also a decorator.
 
     Around a fused kernel torch's operations are small. Threads speed them up little on an idle machine, and on a busy
     machine every operation waits for the slowest thread: a fit took ten times as long beside one other process.

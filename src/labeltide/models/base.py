@@ -21,15 +21,16 @@ class SequenceModel(FleetModule):
         Receptive field of a causal model in steps, including the current one; None for all steps so far.
     is_recordable : bool
         Whether it may run inside a CUDA graph: no random draws, no synchronisation with the host.
-    is_fused : bool
-        Whether its costly part is a compiled kernel, which has its own threads.
+    is_small : bool
+        Whether its operations on a CPU are small, or compiled kernels with threads of their own. In training torch then
+        keeps to one thread, because its threads wait for each other on a busy machine.
     """
 
     name: ClassVar[str]
     is_causal: bool
     reach: int | None = None
     is_recordable: bool = True
-    is_fused: bool = False
+    is_small: bool = True
 
     @abstractmethod
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:

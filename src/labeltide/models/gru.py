@@ -33,7 +33,6 @@ class GRUModel(SequenceModel):
     ) -> None:
         super().__init__()
         self.members, self.is_causal = members, causal
-        self.is_fused = causal and hidden_size % kernel.HIDDEN_MULTIPLE == 0
         self.forwards = GRULayer(members, n_features, hidden_size)
         self.backwards = None if causal else GRULayer(members, n_features, hidden_size)
         self.head = MemberLinear(members, hidden_size * (1 if causal else 2), n_classes)

@@ -83,6 +83,7 @@ class WrappedModel(SequenceModel):
     """
 
     name = "wrapped"
+    is_small = False  # unknown code keeps torch's threads
     is_recordable = False  # unknown code may draw random numbers or synchronise with the host
 
     def __init__(self, factory: ModelFactory, members: int, n_features: int, n_classes: int) -> None:

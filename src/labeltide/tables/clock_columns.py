@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow as pa
 from labeltide.tables.columns import read_numbers
 from labeltide.tables.intake import Column, is_moment, whole
 from labeltide.tables.moments import DAY, Moments, read_moments
+from labeltide.tables.role_guesses import RoleColumns
 from labeltide.tables.steps import Steps
 from labeltide.tables.vocabulary import means
 from labeltide.tables.wording import quoted
@@ -48,6 +50,51 @@ def read_clocks(
     infos = tuple(info for _, info, _ in read)
     said = [f"One of the clocks, whose effects add up, is {what}" for _, _, what in read]
     return np.stack([values for values, _, _ in read], -1), infos, said
+
+
+class ReadSteps(Protocol):
+    """A part of a table whose rows were found to be steps."""
+
+    @property
+    def table(self) -> pa.Table: ...
+    @property
+    def steps(self) -> Steps: ...
+    @property
+    def moments(self) -> Moments | None: ...
+    @property
+    def positions(self) -> np.ndarray: ...
+
+
+def read_known_clocks(
+    columns: RoleColumns, infos: Sequence[ClockInfo], read: ReadSteps, earliest: int | None
+) -> np.ndarray:
+    """The moments of every step of a part of a table, by what is known of the clocks of the whole: see `read_clocks`.
+
+    `earliest` is the least time of the whole table, from which days are counted.
+    """
+    values = []
+    for clock, info in zip(columns.clock or ["position"], infos, strict=True):
+        if clock in read.table.column_names:
+            moments = _read_known_column(read.table, clock, info)
+            values.append(read.steps.pick(clock, moments))
+        elif clock == "position":
+            values.append(read.positions)
+        else:
+            moments, _ = _derive(clock, columns.time, read.moments)
+            if clock == "days" and read.moments is not None and read.moments.local is not None:
+                moments = moments + (read.moments.local.min() - (earliest or 0)) / DAY
+            values.append(moments[read.steps.rows])
+    return values[0] if len(values) == 1 else np.stack(values, -1)
+
+
+def _read_known_column(table: pa.Table, name: str, info: ClockInfo) -> np.ndarray:
+    if is_moment(table[name].type):
+        raise ValueError(
+            f"In a table of this size the clock column {quoted([name])} must hold numbers or hours of the day. Got "
+            f"{table[name].type}. Name it as the time, with the clock days."
+        )
+    values, found = _read_column(table, name)
+    return values if info.period is None or found.period is not None else values % info.period
 
 
 def _read_clock(

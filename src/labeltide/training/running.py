@@ -62,6 +62,17 @@ class Running:
         if self.index is not None:
             self.whole.put(self.index, self.step.state)
 
+    def stopping_scores(self, scores: Tensor) -> Tensor:
+        """The held-out losses (members,) by which members stop: the mean of those that stop together, NaN for none."""
+        together = self.step.schedule.stop_together
+        if together == 1:
+            return scores
+        number = torch.arange(len(scores), device=scores.device) if self.index is None else self.index
+        team, scored = number // together, ~scores.isnan() & self.step.state.active
+        sums = scores.new_zeros(2, len(self.whole.active) // together)  # of losses, and their number
+        sums.index_add_(1, team, torch.stack([torch.where(scored, scores, 0.0), scored.to(scores)]))
+        return (sums[0] / sums[1])[team]
+
     def numbers(self, chosen: Tensor) -> list[int]:
         """The numbers, within the whole fleet, of the chosen members."""
         positions = chosen.nonzero().flatten()

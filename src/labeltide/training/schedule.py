@@ -66,6 +66,7 @@ class Schedule:
     clip : largest Euclidean norm of one member's gradient (gradient clipping; Pascanu and others 2013), None: any
     patience : epochs without a better held-out likelihood after which a member stops (early stopping)
         Only where rows are held out; the best parameters are then kept.
+    stop_together : so many consecutive members stop at the same epoch, that of their smallest mean held-out loss
     max_restarts : how often a member that diverges may restart, each time at half the learning rate
     """
 
@@ -77,6 +78,7 @@ class Schedule:
     cosine: bool = False
     clip: float | None = 5.0
     patience: int = 20
+    stop_together: int = 1
     lagrangian: AugmentedLagrangian | None = None
     max_restarts: int = 8
 

@@ -20,6 +20,6 @@ def prevalence_caveat(agreement: Mapping[str, Any]) -> str:
     return (
         f"Two annotators gave the same label in {percent(observed)} of cases, and yet kappa is {kappa:.2f}. One class, "
         f"{in_quotes(agreement.get('largest_class'))}, makes up {percent(share)} of the labels: chance alone would "
-        "agree often, and few disagreements lower kappa much (the kappa paradox, Feinstein and Cicchetti 1990). Read it "
-        "beside the observed agreement, and compare it only where classes are about as common."
+        "agree often, and few disagreements lower kappa much (the kappa paradox, Feinstein and Cicchetti 1990). Read "
+        "it beside the observed agreement, and compare it only where classes are about as common."
     )

@@ -21,8 +21,12 @@ def reading_text(table: Mapping[str, Any]) -> str:
     lines += _aligned([HEADS, *(_cells(each) for each in overview[:COLUMNS])])
     if len(overview) > COLUMNS:
         lines.append(f"  ... and {len(overview) - COLUMNS} more, which audit.json and the page list")
-    decided = [f"  - {terminal_text(sentence)}" for sentence in table.get("said") or []]
-    return "\n".join([*lines, "Decided", *decided])
+    return "\n".join([*lines, decided_text(table.get("said") or [])])
+
+
+def decided_text(said: Sequence[str]) -> str:
+    """Every decision about a table on a line of its own."""
+    return "\n".join(["Decided", *(f"  - {terminal_text(sentence)}" for sentence in said)])
 
 
 def reading_line(table: Mapping[str, Any]) -> str:

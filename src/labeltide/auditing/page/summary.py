@@ -40,9 +40,17 @@ def summary_text(audit: Mapping[str, Any]) -> str:
         "Over time": _over_time(audit),
         "Next": _next_line(audit),
         "Careful": _careful(audit),
+        "Fast": _fast(audit),
     }
     told = [f"{head:<{HEAD}}{terminal_text(text)}" for head, text in lines.items() if text]
     return "\n".join([f"{display_name(audit['table']['name'], 60)}: {size(audit)}.", *told])
+
+
+def _fast(audit: Mapping[str, Any]) -> str:
+    """That less was computed than usual; the page says what."""
+    if not (audit.get("settings") or {}).get("fast"):
+        return ""
+    return "a fast audit: fewer epochs and windows than usual, so intervals are wider and tests weaker"
 
 
 def _wrong_line(audit: Mapping[str, Any]) -> str:

@@ -5,12 +5,14 @@
 
    An item is a tile: ROWS sequences of one member, which run through all steps together, so that their state and the
    member's weights stay in the nearest caches. Weights are copied to cache-aligned memory first. Vectors run
-   along hidden units in pairs, so the number of hidden units must be a multiple of 2 * LANES (32 in the widest build), which
-   kernels/gru.py checks. Weights have shape (inputs, 3 * hidden) in the order reset, update, new. */
+   along hidden units in pairs, so inside a tile the hidden units are padded to a multiple of UNITS, which is 2 * LANES in the
+   widest build. Padding has zero weights: its state stays zero and so do its gradients. Weights have shape
+   (inputs, 3 * hidden) in the order reset, update, new. */
 
 #include "common.h"
 
 #define ROWS 8
+#define UNITS 32 /* hidden units are padded to a multiple of it */
 #define STEPS 4 /* steps whose contribution to the weight gradient is added at once */
 
 typedef struct {
@@ -32,10 +34,11 @@ typedef struct {
     float *x, *states, *kept, *logits, *carry, *gates, *sums;
 } Tile;
 
+INLINE int64_t padded(const Task *s) { return (s->hidden + UNITS - 1) / UNITS * UNITS; }
 INLINE int64_t head_width(const Task *s) { return (s->classes + LANES - 1) / LANES * LANES; }
 
 static float *make_room(Tile *tile, const Task *s, int backward) {
-    const int64_t hidden = s->hidden, block = ROWS * hidden, width = head_width(s);
+    const int64_t hidden = padded(s), block = ROWS * hidden, width = head_width(s);
     const struct {
         float **place;
         int64_t size;
@@ -54,7 +57,7 @@ static float *make_room(Tile *tile, const Task *s, int backward) {
         {&tile->logits, ROWS * width},
         {&tile->carry, block},
         {&tile->gates, backward ? STEPS * 4 * block : 0},
-        {&tile->sums, backward ? s->inputs * 3 * hidden + hidden * 3 * hidden + 6 * hidden + hidden * s->classes + 64 : 0},
+        {&tile->sums, backward ? s->inputs * 3 * hidden + hidden * 3 * hidden + 6 * hidden + hidden * s->classes + s->classes + 64 : 0},
     };
     const int count = sizeof parts / sizeof *parts;
     int64_t all = 0;
@@ -69,22 +72,33 @@ static void transpose(float *to, int64_t to_stride, const float *from, int64_t r
         for (int64_t j = 0; j < columns; j++) to[j * to_stride + i] = from[i * columns + j];
 }
 
+/* Copy rows of three gates, each of `from_size` floats, to gates of `to_size`; what is beyond is zero. */
+static void copy_gates(float *to, int64_t to_size, const float *from, int64_t from_size, int64_t rows) {
+    const int64_t both = to_size < from_size ? to_size : from_size;
+    for (int64_t gate = 0; gate < 3 * rows; gate++) {
+        memcpy(to + gate * to_size, from + gate * from_size, (size_t)both * sizeof(float));
+        for (int64_t i = both; i < to_size; i++) to[gate * to_size + i] = 0.0f;
+    }
+}
+
 static void take_weights(Tile *tile, const Task *s, int64_t member, int backward) {
-    const int64_t hidden = s->hidden, width = head_width(s);
+    const int64_t own = s->hidden, hidden = padded(s), width = head_width(s);
     const float *from[6];
     for (int i = 0; i < (s->classes ? 6 : 4); i++) from[i] = s->parameters[i] + member * s->strides[i];
-    memcpy(tile->weight_input, from[0], (size_t)(s->inputs * 3 * hidden) * sizeof(float));
-    memcpy(tile->weight_hidden, from[1], (size_t)(hidden * 3 * hidden) * sizeof(float));
-    memcpy(tile->bias_input, from[2], (size_t)(3 * hidden) * sizeof(float));
-    memcpy(tile->bias_hidden, from[3], (size_t)(3 * hidden) * sizeof(float));
-    if (backward) transpose(tile->weight_back, hidden, from[1], hidden, 3 * hidden);
+    copy_gates(tile->weight_input, hidden, from[0], own, s->inputs);
+    copy_gates(tile->weight_hidden, hidden, from[1], own, own);
+    memset(tile->weight_hidden + own * 3 * hidden, 0, (size_t)((hidden - own) * 3 * hidden) * sizeof(float));
+    copy_gates(tile->bias_input, hidden, from[2], own, 1);
+    copy_gates(tile->bias_hidden, hidden, from[3], own, 1);
+    if (backward) transpose(tile->weight_back, hidden, tile->weight_hidden, hidden, 3 * hidden);
     if (!s->classes) return;
     memset(tile->head, 0, (size_t)(hidden * width) * sizeof(float));
     memset(tile->head_bias, 0, (size_t)width * sizeof(float));
-    for (int64_t k = 0; k < hidden; k++)
+    for (int64_t k = 0; k < own; k++)
         memcpy(tile->head + k * width, from[4] + k * s->classes, (size_t)s->classes * sizeof(float));
     memcpy(tile->head_bias, from[5], (size_t)s->classes * sizeof(float));
-    transpose(tile->head_back, hidden, from[4], hidden, s->classes);
+    memset(tile->head_back, 0, (size_t)(hidden * s->classes) * sizeof(float));
+    transpose(tile->head_back, hidden, from[4], own, s->classes);
 }
 
 INLINE void start_sums(vec sum[ROWS][2], const float *first, const float *second) {
@@ -139,16 +153,17 @@ INLINE void step_forward(const Tile *tile, const int64_t inputs, const int64_t h
 }
 
 /* The logits of one tile at one step, where there is a head; hidden states where there is none. */
-INLINE void write_out(const Task *s, const Tile *tile, const float *state, int64_t member, int64_t first, int64_t t) {
+INLINE void write_out(const Task *s, const Tile *tile, const int64_t hidden, const float *state, int64_t member, int64_t first,
+                      int64_t t) {
     const int64_t size = s->classes ? s->classes : s->hidden, width = head_width(s);
     const float *answers = state;
-    int64_t stride = s->hidden;
+    int64_t stride = hidden;
     for (int64_t c = 0; c < width; c += LANES) {
         vec sum[ROWS];
         for (int row = 0; row < ROWS; row++) sum[row] = load(tile->head_bias + c);
         for (int64_t k = 0; k < s->hidden; k++) {
             vec weight = load(tile->head + k * width + c);
-            for (int row = 0; row < ROWS; row++) sum[row] += state[row * s->hidden + k] * weight;
+            for (int row = 0; row < ROWS; row++) sum[row] += state[row * hidden + k] * weight;
         }
         for (int row = 0; row < ROWS; row++) store(tile->logits + row * width + c, sum[row]);
         answers = tile->logits, stride = width;
@@ -160,10 +175,10 @@ INLINE void write_out(const Task *s, const Tile *tile, const float *state, int64
 
 /* Floats that a tile saves for its gradient, and a tile that saves them into memory of the caller. */
 INLINE int64_t kept_size(const Task *s) {
-    return (5 * s->steps + 1) * ROWS * s->hidden + in_lines(s->steps * ROWS * s->inputs);
+    return (5 * s->steps + 1) * ROWS * padded(s) + in_lines(s->steps * ROWS * s->inputs);
 }
 INLINE void keep_in(Tile *tile, const Task *s, float *place) {
-    const int64_t block = ROWS * s->hidden;
+    const int64_t block = ROWS * padded(s);
     tile->states = place;
     tile->kept = tile->states + (s->steps + 1) * block;
     tile->x = tile->kept + s->steps * 4 * block;
@@ -174,9 +189,10 @@ INLINE void run_forward(const Task *s, Tile *tile, const int64_t hidden, int64_t
     const int keep = s->kept != NULL;
     const int64_t inputs = s->inputs, block = ROWS * hidden;
     const int64_t rows = s->state ? (first + ROWS < s->batch ? ROWS : s->batch - first) : 0; /* with a state to carry over */
-    float *standing = s->state + (member * s->batch + first) * hidden;
+    float *standing = s->state + (member * s->batch + first) * s->hidden;
+    const size_t of_row = (size_t)s->hidden * sizeof(float);
     memset(tile->states, 0, (size_t)block * sizeof(float));
-    if (rows) memcpy(tile->states, standing, (size_t)(rows * hidden) * sizeof(float));
+    for (int64_t row = 0; row < rows; row++) memcpy(tile->states + row * hidden, standing + row * s->hidden, of_row);
     for (int64_t t = 0; t < s->steps; t++) {
         float *x = tile->x + (keep ? t * ROWS * inputs : 0), *kept = tile->kept + (keep ? t * 4 * block : 0);
         float *state = tile->states + (keep ? t : t % 2) * block, *after = tile->states + (keep ? t + 1 : (t + 1) % 2) * block;
@@ -186,9 +202,10 @@ INLINE void run_forward(const Task *s, Tile *tile, const int64_t hidden, int64_t
             memcpy(x + row * inputs, s->features + (index * s->steps + t) * inputs, (size_t)inputs * sizeof(float));
         }
         step_forward(tile, inputs, hidden, x, state, after, kept);
-        write_out(s, tile, after, member, first, t);
+        write_out(s, tile, hidden, after, member, first, t);
     }
-    if (rows) memcpy(standing, tile->states + (keep ? s->steps : s->steps % 2) * block, (size_t)(rows * hidden) * sizeof(float));
+    const float *last = tile->states + (keep ? s->steps : s->steps % 2) * block;
+    for (int64_t row = 0; row < rows; row++) memcpy(standing + row * s->hidden, last + row * hidden, of_row);
 }
 
 /* Whether a tile holds filler rows only; their results are not read. */
@@ -210,10 +227,10 @@ int labeltide_gru_forward(const Task *s, Work *work) {
         if (member != holds) take_weights(&tile, s, member, 0);
         holds = member;
         if (s->kept) keep_in(&tile, s, s->kept + item * kept_size(s));
-        if (s->hidden == 32) /* the paper's size, known to the compiler */
+        if (padded(s) == 32) /* the paper's size, known to the compiler */
             run_forward(s, &tile, 32, member, first);
         else
-            run_forward(s, &tile, s->hidden, member, first);
+            run_forward(s, &tile, padded(s), member, first);
     }
     free(memory);
     return 0;
@@ -225,25 +242,25 @@ typedef struct {
 } Sums;
 
 INLINE Sums place_sums(const Task *s, float *start) {
-    const int64_t width = 3 * s->hidden;
+    const int64_t hidden = padded(s), width = 3 * hidden;
     Sums sums = {.weight_input = start};
     sums.weight_hidden = sums.weight_input + s->inputs * width;
-    sums.bias_input = sums.weight_hidden + s->hidden * width;
+    sums.bias_input = sums.weight_hidden + hidden * width;
     sums.bias_hidden = sums.bias_input + width;
     sums.head = sums.bias_hidden + width; /* (classes, hidden): transposed when it leaves */
-    sums.head_bias = sums.head + s->hidden * s->classes;
+    sums.head_bias = sums.head + hidden * s->classes;
     return sums;
 }
 
 /* Add the gradient of the output at step t to `carry`, the gradient of the state after it. */
 INLINE void take_grad(const Task *s, const Tile *tile, Sums *sums, const int64_t hidden, const float *after, int64_t member,
                       int64_t first, int64_t t) {
-    const int64_t size = s->classes ? s->classes : hidden;
+    const int64_t size = s->classes ? s->classes : s->hidden;
     for (int64_t row = 0; row < ROWS && first + row < s->batch; row++) {
         const float *grad = s->grad_out + ((member * s->batch + first + row) * s->steps + t) * size;
         float *carry = tile->carry + row * hidden;
         if (!s->classes)
-            for (int64_t c = 0; c < hidden; c += LANES) store(carry + c, load(carry + c) + load(grad + c));
+            for (int64_t c = 0; c < size; c++) carry[c] += grad[c];
         for (int64_t j = 0; j < s->classes; j++) {
             const float value = grad[j];
             sums->head_bias[j] += value;
@@ -323,17 +340,29 @@ static int has_grad(const Task *s, int64_t member, int64_t first) {
     return 0;
 }
 
+/* The gradients of a tile without padding, all parameters concatenated as the caller reads them. */
+static void give_sums(const Task *s, float *gradients, Sums sums) {
+    const int64_t own = s->hidden, hidden = padded(s);
+    copy_gates(gradients, own, sums.weight_input, hidden, s->inputs), gradients += s->inputs * 3 * own;
+    copy_gates(gradients, own, sums.weight_hidden, hidden, own), gradients += own * 3 * own;
+    copy_gates(gradients, own, sums.bias_input, hidden, 1), gradients += 3 * own;
+    copy_gates(gradients, own, sums.bias_hidden, hidden, 1), gradients += 3 * own;
+    for (int64_t k = 0; k < own; k++)
+        for (int64_t j = 0; j < s->classes; j++) gradients[k * s->classes + j] = sums.head[j * hidden + k];
+    memcpy(gradients + own * s->classes, sums.head_bias, (size_t)s->classes * sizeof(float));
+}
+
 int labeltide_gru_backward(const Task *s, Work *work) {
-    const int64_t tiles = (s->batch + ROWS - 1) / ROWS, hidden = s->hidden;
-    const int64_t up_to_head = (s->inputs + hidden + 2) * 3 * hidden, size = up_to_head + (hidden + 1) * s->classes;
+    const int64_t tiles = (s->batch + ROWS - 1) / ROWS, own = s->hidden, hidden = padded(s);
+    const int64_t size = (s->inputs + own + 2) * 3 * own + (own + 1) * s->classes;
+    const int64_t inside = (s->inputs + hidden + 2) * 3 * hidden + (hidden + 1) * s->classes;
     Tile tile;
     float *memory = make_room(&tile, s, 1);
     if (!memory) return 1;
     int64_t holds = -1;
     for (int64_t item; (item = next_item(work)) < work->items;) {
         const int64_t member = item / tiles, first = item % tiles * ROWS;
-        float *gradients = s->gradients + item * size;
-        memset(tile.sums, 0, (size_t)size * sizeof(float));
+        memset(tile.sums, 0, (size_t)inside * sizeof(float));
         if (has_grad(s, member, first)) {
             if (member != holds) take_weights(&tile, s, member, 1);
             holds = member;
@@ -343,8 +372,7 @@ int labeltide_gru_backward(const Task *s, Work *work) {
             else
                 run_backward(s, &tile, hidden, member, first);
         }
-        memcpy(gradients, tile.sums, (size_t)size * sizeof(float));
-        transpose(gradients + up_to_head, s->classes, tile.sums + up_to_head, s->classes, hidden);
+        give_sums(s, s->gradients + item * size, place_sums(s, tile.sums));
     }
     free(memory);
     return 0;

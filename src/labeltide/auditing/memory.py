@@ -1,0 +1,47 @@
+"""Whether an audit fits into the free memory, before it starts."""
+
+from __future__ import annotations
+
+import os
+
+from labeltide._validation import UnanswerableError
+from labeltide.auditing.audit_input import AuditInput
+from labeltide.estimators.tide_steps import CHAIN_POINTS
+from labeltide.inference.cluster_bootstrap import BAND_REPLICATES
+
+BAND_COPIES = 6  # of the Qs of all replicates, while bands are computed
+LABEL_COPIES = 8  # of probabilities of all classes at every step: posterior, evidence, opinions
+AT_LEAST = 400e6  # bytes of the libraries
+
+
+def needed_bytes(n_steps: int, n_classes: int, n_annotators: int) -> float:
+    """About how much memory an audit takes at its peak."""
+    points = next(points for classes, points in CHAIN_POINTS if n_classes <= classes)
+    bands = BAND_COPIES * BAND_REPLICATES * n_annotators * points * n_classes**2
+    labels = LABEL_COPIES * n_steps * n_classes
+    return AT_LEAST + 8.0 * (bands + labels)
+
+
+def free_bytes() -> float:
+    """Memory that is free or can be freed; infinite where the system does not say."""
+    try:
+        with open("/proc/meminfo") as lines:
+            return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        pass
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
+
+
+def check_memory(table: AuditInput) -> None:
+    """Refuse an audit that would not fit."""
+    classes, annotators = len(table.class_names), len(table.annotator_names or ()) or 1
+    needed, free = needed_bytes(table.index.size, classes, annotators), free_bytes()
+    if needed > free:
+        raise UnanswerableError(
+            f"An audit of {classes} classes and {annotators} annotators over {table.n_rows:,} rows needs about "
+            f"{needed / 2**30:.1f} GiB of memory, most of it for Q of every pair of classes. {free / 2**30:.1f} GiB "
+            "are free. Merge classes, audit some of the annotators or rows at a time, or take a larger machine."
+        )

@@ -1,0 +1,168 @@
+"""Judge every row, chunk by chunk: a chunk is a task of its own, and its result a file that is written whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc
+
+from labeltide._files import write_atomically
+from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.streaming.ahead import work_ahead
+from labeltide.auditing.streaming.chunk_reader import Layout, read_chunk
+from labeltide.auditing.streaming.reasons import pack_support
+from labeltide.auditing.streaming.scorer import Scorer, Scores
+from labeltide.inference.audit import MIN_CONFIDENCE
+from labeltide.inference.explanations import find_support
+from labeltide.kernels.threads import torch_on_one_thread
+
+SUPPORT = "support"  # the column of parts from which reasons are written once the flags are known
+
+
+class JudgeJob(NamedTuple):
+    """All that judging a chunk needs; it can be sent to another process.
+
+    Attributes
+    ----------
+    folder : where parts are written
+    class_shares : float array of shape (classes,), the mean posterior, with which error rates are averaged
+    """
+
+    layout: Layout
+    scorer: Scorer
+    folder: Path
+    class_shares: np.ndarray
+
+
+def judge_range(job: JudgeJob, first: int, last: int) -> int:
+    """Judge the chunks from first to last that have not been judged yet; give back the number of their rows."""
+    chunks = job.layout.plan.chunks[first:last]
+    with torch_on_one_thread():
+        for number, chunk in enumerate(chunks, first):
+            path = part_path(job.folder, number)
+            if not path.exists():
+                shown, rows = read_chunk(job.layout, chunk)
+                _write_part(path, judge_lines(job, shown, rows))
+    return sum(chunk.last_row - chunk.first_row for chunk in chunks)
+
+
+def judge_all(job: JudgeJob, on_rows: Callable[[int], None]) -> None:
+    """Judge all chunks, on as many threads as torch has; each thread works on a chunk of its own."""
+    done = 0
+    for rows in work_ahead(lambda place: judge_range(job, place, place + 1), range(len(job.layout.plan.chunks))):
+        done += rows
+        on_rows(done)
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """The file of the result of a chunk."""
+    return folder / f"part-{number:06d}.arrow"
+
+
+def read_parts(folder: Path, count: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """The results of all chunks in their order, some columns or all."""
+    return (read_part(folder, number, columns) for number in range(count))
+
+
+def read_part(folder: Path, number: int, columns: list[str] | None = None) -> pa.Table:
+    """The result of a chunk, some columns or all."""
+    with pa.memory_map(str(part_path(folder, number))) as source:
+        names = ipc.open_file(source).schema.names
+        places = None if columns is None else [names.index(name) for name in columns]
+        return ipc.open_file(source, options=ipc.IpcReadOptions(included_fields=places)).read_all()
+
+
+def judge_lines(job: JudgeJob, table: AuditInput, numbers: np.ndarray) -> pa.Table:
+    """The lines of labels.parquet but for flags, in whose place stands what speaks for another label.
+
+    Parameters
+    ----------
+    numbers : int64 array, the number of each row in the user's table
+    """
+    scores = job.scorer.score(table)
+    step, who = table.line_step, table.line_annotator
+    label = table.from_steps(table.labels)[step, who]
+    label[who < 0] = -1
+    there = label >= 0
+    code, point = np.where(there, label, 0).astype(np.int64), scores.point[step]
+    suggested = scores.posterior.argmax(1).astype(np.int8)
+    sure = scores.posterior.max(1)
+    quality = _where(there, scores.posterior[step, code])
+    slip = _slips(job.scorer, scores, step, who, point, code)
+    names, people = pa.array(table.class_names), pa.array(table.annotator_names or (), pa.string())
+    corrected = np.where(there & (sure[step] >= MIN_CONFIDENCE), suggested[step], label)
+    rows = pa.array(table.line_row)
+    columns = {
+        "row": pa.array(numbers[table.line_row]),
+        "sequence": table.ids.take(rows),
+        "time": table.times.take(rows),
+        "annotator": _coded(who if len(people) else np.full(len(who), -1), people),
+        **_clocks(table),
+        "recorded": _coded(label, names),
+        "probability_right": quality,
+        "probability_slip": _where(there, slip),
+        "probability_contested": _where(there, 1 - scores.another[step, code]),
+        "suggested": _coded(suggested[step], names),
+        "suggested_probability": sure[step],
+        "corrected": _coded(corrected, names),
+        SUPPORT: _support(job, table, scores, suggested),
+    }
+    return pa.table(columns)
+
+
+def _write_part(path: Path, table: pa.Table) -> None:
+    sink = pa.BufferOutputStream()
+    with ipc.new_file(sink, table.schema, options=ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table.combine_chunks())
+    write_atomically(path, sink.getvalue())
+
+
+def _where(there: np.ndarray, values: np.ndarray) -> pa.Array:
+    return pa.array(values.astype(np.float32, copy=False), mask=None if there.all() else ~there)
+
+
+def _coded(codes: np.ndarray, names: pa.Array) -> pa.DictionaryArray:
+    small = codes.astype(np.int8 if len(names) < 128 else np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(small, mask=codes < 0), names)
+
+
+def _clocks(table: AuditInput) -> dict[str, np.ndarray]:
+    titles = ["clock", *(f"clock_{number}" for number in range(2, 1 + len(table.clocks)))]
+    return {
+        title: table.from_steps(values)[table.line_step] for title, values in zip(titles, table.each_clock, strict=True)
+    }
+
+
+def _slips(
+    scorer: Scorer, scores: Scores, step: np.ndarray, who: np.ndarray, point: np.ndarray, code: np.ndarray
+) -> np.ndarray:
+    """The probability that each label is wrong and its annotator would correct it (`inference/contested.py`)."""
+    rates = scorer.error_rates
+    right = 1 - rates[who.clip(0) if len(rates) > 1 else 0, point]  # (lines, classes)
+    would = scores.posterior[step] * right
+    return would.sum(1) - would[np.arange(len(code)), code]
+
+
+def _support(job: JudgeJob, table: AuditInput, scores: Scores, suggested: np.ndarray) -> np.ndarray:
+    """What speaks for the suggested label, packed in one number: uint64 of shape (lines,), 0 where labels agree."""
+    shape = table.index.shape
+    best = np.full(shape[0] * shape[1], -1, dtype=np.int8)
+    best[table.place] = suggested
+    best = best.reshape(shape)
+    signal = np.zeros((shape[0] * shape[1], scores.signal.shape[1]), dtype=np.float32)
+    signal[table.place] = scores.signal
+    differs = (table.fit_labels >= 0) & (table.fit_labels != best[..., None])
+    rates = (job.scorer.error_rates @ job.class_shares).astype(np.float32)  # (annotators or 1, points)
+    flat = np.zeros((len(rates), best.size), dtype=np.float32)
+    flat[:, table.place] = rates[:, scores.point]
+    wrong = np.broadcast_to(np.moveaxis(flat.reshape(len(rates), *shape), 0, -1), table.labels.shape)
+    found = find_support(table.fit_labels, differs, best, signal.reshape(*shape, -1), wrong)
+    packed = np.zeros(table.labels.shape, dtype=np.uint64)
+    packed[differs] = pack_support(found)
+    of_lines = packed.reshape(-1, table.labels.shape[2])[table.place[table.line_step], table.line_annotator]
+    of_lines[table.line_annotator < 0] = 0
+    return of_lines

@@ -1,0 +1,302 @@
+"""The audit of a table that does not fit in memory: survey, draw, fit, judge chunk by chunk, write."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv, dataset
+
+from labeltide import _validation
+from labeltide._files import to_json, write_json
+from labeltide.auditing import findings, fitting
+from labeltide.auditing.annotator_findings import describe_agreement
+from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.audit_summary import describe_run, describe_settings, describe_source
+from labeltide.auditing.conclusion import conclude
+from labeltide.auditing.contested_findings import PARTS
+from labeltide.auditing.copies import check_copies, clusters_of_copies
+from labeltide.auditing.folder import AUDIT, ISSUES, LABELS, MODEL, MODEL_FILE, NOISE, check_folder, put_in_place
+from labeltide.auditing.leaks import check_leaks
+from labeltide.auditing.options import AuditOptions
+from labeltide.auditing.pace import say_pace
+from labeltide.auditing.page import Results, write_page
+from labeltide.auditing.page.reading_words import decided_text
+from labeltide.auditing.run import TableAudit
+from labeltide.auditing.spreadsheet import write_safe_csv
+from labeltide.auditing.stages import Stages
+from labeltide.auditing.streaming.chunk_reader import Layout, describe_columns
+from labeltide.auditing.streaming.draw import draw_windows
+from labeltide.auditing.streaming.finishing import Totals, finish
+from labeltide.auditing.streaming.flags import QUALITY, Flags, find_flags
+from labeltide.auditing.streaming.judging import SUPPORT, JudgeJob, judge_all, read_parts
+from labeltide.auditing.streaming.opening import find_roles, needs_copy, open_layout, used_columns
+from labeltide.auditing.streaming.sample import read_sample
+from labeltide.auditing.streaming.scorer import Scorer, make_scorer
+from labeltide.auditing.streaming.stretches import describe_stretches
+from labeltide.auditing.streaming.work import FITTED, disk_needed, read_fitted, say_disk
+from labeltide.auditing.timelines import telling_features
+from labeltide.auditing.unfinished import Unfinished
+from labeltide.estimators.storage import load
+from labeltide.inference.audit import LabelAudit
+from labeltide.kernels.threads import torch_on_one_thread
+from labeltide.tables.file_set import FileSet
+from labeltide.tables.roles import Reading
+from labeltide.training.checkpoint import fingerprint
+
+CODED = "coded.safetensors"  # the fit with codes for classes, as it judges
+SECONDS = {"read": 2e-6, "judge": 6e-6, "page": 2e-6}  # that a row takes; the machine's own speed corrects it
+
+
+@dataclass(frozen=True, repr=False)
+class StreamedAudit(TableAudit):
+    """What an audit of a large table found; its tables stay on disk.
+
+    Attributes
+    ----------
+    labels : pyarrow.dataset.Dataset over labels.parquet, in place of a table
+    """
+
+    @property
+    def issues(self) -> Any:
+        """The labels to check, the surest first: a pyarrow.dataset.Dataset over issues.parquet."""
+        assert self.folder is not None
+        return dataset.dataset(self.folder / ISSUES)
+
+
+@dataclass(frozen=True)
+class FlaggedAudit(LabelAudit):
+    """A label audit whose flags follow from a threshold that was found elsewhere."""
+
+    threshold: float = 0.0
+
+    @cached_property
+    def _is_issue(self) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            return (self.labels != self._suggested[..., None]) & (self._quality < self.threshold)
+
+
+@dataclass(frozen=True)
+class StreamedResults(Results):
+    """Results of which the lines that timelines show are in memory."""
+
+    lines: pa.Table = field(default_factory=lambda: pa.table({}))
+
+    def labels_of(self, sequences: list[str]) -> pa.Table:
+        return self.lines
+
+
+def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> StreamedAudit:
+    """Audit the files of a large table; see `labeltide.audit`."""
+    if options.decisions is not None or options.baseline is not None:
+        raise ValueError(
+            f"Decisions and a baseline are for tables that are read into memory. This one has {files.n_rows:,} rows: "
+            "audit a part of it, or compare the two folders afterwards with `labeltide compare`."
+        )
+    if options.reading != Reading():
+        raise ValueError(
+            "drop_bad_rows (--drop-bad-rows) and timezone (--timezone) are for tables that are read into memory. This "
+            f"one has {files.n_rows:,} rows: leave bad rows out and convert times beforehand."
+        )
+    if options.out is None or options.checkpoint is None:
+        raise ValueError(
+            f"A table of {files.n_rows:,} rows is read in parts, and its results are written to a folder. Name it with "
+            "out."
+        )
+    work = options.checkpoint
+    stages.expect({name: files.n_rows * seconds for name, seconds in SECONDS.items()})
+    with stages.stage("read"):
+        kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
+        stages.say(say_disk(disk_needed(files, needs_copy(files)), work))
+        layout, sample, n_windows, said = _read(files, options, stages)
+        stages.say(decided_text(said))
+    fitted = _fit(sample, options, kept, stages, work)
+    may_name = fitted["conclusion"]["names_labels"]
+    with stages.stage("judge"):
+        with torch_on_one_thread():
+            scorer = make_scorer(load(work / CODED), sample, options.device)
+            judged = _judge_sample(scorer, sample, options.fdr)
+        job = JudgeJob(layout, scorer, work, judged.probabilities[judged.mask].mean(0))
+        judge_all(job, lambda done: stages.rows(done, layout.survey.n_rows))
+    with stages.stage("page"):
+        total = layout.survey.n_rows
+        parts = read_parts(work, len(layout.plan.chunks), [QUALITY, SUPPORT])
+        flags = find_flags(parts, options.fdr if may_name else 0.0)
+        totals = _new_totals(layout, sample, scorer)
+        draft = _new_draft(work)
+        finish(job, flags, totals, draft, lambda done: stages.rows(done, total, (0.0, 0.9)), corrects=may_name)
+        judged = FlaggedAudit(**_fields(judged), threshold=flags.threshold)
+        described = _describe(describe_source(table), layout, sample, judged, (totals, flags, job))
+        limits = []
+        if len(sample.index) < n_windows:
+            limits.append(
+                f"The table is large: the networks learned from {len(sample.index)} of {n_windows} windows, drawn by "
+                "chance; labels in the others are judged by the average of all networks."
+            )
+        described["table"]["said"] = [*said, *limits, *fitted["said"]]
+        summary = to_json(
+            {
+                **describe_run(options.command, {"read": 0.0, "fit": 0.0, "judge": 0.0, "bands": 0.0}),
+                "seconds": {**fitted["seconds"], **stages.seconds, "write": stages.spent()},
+                "table": described.pop("table"),
+                "settings": fitted["settings"],
+                "conclusion": fitted["conclusion"],
+                **_with_counts(fitted["findings"], layout, totals),
+                **{key: value for key, value in described.items() if key != "lines"},
+            }
+        )
+        _write(work, draft, options.out, summary, described["lines"])
+    labels, noise = dataset.dataset(options.out / LABELS), csv.read_csv(options.out / NOISE)
+    return StreamedAudit(summary, labels, noise, load(options.out / MODEL / MODEL_FILE), options.out)
+
+
+def _read(files: FileSet, options: AuditOptions, stages: Stages) -> tuple[Layout, AuditInput, int, list[str]]:
+    roles = find_roles(files, options.columns)
+    columns = used_columns(files, roles)
+    assert options.checkpoint is not None
+    on_rows = _shown(stages, files.n_rows, (0.0, 0.5))
+    layout, sorted_said = open_layout(files, roles, columns, options.window, options.checkpoint, on_rows)
+    drawn, n_windows = draw_windows(layout, options.seed, _shown(stages, layout.survey.n_rows, (0.5, 1.0)))
+    layout, sample, said = read_sample(layout, drawn)
+    about = (
+        f"The table is read in {len(layout.plan.chunks)} parts; scales of features come from the windows learned from."
+    )
+    return layout, sample, n_windows, [*roles.said, *sorted_said, *said, about]
+
+
+def _shown(stages: Stages, total: int, part: tuple[float, float]) -> Any:
+    return lambda done: stages.rows(min(done, total), total, part)
+
+
+def _fit(sample: AuditInput, options: AuditOptions, kept: Unfinished, stages: Stages, work: Path) -> dict[str, Any]:
+    """Fit and infer, and keep what the rest needs; an audit that goes on takes it from there."""
+    known = read_fitted(work)
+    if known is not None:
+        return known
+    every = np.arange(len(sample.index))
+    with stages.stage("fit"):
+        clusters = clusters_of_copies(sample)
+        checks = (*check_copies(sample, clusters), *check_leaks(sample, options.seed))
+        coded = kept.fitted(fitting.new_estimator(sample, every, options))
+        if coded is None:
+            coded = fitting.fit(sample, every, clusters[sample.groups], options)
+            kept.keep_fit(coded)
+    with stages.stage("bands"):
+        estimator = fitting.with_class_names(coded, sample)
+        said = [f"The networks were trained for {coded.epochs} epochs, not {fitting.EPOCHS}, to save time."]
+        said = said if coded.epochs < fitting.EPOCHS else []
+        kept.take_findings(estimator)
+        said += say_pace(options.pace) + fitting.infer(estimator, sample, options, stages.done, kept.keep_findings)
+        noise_found = findings.describe_noise_found(sample, estimator, checks)
+        described = {
+            **noise_found,
+            "encoders": [asdict(encoder) for encoder in sample.encoders],
+        }
+        write_safe_csv(findings.noise_table(sample, estimator), work / NOISE)
+        (work / MODEL).mkdir(exist_ok=True)
+        estimator.save(work / MODEL / MODEL_FILE)
+        coded.save(work / CODED)
+        settings = describe_settings(sample, options, estimator, len(every))
+        seconds = {name: stages.seconds.get(name, 0.0) for name in ("read", "fit")}
+    seconds["bands"] = stages.seconds["bands"]
+    conclusion = conclude(to_json(noise_found)).to_json()
+    fitted = {
+        "said": said,
+        "findings": described,
+        "conclusion": conclusion,
+        "settings": settings,
+        "seconds": seconds,
+    }
+    write_json(work / FITTED, fitted)
+    return dict(to_json(fitted))
+
+
+def _judge_sample(scorer: Scorer, sample: AuditInput, fdr: float) -> LabelAudit:
+    """The audit of the windows that were learned from."""
+    mask = _validation.steps_mask(sample.lengths, sample.index.shape[1])
+    posterior, signal = scorer.score_windows(sample, mask)
+    clock = sample.each_clock[0]
+    classes = np.array(sample.class_names)
+    rates = np.zeros((*mask.shape, len(classes)), dtype=np.float32)
+    trusted = sample.fit_trusted
+    return LabelAudit(classes, sample.fit_labels, clock, mask, posterior, signal, rates, fdr, True, trusted)
+
+
+def _fields(judged: LabelAudit) -> dict[str, Any]:
+    return {name: getattr(judged, name) for name in LabelAudit.__dataclass_fields__}
+
+
+def _new_totals(layout: Layout, sample: AuditInput, scorer: Scorer) -> Totals:
+    labelled = (sample.fit_labels >= 0).any(-1)
+    clock = sample.each_clock[0][labelled]
+    return Totals(
+        edges=np.linspace(float(clock.min()), float(clock.max()), PARTS + 1),
+        by_class=np.zeros((4, len(layout.survey.classes))),
+        by_sequence=np.zeros((2, len(layout.survey.names)), dtype=np.int64),
+        by_annotator=np.zeros(len(layout.annotator_names or ()), dtype=np.int64),
+        several=scorer.several,
+    )
+
+
+def _new_draft(work: Path) -> Path:
+    """The folder of results, which is moved into place once it is whole; begun anew where it was left."""
+    draft = work / "new"
+    shutil.rmtree(draft, ignore_errors=True)
+    shutil.rmtree(work / "buckets", ignore_errors=True)
+    draft.mkdir()
+    return draft
+
+
+def _describe(
+    source: dict[str, Any],
+    layout: Layout,
+    sample: AuditInput,
+    judged: FlaggedAudit,
+    found: tuple[Totals, Flags, JudgeJob],
+) -> dict[str, Any]:
+    """The parts of audit.json that follow from the judgements, and the lines of the stretches that the page draws."""
+    totals, flags, job = found
+    survey = layout.survey
+    stretches, lines = describe_stretches(job, flags, totals, telling_features(sample, judged))
+    return {
+        "table": {
+            **source,
+            "rows": survey.n_rows,
+            "sequences": len(survey.names),
+            "labels": int(survey.class_counts.sum()),
+            "columns": describe_columns(layout.columns),
+            "classes": survey.class_names,
+            "features": sample.feature_names,
+            "annotators": layout.annotator_names,
+        },
+        "issues": totals.describe_issues(survey.names, survey.class_names, judged.fdr),
+        "contested": totals.describe_contested(survey.class_names),
+        "agreement": describe_agreement(sample),
+        "plan": findings.describe_plan(sample, judged),
+        "timelines": stretches,
+        "lines": lines,
+    }
+
+
+def _with_counts(described: dict[str, Any], layout: Layout, totals: Totals) -> dict[str, Any]:
+    """Curves with the numbers of labels of the whole table, not of the windows that were drawn."""
+    of_annotator = dict(zip(layout.annotator_names or (), totals.by_annotator.tolist(), strict=True))
+    for clock in (described, *described["other_clocks"]):
+        for curve in clock["noise"]["curves"]:
+            who = curve["annotator"]
+            curve["labels"] = int(layout.survey.class_counts.sum()) if who is None else of_annotator.get(who, 0)
+    return described
+
+
+def _write(work: Path, draft: Path, folder: Path, summary: dict[str, Any], lines: pa.Table) -> None:
+    write_json(draft / AUDIT, summary)
+    shutil.copy(work / NOISE, draft / NOISE)
+    shutil.copytree(work / MODEL, draft / MODEL)
+    write_page(draft, StreamedResults(summary, draft / LABELS, draft / ISSUES, lines))
+    check_folder(folder)
+    put_in_place(draft, folder)

@@ -1,0 +1,228 @@
+"""A table that is read in parts gives the results of one in memory, in any order of files, stopped or not."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+import labeltide as lt
+from auditing.streaming.quick import WINDOW, QuickTide, study
+from labeltide.auditing import fitting, source
+from labeltide.auditing.folder import OURS
+from labeltide.auditing.page import write_page
+from labeltide.auditing.predict import predict_table, predict_to_file
+from labeltide.auditing.streaming import chunks, finishing, flags, judging, sorting, survey, work
+from labeltide.inference.audit import choose_issues
+
+PROBABILITIES = ["probability_right", "probability_slip", "probability_contested", "suggested_probability"]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """No training, small parts, and every file read in parts."""
+    monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
+    for name in ("thin_evidence", "thin_for_tests"):
+        monkeypatch.setattr(fitting, name, lambda training, *_: training)
+    monkeypatch.setattr(source, "MOST_ROWS", 100)
+    monkeypatch.setattr(source, "_may_be_large", lambda path: True)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 300)
+
+
+def write(path, table=None, rows=170):
+    parquet.write_table(study() if table is None else table, path, row_group_size=rows)
+    return path
+
+
+def run(table, out, **more):
+    return lt.audit(table, window=WINDOW, out=out, device="cpu", **more)
+
+
+def in_memory(table, out, **more):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source, "MOST_ROWS", 10**9)
+        return run(table, out, **more)
+
+
+def assert_same_labels(one, other):
+    one, other = (parquet.read_table(folder / "labels.parquet") for folder in (one, other))
+    assert one.column_names == other.column_names
+    for name in one.column_names:
+        if name in PROBABILITIES:
+            tolerance = 1e-5 if name in ("probability_right", "suggested_probability") else 2e-3
+            np.testing.assert_allclose(one[name].to_numpy(), other[name].to_numpy(), atol=tolerance)
+        else:
+            assert one[name].to_pylist() == other[name].to_pylist(), name
+
+
+def test_parts_give_the_results_of_a_table_in_memory(tmp_path):
+    path = write(tmp_path / "study.parquet")
+    whole, parts = (f(path, tmp_path / f.__name__) for f in (in_memory, run))
+    assert_same_labels(whole.folder, parts.folder)
+    assert {file.name for file in parts.folder.iterdir()} == OURS
+    ranks = [parquet.read_table(each.folder / "issues.parquet")["rank"].to_pylist() for each in (whole, parts)]
+    assert ranks[0] == ranks[1]
+    assert len(ranks[0]) == parts.issues.count_rows()
+    for key in ("issues", "contested", "agreement", "noise"):
+        assert json.dumps(parts.summary[key])[:20] == json.dumps(whole.summary[key])[:20]
+    assert parts.summary["issues"]["by_class"] == whole.summary["issues"]["by_class"]
+    assert parts.summary["issues"]["corrected"] == whole.summary["issues"]["corrected"]
+    assert parts.summary["contested"]["slip"] == pytest.approx(whole.summary["contested"]["slip"], abs=1e-3)
+    assert parts.noise.column_names == whole.noise.column_names
+    assert parts.summary["table"]["labels"] == whole.summary["table"]["labels"]
+
+
+def test_the_page_of_parts_is_the_page_from_the_folder(tmp_path):
+    result = run(write(tmp_path / "study.parquet"), tmp_path / "out")
+    page = result.page.read_text(encoding="utf-8")
+    assert write_page(result.folder).read_text(encoding="utf-8") == page
+
+
+@pytest.mark.parametrize("clock", ["hour_of_day", "days", "day_of_week"])
+def test_every_clock_is_that_of_the_whole_table(tmp_path, clock):
+    path = write(tmp_path / "study.parquet")
+    whole, parts = (f(path, tmp_path / f.__name__, clock=clock) for f in (in_memory, run))
+    clocks = [parquet.read_table(each.folder / "labels.parquet")["clock"].to_numpy() for each in (whole, parts)]
+    np.testing.assert_allclose(*clocks)
+
+
+def test_a_long_sequence_is_judged_in_parts_like_a_whole_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(survey, "ANCHOR", 32)
+    monkeypatch.setattr(chunks, "ANCHOR", 32)
+    table = study().filter(pa.compute.equal(study()["person"], "p1"))
+    path = write(tmp_path / "one.parquet", table, rows=50)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 70)
+    whole, parts = (f(path, tmp_path / f.__name__) for f in (in_memory, run))
+    assert_same_labels(whole.folder, parts.folder)
+
+
+def test_the_order_and_number_of_files_do_not_matter(tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "TRAINING_STEPS", 20 * WINDOW)
+    (tmp_path / "three").mkdir()
+    one = run(write(tmp_path / "study.parquet"), tmp_path / "one")
+    people = sorted(set(study()["person"].to_pylist()))
+    for place, names in enumerate((people[3:], people[1:3], people[:1])):
+        kept = pa.compute.is_in(study()["person"], pa.array(names))
+        write(tmp_path / "three" / f"{place}.parquet", study().filter(kept), rows=90)
+    three = run(tmp_path / "three", tmp_path / "out")
+    assert one.summary["settings"]["windows learned from"] == three.summary["settings"]["windows learned from"] < 40
+    tables = [parquet.read_table(each.folder / "labels.parquet") for each in (one, three)]
+    keys = [(name, "ascending") for name in ("sequence", "time", "annotator")]
+    ordered = [table.drop_columns(["row"]).sort_by(keys) for table in tables]
+    assert ordered[0].equals(ordered[1])
+
+
+def test_a_killed_audit_goes_on_with_the_same_bytes(tmp_path, monkeypatch):
+    path = write(tmp_path / "study.parquet")
+    whole = run(path, tmp_path / "whole")
+    judge, calls = judging.judge_lines, []
+
+    def stop(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return judge(*arguments)
+
+    monkeypatch.setattr(judging, "judge_lines", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(path, tmp_path / "resumed")
+    monkeypatch.setattr(judging, "judge_lines", judge)
+    monkeypatch.setattr(QuickTide, "fit", None)  # it is not fitted again
+    resumed = run(path, tmp_path / "resumed", resume=True)
+    for name in ("labels.parquet", "issues.parquet", "issues.csv", "noise.csv"):
+        assert (whole.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
+    assert not list(tmp_path.glob(".*-unfinished"))
+
+
+def test_an_audit_of_another_table_does_not_go_on(tmp_path, monkeypatch):
+    path = write(tmp_path / "study.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging, "judge_lines", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(path, tmp_path / "out")
+    with pytest.raises(ValueError, match="seed was"):
+        run(path, tmp_path / "out", resume=True, seed=5)
+
+
+def test_unsorted_csv_files_are_sorted_on_disk(tmp_path):
+    pytest.importorskip("duckdb")
+    folder = tmp_path / "files"
+    folder.mkdir()
+    order = np.random.default_rng(0).permutation(len(study()))
+    shuffled = study().take(pa.array(order))
+    for number in range(3):
+        csv.write_csv(shuffled.slice(number * 400, 400 if number < 2 else None), folder / f"{number}.csv")
+    (folder / "empty.csv").write_bytes(b"")
+    parts = run(str(folder / "*.csv"), tmp_path / "parts")
+    whole = in_memory(study(), tmp_path / "whole")
+    found, known = (parquet.read_table(each.folder / "labels.parquet") for each in (parts, whole))
+    assert sorted(found["row"].to_pylist()) == list(range(len(found)))
+    by_row = found.take(pa.compute.sort_indices(found["row"]))
+    expected = known.take(pa.array(order))
+    for name in ("sequence", "annotator", "recorded"):
+        assert by_row[name].to_pylist() == expected[name].to_pylist()
+    assert "sorted on disk" in " ".join(parts.summary["table"]["said"])
+
+
+def test_unsorted_rows_without_duckdb_are_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
+    path = write(tmp_path / "study.parquet", study().take(pa.array(np.arange(len(study()))[::-1])))
+    with pytest.raises(ValueError, match=r"labeltide\[sort\]"):
+        run(path, tmp_path / "out")
+
+
+def test_too_little_disk_is_said_before_anything_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "PART_BYTES", 10**15)
+    with pytest.raises(ValueError, match="GB of disk"):
+        run(write(tmp_path / "study.parquet"), tmp_path / "out")
+
+
+def test_a_large_table_needs_a_folder(tmp_path):
+    with pytest.raises(ValueError, match="Name it with out"):
+        lt.audit(write(tmp_path / "study.parquet"))
+
+
+def test_repeated_rows_are_refused_across_row_groups(tmp_path):
+    table = study().take(pa.array(np.repeat(np.arange(len(study())), 1 + (np.arange(len(study())) == 169))))
+    with pytest.raises(ValueError, match="repeated in row 170"):
+        run(write(tmp_path / "study.parquet", table), tmp_path / "out")
+
+
+def test_predictions_in_parts_are_those_in_memory(tmp_path, monkeypatch):
+    path = write(tmp_path / "study.parquet")
+    folder = run(path, tmp_path / "out").folder
+    assert predict_to_file(folder, path, tmp_path / "p.parquet") == len(study())
+    monkeypatch.setattr(source, "MOST_ROWS", 10**9)
+    expected, found = predict_table(folder, path), parquet.read_table(tmp_path / "p.parquet")
+    assert found.column_names == expected.column_names
+    assert found["predicted"].to_pylist() == expected["predicted"].to_pylist()
+    np.testing.assert_allclose(found["probability"].to_numpy(), expected["probability"].to_numpy(), atol=1e-5)
+
+
+def test_the_threshold_of_a_histogram_is_that_of_sorted_qualities():
+    generator = np.random.default_rng(0)
+    quality, differs = generator.beta(0.5, 2, 20_000).astype(np.float32), generator.random(20_000) < 0.4
+    part = pa.table({"probability_right": quality, "support": differs.astype(np.uint64)})
+    found = flags.find_flags([part.slice(0, 7000), part.slice(7000)], 0.1)
+    exact = choose_issues(quality, differs, 0.1)
+    assert not (found.of(part) & ~exact).any()
+    assert (exact & ~found.of(part)).sum() <= 3
+    assert found.n_issues == found.of(part).sum()
+
+
+def test_issues_of_many_buckets_are_ranked(tmp_path, monkeypatch):
+    monkeypatch.setattr(finishing, "BUCKET", 20)
+    result = run(write(tmp_path / "study.parquet"), tmp_path / "out")
+    issues = parquet.read_table(result.folder / "issues.parquet")
+    assert len(issues) > 60
+    assert issues["rank"].to_pylist() == list(range(1, len(issues) + 1))
+    assert (np.diff(issues["probability_right"].to_numpy()) >= 0).all()
+
+
+def test_rows_keep_their_numbers_when_they_are_copied(tmp_path):
+    path = tmp_path / "study.csv"
+    csv.write_csv(study(), path)
+    result = run(path, tmp_path / "out")
+    assert parquet.read_table(result.folder / "labels.parquet")["row"].to_pylist() == list(range(len(study())))
+    assert sorting.ROW not in result.summary["table"]["features"]

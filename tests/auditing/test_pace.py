@@ -1,0 +1,51 @@
+"""A fast audit does less, and says so."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from labeltide.auditing import fitting
+from labeltide.auditing.expected_cost import expected_seconds
+from labeltide.auditing.pace import FAST, USUAL, say_pace
+from labeltide.auditing.page.summary import _fast
+
+
+def table(rows=60_000, steps=100, annotators=1, classes=3):
+    windows = rows // steps
+    labels = np.zeros((windows, steps, annotators), dtype=np.int8)
+    names = tuple(f"annotator {i}" for i in range(annotators)) if annotators > 1 else None
+    return SimpleNamespace(
+        fit_labels=labels,
+        index=np.zeros((windows, steps)),
+        class_names=("a",) * classes,
+        place=np.zeros(rows),
+        n_rows=rows,
+        all_steps=None,
+        annotator_names=names,
+    )
+
+
+def test_a_fast_audit_learns_from_fewer_windows_for_fewer_epochs():
+    large = table()
+    usual, fast = (fitting.choose_windows(large, 0, pace) for pace in (USUAL, FAST))
+    assert len(usual) == 600
+    assert len(fast) <= 150 + 2 * 3
+    assert fitting.choose_epochs(large, fast, FAST) < fitting.choose_epochs(large, fast)
+
+
+def test_a_fast_audit_says_what_it_leaves_out():
+    (sentence,) = say_pace(FAST)
+    assert "25\N{NO-BREAK SPACE}%" in sentence
+    assert say_pace(USUAL) == []
+    assert "fast audit" in _fast({"settings": {"fast": True}})
+    assert _fast({"settings": {"fast": False}}) == _fast({}) == ""
+
+
+def test_expected_costs_grow_with_annotators_and_classes_and_shrink_when_fast():
+    windows = np.arange(100)
+    few, many, classes = (
+        expected_seconds(table(**size), windows, 20, USUAL) for size in ({}, {"annotators": 12}, {"classes": 18})
+    )
+    fast = expected_seconds(table(), windows[:25], 15, FAST)
+    for stage in ("fit", "bands"):
+        assert fast[stage] < few[stage] < min(many[stage], classes[stage])
