@@ -34,7 +34,8 @@ def keep_rows(table: pa.Table, columns: RoleColumns, drop: bool) -> KeptRows:
     """Find rows that cannot be placed; leave them out with `drop`, else say how to."""
     if columns.time is None:
         return KeptRows(None)
-    empty = {name: _missing(table[name]) for name in (*columns.sequence, columns.time)}
+    empty = {name: _missing(table[name], with_blanks=False) for name in columns.sequence}
+    empty[columns.time] = _missing(table[columns.time], with_blanks=True)
     bad = np.logical_or.reduce(list(empty.values()))
     exact, differ = _repeats(table, columns, ~bad)
     if not drop:
@@ -79,7 +80,7 @@ def _refuse(columns: RoleColumns, empty: dict[str, np.ndarray], exact: np.ndarra
     if len(exact) and not len(differ):
         raise ValueError(
             f"{_rule(columns)} An earlier row is repeated exactly in {name_rows(exact)}. Leave the repeats out with "
-            f"{DROP}. {_sequences(columns)}"
+            f"{DROP}.{_sequences(columns)}"
         )
 
 
@@ -95,7 +96,7 @@ def _annotators(columns: RoleColumns) -> str:
 
 def _sequences(columns: RoleColumns) -> str:
     return (
-        "" if columns.sequence else "Or name the column of the sequences with the option sequence (--sequence COLUMN)."
+        "" if columns.sequence else " Or name the column of the sequences with the option sequence (--sequence COLUMN)."
     )
 
 
@@ -142,11 +143,11 @@ def _is_first(codes: np.ndarray) -> np.ndarray:
     return first
 
 
-def _missing(column: pa.ChunkedArray) -> np.ndarray:
-    """Where nothing stands: null, NaN or blanks alone."""
+def _missing(column: pa.ChunkedArray, *, with_blanks: bool) -> np.ndarray:
+    """Where nothing stands: null or NaN, and with_blanks a text of blanks alone."""
     array = whole(column)
     missing = array.is_null(nan_is_null=True)
-    if is_text(array.type):
+    if with_blanks and is_text(array.type):
         missing = pc.or_(missing, pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(False))
     return missing.to_numpy(zero_copy_only=False)
 

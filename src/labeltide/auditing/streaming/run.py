@@ -35,7 +35,7 @@ from labeltide.auditing.streaming.draw import draw_windows
 from labeltide.auditing.streaming.finishing import Totals, finish
 from labeltide.auditing.streaming.flags import QUALITY, Flags, find_flags
 from labeltide.auditing.streaming.judging import SUPPORT, JudgeJob, judge_all, read_parts
-from labeltide.auditing.streaming.opening import find_roles, needs_copy, open_layout, used_columns
+from labeltide.auditing.streaming.opening import check_options, find_roles, needs_copy, open_layout, used_columns
 from labeltide.auditing.streaming.sample import read_sample
 from labeltide.auditing.streaming.scorer import Scorer, make_scorer
 from labeltide.auditing.streaming.stretches import describe_stretches
@@ -46,7 +46,6 @@ from labeltide.estimators.storage import load
 from labeltide.inference.audit import LabelAudit
 from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.tables.file_set import FileSet
-from labeltide.tables.roles import Reading
 from labeltide.training.checkpoint import fingerprint
 
 CODED = "coded.safetensors"  # the fit with codes for classes, as it judges
@@ -93,16 +92,7 @@ class StreamedResults(Results):
 
 def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> StreamedAudit:
     """Audit the files of a large table; see `labeltide.audit`."""
-    if options.decisions is not None or options.baseline is not None:
-        raise ValueError(
-            f"Decisions and a baseline are for tables that are read into memory. This one has {files.n_rows:,} rows: "
-            "audit a part of it, or compare the two folders afterwards with `labeltide compare`."
-        )
-    if options.reading != Reading():
-        raise ValueError(
-            "drop_bad_rows (--drop-bad-rows) and timezone (--timezone) are for tables that are read into memory. This "
-            f"one has {files.n_rows:,} rows: leave bad rows out and convert times beforehand."
-        )
+    check_options(files, options)
     if options.out is None or options.checkpoint is None:
         raise ValueError(
             f"A table of {files.n_rows:,} rows is read in parts, and its results are written to a folder. Name it with "
