@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -28,14 +29,17 @@ def bench(
     data: Annotated[Path, Parameter(help="Folder below which the study's data files lie.")] = Path("data"),
     out: Annotated[Path | None, Parameter(help="Folder for records; results/NAME by default.")] = None,
     jobs: Annotated[int, Parameter(help="Processes side by side.")] = 1,
+    ray: Annotated[str | None, Parameter(help="A Ray cluster in their place: auto, local or its address.")] = None,
     fleet_size: Annotated[int, Parameter(help="Most runs trained together.")] = 64,
     device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
 ) -> None:
     """Run a benchmark study; after an interruption, the same command continues it."""
+    from labeltide._workers import workers
     from labeltide_bench.studies import read_study, run_study
 
     folder = out or Path("results") / study.stem
-    run_study(read_study(study), data, folder, jobs=jobs, fleet_size=fleet_size, device=device, verbose=True)
+    with nullcontext() if ray is None else workers(ray=ray):
+        run_study(read_study(study), data, folder, jobs=jobs, fleet_size=fleet_size, device=device, verbose=True)
     console.print(f"Records: {folder / 'records.jsonl'}. Make the page with: labeltide report {folder}")
 
 

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from labeltide.cli.app import app, console
 from labeltide.cli.output_options import OutputOptions
+from labeltide.cli.worker_options import WorkerOptions
 
 
 @app.command
@@ -67,6 +68,7 @@ def audit(
         str | None,
         Parameter(help="Exit code 4 where the lower end of the interval of the share of wrong labels is above, as 5%."),
     ] = None,
+    where: WorkerOptions = WorkerOptions(),  # noqa: B008  (it cannot be changed)
     output: OutputOptions = OutputOptions(),  # noqa: B008  (it cannot be changed)
 ) -> None:
     """Say which labels of a table are likely wrong, when, and how sure that is: one folder, one page."""
@@ -75,33 +77,34 @@ def audit(
     from labeltide.auditing.run import audit as audit_table
 
     limit = None if fail_above is None else machine_output.read_share(fail_above)
-    result = audit_table(
-        table,
-        sequence=sequence,
-        time=time,
-        label=label,
-        features=features,
-        annotator=annotator,
-        clock=clock,
-        trusted=trusted,
-        drop_bad_rows=drop_bad_rows,
-        timezone=timezone,
-        labels=labels,
-        epoch=epoch,
-        field=field,
-        window=window,
-        model=model,
-        out=out or default_folder(table),
-        seed=seed,
-        device=device,
-        fdr=fdr,
-        verbose=not output.quiet,
-        resume=resume,
-        decisions=decisions,
-        baseline=baseline,
-        fast=fast,
-        command=shlex.join(["labeltide", *sys.argv[1:]]),
-    )
+    with where.context():
+        result = audit_table(
+            table,
+            sequence=sequence,
+            time=time,
+            label=label,
+            features=features,
+            annotator=annotator,
+            clock=clock,
+            trusted=trusted,
+            drop_bad_rows=drop_bad_rows,
+            timezone=timezone,
+            labels=labels,
+            epoch=epoch,
+            field=field,
+            window=window,
+            model=model,
+            out=out or default_folder(table),
+            seed=seed,
+            device=device,
+            fdr=fdr,
+            verbose=not output.quiet,
+            resume=resume,
+            decisions=decisions,
+            baseline=baseline,
+            fast=fast,
+            command=shlex.join(["labeltide", *sys.argv[1:]]),
+        )
     check = None if limit is None else machine_output.check_limit(result.summary, limit)
     if output.format == "json":
         output.show(machine_output.audit_document(result.summary, result.folder, check))

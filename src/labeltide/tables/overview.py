@@ -12,6 +12,7 @@ from labeltide.tables.intake import is_text, whole
 from labeltide.tables.role_guesses import RoleColumns
 
 LEFT_OUT = "left out"
+MANY, SAMPLE = 1000, 20_000  # distinct values among the first that are not counted further
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class ColumnOverview:
     name : of the column
     type : in words; "" where the column was not read
     missing : rows in which nothing stands; None where the column was not read
-    levels : distinct values; None where the column was not read or has no single values
+    levels : distinct values; None where there are very many, or where the column was not read
     role : sequence, time, label, annotator, clock, trusted, feature, or left out; several with commas
     why : why it is left out, or how it was read
     """
@@ -98,8 +99,9 @@ def _content(column: pa.ChunkedArray) -> tuple[str, int, int | None]:
     count = int(pc.sum(missing).as_py() or 0)
     if pa.types.is_nested(array.type):
         return "nested", count, None
-    levels = 0 if count == len(array) else len(array.filter(pc.invert(missing)).unique())
-    return _type_in_words(array.type), count, levels
+    present = array.filter(pc.invert(missing)) if count else array
+    is_many = len(present[:SAMPLE].unique()) > MANY
+    return _type_in_words(array.type), count, None if is_many else len(present.unique())
 
 
 def _type_in_words(kind: pa.DataType) -> str:

@@ -2,7 +2,7 @@
 
 from labeltide.auditing.page.reading_words import reading_line, reading_text
 
-COLUMN = {"name": "pulse", "type": "number", "missing": 3, "levels": 1200, "role": "feature", "why": ""}
+COLUMN = {"name": "pulse", "type": "number", "missing": 3, "levels": None, "role": "feature", "why": ""}
 TABLE = {
     "name": "study.csv",
     "rows": 2000,
@@ -16,7 +16,7 @@ TABLE = {
 def test_every_column_and_every_decision_is_said():
     lines = reading_text(TABLE).splitlines()
     assert lines[0] == "Read       study.csv: 2,000 rows, 1,990 labels, 4 sequences, 2 columns."
-    assert lines[2].split() == ["pulse", "number", "3", "1,200", "feature"]
+    assert lines[2].split() == ["pulse", "number", "3", "many", "feature"]
     assert lines[3].endswith("left out  names someone")
     assert lines[-1] == "  - I took 'person' for the sequence."
     assert "\x1b" not in reading_text(TABLE)

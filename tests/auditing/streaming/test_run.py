@@ -113,6 +113,15 @@ def test_the_order_and_number_of_files_do_not_matter(tmp_path, monkeypatch):
     assert ordered[0].equals(ordered[1])
 
 
+def test_workers_judge_with_the_same_bytes(tmp_path):
+    path = write(tmp_path / "study.parquet")
+    alone = run(path, tmp_path / "alone")
+    with lt.workers(2):
+        shared = run(path, tmp_path / "shared")
+    for name in ("labels.parquet", "issues.parquet"):
+        assert (alone.folder / name).read_bytes() == (shared.folder / name).read_bytes()
+
+
 def test_a_killed_audit_goes_on_with_the_same_bytes(tmp_path, monkeypatch):
     path = write(tmp_path / "study.parquet")
     whole = run(path, tmp_path / "whole")

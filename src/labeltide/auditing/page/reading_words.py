@@ -38,8 +38,10 @@ def reading_line(table: Mapping[str, Any]) -> str:
 
 
 def _cells(column: Mapping[str, Any]) -> tuple[str, ...]:
-    numbers = ("" if column[key] is None else f"{column[key]:,}" for key in ("missing", "levels"))
-    return (display_name(column["name"], 30), column["type"], *numbers, column["role"], terminal_text(column["why"]))
+    unknown = "many" if column["type"] else ""
+    missing, levels = (f"{column[key]:,}" if column[key] is not None else unknown for key in ("missing", "levels"))
+    why = terminal_text(column["why"])
+    return (display_name(column["name"], 30), column["type"], missing, levels, column["role"], why)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from labeltide._files import write_atomically
+from labeltide._workers import Workers, current_workers
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.auditing.streaming.ahead import work_ahead
 from labeltide.auditing.streaming.chunk_reader import Layout, read_chunk
@@ -46,16 +48,42 @@ def judge_range(job: JudgeJob, first: int, last: int) -> int:
             path = part_path(job.folder, number)
             if not path.exists():
                 shown, rows = read_chunk(job.layout, chunk)
-                _write_part(path, judge_lines(job, shown, rows))
+                write_atomically(path, _part_bytes(judge_lines(job, shown, rows)))
     return sum(chunk.last_row - chunk.first_row for chunk in chunks)
 
 
 def judge_all(job: JudgeJob, on_rows: Callable[[int], None]) -> None:
-    """Judge all chunks, on as many threads as torch has; each thread works on a chunk of its own."""
+    """Judge all chunks: on as many threads as torch has, or by the workers of the context."""
+    engine = current_workers()
+    if engine.count > 1:
+        _judge_by_workers(job, engine, on_rows)
+        return
     done = 0
     for rows in work_ahead(lambda place: judge_range(job, place, place + 1), range(len(job.layout.plan.chunks))):
         done += rows
         on_rows(done)
+
+
+def _judge_by_workers(job: JudgeJob, engine: Workers, on_rows: Callable[[int], None]) -> None:
+    """Workers read and judge chunks, and this process writes them: only the table need be within their reach."""
+    chunks = job.layout.plan.chunks
+    left = [number for number in range(len(chunks)) if not part_path(job.folder, number).exists()]
+    done = sum(chunk.last_row - chunk.first_row for chunk in chunks) - _rows(job, left)
+    # A copy, because torch moves tensors that are sent to a process to shared memory, away from arrays on them.
+    for place, content in engine.run(_judge_chunk, copy.deepcopy(job), left):
+        write_atomically(part_path(job.folder, left[place]), content)
+        done += _rows(job, [left[place]])
+        on_rows(done)
+
+
+def _rows(job: JudgeJob, numbers: list[int]) -> int:
+    return sum(job.layout.plan.chunks[number].last_row - job.layout.plan.chunks[number].first_row for number in numbers)
+
+
+def _judge_chunk(job: JudgeJob, number: int) -> bytes:
+    """The result of one chunk, as its file holds it."""
+    with torch_on_one_thread():
+        return _part_bytes(judge_lines(job, *read_chunk(job.layout, job.layout.plan.chunks[number])))
 
 
 def part_path(folder: Path, number: int) -> Path:
@@ -114,11 +142,11 @@ def judge_lines(job: JudgeJob, table: AuditInput, numbers: np.ndarray) -> pa.Tab
     return pa.table(columns)
 
 
-def _write_part(path: Path, table: pa.Table) -> None:
+def _part_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with ipc.new_file(sink, table.schema, options=ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(table.combine_chunks())
-    write_atomically(path, sink.getvalue())
+    return bytes(sink.getvalue())
 
 
 def _where(there: np.ndarray, values: np.ndarray) -> pa.Array:
