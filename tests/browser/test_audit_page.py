@@ -264,6 +264,7 @@ def test_the_page_prints_to_a4(visit, name):
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not page.locator("#filters").is_visible()
+    assert page.locator(".reason summary").first.is_visible()
 
 
 def test_without_scripts_the_verdict_and_the_curves_are_there(visit):
