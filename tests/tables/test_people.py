@@ -139,6 +139,16 @@ def test_the_hour_that_daylight_saving_time_repeats_is_read_where_it_stopped_eve
     assert len(set(table.times.to_pylist()[:30])) == 30
 
 
+def test_equal_rows_an_hour_apart_are_no_repeats_when_clocks_go_back(tmp_path):
+    wall = ["01:30", "02:00", "02:30", "02:00", "02:30", "03:00"]  # by the clock of Berlin
+    lines = [f"ann,2024-10-27 {time},{label},60" for time, label in zip(wall, "abbbba", strict=True)]
+    lines += [f"bo,2024-10-28 0{i}:00,{'ab'[i % 2]},{i}" for i in range(8)]
+    (tmp_path / "table.csv").write_text("\n".join(["person,time,label,pulse", *lines]), encoding="utf-8")
+    for drop in (False, True):
+        table = read_audit_table(tmp_path / "table.csv", timezone="Europe/Berlin", drop_bad_rows=drop)
+        assert table.n_labels == 14
+
+
 def test_every_decision_is_in_the_overview_of_columns(tmp_path):
     (tmp_path / "table.csv").write_text(
         "person,time,label,row,patient_id,pulse,notes,truth\n"

@@ -15,9 +15,9 @@ from labeltide.tables.bad_rows import keep_rows
 from labeltide.tables.clock_columns import ClockInfo, positions, read_clocks
 from labeltide.tables.decimal_commas import read_decimal_commas
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
-from labeltide.tables.intake import OpenTable, load_table, open_table
+from labeltide.tables.intake import OpenTable, load_table, open_table, whole
 from labeltide.tables.labels import read_table_labels, read_trusted
-from labeltide.tables.moments import find_gaps, step_length
+from labeltide.tables.moments import find_gaps, read_moments, step_length
 from labeltide.tables.overview import ColumnOverview, describe_columns
 from labeltide.tables.role_guesses import RoleColumns, find_columns
 from labeltide.tables.roles import Names, Reading, Request
@@ -157,7 +157,7 @@ def _tidy(
 ) -> tuple[pa.Table, list[str], list[str], GivenRows | None]:
     """The table with decimal commas read, one spelling for each class and bad rows left out; what is said of that."""
     total = len(table)
-    kept = keep_rows(table, columns, reading.drop_bad_rows)
+    kept = keep_rows(_with_moments(table, columns.time, reading.timezone), columns, reading.drop_bad_rows)
     if kept.rows is not None:
         table = table.take(pa.array(kept.rows))
     numeric = [*columns.features, *(name for name in columns.clock if name in table.column_names)]
@@ -166,6 +166,15 @@ def _tidy(
     table, spelling_said = join_spellings(table, [*columns.label, *([columns.trusted] if columns.trusted else [])])
     given = None if kept.rows is None else GivenRows(kept.rows, total)
     return table, as_numbers, [*kept.said, *commas_said, *spelling_said], given
+
+
+def _with_moments(table: pa.Table, time: str | None, timezone: str | None) -> pa.Table:
+    """The table with moments in a named time zone, where the hour that a clock shows twice is no repeat."""
+    if time is None or timezone is None:
+        return table
+    return table.set_column(
+        table.column_names.index(time), time, read_moments(time, whole(table[time]), timezone).order
+    )
 
 
 def read_new_table(
