@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: setup demo test lint check coverage kernels screenshots noise-picture clean
-.PHONY: wheel pythons floors lock supply-chain docs
+.PHONY: wheel pythons floors lock supply-chain docs field-pictures
 
 setup: .venv/.ready
 
@@ -57,7 +57,11 @@ supply-chain: setup
 # The documentation, into docs/_build/html; any warning is an error.
 docs: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -d docs/_build/doctrees docs docs/_build/html
+
+# The pictures of the pages by field, from the code of each page.
+field-pictures: setup
+	$(BIN)/python docs/pictures.py
 
 # Pictures of an audit's page: of made-up results, or of the folder named by AUDIT=folder.
 screenshots: setup

@@ -4,65 +4,66 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
-
-import labeltide
+from typing import Any
 
 DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+
+import build_pages  # noqa: E402
+import public_names  # noqa: E402
+
+import labeltide  # noqa: E402
+
 SOURCE = "https://github.com/labeltide/labeltide/blob/main"
 LINK = re.compile(r"(\]\()((?:\.\./)+[^)\s]+)(\))")
 
 project, author = "labeltide", "The labeltide developers"
+copyright = "The labeltide developers, MIT licence"
 release = version = labeltide.__version__
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
-    "sphinx.ext.doctest",
-    "sphinx.ext.mathjax",
-    "sphinx.ext.viewcode",
+    "mathml",
     "sphinx_design",
-    "sphinx_gallery.gen_gallery",
     "numpydoc",
 ]
+exclude_patterns = ["_build", "screenshots", "*.py"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+myst_update_mathjax = False
+html_math_renderer = "mathml"
 nb_execution_mode = "cache"
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 numpydoc_show_class_members = False
-autosummary_generate = True
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # numpydoc has them in words
-exclude_patterns = ["_build", "screenshots", "*.py", "gallery/**/*.ipynb", "gallery/**/*.zip", "gallery/**/*.json"]
-sphinx_gallery_conf = {
-    "examples_dirs": "../examples",
-    "gallery_dirs": "gallery",
-    "filename_pattern": r"\.py$",
-    "download_all_examples": False,
-    "remove_config_comments": True,
-    "show_memory": False,
-    "min_reported_time": 1,
-}
+
 html_theme = "pydata_sphinx_theme"
 html_title = f"labeltide {release}"
 html_static_path = ["_static"]
+html_extra_path = [str(build_pages.LIVE)]  # the report that the first page shows
 html_css_files = ["labeltide.css"]
+html_copy_source = False
 html_theme_options = {
     "github_url": "https://github.com/labeltide/labeltide",
     "navbar_align": "left",
     "show_prev_next": True,
+    "header_links_before_dropdown": 6,
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-copyright = "The labeltide developers, MIT licence"
-suppress_warnings = ["config.cache"]  # sphinx-gallery's settings hold functions
+html_sidebars = {"index": []}
 
 os.environ.setdefault("OMP_NUM_THREADS", "2")
+build_pages.LIVE.mkdir(parents=True, exist_ok=True)
 
 
-def link_to_source(app: object, name: str, source: list[str]) -> None:
-    """Links out of this folder lead to the repository."""
+def prepare_source(app: object, name: str, source: list[str]) -> None:
+    """Links out of this folder lead to the repository, and tables of commands are put in their place."""
     page = (DOCS / name).parent
 
     def rewrite(match: re.Match[str]) -> str:
@@ -71,8 +72,23 @@ def link_to_source(app: object, name: str, source: list[str]) -> None:
             return match[0]
         return f"{match[1]}{SOURCE}/{target.relative_to(DOCS.parent).as_posix()}{match[3]}"
 
-    source[0] = LINK.sub(rewrite, source[0])
+    source[0] = LINK.sub(rewrite, build_pages.fill_in(source[0]))
 
 
-def setup(app: object) -> None:
-    app.connect("source-read", link_to_source)  # type: ignore[attr-defined]
+def skip_foreign(app: object, what: str, name: str, *rest: object) -> bool | None:
+    """True leaves a member out; None leaves it to Sphinx."""
+    return True if public_names.is_foreign(name) else None
+
+
+def find_outdated(app: object, *pages: object) -> list[str]:
+    """Pages that are written from the program change with it."""
+    return ["reference/commands", "reference/names"]
+
+
+def setup(app: Any) -> None:
+    public_names.write_pages()
+    build_pages.write_live_report()
+    app.connect("source-read", prepare_source)
+    app.connect("env-get-outdated", find_outdated)
+    app.connect("build-finished", lambda app, error: build_pages.remove_source_maps(Path(app.outdir)))
+    app.connect("autodoc-skip-member", skip_foreign)

@@ -1,6 +1,8 @@
-"""The pages of docs: their code runs as it stands, and what they link to and name is there."""
+"""The pages of docs: their code runs as it stands, what they link to and name is there, and nothing is left out."""
 
 import re
+import shlex
+import sqlite3
 import tomllib
 from pathlib import Path
 
@@ -8,35 +10,44 @@ import pytest
 
 from test_examples import ROOT, run
 
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+DOCS = ROOT / "docs"
+BUILT = {DOCS / "_build", DOCS / "reference" / "generated"}
+PAGES = sorted(path for path in DOCS.glob("**/*.md") if not BUILT & set(path.parents))
 LINK = re.compile(r"\[([^\]]*)\]\(([^)#]+)\)")
+BLOCKS = re.compile(r"```(?:python|\{code-cell\} ipython3)\n(.*?)```", re.DOTALL)
+SHELL = re.compile(r"```bash\n(.*?)```", re.DOTALL)
+TOCTREE = re.compile(r"```\{toctree\}\n(.*?)```", re.DOTALL)
 TABLE_CODE = re.compile(r"\| `(lt\..*)` \|$", re.MULTILINE)
+
+
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def code_of(page: Path) -> str:
     """The Python blocks of a page, then the lines of code in the last column of its tables."""
     text = page.read_text()
-    return "\n".join([*re.findall(r"```python\n(.*?)```", text, re.DOTALL), *TABLE_CODE.findall(text)])
+    return "\n".join([*BLOCKS.findall(text), *TABLE_CODE.findall(text)])
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=page_name)
 def test_every_line_of_code_runs(page, tmp_path):
     result = run(code_of(page), tmp_path)
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *PAGES], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *PAGES], ids=page_name)
 def test_every_link_leads_to_a_file(page):
     targets = {target for _, target in LINK.findall(page.read_text()) if "://" not in target}
     assert {target for target in targets if not (page.parent / target).exists()} == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_no_place_waits_for_a_result(page):
     assert re.findall("<<.*", page.read_text()) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_every_name_that_is_linked_stands_in_its_file(page):
     named = [(words[1:-1], target) for words, target in LINK.findall(page.read_text()) if re.fullmatch("`.*`", words)]
     absent = [
@@ -52,3 +63,100 @@ def test_the_map_of_the_paper_names_studies_that_exist():
     assert named
     for study in named:
         assert tomllib.loads((ROOT / study).read_text())["title"]
+
+
+@pytest.fixture
+def build_pages(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
+    import build_pages
+
+    return build_pages
+
+
+def in_toctrees(page: Path) -> list[Path]:
+    """The pages that the tables of contents of a page name."""
+    found: list[Path] = []
+    for block in TOCTREE.findall(page.read_text()):
+        names = [line for line in block.splitlines() if line and not line.startswith(":")]
+        for name in names:
+            found += sorted(page.parent.glob(f"{name}.md")) if ":glob:" in block else [page.parent / f"{name}.md"]
+    return [path.resolve() for path in found]
+
+
+def test_every_page_is_in_one_table_of_contents():
+    named = [path for page in PAGES for path in in_toctrees(page)]
+    assert sorted(named) == sorted(set(PAGES) - {DOCS / "index.md"})
+
+
+def test_every_command_and_its_options_are_in_the_reference(build_pages):
+    text = build_pages.fill_in((DOCS / "reference" / "commands.md").read_text())
+    commands = dict(build_pages.commands())
+    assert {"audit", "predict", "review", "datasets fetch"} <= set(commands)
+    for name, command in commands.items():
+        section = text.split(f"## {name}\n")[1].split("\n## ")[0]
+        found = command.assemble_argument_collection()
+        options = [argument for argument in found if argument.index is None and argument.show]
+        assert [option.name for option in options if f"`{option.name}`" not in section] == []
+
+
+def test_every_public_name_is_in_the_reference(build_pages, monkeypatch, tmp_path):
+    import public_names
+
+    import labeltide
+
+    monkeypatch.setattr(public_names, "PAGES", tmp_path)
+    public_names.write_pages()
+    text = build_pages.fill_in((DOCS / "reference" / "names.md").read_text())
+    linked = dict(re.findall(r"\[`(\w+)`\]\(generated/([\w-]+\.rst)\)", text))
+    assert set(linked) == set(labeltide.__all__)
+    assert {path.name for path in tmp_path.iterdir()} == set(linked.values())
+
+
+def test_every_command_that_a_page_shows_exists(build_pages):
+    commands = {name: command for name, command in build_pages.commands()}
+    unknown = []
+    for page in [ROOT / "README.md", *PAGES]:
+        for line in "".join(SHELL.findall(page.read_text())).splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] != ["labeltide"] or words[1:2] == ["COMMAND"]:
+                continue
+            name = next((name for name in (" ".join(words[1:3]), words[1]) if name in commands), None)
+            known = [] if name is None else [n for a in commands[name].assemble_argument_collection() for n in a.names]
+            unknown += [(page.name, line)] if name is None else []
+            unknown += [(page.name, word) for word in words[2:] if word.startswith("--") and word not in known]
+    assert unknown == []
+
+
+def test_every_file_column_and_key_is_in_the_reference(tmp_path):
+    import json
+
+    import pyarrow.parquet as pq
+
+    from auditing.page.fake import write_audit
+    from labeltide.auditing.folder import DECISIONS, OURS
+    from labeltide.decisions.schema import prepare_schema
+
+    text = (DOCS / "reference" / "files.md").read_text()
+    folder = write_audit(tmp_path / "audit", sequences=2, steps=20)
+    names = {*OURS, "decisions.sqlite", "review.json"} & {*OURS, *DECISIONS}
+    names |= set(pq.read_schema(folder / "labels.parquet").names)
+    names |= set(json.loads((folder / "audit.json").read_text()))
+    with sqlite3.connect(tmp_path / "decisions.sqlite") as connection:
+        prepare_schema(connection, tmp_path / "decisions.sqlite")
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            names |= (
+                {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+                if "sqlite_" not in table
+                else set()
+            )
+    assert sorted(name for name in names if not re.search(rf"`{re.escape(name)}[`/]", text)) == []
+
+
+@pytest.mark.parametrize("code", [0, 2, 3, 4, 130])
+def test_every_exit_code_is_in_the_reference(code):
+    assert f"| {code} |" in (DOCS / "reference" / "exit_codes.md").read_text()
+
+
+def test_the_readme_states_the_assumption():
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert "each class is recorded rightly more often than as any other" in text
