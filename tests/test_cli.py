@@ -116,7 +116,8 @@ def test_a_recording_is_audited_and_exported(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_night(tmp_path, "n01", epochs=120, length=10)
     code, out, err = run("audit", "n01-PSG.edf", "--labels", "n01-Hypnogram.edf", "--epoch", 10, "--field", "sleep")
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert err.startswith("Read n01-PSG.edf: 120 rows, 120 labels, 1 sequence")
     assert out.startswith("n01-PSG.edf: 120 labels in 1 sequence")
     write_night(tmp_path, "n02", seed=2, epochs=50, length=10, labels=False)
     assert run("predict", "n01-PSG-audit", "n02-PSG.edf", "--out", "new.csv")[:2] == (0, "50 rows: new.csv")
@@ -131,7 +132,10 @@ def test_audit_and_predict_go_from_table_to_folder_to_table(run, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     csv.write_csv(make_table(people=6), "study.csv")
     code, out, err = run("audit", "study.csv", "--sequence", "person", "--time", "minute")
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert err.startswith("Read study.csv: 120 rows, 120 labels, 6 sequences, 5 columns.")  # before the fit, also piped
+    assert "truth text 0 2 left out what is called a label or the truth would give the answer away" in err
+    assert "Decided - I took 'label' for the label." in err
     assert out.startswith("study.csv: 120 labels in 6 sequences")
     assert out.endswith("Page study-audit/report.html")
     assert (
@@ -146,7 +150,7 @@ def test_a_table_that_cannot_answer_ends_with_a_sentence_and_code_3(run, tmp_pat
     csv.write_csv(make_table(people=1, steps=5), tmp_path / "study.csv")
     code, _, err = run("audit", tmp_path / "study.csv", "--out", tmp_path / "out")
     assert code == 3
-    assert err.startswith("labeltide: An audit judges one stretch of labels by others")
+    assert "labeltide: An audit judges one stretch of labels by others" in err
     assert not (tmp_path / "out").exists()
 
 

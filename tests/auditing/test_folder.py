@@ -59,7 +59,7 @@ def test_issues_are_ranked_and_safe(tmp_path):
     shown = csv.read_csv(out / "issues.csv")
     assert shown["sequence"].to_pylist() == ["c", "'=cmd"]
     assert shown["time"].to_pylist() == [2, -5]
-    assert shown.column_names == issues.column_names
+    assert shown.column_names == [*issues.column_names, "verdict"]
     assert csv.read_csv(out / "noise.csv")["true"].to_pylist() == ["'@x"]
     assert parquet.read_table(out / "labels.parquet").equals(LABELS)
 

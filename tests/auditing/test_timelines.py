@@ -3,9 +3,11 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from labeltide.auditing.timelines import rounded, telling_features
+from labeltide.auditing import read_audit_table
+from labeltide.auditing.timelines import describe_timelines, rounded, telling_features
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,18 @@ def test_signals_that_change_with_the_label_are_drawn_before_those_that_tell_seq
     )
     judged = SimpleNamespace(probabilities=np.eye(2)[classes])
     assert telling_features(table, judged) == [1, 0]
+
+
+def test_every_stretch_of_the_plan_has_a_timeline_once():
+    steps = 300
+    columns = {"person": ["a"] * steps + ["b"] * steps, "time": [*range(steps)] * 2, "label": ["x", "y"] * steps}
+    table = read_audit_table(pa.table({**columns, "v": np.arange(2.0 * steps) % 7}), window=50)
+    shape = (*table.index.shape, 1)
+    judged = SimpleNamespace(is_issue=np.zeros(shape, bool), probabilities=np.full((*shape[:2], 2), 0.5))
+    plan = [{"sequence": "b", "first": "100", "last": "139"}, {"sequence": "a", "first": "0", "last": "49"}]
+    plan.append({"sequence": "b", "first": "110", "last": "120"})  # lies within the first
+    found = describe_timelines(table, judged, plan)
+    assert [(each["sequence"], each["planned"]) for each in found] == [("b", 1), ("a", 2)]
+    assert (found[0]["times"][0], found[0]["times"][-1]) == ("90", "149")  # with a quarter on either side
+    assert (found[1]["times"][0], found[1]["times"][-1]) == ("0", "61")
+    assert describe_timelines(table, judged) == []

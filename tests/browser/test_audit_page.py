@@ -186,7 +186,7 @@ def test_an_issue_is_shown_in_its_timeline(visit):
 
 def test_hostile_names_stay_text(visit):
     page = visit("hostile").page
-    assert page.title() == "Label audit of wearables.csv"
+    assert page.title() == "wearables.csv: label audit"
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 2
     options = page.locator("#filter-recorded option").all_inner_texts()
@@ -194,7 +194,7 @@ def test_hostile_names_stay_text(visit):
     for option in page.locator("#timeline-choice option").all():
         page.select_option("#timeline-choice", value=option.get_attribute("value"))
         page.click("[data-do=next]")
-    assert page.title() == "Label audit of wearables.csv"
+    assert page.title() == "wearables.csv: label audit"
 
 
 @pytest.mark.parametrize("name", ["plain", "hostile"])
@@ -264,6 +264,7 @@ def test_the_page_prints_to_a4(visit, name):
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not page.locator("#filters").is_visible()
+    assert page.locator(".reason summary").first.is_visible()
 
 
 def test_without_scripts_the_verdict_and_the_curves_are_there(visit):
@@ -271,3 +272,43 @@ def test_without_scripts_the_verdict_and_the_curves_are_there(visit):
     assert page.locator(".headline").is_visible()
     assert page.locator("#clock svg").first.is_visible()
     assert "need JavaScript" in page.locator("noscript").inner_text()
+
+
+def test_fifty_labels_to_check_take_less_than_2500_pixels(visit):
+    """They took 7,000 pixels when reasons were wrapped."""
+    page = visit().page
+    assert len(shown(page)) == 50
+    assert page.locator("#issues-table").bounding_box()["height"] < 2500
+    reason = page.locator(".reason").first
+    reason.locator("summary").click()
+    assert reason.evaluate("each => each.open")
+
+
+def test_labels_to_check_are_cards_on_a_phone(visit):
+    page = visit(width=390, height=800).page
+    cards = page.locator("#issues-table tbody tr")
+    assert cards.count() == 25
+    assert page.locator("#issues-table").bounding_box()["height"] < 2500
+    box = cards.first.bounding_box()
+    assert box["width"] <= 390
+    assert page.locator("#issues-table tbody tr td.why").first.bounding_box()["x"] < 390
+
+
+def test_every_stretch_of_the_plan_is_shown_in_a_timeline(visit):
+    page = visit().page
+    buttons = page.locator("#plan button[data-stretch]")
+    assert buttons.count() == page.locator("#plan tbody tr").count() == 5
+    for place in range(5):
+        first = page.locator("#plan tbody tr").nth(place).locator("td.time").first.inner_text()
+        buttons.nth(place).click()
+        page.wait_for_timeout(60)
+        assert page.locator("#timeline rect.stretch").count() == 1
+        assert first in re.sub("[\u2068\u2069]", "", page.locator("#timeline-readout").inner_text())
+
+
+def test_rows_are_numbered_as_in_a_spreadsheet(visit, pages):
+    page = visit().page
+    issues = pq.read_table(pages["plain"].parent / "issues.parquet").to_pylist()
+    numbers = page.locator("#issues-table td.row").all_inner_texts()
+    assert [int(text.replace(",", "")) for text in numbers] == [each["row"] + 2 for each in issues[:50]]
+    assert "the heading is row 1" in page.locator("#issues").inner_text()

@@ -13,7 +13,7 @@ import numpy as np
 
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.estimators import TideClassifier
-from labeltide.inference.agreement import cohen_kappas, count_votes, fleiss_kappa
+from labeltide.inference.agreement import cohen_kappas, count_votes, fleiss_kappa, observed_agreement
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.temporality import PartTemporality
 
@@ -85,6 +85,9 @@ def describe_agreement(table: AuditInput) -> dict[str, Any] | None:
     return {
         "cohen": [{"a": names[a], "b": names[b], "kappa": kappas[a, b], "steps": int(steps[a, b])} for a, b in pairs],
         "fleiss": fleiss_kappa(votes),
+        "observed": observed_agreement(votes),
+        "largest_class": table.class_names[int(votes.sum(0).argmax())],
+        "largest_share": float(votes.sum(0).max() / votes.sum()),
         "clock": [float((edges[place] + edges[place + 1]) / 2) for place in shown],
         "fleiss_over_clock": [fleiss_kappa(votes[part == place]) for place in shown],
     }

@@ -17,9 +17,11 @@ from labeltide.auditing.comparing import open_results
 from labeltide.auditing.decided import settle
 from labeltide.auditing.new_file import check_file, draft_of
 from labeltide.auditing.spreadsheet import SafeCsvWriter
+from labeltide.auditing.typed_verdicts import typed_decisions
 from labeltide.decisions import DECISIONS, file_digest
 from labeltide.tables.files import open_file
 from labeltide.tables.labels import read_table_labels
+from labeltide.tables.spellings import join_spellings
 from labeltide.tables.wording import quoted
 
 AT_ONCE = 1 << 16  # rows that are read and written together
@@ -131,7 +133,7 @@ def _check_same_labels(source: Any, lines: pa.Table, columns: list[str], audit: 
             f"The table must be the audited one, with {audit['table']['rows']} rows and {columns!r} in it."
         )
     if not audit["table"].get("digest"):
-        found = read_table_labels(_read(source, columns), columns)
+        found = read_table_labels(join_spellings(_read(source, columns), columns)[0], columns)
         texts = np.array([*found.names, None], dtype=object)[found.codes].ravel()
         if texts.tolist() != lines["recorded"].to_pylist():
             raise ValueError("The labels of the table are not those of the audit. Name the audited table with --table.")
@@ -145,7 +147,7 @@ def _corrections(
     folder: Path, audit: Any, lines: pa.Table, above: float | None
 ) -> tuple[dict[tuple[int, int], Correction], dict[str, int]]:
     """By row and column of labels."""
-    has_decisions = (folder / DECISIONS).is_file()
+    has_decisions = (folder / DECISIONS).is_file() or bool(typed_decisions(folder, audit))
     if not has_decisions and above is None:
         raise ValueError(
             f"There is nothing to apply: {str(folder)!r} holds no decisions. Make some with: labeltide review "

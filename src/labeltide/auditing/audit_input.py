@@ -11,6 +11,7 @@ import pyarrow as pa
 from labeltide._display import ShortRepr
 from labeltide.tables.clock_columns import ClockInfo
 from labeltide.tables.features import Encoder
+from labeltide.tables.overview import ColumnOverview
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,6 +46,7 @@ class AuditInput(ShortRepr):
     encoders : how each feature came from its column
     decisions : how many labels reviewers settled, used and left out; None without decisions
     step : the usual time between two steps and its unit, "" for plain numbers; None where the table has no times
+    overview : type, missing values, levels and role of every column of the table
     all_steps : the steps of the whole table, where these windows were drawn from a larger one; else None
     """
 
@@ -74,6 +76,7 @@ class AuditInput(ShortRepr):
     encoders: tuple[Encoder, ...]
     said: tuple[str, ...]
     step: tuple[float, str] | None = None
+    overview: tuple[ColumnOverview, ...] = ()
     decisions: dict[str, Any] | None = None
     all_steps: int | None = None
 

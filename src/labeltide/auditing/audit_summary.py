@@ -60,6 +60,7 @@ def describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, A
         "features": read.feature_names,
         "annotators": read.annotator_names,
         "said": [*read.said, *said],
+        "overview": [asdict(column) for column in read.overview],
     }
 
 
@@ -75,12 +76,13 @@ def describe_source(table: Any) -> dict[str, Any]:
 
 def describe_labels(read: AuditInput, judged: LabelAudit) -> dict[str, Any]:
     """What was found about single labels."""
+    plan = findings.describe_plan(read, judged)
     return {
         "issues": findings.describe_issues(read, judged),
         "contested": describe_contested(judged),
         "agreement": describe_agreement(read),
-        "plan": findings.describe_plan(read, judged),
-        "timelines": describe_timelines(read, judged),
+        "plan": plan,
+        "timelines": describe_timelines(read, judged, plan),
         "encoders": [asdict(encoder) for encoder in read.encoders],
     }
 

@@ -13,7 +13,8 @@ from pyarrow import parquet
 from labeltide.auditing.audit_input import decode
 from labeltide.auditing.comparing import open_results
 from labeltide.auditing.reading import AuditSteps
-from labeltide.decisions import Decision, DecisionStore, Settled, audit_identity, file_digest, settled_labels
+from labeltide.auditing.typed_verdicts import typed_decisions
+from labeltide.decisions import DECISIONS, Decision, DecisionStore, Settled, audit_identity, file_digest, settled_labels
 from labeltide.tables.wording import quoted, unique_texts
 
 LINES = ["row", "sequence", "time", "annotator", "recorded"]
@@ -59,17 +60,23 @@ def read_decided(folder: Path) -> DecidedLabels:
 
 
 def read_decisions(folder: Path, audit: Any) -> tuple[list[Decision], int]:
-    """The standing decisions of an audit, and how many there are of another one, whose rows may be others."""
-    with DecisionStore.open(folder, create=False) as store:
-        standing = store.standing()
+    """The standing decisions of an audit, and how many there are of another one, whose rows may be others.
+
+    Verdicts that somebody typed into issues.csv count as those of one more reviewer.
+    """
+    typed = typed_decisions(folder, audit)
+    standing: list[Decision] = []
+    if not typed or (folder / DECISIONS).is_file():
+        with DecisionStore.open(folder, create=False) as store:
+            standing = store.standing()
     known = audit_identity(audit)
-    own = [decision for decision in standing if decision.audit == known]
+    own = [decision for decision in standing if decision.audit == known] + typed
     if standing and not own:
         raise ValueError(
             f"The decisions in {str(folder)!r} were made for another audit, so it is not known which rows they mean. "
             "Name the folder of the audit that was reviewed."
         )
-    return own, len(standing) - len(own)
+    return own, len(standing) + len(typed) - len(own)
 
 
 def settle(folder: Path, audit: Any, lines: pa.Table) -> tuple[Settled, np.ndarray]:
@@ -114,7 +121,9 @@ def _match_steps(steps: AuditSteps, decided: DecidedLabels, table: Any) -> tuple
     rows = steps.rows
     digest = file_digest(Path(table)) if isinstance(table, str | Path) and decided.digest else None
     if digest is not None and digest == decided.digest:
-        return rows.steps.step_of_row[decided.lines["row"].to_numpy()], decided.lines["label"].to_pylist()
+        places = rows.step_of_given(decided.lines["row"].to_numpy())
+        kept = decided.lines["label"].filter(pa.array(places >= 0))
+        return places[places >= 0], kept.to_pylist()
     if not (decided.is_timed and rows.moments):
         raise ValueError(
             f"The table is not the one that was reviewed in {str(decided.folder)!r}, and without a column of times in "

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from labeltide._files import write_json
-from labeltide.auditing.spreadsheet import write_safe_csv
+from labeltide.auditing.spreadsheet import with_verdicts, write_safe_csv
 
 FORMAT = 1  # of audit.json
 AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE = "audit.json", "labels.parquet", "issues.parquet", "issues.csv", "noise.csv"
@@ -26,6 +26,7 @@ PAGE, MODEL, MODEL_FILE = "report.html", "model", "model.safetensors"
 DECISIONS = ("decisions.sqlite", "decisions.sqlite-wal", "decisions.sqlite-shm", "review.json")
 OURS = frozenset((AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE, PAGE, MODEL))
 DERIVED = frozenset(("compare.html",))  # of `labeltide compare`, which can be made again
+MOST_IN_CSV = 20_000  # issues of a large table in issues.csv, for a person to read; all are in issues.parquet
 EDITED = "issues-edited"  # and a number: an issues.csv in which somebody has typed
 
 
@@ -55,7 +56,7 @@ def write_results(
         issues = rank_issues(labels)
         parquet.write_table(labels, draft / LABELS, compression="zstd", row_group_size=ROW_GROUP)
         parquet.write_table(issues, draft / ISSUES, compression="zstd")
-        write_safe_csv(issues, draft / ISSUES_CSV)
+        write_safe_csv(with_verdicts(issues), draft / ISSUES_CSV)
         write_safe_csv(noise, draft / NOISE)
         (draft / MODEL).mkdir()
         save_model(draft / MODEL / MODEL_FILE)
@@ -181,9 +182,11 @@ def _move_kept(source: Path, target: Path) -> None:
 def _keep_edited(folder: Path) -> None:
     """Give an issues.csv in which somebody has typed a name under which it is kept."""
     try:
-        ours = folder / f"{ISSUES_CSV}.ours"
-        write_safe_csv(parquet.read_table(folder / ISSUES), ours)
-        same = ours.read_bytes() == (folder / ISSUES_CSV).read_bytes()
+        issues, ours = parquet.read_table(folder / ISSUES), folder / f"{ISSUES_CSV}.ours"
+        same = False
+        for table in (with_verdicts(issues), with_verdicts(issues.slice(0, MOST_IN_CSV)), issues):  # also as of old
+            write_safe_csv(table, ours)
+            same |= ours.read_bytes() == (folder / ISSUES_CSV).read_bytes()
         ours.unlink()
     except (OSError, ValueError):
         return

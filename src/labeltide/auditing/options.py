@@ -11,7 +11,7 @@ from typing import Any
 from labeltide import _validation
 from labeltide.auditing.pace import FAST, USUAL, Pace
 from labeltide.auditing.recordings import RecordingRequest
-from labeltide.tables.roles import Request
+from labeltide.tables.roles import Reading, Request
 
 MODELS = ("gru", "tcn", "transformer")
 ENDINGS = (
@@ -46,6 +46,7 @@ class AuditOptions:
     resume: bool
     command: str | None
     recordings: RecordingRequest = field(default_factory=RecordingRequest)
+    reading: Reading = field(default_factory=Reading)
     decisions: Path | None = None
     baseline: Path | None = None
     fast: bool = False

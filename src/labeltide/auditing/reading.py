@@ -11,14 +11,18 @@ import pyarrow as pa
 
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.audit_input import AuditInput, decode
+from labeltide.tables.bad_rows import keep_rows
 from labeltide.tables.clock_columns import ClockInfo, positions, read_clocks
+from labeltide.tables.decimal_commas import read_decimal_commas
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
-from labeltide.tables.intake import OpenTable, load_table, open_table
+from labeltide.tables.intake import OpenTable, load_table, open_table, whole
 from labeltide.tables.labels import read_table_labels, read_trusted
-from labeltide.tables.moments import find_gaps, step_length
+from labeltide.tables.moments import find_gaps, read_moments, step_length
+from labeltide.tables.overview import ColumnOverview, describe_columns
 from labeltide.tables.role_guesses import RoleColumns, find_columns
-from labeltide.tables.roles import Names, Request
-from labeltide.tables.table_rows import TableRows, find_rows
+from labeltide.tables.roles import Names, Reading, Request
+from labeltide.tables.spellings import join_spellings
+from labeltide.tables.table_rows import GivenRows, TableRows, find_rows
 from labeltide.tables.vocabulary import ANNOTATORS, means
 from labeltide.tables.windows import Windows, cut_windows
 from labeltide.tables.wording import unique_texts
@@ -35,6 +39,7 @@ class AuditSteps:
     trusted : int8 array of shape (all steps,), or None
     gaps : int64 array of shape (all steps,), or None where no step is missing
     said : sentences about what was read
+    overview : type, missing values, levels and role of every column
     decisions : how many labels reviewers settled, used and left out; None without decisions
     """
 
@@ -47,6 +52,7 @@ class AuditSteps:
     trusted: np.ndarray | None = None
     gaps: np.ndarray | None = None
     said: tuple[str, ...] = ()
+    overview: tuple[ColumnOverview, ...] = ()
     decisions: dict[str, Any] | None = None
 
     def cut(self, window: int | None = None) -> AuditInput:
@@ -57,8 +63,8 @@ class AuditSteps:
         return AuditInput(
             **_arrays(self, windows),
             **self.rows.lines(),
-            ids=decode(self.rows.steps.sequence[self.rows.steps.step_of_row], names),
-            times=self.rows.times,
+            ids=self.rows.of_given(decode(self.rows.steps.sequence[self.rows.steps.step_of_row], names)),
+            times=self.rows.of_given(self.rows.times),
             step=step_length(self.rows.steps) if self.rows.moments else None,
             sequence_names=names,
             class_names=self.class_names,
@@ -69,6 +75,7 @@ class AuditSteps:
             window=windows.window,
             encoders=self.features.encoders,
             said=(*self.said, _say_windows(windows, counts)),
+            overview=self.overview,
             decisions=self.decisions,
         )
 
@@ -84,6 +91,8 @@ def read_audit_table(
     clock: Names = None,
     trusted: str | None = None,
     window: int | None = None,
+    drop_bad_rows: bool = False,
+    timezone: str | None = None,
 ) -> AuditInput:
     """Read a table with one row per step, or per step and annotator, in any order of rows.
 
@@ -100,37 +109,72 @@ def read_audit_table(
         Labels known to be right, empty elsewhere.
     window : int
         Longer sequences are cut; chosen from the data when left out.
+    drop_bad_rows : bool
+        Leave out rows without a time or a sequence and exact repeats of an earlier row. Row numbers stay those of the
+        table as it was given.
+    timezone : str
+        Name of a time zone, to whose wall clock times are converted; hours stay as written when left out.
     """
-    return read_audit_steps(table, Request(sequence, time, label, features, annotator, clock, trusted)).cut(window)
+    request = Request(sequence, time, label, features, annotator, clock, trusted)
+    return read_audit_steps(table, request, Reading(drop_bad_rows, timezone)).cut(window)
 
 
-def read_audit_steps(table: Any, request: Request) -> AuditSteps:
+def read_audit_steps(table: Any, request: Request, reading: Reading = Reading()) -> AuditSteps:  # noqa: B008  (frozen)
     """Read the columns of a request, and those that it leaves to be found."""
     try:
-        return _read_steps(open_table(table), request)
+        return _read_steps(open_table(table), request, reading)
     except pa.ArrowException as error:  # what no check above foresaw, in Arrow's own words
         raise ValueError(f"The table cannot be read: {str(error).rstrip('.')}.") from None
 
 
-def _read_steps(table: OpenTable, request: Request) -> AuditSteps:
-    loaded = load_table(table, _needed(table, request))
-    columns = find_columns(loaded, request)
+def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSteps:
+    given = load_table(table, _needed(table, request))
+    columns = find_columns(given, request)
+    loaded, as_numbers, tidied_said, kept = _tidy(given, columns, reading)
     labels = read_table_labels(loaded, columns.label)
-    rows = find_rows(loaded, columns, labels.codes)
+    rows = find_rows(loaded, columns, labels.codes, reading.timezone, kept)
     recorded = labels.of_steps(rows)
     features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
     clock, clocks, clocks_said = read_clocks(loaded, columns.clock, columns.time, rows.moments, rows.steps)
-    said = [*columns.said, *labels.said, *(rows.moments.said if rows.moments else ()), *features.said, *clocks_said]
+    moments_said = rows.moments.said if rows.moments else ()
+    said = [*columns.said, *tidied_said, *labels.said, *moments_said, *features.said, *clocks_said]
     trusted = None
     if columns.trusted:
         trusted, sentence = read_trusted(loaded, columns.trusted, labels, rows.steps)
         said.append(sentence)
+    used, why = [encoder.column for encoder in features.encoders], {**columns.left_out, **features.left_out}
+    overview = describe_columns(loaded, table.names, columns, used, why, as_numbers)
     if not features.columns:
         features = _only_position(rows)
         said += features.said
     gaps, gaps_said = find_gaps(rows.steps) if rows.moments else (None, "")
     said += [gaps_said] if gaps_said else []
-    return AuditSteps(rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said))
+    return AuditSteps(rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said), overview)
+
+
+def _tidy(
+    table: pa.Table, columns: RoleColumns, reading: Reading
+) -> tuple[pa.Table, list[str], list[str], GivenRows | None]:
+    """The table with decimal commas read, one spelling for each class and bad rows left out; what is said of that."""
+    total = len(table)
+    kept = keep_rows(_with_moments(table, columns.time, reading.timezone), columns, reading.drop_bad_rows)
+    if kept.rows is not None:
+        table = table.take(pa.array(kept.rows))
+    numeric = [*columns.features, *(name for name in columns.clock if name in table.column_names)]
+    numeric += [columns.time] if columns.time else []
+    table, as_numbers, commas_said = read_decimal_commas(table, list(dict.fromkeys(numeric)))
+    table, spelling_said = join_spellings(table, [*columns.label, *([columns.trusted] if columns.trusted else [])])
+    given = None if kept.rows is None else GivenRows(kept.rows, total)
+    return table, as_numbers, [*kept.said, *commas_said, *spelling_said], given
+
+
+def _with_moments(table: pa.Table, time: str | None, timezone: str | None) -> pa.Table:
+    """The table with moments in a named time zone, where the hour that a clock shows twice is no repeat."""
+    if time is None or timezone is None:
+        return table
+    return table.set_column(
+        table.column_names.index(time), time, read_moments(time, whole(table[time]), timezone).order
+    )
 
 
 def read_new_table(
@@ -152,6 +196,7 @@ def read_new_table(
     """
     loaded = load_table(open_table(table))
     columns = find_columns(loaded, Request(sequence, time, annotator=annotator), labelled=False)
+    loaded, _, _ = read_decimal_commas(loaded, [encoder.column for encoder in encoders if not encoder.levels])
     rows = find_rows(loaded, columns, np.full((len(loaded), 1), -1, dtype=np.int8))
     features = apply_encoders(loaded, encoders, rows.steps) if encoders else _position(rows)
     unlabelled = np.full((len(rows.steps.rows), rows.n_annotators), -1, dtype=np.int8)

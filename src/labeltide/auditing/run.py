@@ -31,6 +31,7 @@ from labeltide.auditing.memory import check_memory
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.pace import say_pace
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
+from labeltide.auditing.page.reading_words import reading_text
 from labeltide.auditing.rare_classes import leave_out_rare_classes
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.auditing.recordings import RecordingRequest, is_recording, lay_out
@@ -42,7 +43,7 @@ from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR
 from labeltide.tables.file_set import FileSet
 from labeltide.tables.frames import frame_index
-from labeltide.tables.roles import Names, Request
+from labeltide.tables.roles import Names, Reading, Request
 from labeltide.training.checkpoint import fingerprint
 
 FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
@@ -100,6 +101,8 @@ def audit(
     clock: Names = None,
     trusted: str | None = None,
     window: int | None = None,
+    drop_bad_rows: bool = False,
+    timezone: str | None = None,
     labels: Any = None,
     epoch: float | None = None,
     field: str | None = None,
@@ -125,6 +128,9 @@ def audit(
         rows are read in parts, in memory that does not grow with them; results then need `out`.
         table may also be a recording, a folder or a manifest of recordings (docs/formats.md), and features then a
         function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
+    drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
+    timezone : name of a time zone, as "Europe/Berlin", to whose wall clock times are converted; None keeps hours as
+        written
     labels : files of spans, or a span table, for a recording; None where the recording holds them itself
     epoch : seconds of one epoch of a recording; None finds them
     field : "eeg", "sleep", "muscle", "ecg", "movement", "gaze" or "plain"; None goes by the names of the channels
@@ -151,6 +157,7 @@ def audit(
         resume=resume,
         command=command,
         recordings=RecordingRequest(labels, epoch, field, features if callable(features) else None),
+        reading=Reading(drop_bad_rows, timezone),
         decisions=None if decisions is None else Path(decisions),
         baseline=None if baseline is None else Path(baseline),
         fast=fast,
@@ -176,6 +183,8 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         options = replace(options, columns=columns, recordings=recordings)
         recorded = _read(laid, options)
         read = leave_out_rare_classes(recorded)
+        about = describe_table(table, read, recordings.said)
+        stages.say(reading_text(about))
         check_memory(read)
         windows = fitting.choose_windows(read, options.seed, options.pace)
         clusters = clusters_of_copies(read)
@@ -191,7 +200,7 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         judged = fitting.judge(coded, read, options.fdr, stages.done)
         estimator = fitting.with_class_names(coded, read)
     with stages.stage("bands"):
-        said = recordings.said + say_pace(options.pace) + say_limits(read, len(windows), estimator)
+        said = say_pace(options.pace) + say_limits(read, len(windows), estimator)
         kept.take_findings(estimator)
         said += fitting.infer(estimator, read, options, stages.done, kept.keep_findings)
     noise_found = findings.describe_noise_found(read, estimator, checks)
@@ -201,7 +210,7 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
     summary = to_json(
         {
             **describe_run(options.command, stages.seconds),
-            "table": describe_table(table, read, said),
+            "table": {**about, "said": [*about["said"], *said]},
             "settings": describe_settings(read, options, estimator, len(windows)),
             "conclusion": conclusion.to_json(),
             **noise_found,
@@ -232,7 +241,7 @@ def _write(folder: Path, summary: dict[str, Any], labels: pa.Table, noise: pa.Ta
 def _read(table: Any, options: AuditOptions) -> AuditInput:
     """Read the table once; whole sequences are cut where there are too few of them to judge one by the others."""
     decided = None if options.decisions is None else read_decided(options.decisions)
-    steps = read_audit_steps(table, options.columns)
+    steps = read_audit_steps(table, options.columns, options.reading)
     if decided is not None:
         steps = trust_decided(steps, decided, table)
     read = steps.cut(options.window)

@@ -25,6 +25,14 @@ INSIDE_WITH_SIGNS = rf"{_ENDS}([=+\-@{_WIDE}])"
 HARMFUL = "[(|!\uff08\uff5c\uff01]"
 
 
+VERDICT = "verdict"  # the last column of issues.csv, in which people type
+
+
+def with_verdicts(issues: pa.Table) -> pa.Table:
+    """The issues with an empty column in which people type what is right."""
+    return issues.append_column(VERDICT, pa.nulls(len(issues), pa.string()))
+
+
 def write_safe_csv(table: pa.Table, path: Path) -> None:
     """Write a table as CSV in which no text starts a formula; numbers stay numbers.
 

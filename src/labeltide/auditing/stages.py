@@ -99,7 +99,7 @@ class Stages:
     def say(self, text: str) -> None:
         """Say a sentence on standard error, above the bar."""
         if self.console is not None:
-            self.console.print(text, markup=False, highlight=False)
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _trainings(self) -> OnEpochShare:
         """Watch one training after the other; how many there will be is only known at the end."""

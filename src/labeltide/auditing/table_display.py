@@ -98,5 +98,8 @@ def _corrected_column(values: Any, lines: pa.Table) -> Any:
     unknown = sorted({str(text) for text in corrected[changed]} - {str(text) for text in of_text})
     if unknown:
         raise ValueError(f"The label column holds no {unknown[0]!r}, to which labels would be corrected.")
-    new = [values[of_text[text]] for text in corrected[changed]]
+    known = {text: values[row] for text, row in of_text.items()}
+    if values.dtype not in (nw.Categorical, nw.Enum):  # of several spellings, the one that stands for the class
+        known = {text: text if isinstance(value, str) else value for text, value in known.items()}
+    new = [known[text] for text in corrected[changed]]
     return values.scatter(rows[changed].tolist(), new)

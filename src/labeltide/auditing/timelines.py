@@ -1,8 +1,9 @@
-"""The sequences with the most issues, step by step, for the page to draw."""
+"""The sequences with the most issues and the stretches of the plan, step by step, for the page to draw."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,27 +16,58 @@ SAMPLE = 20_000  # steps from which the telling signals are found
 DIGITS = 5
 
 
-def describe_timelines(table: AuditInput, judged: LabelAudit) -> list[dict[str, Any]]:
-    """The part `timelines`: for each sequence its stretch with the most issues."""
+def describe_timelines(
+    table: AuditInput, judged: LabelAudit, plan: Sequence[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
+    """The part `timelines`: for each sequence its stretch with the most issues, then every stretch of the plan.
+
+    A stretch of the plan that lies within an earlier timeline is not drawn again. Others have their place in the plan.
+    """
     issues = table.from_steps(np.asarray(judged.is_issue.any(-1)))  # (steps,)
     starts, ends = sequence_bounds(table)
     summed = np.append(0, np.cumsum(issues))
     totals = summed[ends] - summed[starts]
     worst = [place for place in np.argsort(-totals, kind="stable")[:SEQUENCES] if totals[place]]
     signals = {table.feature_names[place]: table.signal(place) for place in telling_features(table, judged)}
-    first, times = table.first_lines(), table.times
-    timelines = []
-    for sequence in worst:
-        stretch = worst_stretch(summed, int(starts[sequence]), int(ends[sequence]))
-        timelines.append(
-            {
-                "sequence": table.sequence_names[sequence],
-                "times": times.take(table.line_row[first[stretch]]).to_pylist(),
-                "signals": {name: rounded(values[stretch]) for name, values in signals.items()},
-                "rows": first[stretch].tolist(),
-            }
-        )
+    first = table.first_lines()
+
+    def describe(sequence: int, stretch: np.ndarray) -> dict[str, Any]:
+        return {
+            "sequence": table.sequence_names[sequence],
+            "times": table.times.take(table.line_row[first[stretch]]).to_pylist(),
+            "signals": {name: rounded(values[stretch]) for name, values in signals.items()},
+            "rows": first[stretch].tolist(),
+        }
+
+    shown = [(place, worst_stretch(summed, int(starts[place]), int(ends[place]))) for place in worst]
+    timelines = [describe(place, stretch) for place, stretch in shown]
+    for order, entry in enumerate(plan, 1):
+        place = table.sequence_names.index(entry["sequence"])
+        bounds = (int(starts[place]), int(ends[place]))
+        planned = _planned_stretch(table, first, bounds, (entry["first"], entry["last"]))
+        if planned is None or any(each == place and np.isin(planned, steps).all() for each, steps in shown):
+            continue
+        shown.append((place, _with_context(planned, *bounds)))
+        timelines.append({**describe(*shown[-1]), "planned": order})
     return timelines
+
+
+def _planned_stretch(
+    table: AuditInput, first: np.ndarray, bounds: tuple[int, int], ends: tuple[str, str]
+) -> np.ndarray | None:
+    """The steps of a sequence between two of its times; None where these are not found."""
+    times = table.times.take(table.line_row[first[slice(*bounds)]]).to_pylist()
+    try:
+        places = [times.index(end) for end in ends]
+    except ValueError:
+        return None
+    return bounds[0] + np.arange(min(places), max(places) + 1)[:STEPS]
+
+
+def _with_context(stretch: np.ndarray, start: int, end: int) -> np.ndarray:
+    """The stretch with a quarter of its length on either side, within its sequence and a timeline's length."""
+    more = min(max(10, len(stretch) // 4), max(0, (STEPS - len(stretch)) // 2))
+    return np.arange(max(start, int(stretch[0]) - more), min(end, int(stretch[-1]) + 1 + more))
 
 
 def sequence_bounds(table: AuditInput) -> tuple[np.ndarray, np.ndarray]:

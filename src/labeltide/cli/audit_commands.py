@@ -38,6 +38,12 @@ def audit(
         str | None,
         Parameter(help="A column, hour_of_day, day_of_week, days or position; up to three with commas. Else position."),
     ] = None,
+    drop_bad_rows: Annotated[
+        bool, Parameter(negative=(), help="Leave out rows without a time or a sequence, and exact repeats of a row.")
+    ] = False,
+    timezone: Annotated[
+        str | None, Parameter(help="Convert times to a place, such as Europe/Berlin; as written by default.")
+    ] = None,
     labels: Annotated[str | None, Parameter(help="Spans for a recording: EDF+, CSV, JSON, XML, ...; commas.")] = None,
     epoch: Annotated[float | None, Parameter(help="Seconds of one epoch of a recording.")] = None,
     field: Annotated[
@@ -81,6 +87,8 @@ def audit(
             annotator=annotator,
             clock=clock,
             trusted=trusted,
+            drop_bad_rows=drop_bad_rows,
+            timezone=timezone,
             labels=labels,
             epoch=epoch,
             field=field,

@@ -7,7 +7,7 @@ indicator. Text of few levels and booleans are one-hot encoded.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,7 @@ class Features:
     columns: list[np.ndarray]  # float32 of shape (steps,)
     encoders: tuple[Encoder, ...]
     said: tuple[str, ...]
+    left_out: dict[str, str] = field(default_factory=dict)  # why a column is no feature
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,7 +109,8 @@ def encode_features(
             continue
         columns += encoder.encode(values, first)
         encoders.append(encoder)
-    return Features(columns, tuple(encoders), tuple(_sentences(encoders, out, notes)))
+    why = {name: reason for reason, names in out.items() for name in names}
+    return Features(columns, tuple(encoders), tuple(_sentences(encoders, out, notes)), why)
 
 
 def apply_encoders(table: pa.Table, encoders: Sequence[Encoder], steps: Steps) -> Features:

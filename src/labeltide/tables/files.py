@@ -71,7 +71,11 @@ def _read_widening(path: Path, separator: str, encoding: str) -> pa.Table:
     while True:
         options = csv.ConvertOptions(strings_can_be_null=True, column_types=types)
         try:
-            return csv.read_csv(path, read, parse, options)
+            table = csv.read_csv(path, read, parse, options)
+            zoned = [each.name for each in table.schema if pa.types.is_timestamp(each.type) and each.type.tz]
+            if not zoned:
+                return table
+            types |= dict.fromkeys(zoned, pa.string())  # pyarrow would give UTC, without the offset that was written
         except pa.ArrowInvalid as error:
             misfit = MISFIT.search(str(error))
             if not misfit:

@@ -13,6 +13,7 @@ from labeltide.tables import vocabulary
 from labeltide.tables.intake import is_moment, is_number, is_text, whole
 from labeltide.tables.roles import Request
 from labeltide.tables.wording import quoted
+from labeltide.tables.written_times import looks_written
 
 
 @dataclass
@@ -28,6 +29,7 @@ class RoleColumns:
     features: list[str]
     features_named: bool
     said: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)  # why a column is no feature
 
 
 def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) -> RoleColumns:
@@ -58,6 +60,7 @@ def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) ->
         features=features,
         features_named=bool(named["features"]),
         said=guess.said,
+        left_out=guess.left_out,
     )
 
 
@@ -73,6 +76,7 @@ class _Guess:
 
     def __init__(self, table: pa.Table, taken: set[str]) -> None:
         self.table, self.taken, self.said = table, taken, list[str]()
+        self.left_out: dict[str, str] = {}
 
     def way_out(self, role: str) -> str:
         several = {
@@ -168,6 +172,8 @@ class _Guess:
     def time(self, sequence: list[str]) -> list[str]:
         free = [name for name in self.free() if self._can_order(name)]
         moments = [name for name in free if is_moment(self.kind(name))]
+        written = [name for name in free if is_text(self.kind(name)) and looks_written(self.table[name])]
+        moments = moments or written[: len(written) == 1]
         for known in (vocabulary.TIMES, vocabulary.LESSER_TIMES):
             candidates = [name for name in free if vocabulary.means(name, known)]
             if len(candidates) > 1:
@@ -203,6 +209,7 @@ class _Guess:
         for why, leaves_out in _NO_FEATURES.items():
             out = [name for name in kept if leaves_out(name)]
             kept = [name for name in kept if name not in out]
+            self.left_out |= dict.fromkeys(out, why)
             if out:
                 self.said.append(f"I left {quoted(out)} out of the features: {why}.")
         return kept

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from labeltide.tables.intake import check_unique
+from labeltide.tables.time_zones import check_timezone
 from labeltide.tables.wording import listed, quoted
 
 ROLES = ("sequence", "time", "label", "features", "annotator", "clock", "clean", "zscore")
@@ -44,6 +45,23 @@ def check_roles(roles: dict[str, list[str]], there: list[str]) -> None:
         shared = set(roles[role]) & set(roles[other])
         if shared and {role, other} not in MAY_SHARE:
             raise ValueError(f"A column can play one role. Got {listed(sorted(shared))} for both {role} and {other}.")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How an audit reads a table, beside which columns it reads.
+
+    Attributes
+    ----------
+    drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
+    timezone : name of a time zone (IANA), to whose wall clock times are converted; None keeps hours as written
+    """
+
+    drop_bad_rows: bool = False
+    timezone: str | None = None
+
+    def __post_init__(self) -> None:
+        check_timezone(self.timezone)
 
 
 @dataclass(frozen=True)

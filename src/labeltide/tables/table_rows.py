@@ -20,6 +20,20 @@ UNNAMED = "(not named)"
 
 
 @dataclass(frozen=True)
+class GivenRows:
+    """The rows that were kept of a table, by their places in the table as it was given."""
+
+    rows: np.ndarray  # int64 of shape (kept rows,), rising
+    total: int
+
+    def spread(self, values: pa.Array) -> pa.Array:
+        """Values of kept rows at their places among all rows, null elsewhere."""
+        place = np.full(self.total, -1, dtype=np.int64)
+        place[self.rows] = np.arange(len(self.rows))
+        return values.take(pa.array(place, mask=place < 0))
+
+
+@dataclass(frozen=True)
 class TableRows:
     """The rows of a table, by step.
 
@@ -30,6 +44,7 @@ class TableRows:
     annotator : int64 array of shape (rows,)
         A place in `annotators`, 0 without annotators, -1 in rows that name none and hold no label.
     annotators : names, or None
+    given : which rows of the table as given these are; None where they are all
     """
 
     table: pa.Table
@@ -38,6 +53,7 @@ class TableRows:
     moments: Moments | None
     annotator: np.ndarray
     annotators: tuple[str, ...] | None
+    given: GivenRows | None = None
 
     @property
     def n_annotators(self) -> int:
@@ -52,12 +68,31 @@ class TableRows:
         n_columns = max(len(self.columns.label), 1)
         rows = np.repeat(np.arange(len(self.table)), n_columns)
         annotator = self.annotator if n_columns == 1 else np.tile(np.arange(n_columns), len(self.table))
-        return {"line_row": rows, "line_step": self.steps.step_of_row[rows], "line_annotator": annotator}
+        given = rows if self.given is None else self.given.rows[rows]
+        return {"line_row": given, "line_step": self.steps.step_of_row[rows], "line_annotator": annotator}
+
+    def step_of_given(self, rows: np.ndarray) -> np.ndarray:
+        """The steps of rows of the table as it was given: int64, -1 where a row was left out."""
+        if self.given is None:
+            return self.steps.step_of_row[rows]
+        steps = np.full(self.given.total, -1, dtype=np.int64)
+        steps[self.given.rows] = self.steps.step_of_row
+        return steps[rows]
+
+    def of_given(self, values: pa.Array) -> pa.Array:
+        """Values of the rows as values of the table as it was given, null in rows that were left out."""
+        return values if self.given is None else self.given.spread(values)
 
 
-def find_rows(table: pa.Table, columns: RoleColumns, codes: np.ndarray) -> TableRows:
+def find_rows(
+    table: pa.Table,
+    columns: RoleColumns,
+    codes: np.ndarray,
+    timezone: str | None = None,
+    given: GivenRows | None = None,
+) -> TableRows:
     """Order rows by sequence and time; `codes` are their labels, of shape (rows, columns of labels)."""
-    moments = read_moments(columns.time, whole(table[columns.time])) if columns.time else None
+    moments = read_moments(columns.time, whole(table[columns.time]), timezone) if columns.time else None
     steps = _find_steps(table, columns, moments)
     annotator, annotators = steps.annotator_of_row, None
     if len(columns.label) > 1:
@@ -68,7 +103,7 @@ def find_rows(table: pa.Table, columns: RoleColumns, codes: np.ndarray) -> Table
         raise ValueError(
             f"There can be at most {MOST_ANNOTATORS} annotators. Got {len(annotators)}: {quoted(annotators)}."
         )
-    return TableRows(table, columns, steps, moments, annotator, annotators or None)
+    return TableRows(table, columns, steps, moments, annotator, annotators or None, given)
 
 
 def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) -> Steps:
@@ -84,9 +119,18 @@ def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) 
     try:
         return find_steps(loaded, roles, len(roles["sequence"]) == 1)
     except ValueError as error:
-        if "may occur once" not in str(error) or columns.sequence:
+        if "may occur once" not in str(error):
             raise
-        raise ValueError(f"{error} Or name the column of the sequences with the option sequence.") from None
+        told = str(error).replace(
+            "Give annotator= if several people labelled a step",
+            "Name the column of annotators with the option annotator (--annotator COLUMN) if several people labelled a "
+            "step",
+        )
+        more = "" if columns.sequence else " Or name the column of the sequences with the option sequence."
+        if moments is not None and moments.local is not None and moments.order.type.tz is None:
+            more += " If clocks went back an hour there, name the place with the option timezone (--timezone "
+            more += "Europe/Berlin)."
+        raise ValueError(told + more) from None
 
 
 def _people(steps: Steps, codes: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -68,6 +68,18 @@ def write_audit(
     audit = numbers_of(table, issues, ids, classes, annotators, kind, clock, points, is_temporal, is_noisy)
     audit["timelines"] = _timelines(random, ids[:timelines], times, truth, people, steps)
     audit["issues"]["by_sequence"] = _by_sequence(table)
+    audit["table"]["overview"] = [
+        {"name": name, "type": kind_, "missing": 0, "levels": levels, "role": role, "why": why}
+        for name, kind_, levels, role, why in (
+            ("person", "text", sequences, "sequence", ""),
+            ("time", "date and time", steps, "time", ""),
+            ("activity", "text", len(classes), "label", ""),
+            ("heart_rate", "number", 812, "feature", ""),
+            ("device_id", "text", 3, "left out", "what names someone or something is no measurement"),
+        )
+    ]
+    for place, each in enumerate(audit["plan"]):
+        each |= {"first": times[min(5 * place, steps - 1)], "last": times[min(5 * place + 50, steps - 1)]}
     audit |= changes
     (folder / "audit.json").write_text(json.dumps(audit))
     return folder

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ TEXTS = {  # columns of text, and the words they share
     "reason": "reason",
 }
 TRACKS = 6  # annotators drawn in one timeline
+SHEETS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".xlsx")  # tables with a heading in their first row
 
 
 class SharedTexts:
@@ -58,13 +59,16 @@ def build_payload(results: Results) -> dict[str, Any]:
     words["annotator"] = SharedTexts(audit["table"].get("annotators") or [])
     words["class"] = SharedTexts(audit["table"]["classes"])
     issues = _issues(results, words)
-    timelines, steps = _timelines(results, words)
-    issues["step"] = [
-        steps.get(row, -1) for row in issues["row"]
-    ]  # in the timeline of its sequence, where there is one
+    timelines = _timelines(results, words)
+    places = [
+        timelines.place_of_row.get(row, (-1, -1)) for row in issues["row"]
+    ]  # a timeline and a step in it, where there is one
+    issues["timeline"], issues["step"] = ([place[which] for place in places] for which in (0, 1))
     return {
         "issues": issues,
-        "timelines": timelines,
+        "timelines": timelines.drawn,
+        "plan": [_find_stretch(entry, timelines.described) for entry in audit.get("plan") or []],
+        "rowBase": row_base(audit),
         "words": {name: each.texts for name, each in words.items()},
         "isCut": any(each.is_cut for each in words.values()),
         "hasAnnotators": bool(audit["table"].get("annotators")),
@@ -115,28 +119,57 @@ def _within(columns: Mapping[str, Sequence[Any]], words: Mapping[str, SharedText
     return kept
 
 
-def _timelines(results: Results, words: Mapping[str, SharedTexts]) -> tuple[list[dict[str, Any]], dict[int, int]]:
-    """The timelines that fit, and the step at which each row of the table stands in them."""
+def row_base(audit: Mapping[str, Any]) -> int:
+    """What is added to a row, counted from 0, to number it as spreadsheet programs do: below a heading in row 1.
+
+    Tables that have no heading in a row of their own are counted from 0.
+    """
+    return 2 if str(audit["table"]["name"]).lower().endswith(SHEETS) else 0
+
+
+def _find_stretch(entry: Mapping[str, Any], timelines: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
+    """The timeline of a stretch of the plan, its first and its last step there; None where there is none."""
+    for at, each in enumerate(timelines):
+        times = list(each["times"])
+        if str(each["sequence"]) == str(entry["sequence"]) and entry["first"] in times and entry["last"] in times:
+            return {"at": at, "from": times.index(entry["first"]), "to": times.index(entry["last"])}
+    return None
+
+
+class KeptTimelines(NamedTuple):
+    """The timelines that fit into the page, as described in audit.json and as the page draws them."""
+
+    described: list[Mapping[str, Any]]
+    drawn: list[dict[str, Any]]
+    place_of_row: dict[int, tuple[int, int]]  # a timeline and a step in it, by row of the table
+
+
+def _timelines(results: Results, words: Mapping[str, SharedTexts]) -> KeptTimelines:
+    """The first timeline, those of the plan, and of the others as many as the budget allows."""
     described: Sequence[Mapping[str, Any]] = results.audit.get("timelines") or []
     if not described:
-        return [], {}
+        return KeptTimelines([], [], {})
     labels = results.labels_of([str(each["sequence"]) for each in described])
     of_sequence: dict[str, list[int]] = {}
     for place, name in enumerate(labels["sequence"].to_pylist()):
         of_sequence.setdefault(name, []).append(place)
-    built: list[dict[str, Any]] = []
-    step_of_row: dict[int, int] = {}
+    built: dict[int, tuple[dict[str, Any], list[tuple[int, int]]]] = {}
     spent = 0
-    for each in described:
+    for at in sorted(range(len(described)), key=lambda place: (place > 0, not described[place].get("planned"), place)):
+        each = described[at]
         lines = labels.take(pa.array(of_sequence.get(str(each["sequence"]), []), pa.int64()))
         steps = _steps(each["rows"], lines)
         timeline = _timeline(each, lines, steps, words)
         spent += len(json.dumps(timeline))
         if spent > TIMELINE_BYTES and built:
             break
-        built.append(timeline)
-        step_of_row.update(zip(lines["row"].to_pylist(), steps, strict=True))
-    return built, step_of_row
+        rows = lines["row"].to_pylist()
+        built[at] = (timeline, [(row, step) for row, step in zip(rows, steps, strict=True) if step >= 0])
+    places: dict[int, tuple[int, int]] = {}
+    for number, at in enumerate(sorted(built)):
+        for row, step in built[at][1]:
+            places.setdefault(row, (number, step))
+    return KeptTimelines([described[at] for at in sorted(built)], [built[at][0] for at in sorted(built)], places)
 
 
 def _timeline(
@@ -169,6 +202,7 @@ def _timeline(
         "suggested": suggested,
         "tracks": [{"annotator": who, **tracks[who], "issues": sorted(tracks[who]["issues"])} for who in sorted(shown)],
         "leftOut": len(tracks) - len(shown),
+        "planned": described.get("planned") or 0,
     }
 
 

@@ -21,6 +21,8 @@ from labeltide.auditing.page.curves import PANELS, Drawer
 from labeltide.auditing.page.environment import environment
 from labeltide.auditing.page.numbers import is_known, number, percent
 from labeltide.auditing.page.payload import build_payload, embed
+from labeltide.auditing.page.prevalence import prevalence_caveat
+from labeltide.auditing.page.reading_words import reading_line
 from labeltide.auditing.page.results import Results
 from labeltide.auditing.page.verdict import is_noisy, size, untold, write_verdict
 
@@ -142,6 +144,9 @@ def _tabled(audit: Mapping[str, Any]) -> dict[str, Any]:
         "fleiss": (page_tables.kappa(agreement["fleiss"]), page_tables.kappa_word(agreement["fleiss"]))
         if is_known(number(agreement.get("fleiss")))
         else None,
+        "overview": audit["table"].get("overview") or [],
+        "reading": reading_line(audit["table"]),
+        "kappa_caveat": prevalence_caveat(agreement),
         "plan": (audit.get("plan") or [])[: page_tables.PLAN],
         "sequences": (audit["issues"].get("by_sequence") or [])[: page_tables.SEQUENCES],
         "facts": page_tables.facts(audit),

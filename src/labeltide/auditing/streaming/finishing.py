@@ -13,8 +13,8 @@ from pyarrow import ipc, parquet
 
 from labeltide.auditing.contested_findings import FEWEST, PARTS
 from labeltide.auditing.findings import SEQUENCES
-from labeltide.auditing.folder import ISSUES, ISSUES_CSV, LABELS
-from labeltide.auditing.spreadsheet import write_safe_csv
+from labeltide.auditing.folder import ISSUES, ISSUES_CSV, LABELS, MOST_IN_CSV
+from labeltide.auditing.spreadsheet import with_verdicts, write_safe_csv
 from labeltide.auditing.streaming.ahead import work_ahead
 from labeltide.auditing.streaming.flags import QUALITY, Flags
 from labeltide.auditing.streaming.judging import SUPPORT, JudgeJob, read_part
@@ -22,7 +22,6 @@ from labeltide.auditing.streaming.reasons import write_reasons
 from labeltide.inference.audit import MIN_CONFIDENCE
 
 BUCKET = 400_000  # flagged labels that are sorted at once
-MOST_IN_CSV = 20_000  # issues in issues.csv, for a person to read; all are in issues.parquet
 TEXTS = ("sequence", "time", "annotator", "recorded", "suggested", "corrected", "reason", "predicted")
 
 
@@ -217,7 +216,7 @@ def _write_issues(buckets: _Buckets, schema: pa.Schema, draft: Path) -> None:
             first = plain.empty_table()
             writer.write_table(first)
     buckets.folder.rmdir()
-    write_safe_csv(first, draft / ISSUES_CSV)
+    write_safe_csv(with_verdicts(first), draft / ISSUES_CSV)
 
 
 def _codes(part: pa.Table, name: str) -> np.ndarray:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.streaming.chunk_reader import Layout
 from labeltide.auditing.streaming.chunks import plan_chunks
 from labeltide.auditing.streaming.sorting import ROW, read_batches, write_in_order, write_sorted
@@ -15,11 +16,25 @@ from labeltide.auditing.streaming.survey import UnsortedError, survey
 from labeltide.tables.file_set import FileSet, open_files
 from labeltide.tables.intake import is_text, load_table, open_table
 from labeltide.tables.role_guesses import RoleColumns, find_columns
-from labeltide.tables.roles import Request
+from labeltide.tables.roles import Reading, Request
 from labeltide.tables.row_stream import RowStream
 
 HEAD_ROWS = 100_000  # from which columns are found
 OnRows = Callable[[int], None]
+
+
+def check_options(files: FileSet, options: AuditOptions) -> None:
+    """Refuse what is only for tables that are read into memory."""
+    if options.decisions is not None or options.baseline is not None:
+        raise ValueError(
+            f"Decisions and a baseline are for tables that are read into memory. This one has {files.n_rows:,} rows: "
+            "audit a part of it, or compare the two folders afterwards with `labeltide compare`."
+        )
+    if options.reading != Reading():
+        raise ValueError(
+            "drop_bad_rows (--drop-bad-rows) and timezone (--timezone) are for tables that are read into memory. This "
+            f"one has {files.n_rows:,} rows: leave bad rows out and convert times beforehand."
+        )
 
 
 def find_roles(files: FileSet, request: Request, *, labelled: bool = True) -> RoleColumns:

@@ -26,6 +26,7 @@ from labeltide.auditing.leaks import check_leaks
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.pace import say_pace
 from labeltide.auditing.page import Results, write_page
+from labeltide.auditing.page.reading_words import decided_text
 from labeltide.auditing.run import TableAudit
 from labeltide.auditing.spreadsheet import write_safe_csv
 from labeltide.auditing.stages import Stages
@@ -34,7 +35,7 @@ from labeltide.auditing.streaming.draw import draw_windows
 from labeltide.auditing.streaming.finishing import Totals, finish
 from labeltide.auditing.streaming.flags import QUALITY, Flags, find_flags
 from labeltide.auditing.streaming.judging import SUPPORT, JudgeJob, judge_all, read_parts
-from labeltide.auditing.streaming.opening import find_roles, needs_copy, open_layout, used_columns
+from labeltide.auditing.streaming.opening import check_options, find_roles, needs_copy, open_layout, used_columns
 from labeltide.auditing.streaming.sample import read_sample
 from labeltide.auditing.streaming.scorer import Scorer, make_scorer
 from labeltide.auditing.streaming.stretches import describe_stretches
@@ -91,11 +92,7 @@ class StreamedResults(Results):
 
 def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> StreamedAudit:
     """Audit the files of a large table; see `labeltide.audit`."""
-    if options.decisions is not None or options.baseline is not None:
-        raise ValueError(
-            f"Decisions and a baseline are for tables that are read into memory. This one has {files.n_rows:,} rows: "
-            "audit a part of it, or compare the two folders afterwards with `labeltide compare`."
-        )
+    check_options(files, options)
     if options.out is None or options.checkpoint is None:
         raise ValueError(
             f"A table of {files.n_rows:,} rows is read in parts, and its results are written to a folder. Name it with "
@@ -107,6 +104,7 @@ def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfini
         kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
         stages.say(say_disk(disk_needed(files, needs_copy(files)), work))
         layout, sample, n_windows, said = _read(files, options, stages)
+        stages.say(decided_text(said))
     fitted = _fit(sample, options, kept, stages, work)
     may_name = fitted["conclusion"]["names_labels"]
     with stages.stage("judge"):

@@ -1,20 +1,20 @@
 // The ranked labels to check: filter, turn pages, download.
 const issues = data.issues;
-const PER_PAGE = 50;
+const PER_PAGE = window.matchMedia('(max-width: 46rem)').matches ? 25 : 50; // half as many cards on a phone
 let chosen = [];
 let page = 0;
 const order = Array.from({ length: issues.shown }, (_, place) => place);
 
 const columns = [
-  ['Rank', 'number', (i) => counted(issues.rank[i])],
-  ['Recorded', '', (i) => classElement(issues.recorded[i])],
-  ['Suggested', '', (i) => classElement(issues.suggested[i])],
-  ['Chance wrong', 'number', (i) => sureness(issues.right[i])],
-  ['Sequence', '', (i) => (issues.sequence[i] < 0 ? 'none' : nameElement(words.sequence[issues.sequence[i]], 28))],
+  ['Rank', 'number rank', (i) => counted(issues.rank[i])],
+  ['Recorded', 'recorded', (i) => classElement(issues.recorded[i])],
+  ['Suggested', 'suggested', (i) => classElement(issues.suggested[i])],
+  ['Chance wrong', 'number sure', (i) => sureness(issues.right[i])],
+  ['Sequence', 'sequence', (i) => (issues.sequence[i] < 0 ? 'none' : nameElement(words.sequence[issues.sequence[i]], 28))],
   ['Time', 'time', (i) => (issues.time[i] === null ? 'none' : nameElement(issues.time[i], 28))],
-  ...(data.hasAnnotators ? [['Annotator', '', (i) => annotatorElement(issues.annotator[i])]] : []),
-  ['Row', 'number', (i) => counted(issues.row[i])],
-  ['Why', 'why', (i) => (issues.reason[i] < 0 ? '' : shorten(words.reason[issues.reason[i]], 160))],
+  ...(data.hasAnnotators ? [['Annotator', 'annotator', (i) => annotatorElement(issues.annotator[i])]] : []),
+  ['Row', 'number row', (i) => counted(issues.row[i] + data.rowBase)],
+  ['Why', 'why', (i) => (issues.reason[i] < 0 ? '' : reasonElement(words.reason[issues.reason[i]]))],
   ['Timeline', 'act', (i) => showButton(i)],
 ];
 
@@ -26,9 +26,13 @@ function sureness(right) {
   const bar = element('i', { class: 'bar', style: `--part: ${(100 * (1 - right)).toFixed(0)}%` });
   return element('span', {}, bar, chance(1 - right));
 }
+// One line until it is opened, so that many labels fit on a screen.
+function reasonElement(reason) {
+  return element('details', { class: 'reason' }, element('summary', {}, shorten(reason, 160)));
+}
 function showButton(i) {
-  const at = data.timelines.findIndex((each) => each.sequence === issues.sequence[i]);
-  if (at < 0 || issues.step[i] < 0) return '';
+  const at = issues.timeline[i];
+  if (at < 0) return '';
   const button = element('button', { type: 'button', 'aria-label': `Show rank ${issues.rank[i]} in its timeline` }, 'Show');
   button.addEventListener('click', () => window.dispatchEvent(new CustomEvent('show-step', { detail: { at, step: issues.step[i] } })));
   return button;
@@ -59,7 +63,7 @@ function showPage() {
   const pages = Math.max(1, Math.ceil(chosen.length / PER_PAGE));
   page = Math.min(Math.max(page, 0), pages - 1);
   const rows = chosen.slice(page * PER_PAGE, (page + 1) * PER_PAGE).map((i) =>
-    element('tr', {}, ...columns.map(([, look, cell]) => element('td', look ? { class: look } : {}, cell(i)))));
+    element('tr', { role: 'row' }, ...columns.map(([name, look, cell]) => element('td', { role: 'cell', class: look, 'data-head': name }, cell(i)))));
   byId('issues-table').tBodies[0].replaceChildren(...rows);
   byId('page-shown').textContent = `Page ${counted(page + 1)} of ${counted(pages)}`;
   for (const button of byId('pager').querySelectorAll('button')) {

@@ -49,6 +49,10 @@ function drawTimeline(timeline, view, width) {
     drawLane(svg, lane, { from, to, x, top, width, inner });
     top += lane.height + GAP;
   }
+  if (view.stretch) {
+    const [left, right] = view.stretch.map((step) => Math.min(width - PAD, Math.max(PAD, x(step))));
+    svg.append(drawn('rect', { class: 'stretch', x: left.toFixed(1), y: PAD, width: Math.max(0, right - left).toFixed(1), height: top - GAP - PAD }));
+  }
   for (const step of timeline.gaps) {
     if (step > view.from && step < view.to) svg.append(drawn('path', { class: 'gap', d: `M${x(step).toFixed(1)} ${PAD + HEAD}V${top - GAP}` }));
   }

@@ -2,7 +2,7 @@
 const box = byId('timeline');
 const timelines = data.timelines;
 let current = 0;
-const view = { from: 0, to: 1, cursor: -1 };
+const view = { from: 0, to: 1, cursor: -1, stretch: null };
 let isWaiting = false;
 let saying = 0;
 
@@ -47,6 +47,12 @@ function bring(step) {
   look(step + 0.5 - size / 2, step + 0.5 + size / 2);
   point(step);
 }
+function showStretch(from, to) {
+  const more = Math.max(2, (to - from) / 10);
+  view.stretch = [from, to + 1];
+  look(from - more, to + 1 + more);
+  point(from);
+}
 function jump(direction) {
   const steps = issueSteps(timelineNow());
   if (!steps.length) return;
@@ -81,6 +87,7 @@ function choose(at) {
   current = at;
   byId('timeline-choice').value = String(at);
   view.cursor = -1;
+  view.stretch = null;
   byId('timeline-readout').textContent = '';
   const used = [...new Set(timelineNow().tracks.flatMap((track) => track.recorded).concat(timelineNow().suggested))];
   const items = used.filter((number) => number >= 0).sort((a, b) => a - b).slice(0, 24).map((number) => classElement(number));
@@ -168,7 +175,7 @@ function onWheel(event) {
 if (box && timelines.length) {
   timelines.forEach((each, at) => {
     const many = issueSteps(each).length;
-    byId('timeline-choice').append(element('option', { value: at }, `${shorten(words.sequence[each.sequence], 50)} (${counted(many)} to check)`));
+    byId('timeline-choice').append(element('option', { value: at }, `${shorten(words.sequence[each.sequence], 50)}${each.planned ? `, stretch ${each.planned} of the plan` : ''} (${counted(many)} to check)`));
   });
   byId('timeline-choice').addEventListener('change', (event) => choose(Number(event.target.value)));
   document.querySelectorAll('[data-do]').forEach((button) => button.addEventListener('click', () => actions[button.dataset.do]()));
@@ -181,11 +188,16 @@ if (box && timelines.length) {
   box.addEventListener('wheel', onWheel, { passive: false });
   window.addEventListener('show-step', ({ detail }) => {
     choose(detail.at);
-    bring(detail.step);
+    if (detail.to === undefined) bring(detail.step);
+    else showStretch(detail.step, detail.to);
     const isCalm = window.matchMedia('(prefers-reduced-motion: reduce)').matches;
     byId('timelines').scrollIntoView({ behavior: isCalm ? 'auto' : 'smooth' });
     box.focus({ preventScroll: true });
   });
+  document.querySelectorAll('[data-stretch]').forEach((button) => button.addEventListener('click', () => {
+    const { at, from, to } = data.plan[Number(button.dataset.stretch)];
+    window.dispatchEvent(new CustomEvent('show-step', { detail: { at, step: from, to } }));
+  }));
   new ResizeObserver(redraw).observe(box);
   window.addEventListener('beforeprint', () => paint(700)); // about the width of A4, so that its text is as large as the rest
   window.addEventListener('afterprint', redraw);

@@ -1,0 +1,87 @@
+"""Verdicts typed into issues.csv are read back as decisions."""
+
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+import labeltide as lt
+from auditing.reviewed import decide
+from auditing.tables import make_table
+from labeltide.auditing.applying import apply_decisions
+from labeltide.auditing.decided import read_decided
+from labeltide.auditing.spreadsheet import with_verdicts
+from labeltide.auditing.typed_verdicts import read_typed
+
+ROLES = {"sequence": "person", "time": "minute", "label": "label", "features": "signal"}
+pytestmark = pytest.mark.usefixtures("quick_fit")
+
+
+@pytest.fixture
+def audited(tmp_path):
+    """A table in a file, and the folder of its audit."""
+    path, folder = tmp_path / "study.csv", tmp_path / "old"
+    csv.write_csv(make_table(), path)
+    lt.audit(path, out=folder, **ROLES)
+    return path, folder
+
+
+def type_into(folder, verdicts, separator=","):
+    """Type verdicts into an issues.csv of the first labels, as a spreadsheet program saves it; these labels."""
+    labels = parquet.read_table(folder / "labels.parquet").slice(0, len(verdicts))
+    typed = with_verdicts(labels).drop_columns(["verdict"]).append_column("verdict", pa.array(verdicts, pa.string()))
+    path = folder / "issues.csv"
+    csv.write_csv(typed, path, csv.WriteOptions(delimiter=separator, quoting_style="needed"))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    return [(each["row"], each["recorded"], each["suggested"]) for each in labels.to_pylist()]
+
+
+def test_classes_ok_and_suggested_are_verdicts_and_an_empty_cell_is_none(audited):
+    _, folder = audited
+    first, second, third, _ = type_into(folder, ["Ok", " WALK ", "suggested", "?"])
+    found = {line["row"]: line["label"] for line in read_typed(folder).to_pylist()}
+    assert found == {first[0]: first[1], second[0]: "walk", third[0]: third[2]}
+
+
+def test_nothing_typed_is_no_decision(audited):
+    _, folder = audited
+    assert read_typed(folder).num_rows == 0
+    with pytest.raises(ValueError, match=r"holds no decisions"):
+        read_decided(folder)
+
+
+def test_other_words_are_refused_with_the_words_there_are(audited):
+    _, folder = audited
+    type_into(folder, ["hm"])
+    with pytest.raises(ValueError, match=r"A verdict must be a class .*'ok', 'keep' or 'right'.*Got 'hm' in row"):
+        read_typed(folder)
+
+
+def test_an_audit_trusts_typed_verdicts_also_from_a_file_with_semicolons(audited, tmp_path):
+    path, folder = audited
+    typed = type_into(folder, ["ok", "walk"], separator=";")
+    result = lt.audit(path, decisions=folder, out=tmp_path / "new", **ROLES)
+    assert result.summary["decisions"]["used"] == len(typed) == 2
+
+
+def test_verdicts_survive_a_rerun_into_the_same_folder(audited):
+    path, folder = audited
+    ((row, _, _),) = type_into(folder, ["walk"])
+    lt.audit(path, out=folder, **ROLES)
+    assert (folder / "issues-edited-1.csv").is_file()
+    assert read_typed(folder).to_pylist()[0]["row"] == row
+
+
+def test_a_reviewer_and_a_typed_verdict_that_differ_are_disputed(audited):
+    _, folder = audited
+    ((row, _, _), (other, _, _)) = type_into(folder, ["walk", "walk"])
+    decide(folder, [("Ada", row, "rest", None), ("Ada", other, "walk", None)])
+    decided = read_decided(folder)
+    assert decided.n_disputed == 1
+    assert decided.lines["row"].to_pylist() == [other]
+
+
+def test_verdicts_are_applied_to_the_table(audited, tmp_path):
+    _, folder = audited
+    ((row, _, _),) = type_into(folder, ["walk"])
+    apply_decisions(folder, tmp_path / "corrected.csv")
+    assert csv.read_csv(tmp_path / "corrected.csv")["label"].to_pylist()[row] == "walk"
