@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from labeltide.auditing.audit_input import AuditInput, decode
+from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.folder import AUDIT, MODEL, MODEL_FILE
 from labeltide.auditing.new_file import check_file, draft_of
 from labeltide.auditing.reading import read_new_table
@@ -23,6 +23,7 @@ from labeltide.tables.intake import open_table
 
 __all__ = ["check_file", "find_folder", "predict_table", "write_predictions"]
 
+NEEDED = ("encoders", "table.columns", "table.classes", "settings.window")  # of audit.json
 AT_ONCE = 200_000  # steps of windows that are predicted together
 
 
@@ -41,20 +42,21 @@ def predict_table(
     sequence, time : columns, those of the audit when left out
     """
     folder = find_folder(Path(model))
-    audit = _read_audit(folder / AUDIT)
+    audit = load_audit_json(folder / AUDIT, NEEDED)
     estimator = load(folder / MODEL / MODEL_FILE)
+    _check_fits(audit, estimator, folder)
     estimator.device = device
     opened = open_table(read_unlabelled(table, audit["recordings"]) if audit.get("recordings") else table)
     trained = audit["table"]["columns"]
-    parts = (trained["sequence"] or "").split(",")
-    known = trained["sequence"] if trained["sequence"] and all(part in opened.names for part in parts) else None
+    parts = (trained.get("sequence") or "").split(",")
+    known = trained["sequence"] if trained.get("sequence") and all(part in opened.names for part in parts) else None
     read = read_new_table(
         opened,
         encoders=[encoder_from_json(fields) for fields in audit["encoders"]],
         class_names=audit["table"]["classes"],
         window=audit["settings"]["window"],
         sequence=sequence or known,
-        time=time or (trained["time"] if trained["time"] in opened.names else None),
+        time=time or (trained["time"] if trained.get("time") in opened.names else None),
     )
     return like_table(_lines(read, estimator), table)
 
@@ -93,10 +95,12 @@ def _lines(read: AuditInput, estimator: Any) -> pa.Table:
     return pa.table(columns | {f"probability of {name}": chances[:, place] for place, name in enumerate(names)})
 
 
-def _read_audit(path: Path) -> dict[str, Any]:
-    try:
-        audit = json.loads(path.read_bytes())
-        _ = audit["encoders"], audit["table"]["columns"], audit["table"]["classes"], audit["settings"]["window"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{str(path)!r} is not what an audit of this version writes. Audit again.") from None
-    return dict(audit)
+def _check_fits(audit: dict[str, Any], estimator: Any, folder: Path) -> None:
+    """The model must be the one of the audit."""
+    features = sum(len(encoder["names"]) for encoder in audit["encoders"]) or 1
+    names = [str(name) for name in estimator.classes_]
+    if estimator.n_features_in_ != features or sorted(names) != sorted(audit["table"]["classes"]):
+        raise ValueError(
+            f"{MODEL}/{MODEL_FILE} in {str(folder)!r} is not the model of its {AUDIT}: they differ in features or "
+            "classes. Audit again."
+        )
