@@ -4,8 +4,8 @@
 
 Each kind runs once undisturbed. Then its process is killed (SIGKILL) after a random share of that time, again and
 again; the same command goes on (an audit with --resume) until it ends. Files are compared byte by byte, but for the
-times of day and durations in audit.json and in records. Results must be there whole or not at all after every kill. Writes
-kills.json and kills.md.
+times of day and durations in audit.json and in records. Writes kills.json and
+kills.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyarrow import parquet
 
 import review_kills
 
-TIMES = ("created", "seconds", "finished", "date", "command")
+TIMES = ("created", "seconds", "finished", "date", "command", "commit")  # somebody may commit in between
 STUDY = """draws = 2
 [datasets.toy]
 simulate = { n = 14, n_steps = 6, n_features = 2, stay = 0.9 }

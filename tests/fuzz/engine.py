@@ -149,12 +149,31 @@ def _one_child(target: Target, room: Room, seconds: float, seed: str, outcome: O
     outcome.tried += tried
     outcome.accepted += accepted
     outcome.refused += refused
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and _ends_alone(target, room):
+        return last - began  # the machine stalled, not the input
     if status != 0:
         trace, current = room.folder / TRACE, room.folder / CURRENT
         why = trace.read_text() if trace.exists() else f"ended by signal {status & 127}"
         content = current.read_bytes() if current.exists() else b"no input: the target could not be prepared"
         outcome.failures.append((_keep(target.kind, content, cases), why))
     return last - began if began and status else seconds
+
+
+def _ends_alone(target: Target, room: Room) -> bool:
+    """Whether an input at which a child hung ends in another child."""
+    again = Room(room.folder / "again")
+    again.folder.mkdir()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            target.prepare(again)
+            signal.alarm(int(STUCK))
+            check(target, (room.folder / CURRENT).read_bytes(), again)
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def _count(shared: mmap.mmap, tried: int, accepted: int, refused: int, began: float) -> None:
