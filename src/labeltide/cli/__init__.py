@@ -39,6 +39,7 @@ WAYS_ON = {  # from a command that was stopped
 }
 
 
+NO_MEMORY = "labeltide: The memory is not enough for this. Free some, or give fewer rows or features."
 SYSTEM = (
     ((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "Free some space, or name another place with --out."),
     ((errno.EACCES, errno.EPERM, errno.EROFS), "Name a place where you may write with --out."),
@@ -87,7 +88,7 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's own words
             raise
-        _say("labeltide: The memory is not enough for this. Free some, or give fewer rows or features.", style="red")
+        sys.stderr.write(f"{NO_MEMORY}\n")  # rich would ask for more of it
         sys.exit(2)
     except KeyboardInterrupt as stop:
         _say(f"labeltide: stopped.{WAYS_ON.get(''.join(sys.argv[1:2]), '')}")
@@ -123,7 +124,7 @@ def _way_out(error: Exception) -> str:
 def _say(sentence: str, style: str | None = None) -> None:
     """A sentence on standard error, where anybody reads it."""
     with suppress(OSError):
-        Console(stderr=True, soft_wrap=True).print(sentence, style=style, markup=False)
+        Console(stderr=True, soft_wrap=True, emoji=False).print(sentence, style=style, markup=False)
 
 
 def _end_after_closed_output() -> NoReturn:

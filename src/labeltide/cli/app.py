@@ -26,4 +26,4 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-console = _Console(soft_wrap=True)
+console = _Console(soft_wrap=True, emoji=False)  # a name such as :bomb: stays what it is
