@@ -249,7 +249,7 @@ def test_more_methods_than_anybody_reads_are_refused_at_once(write, record, tmp_
     assert not (tmp_path / "report.html").exists()
 
 
-@pytest.mark.parametrize("level", [{"rate": [1]}, {"rate": 10**400}, {"rate": "much"}])
+@pytest.mark.parametrize("level", [{"rate": [1]}, {"rate": 10**400}, {"rate": "much"}, {"rate": None}])
 def test_a_record_whose_level_is_no_number_is_counted_as_unreadable(level, write, record):
     page = write_report(write([record(), record(level=level, draw=1)])).read_text(encoding="utf-8")
     assert "could not be read" in page or "unreadable" in page or "passed over" in page

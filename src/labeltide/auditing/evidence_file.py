@@ -73,6 +73,12 @@ def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Trainin
 def _check(training: TrainingEvidence) -> None:
     """Refuse numbers that the kernels must not meet: a digest says that a file is whole, not that it is sound."""
     data, chain, grid = training.data, training.parameters, training.grid
+    needed = ((data.labels, 4), (data.mask, 2), (data.evidence, 4), (chain.start, 2), (chain.transition, 3))
+    for tensor, axes in (*needed, (chain.power, 1), (chain.matrices, 5)):
+        if tensor is None or tensor.ndim != axes:
+            raise ValueError("one of its tensors is missing or has another number of axes")
+    if grid.ndim not in (1, 2):
+        raise ValueError("its grid must have one or two axes")
     _validation.check_number("n_classes", data.n_classes, 2, _validation.MAX_CLASSES, whole=True)
     _validation.check_number("n_points", data.n_points, 1, grid.shape[0], whole=True)
     n, steps = data.mask.shape
@@ -94,8 +100,8 @@ def _check(training: TrainingEvidence) -> None:
         ("clusters", training.clusters, (n,), torch.int64),
         ("shares", training.shares, (people,), torch.float64),
     ]
-    for name, tensor, shape, dtype in shapes:
-        if tensor is not None and (tuple(tensor.shape) != shape or tensor.dtype != dtype):
+    for name, part, shape, dtype in shapes:
+        if part is not None and (tuple(part.shape) != shape or part.dtype != dtype):
             raise ValueError(f"its {name} must have shape {shape} and type {dtype}")
     if chain.matrices.shape[1] not in (1, people) or len(grid) != points or data.evidence is None:
         raise ValueError("its parts do not fit each other")
