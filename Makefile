@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: setup demo test lint check coverage kernels screenshots noise-picture clean
-.PHONY: wheel pythons floors lock supply-chain docs field-pictures
+.PHONY: wheel pythons floors lock supply-chain docs field-pictures fuzz
 
 setup: .venv/.ready
 
@@ -34,6 +34,11 @@ coverage: setup
 # The kernels built with several compilers and options, and replayed; KERNELS_ARGS=--ci runs a share.
 kernels: setup
 	$(BIN)/python tools/kernels/check.py $(KERNELS_ARGS)
+
+# Mutated files given to everything that reads files of strangers (docs/faults.md); FUZZ_SEED=1 repeats a run.
+FUZZ_MINUTES ?= 2
+fuzz: setup
+	PYTHONPATH=tests:bench/tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --minutes $(FUZZ_MINUTES) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 # The sdist and the wheel, tried in fresh environments outside the tree. Each of the three takes --fast, which runs a
 # share of the contracts: `make wheel WHEEL_ARGS=--fast`. Other Pythons and the floors download some GB of torch.

@@ -9,9 +9,11 @@ from pyarrow import csv, parquet
 
 import labeltide as lt
 from auditing.nights import stages, write_hypnogram, write_night
+from auditing.page.fake import write_audit
 from auditing.tables import make_table
 from auditing.test_run import stub as stub
 from labeltide.exporting.audit_files import FORMATS, export_audit
+from labeltide.spans import delimited
 from labeltide.spans.formats import read_spans
 from labeltide.spans.grid import Grid, lay_on_grid
 from labeltide.spans.table import by_annotator, by_recording
@@ -100,3 +102,19 @@ def test_audits_without_times_and_wrong_choices_are_refused(tmp_path, stub):
         export_audit(tmp_path / "out", "csv", what="all")
     with pytest.raises(FileNotFoundError, match=r"holds no audit.json"):
         export_audit(tmp_path, "csv")
+
+
+def test_an_export_that_is_refused_half_way_leaves_nothing(tmp_path, monkeypatch):
+    folder = write_audit(tmp_path / "audit")
+    write, calls = delimited.write, []
+
+    def second_is_refused(spans, path, **options):
+        calls.append(path)
+        if len(calls) == 2:
+            raise ValueError("refused")
+        return write(spans, path, **options)
+
+    monkeypatch.setattr(delimited, "write", second_is_refused)
+    with pytest.raises(ValueError, match="refused"):
+        export_audit(folder, "csv", tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["audit"]

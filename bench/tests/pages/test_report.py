@@ -240,3 +240,16 @@ def test_a_method_keeps_its_colour_on_the_whole_page(write, study):
     with_code = [text for text in drawings if "paper's code" in text or "(paper's" in text]
     assert with_code
     assert all("#d36ba6" in text for text in with_code)
+
+
+def test_more_methods_than_anybody_reads_are_refused_at_once(write, record, tmp_path):
+    folder = write(record(method=f"ours {number}") for number in range(300))
+    with pytest.raises(ValueError, match=r"at most 60 methods.* have 300"):
+        write_report(folder)
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("level", [{"rate": [1]}, {"rate": 10**400}, {"rate": "much"}, {"rate": None}])
+def test_a_record_whose_level_is_no_number_is_counted_as_unreadable(level, write, record):
+    page = write_report(write([record(), record(level=level, draw=1)])).read_text(encoding="utf-8")
+    assert "could not be read" in page or "unreadable" in page or "passed over" in page

@@ -15,6 +15,7 @@ from pyarrow import parquet
 from labeltide import __version__, _validation
 from labeltide.auditing.comparing import open_results
 from labeltide.auditing.decided import settle
+from labeltide.auditing.labels_file import read_labels
 from labeltide.auditing.new_file import check_file, draft_of
 from labeltide.auditing.spreadsheet import SafeCsvWriter
 from labeltide.auditing.typed_verdicts import typed_decisions
@@ -84,7 +85,7 @@ def apply_decisions(
         _validation.check_number("above", above, FEWEST, 1)
     audit = open_results(folder).audit
     source = _open_table(audit, folder, table)
-    lines = parquet.read_table(folder / "labels.parquet", columns=COLUMNS)
+    lines = read_labels(folder, COLUMNS)
     corrections, counts = _corrections(folder, audit, lines, above)
     labels = _label_columns(audit)
     _check_same_labels(source, lines, labels, audit)
@@ -120,6 +121,8 @@ def _open_table(audit: Any, folder: Path, named: str | Path | None) -> parquet.P
 def _label_columns(audit: Any) -> list[str]:
     columns, annotators = audit["table"]["columns"], audit["table"].get("annotators")
     several = annotators and len(annotators) > 1 and columns.get("annotator") is None
+    if not several and not columns.get("label"):
+        raise ValueError("The audit does not say which column of its table holds the labels. Audit again.")
     return list(annotators) if several else [columns["label"]]
 
 

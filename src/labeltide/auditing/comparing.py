@@ -32,6 +32,7 @@ from labeltide.tables.wording import quoted
 
 EXAMPLES = 20  # labels of each kind in the summary
 POINTS = 100  # moments at which curves are compared
+NEEDED = ("table.columns", "table.classes", "table.rows", "noise", "clock", "issues")  # of audit.json
 FEWEST_PEOPLE = 8  # in each audit, for them to be the unit of the test
 ENDS = ("", "_lower", "_upper")
 
@@ -93,8 +94,7 @@ def open_results(folder: Path, *, in_memory: bool = False) -> Results:
     if not folder.is_dir():
         raise ValueError(f"An audit is a folder that `labeltide audit` wrote. There is no folder {str(folder)!r}.")
     try:
-        results = Results.in_folder(folder)
-        _ = results.audit["table"]["columns"], results.audit["noise"], results.audit["table"]["classes"]
+        results = Results.in_folder(folder, NEEDED)
         labels = parquet.read_schema(results.labels).empty_table().select(COLUMNS)
         return Results(results.audit, read_lines(results.labels), labels) if in_memory else results
     except (KeyError, TypeError, UnicodeDecodeError, JSONDecodeError, RecursionError, pa.ArrowException):

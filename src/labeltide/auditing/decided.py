@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import parquet
 
 from labeltide.auditing.audit_input import decode
 from labeltide.auditing.comparing import open_results
+from labeltide.auditing.labels_file import read_labels
 from labeltide.auditing.reading import AuditSteps
 from labeltide.auditing.typed_verdicts import typed_decisions
 from labeltide.decisions import DECISIONS, Decision, DecisionStore, Settled, audit_identity, file_digest, settled_labels
@@ -45,7 +45,7 @@ class DecidedLabels:
 def read_decided(folder: Path) -> DecidedLabels:
     """The settled labels in the folder of an audit; a sentence where there are none."""
     results = open_results(folder)
-    lines = parquet.read_table(folder / "labels.parquet", columns=LINES)
+    lines = read_labels(folder, LINES)
     decisions, n_other = read_decisions(folder, results.audit)
     settled = settled_labels(decisions, lines)
     if not len(settled):

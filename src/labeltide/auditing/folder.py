@@ -51,7 +51,7 @@ def write_results(
     """
     folder = Path(folder)
     check_folder(folder)
-    with _draft_beside(folder) as draft:
+    with draft_beside(folder) as draft:
         write_json(draft / AUDIT, audit_json)
         issues = rank_issues(labels)
         parquet.write_table(labels, draft / LABELS, compression="zstd", row_group_size=ROW_GROUP)
@@ -132,7 +132,7 @@ def _is_audit(path: Path) -> bool:
 
 
 @contextmanager
-def _draft_beside(folder: Path) -> Iterator[Path]:
+def draft_beside(folder: Path) -> Iterator[Path]:
     """A hidden folder on the same disk, gone afterwards whatever happens."""
     parent = folder.resolve().parent
     new_parents = [path for path in (parent, *parent.parents) if not path.exists()]

@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import parquet
+
+from labeltide.auditing.labels_file import read_labels
 
 COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "probability_right", "is_issue"]
 KINDS = ("new", "resolved", "persisting")
@@ -36,7 +37,7 @@ class MatchedLabels:
 
 def read_lines(labels: pa.Table | Path) -> pa.Table:
     """Every recorded label of an audit; texts are of one type, and no annotator is an empty name."""
-    table = labels.select(COLUMNS) if isinstance(labels, pa.Table) else parquet.read_table(labels, columns=COLUMNS)
+    table = read_labels(labels, COLUMNS)
     texts = {name: table[name].cast(pa.large_string()) for name in ("sequence", "time", "annotator", "recorded")}
     texts["annotator"] = pc.fill_null(texts["annotator"], "")
     for name, column in texts.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from pyarrow import parquet
 
 from labeltide._validation import check_device
 from labeltide.auditing.audit_input import AuditInput, decode
+from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.folder import AUDIT, MODEL, MODEL_FILE
 from labeltide.auditing.new_file import check_file, draft_of
 from labeltide.auditing.reading import read_new_table
@@ -28,6 +28,7 @@ from labeltide.tables.roles import Request
 
 __all__ = ["check_file", "find_folder", "predict_table", "write_predictions"]
 
+NEEDED = ("encoders", "table.columns", "table.classes", "settings.window")  # of audit.json
 AT_ONCE = 200_000  # steps of windows that are predicted together
 
 
@@ -46,8 +47,9 @@ def predict_table(
     sequence, time : columns, those of the audit when left out
     """
     folder = find_folder(Path(model))
-    audit = _read_audit(folder / AUDIT)
+    audit = load_audit_json(folder / AUDIT, NEEDED)
     estimator = load(folder / MODEL / MODEL_FILE)
+    _check_fits(audit, estimator, folder)
     estimator.device = device
     source = read_unlabelled(table, audit["recordings"]) if audit.get("recordings") else choose_source(table)
     opened = open_table(read_all(source) if isinstance(source, FileSet) else source)
@@ -82,7 +84,7 @@ def predict_to_file(
     """
     check_file(out)
     folder = find_folder(Path(model))
-    audit = _read_audit(folder / AUDIT)
+    audit = load_audit_json(folder / AUDIT, NEEDED)
     source = table if audit.get("recordings") else choose_source(table)
     if not isinstance(source, FileSet):
         predictions = predict_table(model, source, sequence=sequence, time=time, device=device)
@@ -91,6 +93,7 @@ def predict_to_file(
     from labeltide.auditing.streaming.predicting import Predictor, predict_files
 
     estimator = load(folder / MODEL / MODEL_FILE)
+    _check_fits(audit, estimator, folder)
     device = check_device(device)
     predictor = Predictor(
         model=estimator.model_.eval().to(device),
@@ -105,9 +108,9 @@ def predict_to_file(
 def _columns(audit: dict[str, Any], there: list[str], sequence: str | None, time: str | None) -> Request:
     """The columns of sequences and times: as named, else those of the audit where the table has them."""
     trained = audit["table"]["columns"]
-    parts = (trained["sequence"] or "").split(",")
-    known = trained["sequence"] if trained["sequence"] and all(part in there for part in parts) else None
-    return Request(sequence or known, time or (trained["time"] if trained["time"] in there else None))
+    parts = (trained.get("sequence") or "").split(",")
+    known = trained["sequence"] if trained.get("sequence") and all(part in there for part in parts) else None
+    return Request(sequence or known, time or (trained["time"] if trained.get("time") in there else None))
 
 
 def find_folder(model: Path) -> Path:
@@ -144,10 +147,12 @@ def _lines(read: AuditInput, estimator: Any) -> pa.Table:
     return pa.table(columns | {f"probability of {name}": chances[:, place] for place, name in enumerate(names)})
 
 
-def _read_audit(path: Path) -> dict[str, Any]:
-    try:
-        audit = json.loads(path.read_bytes())
-        _ = audit["encoders"], audit["table"]["columns"], audit["table"]["classes"], audit["settings"]["window"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{str(path)!r} is not what an audit of this version writes. Audit again.") from None
-    return dict(audit)
+def _check_fits(audit: dict[str, Any], estimator: Any, folder: Path) -> None:
+    """The model must be the one of the audit."""
+    features = sum(len(encoder["names"]) for encoder in audit["encoders"]) or 1
+    names = [str(name) for name in estimator.classes_]
+    if estimator.n_features_in_ != features or sorted(names) != sorted(audit["table"]["classes"]):
+        raise ValueError(
+            f"{MODEL}/{MODEL_FILE} in {str(folder)!r} is not the model of its {AUDIT}: they differ in features or "
+            "classes. Audit again."
+        )

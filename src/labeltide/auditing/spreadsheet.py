@@ -44,11 +44,11 @@ def write_safe_csv(table: pa.Table, path: Path) -> None:
 
 
 def guarded(table: pa.Table) -> pa.Table:
-    """The table with safe texts."""
+    """The table with safe texts and titles."""
     for place, field in enumerate(table.schema):
         if is_text(field.type):
             table = table.set_column(place, field.name, safe_texts(table.column(place)))
-    return table
+    return table.rename_columns(safe_texts(pa.array(table.column_names, pa.string())).to_pylist())
 
 
 def safe_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -71,7 +71,7 @@ class SafeCsvWriter:
         self._file = path.open("wb")
         self._file.write(codecs.BOM_UTF8)
         try:
-            self._writer = csv.CSVWriter(self._file, _plain(schema.empty_table()).schema)
+            self._writer = csv.CSVWriter(self._file, guarded(_plain(schema.empty_table())).schema)
         except BaseException:
             self._file.close()
             raise

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import reprlib
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ class Unfinished:
         if self.folder is None:
             return
         if resume:
-            _check_same(json.loads((self.folder / SETTINGS).read_bytes()), to_json(settings))
+            _check_same(_read_settings(self.folder / SETTINGS), to_json(settings))
             return
         for path in self.folder.iterdir():
             if path.is_dir():
@@ -48,8 +49,7 @@ class Unfinished:
         """The fit, where it had ended; files do not hold all of its settings."""
         if self.folder is None or not (self.folder / EVIDENCE).exists():
             return None
-        estimator = load(self.folder / FITTED)
-        assert isinstance(estimator, TideClassifier)
+        estimator = _load_tide(self.folder / FITTED)
         estimator.training_ = read_evidence(self.folder / EVIDENCE)
         estimator.timing_training_ = None
         estimator.set_params(**settings.get_params())
@@ -64,9 +64,7 @@ class Unfinished:
     def take_findings(self, estimator: TideClassifier) -> None:
         """Give the estimator the bands and tests that were computed before."""
         if self.folder is not None and (self.folder / INFERRED).exists():
-            earlier = load(self.folder / INFERRED)
-            assert isinstance(earlier, TideClassifier)
-            estimator.findings_ = earlier.findings_
+            estimator.findings_ = _load_tide(self.folder / INFERRED).findings_
 
     def keep_findings(self, estimator: TideClassifier) -> None:
         """Keep the bands and tests that were computed so far."""
@@ -133,6 +131,20 @@ def _take(handle: int) -> bool:
     return True
 
 
+def _load_tide(path: Path) -> TideClassifier:
+    estimator = load(path)
+    if not isinstance(estimator, TideClassifier):
+        raise ValueError(f"The kept work {path} holds another method. Leave --resume out to start anew.")
+    return estimator
+
+
+def _read_settings(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise ValueError(f"The kept work {path} cannot be read. Leave --resume out to start anew.") from None
+
+
 def _check_same(earlier: Any, now: Mapping[str, Any]) -> None:
     earlier = earlier if isinstance(earlier, dict) else {}
     others = [name for name in now if earlier.get(name) != now[name]]
@@ -147,4 +159,4 @@ def _check_same(earlier: Any, now: Mapping[str, Any]) -> None:
 def _difference(name: str, earlier: Any, now: Any) -> str:
     if name == "data":
         return "the table has changed"
-    return f"{name} was {earlier!r} and is now {now!r}"
+    return f"{name} was {reprlib.repr(earlier)} and is now {reprlib.repr(now)}"

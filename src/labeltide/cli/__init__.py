@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import logging
+import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 from cyclopts import CycloptsError, Parameter
 from rich.console import Console
@@ -32,6 +39,13 @@ WAYS_ON = {  # from a command that was stopped
 }
 
 
+NO_MEMORY = "labeltide: The memory is not enough for this. Free some, or give fewer rows or features."
+SYSTEM = (
+    ((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "Free some space, or name another place with --out."),
+    ((errno.EACCES, errno.EPERM, errno.EROFS), "Name a place where you may write with --out."),
+)
+
+
 def _add_bench() -> None:
     """The commands of labeltide-bench, or in their place a sentence that says what to install."""
     if find_spec("labeltide_bench") is not None:
@@ -55,14 +69,66 @@ _add_bench()
 def main() -> None:
     """Run the command line; wrong use ends with a sentence and exit code 2, data that cannot answer with 3."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is escaped
     try:
-        app(sys.argv[1:], exit_on_error=False)
+        with _stopped_by_sigterm():
+            try:
+                app(sys.argv[1:], exit_on_error=False)
+            finally:
+                sys.stdout.flush()  # here, where a reader that has gone is told apart from other errors
     except CycloptsError:  # it has said what was wrong
         sys.exit(2)
+    except BrokenPipeError:
+        _end_after_closed_output()
     except (ValueError, OSError) as error:
-        Console(stderr=True, soft_wrap=True).print(f"labeltide: {error}", style="red", markup=False)
+        _say(f"labeltide: {error}{_way_out(error)}", style="red")
         sys.exit(3 if isinstance(error, labeltide.UnanswerableError) else 2)
-    except KeyboardInterrupt:
-        way_on = WAYS_ON.get("".join(sys.argv[1:2]), "")
-        Console(stderr=True, soft_wrap=True).print(f"labeltide: stopped.{way_on}", markup=False)
-        sys.exit(130)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's own words
+            raise
+        sys.stderr.write(f"{NO_MEMORY}\n")  # rich would ask for more of it
+        sys.exit(2)
+    except KeyboardInterrupt as stop:
+        _say(f"labeltide: stopped.{WAYS_ON.get(''.join(sys.argv[1:2]), '')}")
+        sys.exit(143 if isinstance(stop, Terminated) else 130)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does: work is kept."""
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise Terminated
+
+
+def _way_out(error: Exception) -> str:
+    """What to do where the system refused to write."""
+    words = [(errnos, way) for errnos, way in SYSTEM if getattr(error, "errno", None) in errnos]
+    return f". {words[0][1]}" if words else ""
+
+
+def _say(sentence: str, style: str | None = None) -> None:
+    """A sentence on standard error, where anybody reads it."""
+    with suppress(OSError):
+        Console(stderr=True, soft_wrap=True, emoji=False).print(sentence, style=style, markup=False)
+
+
+def _end_after_closed_output() -> NoReturn:
+    """Standard output was closed, as by `head`; results are written before anything is printed, so this is no error."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again at its end
+    sys.exit(0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import reprlib
+from dataclasses import dataclass, fields
+from typing import get_args, get_type_hints
 
 ACTIONS = ("label", "keep", "skip")
 KINDS = ("suspect", "sample")
+MOST_ROWS = 2**53  # of a table
 MOST_TEXT = 10_000  # characters of a comment, a name or a label
 
 
@@ -94,3 +97,28 @@ def check_decision(decision: Decision) -> None:
             "The rows of a decision must be whole numbers from 0, the first not after the last. "
             f"Got {decision.first_row} to {decision.last_row}."
         )
+
+
+def check_stored(record: Item | Decision) -> Item | Decision:
+    """Refuse a row of the database that the store did not write: SQLite itself keeps any value in any column."""
+    types = get_type_hints(type(record))
+    for field in fields(record):
+        value, kinds = getattr(record, field.name), get_args(types[field.name]) or (types[field.name],)
+        if not (type(value) in kinds or (float in kinds and type(value) is int)):
+            raise ValueError(f"the {field.name} of an entry is {reprlib.repr(value)}")
+    if not 0 <= record.first_row <= record.last_row < MOST_ROWS:
+        raise ValueError(f"an entry has the rows {record.first_row} to {record.last_row}")
+    if isinstance(record, Item):
+        _check_item(record)
+    else:
+        check_decision(record)
+    return record
+
+
+def _check_item(item: Item) -> None:
+    numbers = [number for number in (item.target, item.position, item.draw) if number is not None]
+    if item.kind not in KINDS or not all(0 <= number < MOST_ROWS for number in numbers):
+        raise ValueError(f"an item is of the kind {reprlib.repr(item.kind)} with the numbers {numbers}")
+    is_drawn = item.kind == "sample" and item.position is not None
+    if is_drawn and (item.draw is None or item.probability is None or not 0 < item.probability <= 1):
+        raise ValueError("an item of the sample lacks its inclusion probability")

@@ -12,17 +12,20 @@ from dataclasses import astuple, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from labeltide.decisions.records import Decision, Item, check_decision
+from labeltide.decisions.records import Decision, Item, check_decision, check_stored
 from labeltide.decisions.schema import prepare_schema
 from labeltide.decisions.settle import disputed_items, standing_decisions
 
 DECISIONS = "decisions.sqlite"
+WAY_OUT = "Bring back a copy, or move it away to start anew."
 PATIENCE = 10.0  # seconds to wait while another process writes
 
 _ITEM = [field.name for field in fields(Item)]
 _DECISION = [field.name for field in fields(Decision)]
+
+Record = TypeVar("Record", Item, Decision)
 
 
 class DecisionStore:
@@ -82,7 +85,7 @@ class DecisionStore:
     def items(self) -> list[Item]:
         """All items in the order of the queue; single steps that were split off come last."""
         query = f"SELECT {', '.join(_ITEM)} FROM items ORDER BY position IS NULL, position, item_id"
-        return [Item(*row) for row in self._read(query)]
+        return [self._entry(Item, row) for row in self._read(query)]
 
     def add(self, decision: Decision) -> int:
         """Keep a decision and return its number; a request that was kept before is not kept again."""
@@ -114,7 +117,7 @@ class DecisionStore:
         with self._turn:
             last = self._known[-1].decision_id if self._known else 0
             query = f"SELECT {', '.join(_DECISION)} FROM decisions WHERE decision_id > ? ORDER BY decision_id"
-            self._known += [Decision(*row) for row in self._read(query, [last])]
+            self._known += [self._entry(Decision, row) for row in self._read(query, [last])]
             undone = dict(self._read("SELECT decision_id, undone_at FROM decisions WHERE undone_at IS NOT NULL"))
             if len(undone) > self._n_undone:
                 self._known = [replace(d, undone_at=undone.get(d.decision_id)) for d in self._known]
@@ -132,12 +135,24 @@ class DecisionStore:
     def setting(self, name: str, default: Any = None) -> Any:
         """A value that was kept beside the items, such as the seed of the sample."""
         found = self._read("SELECT value FROM settings WHERE name = ?", [name])
-        return json.loads(found[0][0]) if found else default
+        try:
+            return json.loads(found[0][0]) if found else default
+        except (ValueError, TypeError, RecursionError):
+            raise ValueError(f"{str(self.path)!r} is damaged: its setting {name!r} cannot be read. {WAY_OUT}") from None
 
     def keep_setting(self, name: str, value: Any) -> None:
         """Keep a value beside the items."""
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", [name, json.dumps(value)])
+
+    def _entry(self, kind: type[Record], row: tuple[Any, ...]) -> Record:
+        """A row as an item or a decision, checked."""
+        record = kind(*row)
+        try:
+            check_stored(record)
+        except ValueError as error:
+            raise ValueError(f"{str(self.path)!r} is damaged: {str(error).rstrip('.')}. {WAY_OUT}") from None
+        return record
 
     def _read(self, query: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         with self._turn, _sentences(self.path):
@@ -189,10 +204,7 @@ def _sentences(path: Path) -> Iterator[None]:
             ) from None
         raise ValueError(f"{str(path)!r} cannot be used: {error}. Check its permissions and the free disk.") from None
     except sqlite3.DatabaseError as error:
-        raise ValueError(
-            f"{str(path)!r} is damaged or no database of decisions: {error}. Bring back a copy, or move it away "
-            "to start anew."
-        ) from None
+        raise ValueError(f"{str(path)!r} is damaged or no database of decisions: {error}. {WAY_OUT}") from None
 
 
 def _now() -> str:

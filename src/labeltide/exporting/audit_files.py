@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from labeltide import _validation
+from labeltide.auditing.folder import draft_beside
 from labeltide.exporting.audit_spans import AuditSpans, Place, read_audit_spans, several_annotators
 from labeltide.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
 from labeltide.spans.table import by_annotator, by_recording
@@ -59,9 +61,19 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     said = list(found.said)
     said += [f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows]
     planned = _plan({kind: spans for kind, spans in kinds.items() if spans.num_rows}, to, found)
-    for name, spans, recording in planned:
-        said += _writer(to, recording, found.places)(spans, place / name) or ()
+    if planned:
+        with draft_beside(place) as draft:
+            for name, spans, recording in planned:
+                said += _writer(to, recording, found.places)(spans, draft / name) or ()
+            _put_in_place(draft, place.resolve())
     return Exported(place, tuple(place / name for name, *_ in planned), tuple(dict.fromkeys(said)))
+
+
+def _put_in_place(draft: Path, place: Path) -> None:
+    """All files appear at once; a folder that was there is empty."""
+    if place.exists():
+        place.rmdir()
+    os.rename(draft, place)
 
 
 def _plan(kinds: dict[str, pa.Table], to: str, found: AuditSpans) -> list[tuple[str, pa.Table, str]]:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import parquet
 
-from labeltide.auditing.folder import LABELS
+from labeltide.auditing.labels_file import read_labels
 from labeltide.auditing.page.results import read_audit
 from labeltide.spans.table import by_annotator, make_spans, no_spans
 
@@ -47,12 +46,14 @@ def read_audit_spans(folder: Path, *, arrow: bool = True) -> AuditSpans:
 
     Rows that follow each other and have the same label are one span.
     """
-    audit = read_audit(folder)
-    lines = parquet.read_table(Path(folder) / LABELS, columns=COLUMNS)
+    audit = read_audit(folder, ("table.columns",))
+    lines = read_labels(Path(folder), COLUMNS)
+    if not len(lines):
+        raise ValueError(f"The audit in {str(folder)!r} has no labels to write. Audit again.")
     said: tuple[str, ...] = ()
     if audit.get("recordings"):
         onset, length, places = _rows_of_recordings(lines["row"].to_numpy(), audit["recordings"])
-    elif audit["table"]["columns"]["time"] is None:
+    elif audit["table"]["columns"].get("time") is None:
         onset, length, places = _rows_without_times(lines)
         said = ("The table has no times, so its rows count as seconds from the first of each sequence.",)
     else:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from labeltide.auditing.folder import AUDIT, LABELS
+from labeltide.auditing.folder import LABELS
+from labeltide.auditing.labels_file import read_labels
 
 NUMBERS = ("probability_right", "suggested_probability", "clock")
 NAMES = ("recorded", "suggested", "corrected")
@@ -128,16 +129,7 @@ class Lines:
 def read_lines(folder: Path, classes: list[str]) -> Lines:
     """Read labels.parquet of an audit's folder; its texts stay in the file."""
     path = Path(folder) / LABELS
-    if not path.is_file():
-        raise ValueError(f"{str(folder)!r} must hold {LABELS} beside {AUDIT}. Audit again to write it.")
-    try:
-        wanted = ["row", "sequence", "annotator", "time", "is_issue", *NUMBERS, *NAMES]
-        table = parquet.read_table(path, columns=wanted)
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{str(path)!r} cannot be read: {str(error).rstrip('.')}. Audit again.") from None
-    missing = set(wanted) - set(table.column_names)
-    if missing:
-        raise ValueError(f"{str(path)!r} must have the column {sorted(missing)[0]!r}. Audit again to write it.")
+    table = read_labels(path, ["row", "sequence", "annotator", "time", "is_issue", *NUMBERS, *NAMES])
     row = table["row"].to_numpy()
     sequence, sequence_names = _codes(table["sequence"])
     annotator, annotator_names = _codes(table["annotator"])

@@ -72,9 +72,18 @@ def kept_sample(store: DecisionStore, items: Sequence[Item], lines: Lines) -> Re
         items=np.array(places, np.int64),
         inclusion=np.array([item.probability for item in sample], float),
         draws=np.array([item.draw for item in sample], np.int64),
-        smallest=np.array(store.setting(DRAWS), float)[: 1 + max(int(item.draw or 0) for item in sample)],
+        smallest=_smallest(store, 1 + max(int(item.draw or 0) for item in sample)),
         shape=(len(lines),),
     )
+
+
+def _smallest(store: DecisionStore, n_draws: int) -> np.ndarray:
+    """The smallest inclusion probability of each draw, as it was kept."""
+    kept = store.setting(DRAWS)
+    is_sound = isinstance(kept, list) and len(kept) >= n_draws and all(type(each) in (int, float) for each in kept)
+    if not is_sound or not all(0 < each <= 1 for each in kept):
+        raise ValueError(f"{str(store.path)!r} does not say how its sample was drawn. Move it away to start anew.")
+    return np.array(kept[:n_draws], float)
 
 
 def _suspect_items(audit: AuditFolder, start: int, more: int) -> list[Item]:

@@ -6,6 +6,7 @@ sample here.
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ KIND = "MNE annotations"
 EXTENSIONS = (".fif", ".vhdr", ".set", ".gdf", ".cnt")
 MICROVOLTS = 1e6  # MNE keeps volts
 ANNOTATIONS = "-annot.fif"
+TAG = struct.Struct(">iIii")  # kind, type, bytes of data, place of the next tag: 0 behind this one, -1 none
 
 
 def read(path: str | Path) -> SpanFile:
@@ -28,6 +30,8 @@ def read(path: str | Path) -> SpanFile:
     mne = import_extra("mne", "mne", "Reading files of MNE-Python")
     path = check_file(Path(path), most=None)
     with reading(path, "a file of MNE-Python") as said, mne.use_log_level("ERROR"):
+        if path.suffix == ".fif":
+            _check_tags(path)
         if path.name.endswith((ANNOTATIONS, "_annot.fif")):
             spans, left_out = _spans(mne.read_annotations(path), 0.0, path.name[: -len(ANNOTATIONS)])
             return SpanFile(spans, said=(*said, *left_out))
@@ -88,6 +92,21 @@ def from_raw(raw: Any, *, recording: str = "recording") -> SpanFile:
 def is_raw(value: Any) -> bool:
     """Whether an object is a Raw of MNE, without importing MNE."""
     return any(kind.__module__.startswith("mne.") and kind.__name__ == "BaseRaw" for kind in type(value).__mro__)
+
+
+def _check_tags(path: Path) -> None:
+    """Refuse tags that lead back to earlier ones, which MNE 1 would follow for ever."""
+    size, position = path.stat().st_size, 0
+    with path.open("rb") as file:
+        while position + TAG.size <= size:
+            file.seek(position)
+            _, _, length, following = TAG.unpack(file.read(TAG.size))
+            if following < 0:
+                return
+            after = following or position + TAG.size + length
+            if after <= position:
+                raise ValueError("its tags lead back to earlier ones")
+            position = after
 
 
 def _check_latin(spans: pa.Table) -> None:

@@ -33,7 +33,11 @@ def open_file(path: Path) -> parquet.ParquetFile | pa.Table:
     try:
         if name.endswith(".parquet"):
             return parquet.ParquetFile(path)
-        return _read_arrow(path) if name.endswith(ARROW) else _read_text(path, name)
+        if not name.endswith(ARROW):
+            return _read_text(path, name)
+        table = _read_arrow(path)
+        table.validate(full=True)  # offsets beyond the file would end the process when they are used
+        return table
     except (pa.ArrowException, OSError, EOFError) as error:
         kind = name.removesuffix(".gz").rsplit(".", 1)[-1]
         raise ValueError(f"The file {str(path)!r} cannot be read as {kind}: {str(error).rstrip('.')}.") from None

@@ -70,11 +70,13 @@ class Checkpoint:
             with safe_open(self.path, framework="pt") as file:
                 header = json.loads(file.metadata()["labeltide"])
                 tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
-            owner, epoch, digest = header["fingerprint"], int(header["epoch"]), header["digest"]
+            owner, epoch, digest = header["fingerprint"], header["epoch"], header["digest"]
             if digest != fingerprint(*tensors.values()):
                 raise ValueError("its content has changed")
             losses = tensors.pop("losses").numpy()
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            if type(epoch) is not int or losses.ndim != 3 or losses.dtype != np.float64 or len(losses) != epoch:
+                raise ValueError("it must hold the losses of every epoch")
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"The checkpoint {self.path} cannot be read ({error}). Delete it to start anew.") from None
         if owner != self.fingerprint:
             raise ValueError(

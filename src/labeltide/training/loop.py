@@ -135,7 +135,8 @@ def _resume(state: TrainingState, checkpoint: Checkpoint | None) -> list[np.ndar
     if saved is None:
         return []
     current = state.tensors()
-    if {k: v.shape for k, v in current.items()} != {k: v.shape for k, v in saved.tensors.items()}:
+    forms = [{k: (v.shape, v.dtype) for k, v in tensors.items()} for tensors in (current, saved.tensors)]
+    if forms[0] != forms[1] or saved.losses.shape[1:] != (len(EpochLosses._fields), len(state.active)):
         raise ValueError(f"The checkpoint {checkpoint.path} does not fit this model. Delete it to start anew.")  # type: ignore[union-attr]
     for name, value in current.items():
         value.copy_(saved.tensors[name])

@@ -13,11 +13,12 @@ from labeltide_bench.pages.cost_table import COST_FILES, as_csv, as_markdown
 from labeltide_bench.pages.environment import make_environment
 from labeltide_bench.pages.figures import draw_recovery, draw_shapes
 from labeltide_bench.pages.published import FAR, source
-from labeltide_bench.pages.results import read_results
+from labeltide_bench.pages.results import Run, read_results
 from labeltide_bench.pages.style import Palette, Picture, colours
 from labeltide_bench.pages.summary import Section, Summary, slug, summarise
 
 PAGE = "report.html"
+MOST_METHODS = 60  # 300 took minutes, most of it for pictures
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,9 @@ def write_report(results: Path, out: Path | None = None) -> Path:
     """
     results = Path(results)
     out = results if out is None else Path(out)
-    summary = summarise(read_results(results))
+    found = read_results(results)
+    _check_methods(found.runs, results)
+    summary = summarise(found)
     people_cells = summary.people.cells if summary.people else []
     palette = colours(methods_of([*(cell for section in summary.sections for cell in section.cells), *people_cells]))
     figures = [draw_section(section, palette) for section in summary.sections]
@@ -63,6 +66,15 @@ def write_report(results: Path, out: Path | None = None) -> Path:
     page = out / PAGE
     write_atomically(page, render(summary, figures, ranks, people).encode())
     return page
+
+
+def _check_methods(runs: Sequence[Run], folder: Path) -> None:
+    count = len({run.method for run in runs})
+    if count > MOST_METHODS:
+        raise ValueError(
+            f"A page compares at most {MOST_METHODS} methods, of which nobody reads more. The records in {folder} have "
+            f"{count}. Keep the lines of fewer methods in another folder."
+        )
 
 
 def render(

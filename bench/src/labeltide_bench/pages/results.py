@@ -170,6 +170,8 @@ def _run(record: Any) -> Run | None:
 def _parse(record: Mapping[str, Any]) -> Run:
     level = record.get("level") or {}
     constants = level.get("constants", {}) if isinstance(level, dict) else {}
+    if isinstance(level, dict) and "rate" in level and not math.isfinite(float(level["rate"])):
+        raise ValueError("a rate must be finite: it is shown as a percentage")
     true_noise, noise = _matrices(record.get("true_noise")), _matrices(record.get("noise"))
     over_time = {str(name): _array(values) for name, values in (record.get("over_time") or {}).items()}
     metrics = {str(name): _number(value) for name, value in record["metrics"].items()}

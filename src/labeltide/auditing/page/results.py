@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from labeltide.auditing.folder import AUDIT, FORMAT, ISSUES, LABELS
+from labeltide.auditing.audit_json import load_audit_json
+from labeltide.auditing.folder import AUDIT, ISSUES, LABELS
 from labeltide.auditing.page.names import sound
 
 PART = 2000  # rows of the ranked issues read at once
@@ -36,9 +36,9 @@ class Results:
     issues: pa.Table | Path
 
     @classmethod
-    def in_folder(cls, folder: Path) -> Results:
-        """The results that an audit wrote into a folder."""
-        return cls(read_audit(folder), Path(folder) / LABELS, Path(folder) / ISSUES)
+    def in_folder(cls, folder: Path, needed: Sequence[str] = ()) -> Results:
+        """The results that an audit wrote into a folder; `needed` as of `load_audit_json`."""
+        return cls(read_audit(folder, needed), Path(folder) / LABELS, Path(folder) / ISSUES)
 
     def first_issues(self, most: int) -> tuple[Iterator[pa.RecordBatch], int]:
         """The first ranked issues, a part at a time (their texts may be long), and how many there are in all."""
@@ -62,18 +62,12 @@ class Results:
         return pa.concat_tables(kept, promote_options="permissive")
 
 
-def read_audit(folder: Path) -> dict[str, Any]:
-    """The numbers of an audit."""
+def read_audit(folder: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
+    """The numbers of an audit; `needed` as of `load_audit_json`."""
     path = Path(folder) / AUDIT
     if not path.exists():
         raise FileNotFoundError(f"{path.parent} holds no {AUDIT}. Name a folder that `labeltide audit` wrote.")
-    audit = json.loads(path.read_text(encoding="utf-8"))
-    version = audit.get("format") if isinstance(audit, Mapping) else None
-    if version != FORMAT:
-        raise ValueError(
-            f"{AUDIT} must have format {FORMAT}. Got {version!r}; audit again with this version of labeltide."
-        )
-    return dict(audit)
+    return load_audit_json(path, needed)
 
 
 def _batches(
