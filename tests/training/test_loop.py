@@ -471,6 +471,7 @@ def test_a_killed_fit_goes_on_to_the_same_numbers(tmp_path, epochs, stopping, la
 
 
 def test_a_fit_killed_after_a_restart_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABELTIDE_KERNELS", "torch")  # an objective of ours is computed otherwise than a poisoned one
     data, schedule = make_data(), dataclasses.replace(SCHEDULE, epochs=6)
     fleet, history = train_poisoned([2], schedule, data, monkeypatch)
     checkpoint = Checkpoint(tmp_path / "fit", "same", 0)

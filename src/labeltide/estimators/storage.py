@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from labeltide.estimators.base import NoisyLabelClassifier
 
 CROSS_FIT_PARTS = ("judges", "rows")  # of a file: the networks of folds and the training rows
+LARGEST_WEIGHT = 1e15  # beyond which products of weights and features leave single precision
 Tensors = dict[str, Tensor]
 Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 Model = nn.Module | Callable[..., Any]
@@ -102,6 +103,8 @@ def _try_out(estimator: NoisyLabelClassifier) -> None:
     features[:, 1] = -1.0
     networks = [estimator.model_, getattr(estimator, "fold_model_", None)]
     for network in (network for network in networks if network is not None):
+        if any(tensor.numel() and float(tensor.abs().max()) > LARGEST_WEIGHT for tensor in network.parameters()):
+            raise ValueError("its networks do not give finite numbers.")
         shape = (network.members, 1, 2)
         with torch.no_grad():
             answers = network(features.expand(*shape, -1), torch.ones(shape, dtype=torch.bool))
