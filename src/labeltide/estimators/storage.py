@@ -103,7 +103,9 @@ def _try_out(estimator: NoisyLabelClassifier) -> None:
     features[:, 1] = -1.0
     networks = [estimator.model_, getattr(estimator, "fold_model_", None)]
     for network in (network for network in networks if network is not None):
-        if any(tensor.numel() and float(tensor.abs().max()) > LARGEST_WEIGHT for tensor in network.parameters()):
+        if any(
+            tensor.numel() and float(tensor.detach().abs().max()) > LARGEST_WEIGHT for tensor in network.parameters()
+        ):
             raise ValueError("its networks do not give finite numbers.")
         shape = (network.members, 1, 2)
         with torch.no_grad():
