@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
+import labeltide as lt
 from auditing.page.fake import HOSTILE
+from labeltide.auditing import fitting, simulate_study
+from labeltide.auditing.wearable_study import write_study
 from labeltide.decisions import DecisionStore
 from reviewing.fake_review import change_audit, write_review
 
@@ -243,3 +248,38 @@ def test_controls_are_large_enough_to_touch_and_have_names(tmp_path, serve, visi
     ada.page.tap("#keep")
     ada.page.wait_for_function(SETTLED, arg=before)
     assert ada.progress.startswith("1 of 12")
+
+
+def test_the_whole_loop_audit_review_audit_again_apply_and_compare(tmp_path, visit_review, monkeypatch):
+    monkeypatch.setattr(fitting, "EPOCHS", 6)
+    monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
+    table, first, second = tmp_path / "study.csv", tmp_path / "first", tmp_path / "second"
+    write_study(simulate_study(people=8, days=1), table)
+    lt.audit(table, out=first)
+    server, address = start_command(first, "--items", "20", "--sample", "40")
+    ada = visit_review(address, may_complain=True)
+    total = int(ada.progress.split()[2])
+    assert total >= 40
+    ada.press(*(str(1 + number % 4) if number % 5 == 0 else "y" for number in range(30)))
+    ada.press("u", "u", "Control+z")
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    server, address = start_command(first)
+    try:
+        ada = visit_review(address)
+        assert ada.progress.startswith(f"27 of {total} decided")
+        ada.press(*["y"] * (total - 28))
+        ada.press_and_stay("y")
+        assert ada.progress.startswith(f"{total} of {total} decided, 0 left")
+    finally:
+        server.terminate()
+        server.wait()
+    assert json.loads((first / "audit.json").read_text())["checked"]["rows"][0]["reviewed"] == 40
+    assert "Checked by people" in (first / "report.html").read_text()
+    again = lt.audit(table, out=second, decisions=first)
+    assert again.summary["decisions"]["used"] > 0
+    corrected = tmp_path / "corrected.parquet"
+    lt.apply_decisions(first, corrected)
+    authors = parquet.read_table(corrected)["label_author"].to_pylist()
+    assert "Ada" in authors
+    assert lt.compare_audits(first, second).summary["rate"]
