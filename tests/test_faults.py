@@ -155,7 +155,7 @@ def test_a_terminal_that_cannot_show_a_name_still_gets_the_result(run, tmp_path,
     parquet.write_table(make_table(), path)
     shown = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
     monkeypatch.setattr(sys, "stdout", shown)
-    assert run("audit", path, *ROLES, "--out", tmp_path / "結果") == (0, "")
+    assert run("audit", path, *ROLES, "--out", tmp_path / "結果")[0] == 0
     assert rb"gr\xf6\xdfe \u65e5\u672c.parquet".replace(rb"\xf6\xdf", "öß".encode("latin-1")) in shown.buffer.getvalue()
 
 

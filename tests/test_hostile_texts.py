@@ -51,7 +51,8 @@ def test_a_notebook_shows_hostile_class_names_as_text():
 def test_a_notebook_shows_a_table_audit_with_hostile_names_as_text(monkeypatch, tmp_path):
     monkeypatch.setattr(fitting, "TideClassifier", StubTide)
     monkeypatch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
-    monkeypatch.setattr(fitting, "thin_evidence", lambda training, *_: training)
+    for name in ("thin_evidence", "thin_for_tests"):
+        monkeypatch.setattr(fitting, name, lambda training, *_: training)
     table = make_table()
     names = pa.array([NAMES[0] if name == "rest" else NAMES[1] for name in table["label"].to_pylist()])
     people = pa.array([f"{NAMES[2]} {name}" for name in table["person"].to_pylist()])
