@@ -74,7 +74,7 @@ def listen(port: int | None) -> socket.socket:
     """A socket on this machine alone, on the wished port or a free one."""
     if port is not None:
         _validation.check_number("port", port, 1, 65535, whole=True)
-    # With the protocol named, asyncio sets TCP_NODELAY; without it every answer waits 40 ms for an acknowledgement.
+    # With the protocol named, asyncio sets TCP_NODELAY; without it answers may wait for a delayed acknowledgement.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
