@@ -1,7 +1,7 @@
 """What each stage of an audit is expected to cost, from counts alone.
 
-Coefficients are rough, from one profile of a simulated table on one core. Only their proportions matter: `Stages` corrects
-their speed by what it observes.
+Coefficients are rough, from one profile of a simulated table on one core. Only their proportions matter: `Stages`
+corrects their speed by what it observes.
 """
 
 from __future__ import annotations
