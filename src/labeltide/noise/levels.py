@@ -135,6 +135,7 @@ MOST: dict[str, dict[str, float]] = {
     "mixed": {"a": 0.49, "b": 0, "mix_a": 0.49, "mix_c": 0.49},
     "jump": {"a": 0.49, "c": 0.49},
 }
+MAX_STEPS = 10**8  # of one sequence
 
 
 def level_constants(shape: str, rate: float) -> dict[str, float]:
@@ -165,7 +166,7 @@ def noise_matrices(
     """Q at every step, (steps, classes, classes): what `labeltide.make_noise` wraps."""
     _validation.check_choice("shape", shape, SHAPES)
     _validation.check_number("n_classes", n_classes, 2, _validation.MAX_CLASSES, whole=True)
-    _validation.check_number("n_steps", n_steps, 1, whole=True)
+    _validation.check_number("n_steps", n_steps, 1, MAX_STEPS, whole=True)
 
     constants = {**level_constants(shape, rate), **_checked(shape, constants or {})}
     rates = _leaving_rates(shape, constants, n_classes, n_steps, class_conditional)
