@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
@@ -14,21 +13,11 @@ from xml.parsers import expat
 import numpy as np
 import pyarrow as pa
 
+from labeltide._extras import import_extra as import_extra
 from labeltide.spans.table import by_annotator, by_recording
 
 MOST_BYTES = 512 * 2**20  # of a file of spans that is read as one text
 DEEPEST = 100  # elements of XML within each other
-
-
-def import_extra(module: str, extra: str, purpose: str) -> Any:
-    """A module of an optional dependency, or a sentence that says what to install."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ValueError(
-            f"{purpose} needs {module.split('.')[0]}, which is not installed. Install it with: "
-            f"pip install 'labeltide[{extra}]'."
-        ) from None
 
 
 def check_file(path: Path, most: int | None = MOST_BYTES) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from labeltide.auditing.conclusion import SURE
 from labeltide.auditing.page.clock_words import Clock
 from labeltide.auditing.page.names import display_name, in_quotes, terminal_text
 from labeltide.auditing.page.numbers import (
@@ -19,7 +20,6 @@ from labeltide.auditing.page.numbers import (
     points,
 )
 
-SURE = 0.05
 HEAD = 11  # letters before each line's words
 
 
