@@ -1,8 +1,8 @@
 """Claims under stress: what an audit says of studies whose truth is known, many of them built to mislead it.
 
-    python bench/benchmarks/claims.py stress 2                  # every study of STUDIES, seeds 0 and 1
-    python bench/benchmarks/claims.py "protocol study" tiny 100  # some studies, which are matched by their names
-    python bench/benchmarks/claims.py page                       # bench/results/claims/README.md from the records
+    python bench/benchmarks/claims.py stress --seeds 2                  # every study of STUDIES, seeds 0 and 1
+    python bench/benchmarks/claims.py "protocol study" tiny --seeds 100 # some studies, which are matched by their names
+    python bench/benchmarks/claims.py page                              # the page from the records
 
 Records are added to bench/results/claims/claims.jsonl; what is there already is not run again. A claim is wrong where
 noise is said to be shown and its interval misses the true share of wrong labels, or where more of the named labels are
@@ -11,16 +11,18 @@ right than chance gives at the allowed share of false alarms.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 import warnings
 from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
 from scipy.stats import binom
 
 import labeltide as lt
@@ -284,21 +286,34 @@ def write_page(records: list[dict[str, Any]]) -> None:
     (RESULTS / "README.md").write_text("\n".join(lines) + "\n")
 
 
-def main(arguments: list[str]) -> None:
-    """Run the studies whose names contain one of the arguments, and write the page."""
+def run(study: tuple[str, int]) -> dict[str, Any]:
+    """The record of one study, by name and seed."""
+    name, seed = study
+    torch.set_num_threads(1)
+    record = {"study": name, "seed": seed, **ask(STUDIES[name](seed), checks_first=name in CHECKS_FIRST)}
+    return {key: round(value, 4) if isinstance(value, float) else value for key, value in record.items()}
+
+
+def main() -> None:
+    """Run the studies whose names contain one of the words, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="+", help="parts of names of studies; stress for all, page for none")
+    parser.add_argument("--seeds", type=int, default=1, help="studies of each name")
+    parser.add_argument("--processes", type=int, default=1, help="studies side by side")
+    chosen = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
     file = RESULTS / "claims.jsonl"
     records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {(record["study"], record["seed"]) for record in records}
-    *wanted, count = arguments if arguments[-1].isdigit() else [*arguments, "1"]
-    names = [name for name in STUDIES if "stress" in wanted or any(part in name for part in wanted)]
-    for seed, name in ((seed, name) for seed in range(int(count)) for name in names if (name, seed) not in done):
-        record = {"study": name, "seed": seed, **ask(STUDIES[name](seed), checks_first=name in CHECKS_FIRST)}
-        records.append({key: round(value, 4) if isinstance(value, float) else value for key, value in record.items()})
-        with file.open("a") as lines:
-            lines.write(json.dumps(records[-1]) + "\n")
+    names = [name for name in STUDIES if "stress" in chosen.words or any(word in name for word in chosen.words)]
+    studies = [(name, seed) for seed in range(chosen.seeds) for name in names if (name, seed) not in done]
+    with get_context("spawn").Pool(chosen.processes) as pool, file.open("a") as lines:
+        for record in pool.imap_unordered(run, studies):
+            records.append(record)
+            lines.write(json.dumps(record) + "\n")
+            lines.flush()
     write_page(records)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
