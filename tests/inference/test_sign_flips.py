@@ -40,7 +40,8 @@ def test_flipped_sums_vary_as_independent_people_do(study):
     people = person_scores(*study, PERSON)
     flipped = flip_signs(people, 4000, np.random.default_rng(0))
     assert flipped.shape == (4000, *people.shape[1:])
-    np.testing.assert_allclose((flipped**2).mean(0), (people**2).sum(0), rtol=0.1)
+    n = len(people)
+    np.testing.assert_allclose((flipped**2).mean(0), n / (n - 1) * (people**2).sum(0), rtol=0.1)
 
 
 def test_levels_are_taken_out_of_the_design(study):

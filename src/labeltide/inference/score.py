@@ -10,6 +10,8 @@ rows and moments, or with the signs of people flipped, it is a sum of the same r
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +25,7 @@ from labeltide.inference.warm_start import refit, same_data
 
 N_FUNCTIONS = 4  # smooth functions of the clock along which a change is looked for
 NULL_ITERATIONS = 60  # of EM for the null, after which its score is close to zero
+NUMBERS_AT_ONCE = 2**23  # of posteriors under other Q that are held in memory together
 MIN_INFORMATION = 1.0  # added to the information of every logit, so that entries without errors do not count
 
 
@@ -33,6 +36,15 @@ class NullFit(NamedTuple):
     posterior: np.ndarray  # (rows, steps, classes), of the true label
     noise: np.ndarray  # (groups, points, classes, classes), Q under the null
     places: np.ndarray  # (rows, steps), of each step on the grid
+    posteriors: Callable[[np.ndarray], np.ndarray]  # of the true label, (fits, rows, steps, classes), under other Q
+
+    def with_noise(self, noise: np.ndarray) -> Iterator[NullFit]:
+        """The same chain with other matrices Q, (fits, groups, points, classes, classes), some at a time."""
+        at_once = max(1, NUMBERS_AT_ONCE // self.posterior.size)
+        for first in range(0, len(noise), at_once):
+            part = noise[first : first + at_once]
+            for posterior, q in zip(self.posteriors(part), part, strict=True):
+                yield self._replace(posterior=posterior, noise=q)
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -93,12 +105,30 @@ def fit_nulls(
 ) -> list[NullFit]:
     """The same for several sets of labels and evidence, as one fleet of chains."""
     fitted = refit(data, members, [null] * len(members.labels), start, iterations).parameters
-    posterior = expect(data, members, fitted, posterior=True).posterior
-    assert posterior is not None
+    posterior = posteriors(data, members, fitted)
     labels = torch.where(data.mask[..., None], data.labels[members.labels], -1).numpy()
     places = data.places().numpy()
-    parts = zip(labels, posterior.double().numpy(), fitted.matrices.double().numpy(), strict=True)
-    return [NullFit(*part, places) for part in parts]
+    fits = []
+    for number, parts in enumerate(zip(labels, posterior, fitted.matrices.double().numpy(), strict=True)):
+        member = torch.tensor([number])
+        under = partial(_posteriors_under, data, members.take(member), fitted.take(member))
+        fits.append(NullFit(*parts, places, under))
+    return fits
+
+
+def posteriors(data: ChainData, members: Members, parameters: ChainParameters) -> np.ndarray:
+    """Posteriors of the true labels: (members, rows, steps, classes)."""
+    posterior = expect(data, members, parameters, posterior=True).posterior
+    assert posterior is not None
+    found: np.ndarray = posterior.double().numpy()
+    return found
+
+
+def _posteriors_under(data: ChainData, member: Members, chain: ChainParameters, noise: np.ndarray) -> np.ndarray:
+    """Posteriors of one member with each of several Q: (fits, rows, steps, classes)."""
+    each = torch.zeros(len(noise), dtype=torch.int64)
+    matrices = torch.from_numpy(noise).to(chain.matrices.dtype)
+    return posteriors(data, member.take(each), chain.take(each)._replace(matrices=matrices))
 
 
 class ClockMoments(NamedTuple):

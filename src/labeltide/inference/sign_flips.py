@@ -3,7 +3,11 @@ r"""Sign flips of people's contributions to the score (Hemerik, Goeman and Finos
 People are independent of each other, whatever connects the windows of one. Under the null hypothesis the contribution
 :math:`u_g` of each person to the score has mean zero, and :math:`\sum_g s_g u_g` with random signs is distributed as
 :math:`\sum_g u_g`: exactly where contributions are symmetric, otherwise with growing number of people. Contributions
-are effective scores: what the null's own coefficients explain is taken out of the design.
+are effective scores: what the null's own coefficients explain is taken out of the design. Where one of several
+annotators is tested it is taken out of the scores (`observed_information.py`).
+
+The fit of the null makes the contributions of G people a little too small. Flipped sums are multiplied by
+:math:`\sqrt{G / (G - 1)}`, as cluster-robust variances are (Cameron and Miller 2015).
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from scipy.stats import f as f_distribution
 
 from labeltide.chain.class_blocks import ClassBlocks
 from labeltide.chain.families import Family
+from labeltide.inference.observed_information import observed_scores
 from labeltide.inference.score import Alternative, ClockMoments, NullFit
 
 
@@ -21,6 +26,8 @@ def person_scores(
     fit: NullFit, change: Alternative, moments: ClockMoments, null: Family, person: np.ndarray
 ) -> np.ndarray:
     """The effective score of each person: (people, groups, functions, shares). `person` numbers them from 0."""
+    if null.held is not None and len(fit.noise) > 1:
+        return observed_scores(fit, change, moments, person)
     parts = [_of_group(fit, effective_design(fit, change, moments, null, g), g, person) for g in change.groups]
     return np.stack(parts, 1).reshape(parts[0].shape[0], len(parts), -1, change.shares.shape[1])
 
@@ -30,8 +37,6 @@ def effective_design(fit: NullFit, change: Alternative, moments: ClockMoments, n
 
     :math:`X_1 - X_0 (X_0^\top V X_0 + S)^{-1} X_0^\top V X_1` with V the information of the logits and S the penalty.
     """
-    if null.held == group:
-        null = null._replace(basis=null.basis[:, :0], smoothing=null.smoothing[:0, :0])
     blocks, weights = ClassBlocks.of([null]), fit.weights(group)
     diagonal, root = (torch.from_numpy(part)[None, None] for part in weights)
     information = blocks.information(diagonal, root)[0] + blocks.penalty  # (1, blocks, size, size)
@@ -59,7 +64,7 @@ def _of_group(fit: NullFit, design: np.ndarray, group: int, person: np.ndarray) 
 def flip_signs(scores: np.ndarray, n_replicates: int, generator: np.random.Generator) -> np.ndarray:
     """Sums of (people, ...) contributions with random signs: (replicates, ...)."""
     signs = 2.0 * generator.integers(0, 2, (n_replicates, len(scores))) - 1.0
-    return np.tensordot(signs, scores, 1)
+    return np.sqrt(len(scores) / (len(scores) - 1)) * np.tensordot(signs, scores, 1)
 
 
 def compare_with_people(scores: np.ndarray, inverses: np.ndarray) -> float:
