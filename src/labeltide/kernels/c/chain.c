@@ -11,6 +11,7 @@
 
 #define ROWS 16
 #define TINY 1e-30f
+#define RARE 1e-6f /* the least rate by which another is divided */
 #define VECTORS (ROWS / LANES)
 #define EACH(v) for (int v = 0; v < VECTORS; v++)
 #define LN2 0.693147180559945309417
@@ -41,12 +42,23 @@ typedef struct {
     Tensors tensors;
 } Chains;
 
+/* One annotator's label of a step, for all true labels of it. If the draw of the step before is kept, which happens with
+   some probability (bursts), errors persist as far as the rates of both moments allow: the marginal at every moment is Q.
+   The likelihood is rest + offset + slope * again, where `again` is the chance that a kept draw gives an error now. */
+typedef struct {
+    float *error, *rest, *offset, *slope; /* (classes,), padded to whole vectors */
+    const float *there;                   /* Q of the step before, or null where its label is not known */
+    int before;                           /* its label */
+    float least, inverse;                 /* again = (error - least) * inverse, for one true label of the step before */
+} Kept;
+
 /* The buffers of ROWS sequences, each (steps, classes, ROWS) but scale (steps, ROWS), and the transitions to the
    step at hand (classes, classes, ROWS), with `next` zero in lanes that jump over a gap to it. Where errors come in bursts
    also the likelihood for every pair of labels (steps, classes, classes, ROWS), and the share of it in which the draw
-   behind the label was kept. `work` has room for five (classes, ROWS). */
+   behind the label was kept. `work` has room for five (classes, ROWS), `room` for what all annotators keep. */
 typedef struct {
-    float *ratio, *likelihood, *filtered, *scale, *evidence, *moves, *pair, *kept, *work;
+    float *ratio, *likelihood, *filtered, *scale, *evidence, *moves, *pair, *kept, *work, *room;
+    Kept *kept_of; /* (annotators,) */
     float next[ROWS];
     int jumped; /* whether a lane jumps to the step at hand */
 } Block;
@@ -54,19 +66,7 @@ typedef struct {
 INLINE vec at(const float *p, int v) { return load(p + v * LANES); }
 INLINE void put(float *p, int v, vec x) { store(p + v * LANES, x); }
 INLINE vec at_least(vec x, float least) { return choose(x > least, x, fill(least)); }
-
-/* The likelihood of one annotator's label for true labels i, then j, if the draw of the step before is kept with some
-   probability (bursts): errors persist as far as the rates of both moments allow, so that the marginal at every moment is Q. */
-static inline float with_bursts(float bursts, float q, float error, float before, int was_wrong, int is_right, float *kept) {
-    const float tiny = 1e-6f;
-    float again = was_wrong ? error / (before > tiny ? before : tiny)
-                            : (error - before) / (1.0f - before > tiny ? 1.0f - before : tiny);
-    again = again < 0.0f ? 0.0f : again > 1.0f ? 1.0f : again;
-    const float same = bursts * (is_right ? 1.0f - again : again * q / (error > tiny ? error : tiny));
-    const float total = (1.0f - bursts) * q + same;
-    *kept += same / (total > TINY ? total : TINY);
-    return total;
-}
+INLINE vec at_most(vec x, float most) { return choose(x < most, x, fill(most)); }
 
 /* The transition matrices to step t of every lane, reloaded only if a lane has a gap now or had one the last time. */
 static void read_moves(const Shape *s, const Tensors *d, Block *b, int64_t member, int64_t first, int64_t t) {
@@ -82,27 +82,76 @@ static void read_moves(const Shape *s, const Tensors *d, Block *b, int64_t membe
     b->jumped = any;
 }
 
+INLINE void read_kept(const Kept *kept, const float *here, float bursts, int64_t C, int now) {
+    const float share = kept->there ? bursts : 0.0f;
+    for (int64_t j = 0; j < C; j++) {
+        const float q = here[j * C + now], error = 1.0f - here[j * C + j];
+        kept->error[j] = error;
+        kept->rest[j] = (1.0f - share) * q;
+        kept->offset[j] = 0.0f;
+        kept->slope[j] = share * q / (error > RARE ? error : RARE);
+    }
+    kept->offset[now] = share;
+    kept->slope[now] = -share;
+}
+
+/* The likelihood of the labels of step t of one sequence for every pair of true labels, and the share of kept draws. */
 static void read_pairs(const Shape *s, const Tensors *d, const Block *b, int64_t member, int64_t row, int64_t t, int l) {
-    const int64_t C = s->classes, A = s->annotators, size = s->points * C * C;
+    const int64_t C = s->classes, A = s->annotators, size = s->points * C * C, padded = (C + LANES - 1) / LANES * LANES;
     const int8_t *now = d->labels + ((d->label_of[member] * s->rows + row) * s->steps + t) * A, *before = now - A;
-    const int known = d->trusted ? d->trusted[row * s->steps + t] : -1;
-    const int jump = d->jumps && d->jumps[row * s->steps + t];
+    const int64_t *place = d->places + row * s->steps + t;
+    const int known = d->trusted ? d->trusted[row * s->steps + t] : -1, jump = d->jumps && d->jumps[row * s->steps + t];
+    int64_t labelled = 0;
+    for (int64_t a = 0; a < A; a++) {
+        if (now[a] < 0) continue;
+        const float *Q = d->matrices + (member * s->groups + (s->groups > 1 ? a : 0)) * size;
+        float *own = b->room + 4 * labelled * padded;
+        b->kept_of[labelled] = (Kept){own, own + padded, own + 2 * padded, own + 3 * padded,
+                                      jump || before[a] < 0 ? NULL : Q + place[-1] * C * C, before[a], 0.0f, 0.0f};
+        read_kept(b->kept_of + labelled++, Q + place[0] * C * C, d->bursts[member], C, now[a]);
+    }
     for (int64_t i = 0; i < C; i++) {
-        for (int64_t j = 0; j < C; j++) {
-            float value = known >= 0 && j != known ? 0.0f : 1.0f, kept = 0.0f;
-            for (int64_t a = 0; a < A; a++) {
-                if (now[a] < 0) continue;
-                const float *Q = d->matrices + (member * s->groups + (s->groups > 1 ? a : 0)) * size;
-                const float *here = Q + d->places[row * s->steps + t] * C * C;
-                const float *there = Q + d->places[row * s->steps + t - 1] * C * C;
-                const float q = here[j * C + now[a]];
-                value *= jump || before[a] < 0 ? q
-                                               : with_bursts(d->bursts[member], q, 1.0f - here[j * C + j],
-                                                             1.0f - there[i * C + i], before[a] != i, now[a] == j, &kept);
+        for (int64_t a = 0; a < labelled; a++) {
+            Kept *kept = b->kept_of + a;
+            const float error = kept->there ? 1.0f - kept->there[i * C + i] : 0.0f;
+            const float rate = kept->before == i ? 1.0f - error : error;
+            kept->least = kept->before == i ? error : 0.0f;
+            kept->inverse = 1.0f / (rate > RARE ? rate : RARE);
+        }
+        float *pair = b->pair + (t * C + i) * C * ROWS + l, *share = b->kept + (t * C + i) * C * ROWS + l;
+        for (int64_t first = 0; first < C; first += LANES) {
+            vec value = fill(1.0f), shares = fill(0.0f);
+            for (int64_t a = 0; a < labelled; a++) {
+                const Kept *kept = b->kept_of + a;
+                const vec again = (load(kept->error + first) - kept->least) * kept->inverse;
+                const vec same = load(kept->offset + first) + at_least(at_most(again, 1.0f), 0.0f) * load(kept->slope + first);
+                const vec total = load(kept->rest + first) + same;
+                value *= total;
+                shares += same * reciprocal(at_least(total, TINY));
             }
-            const int64_t place = ((t * C + i) * C + j) * ROWS + l;
-            b->pair[place] = value > TINY ? value : TINY;
-            b->kept[place] = kept;
+            value = at_least(value, TINY);
+            for (int64_t j = first; j < C && j < first + LANES; j++) {
+                pair[j * ROWS] = known >= 0 && j != known ? TINY : value[j - first];
+                share[j * ROWS] = shares[j - first];
+            }
+        }
+    }
+}
+
+/* The same for all steps; without a step before, the likelihood of the label alone. */
+static void read_all_pairs(const Shape *s, const Tensors *d, const Block *b, int64_t member, int64_t first) {
+    const int64_t C = s->classes;
+    for (int64_t t = 0; t < s->steps; t++) {
+        for (int l = 0; l < ROWS; l++) {
+            const int64_t row = first + l < s->rows ? first + l : s->rows - 1;
+            if (t > 0 && t < d->lengths[row]) {
+                read_pairs(s, d, b, member, row, t, l);
+                continue;
+            }
+            for (int64_t x = 0; x < C * C; x++) {
+                b->pair[(t * C * C + x) * ROWS + l] = b->likelihood[(t * C + x % C) * ROWS + l];
+                b->kept[(t * C * C + x) * ROWS + l] = 0.0f;
+            }
         }
     }
 }
@@ -141,17 +190,8 @@ static void read_block(const Shape *s, const Tensors *d, const Block *b, int64_t
             }
             for (int64_t i = 0; i < C; i++) ratio[i * ROWS] = k * e[i] - top;
         }
-        for (int64_t t = 0; b->pair && t < T; t++) {
-            if (t > 0 && t < d->lengths[row]) {
-                read_pairs(s, d, b, member, row, t, l);
-            } else {
-                for (int64_t x = 0; x < C * C; x++) {
-                    b->pair[(t * C * C + x) * ROWS + l] = b->likelihood[(t * C + x % C) * ROWS + l];
-                    b->kept[(t * C * C + x) * ROWS + l] = 0.0f;
-                }
-            }
-        }
     }
+    if (b->pair) read_all_pairs(s, d, b, member, first);
     for (int64_t x = 0; x < T * C * ROWS; x += LANES)
         store(b->ratio + x, exponential(bounded(load(b->ratio + x), 80.0f)));
 }
@@ -358,17 +398,22 @@ int labeltide_chain(const Chains *chains, Work *work) {
     const Tensors *d = &chains->tensors;
     const int64_t C = s->classes, T = s->steps, size = T * C * ROWS, n_totals = (2 * C * C + 2 * C) * ROWS;
     float *memory = room(4 * size + (T + C * C + 5 * C) * ROWS + n_totals);
-    float *pairs = d->bursts ? room(2 * size * C) : NULL;
-    if (!memory || (d->bursts && !pairs)) {
+    const int64_t padded = (C + LANES - 1) / LANES * LANES;
+    float *pairs = d->bursts ? room(2 * size * C + 4 * s->annotators * padded) : NULL;
+    Kept *kept_of = d->bursts ? malloc((size_t)s->annotators * sizeof(Kept)) : NULL;
+    if (!memory || (d->bursts && (!pairs || !kept_of))) {
+        free(kept_of);
         free(pairs);
         free(memory);
         return 1;
     }
     float *scale = memory + 4 * size, *moves = scale + T * ROWS, *own = moves + C * C * ROWS, *totals = own + 5 * C * ROWS;
     Block block = {.ratio = memory, .likelihood = memory + size, .filtered = memory + 2 * size, .evidence = memory + 3 * size,
-                   .scale = scale, .moves = moves, .work = own};
+                   .scale = scale, .moves = moves, .work = own, .room = pairs ? pairs + 2 * size * C : NULL,
+                   .kept_of = kept_of};
     Sums sums = {.pairs = totals, .exposure = totals + C * C * ROWS, .starts = totals + 2 * C * C * ROWS,
                  .start_exposure = totals + (2 * C * C + C) * ROWS};
+    if (pairs) memset(block.room, 0, (size_t)(4 * s->annotators * padded) * sizeof(float)); /* lanes beyond the classes */
     for (int64_t member; (member = next_item(work)) < s->members;) {
         memset(totals, 0, (size_t)n_totals * sizeof(float));
         memset(sums.slope, 0, sizeof sums.slope);
@@ -397,5 +442,6 @@ int labeltide_chain(const Chains *chains, Work *work) {
     }
     free(memory);
     free(pairs);
+    free(kept_of);
     return 0;
 }
