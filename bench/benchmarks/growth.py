@@ -41,6 +41,7 @@ PARTS = (  # functions whose time is kept, where they are called from; nested on
     "labeltide.estimators.inferred:diagnose",
     "labeltide.estimators.inferred:judge_temporality",
     "labeltide.inference.temporality:change_test",
+    "labeltide.inference.temporality:change_tests",
     "labeltide.inference.temporality:likelihood_ratio_test",
 )
 

@@ -169,7 +169,7 @@ def _test(data: ChainData, fits: Sequence[TrainingEvidence], question: Question,
         return [change_test(fit, null, alternative, SIMULATED, seed + k, clock=clock) for k, fit in enumerate(fits)]
     each = torch.arange(len(fits))  # the first sets of labels and evidence
     members = Members(each, each, torch.ones(len(fits), len(data.mask)))
-    nulls = fit_nulls(data, members, null, fits[0].parameters, ITERATIONS)
+    nulls = fit_nulls(data, members, [null] * len(fits), fits[0].parameters, ITERATIONS)
     return [
         score_test(fitted, moments, design, null, alternative, REPLICATES, seed + k) for k, fitted in enumerate(nulls)
     ]

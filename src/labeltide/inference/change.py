@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +18,14 @@ from labeltide.inference.permutation import (
     step_residuals,
 )
 from labeltide.inference.score import (
+    NUMBERS_AT_ONCE,
     Alternative,
     ClockMoments,
     NullFit,
     Statistic,
     clock_moments,
     find_change,
-    fit_null,
+    fit_null_families,
 )
 from labeltide.inference.sign_flips import compare_with_people, flip_signs, person_scores
 from labeltide.inference.study_design import StudyDesign, study_design
@@ -60,14 +62,41 @@ def change_test(
     (`study_design.py`): a likelihood-ratio test by parametric bootstrap, or a score test by permuted moments or flipped
     signs of people. Where no reference keeps its size, the p-value is NaN and the method is "none".
     """
+    (test,) = change_tests(training, {seed: null}, alternative, n_replicates, min_replicates, clock)
+    return test
+
+
+def change_tests(
+    training: TrainingEvidence,
+    nulls: Mapping[int, Family],
+    alternative: Family,
+    n_replicates: int,
+    min_replicates: int = MIN_TEST_REPLICATES,
+    clock: int = 0,
+) -> list[ChangeTest]:
+    """The same for several nulls, each under its seed, against one alternative; nulls of score tests run together."""
     moments = clock_moments(training, clock)
-    design = study_design(training, moments, tested_labels(training, null))
-    if design.method == "bootstrap":
-        test = likelihood_ratio_test(training, null, alternative, n_replicates, seed, min_replicates)
-        return ChangeTest(*test, design.method, _bootstrap_units(training, null))
-    if design.method == "none":
-        return ChangeTest(np.nan, np.nan, "none", design.n_units)
-    return score_test(fit_null(training, null), moments, design, null, alternative, n_replicates, seed)
+    designs = {seed: study_design(training, moments, tested_labels(training, null)) for seed, null in nulls.items()}
+    scored = [seed for seed, design in designs.items() if design.method not in ("bootstrap", "none")]
+    fits = zip(scored, _fit_in_parts(training, [nulls[seed] for seed in scored]), strict=True)
+    tests = {
+        seed: score_test(fit, moments, designs[seed], nulls[seed], alternative, n_replicates, seed)
+        for seed, fit in fits
+    }
+    for seed, design in designs.items():
+        if design.method == "none":
+            tests[seed] = ChangeTest(np.nan, np.nan, "none", design.n_units)
+        elif design.method == "bootstrap":
+            test = likelihood_ratio_test(training, nulls[seed], alternative, n_replicates, seed, min_replicates)
+            tests[seed] = ChangeTest(*test, "bootstrap", _bootstrap_units(training, nulls[seed]))
+    return [tests[seed] for seed in nulls]
+
+
+def _fit_in_parts(training: TrainingEvidence, nulls: Sequence[Family]) -> Iterator[NullFit]:
+    """Fits of nulls, of which as many run together as have their posteriors in memory."""
+    at_once = max(1, NUMBERS_AT_ONCE // (training.data.mask.numel() * training.data.n_classes))
+    for first in range(0, len(nulls), at_once):
+        yield from fit_null_families(training, nulls[first : first + at_once])
 
 
 def score_test(

@@ -10,7 +10,7 @@ rows and moments, or with the signs of people flipped, it is a sum of the same r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -96,15 +96,25 @@ class Weights(NamedTuple):
 
 def fit_null(training: TrainingEvidence, null: Family) -> NullFit:
     """Fit the chain under the null, and take the posterior of the true labels."""
-    single = same_data(1, torch.ones(1, len(training.data.mask)))
-    return fit_nulls(training.data, single, null, training.parameters)[0]
+    (fit,) = fit_null_families(training, [null])
+    return fit
+
+
+def fit_null_families(training: TrainingEvidence, nulls: Sequence[Family]) -> list[NullFit]:
+    """The same for several nulls, as one fleet of chains."""
+    members = same_data(len(nulls), torch.ones(len(nulls), len(training.data.mask)))
+    return fit_nulls(training.data, members, nulls, training.parameters)
 
 
 def fit_nulls(
-    data: ChainData, members: Members, null: Family, start: ChainParameters, iterations: int = NULL_ITERATIONS
+    data: ChainData,
+    members: Members,
+    nulls: Sequence[Family],
+    start: ChainParameters,
+    iterations: int = NULL_ITERATIONS,
 ) -> list[NullFit]:
-    """The same for several sets of labels and evidence, as one fleet of chains."""
-    fitted = refit(data, members, [null] * len(members.labels), start, iterations).parameters
+    """The same for members that may have other labels and evidence, each with its null."""
+    fitted = refit(data, members, nulls, start, iterations).parameters
     posterior = posteriors(data, members, fitted)
     labels = torch.where(data.mask[..., None], data.labels[members.labels], -1).numpy()
     places = data.places().numpy()

@@ -17,7 +17,7 @@ from labeltide.chain.families import Family, constant_shape, family, hold_annota
 from labeltide.chain.start import BURSTS, BURSTS_WORTH
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.budget import coarsen
-from labeltide.inference.change import ChangeTest, change_test
+from labeltide.inference.change import ChangeTest, change_test, change_tests
 from labeltide.inference.cluster_bootstrap import chosen_pooling, free_family
 from labeltide.inference.displays import TemporalityDisplay
 from labeltide.inference.likelihood_ratio import OBSERVED_ITERATIONS, likelihood_ratio_test
@@ -112,10 +112,8 @@ def judge_temporality(
     free = _pool(unpooled, strength)
     static = _pool(family(n_classes, constant_shape(grid), "each"), strength)
     whole = change_test(training, static, free, n_replicates, seed)
-    class_tests = [
-        change_test(training, hold_class(free, i), free, fewer, seed + 1 + i, MIN_PART_REPLICATES)
-        for i in range(n_classes)
-    ]
+    of_class = {seed + 1 + i: hold_class(free, i) for i in range(n_classes)}
+    class_tests = change_tests(training, of_class, free, fewer, MIN_PART_REPLICATES)
     spline = spline_shape(grid, TEST_SMOOTHNESS, training.period)
     alike, by_class = (
         _pool(family(n_classes, spline, sharing, sharing), strength) for sharing in ("alike", "by class")
@@ -147,10 +145,9 @@ def judge_temporality(
 def _test_annotators(training: TrainingEvidence, unpooled: Family, n_replicates: int, seed: int) -> list[ChangeTest]:
     """Test for each annotator whether the noise changes; under the null the noise of the others may change."""
     free = pooled(unpooled, WEAK_POOLING)
-    return [
-        change_test(training, hold_annotator(free, a), free, n_replicates, seed + 400 + a, MIN_PART_REPLICATES)
-        for a in range(training.parameters.matrices.shape[1])
-    ]
+    annotators = range(training.parameters.matrices.shape[1])
+    nulls = {seed + 400 + a: hold_annotator(free, a) for a in annotators}
+    return change_tests(training, nulls, free, n_replicates, MIN_PART_REPLICATES)
 
 
 def part_of(test: ChangeTest, change: Change) -> PartTemporality:
