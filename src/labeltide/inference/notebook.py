@@ -10,8 +10,8 @@ from labeltide._display import draw, p_value, panel, percent, points, sentence, 
 
 if TYPE_CHECKING:
     from labeltide.inference.audit import LabelAudit
-    from labeltide.inference.bands import NoiseEstimate
     from labeltide.inference.consensus import Consensus
+    from labeltide.inference.noise_estimate import NoiseEstimate
     from labeltide.inference.temporality import PartTemporality, Temporality
 
 ISSUES = 8  # labels to check that are listed
