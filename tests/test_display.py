@@ -53,6 +53,12 @@ def test_a_drawing_bears_gaps_one_moment_and_nothing_known():
     assert "nan" not in draw(np.arange(3.0), {"a": np.full(3, np.nan)})
 
 
+def test_a_point_between_gaps_is_a_dot():
+    html = draw(np.arange(3.0), {"a": np.array([np.nan, 0.1, np.nan])})
+    assert "h0" in html
+    assert 'stroke-linecap="round"' in html
+
+
 def test_numbers_in_words():
     assert (percent(0.1234), percent(np.nan)) == ("12.3 %", "not known")
     assert (p_value(0.0001), p_value(0.04), p_value(np.nan)) == ("< 0.001", "0.040", "cannot be told")

@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -93,18 +93,34 @@ def simulations(draws: int) -> Iterator[dict[str, Any]]:
             yield simulate(classes, gaps, draw)
 
 
-def simulate(classes: int, gaps: bool, draw: int) -> dict[str, Any]:
-    """Errors of each annotator's Q(t), and of the consensus; wrong labels fall on all other classes alike."""
-    made = lt.make_sequences(n=SEQUENCES, n_steps=STEPS, n_features=2, n_classes=classes, stay=0.9, random_state=draw)
+class Drawn(NamedTuple):
+    """Simulated annotators."""
+
+    truth: np.ndarray  # (n, steps)
+    labels: np.ndarray  # (n, steps, annotators), -1 where nothing was recorded
+    matrices: np.ndarray  # (annotators, steps, classes, classes)
+
+
+def draw_annotators(
+    classes: int, gaps: bool, draw: int, stay: float | None = 0.9, wrong_rates: np.ndarray | None = None
+) -> Drawn:
+    """Labels of five annotators; wrong labels fall on all other classes alike."""
+    wrong_rates = rates() if wrong_rates is None else wrong_rates
+    made = lt.make_sequences(n=SEQUENCES, n_steps=STEPS, n_features=2, n_classes=classes, stay=stay, random_state=draw)
     truth = made.labels[..., 0].astype(int)
     rng = np.random.default_rng([draw, classes])
-    wrong = rng.random((*truth.shape, 5)) < rates().T
+    wrong = rng.random((*truth.shape, 5)) < wrong_rates.T
     y = np.where(wrong, (truth[..., None] + rng.integers(1, classes, wrong.shape)) % classes, truth[..., None])
     if gaps:  # everyone labels a random half of the sequences, the third annotator but a few
         y[np.broadcast_to(rng.random((SEQUENCES, 1, 5)) < 0.5, y.shape)] = -1
         y[FEW:, :, 2] = -1
     eye = np.eye(classes)
-    matrices = eye + rates()[..., None, None] * ((1 - eye) / (classes - 1) - eye)  # (annotators, steps, ...)
+    return Drawn(truth, y, eye + wrong_rates[..., None, None] * ((1 - eye) / (classes - 1) - eye))
+
+
+def simulate(classes: int, gaps: bool, draw: int) -> dict[str, Any]:
+    """Errors of each annotator's Q(t), and of the consensus."""
+    truth, y, matrices = draw_annotators(classes, gaps, draw)
     started = time.perf_counter()
     ours = lt.consensus(y)
     seconds = time.perf_counter() - started
@@ -122,13 +138,13 @@ def simulate(classes: int, gaps: bool, draw: int) -> dict[str, Any]:
         "draw": draw,
         "chosen": ours.chosen._asdict(),
         "seconds": round(seconds, 1),
-        "error": {name: _distance(noise, matrices) for name, (noise, _) in ways.items()},
+        "error": {name: distance(noise, matrices) for name, (noise, _) in ways.items()},
         "wrong": {name: round(float((labels != truth).mean()), 4) for name, (_, labels) in ways.items()},
         "found": ours.noise.diagonal(axis1=2, axis2=3).mean(2).round(4).tolist() if draw == 0 else None,
     }
 
 
-def _distance(noise: np.ndarray, matrices: np.ndarray) -> list[float]:
+def distance(noise: np.ndarray, matrices: np.ndarray) -> list[float]:
     """The mean Frobenius distance over the clock, of each annotator."""
     return np.sqrt(np.square(noise - matrices).sum((2, 3))).mean(1).round(4).tolist()
 

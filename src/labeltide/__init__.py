@@ -34,7 +34,7 @@ _HOMES = {
     "make_sequences": "labeltide.data.simulate",
     "FixedNoise": "labeltide.noise.fixed",
     "NoiseFunction": "labeltide.noise.base",
-    "NoiseEstimate": "labeltide.inference.bands",
+    "NoiseEstimate": "labeltide.inference.noise_estimate",
     "NoiseWarning": "labeltide.inference.diagnostic",
     "Agreement": "labeltide.inference.agreement",
     "Consensus": "labeltide.inference.consensus",
@@ -83,11 +83,11 @@ if TYPE_CHECKING:
     from labeltide.exporting.audit_files import export_audit as export_audit
     from labeltide.inference.agreement import Agreement as Agreement
     from labeltide.inference.agreement import agreement as agreement
-    from labeltide.inference.bands import NoiseEstimate as NoiseEstimate
     from labeltide.inference.checked_rate import checked_rate as checked_rate
     from labeltide.inference.consensus import Consensus as Consensus
     from labeltide.inference.consensus import consensus as consensus
     from labeltide.inference.diagnostic import NoiseWarning as NoiseWarning
+    from labeltide.inference.noise_estimate import NoiseEstimate as NoiseEstimate
     from labeltide.inference.review_sample import review_sample as review_sample
     from labeltide.models.base import SequenceModel as SequenceModel
     from labeltide.models.wrap import wrap as wrap

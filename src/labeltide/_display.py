@@ -16,7 +16,7 @@ import numpy as np
 from markupsafe import Markup
 
 LINE, MOST_LETTERS = 110, 60  # letters of a line of a short text, and of one value
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 520, 150, 44, 22, 8  # of a drawing, and its margins
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 520, 150, 52, 22, 8  # of a drawing, and its margins
 POINTS = 200  # of a curve that are drawn
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "1 2")  # tell curves apart without colours
 
@@ -116,8 +116,8 @@ def draw(
     for number, (name, shares) in enumerate(curves.items()):
         dash = DASHES[number % len(DASHES)]
         line = Markup(
-            '<path d="{}" fill="none" stroke="currentColor" stroke-width="1.6" stroke-dasharray="{}">'
-            "<title>{}</title></path>"
+            '<path d="{}" fill="none" stroke="currentColor" stroke-width="1.6" stroke-linecap="round" '
+            'stroke-dasharray="{}"><title>{}</title></path>'
         )
         parts.append(line.format(_path(zip(x, y(shares[keep]), strict=True)), dash, name))
     head = Markup('<svg role="img" aria-label="{}" viewBox="0 0 {} {}" style="width:100%;max-width:{}px">')
@@ -149,10 +149,10 @@ def _axes(top: float, low: float, high: float) -> Markup:
 
 
 def _path(points: Iterable[tuple[float, float]]) -> str:
-    """Lines between known points; a gap lifts the pen."""
+    """Lines between known points; a gap lifts the pen, and a point alone is a dot, which round ends make visible."""
     pieces, is_down = [], False
     for x, y in points:
         if np.isfinite(y):
-            pieces.append(f"{'L' if is_down else 'M'}{x:.1f} {y:.1f}")
+            pieces.append(f"L{x:.1f} {y:.1f}" if is_down else f"M{x:.1f} {y:.1f}h0")
         is_down = bool(np.isfinite(y))
     return "".join(pieces)

@@ -19,7 +19,17 @@ MAX_CLASSES = 127  # labels are kept as signed bytes, with -1 for "not recorded"
 
 
 class UnanswerableError(ValueError):
-    """The request is sound, but these data cannot answer it, for the reason given."""
+    """The request is sound, but these data cannot answer it, for the reason given.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import pyarrow as pa
+    >>> lt.audit(pa.table({"label": pa.array([], pa.string())}))
+    Traceback (most recent call last):
+        ...
+    labeltide._validation.UnanswerableError: The table must hold at least one row. Got none.
+    """
 
 
 def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -278,15 +288,6 @@ def check_device(device: str) -> str:
         here = ["auto", "cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
         raise ValueError(f"Unknown or absent device {device!r}. This machine has: {', '.join(here)}.") from None
     return str(device)
-
-
-def check_logits(shape: Sequence[int], expected: Sequence[int]) -> None:
-    """The shape of a model's logits must be the expected one."""
-    if tuple(shape) != tuple(expected):
-        raise ValueError(
-            f"The model must give logits of shape (batch, steps, classes) = {tuple(expected)[-3:]}, "
-            f"one per step and class. Got {tuple(shape)[-3:]}."
-        )
 
 
 def _describe(value: Any) -> str:

@@ -154,8 +154,9 @@ def workers(n: int | None = None, ray: str | None = None) -> Iterator[Workers]:
     Examples
     --------
     >>> import labeltide as lt
-    >>> with lt.workers(2):
-    ...     clf = lt.TideClassifier(random_state=0).fit(X, y)  # doctest: +SKIP
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2)
+    >>> with lt.workers(1):  # any number of processes gives the same
+    ...     clf = lt.TideClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
     """
     if n is not None and ray is not None:
         raise ValueError(f"workers takes a number of processes or a Ray cluster, not both. Got n={n!r}, ray={ray!r}.")

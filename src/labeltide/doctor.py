@@ -35,7 +35,16 @@ class Report:
 
 
 def show_versions() -> None:
-    """Print what a bug report needs: versions, processor, threads, GPU, kernels and their self-checks."""
+    """Print what a bug report needs: versions, processor, threads, GPU, kernels and their self-checks.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> lt.show_versions()  # doctest: +ELLIPSIS, +NORMALIZE_WHITESPACE
+    System:
+       labeltide: ...
+    ...
+    """
     print(examine())
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from labeltide.inference.audit import LabelAudit
-from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.diagnostics import Diagnostic
+from labeltide.inference.noise_estimate import Change, NoiseEstimate
 from labeltide.inference.temporality import PartTemporality, Temporality
 
 

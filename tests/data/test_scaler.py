@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -77,3 +78,18 @@ def test_it_is_a_step_of_a_pipeline():
     assert np.isfinite(cross_val_score(pipeline, X, y, cv=2, error_score="raise")).all()
     lengths = np.full(12, 8)
     pipeline.fit(X, y, sequencescaler__lengths=lengths, ignoreclassifier__lengths=lengths)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_setting_for_frames_leaves_three_axes_as_they_are(kind):
+    X = np.random.default_rng(0).normal(size=(4, 5, 2))
+    with config_context(transform_output=kind):
+        assert isinstance(lt.SequenceScaler().fit_transform(X), np.ndarray)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_frames_of_three_axes_are_refused(kind):
+    pipeline = make_pipeline(lt.SequenceScaler(), lt.IgnoreClassifier())
+    with pytest.raises(ValueError, match=f"three axes .* Got transform='{kind}'"):
+        pipeline.set_output(transform=kind)
+    assert pipeline.set_output(transform="default") is pipeline

@@ -11,7 +11,7 @@ import pytest
 
 import labeltide as lt
 from labeltide.inference.audit import LabelAudit
-from labeltide.inference.bands import Change, NoiseEstimate
+from labeltide.inference.noise_estimate import Change, NoiseEstimate
 from labeltide.inference.plots import plot_reliability
 from labeltide.inference.temporality import PartTemporality, Temporality
 

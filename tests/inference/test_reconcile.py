@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from labeltide.inference.bands import Change
+from labeltide.inference.noise_estimate import Change
 from labeltide.inference.profile_likelihood import null_p_value, profile_share, share_test
 from labeltide.inference.reconcile import agree_change, both_p
 from labeltide.noise.shapes import make_noise

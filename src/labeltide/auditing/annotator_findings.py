@@ -14,7 +14,7 @@ import numpy as np
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.estimators import TideClassifier
 from labeltide.inference.agreement import cohen_kappas, count_votes, fleiss_kappa, observed_agreement
-from labeltide.inference.bands import Change, NoiseEstimate
+from labeltide.inference.noise_estimate import Change, NoiseEstimate
 from labeltide.inference.temporality import PartTemporality
 
 PARTS = 24  # of the clock

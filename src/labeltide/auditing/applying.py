@@ -78,6 +78,13 @@ def apply_decisions(
     table : the audited file, where it was moved
     above : float, optional
         Labels without a decision become the suggested one where its probability is at least this.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> done = lt.apply_decisions("audit", "corrected.csv", above=0.9)
+    >>> done.rows, done.columns
+    (120, ('label_original', 'label_reason', 'label_author'))
     """
     folder, out = Path(folder), Path(out)
     check_file(out)

@@ -67,6 +67,13 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
     Parameters
     ----------
     old, new : folders that `labeltide audit` wrote
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> comparison = lt.compare_audits("audit-before", "audit")
+    >>> sorted(comparison.summary["issues"])
+    ['new', 'persisting', 'resolved']
     """
     old, new = (each if isinstance(each, Results) else open_results(Path(each)) for each in (old, new))
     sides = old.audit, new.audit

@@ -20,8 +20,8 @@ from labeltide.auditing.annotator_findings import (
 from labeltide.auditing.audit_input import AuditInput, decode
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import MIN_CONFIDENCE, LabelAudit
-from labeltide.inference.bands import NoiseEstimate
 from labeltide.inference.diagnostic import Diagnostic
+from labeltide.inference.noise_estimate import NoiseEstimate
 from labeltide.tables.wording import quoted
 
 MOST_POINTS, FEWEST_POINTS = 200, 12

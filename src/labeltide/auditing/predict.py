@@ -45,6 +45,12 @@ def predict_table(
     table : as `labeltide.audit` takes it; needs the columns of the features, not those of the labels; after an
         audit of recordings also another recording
     sequence, time : columns, those of the audit when left out
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> lt.predict_table("audit", "walks.csv").column_names[:5]
+    ['row', 'sequence', 'time', 'predicted', 'probability']
     """
     folder = find_folder(Path(model))
     audit = load_audit_json(folder / AUDIT, NEEDED)

@@ -65,6 +65,15 @@ class TableAudit(TableAuditDisplay):
     estimator : labeltide.TideClassifier
     folder : Path of the results, or None
     index : index of the pandas frame that was audited, or None
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> result = lt.audit("walks.csv", sequence="person", time="minute", label="label", fast=True)
+    >>> result.labels.num_rows, result.summary["table"]["classes"]
+    (120, ['rest', 'walk'])
+    >>> result.issues.num_rows < result.labels.num_rows  # the labels to check
+    True
     """
 
     summary: dict[str, Any]
@@ -145,6 +154,13 @@ def audit(
     baseline : folder of an earlier audit, with which this one is compared
     command : how the audit was asked for, to be shown on the page
     fast : learn from fewer windows for fewer epochs, and compute bands, checks and tests from fewer windows
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> result = lt.audit("walks.csv", sequence="person", time="minute", label="label", fast=True, out="audit")
+    >>> result.page.name, result.labels.num_rows
+    ('report.html', 120)
     """
     options = AuditOptions(
         columns=Request(sequence, time, label, None if callable(features) else features, annotator, clock, trusted),

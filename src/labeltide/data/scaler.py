@@ -14,11 +14,14 @@ from labeltide import _validation
 SCOPES = ("all", "sequence")
 
 
-class SequenceScaler(TransformerMixin, BaseEstimator):
+class SequenceScaler(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Centres and scales every feature over all steps (z-scores), and fills missing values.
 
     Padding and missing values do not count. A missing value (NaN) takes the last value before it in its sequence (last
     observation carried forward), or the mean where there is none.
+
+    The output is always an array: it has three axes, and a frame of pandas or polars has two. scikit-learn's
+    ``set_config(transform_output="pandas")`` is therefore not followed, and ``set_output(transform="pandas")`` refused.
 
     Parameters
     ----------
@@ -86,6 +89,15 @@ class SequenceScaler(TransformerMixin, BaseEstimator):
         names = np.asarray(given, dtype=object)
         added = [f"{name} (missing)" for name in names[self.has_missing_]] if self.indicators else []
         return np.array([*names, *added], dtype=object)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Only "default", arrays, or None, which changes nothing."""
+        if transform not in (None, "default"):
+            raise ValueError(
+                "The output of SequenceScaler has three axes (n, steps, features), so it cannot be a frame. Got "
+                f'transform={transform!r}. Leave set_output out, or take "default".'
+            )
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -38,6 +38,14 @@ class Sequences(ShortRepr):
         The user's own time stamps.
     annotators : tuple of hashable names, optional
         Who stands where along the annotator axis of `labels`.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import numpy as np
+    >>> data = lt.Sequences.from_arrays(np.zeros((1, 3, 2)), [["rest", "walk", None]], ids=["p1"])
+    >>> data.classes, data.labels[..., 0].tolist()
+    (('rest', 'walk'), [[0, 1, -1]])
     """
 
     features: np.ndarray

@@ -43,6 +43,13 @@ def make_sequences(
     -------
     Sequences
         Of classes 0 .. n_classes - 1, labels of shape (n, steps, 1) and clean_labels of shape (n, steps).
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2, n_classes=3, stay=0.9)
+    >>> data.features.shape, data.labels.shape, data.classes
+    ((20, 10, 2), (20, 10, 1), (0, 1, 2))
     """
     _check(n, n_steps, n_features, n_classes, stay, variance, ragged, missing)
     streams = np.random.default_rng(random_state).spawn(4)

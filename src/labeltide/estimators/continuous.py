@@ -73,6 +73,15 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         How often a fit whose gradient is not finite goes back by an epoch and on at half the learning rate.
     model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
     checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.ContinuousClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> clf.noise_at([0.25, 0.251]).shape  # Q at any moment
+    (2, 2, 2)
     """
 
     name = "continuous"

@@ -29,6 +29,15 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
         blinking, as for `ContinuousClassifier`.
     model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
     checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.DiscontinuousClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> clf.noise_matrices_.shape  # a Q for each moment
+    (10, 2, 2)
     """
 
     name = "discontinuous"

@@ -13,6 +13,7 @@ from sklearn.utils import estimator_html_repr
 
 SCORER_DEPTH = 8  # frames between a scorer and `predict`, as inside a Pipeline
 SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
+COPY = re.compile(r"<(i|button)\b[^>]*\bcopy-paste-icon\b[^>]*>\s*</\1>")  # buttons of that script
 
 
 class EstimatorDisplay:
@@ -24,8 +25,13 @@ class EstimatorDisplay:
         if "__init__" not in cls.__dict__ and isinstance(cls.__init__, FunctionType):
             cls.__init__ = _renamed(cls.__init__, f"{cls.__qualname__}.__init__")  # type: ignore[method-assign]
 
+    def __dir__(self) -> list[str]:
+        """Names of attributes. scikit-learn's own asks for each value, which would compute bands and tests."""
+        lazy = {name for cls in type(self).__mro__ for name, value in vars(cls).items() if isinstance(value, property)}
+        return [name for name in object.__dir__(self) if name in lazy or hasattr(self, name)]
+
     def _html_repr(self: Any) -> str:
-        diagram = SCRIPT.sub("", estimator_html_repr(self))
+        diagram = COPY.sub("", SCRIPT.sub("", estimator_html_repr(self)))
         if not hasattr(self, "noise_matrices_"):
             return diagram
         from labeltide.inference.notebook import estimator_html

@@ -17,11 +17,13 @@ from torch import Tensor
 from labeltide import _validation
 from labeltide._clock import Cells, one_period, wrap_clock
 from labeltide._fleet import member_generators, stack
+from labeltide.estimators.log_probs import model_log_probs
 from labeltide.estimators.prepare import prepare
 from labeltide.estimators.registry import METHODS
 from labeltide.estimators.settings import UNRELATED, check_fleet, find_seed
 from labeltide.models import make_model
 from labeltide.models.base import SequenceModel
+from labeltide.models.checks import check_logits
 from labeltide.noise.base import NoiseFunction
 from labeltide.objectives.objective import Objective
 from labeltide.tables.sources import Sources
@@ -45,7 +47,6 @@ logger = logging.getLogger("labeltide.estimators")
 
 MEMORY_SHARE = 0.6  # of the free memory, for what the estimate of a member's need leaves out
 NOISE_BYTES = 8 * 2**20  # the paper's network for Q, its gradient, Adam's moments and snapshots
-STEPS_AT_ONCE = 2**20  # steps that are predicted together, over all sequences and members
 CHECKPOINT_PREFIX = "labeltide-fit-"  # the only files in a checkpoint folder that we ever delete
 
 Noise = TypeVar("Noise", bound=NoiseFunction)
@@ -99,7 +100,7 @@ class FleetFit:
                 self.data.features[:1].expand(self.members, 1, -1, -1),
                 self.data.mask[:1].expand(self.members, 1, -1),
             )
-        _validation.check_logits(logits.shape, (self.members, 1, self.data.features.shape[1], self.n_classes))
+        check_logits(logits.shape, (self.members, 1, self.data.features.shape[1], self.n_classes))
         return model
 
     def new_noise(self, noise: Noise) -> Noise:
@@ -177,6 +178,15 @@ def fit_fleet(
         Shared by all.
     labels : one array for each estimator, as `fit` takes it
     clock, lengths, trusted, groups, gaps, clusters : as `fit` takes them
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2)
+    >>> fits = [lt.IgnoreClassifier(epochs=2, random_state=seed) for seed in range(3)]
+    >>> lt.fit_fleet(fits, data.features, [data.labels] * 3)
+    >>> [clf.predict(data.features).shape for clf in fits]
+    [(20, 10), (20, 10), (20, 10)]
     """
     check_fleet(estimators, labels)
     device = _validation.check_device(estimators[0].device)
@@ -262,19 +272,6 @@ def predict_fleet(
     ensembles = probabilities.split([estimator.model_.members for estimator in estimators])
     probabilities = torch.stack([networks.mean(0) for networks in ensembles])
     return np.where(mask[..., None], probabilities.double().cpu().numpy(), 0.0)
-
-
-@torch.no_grad()
-def model_log_probs(model: SequenceModel, features: Tensor, mask: Tensor, device: str | torch.device) -> Tensor:
-    """Predictions of every member for the same sequences: shape (members, n, steps, classes)."""
-    rows = max(1, STEPS_AT_ONCE // (model.members * features.shape[1]))
-    pieces = []
-    model.eval()
-    for start in range(0, len(features), rows):
-        chunk, real = features[start : start + rows].to(device), mask[start : start + rows].to(device)
-        shared = chunk.expand(model.members, -1, -1, -1)
-        pieces.append(model(shared, real.expand(model.members, -1, -1)).log_softmax(-1))
-    return torch.cat(pieces, 1)
 
 
 def as_array(classes: Sequence[Any]) -> np.ndarray:

@@ -27,6 +27,15 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
     loss : {"forward", "backward"}, default "forward"
     model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
     checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.KnownNoiseClassifier(noise=noise, epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> clf.predict(data.features).shape
+    (20, 10)
     """
 
     name = "known"

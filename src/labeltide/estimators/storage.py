@@ -6,7 +6,6 @@ looked up in tables here, and holds numbers, whose shapes must be those that the
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,13 +14,22 @@ import numpy as np
 import safetensors.torch
 import torch
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
 
 from labeltide._clock import Cells, cells_of, one_period
 from labeltide._files import write_atomically
 from labeltide.estimators.fleet import as_array, grid_matrices
 from labeltide.estimators.rows import DIGEST_SIZE, TrainingRows
 from labeltide.estimators.storage_header import Described, describe, read_description, seal
+from labeltide.estimators.stored_tensors import (
+    Shapes,
+    Tensors,
+    check_rising,
+    check_tensors,
+    read_tensors,
+    take_part,
+    wanted_shapes,
+)
 from labeltide.models import SequenceModel, make_model
 from labeltide.noise.base import NoiseFunction
 from labeltide.noise.fixed import FixedNoise
@@ -35,8 +43,6 @@ if TYPE_CHECKING:
 
 CROSS_FIT_PARTS = ("judges", "rows")  # of a file: the networks of folds and the training rows
 LARGEST_WEIGHT = 1e15  # beyond which products of weights and features leave single precision
-Tensors = dict[str, Tensor]
-Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 Model = nn.Module | Callable[..., Any]
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -63,6 +69,14 @@ def load(path: str | Path, model: Model | None = None) -> NoisyLabelClassifier:
         One from a stranger is safe to open. What is malformed, truncated or altered is a ValueError.
     model : torch module or factory
         The same that the method was fitted with, where that was the user's own: files hold numbers, no code.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2)
+    >>> lt.IgnoreClassifier(epochs=2, random_state=0).fit(data.features, data.labels).save("model.safetensors")
+    >>> lt.load("model.safetensors").predict(data.features).shape
+    (20, 10)
     """
     path = Path(path)
     if not path.exists():
@@ -91,7 +105,7 @@ def _from_bytes(raw: bytes, model: Model | None) -> NoisyLabelClassifier:
         raise ValueError(f"it was fitted with labeltide's own {description.params['model']!r}. Leave out `model`.")
     if description.params["model"] is None and (model is None or isinstance(model, str)):
         raise ValueError("it was fitted with a model of the user's own. Pass the same one to load(path, model=...).")
-    estimator = _restore(description, _read_tensors(raw), model)
+    estimator = _restore(description, read_tensors(raw), model)
     if description.params["model"] is not None:
         _try_out(estimator)
     return estimator
@@ -117,7 +131,7 @@ def _try_out(estimator: NoisyLabelClassifier) -> None:
 def _restore(description: Described, tensors: Tensors, model: Model | None) -> NoisyLabelClassifier:
     params = description.params if model is None else {**description.params, "model": model}
     names = ("model", "noise", "history", *(CROSS_FIT_PARTS if description.method.cross_fits else ()))
-    parts = {part: _take(tensors, f"{part}.") for part in names}
+    parts = {part: take_part(tensors, f"{part}.") for part in names}
     estimator = description.method(**params)
     estimator.cells_ = _restore_cells(description, tensors)
     estimator.model_ = _restore_model(description, params, parts["model"])
@@ -139,11 +153,11 @@ def _restore(description: Described, tensors: Tensors, model: Model | None) -> N
 def _restore_cells(description: Described, tensors: Tensors) -> Cells | None:
     """The cells of several clocks, whose grid has one column for each; None where there is one."""
     clocks = tensors["clock_grid"].shape[1:] if "clock_grid" in tensors and description.method.several_clocks else ()
-    _check_tensors("clock", tensors, {"clock_grid": ((description.n_points, *clocks), torch.float64)})
+    check_tensors("clock", tensors, {"clock_grid": ((description.n_points, *clocks), torch.float64)})
     grid, period = tensors["clock_grid"], description.params.get("period")
     if not clocks:
         one_period(period)
-        _check_rising(grid)
+        check_rising(grid)
         return None
     cells = cells_of(grid.numpy(), period)
     if not bool(grid.isfinite().all()) or not np.array_equal(cells.grid, grid.numpy()):
@@ -164,7 +178,7 @@ def _restore_model(description: Described, params: dict[str, Any], tensors: Tens
         skeleton = _without_memory(build)
     except Exception:  # a user's own code need not bear the meta device
         skeleton = build()
-    _check_tensors("model", tensors, _wanted(skeleton))
+    check_tensors("model", tensors, wanted_shapes(skeleton))
     # Built anew, because tensors that are neither parameters nor buffers need their values too.
     return _fill("model", build(), tensors, may_be_infinite=True).eval()  # as masks of attention are
 
@@ -184,7 +198,7 @@ def _restore_fold_networks(
     rows, networks = parts["rows"], parts["judges"]
     count = len(rows["folds"]) if "folds" in rows and rows["folds"].ndim else 0
     wanted: Shapes = {"digests": ((count, DIGEST_SIZE), torch.uint8), "folds": ((count,), torch.int64)}
-    _check_tensors("rows", rows, wanted)
+    check_tensors("rows", rows, wanted)
     model = _restore_model(description, params, networks) if networks else None
     n_networks = model.members // (2 if model.is_causal else 1) if model is not None else 0
     if count == 0 or int(rows["folds"].min()) < 0 or n_networks % (int(rows["folds"].max()) + 1):
@@ -203,7 +217,7 @@ def _restore_noise(description: Described, tensors: Tensors, several: bool) -> N
         wanted["clock"] = ((1, n_points), torch.float64)
         if annotators > 1:
             wanted["common_matrices"] = ((1, n_points, n_classes, n_classes), torch.float32)
-        _check_tensors("noise", tensors, wanted)
+        check_tensors("noise", tensors, wanted)
         common = tensors["common_matrices"].numpy() if annotators > 1 else None
         period = None if several else description.params.get("period")
         return FixedNoise(tensors["matrices"].numpy(), tensors["clock"][0].numpy(), common, period).eval()
@@ -223,7 +237,7 @@ def _restore_noise(description: Described, tensors: Tensors, several: bool) -> N
         raise ValueError("the shares of its annotators must be parts of one whole.")
     moments = tensors.get("clock", tensors.get("bounds"))
     if moments is not None:
-        _check_rising(moments[0])
+        check_rising(moments[0])
     return noise
 
 
@@ -240,7 +254,7 @@ def _restore_history(tensors: Tensors) -> History:
     multipliers = ("linear", "quadratic")
     if not any(name in tensors for name in multipliers):  # a file written before histories kept them
         tensors = tensors | {name: torch.full((n_epochs, 1), torch.nan, dtype=torch.float64) for name in multipliers}
-    _check_tensors("history", tensors, wanted | dict.fromkeys(multipliers, per_epoch))
+    check_tensors("history", tensors, wanted | dict.fromkeys(multipliers, per_epoch))
     return History(**{name: tensor.numpy() for name, tensor in tensors.items()})
 
 
@@ -254,45 +268,9 @@ def _without_memory(build: Callable[[], Module]) -> Module:
 
 
 def _fill(part: str, module: Module, tensors: Tensors, may_be_infinite: bool = False) -> Module:
-    _check_tensors(part, tensors, _wanted(module))
+    check_tensors(part, tensors, wanted_shapes(module))
     for name, tensor in tensors.items():
         if bool(tensor.isnan().any()) or not (may_be_infinite or bool(tensor.isfinite().all())):
             raise ValueError(f"its {part} tensor {name!r} holds values that are not finite.")
     module.load_state_dict(tensors, assign=True)
     return module
-
-
-def _wanted(module: nn.Module) -> Shapes:
-    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in module.state_dict().items()}
-
-
-def _check_tensors(part: str, tensors: Tensors, wanted: Shapes) -> None:
-    if set(tensors) != set(wanted):
-        names = reprlib.repr(sorted(set(tensors) ^ set(wanted)))
-        raise ValueError(f"its {part} tensors do not fit its settings: {names} are missing or too many.")
-    for name, (shape, dtype) in wanted.items():
-        tensor = tensors[name]
-        if (tuple(tensor.shape), tensor.dtype) != (shape, dtype):
-            raise ValueError(
-                f"its {part} tensor {name!r} must have shape {shape} and type {dtype} to fit its settings. "
-                f"Got {tuple(tensor.shape)} and {tensor.dtype}."
-            )
-
-
-def _check_rising(moments: Tensor) -> None:
-    if not bool(moments.isfinite().all()) or bool((moments.diff() < 0).any()):
-        raise ValueError("the moments of its clock must be finite and rising.")
-
-
-def _take(tensors: Tensors, prefix: str) -> Tensors:
-    """Remove the tensors of one part, and give them back under their own names."""
-    names = [name for name in tensors if name.startswith(prefix)]
-    return {name.removeprefix(prefix): tensors.pop(name) for name in names}
-
-
-def _read_tensors(raw: bytes) -> Tensors:
-    try:
-        # Copies lie where torch puts its own tensors: products can differ in the last bit with the alignment.
-        return {name: tensor.clone() for name, tensor in safetensors.torch.load(raw).items()}
-    except Exception as error:  # a malformed header is reported by many kinds of error
-        raise ValueError(f"its tensors cannot be read ({error}).") from None

@@ -82,6 +82,17 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     fold_model_ : fleet of networks, each trained without one fold; None where every label was trusted
     training_rows_ : labeltide.estimators.rows.TrainingRows
         A digest of each training row and its fold, by which an audit predicts it out of fold.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.TideClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> clf.predict(data.features).shape, clf.noise_matrices_.shape
+    ((20, 10), (10, 2, 2))
+    >>> clf.audit(data.features, data.labels).quality.shape  # probability that each label is right
+    (20, 10, 1)
     """
 
     name = "tide"

@@ -21,6 +21,15 @@ class VolMinClassifier(NoisyLabelClassifier):
         The weight of ``log |det Q|``.
     model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
     checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.VolMinClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> bool((clf.noise_at([0.0]) == clf.noise_at([1.0])).all())
+    True
     """
 
     name = "volmin"

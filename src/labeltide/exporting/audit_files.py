@@ -49,6 +49,13 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     to : one of FORMATS
     out : a folder, new or empty; FOLDER-FORMAT by default
     what : "issues", "corrected" or "both"
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> written = lt.export_audit("audit", to="csv", what="corrected")
+    >>> [path.name for path in written.files]
+    ['corrected.csv']
     """
     _validation.check_choice("to", to, FORMATS)
     _validation.check_choice("what", what, WHAT)

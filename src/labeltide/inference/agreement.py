@@ -35,6 +35,13 @@ class Agreement(ShortRepr):
     observed_over_clock : array of shape (bins,)
     steps_over_clock : array of shape (bins,)
         How many steps at least two annotators labelled.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> kappas = lt.agreement([[[0, 0], [1, 1], [1, 0], [1, 1]]], bins=2)  # one sequence of two annotators
+    >>> kappas.observed, kappas.observed_over_clock.tolist()
+    (0.75, [1.0, 0.5])
     """
 
     cohen: np.ndarray
@@ -67,6 +74,13 @@ def agreement(
     classes : names of all classes, optional
     bins : int
         Equal widths of the clock.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> y = [[["rest", "rest"], ["walk", "walk"], ["walk", "rest"], ["walk", "walk"]]]
+    >>> round(lt.agreement(y).fleiss, 2)
+    0.47
     """
     _validation.check_number("bins", bins, 1, whole=True)
     codes, counts, names = check_annotators(y, lengths, classes)

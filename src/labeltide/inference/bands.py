@@ -10,7 +10,7 @@ estimate :math:`\tilde\psi`. Back on the scale of probabilities, `RESOLUTION` is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from scipy.special import expit
 
 from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.cluster_bootstrap import BAND_REPLICATES, Replicates, bootstrap_noise
-from labeltide.inference.displays import NoiseDisplay
+from labeltide.inference.noise_estimate import Change, NoiseEstimate
 from labeltide.inference.profile_likelihood import CONFIDENCE, RESOLUTION, share_test
 
 NORMAL_QUANTILE = 1.959964  # half width of a 95 % interval, in standard deviations
@@ -30,67 +30,6 @@ MAX_CURVE_BIAS = 0.01
 OTHERS_WEIGHT = 1e-6  # of the other annotators' labels among those of one annotator
 MAX_SHIFT = 30.0  # of a logit
 PROBABILITY_FLOOR = 1e-4  # probabilities are kept this far from 0 and 1 before their logit is taken
-
-
-class Change(NamedTuple):
-    """How much an error rate changes over the clock: largest minus smallest, with a 95 % interval."""
-
-    value: float
-    lower: float
-    upper: float
-    worst_at: float
-    best_at: float
-    worst_rate: float
-    best_rate: float
-
-
-@dataclass(frozen=True, repr=False)
-class NoiseEstimate(NoiseDisplay):
-    """Q over the clock with 95 % confidence bands.
-
-    Pointwise bands cover the truth at each moment, simultaneous bands the whole curve of an entry. The estimate is that
-    of one annotator, or the common one: the mean over annotators, weighted by their numbers of labels.
-
-    Attributes
-    ----------
-    clock : array of shape (points,)
-    mean, lower, upper, simultaneous_lower, simultaneous_upper : arrays of shape (points, classes, classes)
-        Q, the probability of each recorded label given the true one.
-    class_rate, and the same four bands of it : arrays of shape (points, classes)
-        Error rate of each true class: P(recorded wrong | true class).
-    rate, and the same four bands of it : arrays of shape (points,)
-        Error rate: P(recorded label is wrong).
-    total, total_lower, total_upper, total_p : float
-        The share of all recorded labels that are wrong: profile likelihood interval and test (annotators: bootstrap).
-    labels : array of shape (points, classes)
-        The expected number of recorded labels of each true class, averaged over neighbouring moments.
-    change, class_change : Change, and one for each class
-        How much the error rates change over the clock.
-    """
-
-    clock: np.ndarray
-    mean: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    simultaneous_lower: np.ndarray
-    simultaneous_upper: np.ndarray
-    class_rate: np.ndarray
-    class_rate_lower: np.ndarray
-    class_rate_upper: np.ndarray
-    class_rate_simultaneous_lower: np.ndarray
-    class_rate_simultaneous_upper: np.ndarray
-    rate: np.ndarray
-    rate_lower: np.ndarray
-    rate_upper: np.ndarray
-    rate_simultaneous_lower: np.ndarray
-    rate_simultaneous_upper: np.ndarray
-    total: float
-    total_lower: float
-    total_upper: float
-    labels: np.ndarray
-    change: Change
-    class_change: tuple[Change, ...]
-    total_p: float = np.nan
 
 
 class Band(NamedTuple):

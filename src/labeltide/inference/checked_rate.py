@@ -113,6 +113,17 @@ def checked_rate(
     Returns
     -------
     CheckedRates
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import numpy as np
+    >>> chances = np.random.default_rng(0).beta(1, 9, 2000)  # that each label is wrong, as of an audit
+    >>> sample = lt.review_sample(chances, 200)
+    >>> wrong = chances[sample.rows] > 0.2  # what the reviewer found
+    >>> rate = lt.checked_rate(chances, sample, wrong).overall
+    >>> rate.n_reviewed, rate.lower < rate.rate < rate.upper
+    (200, True)
     """
     _validation.check_number("level", level, 0.5, 0.9999)
     review = read_review(audit_or_probabilities, sample, wrong, clusters)

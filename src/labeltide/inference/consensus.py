@@ -68,6 +68,16 @@ class Consensus(ConsensusDisplay):
     chosen : Candidate
         Smoothness over the clock, strength of pooling, and whether there are bursts of errors.
     tried : dict of Candidate to log-likelihood of sequences left out
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import numpy as np
+    >>> truth = lt.make_sequences(n=20, n_steps=10, n_features=1, stay=0.9).clean_labels
+    >>> y = np.stack([lt.corrupt(truth, [[0.8, 0.2], [0.2, 0.8]], seed) for seed in range(3)], axis=-1)
+    >>> result = lt.consensus(y)
+    >>> result.noise.shape, result.contested.shape  # Q(t) of each annotator; each label
+    ((3, 10, 2, 2), (20, 10, 3))
     """
 
     labels: np.ndarray
@@ -123,6 +133,16 @@ def consensus(
         The length after which the clock begins anew, such as 24 for hours of the day.
     gaps : array of shape (n, steps) or (steps,), optional
         How many steps of time lie between a step and the one before it; 1 where it follows at once.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import numpy as np
+    >>> truth = lt.make_sequences(n=20, n_steps=10, n_features=1, stay=0.9).clean_labels
+    >>> y = np.stack([lt.corrupt(truth, [[0.8, 0.2], [0.2, 0.8]], seed) for seed in range(3)], axis=-1)
+    >>> result = lt.consensus(y)
+    >>> bool((result.labels == truth).mean() > (y[..., 0] == truth).mean())
+    True
     """
     codes, counts, names = check_annotators(y, lengths, classes)
     n_steps = codes.shape[1]

@@ -6,7 +6,19 @@ from dataclasses import dataclass
 
 
 class NoiseWarning(UserWarning):
-    """A diagnostic of the estimated noise failed."""
+    """A diagnostic of the estimated noise failed.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import warnings
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.TideClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", lt.NoiseWarning)
+    ...     estimate = clf.noise_estimate_  # else it says what twenty short sequences cannot tell
+    """
 
 
 @dataclass(frozen=True)

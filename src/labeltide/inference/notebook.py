@@ -10,8 +10,8 @@ from labeltide._display import draw, p_value, panel, percent, points, sentence, 
 
 if TYPE_CHECKING:
     from labeltide.inference.audit import LabelAudit
-    from labeltide.inference.bands import NoiseEstimate
     from labeltide.inference.consensus import Consensus
+    from labeltide.inference.noise_estimate import NoiseEstimate
     from labeltide.inference.temporality import PartTemporality, Temporality
 
 ISSUES = 8  # labels to check that are listed
@@ -71,10 +71,11 @@ def _over_clock(audit: LabelAudit, quality: np.ndarray) -> Any:
     moments = np.broadcast_to(audit.clock[..., None], audit.labels.shape)[there]
     if not moments.size or np.ptp(moments) == 0:
         return ""
-    edges = np.linspace(moments.min(), moments.max(), CLOCK_BINS + 1)
-    place = np.clip(np.searchsorted(edges, moments, "right") - 1, 0, CLOCK_BINS - 1)
+    bins = min(CLOCK_BINS, len(np.unique(moments)))
+    edges = np.linspace(moments.min(), moments.max(), bins + 1)
+    place = np.clip(np.searchsorted(edges, moments, "right") - 1, 0, bins - 1)
     with np.errstate(invalid="ignore"):
-        shares = np.bincount(place, 1 - quality[there], CLOCK_BINS) / np.bincount(place, minlength=CLOCK_BINS)
+        shares = np.bincount(place, 1 - quality[there], bins) / np.bincount(place, minlength=bins)
     said = f"Share of wrong labels over the clock, by the posterior: {percent(float((1 - quality[there]).mean()))}."
     return draw((edges[1:] + edges[:-1]) / 2, {"wrong, by the posterior": shares}, said=said)
 

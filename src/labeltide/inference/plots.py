@@ -17,8 +17,8 @@ from labeltide._extras import import_extra
 
 if TYPE_CHECKING:
     from labeltide.inference.audit import LabelAudit
-    from labeltide.inference.bands import NoiseEstimate
     from labeltide.inference.consensus import Consensus
+    from labeltide.inference.noise_estimate import NoiseEstimate
 
 BINS = 10  # of probabilities, and of the clock
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from scipy.stats import norm
 
-from labeltide.inference.bands import Change, NoiseEstimate
+from labeltide.inference.noise_estimate import Change, NoiseEstimate
 
 LEVEL = 0.05
 

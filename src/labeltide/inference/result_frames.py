@@ -11,8 +11,8 @@ from labeltide.inference.plots import class_names
 from labeltide.tables.frames import as_frame
 
 if TYPE_CHECKING:
-    from labeltide.inference.bands import NoiseEstimate
     from labeltide.inference.consensus import Consensus
+    from labeltide.inference.noise_estimate import NoiseEstimate
     from labeltide.inference.temporality import Temporality
 
 

@@ -116,6 +116,15 @@ def review_sample(
     Returns
     -------
     ReviewSample
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import numpy as np
+    >>> chances = np.random.default_rng(0).beta(1, 9, 2000)  # that each label is wrong, as of an audit
+    >>> sample = lt.review_sample(chances, 200)
+    >>> len(sample), sample.rows.shape  # which labels to look at
+    (200, (200,))
     """
     probabilities = wrong_probabilities(audit_or_probabilities)
     _validation.check_number("floor", floor, 0, 1, above=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.diagnostic import Diagnostic
+from labeltide.inference.noise_estimate import Change, NoiseEstimate
 from labeltide.inference.study_design import METHODS
 from labeltide.inference.temporality import PartTemporality, Temporality
 from labeltide.inference.timing import TransitionTiming

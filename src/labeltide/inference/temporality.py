@@ -15,12 +15,12 @@ import torch
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import Family, constant_shape, family, hold_annotator, hold_class, pooled, spline_shape
 from labeltide.chain.start import BURSTS, BURSTS_WORTH
-from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.budget import coarsen
 from labeltide.inference.change import ChangeTest, change_test, change_tests
 from labeltide.inference.cluster_bootstrap import chosen_pooling, free_family
 from labeltide.inference.displays import TemporalityDisplay
 from labeltide.inference.likelihood_ratio import OBSERVED_ITERATIONS, likelihood_ratio_test
+from labeltide.inference.noise_estimate import Change, NoiseEstimate
 from labeltide.inference.reconcile import agree_change, both_p
 from labeltide.inference.warm_start import refit, same_data, weighted_log_likelihood
 

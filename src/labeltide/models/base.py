@@ -24,6 +24,15 @@ class SequenceModel(FleetModule):
     is_small : bool
         Whether its operations on a CPU are small, or compiled kernels with threads of their own. In training torch then
         keeps to one thread, because its threads wait for each other on a busy machine.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.IgnoreClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> isinstance(clf.model_, lt.SequenceModel), clf.model_.is_causal
+    (True, True)
     """
 
     name: ClassVar[str]

@@ -13,8 +13,8 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.parameter import is_lazy
 
-from labeltide._validation import check_logits
 from labeltide.models.base import SequenceModel
+from labeltide.models.checks import check_logits
 
 ModuleSource = nn.Module | Callable[[int, int], nn.Module]
 Tensors = dict[str, Tensor]
@@ -31,6 +31,15 @@ def wrap(module_or_factory: ModuleSource, *, causal: bool = True) -> ModelFactor
     causal : bool
         Whether a step's output depends on that step and earlier ones only. The module sees zeros on padding,
         and a module that is not causal must tolerate them.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> from torch import nn
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2)
+    >>> clf = lt.IgnoreClassifier(model=lt.wrap(nn.Linear), epochs=2, random_state=0)
+    >>> clf.fit(data.features, data.labels).predict(data.features).shape
+    (20, 10)
     """
     if not callable(module_or_factory):
         raise TypeError(

@@ -24,9 +24,15 @@ class NoiseFunction(FleetModule):
 
     To write one of your own, set ``members`` and ``n_classes``, give every parameter a first axis of members, and
     define ``forward``. ``_initialise`` sets the first values of the parameters, with one random generator per member;
-    without it they stay as ``__init__`` left them. Rates that fall or rise along the clock:
+    without it they stay as ``__init__`` left them.
 
-    >>> class LogisticNoise(NoiseFunction):
+    Examples
+    --------
+    Rates that fall or rise along the clock:
+
+    >>> import torch
+    >>> import labeltide as lt
+    >>> class LogisticNoise(lt.NoiseFunction):
     ...     def __init__(self, members, n_classes):
     ...         super().__init__()
     ...         self.members, self.n_classes = members, n_classes

@@ -65,6 +65,13 @@ def corrupt(
     Returns
     -------
     array of the shape, type and label values of `y`, or a new Sequences
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import numpy as np
+    >>> lt.corrupt(np.zeros((1, 8), dtype=int), [[0.5, 0.5], [0.5, 0.5]]).tolist()
+    [[1, 0, 0, 0, 1, 1, 1, 1]]
     """
     generator = np.random.default_rng(random_state)
     _validation.check_number("bursts", bursts, 0, 1)

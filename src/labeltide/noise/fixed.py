@@ -28,6 +28,13 @@ class FixedNoise(NoiseFunction):
     period : float, optional
         The period of a cyclic clock, such as 24 for hours of the day: Q is then interpolated from the last moment to
         the first.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.FixedNoise([[[0.9, 0.1], [0.2, 0.8]], [[0.5, 0.5], [0.4, 0.6]]])  # at clock 0 and at clock 1
+    >>> noise.common_at([0.5]).round(2).tolist()
+    [[[0.7, 0.3], [0.3, 0.7]]]
     """
 
     matrices: Tensor

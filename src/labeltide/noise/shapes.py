@@ -38,6 +38,12 @@ def make_noise(
     constants : dict, optional
         Constants of the shape that replace those of the level, such as ``{"phase": 1.0}``. None is negative but the
         phase.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> lt.make_noise("linear", n_steps=50, rate=0.3).common_at([0.0, 0.5, 1.0])[:, 0, 1].round(2).tolist()
+    [0.49, 0.29, 0.1]
     """
     matrices = noise_matrices(shape, n_classes, n_steps, rate, class_conditional=class_conditional, constants=constants)
     return FixedNoise(matrices)

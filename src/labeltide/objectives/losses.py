@@ -22,6 +22,15 @@ def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
 
     Its minimiser over noisy labels is the clean posterior (proposition 1 of Nagaraj and others 2025), provided that
     every :math:`Q_t` is invertible.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import torch
+    >>> log_probs = torch.tensor([[[0.9, 0.1], [0.2, 0.8]]]).log()  # of the true label: (batch, steps, classes)
+    >>> Q = torch.tensor([[0.8, 0.2], [0.3, 0.7]])
+    >>> lt.forward_loss(log_probs, torch.tensor([[0, 1]]), Q)
+    tensor([[0.2877, 0.5108]])
     """
     labels, squeeze = _with_annotators(labels, log_probs)
     columns = _columns(_per_annotator(matrices, log_probs), labels)  # (..., steps, classes, annotators)
@@ -35,6 +44,15 @@ def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor
 
     It is an unbiased estimate of the clean loss. Single values may be negative, and large where :math:`Q_t` is nearly
     singular.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import torch
+    >>> log_probs = torch.tensor([[[0.9, 0.1], [0.2, 0.8]]]).log()  # of the true label: (batch, steps, classes)
+    >>> Q = torch.tensor([[0.8, 0.2], [0.3, 0.7]])
+    >>> lt.backward_loss(log_probs, torch.tensor([[0, 1]]), Q)
+    tensor([[-0.7735, -0.6086]])
     """
     labels, squeeze = _with_annotators(labels, log_probs)
     inverse = torch.linalg.inv(_per_annotator(matrices, log_probs))

@@ -35,5 +35,13 @@ def adapter_of(path: Path) -> ModuleType:
 
 
 def read_spans(path: str | Path, **options: Any) -> SpanFile:
-    """Read spans, and signals where there are any, from a file of any format that is known by its extension."""
+    """Read spans, and signals where there are any, from a file of any format that is known by its extension.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> found = lt.read_spans("night.csv")  # columns onset, duration and label
+    >>> found.spans["label"].to_pylist()
+    ['W', 'N1']
+    """
     return adapter_of(Path(path)).read(Path(path), **options)

@@ -47,6 +47,13 @@ def run_study(
         Refused where it holds the records of another study, or while another process writes to it.
     jobs : processes side by side
     fleet_size : most runs trained together
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> folder = lt.run_study(lt.read_study("small.toml"), data=".", out="results")
+    >>> (folder / "records.jsonl").exists()
+    True
     """
     data, out = Path(data), Path(out)
     _validation.check_number("jobs", jobs, 1, whole=True)

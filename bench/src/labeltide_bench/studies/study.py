@@ -74,7 +74,15 @@ class Study:
 
 
 def read_study(path: str | Path) -> Study:
-    """Read and check a study file. Errors name the key, the rule and the choices."""
+    """Read and check a study file. Errors name the key, the rule and the choices.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> study = lt.read_study("small.toml")
+    >>> study.title, [method.label for method in study.methods]
+    ('A small study', ['ignore'])
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no study file {path}.")
