@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import reprlib
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import get_args, get_type_hints
 
 ACTIONS = ("label", "keep", "skip")
@@ -102,7 +101,7 @@ def check_decision(decision: Decision) -> None:
 
 def check_stored(record: Item | Decision) -> Item | Decision:
     """Refuse a row of the database that the store did not write: SQLite itself keeps any value in any column."""
-    for name, kinds in _field_types(type(record)):
+    for name, kinds in _FIELD_TYPES[type(record)]:
         value = getattr(record, name)
         if not (type(value) in kinds or (float in kinds and type(value) is int)):
             raise ValueError(f"the {name} of an entry is {reprlib.repr(value)}")
@@ -115,11 +114,13 @@ def check_stored(record: Item | Decision) -> Item | Decision:
     return record
 
 
-@cache
-def _field_types(kind: type[Item] | type[Decision]) -> list[tuple[str, tuple[type, ...]]]:
-    """The fields and what each may be; worked out once, because it takes 80 times as long as the check of an entry."""
+def _types_of_fields(kind: type[Item] | type[Decision]) -> list[tuple[str, tuple[type, ...]]]:
     types = get_type_hints(kind)
     return [(field.name, get_args(types[field.name]) or (types[field.name],)) for field in fields(kind)]
+
+
+# Worked out once, because it takes 80 times as long as the check of an entry.
+_FIELD_TYPES = {Item: _types_of_fields(Item), Decision: _types_of_fields(Decision)}
 
 
 def _check_item(item: Item) -> None:
