@@ -18,7 +18,7 @@ ROOT = SOURCE / "labeltide"
 BENCH_SOURCE = Path(__file__).parents[1] / "bench" / "src"
 BENCH_ROOT = BENCH_SOURCE / "labeltide_bench"
 STEPS = [
-    {"_validation", "_clock", "_fleet", "_files", "_extras", "_display", "_workers"},
+    {"_validation", "_clock", "_fleet", "_files", "_extras", "_formulas", "_display", "_workers"},
     {"kernels", "tables", "decisions", "spans"},
     {"data", "noise", "models", "objectives", "chain"},
     {"training"},
