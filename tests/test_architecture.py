@@ -18,7 +18,7 @@ ROOT = SOURCE / "labeltide"
 BENCH_SOURCE = Path(__file__).parents[1] / "bench" / "src"
 BENCH_ROOT = BENCH_SOURCE / "labeltide_bench"
 STEPS = [
-    {"_validation", "_clock", "_fleet", "_files", "_extras", "_display", "_workers"},
+    {"_validation", "_clock", "_fleet", "_files", "_extras", "_formulas", "_display", "_workers"},
     {"kernels", "tables", "decisions", "spans"},
     {"data", "noise", "models", "objectives", "chain"},
     {"training"},
@@ -31,7 +31,11 @@ BENCH_STEPS = [{"datasets", "evaluation", "dawid_skene", "simulated"}, {"studies
 FRONT = "__init__"  # may name everything, and everything may read its version
 STEP_OF = {name: step for step, names in enumerate(STEPS) for name in names}
 BENCH_STEP_OF = {name: step for step, names in enumerate(BENCH_STEPS) for name in names}
-FRIENDS = {("estimators", "inference"), ("_clock", "_validation")}  # within one step, who may call whom
+FRIENDS = {
+    ("estimators", "inference"),
+    ("_clock", "_validation"),
+    ("_workers", "_extras"),
+}  # within one step, who may call whom
 FORWARDERS = {ROOT / "cli" / "__init__.py"}  # the only file of the library that may import labeltide_bench
 MAX_LINES = 300
 

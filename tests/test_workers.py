@@ -1,6 +1,8 @@
 """Independent work gives the same numbers wherever it runs, and survives workers that die."""
 
 import os
+import socket
+import threading
 import time
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 import labeltide as lt
+from labeltide import _workers
 from labeltide._workers import current_workers
 
 
@@ -112,6 +115,7 @@ def slow(folder, part):
 
 @ray_test
 def test_a_ray_cluster_gives_the_same_bits_and_survives_the_death_of_a_node(cluster, alone, tmp_path):
+    _workers._check_reachable(cluster.address)
     with lt.workers(ray="auto") as engine:
         assert engine.count == 3
         many = lt.TideClassifier(epochs=4, hidden_size=32, random_state=0, device="cpu").fit(*study())
@@ -132,5 +136,66 @@ def test_without_a_cluster_the_way_out_is_named(monkeypatch):
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", refuse)
-    with pytest.raises(ConnectionError, match="ray start --head"), lt.workers(ray="auto"):
+    with pytest.raises(ValueError, match="ray start --head"), lt.workers(ray="auto"):
         pass
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("how", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "localhost:{}"])
+def test_an_address_where_nothing_listens_is_refused_before_ray_starts(how, monkeypatch):
+    ray, address = pytest.importorskip("ray"), how.format(free_port())
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("Ray would try for minutes"))
+    with pytest.raises(ValueError, match=f"no Ray cluster at '{address}' .* ray='local'"), lt.workers(ray=address):
+        pass
+
+
+def test_auto_means_the_address_of_the_environment_where_there_is_one(monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")
+    with pytest.raises(ValueError, match=r"no Ray cluster at '127\.0\.0\.1:"):
+        _workers._check_reachable("auto")
+    monkeypatch.delenv("RAY_ADDRESS")
+    _workers._check_reachable("auto")  # Ray looks for a cluster of this machine
+
+
+def test_a_host_that_does_not_answer_is_given_up_after_seconds(monkeypatch):
+    waited = []
+
+    def never(address, timeout):
+        waited.append(timeout)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(_workers.socket, "create_connection", never)
+    with pytest.raises(ValueError, match="no connection within 5 s: timed out"):
+        _workers._check_reachable("ray://far.example")
+    assert waited == [_workers.PATIENCE]
+
+
+@pytest.mark.parametrize("wrong", ["", "far.example", "far.example:port", "far.example:99999", "[::1", ":6379"])
+def test_an_address_without_host_and_port_is_refused(wrong):
+    with pytest.raises(ValueError, match="HOST:PORT or ray://HOST:PORT"):
+        _workers._check_reachable(wrong)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"), [(b"", "within 0.2 s: timed out"), (b"HTTP/1.1 400 Bad\r\n", "another program")]
+)
+def test_an_address_of_another_program_is_refused(said, why, monkeypatch):
+    monkeypatch.setattr(_workers, "PATIENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            with listener.accept()[0] as connection:
+                connection.sendall(said)
+                connection.recv(100)
+                time.sleep(0 if said else 0.4)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ValueError, match=why):
+            _workers._check_reachable(f"127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()

@@ -1,11 +1,10 @@
 """Kills at random moments: an audit, a study, a prediction and a review go on and end with the same bytes.
 
-    python bench/benchmarks/kills.py --kills 100 --out bench/results/faults
+    python bench/benchmarks/kills.py --kills 30 --kinds audit,bench,predict,review
 
 Each kind runs once undisturbed. Then its process is killed (SIGKILL) after a random share of that time, again and
 again; the same command goes on (an audit with --resume) until it ends. Files are compared byte by byte, but for the
-times of day and durations in audit.json and in records. Writes kills.json and
-kills.md.
+times of day, durations and commits in audit.json and in records. Adds to kills.json and kills.md.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from pyarrow import parquet
 
 import review_kills
 
+KINDS = ("audit", "bench", "predict", "review")
 TIMES = ("created", "seconds", "finished", "date", "command", "commit")  # somebody may commit in between
 STUDY = """draws = 2
 [datasets.toy]
@@ -134,14 +134,14 @@ def make_trials(folder: Path) -> dict[str, Trial]:
     return {trial.kind: trial for trial in (audit, bench, predict)}
 
 
-def run_trial(trial: Trial, kills: int, random: np.random.Generator) -> None:
+def run_trial(trial: Trial, kills: int, random: np.random.Generator, end: float) -> None:
     """Kill until there were enough kills; every end is compared with the undisturbed one."""
     trial.clear()
     began = time.perf_counter()
     said = finish(trial.start)
     assert not said, said
     trial.seconds, expected = time.perf_counter() - began, trial.result()
-    while trial.kills < kills:
+    while trial.kills < kills and time.monotonic() < end:
         trial.clear()
         words = trial.start
         for _ in range(int(random.integers(1, 4))):
@@ -182,39 +182,54 @@ def kill_once(trial: Trial, words: list[str], random: np.random.Generator) -> bo
         return True
 
 
-def write_page(folder: Path, trials: dict[str, Trial], seed: int) -> None:
+def keep(folder: Path, trial: Trial, seed: int) -> None:
+    """Add a trial to kills.json, which holds those of earlier calls too, and write the page of all."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = {
-        kind: {"kills": t.kills, "ends": t.ends, "seconds": round(t.seconds, 1), "differences": t.differences}
-        for kind, t in trials.items()
-    }
-    (folder / "kills.json").write_text(json.dumps({"seed": seed, **found}, indent=1) + "\n")
-    lines = ["# Kills at random moments", "", f"`python bench/benchmarks/kills.py --seed {seed}`", ""]
-    lines += ["| command | kills | ends compared | ends that differ | seconds undisturbed |", "|---|--:|--:|--:|--:|"]
+    path = folder / "kills.json"
+    runs = json.loads(path.read_text()) if path.exists() else []
+    described = {name: getattr(trial, name) for name in ("kind", "kills", "ends", "differences")}
+    runs.append({**described, "seconds": round(trial.seconds, 1), "seed": seed, "commit": head()})
+    path.write_text(json.dumps(runs, indent=1) + "\n")
+    (folder / "kills.md").write_text("\n".join(page_of(runs)) + "\n")
+
+
+def head() -> str:
+    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return said.stdout.strip()
+
+
+def page_of(runs: list[dict[str, Any]]) -> list[str]:
+    lines = ["# Kills at random moments", "", "`python bench/benchmarks/kills.py`, one line for each call and kind", ""]
+    lines += ["| command | seed | kills | ends compared | ends that differ | seconds undisturbed |"]
+    lines += ["|---|--:|--:|--:|--:|--:|"]
     lines += [
-        f"| {kind} | {t.kills} | {t.ends} | {len(t.differences)} | {t.seconds:.1f} |" for kind, t in trials.items()
+        f"| {run['kind']} | {run['seed']} | {run['kills']} | {run['ends']} | {len(run['differences'])} | "
+        f"{run['seconds']:.1f} |"
+        for run in runs
     ]
-    (folder / "kills.md").write_text("\n".join(lines) + "\n")
+    kills, ends = (sum(run[name] for run in runs) for name in ("kills", "ends"))
+    return [*lines, f"| all | | {kills} | {ends} | {sum(len(run['differences']) for run in runs)} | |"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("bench/results/faults"))
     parser.add_argument("--kills", type=int, default=30, help="of each kind of command")
+    parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, default=60, help="after which no other kind is begun")
+    parser.add_argument("--minutes", type=float, default=60, help="after which nothing more is killed")
     options = parser.parse_args()
     random, end = np.random.default_rng(options.seed), time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as name:
-        trials: dict[str, Any] = make_trials(Path(name))
-        for trial in trials.values():
-            if time.monotonic() < end:
-                run_trial(trial, options.kills, random)
-                print(trial.kind, trial.kills, trial.ends, trial.differences, flush=True)
-                write_page(options.out, trials, options.seed)
-        if time.monotonic() < end:
-            trials["review"] = review_trial(Path(name), options.kills)
-            write_page(options.out, trials, options.seed)
+        trials = make_trials(Path(name))
+        for kind in options.kinds.split(","):
+            if kind == "review":
+                trial = review_trial(Path(name), options.kills)
+            else:
+                trial = trials[kind]
+                run_trial(trial, options.kills, random, end)
+            print(trial.kind, trial.kills, trial.ends, trial.differences, flush=True)
+            keep(options.out, trial, options.seed)
 
 
 if __name__ == "__main__":

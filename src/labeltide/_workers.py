@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -17,10 +18,15 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from labeltide._extras import import_extra
 
 Task = Callable[[Any, Any], Any]  # of what is shared and of its own part
 Result = tuple[int, Any]  # the number of the task, and what it gave
 TRIES = 3
+PATIENCE = 5.0  # seconds for a connection to a cluster
+CLIENT_PORT = 10001  # of ray:// addresses that name none
 
 
 class Workers(Protocol):
@@ -97,17 +103,15 @@ class RayCluster:
     """The machines of a Ray cluster (Moritz and others 2018); nodes with GPUs give each task one."""
 
     def __init__(self, address: str) -> None:
-        self._ray = _import_ray()
+        self._ray = import_extra("ray", "ray", "A cluster")
         self._ours = not self._ray.is_initialized()
         if self._ours:
+            _check_reachable(address)
             known = {} if address == "local" else {"address": address}
             try:
                 self._ray.init(**known, log_to_driver=False, configure_logging=False, include_dashboard=False)
             except (ConnectionError, ValueError, RuntimeError) as error:
-                raise ConnectionError(
-                    f"There is no Ray cluster at {address!r} ({str(error).splitlines()[0]}). Start one with `ray start "
-                    "--head`, or use ray='local'."
-                ) from None
+                raise _no_cluster(address, str(error).splitlines()[0]) from None
         found = self._ray.cluster_resources()
         self._gpus = int(found.get("GPU", 0))
         self.count = max(1, self._gpus or int(found.get("CPU", 1)))
@@ -191,6 +195,46 @@ def _as_finished(waiting: dict[Future[Any], int]) -> Iterator[Future[Any]]:
         yield from (future for future in done if not future.cancelled())
 
 
+def _check_reachable(address: str) -> None:
+    """Refuse an address at which no cluster listens: Ray itself goes on trying for minutes.
+
+    Without an address, "auto" is left to Ray, which looks among the processes of this machine and ends at once.
+    """
+    said = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
+    scheme, _, place = said.rpartition("://")
+    if said in ("auto", "local") or scheme not in ("", "ray"):
+        return
+    try:
+        parts = urlsplit(f"//{place}")
+        host, port = parts.hostname, parts.port or (CLIENT_PORT if scheme else None)
+    except ValueError:
+        host = port = None
+    if host is None or port is None:
+        raise ValueError(f"The address of a Ray cluster is auto, local, HOST:PORT or ray://HOST:PORT. Got {said!r}.")
+    try:
+        with socket.create_connection((host, port), PATIENCE) as connection:
+            answers = _speaks_http2(connection)
+    except OSError as error:
+        raise _no_cluster(said, f"no connection within {PATIENCE:g} s: {error.strerror or error}") from None
+    if not answers:
+        raise _no_cluster(said, "another program answers there")
+
+
+def _speaks_http2(connection: socket.socket) -> bool:
+    """Whether a server answers as gRPC's do, which Ray uses: with a frame of settings. With TLS nothing can be said."""
+    if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+        return True
+    connection.settimeout(PATIENCE)
+    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")  # RFC 9113, section 3.4
+    return connection.recv(9)[3:4] == b"\4"
+
+
+def _no_cluster(address: str, why: str) -> ValueError:
+    return ValueError(
+        f"There is no Ray cluster at {address!r} ({why}). Start one with `ray start --head`, or use ray='local'."
+    )
+
+
 def _run_remote(task: Task, shared: Any, part: Any) -> Any:
     import torch
 
@@ -221,11 +265,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise ValueError("A cluster needs Ray. Install it with: pip install 'labeltide[ray]'.") from None
-    return ray

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide.auditing.spreadsheet import safe_texts, write_safe_csv
+from labeltide._formulas import safe_texts
+from labeltide.auditing.spreadsheet import write_safe_csv
 from labeltide.tables.intake import load_table, open_table
 
 

@@ -2,9 +2,14 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+
+from labeltide._formulas import csv_text
+from labeltide.auditing import page as audit_page
+from test_csv_files import TEXTS
 
 
 def shown(page):
@@ -99,6 +104,13 @@ def test_no_downloaded_cell_is_a_formula_and_numbers_stay_numbers(visit):
     assert any(text.startswith("'=HYPERLINK") for text in texts)
     assert not any(re.match(r"\s*[=+@\t\r-]", text) for text in texts)
     assert all(0 <= float(row["probability_right"]) <= 1 for row in rows)
+
+
+def test_the_download_guards_what_our_files_guard(visit):
+    script = (Path(audit_page.__file__).parent / "templates" / "audit_issues.js").read_text()
+    guard = script[script.index("const FORMULA") : script.index("function csv(rows)")]
+    cells = visit("hostile").page.evaluate(f"texts => {{ {guard} return texts.map(csvCell); }}", TEXTS)
+    assert cells == [csv_text([[text]]).removesuffix("\n") for text in TEXTS]
 
 
 def test_timelines_zoom_and_scroll_by_button(visit):

@@ -60,8 +60,9 @@ class Room:
         return path
 
     def empty_out(self) -> None:
-        shutil.rmtree(self.out, ignore_errors=True)
-        self.out.mkdir(parents=True)
+        if not self.out.is_dir() or any(self.out.iterdir()):
+            shutil.rmtree(self.out, ignore_errors=True)
+            self.out.mkdir(parents=True)
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,10 @@ def check(target: Target, content: bytes, room: Room) -> tuple[bool, str]:
 
 
 def _place(error: BaseException) -> str:
+    """The line of code that refused an input, or what the error itself says of its place."""
+    said: str | None = getattr(error, "place", None)
+    if said is not None:
+        return said
     frames = traceback.extract_tb(error.__traceback__)
     return f"{type(error).__name__} {frames[-1].filename}:{frames[-1].lineno}" if frames else type(error).__name__
 

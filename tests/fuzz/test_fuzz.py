@@ -29,7 +29,9 @@ def test_a_kept_case_is_read_or_refused_with_a_sentence(path, rooms):
     check(TARGETS[kind], path.read_bytes(), rooms(kind))
 
 
-@pytest.mark.parametrize("kind", ["unfinished settings", "studies", "records", "csv", "spans, label studio"])
+@pytest.mark.parametrize(
+    "kind", ["unfinished settings", "studies", "records", "csv", "spans, label studio", "review requests"]
+)
 def test_mutated_inputs_are_read_or_refused_with_a_sentence(kind, tmp_path):
     found = fuzz(TARGETS[kind], 0.5, SEED, tmp_path)
     assert not found.failures, found.failures[0][1]

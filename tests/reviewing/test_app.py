@@ -116,6 +116,7 @@ def test_reviewers_who_differ_are_shown_and_counted_once_both_have_decided(opene
         ({"comment": "x" * 10_001}, "at most 10000 characters"),
         ({"comment": 7}, "The comment must be a text"),
         ({"request": None}, "The request must be a text"),
+        ({"request": ""}, "A decision must have a request"),
     ],
 )
 def test_a_decision_that_makes_no_sense_is_refused_in_a_sentence(opened, body, words):
@@ -124,6 +125,61 @@ def test_a_decision_that_makes_no_sense_is_refused_in_a_sentence(opened, body, w
     assert answer["status"] == 400
     assert words in answer["error"]
     assert session.store.all() == []
+
+
+def test_a_refused_decision_leaves_no_item_behind(opened):
+    session, page = opened()
+    view = page.get("item/0")
+    own = next(track for track in view["window"]["tracks"] if track["is_own"])
+    other = next(row for row in own["rows"] if row >= 0 and row != session.queue[0].target)
+    before = session.store.items()
+    assert page.decide(0, row=other, comment="x" * 10_001)["status"] == 400
+    assert session.store.items() == before
+
+
+def test_a_request_that_was_kept_is_not_taken_for_another_decision(opened):
+    session, page = opened()
+    first = {"request": "the same"}
+    assert page.decide(0, "keep", **first)["status"] == 200
+    assert page.decide(0, "keep", **first)["status"] == 200  # sent again, because the answer was lost
+    answer = page.decide(1, "keep", **first)
+    assert answer["status"] == 400
+    assert "was kept before for another decision" in answer["error"]
+    assert len(session.store.all()) == 1
+
+
+@pytest.mark.parametrize("position", ["9" * 5000, "-1", "1e3", "٣", "x"])
+def test_an_item_that_cannot_be_is_refused_in_a_sentence(opened, position):
+    _, page = opened()
+    answer = page.get(f"item/{position}")
+    assert answer["status"] == 400
+    assert answer["error"].startswith("position must be a whole number")
+
+
+@pytest.mark.parametrize("context", ["9" * 5000, "60.5", "NaN", "", "6_0"])
+def test_a_context_that_is_no_number_is_refused_in_a_sentence(opened, context):
+    _, page = opened()
+    answer = page.get("item/0", context=context)
+    assert answer["status"] == 400
+    assert answer["error"].startswith("context must be a whole number")
+    assert len(answer["error"]) < 200
+
+
+def test_an_address_without_a_page_is_refused_in_a_sentence(opened):
+    _, page = opened()
+    assert page.get("nothing") == {"status": 404, "error": "There is nothing at this address."}
+    assert page.get("decide") == {"status": 405, "error": "This address does not answer such a request."}
+
+
+def test_a_file_that_cannot_be_written_or_read_is_a_sentence(opened, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    _, page = opened()
+    monkeypatch.setattr(app_module, "write_json", refuse)
+    answer = page.get("summary")
+    assert answer["status"] == 400
+    assert "No space left on device" in answer["error"]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "[" * 50_000, "null", '{"position": NaN}'])

@@ -104,6 +104,14 @@ def test_answers_forbid_everything_from_elsewhere(opened):
         assert "access-control-allow-origin" not in headers
 
 
+def test_web_sockets_are_closed(opened):
+    from starlette.websockets import WebSocketDisconnect
+
+    _, page = opened()
+    with pytest.raises(WebSocketDisconnect), page.client.websocket_connect(f"/{TOKEN}/"):
+        pass
+
+
 def test_a_request_that_is_too_large_is_refused(opened):
     session, page = opened()
     answer = page.decide(0, comment="x" * MOST_BODY)

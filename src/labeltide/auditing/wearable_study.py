@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from labeltide._validation import check_number
+from labeltide.auditing.spreadsheet import guarded
 
 ACTIVITIES = ("exercise", "rest", "sit", "walk")
 ANNOTATORS = ("Ada", "Ben")
@@ -119,7 +120,7 @@ def write_study(table: pa.Table, path: Path) -> Path:
             parquet.write_table(table, draft, compression="zstd")
         else:
             with pa.output_stream(str(draft)) as sink:  # packs by the ending of the name
-                csv.write_csv(table, sink)
+                csv.write_csv(guarded(table), sink)
         os.rename(draft, path)
     return path
 

@@ -76,28 +76,30 @@ class DecisionStore:
 
     def add_items(self, items: Iterable[Item]) -> None:
         """Add items in one transaction; those that are there stay as they are."""
-        marks = ", ".join("?" * len(_ITEM))
         with self._transaction() as connection:
-            connection.executemany(
-                f"INSERT OR IGNORE INTO items({', '.join(_ITEM)}) VALUES ({marks})", [astuple(item) for item in items]
-            )
+            _insert_items(connection, items)
 
     def items(self) -> list[Item]:
         """All items in the order of the queue; single steps that were split off come last."""
         query = f"SELECT {', '.join(_ITEM)} FROM items ORDER BY position IS NULL, position, item_id"
         return [self._entry(Item, row) for row in self._read(query)]
 
-    def add(self, decision: Decision) -> int:
-        """Keep a decision and return its number; a request that was kept before is not kept again."""
+    def add(self, decision: Decision, item: Item | None = None) -> int:
+        """Keep a decision, with the item that it is about where that may be new, and return its number.
+
+        A request that was kept before is not kept again.
+        """
         check_decision(decision)
         values = {name: getattr(decision, name) for name in _DECISION if name != "decision_id"}
         values["decided_at"] = decision.decided_at or _now()
         names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
         with self._transaction() as connection:
             if decision.request is not None:
-                known = connection.execute("SELECT decision_id FROM decisions WHERE request = ?", [decision.request])
-                if (row := known.fetchone()) is not None:
-                    return int(row[0])
+                number = _find_request(connection, decision)
+                if number is not None:
+                    return number
+            if item is not None:
+                _insert_items(connection, [item])
             return int(connection.execute(f"INSERT INTO decisions({names}) VALUES ({marks})", values).lastrowid or 0)
 
     def undo(self, reviewer: str) -> Decision | None:
@@ -168,6 +170,23 @@ class DecisionStore:
             except BaseException:
                 self._connection.execute("ROLLBACK")
                 raise
+
+
+def _insert_items(connection: sqlite3.Connection, items: Iterable[Item]) -> None:
+    marks = ", ".join("?" * len(_ITEM))
+    query = f"INSERT OR IGNORE INTO items({', '.join(_ITEM)}) VALUES ({marks})"
+    connection.executemany(query, [astuple(item) for item in items])
+
+
+def _find_request(connection: sqlite3.Connection, decision: Decision) -> int | None:
+    """The number of the decision that was kept for the same request; None where there is none."""
+    query = "SELECT decision_id, item_id, reviewer, action, label FROM decisions WHERE request = ?"
+    row = connection.execute(query, [decision.request]).fetchone()
+    if row is None:
+        return None
+    if row[1:] != (decision.item_id, decision.reviewer, decision.action, decision.label):
+        raise ValueError("This request was kept before for another decision. Reload the page, then decide again.")
+    return int(row[0])
 
 
 def _set_up(connection: sqlite3.Connection, path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from labeltide import auditing
 from labeltide._files import write_json
 from labeltide.reviewing.guard import Guard
-from labeltide.reviewing.requests import check_reviewer, decide
+from labeltide.reviewing.requests import check_reviewer, decide, whole_number
 from labeltide.reviewing.session import Session
 from labeltide.reviewing.summary import REVIEW, summarise
 from labeltide.reviewing.views import CONTEXT, view_item
@@ -23,10 +23,13 @@ FILES = {path.name: path for path in PAGE.iterdir() if path.suffix in KINDS} | {
     name: STYLES / name for name in ("page.css", "audit.css")
 }
 
+SENTENCES = {404: "There is nothing at this address.", 405: "This address does not answer such a request."}
+
 
 def make_app(session: Session, port: int, token: str | None = None) -> Guard:
     """The application behind its guard; the token is random where none is passed."""
     from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
@@ -54,10 +57,14 @@ def make_app(session: Session, port: int, token: str | None = None) -> Guard:
                 else:
                     asked = {**request.query_params, **request.path_params}
                 return JSONResponse(await in_thread(work, asked))
-            except (ValueError, RecursionError) as error:
+            except (ValueError, RecursionError, OSError) as error:
                 return JSONResponse({"error": str(error)}, 400)
 
         return route
+
+    async def no_route(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 400
+        return JSONResponse({"error": SENTENCES.get(status, "The request cannot be answered.")}, status)
 
     async def in_thread(work: Callable[[dict[str, Any]], dict[str, Any]], asked: dict[str, Any]) -> dict[str, Any]:
         from starlette.concurrency import run_in_threadpool
@@ -69,13 +76,15 @@ def make_app(session: Session, port: int, token: str | None = None) -> Guard:
         Route("/", page),
         Route("/static/{name}", static),
         Route("/api/session", answer(answers.session_info)),
-        Route("/api/item/{position:int}", answer(answers.item)),
+        Route("/api/item/{position}", answer(answers.item)),
         Route("/api/progress", answer(answers.progress)),
         Route("/api/summary", answer(answers.summary)),
         Route("/api/decide", answer(answers.decide), methods=["POST"]),
         Route("/api/undo", answer(answers.undo), methods=["POST"]),
     ]
-    return Guard(Starlette(routes=routes), token or secrets.token_urlsafe(32), port)
+    return Guard(
+        Starlette(routes=routes, exception_handlers={HTTPException: no_route}), token or secrets.token_urlsafe(32), port
+    )
 
 
 class Answers:
@@ -88,8 +97,8 @@ class Answers:
         return self.session.describe()
 
     def item(self, asked: dict[str, Any]) -> dict[str, Any]:
-        context = int(asked.get("context", CONTEXT))
-        return view_item(self.session, asked["position"], check_reviewer(asked.get("reviewer")), context)
+        position, context = whole_number(asked["position"]), whole_number(asked.get("context", CONTEXT))
+        return view_item(self.session, position, check_reviewer(asked.get("reviewer")), context)
 
     def progress(self, asked: dict[str, Any]) -> dict[str, Any]:
         return self.session.progress(check_reviewer(asked.get("reviewer")))

@@ -49,7 +49,8 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if scope["type"] != "http":  # no websockets
+        if scope["type"] != "http":  # a web socket, which no page of ours opens: refused with 403
+            await send({"type": "websocket.close", "code": 1008})
             return
         refusal = self.refuse(scope)
         if refusal is not None:

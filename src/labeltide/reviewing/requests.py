@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from labeltide.decisions import Decision, Item
-from labeltide.decisions.records import ACTIONS, MOST_TEXT
+from labeltide.decisions.records import ACTIONS, MOST_ROWS, MOST_TEXT
 from labeltide.reviewing.session import Session
 from labeltide.reviewing.views import find_item, stretch_of, target_place
 
 MOST_NAME = 200  # characters of a reviewer's name
+MOST_SHOWN = 40  # characters of a wrong number that are repeated
 
 
 def decide(session: Session, body: Any) -> Item:
@@ -22,25 +23,29 @@ def decide(session: Session, body: Any) -> Item:
     item = find_item(session, body.get("position"))
     decided, (first, last) = _unit(session, item, body)
     action, label = _outcome(session, body)
-    session.store.add_items([decided])
-    session.store.add(
-        Decision(
-            item_id=decided.item_id,
-            audit=session.audit.identity,
-            reviewer=check_reviewer(body.get("reviewer")),
-            action=action,
-            label=label,
-            first_row=first,
-            last_row=last,
-            sequence=item.sequence,
-            annotator=item.annotator,
-            comment=_text(body.get("comment") or "", "comment", MOST_TEXT),
-            shown=_shown(session, decided, body),
-            probability=decided.probability,
-            request=_text(body.get("request"), "request", 100),
-        )
+    decision = Decision(
+        item_id=decided.item_id,
+        audit=session.audit.identity,
+        reviewer=check_reviewer(body.get("reviewer")),
+        action=action,
+        label=label,
+        first_row=first,
+        last_row=last,
+        sequence=item.sequence,
+        annotator=item.annotator,
+        comment=_text(body.get("comment") or "", "comment", MOST_TEXT),
+        shown=_shown(session, decided, body),
+        probability=decided.probability,
+        request=_check_request(body.get("request")),
     )
+    session.store.add(decision, decided)
     return decided
+
+
+def whole_number(text: Any) -> Any:
+    """A number that was written in an address; what is none, or too long to be one, stays as it is, cut short."""
+    is_number = isinstance(text, str) and len(text) < 19 and text.isascii() and text.isdigit()
+    return int(text) if is_number else text[:MOST_SHOWN] if isinstance(text, str) else text
 
 
 def check_reviewer(name: Any) -> str:
@@ -48,6 +53,13 @@ def check_reviewer(name: Any) -> str:
     text = _text(name, "reviewer", MOST_NAME).strip()
     if not text:
         raise ValueError("A decision must name its reviewer. Write a name into the field at the top.")
+    return text
+
+
+def _check_request(request: Any) -> str:
+    text = _text(request, "request", 100)
+    if not text:
+        raise ValueError("A decision must have a request, a text by which it is known when sent again. Got none.")
     return text
 
 
@@ -60,7 +72,8 @@ def _unit(session: Session, item: Item, body: Mapping[str, Any]) -> tuple[Item, 
         raise ValueError(f"Unknown unit {unit!r}. Choose one of: stretch, step.")
     row = body.get("row", item.target)
     lines = session.audit.lines
-    place = lines.find(row, item.annotator) if isinstance(row, int) and not isinstance(row, bool) else None
+    is_row = isinstance(row, int) and not isinstance(row, bool) and 0 <= row < MOST_ROWS
+    place = lines.find(row, item.annotator) if is_row else None
     if place is None or lines.sequence[place] != lines.sequence[target_place(session, item)]:
         raise ValueError(f"A step must be a table row of the item's sequence and annotator. Got {row!r}.")
     if row == item.target:

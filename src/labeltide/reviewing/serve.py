@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from labeltide import _validation
+from labeltide._extras import import_extra
 from labeltide.reviewing.app import make_app
 from labeltide.reviewing.publish import publish
 from labeltide.reviewing.requests import check_reviewer
@@ -60,14 +61,8 @@ def review(
 
 def check_extra() -> None:
     """The server is an extra."""
-    try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ModuleNotFoundError:
-        raise ValueError(
-            "`labeltide review` serves its page with starlette and uvicorn. Install them with: "
-            "pip install 'labeltide[review]'."
-        ) from None
+    for module in ("starlette", "uvicorn"):
+        import_extra(module, "review", "The page of `labeltide review`")
 
 
 def listen(port: int | None) -> socket.socket:

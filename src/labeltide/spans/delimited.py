@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide._files import write_atomically
+from labeltide._formulas import bare_text, csv_text
 from labeltide.spans.boris import is_boris_events, join_events
 from labeltide.spans.checks import check_file, check_writable, reading
 from labeltide.spans.table import SpanFile, make_spans
@@ -76,13 +77,11 @@ def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:
     ):
         raise ValueError("In a file of spans n/a stands for what is missing. Got it as a name. Rename it.")
     tabs = bids or path.suffix.lower() == ".tsv"
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter="\t" if tabs else ",", lineterminator="\n")
-    writer.writerow(["trial_type" if bids and name == "label" else name for name in spans.column_names])
-    missing = "n/a" if bids else ""
-    for onset, duration, *texts in zip(*(column.to_pylist() for column in spans.columns), strict=True):
-        writer.writerow([repr(onset), repr(duration), *(missing if text is None else text for text in texts)])
-    write_atomically(path, text.getvalue().encode())
+    head = ["trial_type" if bids and name == "label" else name for name in spans.column_names]
+    missing = "n/a" if bids else None
+    lines = zip(*(column.to_pylist() for column in spans.columns), strict=True)
+    rows = [[missing if cell is None else cell for cell in line] for line in lines]
+    write_atomically(path, csv_text([head, *rows], "\t" if tabs else ",").encode())
 
 
 def is_spans(path: Path) -> bool:
@@ -149,7 +148,7 @@ def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> tuple[
 
 def _cell(line: list[str], place: int) -> str | None:
     text = line[place].strip() if place < len(line) else ""
-    return None if text.casefold() in MISSING else text
+    return None if text.casefold() in MISSING else bare_text(text)
 
 
 def _numbers(cells: list[str | None]) -> np.ndarray:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from datetime import date, datetime, time
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import pyarrow as pa
 
+from labeltide._extras import import_extra
 from labeltide.tables.wording import quoted
 
 MOST_BYTES = 2**30  # of a workbook, unpacked
@@ -19,13 +19,7 @@ MOST_CELLS = 50_000_000
 
 def read_excel(path: Path) -> pa.Table:
     """The first sheet of a workbook as a table, or a sentence that says why it is none."""
-    try:
-        openpyxl = import_module("openpyxl")
-    except ImportError:
-        raise ValueError(
-            "Reading Excel workbooks needs openpyxl, which is not installed. Install it with: pip install "
-            "'labeltide[excel]'; or save the sheet as CSV."
-        ) from None
+    openpyxl = import_extra("openpyxl", "excel", "Reading Excel workbooks", "save the sheet as CSV")
     try:
         _check_size(path)
         with warnings.catch_warnings():

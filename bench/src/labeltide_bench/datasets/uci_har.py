@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from pathlib import Path
 from zipfile import ZipFile
 
 import numpy as np
 
+from labeltide._formulas import csv_text
 from labeltide_bench.datasets.files import find_member, members, read_numbers, write_table
 from labeltide_bench.datasets.public import PublicDataset
 from labeltide_bench.datasets.source import Source
@@ -41,9 +41,9 @@ def _convert(archive: ZipFile, folder: Path) -> None:
     names = _read_feature_names(archive)
     for part in CLASS_COUNTS:
         write_table(_read_part(archive, part), folder / f"{part}.parquet")
-    with open(folder / "feature_names.csv", "w", encoding="utf-8", newline="") as opened:
-        rows = [(_column(i), name) for i, name in enumerate(names)]
-        csv.writer(opened, lineterminator="\n").writerows([("column", "feature_name"), *rows])
+    rows = [(_column(i), name) for i, name in enumerate(names)]
+    content = csv_text([("column", "feature_name"), *rows])
+    (folder / "feature_names.csv").write_text(content, encoding="utf-8", newline="")
 
 
 def _read_part(archive: ZipFile, part: str) -> dict[str, np.ndarray]:

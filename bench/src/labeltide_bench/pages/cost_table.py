@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from labeltide._formulas import csv_text
 from labeltide_bench.pages.cells import UNIFORM, Cell, DrawSummary
 from labeltide_bench.pages.cost import CellCost, find_costs
 from labeltide_bench.pages.goals import Goal, write_goals
@@ -74,12 +73,8 @@ def as_markdown(cost: Cost) -> str:
 
 def as_csv(cost: Cost) -> str:
     """One line a cell, in percent and points; empty where there is no number."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     lines = [_line(cell_cost) for cell_cost in cost.costs]
-    writer.writerow(lines[0])
-    writer.writerows(line.values() for line in lines)
-    return text.getvalue()
+    return csv_text([lines[0], *(line.values() for line in lines)])
 
 
 def _row(cost: CellCost) -> list[str]:

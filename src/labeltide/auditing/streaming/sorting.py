@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
+from labeltide._extras import import_extra
 from labeltide.tables.file_set import FileSet, csv_options
 from labeltide.tables.role_guesses import RoleColumns
 from labeltide.tables.row_stream import RowStream
@@ -55,13 +56,8 @@ def write_in_order(
 
 def write_sorted(files: FileSet, columns: list[str], roles: RoleColumns, path: Path, work: Path) -> None:
     """Sort by sequence, time and annotator with DuckDB, which uses disk where memory does not suffice."""
-    try:
-        import duckdb
-    except ImportError:
-        raise ValueError(
-            "The rows of this table are not in the order of sequences and times, and it is too large to be sorted in "
-            "memory. Sort it, or let DuckDB do so: pip install 'labeltide[sort]'."
-        ) from None
+    purpose = "Sorting a table that does not fit into memory, and is not in the order of sequences and times,"
+    duckdb = import_extra("duckdb", "sort", purpose, "sort it before")
     work.mkdir(parents=True, exist_ok=True)
     batches = read_batches(files, columns)
     head = next(batches, None)

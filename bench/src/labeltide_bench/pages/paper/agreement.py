@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from labeltide._formulas import csv_text
 from labeltide_bench.pages.cells import Cell, methods_of
 from labeltide_bench.pages.method_order import base_name
 from labeltide_bench.pages.paper.match import MatchedFigure, Point, interval
@@ -157,19 +156,15 @@ def _difference(points: Sequence[Point]) -> str:
 
 def as_csv(rows: Sequence[Agreement]) -> str:
     """The table with one line for each figure, numbers unrounded enough to compute with."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     names = list(dict.fromkeys([*SIX, *(method for row in rows for method in row.distances)]))
-    writer.writerow(
-        ["figure", "data", "data_are", "measure", "mean_absolute_difference", "mean_difference"]
-        + [f"mean_absolute_difference of {name}" for name in names]
-        + ["cells_and_methods", "in_band", "overlapping"]
-    )
+    titles = ["figure", "data", "data_are", "measure", "mean_absolute_difference", "mean_difference"]
+    titles += [f"mean_absolute_difference of {name}" for name in names]
+    lines: list[list[Any]] = [[*titles, "cells_and_methods", "in_band", "overlapping"]]
     for row in rows:
         distances = [_number(row.distances.get(name, math.nan)) for name in names]
         head = [row.name, row.data, row.origin, row.measure, _number(row.mean), _number(row.signed)]
-        writer.writerow([*head, *distances, row.points, row.in_band, row.overlaps])
-    return text.getvalue()
+        lines.append([*head, *distances, row.points, row.in_band, row.overlaps])
+    return csv_text(lines)
 
 
 def points_text(value: float) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from labeltide._files import write_atomically
+from labeltide._formulas import csv_text
 from labeltide_bench.pages.environment import make_environment
 from labeltide_bench.pages.paper.agreement import (
     Agreement,
@@ -172,6 +171,4 @@ def _block(matched: MatchedFigure) -> FigureBlock:
 
 
 def _rows_as_csv(table: PlainTable) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([table.heads, *table.rows])
-    return text.getvalue()
+    return csv_text([table.heads, *table.rows])
