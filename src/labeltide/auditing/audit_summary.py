@@ -23,12 +23,12 @@ from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import LabelAudit
 
 
-def say_limits(read: AuditInput, n_windows: int, estimator: TideClassifier) -> list[str]:
+def say_limits(n_windows: int, of_windows: int, estimator: TideClassifier) -> list[str]:
     """Sentences about what was limited to save time."""
     said = []
-    if n_windows < len(read.index):
+    if n_windows < of_windows:
         said.append(
-            f"The table is large: the networks learned from {n_windows} of {len(read.index)} windows, drawn by chance; "
+            f"The table is large: the networks learned from {n_windows} of {of_windows} windows, drawn by chance; "
             "labels in the others are judged by the average of all networks."
         )
     if estimator.epochs < fitting.EPOCHS:

@@ -38,7 +38,16 @@ AT_ONCE = 100_000  # steps of windows that are judged together
 
 def patience(table: AuditInput) -> float:
     """The factor by which limits are larger than for a table of usual size: the root of the ratio of sizes."""
-    return float(np.clip(np.sqrt((table.all_steps or len(table.place)) / USUAL_STEPS), 1, MOST_PATIENCE))
+    return _patience(table.all_steps or len(table.place))
+
+
+def _patience(n_steps: int) -> float:
+    return float(np.clip(np.sqrt(n_steps / USUAL_STEPS), 1, MOST_PATIENCE))
+
+
+def most_windows(n_steps: int, window: int, pace: Pace = USUAL) -> int:
+    """How many windows of a table with so many steps are learned from at most."""
+    return max(2, int(TRAINING_STEPS * pace.training * _patience(n_steps)) // window)
 
 
 def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL) -> np.ndarray:
@@ -49,7 +58,7 @@ def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL) -> np.ndarr
             "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
             f"Got them in {int(labelled.sum())}. Name a shorter window (--window STEPS), or give more data."
         )
-    most = max(2, int(TRAINING_STEPS * pace.training * patience(table)) // table.index.shape[1])
+    most = most_windows(table.all_steps or len(table.place), table.index.shape[1], pace)
     if len(labelled) <= most:
         return np.arange(len(labelled))
     chosen = np.random.default_rng([seed, 9]).permutation(np.flatnonzero(labelled))[:most]

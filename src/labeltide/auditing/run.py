@@ -19,19 +19,16 @@ from labeltide.auditing.audit_summary import (
     describe_table,
     say_limits,
 )
+from labeltide.auditing.common_steps import check_table, learn, say_reading
 from labeltide.auditing.comparing import compare_audits, open_results
 from labeltide.auditing.conclusion import conclude
-from labeltide.auditing.copies import check_copies, clusters_of_copies
 from labeltide.auditing.decided import read_decided, trust_decided
 from labeltide.auditing.epoch_features import OwnFeatures
 from labeltide.auditing.expected_cost import expected_seconds
 from labeltide.auditing.folder import check_folder, rank_issues, write_results
-from labeltide.auditing.leaks import check_leaks
-from labeltide.auditing.memory import check_memory
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.pace import say_pace
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
-from labeltide.auditing.page.reading_words import reading_text
 from labeltide.auditing.rare_classes import leave_out_rare_classes
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.auditing.recordings import RecordingRequest, is_recording, lay_out
@@ -184,23 +181,18 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         recorded = _read(laid, options)
         read = leave_out_rare_classes(recorded)
         about = describe_table(table, read, recordings.said)
-        stages.say(reading_text(about))
-        check_memory(read)
+        say_reading(about, read, stages)
         windows = fitting.choose_windows(read, options.seed, options.pace)
-        clusters = clusters_of_copies(read)
-        checks = (*check_copies(read, clusters), *check_leaks(read, options.seed))
+        clusters, checks = check_table(read, options.seed)
     stages.expect(expected_seconds(read, windows, fitting.choose_epochs(read, windows, options.pace), options.pace))
     with stages.stage("fit"):
         kept.begin(options.settings(_digest(read)), options.resume)
-        coded = kept.fitted(fitting.new_estimator(read, windows, options))
-        if coded is None:
-            coded = fitting.fit(read, windows, clusters[read.groups], options)
-            kept.keep_fit(coded)
+        coded = learn(read, windows, clusters, options, kept)
     with stages.stage("judge"):
         judged = fitting.judge(coded, read, options.fdr, stages.done)
         estimator = fitting.with_class_names(coded, read)
     with stages.stage("bands"):
-        said = say_pace(options.pace) + say_limits(read, len(windows), estimator)
+        said = say_pace(options.pace) + say_limits(len(windows), len(read.index), estimator)
         kept.take_findings(estimator)
         said += fitting.infer(estimator, read, options, stages.done, kept.keep_findings)
     noise_found = findings.describe_noise_found(read, estimator, checks)
