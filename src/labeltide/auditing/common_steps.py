@@ -15,6 +15,7 @@ from labeltide.auditing.memory import check_memory
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page.reading_words import reading_text
 from labeltide.auditing.stages import Stages
+from labeltide.auditing.train_on import check_training_memory
 from labeltide.auditing.unfinished import Unfinished
 from labeltide.estimators import TideClassifier
 from labeltide.inference.diagnostic import Diagnostic
@@ -30,6 +31,14 @@ def check_table(read: AuditInput, seed: int) -> tuple[np.ndarray, tuple[Diagnost
     """The recording of each sequence, which copies share, and the checks for copies and for leaks of labels."""
     clusters = clusters_of_copies(read)
     return clusters, (*check_copies(read, clusters), *check_leaks(read, seed))
+
+
+def check_training(read: AuditInput, windows: np.ndarray, options: AuditOptions) -> None:
+    """Refuse to learn from more than fits into memory, where the user asked for many labels."""
+    if options.train_on is not None:
+        labels = int((read.fit_labels[windows] >= 0).sum())
+        sizes = read.features.shape[2], len(read.class_names), read.labels.shape[2]
+        check_training_memory((len(windows), read.index.shape[1]), labels, *sizes)
 
 
 def learn(

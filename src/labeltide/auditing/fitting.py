@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from labeltide._validation import UnanswerableError
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.pace import USUAL, Pace
+from labeltide.auditing.train_on import windows_wanted
 from labeltide.chain.data import TrainingEvidence
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
@@ -45,12 +46,23 @@ def _patience(n_steps: int) -> float:
     return float(np.clip(np.sqrt(n_steps / USUAL_STEPS), 1, MOST_PATIENCE))
 
 
-def most_windows(n_steps: int, window: int, pace: Pace = USUAL) -> int:
-    """How many windows of a table with so many steps are learned from at most."""
-    return max(2, int(TRAINING_STEPS * pace.training * _patience(n_steps)) // window)
+class TableSize(NamedTuple):
+    """How large a table is: steps, windows, steps of a window, and labels."""
+
+    steps: int
+    windows: int
+    window: int
+    labels: int
 
 
-def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL) -> np.ndarray:
+def most_windows(size: TableSize, pace: Pace = USUAL, train_on: float | None = None) -> int:
+    """How many windows of a table are learned from at most: the usual number, or those with so many labels."""
+    if train_on is not None:
+        return windows_wanted(train_on, size.windows, size.labels)
+    return max(2, int(TRAINING_STEPS * pace.training * _patience(size.steps)) // size.window)
+
+
+def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: float | None = None) -> np.ndarray:
     """The windows to learn from, in order: all, or a random sample of those with labels that holds every class."""
     labelled = np.asarray((table.fit_labels >= 0).any((1, 2)))
     if labelled.sum() < 2:
@@ -58,7 +70,9 @@ def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL) -> np.ndarr
             "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
             f"Got them in {int(labelled.sum())}. Name a shorter window (--window STEPS), or give more data."
         )
-    most = most_windows(table.all_steps or len(table.place), table.index.shape[1], pace)
+    steps = table.all_steps or len(table.place)
+    size = TableSize(steps, len(table.index), table.index.shape[1], int((table.fit_labels >= 0).sum()))
+    most = most_windows(size, pace, train_on)
     if len(labelled) <= most:
         return np.arange(len(labelled))
     chosen = np.random.default_rng([seed, 9]).permutation(np.flatnonzero(labelled))[:most]

@@ -19,7 +19,7 @@ from labeltide.auditing.audit_summary import (
     describe_table,
     say_limits,
 )
-from labeltide.auditing.common_steps import check_table, learn, say_reading
+from labeltide.auditing.common_steps import check_table, check_training, learn, say_reading
 from labeltide.auditing.comparing import compare_audits, open_results
 from labeltide.auditing.conclusion import conclude
 from labeltide.auditing.decided import read_decided, trust_decided
@@ -35,6 +35,7 @@ from labeltide.auditing.recordings import RecordingRequest, is_recording, lay_ou
 from labeltide.auditing.source import choose_source
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.table_display import TableAuditDisplay
+from labeltide.auditing.train_on import TrainOn, read_train_on
 from labeltide.auditing.unfinished import Unfinished, unfinished_work
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR
@@ -114,6 +115,7 @@ def audit(
     baseline: str | Path | None = None,
     command: str | None = None,
     fast: bool = False,
+    train_on: TrainOn = None,
 ) -> TableAudit:
     """Say which labels of a table are likely wrong, when, and how sure that is.
 
@@ -142,6 +144,8 @@ def audit(
     baseline : folder of an earlier audit, with which this one is compared
     command : how the audit was asked for, to be shown on the page
     fast : learn from fewer windows for fewer epochs, and compute bands, checks and tests from fewer windows
+    train_on : how many labels to learn from, or "all"; by default a number that grows with the root of the table's size
+        up to 240,000 steps (docs/scale.md says what more brings). All labels are judged in any case.
     """
     options = AuditOptions(
         columns=Request(sequence, time, label, None if callable(features) else features, annotator, clock, trusted),
@@ -158,6 +162,7 @@ def audit(
         decisions=None if decisions is None else Path(decisions),
         baseline=None if baseline is None else Path(baseline),
         fast=fast,
+        train_on=read_train_on(train_on),
     )
     options = replace(options, device=_validation.check_device(device))
     if options.out is not None:
@@ -182,7 +187,8 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         read = leave_out_rare_classes(recorded)
         about = describe_table(table, read, recordings.said)
         say_reading(about, read, stages)
-        windows = fitting.choose_windows(read, options.seed, options.pace)
+        windows = fitting.choose_windows(read, options.seed, options.pace, options.train_on)
+        check_training(read, windows, options)
         clusters, checks = check_table(read, options.seed)
     stages.expect(expected_seconds(read, windows, fitting.choose_epochs(read, windows, options.pace), options.pace))
     with stages.stage("fit"):
@@ -192,7 +198,7 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         judged = fitting.judge(coded, read, options.fdr, stages.done)
         estimator = fitting.with_class_names(coded, read)
     with stages.stage("bands"):
-        said = say_pace(options.pace) + say_limits(len(windows), len(read.index), estimator)
+        said = say_pace(options.pace) + say_limits(len(windows), len(read.index), options, estimator)
         kept.take_findings(estimator)
         said += fitting.infer(estimator, read, options, stages.done, kept.keep_findings)
     noise_found = findings.describe_noise_found(read, estimator, checks)

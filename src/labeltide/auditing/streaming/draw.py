@@ -52,7 +52,7 @@ def draw_windows(
     """The windows to learn from, sorted by the names of sequences, and the number of all windows."""
     plan, seed = layout.plan, options.seed
     total = int(plan.n_windows.sum())
-    most = fitting.most_windows(int(plan.counts.sum()), plan.window, options.pace)
+    most = fitting.most_windows(layout.size, options.pace, options.train_on)
     names = hash_names(layout.survey.names, seed)
     share = 1.0 if total <= most else min(1.0, MORE * (most + 4 * most**0.5 + 20) / total)
     while True:
@@ -156,14 +156,16 @@ class _Taker:
 
 def _with_last_values(layout: Layout, table: pa.Table, begin: int, first: int, last: int) -> pa.Table:
     """The rows of a window; before them a row with the last observation of every numeric feature, null without one."""
-    columns = {}
-    for name in table.column_names:
-        before: int | None = max(first - 1, begin)
-        if name in layout.columns.features:
-            before = _last_value(table[name], begin, first)
-        rows = pa.array([before, *range(first, last)], pa.int64())
-        columns[name] = whole(table[name]).take(rows)
-    return pa.table(columns)
+    usual = max(first - 1, begin)
+    rows = np.append(usual, np.arange(first, last))
+    window = table.take(pa.array(rows))
+    for name in layout.columns.features:
+        before = _last_value(table[name], begin, first)
+        if before != usual:
+            rows[0] = before or 0
+            taken = whole(table[name]).take(pa.array(rows, mask=(np.arange(len(rows)) == 0) & (before is None)))
+            window = window.set_column(window.column_names.index(name), name, taken)
+    return window
 
 
 def _last_value(column: pa.ChunkedArray, begin: int, first: int) -> int | None:

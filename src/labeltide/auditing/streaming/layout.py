@@ -8,6 +8,7 @@ from itertools import compress
 
 import numpy as np
 
+from labeltide.auditing.fitting import TableSize
 from labeltide.auditing.rare_classes import find_rare
 from labeltide.auditing.streaming.chunks import ChunkPlan
 from labeltide.auditing.streaming.survey import Survey
@@ -52,6 +53,11 @@ class Layout:
     def n_labels(self) -> int:
         """How many labels of these classes there are."""
         return int(self.survey.class_counts[~self.rare].sum())
+
+    @property
+    def size(self) -> TableSize:
+        plan = self.plan
+        return TableSize(int(plan.counts.sum()), int(plan.n_windows.sum()), plan.window, self.n_labels)
 
     @property
     def annotator_names(self) -> tuple[str, ...] | None:

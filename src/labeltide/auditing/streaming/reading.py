@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from labeltide.auditing import fitting
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.rare_classes import say_rare
@@ -14,6 +15,7 @@ from labeltide.auditing.streaming.draw import draw_windows
 from labeltide.auditing.streaming.layout import Layout
 from labeltide.auditing.streaming.opening import count_columns, find_roles, open_layout, used_columns
 from labeltide.auditing.streaming.sample import read_sample
+from labeltide.auditing.train_on import check_training_memory
 from labeltide.tables.column_counts import TableCounts
 from labeltide.tables.file_set import FileSet
 from labeltide.tables.labels import say_blank
@@ -35,6 +37,7 @@ def read_large_table(files: FileSet, options: AuditOptions, stages: Stages) -> t
     layout, sorted_said = open_layout(
         files, roles, used_columns(files, roles), options.window, options.checkpoint, on_rows, tidy
     )
+    _check_training(layout, options)
     drawn, n_windows = draw_windows(layout, options, _shown(stages, layout.survey.n_rows, (0.6, 1.0)))
     layout, sample, features = read_sample(layout, drawn, counts)
     used, why = [encoder.column for encoder in features.encoders], {**roles.left_out, **features.left_out}
@@ -43,6 +46,17 @@ def read_large_table(files: FileSet, options: AuditOptions, stages: Stages) -> t
     said += [*sorted_said, _say_parts(len(layout.plan.chunks), len(drawn) < n_windows)]
     overview = describe_overview(contents, files.schema.names, roles, used, why, tidy.as_numbers)
     return layout, replace(sample, said=tuple(said), overview=overview), n_windows
+
+
+def _check_training(layout: Layout, options: AuditOptions) -> None:
+    """Refuse to draw more windows than fit into memory, where the user asked for many."""
+    if options.train_on is None:
+        return
+    size = layout.size
+    wanted = fitting.most_windows(size, options.pace, options.train_on)
+    labels = round(size.labels * wanted / size.windows)
+    sizes = len(layout.columns.features), len(layout.class_names), len(layout.annotator_names or " ")
+    check_training_memory((wanted, size.window), labels, *sizes)
 
 
 def _say_blank(counts: TableCounts, roles: RoleColumns) -> list[str]:
