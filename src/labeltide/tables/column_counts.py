@@ -109,12 +109,12 @@ class TableCounts:
                 if len(counts) <= MOST_COUNTED:  # with more, the labels are refused
                     counts += count_spellings(array)
 
-    def of_whole(self, as_numbers: Sequence[str]) -> WholeColumns:
+    def of_whole(self, as_numbers: Sequence[str], is_drawn: bool) -> WholeColumns:
         """What a part of the table is to know; some columns of text are read as numbers."""
         known = self.columns.items()
         texts = {name: count.texts for name, count in known if is_text(count.kind) and name not in as_numbers}
         still = {name for name, count in known if count.levels == 0 or (count.levels == 1 and not count.missing)}
-        return WholeColumns(texts, set(self.columns) - still)
+        return WholeColumns(texts, set(self.columns) - still, is_drawn)
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,12 @@ class WholeColumns:
     ----------
     texts : the distinct texts of a column; None where there are very many
     varying : columns that hold several values
+    is_drawn : whether the part is a sample of the table
     """
 
     texts: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
     varying: Collection[str] = ()
+    is_drawn: bool = False
 
 
 WHOLE = WholeColumns()  # the table is not a part

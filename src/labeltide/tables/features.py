@@ -126,7 +126,7 @@ def encode_features(
         columns += encoder.encode(values, first)
         encoders.append(encoder)
     reasons = {name: reason for reason, names in out.items() for name in names}
-    return Features(columns, tuple(encoders), tuple(_sentences(encoders, out, notes)), reasons)
+    return Features(columns, tuple(encoders), tuple(_sentences(encoders, out, notes, of_whole.is_drawn)), reasons)
 
 
 def apply_encoders(table: pa.Table, encoders: Sequence[Encoder], steps: Steps) -> Features:
@@ -266,11 +266,14 @@ def _fit_levels(name: str, codes: np.ndarray, levels: tuple[str, ...], notes: di
     return Encoder(name, names, levels)
 
 
-def _sentences(encoders: list[Encoder], out: dict[str, list[str]], notes: dict[str, list[str]]) -> list[str]:
+def _sentences(
+    encoders: list[Encoder], out: dict[str, list[str]], notes: dict[str, list[str]], is_drawn: bool
+) -> list[str]:
     numbers = [encoder.column for encoder in encoders if not encoder.levels]
     said = [f"I left {quoted(names)} out of the features: {why}." for why, names in out.items()]
     if numbers:
-        said.append(f"Features are {quoted(numbers)}, centred and scaled over the whole table (z-scores).")
+        over = "windows learned from" if is_drawn else "whole table"
+        said.append(f"Features are {quoted(numbers)}, centred and scaled over the {over} (z-scores).")
     levels, gaps = notes.pop("levels", []), notes.pop("gaps", [])
     if levels:
         said.append(f"Each value of {quoted(levels)} became a feature of its own, 1 where it holds and 0 elsewhere.")

@@ -8,6 +8,7 @@ from typing import Any
 from labeltide.auditing import fitting
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.auditing.options import AuditOptions
+from labeltide.auditing.page.numbers import count
 from labeltide.auditing.rare_classes import say_rare
 from labeltide.auditing.reading import needed_columns
 from labeltide.auditing.stages import Stages
@@ -43,7 +44,7 @@ def read_large_table(files: FileSet, options: AuditOptions, stages: Stages) -> t
     used, why = [encoder.column for encoder in features.encoders], {**roles.left_out, **features.left_out}
     contents = tidy_contents(counts, tidy)
     said = [*roles.said, *tidied_said, *_say_blank(counts, roles), *sample.said, *_say_layout(layout, n_windows)]
-    said += [*sorted_said, _say_parts(len(layout.plan.chunks), len(drawn) < n_windows)]
+    said += [*sorted_said, f"The table is read in {count(len(layout.plan.chunks), 'part')}."]
     overview = describe_overview(contents, files.schema.names, roles, used, why, tidy.as_numbers)
     return layout, replace(sample, said=tuple(said), overview=overview), n_windows
 
@@ -68,11 +69,6 @@ def _say_layout(layout: Layout, n_windows: int) -> list[str]:
     survey, plan = layout.survey, layout.plan
     windows = say_windows(n_windows, plan.window, plan.counts)
     return [windows, *say_rare(survey.class_names, survey.class_counts, layout.rare)]
-
-
-def _say_parts(n_parts: int, is_drawn: bool) -> str:
-    parts = f"The table is read in {n_parts} part{'s' if n_parts > 1 else ''}"
-    return f"{parts}; scales of features come from the windows learned from." if is_drawn else f"{parts}."
 
 
 def sizes(layout: Layout) -> dict[str, int]:
