@@ -94,6 +94,19 @@ def test_decisions_in_parts_are_those_in_memory(tmp_path, monkeypatch, ending):
     assert "glitch" not in {line["suggested"] for line in recorded}
 
 
+def test_categories_are_read_as_texts_and_levels_that_no_row_has_are_no_classes(tmp_path, monkeypatch):
+    table = messy()
+    for name in ("label", "device", "person"):
+        levels = pa.array([*table[name].unique().to_pylist(), "never"])
+        indices = pa.compute.index_in(table[name], levels)
+        categories = pa.DictionaryArray.from_arrays(indices.combine_chunks(), levels)
+        table = table.set_column(table.column_names.index(name), name, categories)
+    memory, parts = both(write(tmp_path, "parquet", table), tmp_path, monkeypatch)
+    assert decided(parts) == decided(memory)
+    assert parts.summary["table"]["overview"] == memory.summary["table"]["overview"]
+    assert_same_labels(memory.folder, parts.folder)
+
+
 def test_the_page_and_the_terminal_of_parts_have_the_overview_of_columns(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(source, "MOST_ROWS", 0)
     result = lt.audit(write(tmp_path, "parquet"), window=WINDOW, out=tmp_path / "out", device="cpu", verbose=True)
