@@ -18,17 +18,19 @@ from labeltide.auditing.contested_findings import describe_contested
 from labeltide.auditing.folder import FORMAT, MODEL, MODEL_FILE
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.timelines import describe_timelines
+from labeltide.auditing.train_on import written
 from labeltide.decisions import file_digest
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import LabelAudit
 
 
-def say_limits(read: AuditInput, n_windows: int, estimator: TideClassifier) -> list[str]:
-    """Sentences about what was limited to save time."""
+def say_limits(n_windows: int, of_windows: int, options: AuditOptions, estimator: TideClassifier) -> list[str]:
+    """Sentences about what was limited to save time, or because the user asked for it."""
     said = []
-    if n_windows < len(read.index):
+    if n_windows < of_windows:
+        why = "The table is large" if options.train_on is None else "As asked by train_on (--train-on)"
         said.append(
-            f"The table is large: the networks learned from {n_windows} of {len(read.index)} windows, drawn by chance; "
+            f"{why}: the networks learned from {n_windows} of {of_windows} windows, drawn by chance; "
             "labels in the others are judged by the average of all networks."
         )
     if estimator.epochs < fitting.EPOCHS:
@@ -100,6 +102,7 @@ def describe_settings(
         "fast": options.fast,
         "epochs": estimator.epochs,
         "hidden_size": estimator.hidden_size,
+        "train_on": written(options.train_on),
         "windows learned from": n_windows,
         "model file": f"{MODEL}/{MODEL_FILE}",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from labeltide._validation import UnanswerableError
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.pace import USUAL, Pace
+from labeltide.auditing.train_on import windows_wanted
 from labeltide.chain.data import TrainingEvidence
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
@@ -38,10 +39,30 @@ AT_ONCE = 100_000  # steps of windows that are judged together
 
 def patience(table: AuditInput) -> float:
     """The factor by which limits are larger than for a table of usual size: the root of the ratio of sizes."""
-    return float(np.clip(np.sqrt((table.all_steps or len(table.place)) / USUAL_STEPS), 1, MOST_PATIENCE))
+    return _patience(table.all_steps or len(table.place))
 
 
-def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL) -> np.ndarray:
+def _patience(n_steps: int) -> float:
+    return float(np.clip(np.sqrt(n_steps / USUAL_STEPS), 1, MOST_PATIENCE))
+
+
+class TableSize(NamedTuple):
+    """How large a table is: steps, windows, steps of a window, and labels."""
+
+    steps: int
+    windows: int
+    window: int
+    labels: int
+
+
+def most_windows(size: TableSize, pace: Pace = USUAL, train_on: float | None = None) -> int:
+    """How many windows of a table are learned from at most: the usual number, or those with so many labels."""
+    if train_on is not None:
+        return windows_wanted(train_on, size.windows, size.labels)
+    return max(2, int(TRAINING_STEPS * pace.training * _patience(size.steps)) // size.window)
+
+
+def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: float | None = None) -> np.ndarray:
     """The windows to learn from, in order: all, or a random sample of those with labels that holds every class."""
     labelled = np.asarray((table.fit_labels >= 0).any((1, 2)))
     if labelled.sum() < 2:
@@ -49,7 +70,9 @@ def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL) -> np.ndarr
             "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
             f"Got them in {int(labelled.sum())}. Name a shorter window (--window STEPS), or give more data."
         )
-    most = max(2, int(TRAINING_STEPS * pace.training * patience(table)) // table.index.shape[1])
+    steps = table.all_steps or len(table.place)
+    size = TableSize(steps, len(table.index), table.index.shape[1], int((table.fit_labels >= 0).sum()))
+    most = most_windows(size, pace, train_on)
     if len(labelled) <= most:
         return np.arange(len(labelled))
     chosen = np.random.default_rng([seed, 9]).permutation(np.flatnonzero(labelled))[:most]

@@ -12,6 +12,10 @@ from labeltide.inference.cluster_bootstrap import BAND_REPLICATES
 BAND_COPIES = 6  # of the Qs of all replicates, while bands are computed
 LABEL_COPIES = 8  # of probabilities of all classes at every step: posterior, evidence, opinions
 AT_LEAST = 400e6  # bytes of the libraries
+FEATURE_COPIES = 4
+CLASS_COPIES = 4
+NETWORKS_AT_ONCE = 10
+TRAINING_BASE = 1e9
 
 
 def needed_bytes(n_steps: int, n_classes: int, n_annotators: int) -> float:
@@ -20,6 +24,13 @@ def needed_bytes(n_steps: int, n_classes: int, n_annotators: int) -> float:
     bands = BAND_COPIES * BAND_REPLICATES * n_annotators * points * n_classes**2
     labels = LABEL_COPIES * n_steps * n_classes
     return AT_LEAST + 8.0 * (bands + labels)
+
+
+def training_bytes(n_steps: int, n_features: int, n_classes: int, n_annotators: int) -> float:
+    """About how much memory a fit to so many steps of windows takes at its peak."""
+    features = 4 * FEATURE_COPIES * n_features
+    labels = NETWORKS_AT_ONCE * (4 * CLASS_COPIES * n_classes + n_annotators)
+    return TRAINING_BASE + float(n_steps) * (features + labels)
 
 
 def free_bytes() -> float:

@@ -13,18 +13,19 @@ from labeltide._validation import UnanswerableError
 from labeltide.auditing.audit_input import AuditInput, decode
 from labeltide.tables.bad_rows import keep_rows
 from labeltide.tables.clock_columns import ClockInfo, positions, read_clocks
+from labeltide.tables.column_counts import TableCounts
 from labeltide.tables.decimal_commas import read_decimal_commas
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
 from labeltide.tables.intake import OpenTable, load_table, open_table, whole
 from labeltide.tables.labels import read_table_labels, read_trusted
 from labeltide.tables.moments import find_gaps, read_moments, step_length
-from labeltide.tables.overview import ColumnOverview, describe_columns
+from labeltide.tables.overview import ColumnOverview, describe_overview
 from labeltide.tables.role_guesses import RoleColumns, find_columns
 from labeltide.tables.roles import Names, Reading, Request
-from labeltide.tables.spellings import join_spellings
 from labeltide.tables.table_rows import GivenRows, TableRows, find_rows
+from labeltide.tables.tidying import choose_tidying, tidy_contents
 from labeltide.tables.vocabulary import ANNOTATORS, means
-from labeltide.tables.windows import Windows, cut_windows
+from labeltide.tables.windows import Windows, cut_windows, say_windows
 from labeltide.tables.wording import unique_texts
 
 
@@ -71,10 +72,10 @@ class AuditSteps:
             annotator_names=self.rows.annotators,
             feature_names=self.features.names or ("position in the sequence",),
             clocks=self.clocks,
-            columns=_describe_columns(self.rows.columns),
+            columns=self.rows.columns.describe(),
             window=windows.window,
             encoders=self.features.encoders,
-            said=(*self.said, _say_windows(windows, counts)),
+            said=(*self.said, say_windows(len(windows.groups), windows.window, counts)),
             overview=self.overview,
             decisions=self.decisions,
         )
@@ -128,22 +129,26 @@ def read_audit_steps(table: Any, request: Request, reading: Reading = Reading())
 
 
 def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSteps:
-    given = load_table(table, _needed(table, request))
+    given = load_table(table, needed_columns(table.names, request))
     columns = find_columns(given, request)
-    loaded, as_numbers, tidied_said, kept = _tidy(given, columns, reading)
+    given, kept, rows_said = _keep_rows(given, columns, reading)
+    counts = TableCounts()
+    counts.add(given, columns)
+    tidy, tidied_said = choose_tidying(counts, columns)
+    loaded = tidy(given)
     labels = read_table_labels(loaded, columns.label)
     rows = find_rows(loaded, columns, labels.codes, reading.timezone, kept)
     recorded = labels.of_steps(rows)
     features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
     clock, clocks, clocks_said = read_clocks(loaded, columns.clock, columns.time, rows.moments, rows.steps)
     moments_said = rows.moments.said if rows.moments else ()
-    said = [*columns.said, *tidied_said, *labels.said, *moments_said, *features.said, *clocks_said]
+    said = [*columns.said, *rows_said, *tidied_said, *labels.said, *moments_said, *features.said, *clocks_said]
     trusted = None
     if columns.trusted:
         trusted, sentence = read_trusted(loaded, columns.trusted, labels, rows.steps)
         said.append(sentence)
     used, why = [encoder.column for encoder in features.encoders], {**columns.left_out, **features.left_out}
-    overview = describe_columns(loaded, table.names, columns, used, why, as_numbers)
+    overview = describe_overview(tidy_contents(counts, tidy), table.names, columns, used, why, tidy.as_numbers)
     if not features.columns:
         features = _only_position(rows)
         said += features.said
@@ -152,20 +157,14 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSt
     return AuditSteps(rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said), overview)
 
 
-def _tidy(
+def _keep_rows(
     table: pa.Table, columns: RoleColumns, reading: Reading
-) -> tuple[pa.Table, list[str], list[str], GivenRows | None]:
-    """The table with decimal commas read, one spelling for each class and bad rows left out; what is said of that."""
-    total = len(table)
+) -> tuple[pa.Table, GivenRows | None, tuple[str, ...]]:
+    """The table without bad rows, which rows of it these are, and what is said of that."""
     kept = keep_rows(_with_moments(table, columns.time, reading.timezone), columns, reading.drop_bad_rows)
-    if kept.rows is not None:
-        table = table.take(pa.array(kept.rows))
-    numeric = [*columns.features, *(name for name in columns.clock if name in table.column_names)]
-    numeric += [columns.time] if columns.time else []
-    table, as_numbers, commas_said = read_decimal_commas(table, list(dict.fromkeys(numeric)))
-    table, spelling_said = join_spellings(table, [*columns.label, *([columns.trusted] if columns.trusted else [])])
-    given = None if kept.rows is None else GivenRows(kept.rows, total)
-    return table, as_numbers, [*kept.said, *commas_said, *spelling_said], given
+    if kept.rows is None:
+        return table, None, kept.said
+    return table.take(pa.array(kept.rows)), GivenRows(kept.rows, len(table)), kept.said
 
 
 def _with_moments(table: pa.Table, time: str | None, timezone: str | None) -> pa.Table:
@@ -196,7 +195,8 @@ def read_new_table(
     """
     loaded = load_table(open_table(table))
     columns = find_columns(loaded, Request(sequence, time, annotator=annotator), labelled=False)
-    loaded, _, _ = read_decimal_commas(loaded, [encoder.column for encoder in encoders if not encoder.levels])
+    numbers = [encoder.column for encoder in encoders if not encoder.levels]
+    loaded = read_decimal_commas(loaded, [*numbers, *([columns.time] if columns.time else [])])
     rows = find_rows(loaded, columns, np.full((len(loaded), 1), -1, dtype=np.int8))
     features = apply_encoders(loaded, encoders, rows.steps) if encoders else _position(rows)
     unlabelled = np.full((len(rows.steps.rows), rows.n_annotators), -1, dtype=np.int8)
@@ -205,11 +205,11 @@ def read_new_table(
     return replace(steps.cut(window), said=steps.said)
 
 
-def _needed(table: OpenTable, request: Request) -> set[str] | None:
+def needed_columns(names: Sequence[str], request: Request) -> set[str] | None:
     """The columns to load: all of them, unless the user has named the features and all else that we would guess."""
     if None in (request.features, request.sequence, request.time, request.label):
         return None
-    there = [str(name) for name in table.names]
+    there = [str(name) for name in names]
     named = {name for names in request.columns(there).values() for name in names}
     return named | {name for name in there if means(name, ANNOTATORS)}
 
@@ -253,19 +253,3 @@ def _arrays(steps: AuditSteps, windows: Windows) -> dict[str, Any]:
         "index": index,
         "place": place,
     }
-
-
-def _say_windows(windows: Windows, counts: np.ndarray) -> str:
-    if len(windows.groups) == len(counts):
-        return f"Sequences have up to {counts.max()} steps and stay whole."
-    long = int((counts > windows.window).sum())
-    subject, verb = ("sequences", "are") if long > 1 else ("sequence", "is")
-    return (
-        f"{long} {subject} longer than {windows.window} steps {verb} cut "
-        "into windows of that length, a quarter of which overlap; every row gets its result from one window."
-    )
-
-
-def _describe_columns(columns: RoleColumns) -> dict[str, str | None]:
-    joined = {"sequence": ",".join(columns.sequence) or None, "label": ",".join(columns.label)}
-    return {**joined, "time": columns.time, "annotator": columns.annotator, "trusted": columns.trusted}

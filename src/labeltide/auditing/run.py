@@ -19,25 +19,23 @@ from labeltide.auditing.audit_summary import (
     describe_table,
     say_limits,
 )
+from labeltide.auditing.common_steps import check_table, check_training, learn, say_reading
 from labeltide.auditing.comparing import compare_audits, open_results
 from labeltide.auditing.conclusion import conclude
-from labeltide.auditing.copies import check_copies, clusters_of_copies
 from labeltide.auditing.decided import read_decided, trust_decided
 from labeltide.auditing.epoch_features import OwnFeatures
 from labeltide.auditing.expected_cost import expected_seconds
 from labeltide.auditing.folder import check_folder, rank_issues, write_results
-from labeltide.auditing.leaks import check_leaks
-from labeltide.auditing.memory import check_memory
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.pace import say_pace
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
-from labeltide.auditing.page.reading_words import reading_text
 from labeltide.auditing.rare_classes import leave_out_rare_classes
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.auditing.recordings import RecordingRequest, is_recording, lay_out
 from labeltide.auditing.source import choose_source
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.table_display import TableAuditDisplay
+from labeltide.auditing.train_on import TrainOn, read_train_on
 from labeltide.auditing.unfinished import Unfinished, unfinished_work
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR
@@ -126,41 +124,47 @@ def audit(
     baseline: str | Path | None = None,
     command: str | None = None,
     fast: bool = False,
+    train_on: TrainOn = None,
 ) -> TableAudit:
     """Say which labels of a table are likely wrong, when, and how sure that is.
 
-    Parameters
-    ----------
-    table, sequence, time, label, features, annotator, clock, trusted, window
-        As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain. The table may also
-        be a folder or a glob of parquet or CSV files, or an address such as s3://bucket/folder. More than two million
-        rows are read in parts, in memory that does not grow with them; results then need `out`.
-        table may also be a recording, a folder or a manifest of recordings (docs/formats.md), and features then a
-        function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
-    drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
-    timezone : name of a time zone, as "Europe/Berlin", to whose wall clock times are converted; None keeps hours as
-        written
-    labels : files of spans, or a span table, for a recording; None where the recording holds them itself
-    epoch : seconds of one epoch of a recording; None finds them
-    field : "eeg", "sleep", "muscle", "ecg", "movement", "gaze" or "plain"; None goes by the names of the channels
-    model : {"gru", "tcn", "transformer"}
-    out : folder for the results and the page, new, empty or that of an earlier audit; nothing is written without it
-    seed : the same seed gives the same numbers
-    device : "auto" takes a GPU where there is one
-    fdr : the expected share of false alarms among the labels to check
-    verbose : draw a progress bar on a terminal, write lines to the log elsewhere
-    resume : go on with an audit into the same folder whose fit was interrupted
-    decisions : folder of an audit that was reviewed; the labels that reviewers settled are trusted
-    baseline : folder of an earlier audit, with which this one is compared
-    command : how the audit was asked for, to be shown on the page
-    fast : learn from fewer windows for fewer epochs, and compute bands, checks and tests from fewer windows
+        Parameters
+        ----------
+        table, sequence, time, label, features, annotator, clock, trusted, window
+            As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain. The table may also
+            be a folder or a glob of parquet or CSV files, or an address such as s3://bucket/folder. More than two million
+            rows are read in parts, in memory that does not grow with them; results then need `out`.
+            table may also be a recording, a folder or a manifest of recordings (docs/formats.md), and features then a
+            function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
+        drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
+        timezone : name of a time zone, as "Europe/Berlin", to whose wall clock times are converted; None keeps hours as
+            written
+        labels : files of spans, or a span table, for a recording; None where the recording holds them itself
+        epoch : seconds of one epoch of a recording; None finds them
+        field : "eeg", "sleep", "muscle", "ecg", "movement", "gaze" or "plain"; None goes by the names of the channels
+        model : {"gru", "tcn", "transformer"}
+        out : folder for the results and the page, new, empty or that of an earlier audit; nothing is written without it
+        seed : the same seed gives the same numbers
+        device : "auto" takes a GPU where there is one
+        fdr : the expected share of false alarms among the labels to check
+        verbose : draw a progress bar on a terminal, write lines to the log elsewhere
+        resume : go on with an audit into the same folder whose fit was interrupted
+        decisions : folder of an audit that was reviewed; the labels that reviewers settled are trusted
+        baseline : folder of an earlier audit, with which this one is compared
+        command : how the audit was asked for, to be shown on the page
+        fast : learn from fewer windows for fewer epochs, and compute bands, checks and tests from fewer windows
+    <<<<<<< HEAD
 
-    Examples
-    --------
-    >>> import labeltide as lt
-    >>> result = lt.audit("walks.csv", sequence="person", time="minute", label="label", fast=True, out="audit")
-    >>> result.page.name, result.labels.num_rows
-    ('report.html', 120)
+        Examples
+        --------
+        >>> import labeltide as lt
+        >>> result = lt.audit("walks.csv", sequence="person", time="minute", label="label", fast=True, out="audit")
+        >>> result.page.name, result.labels.num_rows
+        ('report.html', 120)
+    =======
+        train_on : how many labels to learn from, or "all"; by default a number that grows with the root of the table's size
+            up to 240,000 steps (docs/scale.md says what more brings). All labels are judged in any case.
+    >>>>>>> h-parts
     """
     options = AuditOptions(
         columns=Request(sequence, time, label, None if callable(features) else features, annotator, clock, trusted),
@@ -177,6 +181,7 @@ def audit(
         decisions=None if decisions is None else Path(decisions),
         baseline=None if baseline is None else Path(baseline),
         fast=fast,
+        train_on=read_train_on(train_on),
     )
     options = replace(options, device=_validation.check_device(device))
     if options.out is not None:
@@ -200,23 +205,19 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         recorded = _read(laid, options)
         read = leave_out_rare_classes(recorded)
         about = describe_table(table, read, recordings.said)
-        stages.say(reading_text(about))
-        check_memory(read)
-        windows = fitting.choose_windows(read, options.seed, options.pace)
-        clusters = clusters_of_copies(read)
-        checks = (*check_copies(read, clusters), *check_leaks(read, options.seed))
+        say_reading(about, read, stages)
+        windows = fitting.choose_windows(read, options.seed, options.pace, options.train_on)
+        check_training(read, windows, options)
+        clusters, checks = check_table(read, options.seed)
     stages.expect(expected_seconds(read, windows, fitting.choose_epochs(read, windows, options.pace), options.pace))
     with stages.stage("fit"):
         kept.begin(options.settings(_digest(read)), options.resume)
-        coded = kept.fitted(fitting.new_estimator(read, windows, options))
-        if coded is None:
-            coded = fitting.fit(read, windows, clusters[read.groups], options)
-            kept.keep_fit(coded)
+        coded = learn(read, windows, clusters, options, kept)
     with stages.stage("judge"):
         judged = fitting.judge(coded, read, options.fdr, stages.done)
         estimator = fitting.with_class_names(coded, read)
     with stages.stage("bands"):
-        said = say_pace(options.pace) + say_limits(read, len(windows), estimator)
+        said = say_pace(options.pace) + say_limits(len(windows), len(read.index), options, estimator)
         kept.take_findings(estimator)
         said += fitting.infer(estimator, read, options, stages.done, kept.keep_findings)
     noise_found = findings.describe_noise_found(read, estimator, checks)

@@ -60,6 +60,9 @@ def audit(
     fast: Annotated[
         bool, Parameter(negative=(), help="A quick answer from fewer windows and epochs; what is left out is said.")
     ] = False,
+    train_on: Annotated[
+        str | None, Parameter(help="How many labels to learn from, as 1e6, or all; every label is judged in any case.")
+    ] = None,
     decisions: Annotated[
         Path | None, Parameter(help="The folder of a reviewed audit; its settled labels are trusted.")
     ] = None,
@@ -103,6 +106,7 @@ def audit(
             decisions=decisions,
             baseline=baseline,
             fast=fast,
+            train_on=train_on,
             command=shlex.join(["labeltide", *sys.argv[1:]]),
         )
     check = None if limit is None else machine_output.check_limit(result.summary, limit)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide.estimators.fleet import FleetFit
+from labeltide.estimators.fleet import STEPS_AT_ONCE, FleetFit, model_log_probs
 from labeltide.estimators.fleet_parts import Training, train_all
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
@@ -68,14 +68,16 @@ def hold_out_folds(fleet_fit: FleetFit, folds: Tensor, first_seed: int, networks
     return replace(copies, data=replace(copies.data, held_out=held_out, weights=(~held_out).float()))
 
 
-def out_of_fold(log_probs: Tensor, folds: Tensor) -> Tensor:
+def out_of_fold(log_probs: Tensor, folds: Tensor, count: int) -> Tensor:
     """For each row the prediction of the networks trained without it, averaged: (fits, rows, steps, classes).
 
     Parameters
     ----------
     log_probs : Tensor of shape (fits * networks * folds, rows, steps, classes)
+    folds : int64 Tensor of shape (fits, rows)
+    count : of the folds
     """
-    every = log_probs.unflatten(0, (len(folds), -1, int(folds.max()) + 1))  # (fits, networks, folds, rows, ...)
+    every = log_probs.unflatten(0, (len(folds), -1, count))  # (fits, networks, folds, rows, ...)
     index = folds[:, None, None, :, None, None].expand(-1, every.shape[1], 1, -1, *every.shape[4:])
     selected: Tensor = every.gather(2, index)[:, :, 0]
     return selected.mean(1).log_softmax(-1)
@@ -92,7 +94,15 @@ def _untrained(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str
 
 
 def _predict(trained: Training, folds: Tensor) -> Tensor:
-    return out_of_fold(trained.fleet_fit.log_probs(trained.model), folds)
+    """Out-of-fold predictions, some rows at a time: those of all networks would take most of the memory of a fit."""
+    data, model, count = trained.fleet_fit.data, trained.model, int(folds.max()) + 1
+    rows = max(1, STEPS_AT_ONCE // (model.members * data.mask.shape[1]))
+    parts = []
+    for start in range(0, len(data.mask), rows):
+        part = slice(start, start + rows)
+        log_probs = model_log_probs(model, data.features[part], data.mask[part], folds.device)
+        parts.append(out_of_fold(log_probs, folds[:, part], count))
+    return torch.cat(parts, 1)
 
 
 def _reverse(data: FleetData, order: Tensor) -> FleetData:

@@ -27,6 +27,9 @@ def label_values(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.nda
     codes, values = code_values(column)
     if pa.types.is_null(values.type):
         return codes, np.full(len(values), -1), []
+    used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
+    if not used.all():  # levels of a categorical column that no row has
+        codes, values = np.append(np.cumsum(used) - 1, -1)[codes], values.filter(pa.array(used))
     if is_text(values.type):
         empty = pc.equal(pc.utf8_trim_whitespace(values), "").fill_null(False)
         values = pc.if_else(empty, pa.scalar(None, values.type), values)

@@ -6,7 +6,7 @@ indicator. Text of few levels and booleans are one-hot encoded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from labeltide.tables.column_counts import WHOLE, WholeColumns
 from labeltide.tables.intake import is_number, is_text, whole
+from labeltide.tables.label_leakage import gives_labels_away
 from labeltide.tables.steps import Steps
 from labeltide.tables.wording import name_rows, quoted, unique_texts
 
@@ -22,7 +24,6 @@ MOST_LEVELS = 20
 LARGEST = 1e30  # what is larger is a gap: its square must fit a float64
 TAIL = 0.001  # share of values on either side that do not count as the usual range
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-FEW_TO_JUDGE = 50  # with fewer labels, a measurement can match them by chance
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,24 @@ class Features:
 
 
 class UnusableError(ValueError):
-    """A column that cannot be a feature: left out where we chose it, an error where the user did."""
+    """A column that cannot be a feature: left out where we chose it, an error where the user did.
+
+    `where` names rows of the table, which are other ones in a part of it.
+    """
+
+    def __init__(self, why: str, where: str = "") -> None:
+        super().__init__(why + where)
+        self.why = why
 
 
 def encode_features(
-    table: pa.Table, names: Sequence[str], steps: Steps, labels: np.ndarray, *, named: bool
+    table: pa.Table,
+    names: Sequence[str],
+    steps: Steps,
+    labels: np.ndarray,
+    *,
+    named: bool,
+    of_whole: WholeColumns = WHOLE,
 ) -> Features:
     """Fit an encoder to each column and apply it; columns that the user `named` must all be usable."""
     first = steps.first
@@ -98,19 +112,21 @@ def encode_features(
     notes: dict[str, list[str]] = {}
     for name in names:
         try:
-            values, levels = _read_feature(name, whole(table[name]), steps, notes)
-            if not named and _gives_labels_away(values, labels):
+            values, levels = _read_feature(name, whole(table[name]), steps, notes, of_whole.texts)
+            if not named and gives_labels_away(values, labels):
                 raise UnusableError("what matches the labels one to one would give the answer away")
             encoder = _fit_encoder(name, values, levels, notes)
         except UnusableError as error:
             if named and str(error) != CONSTANT:
                 raise ValueError(f"The feature column {quoted([name])} cannot be used: {error}.") from None
-            out.setdefault(str(error), []).append(name)
+            why = str(error) if of_whole is WHOLE else error.why
+            why = STILL if why == CONSTANT and name in of_whole.varying else why
+            out.setdefault(why, []).append(name)
             continue
         columns += encoder.encode(values, first)
         encoders.append(encoder)
-    why = {name: reason for reason, names in out.items() for name in names}
-    return Features(columns, tuple(encoders), tuple(_sentences(encoders, out, notes)), why)
+    reasons = {name: reason for reason, names in out.items() for name in names}
+    return Features(columns, tuple(encoders), tuple(_sentences(encoders, out, notes, of_whole.is_drawn)), reasons)
 
 
 def apply_encoders(table: pa.Table, encoders: Sequence[Encoder], steps: Steps) -> Features:
@@ -135,10 +151,10 @@ def apply_encoders(table: pa.Table, encoders: Sequence[Encoder], steps: Steps) -
 
 def _read_again(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
     if is_text(array.type):
-        array = _numbers_in_text(encoder.column, array, len(array.unique()), {})
+        array = _numbers_in_text(encoder.column, array, str(len(array.unique())), {})
     if pa.types.is_null(array.type) or pa.types.is_boolean(array.type):
         array = array.cast(pa.float64())
-    return _read_feature(encoder.column, array, steps, {})[0]
+    return _read_feature(encoder.column, array, steps, {}, {})[0]
 
 
 def _read_levels(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
@@ -150,17 +166,26 @@ def _read_levels(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
 
 
 CONSTANT = "what never changes says nothing"
+STILL = "it never changes in the windows learned from"
 
 
 def _read_feature(
-    name: str, array: pa.Array, steps: Steps, notes: dict[str, list[str]]
+    name: str,
+    array: pa.Array,
+    steps: Steps,
+    notes: dict[str, list[str]],
+    texts: Mapping[str, Sequence[str] | None],
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """One value for each step: numbers with NaN for gaps, or codes with -1 for gaps and their levels."""
+    """One value for each step: numbers with NaN for gaps, or codes with -1 for gaps and their levels.
+
+    `texts` are the distinct ones of columns of a whole table, of which this is a part.
+    """
     kind = array.type
     if is_text(kind):
-        distinct = [value for value in array.unique().to_pylist() if value is not None]
-        if len(distinct) > MOST_LEVELS:
-            array, kind = _numbers_in_text(name, array, len(distinct), notes), pa.float64()
+        distinct = texts[name] if name in texts else [text for text in array.unique().to_pylist() if text is not None]
+        if distinct is None or len(distinct) > MOST_LEVELS:
+            count = "very many" if distinct is None else str(len(distinct))
+            array, kind = _numbers_in_text(name, array, count, notes), pa.float64()
         else:
             levels = tuple(sorted(distinct))
             codes = pc.index_in(array, pa.array(levels, array.type)).fill_null(-1).to_numpy(zero_copy_only=False)
@@ -182,7 +207,7 @@ def _read_feature(
     return _merge(name, values, present, steps, np.nan), ()
 
 
-def _numbers_in_text(name: str, array: pa.Array, n_distinct: int, notes: dict[str, list[str]]) -> pa.Array:
+def _numbers_in_text(name: str, array: pa.Array, n_distinct: str, notes: dict[str, list[str]]) -> pa.Array:
     """Text that is nearly all numbers, as numbers with gaps."""
     numeric = pc.match_substring_regex(array, NUMBER)
     n_present = len(array) - array.null_count
@@ -202,23 +227,8 @@ def _merge(name: str, values: np.ndarray, present: np.ndarray, steps: Steps, gap
     merged[steps.step_of_row[filled]] = values[filled]
     differs = filled[merged[steps.step_of_row[filled]] != values[filled]]
     if len(differs):
-        raise UnusableError(f"it differs among annotators of the same step ({name_rows(differs)})")
+        raise UnusableError("it differs among annotators of the same step", f" ({name_rows(differs)})")
     return merged
-
-
-def _gives_labels_away(values: np.ndarray, labels: np.ndarray) -> bool:
-    """Label leakage: whether a column and the labels of some annotator match one to one."""
-    for codes in labels.T:
-        marked = np.flatnonzero(codes >= 0)
-        n_classes = len(np.unique(codes[marked]))
-        sample = values[marked[:1000]]
-        if len(marked) < FEW_TO_JUDGE or n_classes < 2 or len(np.unique(sample)) > n_classes:
-            continue
-        distinct, level = np.unique(values[marked], return_inverse=True)
-        pairs = np.unique(level.reshape(-1).astype(np.int64) * 128 + codes[marked])
-        if len(distinct) == len(pairs) == n_classes:
-            return True
-    return False
 
 
 def _fit_encoder(name: str, values: np.ndarray, levels: tuple[str, ...], notes: dict[str, list[str]]) -> Encoder:
@@ -256,11 +266,14 @@ def _fit_levels(name: str, codes: np.ndarray, levels: tuple[str, ...], notes: di
     return Encoder(name, names, levels)
 
 
-def _sentences(encoders: list[Encoder], out: dict[str, list[str]], notes: dict[str, list[str]]) -> list[str]:
+def _sentences(
+    encoders: list[Encoder], out: dict[str, list[str]], notes: dict[str, list[str]], is_drawn: bool
+) -> list[str]:
     numbers = [encoder.column for encoder in encoders if not encoder.levels]
     said = [f"I left {quoted(names)} out of the features: {why}." for why, names in out.items()]
     if numbers:
-        said.append(f"Features are {quoted(numbers)}, centred and scaled over the whole table (z-scores).")
+        over = "windows learned from" if is_drawn else "whole table"
+        said.append(f"Features are {quoted(numbers)}, centred and scaled over the {over} (z-scores).")
     levels, gaps = notes.pop("levels", []), notes.pop("gaps", [])
     if levels:
         said.append(f"Each value of {quoted(levels)} became a feature of its own, 1 where it holds and 0 elsewhere.")

@@ -80,17 +80,36 @@ def read_trusted(table: pa.Table, name: str, labels: TableLabels, steps: Steps) 
     codes = _factorize_without_blanks(table, name, []).encode(labels.classes, f"The trusted column {quoted([name])}")
     trusted_rows = np.flatnonzero(codes >= 0)
     if not len(trusted_rows):
-        raise ValueError(f"The trusted column {quoted([name])} must hold some labels. Every row is empty or -1.")
+        raise no_trusted(name)
     merged = np.full(len(steps.rows), -1, dtype=np.int8)
     merged[steps.step_of_row[trusted_rows]] = codes[trusted_rows]
     differs = trusted_rows[merged[steps.step_of_row[trusted_rows]] != codes[trusted_rows]]
     if len(differs):
-        raise ValueError(
-            f"The trusted column {quoted([name])} must agree among annotators of the same sequence and time. "
-            f"It differs in {name_rows(differs)}."
-        )
-    count = int((merged >= 0).sum())
-    return merged, f"I trust {count} label{'s' if count > 1 else ''} in {quoted([name])}."
+        raise trusted_differ(name, differs)
+    return merged, say_trusted(int((merged >= 0).sum()), name)
+
+
+def no_trusted(name: str) -> ValueError:
+    """The error for a trusted column without labels."""
+    return ValueError(f"The trusted column {quoted([name])} must hold some labels. Every row is empty or -1.")
+
+
+def trusted_differ(name: str, rows: np.ndarray) -> ValueError:
+    """The error for rows of one step with different trusted labels."""
+    return ValueError(
+        f"The trusted column {quoted([name])} must agree among annotators of the same sequence and time. "
+        f"It differs in {name_rows(rows)}."
+    )
+
+
+def say_trusted(count: int, name: str) -> str:
+    """A sentence on labels known to be right."""
+    return f"I trust {count} label{'s' if count > 1 else ''} in {quoted([name])}."
+
+
+def say_blank(count: int, name: str) -> str:
+    """A sentence on texts of blanks alone in a column of labels."""
+    return f"{count} label{'s' if count > 1 else ''} of {quoted([name])} are blank: not recorded."
 
 
 def _factorize_without_blanks(table: pa.Table, name: str, said: list[str]) -> FactorizedLabels:
@@ -103,5 +122,5 @@ def _factorize_without_blanks(table: pa.Table, name: str, said: list[str]) -> Fa
         count = pc.sum(empty).as_py()
         if count:
             array = pc.if_else(empty, pa.scalar(None, array.type), array)
-            said.append(f"{count} label{'s' if count > 1 else ''} of {quoted([name])} are blank: not recorded.")
+            said.append(say_blank(count, name))
     return FactorizedLabels(*factorize_labels(Column.of_array(name, array)))

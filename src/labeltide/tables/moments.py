@@ -48,11 +48,14 @@ def find_gaps(steps: Steps) -> tuple[np.ndarray | None, str]:
     if usual > 0:
         gaps[follows] = np.minimum(np.maximum(np.rint(spent / usual), 1), np.iinfo(np.int32).max)
     count = int((gaps > 1).sum())
-    if not count:
-        return None, ""
+    return (gaps, say_gaps(count, usual, _dated(steps))) if count else (None, "")
+
+
+def say_gaps(count: int, usual: float, dated: bool) -> str:
+    """A sentence on steps before which more time lies than usual."""
     places = f"{count} place{'s' if count > 1 else ''}"
-    return gaps, (
-        f"In {places} more time lies between two steps than the usual {_written(usual, _dated(steps))}: the longer the "
+    return (
+        f"In {places} more time lies between two steps than the usual {written_length(usual, dated)}: the longer the "
         "gap, the less the labels before it say of those after."
     )
 
@@ -187,7 +190,7 @@ def _dated(steps: Steps) -> bool:
     return bool(np.issubdtype(steps.times.dtype, np.datetime64))
 
 
-def _written(usual: float, dated: bool) -> str:
+def written_length(usual: float, dated: bool) -> str:
     """A length of time in the largest unit of which it is at least one; a plain number where times are numbers."""
     if not dated:
         return f"{usual:g}"

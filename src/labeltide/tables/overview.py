@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from labeltide.tables.intake import is_text, whole
+from labeltide.tables.intake import is_text
 from labeltide.tables.role_guesses import RoleColumns
 
 LEFT_OUT = "left out"
-MANY, SAMPLE = 1000, 20_000  # distinct values among the first that are not counted further
+
+
+class Content(NamedTuple):
+    """What a column holds: its type in words, missing values, and distinct values or None where there are many."""
+
+    type: str
+    missing: int
+    levels: int | None
 
 
 @dataclass(frozen=True)
@@ -37,8 +44,8 @@ class ColumnOverview:
     why: str = ""
 
 
-def describe_columns(
-    table: pa.Table,
+def describe_overview(
+    contents: Mapping[str, Content],
     names: Sequence[str],
     columns: RoleColumns,
     used: Sequence[str],
@@ -49,7 +56,7 @@ def describe_columns(
 
     Parameters
     ----------
-    table : the columns that were read, as they were read
+    contents : what the columns hold that were read, as they were read
     names : of all columns of the table
     used : columns that became features
     why : reasons by column for those that were left out
@@ -59,7 +66,7 @@ def describe_columns(
     rows = []
     for name in map(str, names):
         role = ", ".join(roles.get(name, [])) or LEFT_OUT
-        if name not in table.column_names:
+        if name not in contents:
             rows.append(ColumnOverview(name, "", None, None, role, "not named among the features, so not read"))
             continue
         reason = why.get(name, "") if role == LEFT_OUT else ""
@@ -67,7 +74,7 @@ def describe_columns(
             reason = "not named among the features"
         if name in as_numbers:
             reason = "numbers with decimal commas"
-        rows.append(ColumnOverview(name, *_content(table[name]), role, reason))
+        rows.append(ColumnOverview(name, *contents[name], role, reason))
     return tuple(rows)
 
 
@@ -90,21 +97,8 @@ def _roles(columns: RoleColumns, used: Sequence[str]) -> dict[str, list[str]]:
     return roles
 
 
-def _content(column: pa.ChunkedArray) -> tuple[str, int, int | None]:
-    """Type in words, missing values and distinct values."""
-    array = whole(column)
-    missing = array.is_null(nan_is_null=pa.types.is_floating(array.type))
-    if is_text(array.type):
-        missing = pc.or_(missing, pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(False))
-    count = int(pc.sum(missing).as_py() or 0)
-    if pa.types.is_nested(array.type):
-        return "nested", count, None
-    present = array.filter(pc.invert(missing)) if count else array
-    is_many = len(present[:SAMPLE].unique()) > MANY
-    return _type_in_words(array.type), count, None if is_many else len(present.unique())
-
-
-def _type_in_words(kind: pa.DataType) -> str:
+def words_of_type(kind: pa.DataType) -> str:
+    """The type of a column in words."""
     tests = {
         "whole number": pa.types.is_integer,
         "number": pa.types.is_floating,
@@ -115,5 +109,6 @@ def _type_in_words(kind: pa.DataType) -> str:
         "time of day": pa.types.is_time,
         "duration": pa.types.is_duration,
         "empty": pa.types.is_null,
+        "nested": pa.types.is_nested,
     }
     return next((words for words, test in tests.items() if test(kind)), str(kind))

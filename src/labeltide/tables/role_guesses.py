@@ -31,6 +31,11 @@ class RoleColumns:
     said: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)  # why a column is no feature
 
+    def describe(self) -> dict[str, str | None]:
+        """The columns of each role, as audit.json names them."""
+        joined = {"sequence": ",".join(self.sequence) or None, "label": ",".join(self.label)}
+        return {**joined, "time": self.time, "annotator": self.annotator, "trusted": self.trusted}
+
 
 def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) -> RoleColumns:
     """Fill the roles that the user left open, or say why it cannot be done; without labels, no features either."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import fs, parquet
 
 from labeltide.tables.file_set import FileSet
+from labeltide.tables.tidying import NOTHING, Tidying
 
 MOST_OPEN = 8  # files at a time
 KEPT = 2  # row groups that are kept once read, as the next range often starts within the last
@@ -30,24 +31,26 @@ class RowStream:
     ----------
     columns : the columns to read
     coded : columns of text that are read dictionary-encoded
+    tidy : what is changed in rows as they are read
     """
 
     filesystem: fs.FileSystem
     paths: tuple[str, ...]
     columns: list[str]
     coded: list[str] = field(default_factory=list)
+    tidy: Tidying = NOTHING
     _open: OrderedDict[int, parquet.ParquetFile] = field(default_factory=OrderedDict, repr=False)
     _groups: np.ndarray | None = field(default=None, repr=False)
     _kept: OrderedDict[tuple[int, int], pa.Table] = field(default_factory=OrderedDict, repr=False)
     _lock: Any = field(default_factory=Lock, repr=False)  # files are read by one thread at a time
 
     @classmethod
-    def of_files(cls, files: FileSet, columns: list[str], coded: list[str]) -> RowStream:
-        return cls(files.filesystem, files.paths, columns, coded)
+    def of_files(cls, files: FileSet, columns: list[str], coded: list[str], tidy: Tidying = NOTHING) -> RowStream:
+        return cls(files.filesystem, files.paths, columns, coded, tidy)
 
     @classmethod
-    def of_path(cls, path: Path, columns: list[str], coded: list[str]) -> RowStream:
-        return cls(fs.LocalFileSystem(), (str(path),), columns, coded)
+    def of_path(cls, path: Path, columns: list[str], coded: list[str], tidy: Tidying = NOTHING) -> RowStream:
+        return cls(fs.LocalFileSystem(), (str(path),), columns, coded, tidy)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_open", "_kept", "_lock")}
@@ -88,17 +91,17 @@ class RowStream:
                 part = self._group(place, number)
             low = max(start - first, 0)
             parts.append(part.slice(low, min(stop - first, rows) - low))
-        return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+        return self.tidy(pa.concat_tables(parts).unify_dictionaries().combine_chunks())
 
     def read_groups(self, columns: list[str]) -> Iterator[tuple[int, pa.Table]]:
         """Row group after row group, with the number of its first row."""
         for place, number, first, rows in self.groups.tolist():
             if rows:
                 table = self._file(place).read_row_group(number, columns=columns)
-                yield first, table.unify_dictionaries().combine_chunks()
+                yield first, self.tidy(table.unify_dictionaries().combine_chunks())
 
     def batches(self, size: int) -> Iterator[pa.RecordBatch]:
-        """All rows in batches, also of row groups that are too large to be read at once."""
+        """All rows as they are, in batches, also of row groups that are too large to be read at once."""
         for place in range(len(self.paths)):
             yield from self._file(place).iter_batches(batch_size=size, columns=self.columns)
 

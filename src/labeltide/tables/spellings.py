@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -12,27 +12,27 @@ from labeltide.tables.wording import quoted
 
 
 def join_spellings(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, list[str]]:
-    """The table with one spelling for each class in the label columns, and what to say.
+    """The table with one spelling for each class in the label columns, and what to say."""
+    counts: Counter[str] = Counter()
+    for name in columns:
+        if is_text(table[name].type):
+            counts += count_spellings(table[name])
+    spelled, said = choose_spellings(counts)
+    return respell(table, columns, spelled), said
+
+
+def count_spellings(column: pa.ChunkedArray | pa.Array) -> Counter[str]:
+    """How often each text stands in a column, in order of appearance."""
+    entries = column.value_counts().to_pylist()
+    return Counter({entry["values"]: entry["counts"] for entry in entries if entry["values"] is not None})
+
+
+def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
+    """The spelling to take for each that is replaced, and a sentence for every class that has several.
 
     The most frequent spelling stands for all, without blanks around it. Single letters keep their capitals: among the
     codes of beats (MIT-BIH), A and a are two classes.
     """
-    columns = [name for name in columns if is_text(table.schema.field(name).type)]
-    counts: Counter[str] = Counter()
-    for name in columns:
-        for entry in table[name].value_counts().to_pylist():
-            if entry["values"] is not None:
-                counts[entry["values"]] += entry["counts"]
-    spelled, said = _choose(counts)
-    if spelled:
-        for name in columns:
-            place = table.column_names.index(name)
-            table = table.set_column(place, name, _respell(whole(table[name]), spelled))
-    return table, said
-
-
-def _choose(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
-    """The spelling to take for each that is replaced, and a sentence for every class that has several."""
     groups: dict[str, list[str]] = {}
     for text in counts:
         if text.strip():
@@ -56,6 +56,14 @@ def _choose(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
     return spelled, said
 
 
+def respell(table: pa.Table, columns: Sequence[str], spelled: Mapping[str, str]) -> pa.Table:
+    """The table with other spellings in some columns, which may be dictionary-encoded."""
+    for name in columns if spelled else ():
+        if name in table.column_names and _holds_text(table[name].type):
+            table = table.set_column(table.column_names.index(name), name, _respell(whole(table[name]), spelled))
+    return table
+
+
 def _bare(text: str) -> str:
     return " ".join(text.split())
 
@@ -65,7 +73,12 @@ def _key(text: str) -> str:
     return bare if len(bare) == 1 else bare.casefold()
 
 
-def _respell(array: pa.Array, spelled: dict[str, str]) -> pa.Array:
-    encoded = array.dictionary_encode()
+def _holds_text(kind: pa.DataType) -> bool:
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _respell(array: pa.Array, spelled: Mapping[str, str]) -> pa.Array:
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     values = [spelled.get(text, text) for text in encoded.dictionary.to_pylist()]
-    return pa.array(values, array.type).take(encoded.indices)
+    known = pa.array(values, encoded.dictionary.type)
+    return pa.DictionaryArray.from_arrays(encoded.indices, known) if encoded is array else known.take(encoded.indices)

@@ -113,3 +113,15 @@ def choose_window(counts: np.ndarray) -> int:
 def _padded_steps(counts: np.ndarray, window: int) -> float:
     stride = window - int(window * OVERLAP)
     return float(window * (1 + np.ceil(np.maximum(counts - window, 0) / stride)).sum())
+
+
+def say_windows(n_windows: int, window: int, counts: np.ndarray) -> str:
+    """A sentence on how sequences of so many steps are cut."""
+    if n_windows == len(counts):
+        return f"Sequences have up to {counts.max()} steps and stay whole."
+    long = int((counts > window).sum())
+    subject, verb = ("sequences", "are") if long > 1 else ("sequence", "is")
+    return (
+        f"{long} {subject} longer than {window} steps {verb} cut "
+        "into windows of that length, a quarter of which overlap; every row gets its result from one window."
+    )

@@ -10,49 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeltide.auditing.audit_input import AuditInput
-from labeltide.auditing.streaming.chunks import Chunk, ChunkPlan
-from labeltide.auditing.streaming.survey import Survey, time_numbers
-from labeltide.tables.clock_columns import ClockInfo, read_known_clocks
+from labeltide.auditing.streaming.chunks import Chunk
+from labeltide.auditing.streaming.layout import Layout
+from labeltide.auditing.streaming.row_times import time_numbers
+from labeltide.tables.clock_columns import read_known_clocks
 from labeltide.tables.coded import encode_column, find_places
-from labeltide.tables.features import Encoder, apply_encoders
+from labeltide.tables.features import apply_encoders
 from labeltide.tables.intake import load_table, open_table
 from labeltide.tables.moments import Moments
-from labeltide.tables.role_guesses import RoleColumns
-from labeltide.tables.row_stream import RowStream
 from labeltide.tables.steps import Steps
 from labeltide.tables.table_rows import UNNAMED
 from labeltide.tables.windows import Windows
 from labeltide.tables.wording import quoted, unique_texts
 
 MOST_GAP = np.iinfo(np.int32).max
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the rows of a large table are read.
-
-    Attributes
-    ----------
-    encoders, clocks, usual : found from the windows that were drawn; empty or None before
-    usual : the usual time between two steps, in seconds or the unit of the column
-    row_column : the column that holds the number of each row before sorting; None where rows are as they were
-    """
-
-    stream: RowStream
-    columns: RoleColumns
-    survey: Survey
-    plan: ChunkPlan
-    encoders: tuple[Encoder, ...] = ()
-    clocks: tuple[ClockInfo, ...] = ()
-    usual: float | None = None
-    row_column: str | None = None
-
-    @property
-    def annotator_names(self) -> tuple[str, ...] | None:
-        if len(self.columns.label) > 1:
-            return tuple(unique_texts(self.columns.label))
-        annotators = self.survey.annotators
-        return None if annotators is None else tuple(unique_texts(annotators.to_pylist()))
 
 
 @dataclass(frozen=True)
@@ -173,7 +144,7 @@ def time_texts(layout: Layout, table: pa.Table) -> pa.DictionaryArray:
 
 
 def read_chunk(layout: Layout, chunk: Chunk) -> tuple[AuditInput, np.ndarray]:
-    """The arrays of a chunk, and for each of its rows the number that it has in the user's table."""
+    """The arrays of a chunk with labels of all classes, and the number of each of its rows in the user's table."""
     read = read_steps(layout, chunk)
     windows = layout.plan.windows(chunk)
     shown = to_audit_input(layout, read, windows)
@@ -226,17 +197,11 @@ def to_audit_input(layout: Layout, read: ChunkSteps, windows: Windows) -> AuditI
         feature_names=tuple(unique_texts(name for each in layout.encoders for name in each.names))
         or ("position in the sequence",),
         clocks=layout.clocks,
-        columns=describe_columns(layout.columns),
+        columns=layout.columns.describe(),
         window=layout.plan.window,
         encoders=layout.encoders,
         said=(),
     )
-
-
-def describe_columns(columns: RoleColumns) -> dict[str, str | None]:
-    """The columns of each role, as audit.json names them."""
-    joined = {"sequence": ",".join(columns.sequence) or None, "label": ",".join(columns.label)}
-    return {**joined, "time": columns.time, "annotator": columns.annotator, "trusted": columns.trusted}
 
 
 def chunk_features(layout: Layout, read: ChunkSteps) -> np.ndarray:
@@ -272,8 +237,8 @@ def step_trusted(layout: Layout, read: ChunkSteps) -> np.ndarray | None:
 
 
 def step_gaps(layout: Layout, steps: Steps) -> np.ndarray | None:
-    """How many usual steps of time lie before each step: int64 of shape (steps,), or None where times do not tell."""
-    if not layout.usual:
+    """How many usual steps of time lie before each step: int64 of shape (steps,), or None where no step is missing."""
+    if not layout.usual or layout.survey.n_gaps == 0:
         return None
     moments = steps.times
     if is_dated(layout):

@@ -17,8 +17,11 @@ import pyarrow as pa
 
 from labeltide._validation import UnanswerableError
 from labeltide.auditing import fitting
-from labeltide.auditing.streaming.chunk_reader import ChunkSteps, Layout, read_steps, step_labels
+from labeltide.auditing.options import AuditOptions
+from labeltide.auditing.rare_classes import kept_codes
+from labeltide.auditing.streaming.chunk_reader import ChunkSteps, read_steps, step_labels
 from labeltide.auditing.streaming.chunks import Chunk
+from labeltide.auditing.streaming.layout import Layout
 from labeltide.tables.features import LARGEST
 from labeltide.tables.intake import is_number, whole
 from labeltide.tables.windows import Windows
@@ -44,12 +47,12 @@ class DrawnWindow:
 
 
 def draw_windows(
-    layout: Layout, seed: int, on_rows: Callable[[int], None] = lambda rows: None
+    layout: Layout, options: AuditOptions, on_rows: Callable[[int], None] = lambda rows: None
 ) -> tuple[list[DrawnWindow], int]:
     """The windows to learn from, sorted by the names of sequences, and the number of all windows."""
-    plan = layout.plan
+    plan, seed = layout.plan, options.seed
     total = int(plan.n_windows.sum())
-    most = most_windows(int(plan.counts.sum()), plan.window)
+    most = fitting.most_windows(layout.size, options.pace, options.train_on)
     names = hash_names(layout.survey.names, seed)
     share = 1.0 if total <= most else min(1.0, MORE * (most + 4 * most**0.5 + 20) / total)
     while True:
@@ -73,12 +76,6 @@ def draw_windows(
     return sorted(chosen.values(), key=lambda each: (texts[each.sequence], each.number)), total
 
 
-def most_windows(n_steps: int, window: int) -> int:
-    """How many windows are learned from, as for a table in memory with so many steps."""
-    patience = float(np.clip(np.sqrt(n_steps / fitting.USUAL_STEPS), 1, fitting.MOST_PATIENCE))
-    return max(2, int(fitting.TRAINING_STEPS * patience) // window)
-
-
 def hash_names(names: pa.Array, seed: int) -> np.ndarray:
     """A number from the seed and the name of each sequence: uint64 of shape (sequences,)."""
     key = seed.to_bytes(8, "little")
@@ -98,7 +95,8 @@ def _pass(
     layout: Layout, names: np.ndarray, limit: int, every: bool, on_rows: Callable[[int], None]
 ) -> tuple[list[DrawnWindow], dict[int, list[DrawnWindow]]]:
     """Windows whose hash is below the limit and that hold labels, and for rare classes some that hold them."""
-    counts = layout.survey.class_counts
+    codes = kept_codes(layout.rare)
+    counts = layout.survey.class_counts[~layout.rare]
     looked_for = np.flatnonzero(counts < RARE).tolist() if not every else []
     drawn: list[DrawnWindow] = []
     rare: dict[int, list[DrawnWindow]] = {code: [] for code in looked_for}
@@ -108,7 +106,7 @@ def _pass(
         near = ranks <= np.uint64(limit)
         if near.any() or looked_for:
             read = read_steps(layout, chunk)
-            labels = step_labels(layout, read)[windows.filled_index()]
+            labels = codes[step_labels(layout, read)][windows.filled_index()]
             labels = np.where(windows.belongs[..., None], labels, np.int8(-1))
             taker = _Taker(layout, chunk, read, windows, numbers, ranks, labels, read.steps.first)
             taken = near & (every | (labels >= 0).any((1, 2)))
@@ -158,14 +156,16 @@ class _Taker:
 
 def _with_last_values(layout: Layout, table: pa.Table, begin: int, first: int, last: int) -> pa.Table:
     """The rows of a window; before them a row with the last observation of every numeric feature, null without one."""
-    columns = {}
-    for name in table.column_names:
-        before: int | None = max(first - 1, begin)
-        if name in layout.columns.features:
-            before = _last_value(table[name], begin, first)
-        rows = pa.array([before, *range(first, last)], pa.int64())
-        columns[name] = whole(table[name]).take(rows)
-    return pa.table(columns)
+    usual = max(first - 1, begin)
+    rows = np.append(usual, np.arange(first, last))
+    window = table.take(pa.array(rows))
+    for name in layout.columns.features:
+        before = _last_value(table[name], begin, first)
+        if before != usual:
+            rows[0] = before or 0
+            taken = whole(table[name]).take(pa.array(rows, mask=(np.arange(len(rows)) == 0) & (before is None)))
+            window = window.set_column(window.column_names.index(name), name, taken)
+    return window
 
 
 def _last_value(column: pa.ChunkedArray, begin: int, first: int) -> int | None:

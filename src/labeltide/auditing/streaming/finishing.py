@@ -32,6 +32,7 @@ class Totals:
     Attributes
     ----------
     edges : borders of the parts of the first clock
+    codes : of each class of the table among those that are judged, -1 for others: (classes + 1,)
     by_class : labels, issues, sum of slips and sum of contested labels of each class: (4, classes)
     by_clock : labels, sum of slips and sum of contested labels in each part of the clock: (3, parts)
     by_sequence : labels and issues of each sequence: (2, sequences)
@@ -40,6 +41,7 @@ class Totals:
     """
 
     edges: np.ndarray
+    codes: np.ndarray
     by_class: np.ndarray
     by_sequence: np.ndarray
     by_annotator: np.ndarray
@@ -51,7 +53,7 @@ class Totals:
 
     def add(self, part: pa.Table, flagged: np.ndarray, first_sequence: int) -> None:
         """Count the lines of a part."""
-        codes = _codes(part, "recorded")
+        codes = self.codes[_codes(part, "recorded")]
         there = codes >= 0
         quality, slip, contested = (
             part[name].to_numpy()[there].astype(np.float64)
@@ -71,7 +73,7 @@ class Totals:
                 self.by_sequence[place, first_sequence : first_sequence + len(counted)] += counted
         people = _codes(part, "annotator")[there]
         self.by_annotator += np.bincount(people[people >= 0], minlength=len(self.by_annotator))
-        self.corrected += int((_codes(part, "corrected")[there] != classes).sum())
+        self.corrected += int((self.codes[_codes(part, "corrected")][there] != classes).sum())
         self.false_alarms += float(quality[flags].sum())
         self.positions.append(self.positions[-1] + len(part))
 
@@ -130,7 +132,7 @@ def finish(
     corrects: bool = True,
 ) -> None:
     """Write the three files, and count; without `corrects` every label stays as recorded."""
-    classes = job.layout.survey.class_names
+    classes = job.layout.class_names
     buckets = _Buckets(draft.with_name("buckets"), flags.buckets(BUCKET))
     chunks = job.layout.plan.chunks
     writer = None

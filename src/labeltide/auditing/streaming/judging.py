@@ -14,8 +14,10 @@ from pyarrow import ipc
 from labeltide._files import write_atomically
 from labeltide._workers import Workers, current_workers
 from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.rare_classes import kept_codes, leave_out
 from labeltide.auditing.streaming.ahead import work_ahead
-from labeltide.auditing.streaming.chunk_reader import Layout, read_chunk
+from labeltide.auditing.streaming.chunk_reader import read_chunk
+from labeltide.auditing.streaming.layout import Layout
 from labeltide.auditing.streaming.reasons import pack_support
 from labeltide.auditing.streaming.scorer import Scorer, Scores
 from labeltide.inference.audit import MIN_CONFIDENCE
@@ -104,25 +106,30 @@ def read_part(folder: Path, number: int, columns: list[str] | None = None) -> pa
         return ipc.open_file(source, options=ipc.IpcReadOptions(included_fields=places)).read_all()
 
 
-def judge_lines(job: JudgeJob, table: AuditInput, numbers: np.ndarray) -> pa.Table:
+def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Table:
     """The lines of labels.parquet but for flags, in whose place stands what speaks for another label.
 
     Parameters
     ----------
+    given : the windows of a chunk with labels of all classes; those of rare ones are kept as they are
     numbers : int64 array, the number of each row in the user's table
     """
+    rare = job.layout.rare
+    table = leave_out(given, rare)
     scores = job.scorer.score(table)
     step, who = table.line_step, table.line_annotator
-    label = table.from_steps(table.labels)[step, who]
-    label[who < 0] = -1
+    recorded = given.from_steps(given.labels)[step, who]
+    recorded[who < 0] = -1
+    label = kept_codes(rare)[recorded]
     there = label >= 0
     code, point = np.where(there, label, 0).astype(np.int64), scores.point[step]
     suggested = scores.posterior.argmax(1).astype(np.int8)
     sure = scores.posterior.max(1)
     quality = _where(there, scores.posterior[step, code])
     slip = _slips(job.scorer, scores, step, who, point, code)
-    names, people = pa.array(table.class_names), pa.array(table.annotator_names or (), pa.string())
-    corrected = np.where(there & (sure[step] >= MIN_CONFIDENCE), suggested[step], label)
+    names, people = pa.array(given.class_names), pa.array(table.annotator_names or (), pa.string())
+    suggested_class = np.flatnonzero(~rare).astype(np.int8)[suggested[step]]
+    corrected = np.where(there & (sure[step] >= MIN_CONFIDENCE), suggested_class, recorded)
     rows = pa.array(table.line_row)
     columns = {
         "row": pa.array(numbers[table.line_row]),
@@ -130,11 +137,11 @@ def judge_lines(job: JudgeJob, table: AuditInput, numbers: np.ndarray) -> pa.Tab
         "time": table.times.take(rows),
         "annotator": _coded(who if len(people) else np.full(len(who), -1), people),
         **_clocks(table),
-        "recorded": _coded(label, names),
+        "recorded": _coded(recorded, names),
         "probability_right": quality,
         "probability_slip": _where(there, slip),
         "probability_contested": _where(there, 1 - scores.another[step, code]),
-        "suggested": _coded(suggested[step], names),
+        "suggested": _coded(suggested_class, names),
         "suggested_probability": sure[step],
         "corrected": _coded(corrected, names),
         SUPPORT: _support(job, table, scores, suggested),

@@ -9,15 +9,17 @@ from pathlib import Path
 import pyarrow as pa
 
 from labeltide.auditing.options import AuditOptions
-from labeltide.auditing.streaming.chunk_reader import Layout
 from labeltide.auditing.streaming.chunks import plan_chunks
+from labeltide.auditing.streaming.layout import Layout
 from labeltide.auditing.streaming.sorting import ROW, read_batches, write_in_order, write_sorted
 from labeltide.auditing.streaming.survey import UnsortedError, survey
+from labeltide.tables.column_counts import TableCounts
 from labeltide.tables.file_set import FileSet, open_files
 from labeltide.tables.intake import is_text, load_table, open_table
 from labeltide.tables.role_guesses import RoleColumns, find_columns
 from labeltide.tables.roles import Reading, Request
 from labeltide.tables.row_stream import RowStream
+from labeltide.tables.tidying import NOTHING, Tidying
 
 HEAD_ROWS = 100_000  # from which columns are found
 OnRows = Callable[[int], None]
@@ -49,6 +51,18 @@ def find_roles(files: FileSet, request: Request, *, labelled: bool = True) -> Ro
     return find_columns(load_table(open_table(table)), request, labelled=labelled)
 
 
+def count_columns(files: FileSet, roles: RoleColumns, names: set[str] | None, on_rows: OnRows) -> TableCounts:
+    """Count what some columns hold, or all, in one pass over the files as they were given."""
+    counts, done = TableCounts(), 0
+    for batch in read_batches(files, [name for name in files.schema.names if names is None or name in names]):
+        table = pa.Table.from_batches([batch]).drop_columns([ROW])
+        if len(table):
+            counts.add(load_table(open_table(table)), roles)
+        done += len(table)
+        on_rows(done)
+    return counts
+
+
 def used_columns(files: FileSet, roles: RoleColumns, more: list[str] | None = None) -> list[str]:
     """The columns to read, in the order of the files."""
     single = [roles.time, roles.annotator, roles.trusted]
@@ -62,7 +76,13 @@ def needs_copy(files: FileSet) -> bool:
 
 
 def open_layout(
-    files: FileSet, roles: RoleColumns, columns: list[str], window: int | None, work: Path, on_rows: OnRows
+    files: FileSet,
+    roles: RoleColumns,
+    columns: list[str],
+    window: int | None,
+    work: Path,
+    on_rows: OnRows,
+    tidy: Tidying = NOTHING,
 ) -> tuple[Layout, list[str]]:
     """The rows in order, surveyed and cut into chunks, and sentences about what had to be done."""
     said: list[str] = []
@@ -74,7 +94,7 @@ def open_layout(
             _write_whole(copy_path, lambda path: write_in_order(files, columns, path, on_rows))
         files = open_files(copy_path)
     copied = files.paths == (str(copy_path),)
-    stream = RowStream.of_files(files, [*columns, ROW] if copied else columns, coded)
+    stream = RowStream.of_files(files, [*columns, ROW] if copied else columns, coded, tidy)
     try:
         if sorted_path.exists():
             raise UnsortedError("It has been sorted before.")
@@ -82,9 +102,9 @@ def open_layout(
     except UnsortedError:
         if not sorted_path.exists():
             wanted = [*columns, ROW] if copied else columns
-            _write_whole(sorted_path, lambda path: write_sorted(files, wanted, roles, path, work / "sort"))
+            _write_whole(sorted_path, lambda path: write_sorted(files, wanted, roles, path, work / "sort", tidy))
         said.append("The rows were not in the order of sequences and times and were sorted on disk.")
-        stream = RowStream.of_path(sorted_path, [*columns, ROW], coded)
+        stream = RowStream.of_path(sorted_path, [*columns, ROW], coded, tidy)
         found = survey(stream, roles, on_rows)
         copied = True
     layout = Layout(stream, roles, found, plan_chunks(found, window), row_column=ROW if copied else None)

@@ -14,16 +14,20 @@ import torch
 
 from labeltide import _validation
 from labeltide.auditing.streaming.ahead import work_ahead
-from labeltide.auditing.streaming.chunk_reader import Layout, read_chunk
+from labeltide.auditing.streaming.chunk_reader import read_chunk
 from labeltide.auditing.streaming.chunks import Chunk
 from labeltide.auditing.streaming.finishing import table_writer
-from labeltide.auditing.streaming.opening import find_roles, open_layout, used_columns
+from labeltide.auditing.streaming.layout import Layout
+from labeltide.auditing.streaming.opening import count_columns, find_roles, open_layout, used_columns
 from labeltide.auditing.streaming.scorer import STEPS_AT_ONCE, small_softmax
 from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.tables.clock_columns import ClockInfo
 from labeltide.tables.features import Encoder
 from labeltide.tables.file_set import FileSet
+from labeltide.tables.intake import is_text
+from labeltide.tables.role_guesses import RoleColumns
 from labeltide.tables.roles import Request
+from labeltide.tables.tidying import NOTHING, Tidying, choose_tidying
 from labeltide.tables.wording import quoted
 
 
@@ -90,9 +94,19 @@ def _layout(predictor: Predictor, files: FileSet, columns: Request, work: Path) 
             f"{quoted(files.schema.names)}."
         )
     roles.features = features
-    layout, _ = open_layout(files, roles, used_columns(files, roles), predictor.window, work, lambda rows: None)
+    numbers = {encoder.column for encoder in predictor.encoders if not encoder.levels}
+    tidy = _find_commas(files, roles, numbers | ({roles.time} if roles.time else set()))
+    layout, _ = open_layout(files, roles, used_columns(files, roles), predictor.window, work, lambda rows: None, tidy)
     clocks = (ClockInfo("position in the sequence", "position"),)
     return Layout(layout.stream, roles, layout.survey, layout.plan, predictor.encoders, clocks, None, layout.row_column)
+
+
+def _find_commas(files: FileSet, roles: RoleColumns, numbers: set[str]) -> Tidying:
+    """Which columns of numbers have decimal commas; needs a pass over the files where some are texts."""
+    texts = {name for name in numbers if is_text(files.schema.field(name).type)}
+    if not texts:
+        return NOTHING
+    return choose_tidying(count_columns(files, roles, texts, lambda rows: None), roles)[0]
 
 
 def predict_chunk(predictor: Predictor, layout: Layout, chunk: Chunk) -> pa.Table:

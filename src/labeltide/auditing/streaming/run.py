@@ -17,26 +17,24 @@ from labeltide._files import to_json, write_json
 from labeltide.auditing import findings, fitting
 from labeltide.auditing.annotator_findings import describe_agreement
 from labeltide.auditing.audit_input import AuditInput
-from labeltide.auditing.audit_summary import describe_run, describe_settings, describe_source
+from labeltide.auditing.audit_summary import describe_run, describe_settings, describe_table, say_limits
+from labeltide.auditing.common_steps import check_table, learn, say_reading
 from labeltide.auditing.conclusion import conclude
 from labeltide.auditing.contested_findings import PARTS
-from labeltide.auditing.copies import check_copies, clusters_of_copies
 from labeltide.auditing.folder import AUDIT, ISSUES, LABELS, MODEL, MODEL_FILE, NOISE, check_folder, put_in_place
-from labeltide.auditing.leaks import check_leaks
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.pace import say_pace
 from labeltide.auditing.page import Results, write_page
-from labeltide.auditing.page.reading_words import decided_text
+from labeltide.auditing.rare_classes import kept_codes
 from labeltide.auditing.run import TableAudit
 from labeltide.auditing.spreadsheet import write_safe_csv
 from labeltide.auditing.stages import Stages
-from labeltide.auditing.streaming.chunk_reader import Layout, describe_columns
-from labeltide.auditing.streaming.draw import draw_windows
 from labeltide.auditing.streaming.finishing import Totals, finish
 from labeltide.auditing.streaming.flags import QUALITY, Flags, find_flags
 from labeltide.auditing.streaming.judging import SUPPORT, JudgeJob, judge_all, read_parts
-from labeltide.auditing.streaming.opening import check_options, find_roles, needs_copy, open_layout, used_columns
-from labeltide.auditing.streaming.sample import read_sample
+from labeltide.auditing.streaming.layout import Layout
+from labeltide.auditing.streaming.opening import check_options, needs_copy
+from labeltide.auditing.streaming.reading import read_large_table, sizes
 from labeltide.auditing.streaming.scorer import Scorer, make_scorer
 from labeltide.auditing.streaming.stretches import describe_stretches
 from labeltide.auditing.streaming.work import FITTED, disk_needed, read_fitted, say_disk
@@ -103,9 +101,10 @@ def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfini
     with stages.stage("read"):
         kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
         stages.say(say_disk(disk_needed(files, needs_copy(files)), work))
-        layout, sample, n_windows, said = _read(files, options, stages)
-        stages.say(decided_text(said))
-    fitted = _fit(sample, options, kept, stages, work)
+        layout, sample, n_windows = read_large_table(files, options, stages)
+        about = {**describe_table(table, sample, []), **sizes(layout)}
+        say_reading(about, sample, stages)
+    fitted = _fit(sample, n_windows, options, kept, stages)
     may_name = fitted["conclusion"]["names_labels"]
     with stages.stage("judge"):
         with torch_on_one_thread():
@@ -121,67 +120,40 @@ def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfini
         draft = _new_draft(work)
         finish(job, flags, totals, draft, lambda done: stages.rows(done, total, (0.0, 0.9)), corrects=may_name)
         judged = FlaggedAudit(**_fields(judged), threshold=flags.threshold)
-        described = _describe(describe_source(table), layout, sample, judged, (totals, flags, job))
-        limits = []
-        if len(sample.index) < n_windows:
-            limits.append(
-                f"The table is large: the networks learned from {len(sample.index)} of {n_windows} windows, drawn by "
-                "chance; labels in the others are judged by the average of all networks."
-            )
-        described["table"]["said"] = [*said, *limits, *fitted["said"]]
+        described = _describe(layout, sample, judged, (totals, flags, job))
+        lines = described.pop("lines")
         summary = to_json(
             {
                 **describe_run(options.command, {"read": 0.0, "fit": 0.0, "judge": 0.0, "bands": 0.0}),
                 "seconds": {**fitted["seconds"], **stages.seconds, "write": stages.spent()},
-                "table": described.pop("table"),
+                "table": {**about, "said": [*about["said"], *fitted["said"]]},
                 "settings": fitted["settings"],
                 "conclusion": fitted["conclusion"],
                 **_with_counts(fitted["findings"], layout, totals),
-                **{key: value for key, value in described.items() if key != "lines"},
+                **described,
             }
         )
-        _write(work, draft, options.out, summary, described["lines"])
+        _write(work, draft, options.out, summary, lines)
     labels, noise = dataset.dataset(options.out / LABELS), csv.read_csv(options.out / NOISE)
     return StreamedAudit(summary, labels, noise, load(options.out / MODEL / MODEL_FILE), options.out)
 
 
-def _read(files: FileSet, options: AuditOptions, stages: Stages) -> tuple[Layout, AuditInput, int, list[str]]:
-    roles = find_roles(files, options.columns)
-    columns = used_columns(files, roles)
-    assert options.checkpoint is not None
-    on_rows = _shown(stages, files.n_rows, (0.0, 0.5))
-    layout, sorted_said = open_layout(files, roles, columns, options.window, options.checkpoint, on_rows)
-    drawn, n_windows = draw_windows(layout, options.seed, _shown(stages, layout.survey.n_rows, (0.5, 1.0)))
-    layout, sample, said = read_sample(layout, drawn)
-    about = (
-        f"The table is read in {len(layout.plan.chunks)} parts; scales of features come from the windows learned from."
-    )
-    return layout, sample, n_windows, [*roles.said, *sorted_said, *said, about]
-
-
-def _shown(stages: Stages, total: int, part: tuple[float, float]) -> Any:
-    return lambda done: stages.rows(min(done, total), total, part)
-
-
-def _fit(sample: AuditInput, options: AuditOptions, kept: Unfinished, stages: Stages, work: Path) -> dict[str, Any]:
+def _fit(sample: AuditInput, n_windows: int, options: AuditOptions, kept: Unfinished, stages: Stages) -> dict[str, Any]:
     """Fit and infer, and keep what the rest needs; an audit that goes on takes it from there."""
+    work = options.checkpoint
+    assert work is not None
     known = read_fitted(work)
     if known is not None:
         return known
     every = np.arange(len(sample.index))
     with stages.stage("fit"):
-        clusters = clusters_of_copies(sample)
-        checks = (*check_copies(sample, clusters), *check_leaks(sample, options.seed))
-        coded = kept.fitted(fitting.new_estimator(sample, every, options))
-        if coded is None:
-            coded = fitting.fit(sample, every, clusters[sample.groups], options)
-            kept.keep_fit(coded)
+        clusters, checks = check_table(sample, options.seed)
+        coded = learn(sample, every, clusters, options, kept)
     with stages.stage("bands"):
         estimator = fitting.with_class_names(coded, sample)
-        said = [f"The networks were trained for {coded.epochs} epochs, not {fitting.EPOCHS}, to save time."]
-        said = said if coded.epochs < fitting.EPOCHS else []
+        said = say_pace(options.pace) + say_limits(len(every), n_windows, options, estimator)
         kept.take_findings(estimator)
-        said += say_pace(options.pace) + fitting.infer(estimator, sample, options, stages.done, kept.keep_findings)
+        said += fitting.infer(estimator, sample, options, stages.done, kept.keep_findings)
         noise_found = findings.describe_noise_found(sample, estimator, checks)
         described = {
             **noise_found,
@@ -226,7 +198,8 @@ def _new_totals(layout: Layout, sample: AuditInput, scorer: Scorer) -> Totals:
     clock = sample.each_clock[0][labelled]
     return Totals(
         edges=np.linspace(float(clock.min()), float(clock.max()), PARTS + 1),
-        by_class=np.zeros((4, len(layout.survey.classes))),
+        codes=kept_codes(layout.rare),
+        by_class=np.zeros((4, len(layout.class_names))),
         by_sequence=np.zeros((2, len(layout.survey.names)), dtype=np.int64),
         by_annotator=np.zeros(len(layout.annotator_names or ()), dtype=np.int64),
         several=scorer.several,
@@ -243,29 +216,14 @@ def _new_draft(work: Path) -> Path:
 
 
 def _describe(
-    source: dict[str, Any],
-    layout: Layout,
-    sample: AuditInput,
-    judged: FlaggedAudit,
-    found: tuple[Totals, Flags, JudgeJob],
+    layout: Layout, sample: AuditInput, judged: FlaggedAudit, found: tuple[Totals, Flags, JudgeJob]
 ) -> dict[str, Any]:
     """The parts of audit.json that follow from the judgements, and the lines of the stretches that the page draws."""
     totals, flags, job = found
-    survey = layout.survey
     stretches, lines = describe_stretches(job, flags, totals, telling_features(sample, judged))
     return {
-        "table": {
-            **source,
-            "rows": survey.n_rows,
-            "sequences": len(survey.names),
-            "labels": int(survey.class_counts.sum()),
-            "columns": describe_columns(layout.columns),
-            "classes": survey.class_names,
-            "features": sample.feature_names,
-            "annotators": layout.annotator_names,
-        },
-        "issues": totals.describe_issues(survey.names, survey.class_names, judged.fdr),
-        "contested": totals.describe_contested(survey.class_names),
+        "issues": totals.describe_issues(layout.survey.names, layout.class_names, judged.fdr),
+        "contested": totals.describe_contested(layout.class_names),
         "agreement": describe_agreement(sample),
         "plan": findings.describe_plan(sample, judged),
         "timelines": stretches,
@@ -279,7 +237,7 @@ def _with_counts(described: dict[str, Any], layout: Layout, totals: Totals) -> d
     for clock in (described, *described["other_clocks"]):
         for curve in clock["noise"]["curves"]:
             who = curve["annotator"]
-            curve["labels"] = int(layout.survey.class_counts.sum()) if who is None else of_annotator.get(who, 0)
+            curve["labels"] = layout.n_labels if who is None else of_annotator.get(who, 0)
     return described
 
 

@@ -9,35 +9,40 @@ import pyarrow as pa
 
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.rare_classes import leave_out
 from labeltide.auditing.streaming.chunk_reader import (
     ChunkSteps,
-    Layout,
     annotator_places,
     is_dated,
     step_labels,
     to_audit_input,
 )
 from labeltide.auditing.streaming.draw import DrawnWindow
-from labeltide.auditing.streaming.survey import time_numbers
+from labeltide.auditing.streaming.layout import Layout
+from labeltide.auditing.streaming.row_times import time_numbers
 from labeltide.tables.clock_columns import read_clocks
+from labeltide.tables.column_counts import TableCounts
 from labeltide.tables.features import Features, encode_features
 from labeltide.tables.intake import whole
-from labeltide.tables.moments import Moments, read_moments
+from labeltide.tables.labels import say_trusted
+from labeltide.tables.moments import Moments, read_moments, say_gaps, written_length
 from labeltide.tables.steps import Steps
 from labeltide.tables.windows import Windows
 
 
-def read_sample(layout: Layout, drawn: list[DrawnWindow]) -> tuple[Layout, AuditInput, tuple[str, ...]]:
+def read_sample(layout: Layout, drawn: list[DrawnWindow], counts: TableCounts) -> tuple[Layout, AuditInput, Features]:
     """Fit the encoding of features, find the clocks and the usual step, and cut the windows.
+
+    `counts` are those of the columns of the whole table.
 
     Returns
     -------
-    the layout with these, the windows in order, and sentences about what was read
+    the layout with these, the windows in order with sentences about what was read, and the features
     """
     table = pa.concat_tables([each.table for each in drawn]).unify_dictionaries().combine_chunks()
     read, step_of_window = _steps(layout, table, drawn)
     windows = _windows(drawn, step_of_window)
-    fitted, said = _fit(layout, read, windows)
+    fitted, features, said = _fit(layout, read, windows, counts)
     sample = to_audit_input(fitted, read, windows)
     names = sorted(set(sample.sequence_names))
     place = {name: number for number, name in enumerate(names)}
@@ -49,8 +54,9 @@ def read_sample(layout: Layout, drawn: list[DrawnWindow]) -> tuple[Layout, Audit
         times=sample.times.cast(pa.string()),
         step=None if not fitted.usual else (fitted.usual, "s" if is_dated(layout) else ""),
         all_steps=int(layout.plan.counts.sum()),
+        said=said,
     )
-    return fitted, sample, said
+    return fitted, leave_out(sample, layout.rare), features
 
 
 def _steps(layout: Layout, table: pa.Table, drawn: list[DrawnWindow]) -> tuple[ChunkSteps, np.ndarray]:
@@ -82,7 +88,9 @@ def _windows(drawn: list[DrawnWindow], first_steps: np.ndarray) -> Windows:
     return Windows(first_steps + 1, lengths, warm_up, np.arange(len(drawn)), int(lengths.max()))
 
 
-def _fit(layout: Layout, read: ChunkSteps, windows: Windows) -> tuple[Layout, tuple[str, ...]]:
+def _fit(
+    layout: Layout, read: ChunkSteps, windows: Windows, counts: TableCounts
+) -> tuple[Layout, Features, tuple[str, ...]]:
     """The layout with encoders, clocks and the usual step, from the steps that belong to the windows."""
     own = np.zeros(len(read.steps.rows), dtype=bool)
     own[windows.index[windows.belongs]] = True
@@ -101,12 +109,32 @@ def _fit(layout: Layout, read: ChunkSteps, windows: Windows) -> tuple[Layout, tu
     )
     labels = step_labels(layout, ChunkSteps(table, steps, None, 0, read.totals))
     columns = layout.columns
-    features = encode_features(table, columns.features, steps, labels, named=columns.features_named)
+    of_whole = counts.of_whole(layout.stream.tidy.as_numbers, len(windows.starts) < layout.size.windows)
+    features = encode_features(table, columns.features, steps, labels, named=columns.features_named, of_whole=of_whole)
     moments = _take_moments(read.moments, rows)
     _, clocks, clocks_said = read_clocks(table, columns.clock, columns.time, moments, steps)
-    said = [*(moments.said if moments else ()), *features.said, *clocks_said, *_without_features(layout, features)]
-    usual = _usual_step(layout, read.steps, windows)
-    return replace(layout, encoders=features.encoders, clocks=clocks, usual=usual), tuple(said)
+    trusted_said = [say_trusted(layout.survey.trusted, columns.trusted)] if columns.trusted else []
+    usual, gaps_said = _find_gaps(layout, read.steps, windows)
+    said = [*(moments.said if moments else ()), *features.said, *clocks_said, *trusted_said]
+    said += [*_without_features(layout, features), *gaps_said]
+    return replace(layout, encoders=features.encoders, clocks=clocks, usual=usual), features, tuple(said)
+
+
+def _find_gaps(layout: Layout, steps: Steps, windows: Windows) -> tuple[float | None, list[str]]:
+    """The usual step and a sentence about gaps: of all rows, or where these were not counted of the windows."""
+    survey = layout.survey
+    if layout.columns.time is None:
+        return None, []
+    if survey.n_gaps is not None and survey.usual is not None:
+        return survey.usual, [say_gaps(survey.n_gaps, survey.usual, is_dated(layout))] if survey.n_gaps else []
+    usual = _usual_step(layout, steps, windows)
+    if usual is None:
+        return None, []
+    return usual, [
+        f"Times between steps differ too much for gaps to be counted in parts. The usual step, "
+        f"{written_length(usual, is_dated(layout))}, comes from the windows learned from: the longer the gap, the less "
+        "the labels before it say of those after."
+    ]
 
 
 def _without_features(layout: Layout, features: Features) -> list[str]:
@@ -129,8 +157,6 @@ def _take_moments(moments: Moments | None, rows: np.ndarray) -> Moments | None:
 
 def _usual_step(layout: Layout, steps: Steps, windows: Windows) -> float | None:
     """The median time from one step to the next, in seconds or the unit of the column; None where there is none."""
-    if layout.columns.time is None:
-        return None
     moments = steps.times.astype(np.int64) / 1e6 if is_dated(layout) else steps.times
     index, places = windows.index, np.arange(int(windows.lengths.max()))
     follows = windows.belongs & (places > 0)

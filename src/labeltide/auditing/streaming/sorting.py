@@ -14,6 +14,7 @@ from labeltide._extras import import_extra
 from labeltide.tables.file_set import FileSet, csv_options
 from labeltide.tables.role_guesses import RoleColumns
 from labeltide.tables.row_stream import RowStream
+from labeltide.tables.tidying import NOTHING, Tidying
 
 ROW = "labeltide row number"  # added, so that results can name the rows of the user's own table
 BATCH = 100_000
@@ -54,12 +55,17 @@ def write_in_order(
     writer.close()
 
 
-def write_sorted(files: FileSet, columns: list[str], roles: RoleColumns, path: Path, work: Path) -> None:
-    """Sort by sequence, time and annotator with DuckDB, which uses disk where memory does not suffice."""
+def write_sorted(
+    files: FileSet, columns: list[str], roles: RoleColumns, path: Path, work: Path, tidy: Tidying = NOTHING
+) -> None:
+    """Sort by sequence, time and annotator with DuckDB, which uses disk where memory does not suffice.
+
+    Columns are tidied first, because texts of numbers have another order.
+    """
     purpose = "Sorting a table that does not fit into memory, and is not in the order of sequences and times,"
     duckdb = import_extra("duckdb", "sort", purpose, "sort it before")
     work.mkdir(parents=True, exist_ok=True)
-    batches = read_batches(files, columns)
+    batches = (_tidy_batch(batch, tidy) for batch in read_batches(files, columns))
     head = next(batches, None)
     if head is None:
         raise ValueError("The table must hold at least one row. Got none.")
@@ -86,6 +92,11 @@ def write_sorted(files: FileSet, columns: list[str], roles: RoleColumns, path: P
         connection.execute(f"COPY (SELECT * FROM rows ORDER BY {order}) TO {target} ({options})")
     with suppress(OSError):
         work.rmdir()
+
+
+def _tidy_batch(batch: pa.RecordBatch, tidy: Tidying) -> pa.RecordBatch:
+    """A batch with the changes of a table."""
+    return tidy(pa.Table.from_batches([batch])).combine_chunks().to_batches()[0] if len(batch) else batch
 
 
 def _quoted(text: str, mark: str) -> str:

@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeltide._validation import UnanswerableError, find_classes
+from labeltide.auditing.streaming.row_times import time_numbers
+from labeltide.auditing.streaming.step_counts import TimesBetween, TrustedSteps
 from labeltide.tables.coded import code_values, label_values
+from labeltide.tables.intake import whole
 from labeltide.tables.role_guesses import RoleColumns
 from labeltide.tables.row_stream import RowStream
 from labeltide.tables.table_rows import MOST_ANNOTATORS, UNNAMED
@@ -39,6 +42,10 @@ class Survey:
     annotators : the values of the column of annotators, sorted; None without one
     earliest : the least time on the wall clock in microseconds; None where times are numbers
     unit : of the texts of times: "s", "ms" or "us"
+    usual, n_gaps : the usual time between two steps, in seconds or the unit of the column, and how many times more
+        lies between two; None where there are no times, or too many different ones to be counted
+    trusted : how many steps have a label known to be right
+    trusted_codes : the classes of these
     """
 
     n_rows: int
@@ -53,6 +60,10 @@ class Survey:
     unnamed_hold_labels: bool
     earliest: int | None
     unit: str
+    usual: float | None = None
+    n_gaps: int | None = None
+    trusted: int = 0
+    trusted_codes: tuple[int, ...] = ()
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -83,14 +94,15 @@ class _State:
     unnamed_hold_labels: bool = False
     earliest: int | None = None
     fraction: int = 1_000_000  # the greatest whole number of microseconds that divides all times
+    between: TimesBetween = field(default_factory=TimesBetween)
+    trusted: TrustedSteps | None = None
 
 
 def survey(stream: RowStream, columns: RoleColumns, on_rows: Callable[[int], None] = lambda rows: None) -> Survey:
     """Read sequences, times, labels and annotators of all rows; unsorted rows are an `UnsortedError`."""
-    state = _State()
-    time = [columns.time] if columns.time else []
-    people = [columns.annotator] if columns.annotator else []
-    wanted = [*columns.sequence, *time, *people, *columns.label]
+    state = _State(trusted=TrustedSteps(columns.trusted) if columns.trusted else None)
+    single = [name for name in (columns.time, columns.annotator, columns.trusted) if name]
+    wanted = [*columns.sequence, *single, *columns.label]
     for first, table in stream.read_groups(list(dict.fromkeys(wanted))):
         _take_group(state, table, first, columns)
         on_rows(first + len(table))
@@ -112,7 +124,11 @@ def _take_group(state: _State, table: pa.Table, first: int, columns: RoleColumns
             raise UnsortedError(f"Times must rise within a sequence. They fall in row {first + late[0]}.")
         new_step = starts | (times != before)
         _check_repeats(state, new_step, person, first)
+        with np.errstate(invalid="ignore"):
+            state.between.add((times - before)[new_step & ~starts].astype(np.float64))
         state.time = times[-1]
+    if state.trusted is not None:
+        state.trusted.add(table[state.trusted.name], new_step, first)
     _count_steps(state, starts, new_step, first)
 
 
@@ -130,7 +146,7 @@ def _sequence_starts(state: _State, table: pa.Table, names: list[str]) -> np.nda
     state.key = tuple(last for _, last in key)
     places = pa.array(np.flatnonzero(starts))
     if names:
-        state.names.append(join_texts([_plain(table[name]).take(places) for name in names]))
+        state.names.append(join_texts([whole(table[name]).take(places) for name in names]))
     elif starts.any():
         state.names.append(pa.array(["table"]))
     return starts
@@ -140,33 +156,6 @@ def join_texts(columns: list[pa.Array]) -> pa.Array:
     """One text for each row of the columns that name a sequence."""
     texts = [column.cast(pa.string()) for column in columns]
     return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " / ")
-
-
-def _plain(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
-    return array
-
-
-def time_numbers(name: str, column: pa.ChunkedArray) -> np.ndarray:
-    """Times as numbers in their order: microseconds, or the numbers of the column."""
-    kind = column.type
-    if column.null_count:
-        raise ValueError(
-            f"The time column {quoted([name])} must be given in every row. {column.null_count} rows have none."
-        )
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        zone = kind.tz if pa.types.is_timestamp(kind) else None
-        column = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
-    elif pa.types.is_duration(kind):
-        column = column.cast(pa.duration("us"), safe=False).cast(pa.int64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ValueError(
-            f"In a table of this size the time column {quoted([name])} must hold moments or numbers. Got {kind}. Write "
-            "moments as in 2026-11-15 10:30."
-        )
-    return _plain(column).to_numpy(zero_copy_only=False)
 
 
 def _times(state: _State, table: pa.Table, name: str | None) -> np.ndarray | None:
@@ -251,6 +240,9 @@ def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
     n_anchors = -(-counts // ANCHOR)
     values = np.fromiter(state.classes, dtype=object, count=len(state.classes))
     classes = _sorted_classes(values, columns)
+    usual, n_gaps = state.between.find_gaps() or (None, None)
+    if usual is not None and state.earliest is not None:
+        usual /= 1e6  # seconds
     return Survey(
         n_rows=n_rows,
         names=names,
@@ -264,6 +256,10 @@ def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
         unnamed_hold_labels=state.unnamed_hold_labels,
         earliest=state.earliest,
         unit={1_000_000: "s", 1000: "ms"}.get(state.fraction, "us"),
+        usual=usual,
+        n_gaps=n_gaps,
+        trusted=state.trusted.count if state.trusted else 0,
+        trusted_codes=tuple(state.trusted.codes(classes)) if state.trusted else (),
     )
 
 

@@ -1,0 +1,185 @@
+"""How much more labels to learn from help: error of tide on unseen people and error of Q against their number.
+
+    LABELTIDE_DATA=data python bench/benchmarks/train_on.py --labels 1e4 1e5 1e6 --out bench/results/scale/train_on.json
+
+Simulated: the wearable study of `labeltide simulate`, 300 people, of whom 20 are for the test. Real: an accelerometer
+on the chest (UCI 287), 15 people at 52 Hz, of whom 3 are for the test; and sleep (Sleep-EDF), 20 nights of 10 people,
+of whom 2 are for the test, with fewer labels than 10^5. Noise is drawn: the rate of wrong labels grows over every
+window from a tenth to a half. Windows of 100 steps are drawn by chance from all people for training, as
+`labeltide audit --train-on` does, and networks are trained for as many epochs as there. Every fit is a process of its
+own.
+``--labels 1e7 --data simulated`` is possible and was not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+import labeltide as lt
+from labeltide.auditing import fitting
+from labeltide.auditing.wearable_study import ACTIVITIES, FEATURES, simulate_study
+from labeltide_bench.evaluation.recovery import absolute_errors, frobenius_errors
+
+STEPS = 100  # of a window
+SHAPE, RATE = "growth", 0.29
+ROWS_OF_A_DAY = 84  # of a simulated person, at least
+DAYS = 60
+TEST = {"simulated": 20, "chest": 3, "sleep": 2}  # people
+TEST_WINDOWS = 2000
+Windows = tuple[np.ndarray, np.ndarray, np.ndarray]  # features, true labels, people
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--labels", nargs="+", type=float, default=[1e4, 1e5, 1e6])
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--draws", type=int, default=1, help="of windows and noise, for every number of labels")
+    parser.add_argument("--out", type=Path, default=Path("bench/results/scale/train_on.json"))
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        name, labels, draw = arguments.child
+        print(json.dumps(measure(name, int(float(labels)), int(draw))))
+        return
+    cases = [
+        (name, size, draw) for size in arguments.labels for name in arguments.data for draw in range(arguments.draws)
+    ]
+    for case in cases:
+        command = [sys.executable, __file__, "--child", *map(str, case)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        record = json.loads(done.stdout.splitlines()[-1])
+        print(json.dumps(record))
+        _add(arguments.out, record)
+
+
+def measure(name: str, n_labels: int, draw: int) -> dict[str, Any]:
+    """Fit tide to windows with so many labels, and compare with the truth."""
+    features, truth, people = DATA[name](n_labels)
+    own = people >= TEST[name]
+    generator = np.random.default_rng([draw, n_labels])
+    chosen = np.sort(generator.permutation(np.flatnonzero(own))[: n_labels // STEPS])  # all where there are fewer
+    test = generator.permutation(np.flatnonzero(~own))[:TEST_WINDOWS]
+    noise = lt.make_noise(SHAPE, int(truth.max()) + 1, STEPS, RATE)
+    recorded = lt.corrupt(truth[chosen], noise, generator)
+    epochs = choose_epochs(len(chosen))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    load, started = os.getloadavg()[0], time.monotonic()
+    clf = lt.TideClassifier(epochs=epochs, random_state=draw, device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf.fit(features[chosen], recorded, clusters=people[chosen])
+    seconds = time.monotonic() - started
+    true_noise = noise.at(clf.clock_grid_)
+    return {
+        "data": name,
+        "labels": len(chosen) * STEPS,
+        "draw": draw,
+        "people": len(np.unique(people[chosen])),
+        "epochs": epochs,
+        "wrong labels %": 100 * float((recorded != truth[chosen]).mean()),
+        "error on unseen people %": 100 * float((clf.predict(features[test]) != truth[test]).mean()),
+        "mean absolute error of Q x100": 100 * float(absolute_errors(true_noise, clf.noise_matrices_).mean()),
+        "mean Frobenius error of Q x100": 100 * float(frobenius_errors(true_noise, clf.noise_matrices_).mean()),
+        "seconds of the fit": seconds,
+        "load before": load,
+        "gigabytes of the data": before / 2**20,
+        "peak gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
+
+
+def choose_epochs(n_windows: int) -> int:
+    """As an audit of a table with 1.6 million steps or more does."""
+    most = int(fitting.UPDATES * fitting.MOST_PATIENCE)
+    return min(fitting.EPOCHS, max(fitting.LEAST_EPOCHS, most // (n_windows * STEPS)))
+
+
+def simulated(n_labels: int) -> Windows:
+    """People of the simulated study; the first are for the test."""
+    count = TEST["simulated"] + max(280, -(-n_labels // (DAYS * ROWS_OF_A_DAY)))
+    parts = [_simulated_people(first, min(50, count - first)) for first in range(0, count, 50)]
+    features, truth, people = (np.concatenate(values) for values in zip(*parts, strict=True))
+    return (features - features.mean((0, 1))) / features.std((0, 1)), truth, people
+
+
+def _simulated_people(first: int, count: int) -> Windows:
+    table = simulate_study(people=count, days=DAYS, seed=1000 + first)
+    person = table["person"].combine_chunks().dictionary_encode().indices.to_numpy()
+    moment = table["time"].to_numpy().astype(np.int64)
+    once = np.append(True, (person[1:] != person[:-1]) | (moment[1:] != moment[:-1]))  # two annotators, one step
+    codes = np.array([ACTIVITIES.index(name) for name in table["true_label"].to_pylist()])
+    features = np.nan_to_num(np.stack([table[name].to_numpy() for name in FEATURES], -1).astype(np.float32))
+    return _cut(features[once], codes[once], person[once] + first)
+
+
+def chest(n_labels: int) -> Windows:
+    """People with an accelerometer on the chest; rows without an activity are left out."""
+    table = _read("chest_accel/chest_accel_52hz.parquet")
+    return _real(table.filter(pc.greater(table["label"], 0)), "subject", "subject", list("xyz"), "label")
+
+
+def sleep(n_labels: int) -> Windows:
+    """Nights of spectral features in epochs of 30 s."""
+    table = _read("sleep_edf/sleep_edf_sc_20nights_30s.parquet")
+    features = [name for name in table.column_names if name.startswith(("fpzcz", "pzoz"))]
+    return _real(table, "night", "subject", features, "stage")
+
+
+def _read(name: str) -> pa.Table:
+    return parquet.read_table(Path(os.environ.get("LABELTIDE_DATA", "data")) / name)
+
+
+def _real(table: pa.Table, sequence: str, person: str, names: list[str], label: str) -> Windows:
+    """Windows of recordings whose features are standardised one by one."""
+    recording, people, truth = (
+        np.unique(table[name].to_numpy(), return_inverse=True)[1] for name in (sequence, person, label)
+    )
+    features = np.stack([table[name].to_numpy() for name in names], -1).astype(np.float32)
+    for each in range(int(recording.max()) + 1):
+        own = recording == each
+        features[own] = (features[own] - features[own].mean(0)) / features[own].std(0)
+    windows, labels, of_window = _cut(features, truth, recording)
+    person_of = np.zeros(int(recording.max()) + 1, dtype=np.int64)
+    person_of[recording] = people
+    return windows, labels, person_of[of_window]
+
+
+def _cut(features: np.ndarray, truth: np.ndarray, person: np.ndarray) -> Windows:
+    """Whole windows of each person, one after the other."""
+    parts = []
+    for each in np.unique(person):
+        rows = np.flatnonzero(person == each)
+        parts.append(rows[: len(rows) // STEPS * STEPS].reshape(-1, STEPS))
+    index = np.concatenate(parts)
+    return features[index], truth[index], person[index[:, 0]]
+
+
+DATA: dict[str, Callable[[int], Windows]] = {"simulated": simulated, "chest": chest, "sleep": sleep}
+
+
+def _add(path: Path, record: dict[str, Any]) -> None:
+    """Put a record in the place of an earlier one of the same case."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    records = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    case = ("data", "labels", "draw")
+    records = [each for each in records if any(each[key] != record[key] for key in case)]
+    text = ",\n".join(json.dumps(each) for each in [*records, record])
+    path.write_text(f"[\n{text}\n]\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

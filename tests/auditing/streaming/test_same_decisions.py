@@ -1,0 +1,206 @@
+"""A messy table gets the same decisions in memory and in parts, in the same sentences."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+import labeltide as lt
+from auditing.streaming.quick import WINDOW, QuickTide, study
+from auditing.streaming.test_run import assert_same_labels
+from labeltide.auditing import fitting, source
+from labeltide.auditing.predict import predict_table, predict_to_file
+from labeltide.auditing.streaming import chunks, reading, step_counts
+from labeltide.auditing.streaming.step_counts import TimesBetween, TrustedSteps
+from labeltide.tables.column_counts import ColumnCount
+
+PARTS = ("The table is read in", "The rows were not in the order")  # sentences that only audits in parts say
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """No training, and small parts."""
+    monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
+    for name in ("thin_evidence", "thin_for_tests"):
+        monkeypatch.setattr(fitting, name, lambda training, *_: training)
+    monkeypatch.setattr(source, "_may_be_large", lambda path: True)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 300)
+
+
+def messy():
+    """Spellings, blanks and a rare class; decimal commas; columns that say nothing; gaps; trusted labels."""
+    table = study().drop_columns(["light", "true_label"])
+    table = table.filter(pa.array(np.arange(len(table)) % 40 > 1))
+    rows = np.arange(len(table))
+    labels = np.array(table["label"].to_pylist(), dtype=object)
+    trusted = np.where(rows % 50 == 7, labels, None)
+    rest = np.flatnonzero(labels == "rest")
+    for place, spelling in enumerate((" rest", "REST", "Rest ")):
+        labels[rest[place::9]] = spelling
+    labels[[5, 300, 700]] = "glitch"
+    labels[[20, 21]] = "  "
+    trusted[trusted == "sit"] = "Sit"
+    pulse = [value and f"{value:.2f}".replace(".", ",") for value in table["heart_rate"].to_pylist()]
+    columns = {
+        "label": pa.array(labels.tolist()),
+        "heart_rate": pa.array(pulse),
+        "device": pa.array(["old" if time.hour < 10 else "new" for time in table["time"].to_pylist()]),
+        "verified": pa.array(trusted.tolist(), pa.string()),
+        "site": pa.array(["one"] * len(rows)),
+        "note": pa.array([f"note {row % 30}" for row in rows]),
+    }
+    table = table.drop_columns([name for name in columns if name in table.column_names])
+    return pa.table({**dict(zip(table.column_names, table.columns, strict=True)), **columns})
+
+
+def write(folder, ending, table=None):
+    path = folder / f"study.{ending}"
+    table = messy() if table is None else table
+    if ending == "csv":
+        csv.write_csv(table, path)
+    else:
+        parquet.write_table(table, path, row_group_size=170)
+    return path
+
+
+def both(path, folder, monkeypatch, **more):
+    """The audit in memory, and that in parts."""
+    audits = []
+    for name, most in (("memory", 10**9), ("parts", 0)):
+        monkeypatch.setattr(source, "MOST_ROWS", most)
+        audits.append(lt.audit(path, window=WINDOW, out=folder / name, device="cpu", **more))
+    return audits
+
+
+def decided(audit):
+    return [sentence for sentence in audit.summary["table"]["said"] if not sentence.startswith(PARTS)]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_decisions_in_parts_are_those_in_memory(tmp_path, monkeypatch, ending):
+    memory, parts = both(write(tmp_path, ending), tmp_path, monkeypatch, trusted="verified")
+    assert decided(parts) == decided(memory)
+    for words in ("capitals or blanks", "decimal commas", "are blank", "I trust", "more time lies", "'glitch' had too"):
+        assert any(words in sentence for sentence in decided(parts)), words
+    tables = [audit.summary["table"] for audit in (memory, parts)]
+    for name in ("overview", "classes", "features", "labels", "rows", "sequences", "annotators", "columns"):
+        assert tables[1][name] == tables[0][name], name
+    assert tables[1]["classes"] == ["exercise", "rest", "sit", "walk"]
+    assert_same_labels(memory.folder, parts.folder)
+    assert parts.summary["issues"]["by_class"] == memory.summary["issues"]["by_class"]
+    assert parts.summary["issues"]["corrected"] == memory.summary["issues"]["corrected"]
+    recorded = parquet.read_table(parts.folder / "labels.parquet").to_pylist()
+    assert [line["probability_right"] for line in recorded if line["recorded"] == "glitch"] == [None] * 3
+    assert "glitch" not in {line["suggested"] for line in recorded}
+
+
+def test_categories_are_read_as_texts_and_levels_that_no_row_has_are_no_classes(tmp_path, monkeypatch):
+    table = messy()
+    for name in ("label", "device", "person"):
+        levels = pa.array([*table[name].unique().to_pylist(), "never"])
+        indices = pa.compute.index_in(table[name], levels)
+        categories = pa.DictionaryArray.from_arrays(indices.combine_chunks(), levels)
+        table = table.set_column(table.column_names.index(name), name, categories)
+    memory, parts = both(write(tmp_path, "parquet", table), tmp_path, monkeypatch)
+    assert decided(parts) == decided(memory)
+    assert parts.summary["table"]["overview"] == memory.summary["table"]["overview"]
+    assert_same_labels(memory.folder, parts.folder)
+
+
+def test_the_page_and_the_terminal_of_parts_have_the_overview_of_columns(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(source, "MOST_ROWS", 0)
+    result = lt.audit(write(tmp_path, "parquet"), window=WINDOW, out=tmp_path / "out", device="cpu", verbose=True)
+    told = capfd.readouterr().err
+    page = result.page.read_text(encoding="utf-8")
+    for words in ("heart_rate", "numbers with decimal commas", "what never changes says nothing"):
+        assert words in told
+        assert words in page
+
+
+def test_numbers_with_decimal_commas_are_sorted_and_predicted_as_numbers(tmp_path, monkeypatch):
+    pytest.importorskip("duckdb")
+    table = messy()
+    hours = [f"{row / 4:.2f}".replace(".", ",") for row in range(len(table))]
+    table = table.set_column(table.column_names.index("time"), "time", pa.array(hours))
+    order = np.random.default_rng(0).permutation(len(table))
+    path = write(tmp_path, "parquet", table.take(pa.array(order)))
+    memory, parts = both(path, tmp_path, monkeypatch, annotator="annotator")
+    assert decided(parts) == decided(memory)
+    memory_lines, lines = (
+        parquet.read_table(each.folder / "labels.parquet").sort_by("row") for each in (memory, parts)
+    )
+    for name in ("sequence", "recorded", "suggested", "is_issue"):
+        assert lines[name].to_pylist() == memory_lines[name].to_pylist(), name
+    assert predict_to_file(parts.folder, path, tmp_path / "p.parquet") == len(table)
+    found = parquet.read_table(tmp_path / "p.parquet").sort_by("row")
+    monkeypatch.setattr(source, "MOST_ROWS", 10**9)
+    expected = predict_table(parts.folder, path)
+    assert found["predicted"].to_pylist() == expected.sort_by("row")["predicted"].to_pylist()
+
+
+def test_a_fast_audit_in_parts_draws_as_few_windows_as_one_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "TRAINING_STEPS", 40 * WINDOW)
+    audits = both(write(tmp_path, "parquet"), tmp_path, monkeypatch, fast=True)
+    assert {audit.summary["settings"]["windows learned from"] for audit in audits} == {10}
+
+
+def test_a_column_that_varies_elsewhere_is_not_called_constant(tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "TRAINING_STEPS", 20 * WINDOW)
+    monkeypatch.setattr(source, "MOST_ROWS", 0)
+    table = messy().append_column("alarm", pa.array([row == 0 for row in range(len(messy()))]))
+    captured = {}
+    read_large_table = reading.read_large_table
+    monkeypatch.setattr(
+        "labeltide.auditing.streaming.run.read_large_table",
+        lambda *given: captured.setdefault("read", read_large_table(*given)),
+    )
+    lt.audit(write(tmp_path, "parquet", table), window=WINDOW, out=tmp_path / "out", device="cpu", seed=1)
+    alarm = next(column for column in captured["read"][1].overview if column.name == "alarm")
+    assert alarm.why == "it never changes in the windows learned from"
+
+
+def test_times_that_differ_too_much_are_said_not_to_be_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(step_counts, "MOST_LENGTHS", 1)
+    _, parts = both(write(tmp_path, "parquet"), tmp_path, monkeypatch)
+    assert any("too much for gaps to be counted in parts" in sentence for sentence in decided(parts))
+
+
+def test_the_usual_time_between_steps_is_the_median_of_all():
+    spent = np.random.default_rng(0).choice([1.0, 2.0, 3.0, 10.0], 1001, p=[0.3, 0.4, 0.2, 0.1])
+    between = TimesBetween()
+    for part in np.split(spent, [100, 101, 700]):
+        between.add(part)
+    usual = np.median(spent)
+    assert between.find_gaps() == (usual, (np.rint(spent / usual) > 1).sum())
+
+
+@pytest.mark.parametrize("border", range(1, 6))
+def test_trusted_steps_are_counted_across_row_groups(border):
+    labels = pa.chunked_array([pa.array(["a", None, None, "b", "b", None])])
+    new_step = np.array([True, False, True, True, False, True])
+    counted = TrustedSteps("verified")
+    counted.add(labels.slice(0, border), new_step[:border], 0)
+    counted.add(labels.slice(border), new_step[border:], border)
+    assert counted.count == 2
+    assert counted.codes(("a", "b", "c")) == [0, 1]
+
+
+@pytest.mark.parametrize("border", [1, 2])
+def test_trusted_labels_of_a_step_that_differ_are_refused_across_row_groups(border):
+    labels = pa.chunked_array([pa.array(["c", "a", "b", "a", "a"])])
+    new_step = np.array([True, True, False, True, True])
+    counted = TrustedSteps("verified")
+    counted.add(labels.slice(0, border), new_step[:border], 0)
+    with pytest.raises(ValueError, match=r"It differs in row [12]\."):
+        counted.add(labels.slice(border), new_step[border:], border)
+
+
+@pytest.mark.parametrize("values", [[1.0, None, float("nan"), 2.0, 1.0], ["a", " ", None, "b", "a", ""], [True, None]])
+def test_columns_counted_part_by_part_are_those_counted_at_once(values):
+    array = pa.array(values, from_pandas=False)
+    whole, parts = ColumnCount(array.type), ColumnCount(array.type)
+    whole.add(array)
+    for place in range(len(values)):
+        parts.add(array.slice(place, 1))
+    assert (parts.missing, parts.blank, parts.levels) == (whole.missing, whole.blank, whole.levels)
+    assert sorted(map(str, parts.texts)) == sorted(map(str, whole.texts))

@@ -1,0 +1,87 @@
+"""How many labels are learned from can be asked for; what does not fit into memory is refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+import labeltide as lt
+from auditing.streaming.quick import WINDOW, QuickTide, study
+from labeltide.auditing import fitting, source
+from labeltide.auditing.memory import training_bytes
+from labeltide.auditing.reading import read_audit_table
+from labeltide.auditing.train_on import check_training_memory, read_train_on, windows_wanted
+from labeltide.cli import app
+
+
+@pytest.mark.parametrize(
+    ("given", "number"), [(None, None), ("all", math.inf), (1000, 1000), (1e6, 1e6), ("1e6", 1e6), ("20000", 20_000)]
+)
+def test_a_number_of_labels_is_read(given, number):
+    assert read_train_on(given) == number
+
+
+@pytest.mark.parametrize("given", ["many", 0, -5, 1.5, "nan", True, float("nan"), float("inf"), "inf", [1]])
+def test_other_numbers_of_labels_are_refused(given):
+    with pytest.raises(ValueError, match="train_on must be a whole number of labels"):
+        read_train_on(given)
+
+
+def test_the_command_line_refuses_what_is_no_number_of_labels(tmp_path, capsys):
+    with pytest.raises((ValueError, SystemExit)):
+        app(["audit", str(tmp_path / "none.csv"), "--train-on", "many"])
+
+
+def test_windows_that_are_wanted_hold_about_so_many_labels():
+    assert windows_wanted(math.inf, 500, 10_000) == 500
+    assert windows_wanted(1000, 500, 10_000) == 50
+    assert windows_wanted(1, 500, 10_000) == 2
+    assert windows_wanted(1e9, 500, 10_000) == 500
+
+
+def test_more_and_fewer_windows_than_usual_are_drawn_on_demand(monkeypatch):
+    table = read_audit_table(study(), window=WINDOW)
+    monkeypatch.setattr(fitting, "TRAINING_STEPS", 20 * WINDOW)
+    usual, few, every = (fitting.choose_windows(table, 0, train_on=number) for number in (None, 100, math.inf))
+    assert len(few) < len(usual) < len(every) == len(table.index)
+    assert 80 <= (table.fit_labels[few] >= 0).sum() <= 160
+
+
+def test_too_many_labels_are_refused_with_the_memory_that_they_need():
+    needed = training_bytes(10_000 * 100, 7, 4, 2)
+    check_training_memory((10_000, 100), 1_000_000, 7, 4, 2, free=lambda: needed)
+    with pytest.raises(ValueError, match=r"Learning from 1,000,000 labels needs about .* GiB .*--train-on 5.0e\+05"):
+        check_training_memory((10_000, 100), 1_000_000, 7, 4, 2, free=lambda: needed / 2)
+
+
+def test_memory_for_training_grows_with_all_that_it_holds():
+    base = training_bytes(1000, 7, 4, 1)
+    for more in ((2000, 7, 4, 1), (1000, 14, 4, 1), (1000, 7, 8, 1), (1000, 7, 4, 2)):
+        assert training_bytes(*more) > base
+
+
+@pytest.mark.parametrize("most_rows", [0, 10**9])
+def test_audits_in_memory_and_in_parts_learn_from_as_many_labels(tmp_path, monkeypatch, most_rows):
+    from pyarrow import parquet
+
+    monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
+    for name in ("thin_evidence", "thin_for_tests"):
+        monkeypatch.setattr(fitting, name, lambda training, *_: training)
+    monkeypatch.setattr(source, "_may_be_large", lambda path: True)
+    monkeypatch.setattr(source, "MOST_ROWS", most_rows)
+    monkeypatch.setattr(fitting, "TRAINING_STEPS", 20 * WINDOW)
+    parquet.write_table(study(), tmp_path / "study.parquet", row_group_size=200)
+
+    def audit(number):
+        out = tmp_path / str(number)
+        return lt.audit(tmp_path / "study.parquet", window=WINDOW, out=out, device="cpu", train_on=number).summary
+
+    few, every = audit(300), audit("all")
+    assert few["settings"]["train_on"] == 300
+    n_windows = every["settings"]["windows learned from"]
+    assert few["settings"]["windows learned from"] == math.ceil(300 * n_windows / 1059)
+    assert every["settings"]["train_on"] == "all"
+    assert any("As asked by train_on (--train-on): the networks learned from" in said for said in few["table"]["said"])
+    assert not any("networks learned from" in sentence for sentence in every["table"]["said"])
+    assert every["table"]["labels"] == few["table"]["labels"] == 1059
+    assert np.isfinite(every["issues"]["count"])
