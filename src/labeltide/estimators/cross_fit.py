@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide.estimators.fleet import STEPS_AT_ONCE, FleetFit, model_log_probs
+from labeltide.estimators.fleet import FleetFit
 from labeltide.estimators.fleet_parts import Training, train_all
+from labeltide.estimators.log_probs import STEPS_AT_ONCE, model_log_probs
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
