@@ -128,43 +128,40 @@ def audit(
 ) -> TableAudit:
     """Say which labels of a table are likely wrong, when, and how sure that is.
 
-        Parameters
-        ----------
-        table, sequence, time, label, features, annotator, clock, trusted, window
-            As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain. The table may also
-            be a folder or a glob of parquet or CSV files, or an address such as s3://bucket/folder. More than two million
-            rows are read in parts, in memory that does not grow with them; results then need `out`.
-            table may also be a recording, a folder or a manifest of recordings (docs/formats.md), and features then a
-            function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
-        drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
-        timezone : name of a time zone, as "Europe/Berlin", to whose wall clock times are converted; None keeps hours as
-            written
-        labels : files of spans, or a span table, for a recording; None where the recording holds them itself
-        epoch : seconds of one epoch of a recording; None finds them
-        field : "eeg", "sleep", "muscle", "ecg", "movement", "gaze" or "plain"; None goes by the names of the channels
-        model : {"gru", "tcn", "transformer"}
-        out : folder for the results and the page, new, empty or that of an earlier audit; nothing is written without it
-        seed : the same seed gives the same numbers
-        device : "auto" takes a GPU where there is one
-        fdr : the expected share of false alarms among the labels to check
-        verbose : draw a progress bar on a terminal, write lines to the log elsewhere
-        resume : go on with an audit into the same folder whose fit was interrupted
-        decisions : folder of an audit that was reviewed; the labels that reviewers settled are trusted
-        baseline : folder of an earlier audit, with which this one is compared
-        command : how the audit was asked for, to be shown on the page
-        fast : learn from fewer windows for fewer epochs, and compute bands, checks and tests from fewer windows
-    <<<<<<< HEAD
+    Parameters
+    ----------
+    table, sequence, time, label, features, annotator, clock, trusted, window
+        As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain. The table may also
+        be a folder or a glob of parquet or CSV files, or an address such as s3://bucket/folder. More than two million
+        rows are read in parts, in memory that does not grow with them; results then need `out`.
+        table may also be a recording, a folder or a manifest of recordings (docs/formats.md), and features then a
+        function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
+    drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
+    timezone : name of a time zone, as "Europe/Berlin", to whose wall clock times are converted; None keeps hours as
+        written
+    labels : files of spans, or a span table, for a recording; None where the recording holds them itself
+    epoch : seconds of one epoch of a recording; None finds them
+    field : "eeg", "sleep", "muscle", "ecg", "movement", "gaze" or "plain"; None goes by the names of the channels
+    model : {"gru", "tcn", "transformer"}
+    out : folder for the results and the page, new, empty or that of an earlier audit; nothing is written without it
+    seed : the same seed gives the same numbers
+    device : "auto" takes a GPU where there is one
+    fdr : the expected share of false alarms among the labels to check
+    verbose : draw a progress bar on a terminal, write lines to the log elsewhere
+    resume : go on with an audit into the same folder whose fit was interrupted
+    decisions : folder of an audit that was reviewed; the labels that reviewers settled are trusted
+    baseline : folder of an earlier audit, with which this one is compared
+    command : how the audit was asked for, to be shown on the page
+    fast : learn from fewer windows for fewer epochs, and compute bands, checks and tests from fewer windows
+    train_on : how many labels to learn from, or "all"; by default a number that grows with the root of the table's size
+        up to 240,000 steps (docs/scale.md says what more brings). All labels are judged in any case.
 
-        Examples
-        --------
-        >>> import labeltide as lt
-        >>> result = lt.audit("walks.csv", sequence="person", time="minute", label="label", fast=True, out="audit")
-        >>> result.page.name, result.labels.num_rows
-        ('report.html', 120)
-    =======
-        train_on : how many labels to learn from, or "all"; by default a number that grows with the root of the table's size
-            up to 240,000 steps (docs/scale.md says what more brings). All labels are judged in any case.
-    >>>>>>> h-parts
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> result = lt.audit("walks.csv", sequence="person", time="minute", label="label", fast=True, out="audit")
+    >>> result.page.name, result.labels.num_rows
+    ('report.html', 120)
     """
     options = AuditOptions(
         columns=Request(sequence, time, label, None if callable(features) else features, annotator, clock, trusted),
