@@ -23,8 +23,7 @@ class UnanswerableError(ValueError):
 
     Examples
     --------
-    >>> import labeltide as lt
-    >>> import pyarrow as pa
+    >>> import labeltide as lt, pyarrow as pa
     >>> lt.audit(pa.table({"label": pa.array([], pa.string())}))
     Traceback (most recent call last):
         ...
