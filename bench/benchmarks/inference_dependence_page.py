@@ -16,8 +16,7 @@ and *cannot* the share of studies without a change in which the test says that i
 called. Half of the studies have persistent labels, half strong features. The evidence is drawn, and EM starts at the
 true chain: of 175 tests 17 called a change in this way, 16 when started from fitted chains. Some studies of 20 people
 are also tested as if windows were independent: by swapped moments of rows, and by parametric bootstrap. The library
-does neither where it knows people. The test within a window of 5 people, a parametric bootstrap, was run for 75 studies
-of three cells alone.
+does neither where it knows people. The test within a window of 5 people is a parametric bootstrap.
 
 Tests by people take the effective score of each person. For one of several annotators it is effective under the
 observed information (Louis 1982). Under the complete-data information, as before, causes that annotators share passed

@@ -23,12 +23,12 @@ a thousand are not distinguished from zero. That section shows new draws of the 
 unseen. The whole fits had been looked at before, but nothing was chosen by them. The checks were adjusted on other
 draws of the same simulations.
 
-Not all records are of the same version. Those on windows that depend on each other are of the present one. So are, in
-the table of small studies, the whole fits and the intervals of the total of noisy rows; its people, its clean rows and
-the bands of Q(t) of its rows are from before the interval was corrected for the mean of its signed root. All other
-sections are of 2026-11-15: their *total* is an earlier bootstrap interval, and their tests of change are
-likelihood-ratio tests by parametric bootstrap with 39 replicates, which the library still takes where every row runs
-through the clock.
+Not all records are of the same version. Those on windows that depend on each other, the coverage of bands, annotators,
+checks, seconds and the whole fits at the end are of 2026-11-16, with the present intervals and stopping rule. The
+records of Must 2 have not changed since 2026-11-15. In the table of small studies the whole fits and the intervals of
+the total of noisy rows are of the present version; its people, its clean rows and the bands of Q(t) of its rows are
+from before the interval was corrected for the mean of its signed root. Tests of change where every row runs through the
+clock are likelihood-ratio tests by parametric bootstrap with 39 replicates.
 """
 NOTES = (
     "",
