@@ -200,7 +200,7 @@ def head() -> str:
 
 def page_of(runs: list[dict[str, Any]]) -> list[str]:
     lines = ["# Kills at random moments", "", "`python bench/benchmarks/kills.py`, one line for each call and kind", ""]
-    lines += ["| command | seed | kills | ends compared | ends that differ | seconds undisturbed |"]
+    lines += ["| command | seed | kills | ends compared | ends that differ | seconds undisturbed (review: in all) |"]
     lines += ["|---|--:|--:|--:|--:|--:|"]
     lines += [
         f"| {run['kind']} | {run['seed']} | {run['kills']} | {run['ends']} | {len(run['differences'])} | "

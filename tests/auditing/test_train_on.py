@@ -48,10 +48,14 @@ def test_more_and_fewer_windows_than_usual_are_drawn_on_demand(monkeypatch):
 
 
 def test_too_many_labels_are_refused_with_the_memory_that_they_need():
-    needed = training_bytes(10_000 * 100, 7, 4, 2)
+    needed, least = (training_bytes(steps, 7, 4, 2) for steps in (1_000_000, 0))
     check_training_memory((10_000, 100), 1_000_000, 7, 4, 2, free=lambda: needed)
-    with pytest.raises(ValueError, match=r"Learning from 1,000,000 labels needs about .* GiB .*--train-on 5.0e\+05"):
-        check_training_memory((10_000, 100), 1_000_000, 7, 4, 2, free=lambda: needed / 2)
+    with pytest.raises(
+        ValueError, match=r"Learning from 1,000,000 labels needs about 1\.\d GiB .*--train-on 5e5 would do"
+    ):
+        check_training_memory((10_000, 100), 1_000_000, 7, 4, 2, free=lambda: least + 0.59 * (needed - least))
+    with pytest.raises(ValueError, match=r"--train-on N"):
+        check_training_memory((10_000, 100), 1_000_000, 7, 4, 2, free=lambda: least / 2)
 
 
 def test_memory_for_training_grows_with_all_that_it_holds():

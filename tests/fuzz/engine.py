@@ -182,7 +182,8 @@ def _ends_alone(target: Target, room: Room) -> bool:
 
 
 def _count(shared: mmap.mmap, tried: int, accepted: int, refused: int, began: float) -> None:
-    struct.pack_into(COUNTS, shared, 0, tried, accepted, refused, began, time.time())
+    content = struct.pack(COUNTS, tried, accepted, refused, began, time.time())
+    shared[: len(content)] = content  # struct.pack_into would write zeros first, which the parent may see
 
 
 def _wait(child: int, shared: mmap.mmap) -> int:

@@ -1,8 +1,13 @@
 """Cases that once ended as none may are replayed, and a few inputs of every cheap kind are tried."""
 
+import mmap
+import os
+import signal
+import time
+
 import pytest
 
-from fuzz.engine import CASES, Room, check, fuzz
+from fuzz.engine import CASES, Room, _count, check, fuzz
 from fuzz.targets import TARGETS
 
 FOUND = sorted(path for path in CASES.rglob("*") if path.is_file())
@@ -36,6 +41,24 @@ def test_mutated_inputs_are_read_or_refused_with_a_sentence(kind, tmp_path):
     found = fuzz(TARGETS[kind], 0.5, SEED, tmp_path)
     assert not found.failures, found.failures[0][1]
     assert found.tried
+
+
+def test_the_counts_of_a_child_are_never_seen_empty():
+    """Zeros would read as a child that hangs since 1970, and end it."""
+    shared = mmap.mmap(-1, 4096)
+    _count(shared, 1, 1, 0, 1.0)
+    child = os.fork()
+    end = time.monotonic() + 1
+    if child == 0:
+        while time.monotonic() < end + 1:
+            _count(shared, 1, 1, 0, 1.0)
+        os._exit(0)
+    try:
+        while time.monotonic() < end:
+            assert all(shared[place : place + 8] != bytes(8) for place in (0, 8, 24, 32))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_a_failure_is_kept_as_a_case(tmp_path):

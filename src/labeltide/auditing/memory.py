@@ -12,10 +12,10 @@ from labeltide.inference.cluster_bootstrap import BAND_REPLICATES
 BAND_COPIES = 6  # of the Qs of all replicates, while bands are computed
 LABEL_COPIES = 8  # of probabilities of all classes at every step: posterior, evidence, opinions
 AT_LEAST = 400e6  # bytes of the libraries
-FEATURE_COPIES = 4
-CLASS_COPIES = 4
-NETWORKS_AT_ONCE = 10
-TRAINING_BASE = 1e9
+# Bytes of a fit for each step of its windows, from fits to 100,000 to 400,000 steps with 7 or 28 features, 4 or 12
+# classes and 1 or 4 annotators; the windows of the audit itself are counted in.
+FIT_FEATURE, FIT_CLASS, FIT_ANNOTATOR, FIT_STEP = 28, 40, 20, 60
+FIT_AT_LEAST = 600e6  # bytes of the libraries and of buffers
 
 
 def needed_bytes(n_steps: int, n_classes: int, n_annotators: int) -> float:
@@ -28,9 +28,8 @@ def needed_bytes(n_steps: int, n_classes: int, n_annotators: int) -> float:
 
 def training_bytes(n_steps: int, n_features: int, n_classes: int, n_annotators: int) -> float:
     """About how much memory a fit to so many steps of windows takes at its peak."""
-    features = 4 * FEATURE_COPIES * n_features
-    labels = NETWORKS_AT_ONCE * (4 * CLASS_COPIES * n_classes + n_annotators)
-    return TRAINING_BASE + float(n_steps) * (features + labels)
+    of_step = FIT_FEATURE * n_features + FIT_CLASS * n_classes + FIT_ANNOTATOR * n_annotators + FIT_STEP
+    return FIT_AT_LEAST + float(n_steps) * of_step
 
 
 def free_bytes() -> float:

@@ -20,13 +20,13 @@ USUAL = Pace()
 FAST = Pace(epochs=1 / 4, training=1 / 4, inference=1 / 4, is_fast=True)
 
 
-def say_pace(pace: Pace) -> list[str]:
-    """What a fast audit leaves out, as a sentence; nothing for a usual one."""
+def say_pace(pace: Pace, train_on: float | None = None) -> list[str]:
+    """What a fast audit leaves out, as a sentence; nothing for a usual one. `train_on` labels were asked for."""
     if not pace.is_fast:
         return []
+    fewer = f" and from at most {percent(pace.training)} of the usual windows" if train_on is None else ""
     return [
-        f"This is a fast audit: networks are trained for {percent(pace.epochs)} of the usual epochs and from at most "
-        f"{percent(pace.training)} of the usual windows; bands, checks and tests rest on at most "
-        f"{percent(pace.inference)} of the usual windows. Intervals are wider and tests weaker than in a full audit, "
-        "and fewer labels may be named."
+        f"This is a fast audit: networks are trained for {percent(pace.epochs)} of the usual epochs{fewer}; bands, "
+        f"checks and tests rest on at most {percent(pace.inference)} of the usual windows. Intervals are wider and "
+        "tests weaker than in a full audit, and fewer labels may be named."
     ]

@@ -214,7 +214,7 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         judged = fitting.judge(coded, read, options.fdr, stages.done)
         estimator = fitting.with_class_names(coded, read)
     with stages.stage("bands"):
-        said = say_pace(options.pace) + say_limits(len(windows), len(read.index), options, estimator)
+        said = say_pace(options.pace, options.train_on) + say_limits(len(windows), len(read.index), options, estimator)
         kept.take_findings(estimator)
         said += fitting.infer(estimator, read, options, stages.done, kept.keep_findings)
     noise_found = findings.describe_noise_found(read, estimator, checks)

@@ -54,11 +54,18 @@ def check_training_memory(
     labels : that they hold
     sizes : numbers of features, classes and annotators
     """
-    needed, there = training_bytes(wanted[0] * wanted[1], *sizes), free()
+    needed, least, there = training_bytes(wanted[0] * wanted[1], *sizes), training_bytes(0, *sizes), free()
     if needed > there:
-        possible = int(float(f"{labels * there / needed:.1e}"))
+        possible = labels * (there - least) / (needed - least)
+        hint = f" (--train-on {_rounded_down(possible)} would do)" if possible >= 1 else " (--train-on N)"
         raise UnanswerableError(
-            f"Learning from {labels:,} labels needs about {needed / 2**30:.1f} GiB of memory, as all their windows and "
-            f"posteriors are held at once. {there / 2**30:.1f} GiB are free. Ask for fewer with train_on (--train-on "
-            f"{possible:.1e} would do), or take a larger machine. Every label of the table is judged in any case."
+            f"Learning from {labels:,} labels needs about {needed / 2**30:.1f} GiB of memory, as their windows and "
+            f"posteriors are held there. {there / 2**30:.1f} GiB are free. Ask for fewer with train_on{hint}, or take "
+            "a larger machine. Every label of the table is judged in any case."
         )
+
+
+def _rounded_down(number: float) -> str:
+    """One digit and a power of ten, as in 4e6."""
+    power = math.floor(math.log10(number))
+    return f"{math.floor(number / 10**power)}e{power}"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from labeltide.chain.data import TrainingEvidence
@@ -26,6 +27,7 @@ from labeltide.inference.warm_start import refit, same_data, weighted_log_likeli
 
 TEST_REPLICATES = 199
 PART_REPLICATES = 99  # for each class or annotator, for any noise at all, and for differences between classes
+MAX_TESTED_CLASSES = 24  # that are tested by themselves, the commonest; each takes a fit with the Q of all classes
 MIN_PART_REPLICATES = 24  # where replicates are expensive; p-values can still fall below .05
 TEST_SMOOTHNESS = 10.0  # of the spline of the alternative
 WEAK_POOLING = 0.1  # of annotators where one of them is tested, so that the others hardly pull that one
@@ -56,7 +58,8 @@ class Temporality(TemporalityDisplay):
         contributions are flipped, and nothing is assumed about the windows of one person. "rotations": the windows of
         each of few people are rotated against their moments. "permutations": rows without known people swap their
         moments. "bootstrap": labels are drawn from noise that does not change, where every row runs through the clock.
-        "none": people are too few, or causes last too long, for a test that keeps its size.
+        "none": people are too few, or causes last too long, for a test that keeps its size; or a class is not among
+        the 24 commonest, which alone are tested by themselves.
     n_units : int
         How many people stand behind the test; rows, where people are not known.
     change, change_lower, change_upper : float
@@ -112,8 +115,7 @@ def judge_temporality(
     free = _pool(unpooled, strength)
     static = _pool(family(n_classes, constant_shape(grid), "each"), strength)
     whole = change_test(training, static, free, n_replicates, seed)
-    of_class = {seed + 1 + i: hold_class(free, i) for i in range(n_classes)}
-    class_tests = change_tests(training, of_class, free, fewer, MIN_PART_REPLICATES)
+    class_tests = _test_classes(training, free, fewer, seed)
     spline = spline_shape(grid, TEST_SMOOTHNESS, training.period)
     alike, by_class = (
         _pool(family(n_classes, spline, sharing, sharing), strength) for sharing in ("alike", "by class")
@@ -140,6 +142,16 @@ def judge_temporality(
         method=whole.method,
         n_units=whole.n_units,
     )
+
+
+def _test_classes(training: TrainingEvidence, free: Family, n_replicates: int, seed: int) -> list[ChangeTest]:
+    """Test for each of the commonest classes whether its noise changes; under the null the noise of others may."""
+    counts = torch.bincount(training.data.labels[training.data.labels >= 0].long(), minlength=training.data.n_classes)
+    common = counts.argsort(descending=True, stable=True)[:MAX_TESTED_CLASSES].sort().values.tolist()
+    nulls = {seed + 1 + i: hold_class(free, i) for i in common}
+    tests = dict(zip(common, change_tests(training, nulls, free, n_replicates, MIN_PART_REPLICATES), strict=True))
+    untested = ChangeTest(np.nan, np.nan, "none", 0)
+    return [tests.get(i, untested) for i in range(training.data.n_classes)]
 
 
 def _test_annotators(training: TrainingEvidence, unpooled: Family, n_replicates: int, seed: int) -> list[ChangeTest]:

@@ -13,6 +13,7 @@ from labeltide.tables.decimal_commas import CommaCount
 from labeltide.tables.intake import is_text, whole
 from labeltide.tables.role_guesses import RoleColumns
 from labeltide.tables.spellings import count_spellings
+from labeltide.tables.text_numbers import LEAST_NUMBERS, MOST_LEVELS, count_numbers
 
 MANY, SAMPLE = 1000, 20_000  # distinct values among the first that are not counted further
 MOST_COUNTED = 20_000  # distinct values of any column that are
@@ -29,6 +30,7 @@ class ColumnCount:
     present : rows in which something stands
     values : distinct values without blank texts; None where there are very many
     blanks : distinct blank texts
+    numbers : texts that are numbers, in columns that may be features
     is_many : whether the first values differ so much that their number says nothing
     """
 
@@ -38,6 +40,7 @@ class ColumnCount:
     present: int = 0
     values: pa.Array | None = None
     blanks: set[str] = field(default_factory=set)
+    numbers: int = 0
     is_many: bool = False
 
     def __post_init__(self) -> None:
@@ -104,17 +107,28 @@ class TableCounts:
             self.columns.setdefault(name, ColumnCount(array.type)).add(array)
             if is_text(array.type) and name in numeric:
                 self.commas.setdefault(name, CommaCount()).add(array)
+                self.columns[name].numbers += count_numbers(array)
             if is_text(array.type) and name in labels:
                 counts = self.spellings.setdefault(name, Counter())
                 if len(counts) <= MOST_COUNTED:  # with more, the labels are refused
                     counts += count_spellings(array)
 
-    def of_whole(self, as_numbers: Sequence[str], is_drawn: bool) -> WholeColumns:
+    def numbers_in_text(self, roles: RoleColumns) -> list[str]:
+        """The features of many texts, nearly all of which are numbers."""
+        found = []
+        for name in roles.features:
+            count = self.columns[name]
+            is_many = is_text(count.kind) and (count.texts is None or len(count.texts) > MOST_LEVELS)
+            if is_many and count.numbers >= LEAST_NUMBERS * (count.present + count.blank):
+                found.append(name)
+        return found
+
+    def of_whole(self, as_numbers: Sequence[str], in_text: Sequence[str], is_drawn: bool) -> WholeColumns:
         """What a part of the table is to know; some columns of text are read as numbers."""
         known = self.columns.items()
         texts = {name: count.texts for name, count in known if is_text(count.kind) and name not in as_numbers}
         still = {name for name, count in known if count.levels == 0 or (count.levels == 1 and not count.missing)}
-        return WholeColumns(texts, set(self.columns) - still, is_drawn)
+        return WholeColumns(texts, set(self.columns) - still, in_text, is_drawn)
 
 
 @dataclass(frozen=True)
@@ -125,11 +139,13 @@ class WholeColumns:
     ----------
     texts : the distinct texts of a column; None where there are very many
     varying : columns that hold several values
+    in_text : columns of text that are read as numbers, with gaps in place of other texts
     is_drawn : whether the part is a sample of the table
     """
 
     texts: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
     varying: Collection[str] = ()
+    in_text: Collection[str] = ()
     is_drawn: bool = False
 
 

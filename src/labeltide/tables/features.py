@@ -18,12 +18,11 @@ from labeltide.tables.column_counts import WHOLE, WholeColumns
 from labeltide.tables.intake import is_number, is_text, whole
 from labeltide.tables.label_leakage import gives_labels_away
 from labeltide.tables.steps import Steps
+from labeltide.tables.text_numbers import LEAST_NUMBERS, MOST_LEVELS, NOTE, count_numbers, text_numbers
 from labeltide.tables.wording import name_rows, quoted, unique_texts
 
-MOST_LEVELS = 20
 LARGEST = 1e30  # what is larger is a gap: its square must fit a float64
 TAIL = 0.001  # share of values on either side that do not count as the usual range
-NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
 @dataclass(frozen=True)
@@ -111,6 +110,8 @@ def encode_features(
     out: dict[str, list[str]] = {}
     notes: dict[str, list[str]] = {}
     for name in names:
+        if name in of_whole.in_text:
+            notes.setdefault(NOTE, []).append(name)
         try:
             values, levels = _read_feature(name, whole(table[name]), steps, notes, of_whole.texts)
             if not named and gives_labels_away(values, labels):
@@ -209,13 +210,10 @@ def _read_feature(
 
 def _numbers_in_text(name: str, array: pa.Array, n_distinct: str, notes: dict[str, list[str]]) -> pa.Array:
     """Text that is nearly all numbers, as numbers with gaps."""
-    numeric = pc.match_substring_regex(array, NUMBER)
-    n_present = len(array) - array.null_count
-    if pc.sum(numeric).as_py() < 0.9 * n_present:
+    if count_numbers(array) < LEAST_NUMBERS * (len(array) - array.null_count):
         raise UnusableError(f"text with more than {MOST_LEVELS} different values (here {n_distinct}) is not encoded")
-    notes.setdefault("read as numbers, texts among them as gaps", []).append(name)
-    kept = pc.if_else(numeric, array, pa.scalar(None, array.type))
-    return pc.utf8_trim_whitespace(kept).cast(pa.float64())
+    notes.setdefault(NOTE, []).append(name)
+    return text_numbers(array)
 
 
 def _merge(name: str, values: np.ndarray, present: np.ndarray, steps: Steps, gap: float) -> np.ndarray:

@@ -10,9 +10,11 @@ import pyarrow as pa
 
 from labeltide.tables.column_counts import TableCounts, label_columns, number_columns
 from labeltide.tables.decimal_commas import choose_commas, comma_numbers, with_numbers
+from labeltide.tables.intake import is_text, whole
 from labeltide.tables.overview import Content, words_of_type
 from labeltide.tables.role_guesses import RoleColumns
 from labeltide.tables.spellings import choose_spellings, respell
+from labeltide.tables.text_numbers import text_numbers
 
 
 @dataclass(frozen=True)
@@ -25,18 +27,24 @@ class Tidying:
     labels : columns in which spellings are joined
     spelled : the spelling to take for each that is replaced
     plain : columns that are read without dictionary encoding
+    in_text : columns of text that are read as numbers, with gaps in place of other texts; of tables in parts alone
     """
 
     as_numbers: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     spelled: Mapping[str, str] = field(default_factory=dict)
     plain: tuple[str, ...] = ()
+    in_text: tuple[str, ...] = ()
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """The table with these changes."""
         for name in self.plain:
             if name in table.column_names and pa.types.is_dictionary(table[name].type):
                 values = table[name].cast(table[name].type.value_type)
+                table = table.set_column(table.column_names.index(name), name, values)
+        for name in self.in_text:
+            if name in table.column_names and is_text(table[name].type):
+                values = text_numbers(whole(table[name]))
                 table = table.set_column(table.column_names.index(name), name, values)
         return respell(with_numbers(table, self.as_numbers), self.labels, self.spelled)
 

@@ -94,6 +94,20 @@ def test_decisions_in_parts_are_those_in_memory(tmp_path, monkeypatch, ending):
     assert "glitch" not in {line["suggested"] for line in recorded}
 
 
+def test_texts_among_numbers_are_gaps_also_in_a_part_that_holds_many_of_them(tmp_path, monkeypatch):
+    table = messy()
+    steps = list(zip(table["person"].to_pylist(), table["time"].to_pylist(), strict=True))
+    off = set(steps[-60:])  # of the last person, who has some 200 rows
+    lux = ["off" if step in off else f"{20 + step[1].hour}.{step[1].minute}" for step in steps]
+    device = table.column_names.index("device")
+    path = write(tmp_path, "parquet", table.set_column(device, "device", pa.array(lux)).drop_columns(["posture"]))
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 200)
+    memory, parts = both(path, tmp_path, monkeypatch)
+    assert any("read as numbers, texts among them as gaps" in sentence for sentence in decided(memory))
+    assert decided(parts) == decided(memory)
+    assert_same_labels(memory.folder, parts.folder)
+
+
 def test_categories_are_read_as_texts_and_levels_that_no_row_has_are_no_classes(tmp_path, monkeypatch):
     table = messy()
     for name in ("label", "device", "person"):

@@ -34,11 +34,8 @@ class RefusedError(ValueError):
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence or str(status))
-        self.place = (
-            "guard"
-            if status in (403, 413)
-            else f"{status} {re.sub(r'Got.*|[0-9]+|[(].*', '', sentence, flags=re.DOTALL)[:40]}"
-        )
+        words = re.split(r"['\"\[{(0-9]|Got|None|True|False|nan|inf", sentence)[0]
+        self.place = "guard" if status in (403, 413) else f"{status} {words}"
 
 
 @dataclass

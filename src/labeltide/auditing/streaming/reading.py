@@ -34,6 +34,8 @@ def read_large_table(files: FileSet, options: AuditOptions, stages: Stages) -> t
         files, roles, needed_columns(files.schema.names, options.columns), _shown(stages, files.n_rows, (0.0, 0.3))
     )
     tidy, tidied_said = choose_tidying(counts, roles)
+    in_text = [name for name in counts.numbers_in_text(roles) if name not in tidy.as_numbers]
+    tidy = replace(tidy, in_text=tuple(in_text))
     on_rows = _shown(stages, files.n_rows, (0.3, 0.6))
     layout, sorted_said = open_layout(
         files, roles, used_columns(files, roles), options.window, options.checkpoint, on_rows, tidy

@@ -151,7 +151,7 @@ def _fit(sample: AuditInput, n_windows: int, options: AuditOptions, kept: Unfini
         coded = learn(sample, every, clusters, options, kept)
     with stages.stage("bands"):
         estimator = fitting.with_class_names(coded, sample)
-        said = say_pace(options.pace) + say_limits(len(every), n_windows, options, estimator)
+        said = say_pace(options.pace, options.train_on) + say_limits(len(every), n_windows, options, estimator)
         kept.take_findings(estimator)
         said += fitting.infer(estimator, sample, options, stages.done, kept.keep_findings)
         noise_found = findings.describe_noise_found(sample, estimator, checks)

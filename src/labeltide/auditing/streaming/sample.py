@@ -109,7 +109,8 @@ def _fit(
     )
     labels = step_labels(layout, ChunkSteps(table, steps, None, 0, read.totals))
     columns = layout.columns
-    of_whole = counts.of_whole(layout.stream.tidy.as_numbers, len(windows.starts) < layout.size.windows)
+    tidy = layout.stream.tidy
+    of_whole = counts.of_whole(tidy.as_numbers, tidy.in_text, len(windows.starts) < layout.size.windows)
     features = encode_features(table, columns.features, steps, labels, named=columns.features_named, of_whole=of_whole)
     moments = _take_moments(read.moments, rows)
     _, clocks, clocks_said = read_clocks(table, columns.clock, columns.time, moments, steps)
