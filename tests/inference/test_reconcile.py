@@ -3,9 +3,10 @@ import math
 import numpy as np
 import pytest
 
+from labeltide.inference.bands import estimate_noise
 from labeltide.inference.noise_estimate import Change
 from labeltide.inference.profile_likelihood import null_p_value, profile_share, share_test
-from labeltide.inference.reconcile import agree_change, both_p
+from labeltide.inference.reconcile import agree_change, agree_share, both_p, fewest_wrong, presence_p
 from labeltide.noise.shapes import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
@@ -45,3 +46,18 @@ def test_a_share_above_the_estimate_is_no_evidence_against_the_null():
     (training, _), *_ = fit_studies(simulate(SimulatedStudy(matrices, n=20), 1, 0).data)
     profile = profile_share(training)
     assert null_p_value(profile, np.arange(20), 0.9) == 1.0
+
+
+def test_annotators_who_differ_show_wrong_labels_without_a_test():
+    matrices = make_noise("static", 2, 15, 0.2).at(np.linspace(0, 1, 15))
+    ((alone, _),) = fit_studies(simulate(SimulatedStudy(matrices, n=20), 1, 0).data)
+    ((both, _),) = fit_studies(simulate(SimulatedStudy(np.stack([matrices] * 2), n=20), 1, 0).data)
+    labels = both.data.labels[0].numpy()
+    differ = int((labels[..., 0] != labels[..., 1]).sum())
+    assert fewest_wrong(alone) == (0, 300)
+    assert fewest_wrong(both) == (differ, 600)
+    assert presence_p(0.01, 0.3, alone) == 0.3
+    assert presence_p(0.01, 0.3, both) == 0.0
+    estimate = estimate_noise(both, n_replicates=20)
+    assert 0.1 < agree_share(estimate, 1.0, both).total_lower < differ / 600
+    assert agree_share(estimate, 1.0, alone).total_lower == 0.0

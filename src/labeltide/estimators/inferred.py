@@ -15,7 +15,7 @@ from labeltide.inference.bands import NoiseEstimate, estimate_annotators
 from labeltide.inference.clocks import estimate_clocks, judge_clocks, judge_presence
 from labeltide.inference.diagnostic import Diagnostic, NoiseWarning
 from labeltide.inference.diagnostics import diagnose
-from labeltide.inference.reconcile import agree_share, both_p
+from labeltide.inference.reconcile import agree_share, presence_p
 from labeltide.inference.serialization import read_findings, write_findings
 from labeltide.inference.temporality import PartTemporality, Temporality, judge_temporality
 from labeltide.kernels.threads import torch_on_one_thread
@@ -123,8 +123,9 @@ class Inferred:
 
     def _judge_presence(self) -> float:
         estimates = self.clock_estimates_
-        p_value = both_p(judge_presence(self.training_, seed=self._inference_seed()), estimates[0].total_p)
-        self.findings_["clock_estimates"] = tuple(agree_share(estimate, p_value) for estimate in estimates)
+        tested = judge_presence(self.training_, seed=self._inference_seed())
+        p_value = presence_p(tested, estimates[0].total_p, self.training_)
+        self.findings_["clock_estimates"] = tuple(agree_share(each, p_value, self.training_) for each in estimates)
         return p_value
 
     def _check_one_clock(self, name: str, instead: str) -> None:
@@ -135,7 +136,7 @@ class Inferred:
     def _judge(self) -> Temporality:
         estimate, annotators = self.noise_estimate_, self.findings_.get("annotator_estimates", ())
         temporality = judge_temporality(self.training_, estimate, annotators, seed=self._inference_seed())
-        self.findings_["noise_estimate"] = agree_share(estimate, temporality.is_noisy_p)
+        self.findings_["noise_estimate"] = agree_share(estimate, temporality.is_noisy_p, self.training_)
         return temporality
 
     def _diagnose(self) -> tuple[Diagnostic, ...]:

@@ -5,7 +5,8 @@ parametric bootstrap. The two can differ, so the lower end follows the test. Whe
 interval is widened to zero. Where it does and the bootstrap's interval still holds zero, the lower end is the
 test-based limit :math:`v (1 - z_{.975} / z_p)` of the estimate v, in which :math:`z_p` is the two-sided normal quantile
 of the p-value (Miettinen 1976). The share of wrong labels is shown where two tests reject that it is zero; otherwise
-its interval begins at zero.
+its interval begins at zero. Where annotators differ on a step no test is needed: all but one of their labels at most
+are right, whatever the truth is.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from scipy.stats import norm
+import numpy as np
+from scipy.stats import beta, norm
 
+from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.noise_estimate import Change, NoiseEstimate
 
 LEVEL = 0.05
@@ -23,6 +26,21 @@ LEVEL = 0.05
 def both_p(first: float, second: float) -> float:
     """The p-value of "both null hypotheses are false": the larger of the two (Berger 1982); NaN counts as not made."""
     return max((p for p in (first, second) if not math.isnan(p)), default=math.nan)
+
+
+def presence_p(first: float, second: float, training: TrainingEvidence) -> float:
+    """The p-value of the null that no label is wrong: of two tests, or zero where annotators contradict each other."""
+    return 0.0 if fewest_wrong(training)[0] else both_p(first, second)
+
+
+def fewest_wrong(training: TrainingEvidence) -> tuple[int, int]:
+    """How many labels are wrong at least, if every step has one true label, and the number of labels."""
+    labels = training.data.labels[0].numpy()[training.data.mask.numpy()]  # (steps, annotators)
+    recorded = int((labels >= 0).sum())
+    if labels.shape[1] == 1:
+        return 0, recorded
+    votes = np.stack([(labels == code).sum(1) for code in range(training.data.n_classes)], 1)
+    return recorded - int(votes.max(1).sum()), recorded
 
 
 def agree_change(change: Change, p_value: float) -> Change:
@@ -35,6 +53,12 @@ def agree_change(change: Change, p_value: float) -> Change:
     return change._replace(lower=max(change.value, 0.0) * float(limit))
 
 
-def agree_share(estimate: NoiseEstimate, p_value: float) -> NoiseEstimate:
-    """The same estimate; its interval of the total share begins at zero where the test does not reject that."""
-    return estimate if p_value < LEVEL else replace(estimate, total_lower=0.0)
+def agree_share(estimate: NoiseEstimate, p_value: float, training: TrainingEvidence) -> NoiseEstimate:
+    """The same estimate; its interval of the total share begins at zero where the test does not reject that.
+
+    Where annotators differ it begins no lower than the limit of Clopper and Pearson (1934) for the fewest wrong labels.
+    """
+    wrong, recorded = fewest_wrong(training)
+    least = float(beta.ppf(LEVEL / 2, wrong, recorded - wrong + 1)) if wrong else 0.0
+    lower = max(estimate.total_lower if p_value < LEVEL else 0.0, least)
+    return replace(estimate, total_lower=min(lower, estimate.total))

@@ -22,7 +22,7 @@ from labeltide.inference.cluster_bootstrap import chosen_pooling, free_family
 from labeltide.inference.displays import TemporalityDisplay
 from labeltide.inference.likelihood_ratio import OBSERVED_ITERATIONS, likelihood_ratio_test
 from labeltide.inference.noise_estimate import Change, NoiseEstimate
-from labeltide.inference.reconcile import agree_change, both_p
+from labeltide.inference.reconcile import agree_change, presence_p
 from labeltide.inference.warm_start import refit, same_data, weighted_log_likelihood
 
 TEST_REPLICATES = 199
@@ -71,7 +71,8 @@ class Temporality(TemporalityDisplay):
         The same for the labels of each true class; under the null the noise of the others may change.
     is_noisy_p : float
         p-value of the null that no label is wrong: the larger of that of the likelihood-ratio test, which holds the
-        exponent of the evidence fixed, and that of the profile likelihood, which does not.
+        exponent of the evidence fixed, and that of the profile likelihood, which does not. Zero where annotators differ
+        on a step, of whom one at least must be wrong.
     classes_differ_p : float
         p-value of the null that all classes have the same noise.
     per_annotator : tuple of PartTemporality
@@ -136,7 +137,7 @@ def judge_temporality(
         worst_rate=change.worst_rate,
         best_rate=change.best_rate,
         per_class=_parts(class_tests, estimate.class_change),
-        is_noisy_p=both_p(noisy.p_value, estimate.total_p),
+        is_noisy_p=presence_p(noisy.p_value, estimate.total_p, training),
         classes_differ_p=differ.p_value,
         per_annotator=_parts(annotator_tests, annotator_changes),
         method=whole.method,
