@@ -134,8 +134,8 @@ def audit(
         As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain. The table may also
         be a folder or a glob of parquet or CSV files, or an address such as s3://bucket/folder. More than two million
         rows are read in parts, in memory that does not grow with them; results then need `out`.
-        table may also be a recording, a folder or a manifest of recordings (docs/formats.md), and features then a
-        function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
+        table may also be a recording, a folder or a manifest of recordings (:doc:`file formats </formats>`), and
+        features then a function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
     drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
     timezone : name of a time zone, as "Europe/Berlin", to whose wall clock times are converted; None keeps hours as
         written
@@ -154,7 +154,7 @@ def audit(
     command : how the audit was asked for, to be shown on the page
     fast : learn from fewer windows for fewer epochs, and compute bands, checks and tests from fewer windows
     train_on : how many labels to learn from, or "all"; by default a number that grows with the root of the table's size
-        up to 240,000 steps (docs/scale.md says what more brings). All labels are judged in any case.
+        up to 240,000 steps (:doc:`scale </scale>` says what more brings). All labels are judged in any case.
 
     Examples
     --------

@@ -23,6 +23,23 @@ def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
     Its minimiser over noisy labels is the clean posterior (proposition 1 of Nagaraj and others 2025), provided that
     every :math:`Q_t` is invertible.
 
+    Parameters
+    ----------
+    log_probs : Tensor of shape (..., batch, steps, classes)
+        Logarithms of the predicted probabilities of the true label, as `log_softmax` gives them.
+    labels : Tensor of shape (..., batch, steps) or (..., batch, steps, annotators)
+        Recorded labels as whole numbers from 0; -1 where none was recorded.
+    matrices : Tensor of shape (classes, classes) or (..., steps, classes, classes)
+        Q, with rows of true and columns of recorded labels, for all steps or for each. Where each sequence has its own:
+        (..., batch, steps, classes, classes). Where annotators have a Q each:
+        (..., batch or 1, steps, annotators, classes, classes).
+
+    Returns
+    -------
+    Tensor of the shape of `labels`
+        The loss of each label, not averaged. It is 0 where the label is -1, and has no gradient there. ``.mean()``
+        counts these steps as zero loss; ``losses.sum() / (labels >= 0).sum()`` is the mean over recorded labels.
+
     Examples
     --------
     >>> import labeltide as lt
