@@ -118,6 +118,42 @@ def test_a_table_of_several_recordings_takes_spans_by_name(tmp_path):
     assert found.features == ["v: mean"]  # one sample in an epoch
 
 
+def write_mice(folder, names, spans):
+    """A table of the signals of several mice, and aggregated events of BORIS: (observation, subject, behaviour)."""
+    t = np.tile(np.arange(10.0), len(names))
+    csv.write_csv(pa.table({"recording": np.repeat(names, 10), "time": t, "v": t}), folder / "mice.csv")
+    lines = ["Observation id,Subject,Behavior,Behavior type,Start (s),Stop (s)"]
+    lines += [f"{observation},{subject},{behaviour},STATE,0,10" for observation, subject, behaviour in spans]
+    (folder / "boris.csv").write_text("\n".join(lines))
+    return folder / "mice.csv", folder / "boris.csv"
+
+
+def test_labels_of_recordings_that_the_signals_lack_are_counted_and_named(tmp_path):
+    files = write_mice(tmp_path, ["mouse1", "mouse2"], [("mouse1", "", "run"), ("Mouse 2", "", "rest")])
+    found = read(*files, epoch=1.0)
+    assert found.table["label"].to_pylist() == ["run"] * 10 + [None] * 10
+    said = "1 span of recordings without signals left out: 'Mouse 2'."
+    assert said in found.described["said"]
+
+
+@pytest.mark.parametrize("others", [[], [("Mouse2", "", "rest"), ("Mouse3", "", "rest"), ("Mouse4", "", "rest")]])
+def test_where_no_name_matches_both_sides_are_named(tmp_path, others):
+    files = write_mice(tmp_path, ["mouse1", "mouse2"], [("Mouse1", "", "run"), *others])
+    with pytest.raises(
+        UnanswerableError, match=r"The labels name 'Mouse1'.*, the signals 'mouse1' and 'mouse2'\..*mani"
+    ):
+        read(*files, epoch=1.0)
+
+
+def test_an_observation_with_one_subject_is_found_by_its_own_name(tmp_path):
+    events = [("o1", "a", "run"), ("o2", "a", "rest"), ("o2", "b", "run"), ("o3", "b", "rest")]
+    found = read(*write_mice(tmp_path, ["o1", "o2", "o3", "o2 b"], events), epoch=1.0)
+    assert found.table["label"].to_pylist() == ["run"] * 10 + [None] * 10 + ["rest"] * 10 + ["run"] * 10
+    said = found.described["said"]
+    assert "Observations with one subject go by the observation alone: 'o1' and 'o3'." in said
+    assert "1 span of recordings without signals left out: 'o2 a'." in said
+
+
 def test_uneven_times_are_moved_and_gaps_are_missing(tmp_path):
     t = np.array([0, 1, 2, 3.2, 10, 11, 12])
     csv.write_csv(pa.table({"time": t, "v": t}), tmp_path / "a.csv")
