@@ -59,6 +59,49 @@ def test_a_folder_pairs_files_by_the_beginning_of_their_names(tmp_path):
         read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("signals", "labels"),
+    [
+        ("night{}", "night{}_{}"),
+        ("n{}", "n{}.{}"),
+        ("night{}-PSG", "night{}-{}"),
+        ("SC40{}1E0-PSG", "SC40{}1EC-{}"),
+        ("sub_{}_psg", "sub-{} ({})"),
+    ],
+)
+def test_in_a_folder_the_rest_of_the_name_of_a_file_is_the_annotator(tmp_path, signals, labels):
+    for night in (1, 2, 10):
+        write_night(tmp_path, "n", seed=night, labels=False)
+        (tmp_path / "n-PSG.edf").rename(tmp_path / f"{signals.format(night)}.edf")
+        for who in ("ann", "bob")[: 1 if night == 2 else 2]:
+            write_hypnogram(tmp_path / f"{labels.format(night, who)}.edf", stages(night))
+    found = read(tmp_path)
+    assert found.labels == ["ann", "bob"]
+    assert found.table["bob"].null_count == 60
+    assert found.table["ann"].null_count == 0
+
+
+def test_in_a_folder_a_file_named_as_its_recording_has_no_annotator_of_its_own(tmp_path):
+    for night in (1, 2):
+        write_night(tmp_path, f"n{night}", seed=night)
+        spans = make_spans([0], [1800], ["Sleep stage W"])[0]
+        delimited.write(spans, tmp_path / f"n{night}-PSG.csv")
+    assert read(tmp_path).labels == ["Hypnogram", "label"]
+
+
+def test_in_a_folder_two_files_of_a_recording_are_never_one_annotator(tmp_path):
+    write_night(tmp_path, "night", labels=False)
+    for name in ("ann", "bob"):
+        write_hypnogram(tmp_path / f"{name}.edf", stages(9))
+    assert read(tmp_path).labels == ["ann", "bob"]
+    for name in ("ann", "bob"):
+        (tmp_path / f"{name}.edf").unlink()
+    spans = make_spans([0], [1800], ["Sleep stage W"])[0]
+    for end in ("csv", "tsv"):
+        delimited.write(spans, tmp_path / f"night-PSG.{end}")
+    assert read(tmp_path).labels == ["night-PSG.csv", "night-PSG.tsv"]
+
+
 def test_a_manifest_names_annotators_and_relative_paths(tmp_path):
     states = write_night(tmp_path, "n01")
     write_hypnogram(tmp_path / "second.edf", stages(9))
