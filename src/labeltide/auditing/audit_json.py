@@ -256,6 +256,7 @@ _RECORDINGS = _object(
     {
         "epoch": _positive,
         "field": _MAYBE_TEXT,
+        "annotators": _maybe(_list(_MAYBE_TEXT)),
         "files": _files,
     },
     ("epoch", "field", "files"),
