@@ -100,10 +100,11 @@ def test_decisions_made_for_another_audit_are_left_out(nights, tmp_path):
     assert written.said == ("1 decision made for another audit left out.",)
 
 
-def test_the_name_of_a_single_annotator_is_kept(tmp_path, stub):
+@pytest.mark.parametrize("line", ["n01,n01-PSG.edf,n01-Hypnogram.edf,ann", "n01,n01-PSG.edf,ann.edf,"])
+def test_the_name_of_a_single_annotator_is_kept(tmp_path, stub, line):
     write_night(tmp_path, "n01")
-    lines = "recording,signals,labels,annotator\nn01,n01-PSG.edf,n01-Hypnogram.edf,ann\n"
-    (tmp_path / "list.csv").write_text(lines)
+    write_hypnogram(tmp_path / "ann.edf", stages(9))
+    (tmp_path / "list.csv").write_text(f"recording,signals,labels,annotator\n{line}\n")
     lt.audit(tmp_path / "list.csv", out=tmp_path / "out", fdr=0.6)
     written = export_audit(tmp_path / "out", "csv", tmp_path / "new", "corrected")
     assert set(read_spans(written.files[0]).spans["annotator"].to_pylist()) == {"ann"}

@@ -72,7 +72,10 @@ def _with_single_annotator(lines: pa.Table, audit: Mapping[str, Any]) -> pa.Tabl
     """The labels with the name of their only annotator, which is in audit.json alone."""
     about = audit.get("recordings") or audit["table"]
     names = about.get("annotators") or []
-    if len(names) != 1 or names[0] is None or lines["annotator"].null_count < len(lines):
+    if names == [None]:  # as where there are several files: each is an annotator
+        files = {path for file in about.get("files") or () for path in file.get("labels") or ()}
+        names = [Path(path).stem for path in files] if len(files) == 1 else []
+    if len(names) != 1 or lines["annotator"].null_count < len(lines):
         return lines
     every = pa.array(names * len(lines), pa.string())
     return lines.set_column(lines.column_names.index("annotator"), "annotator", every)
