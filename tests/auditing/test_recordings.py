@@ -59,6 +59,49 @@ def test_a_folder_pairs_files_by_the_beginning_of_their_names(tmp_path):
         read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("signals", "labels"),
+    [
+        ("night{}", "night{}_{}"),
+        ("n{}", "n{}.{}"),
+        ("night{}-PSG", "night{}-{}"),
+        ("SC40{}1E0-PSG", "SC40{}1EC-{}"),
+        ("sub_{}_psg", "sub-{} ({})"),
+    ],
+)
+def test_in_a_folder_the_rest_of_the_name_of_a_file_is_the_annotator(tmp_path, signals, labels):
+    for night in (1, 2, 10):
+        write_night(tmp_path, "n", seed=night, labels=False)
+        (tmp_path / "n-PSG.edf").rename(tmp_path / f"{signals.format(night)}.edf")
+        for who in ("ann", "bob")[: 1 if night == 2 else 2]:
+            write_hypnogram(tmp_path / f"{labels.format(night, who)}.edf", stages(night))
+    found = read(tmp_path)
+    assert found.labels == ["ann", "bob"]
+    assert found.table["bob"].null_count == 60
+    assert found.table["ann"].null_count == 0
+
+
+def test_in_a_folder_a_file_named_as_its_recording_has_no_annotator_of_its_own(tmp_path):
+    for night in (1, 2):
+        write_night(tmp_path, f"n{night}", seed=night)
+        spans = make_spans([0], [1800], ["Sleep stage W"])[0]
+        delimited.write(spans, tmp_path / f"n{night}-PSG.csv")
+    assert read(tmp_path).labels == ["Hypnogram", "label"]
+
+
+def test_in_a_folder_two_files_of_a_recording_are_never_one_annotator(tmp_path):
+    write_night(tmp_path, "night", labels=False)
+    for name in ("ann", "bob"):
+        write_hypnogram(tmp_path / f"{name}.edf", stages(9))
+    assert read(tmp_path).labels == ["ann", "bob"]
+    for name in ("ann", "bob"):
+        (tmp_path / f"{name}.edf").unlink()
+    spans = make_spans([0], [1800], ["Sleep stage W"])[0]
+    for end in ("csv", "tsv"):
+        delimited.write(spans, tmp_path / f"night-PSG.{end}")
+    assert read(tmp_path).labels == ["night-PSG.csv", "night-PSG.tsv"]
+
+
 def test_a_manifest_names_annotators_and_relative_paths(tmp_path):
     states = write_night(tmp_path, "n01")
     write_hypnogram(tmp_path / "second.edf", stages(9))
@@ -116,6 +159,42 @@ def test_a_table_of_several_recordings_takes_spans_by_name(tmp_path):
     found = read(tmp_path / "all.csv", spans, epoch=1.0)
     assert found.table["label"].to_pylist() == ["run"] * 10 + ["rest"] * 5 + [None] * 5
     assert found.features == ["v: mean"]  # one sample in an epoch
+
+
+def write_mice(folder, names, spans):
+    """A table of the signals of several mice, and aggregated events of BORIS: (observation, subject, behaviour)."""
+    t = np.tile(np.arange(10.0), len(names))
+    csv.write_csv(pa.table({"recording": np.repeat(names, 10), "time": t, "v": t}), folder / "mice.csv")
+    lines = ["Observation id,Subject,Behavior,Behavior type,Start (s),Stop (s)"]
+    lines += [f"{observation},{subject},{behaviour},STATE,0,10" for observation, subject, behaviour in spans]
+    (folder / "boris.csv").write_text("\n".join(lines))
+    return folder / "mice.csv", folder / "boris.csv"
+
+
+def test_labels_of_recordings_that_the_signals_lack_are_counted_and_named(tmp_path):
+    files = write_mice(tmp_path, ["mouse1", "mouse2"], [("mouse1", "", "run"), ("Mouse 2", "", "rest")])
+    found = read(*files, epoch=1.0)
+    assert found.table["label"].to_pylist() == ["run"] * 10 + [None] * 10
+    said = "1 span of recordings without signals left out: 'Mouse 2'."
+    assert said in found.described["said"]
+
+
+@pytest.mark.parametrize("others", [[], [("Mouse2", "", "rest"), ("Mouse3", "", "rest"), ("Mouse4", "", "rest")]])
+def test_where_no_name_matches_both_sides_are_named(tmp_path, others):
+    files = write_mice(tmp_path, ["mouse1", "mouse2"], [("Mouse1", "", "run"), *others])
+    with pytest.raises(
+        UnanswerableError, match=r"The labels name 'Mouse1'.*, the signals 'mouse1' and 'mouse2'\..*mani"
+    ):
+        read(*files, epoch=1.0)
+
+
+def test_an_observation_with_one_subject_is_found_by_its_own_name(tmp_path):
+    events = [("o1", "a", "run"), ("o2", "a", "rest"), ("o2", "b", "run"), ("o3", "b", "rest")]
+    found = read(*write_mice(tmp_path, ["o1", "o2", "o3", "o2 b"], events), epoch=1.0)
+    assert found.table["label"].to_pylist() == ["run"] * 10 + [None] * 10 + ["rest"] * 10 + ["run"] * 10
+    said = found.described["said"]
+    assert "Observations with one subject go by the observation alone: 'o1' and 'o3'." in said
+    assert "1 span of recordings without signals left out: 'o2 a'." in said
 
 
 def test_uneven_times_are_moved_and_gaps_are_missing(tmp_path):

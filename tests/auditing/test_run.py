@@ -305,3 +305,8 @@ def test_any_study_is_audited_with_its_page_or_gets_a_sentence(stub, tmp_path_fa
     assert (out / "report.html").stat().st_size > 10_000
     json.loads((out / "audit.json").read_text())
     str(found)
+
+
+def test_a_network_of_ones_own_is_told_the_way_out():
+    with pytest.raises(ValueError, match=r"networks by name: gru, .*TideClassifier\(model=\.\.\.\).*audit\(X, y\)"):
+        lt.audit(make_table(), model=dict)

@@ -10,8 +10,10 @@ from pyarrow import csv, parquet
 import labeltide as lt
 from auditing.nights import stages, write_hypnogram, write_night
 from auditing.page.fake import write_audit
+from auditing.reviewed import decide
 from auditing.tables import make_table
 from auditing.test_run import stub as stub
+from labeltide.auditing.applying import apply_decisions
 from labeltide.exporting.audit_files import FORMATS, export_audit
 from labeltide.spans import delimited
 from labeltide.spans.formats import read_spans
@@ -72,6 +74,45 @@ def test_an_edf_begins_when_its_recording_did(nights, tmp_path):
     written = export_audit(nights, "edf", tmp_path / "new", "corrected")
     assert len(written.files) == 4
     assert {str(read_spans(path).start) for path in written.files} == {"2024-05-01 22:30:00"}
+
+
+def test_settled_labels_are_exported_and_are_no_issues(nights, tmp_path):
+    labels = parquet.read_table(nights / "labels.parquet").to_pylist()
+    issue = next(line for line in labels if line["is_issue"] and line["annotator"] == "bob")
+    kept = next(line for line in labels if line["is_issue"] and line["row"] != issue["row"])
+    typed = csv.read_csv(nights / "issues.csv").drop_columns(["verdict"])
+    at = [(line["row"], line["annotator"]) for line in typed.to_pylist()]
+    verdicts = ["Sleep stage N2" if key == (issue["row"], "bob") else None for key in at]
+    csv.write_csv(typed.append_column("verdict", pa.array(verdicts, pa.string())), nights / "issues.csv")
+    decide(nights, [("Ada", kept["row"], None, kept["annotator"])])
+    written = export_audit(nights, "csv", tmp_path / "new")
+    assert written.said == ("2 labels as people settled them, no longer issues.",)
+    issues, corrected = (read_spans(path).spans for path in written.files)
+    for line, label in ((issue, "Sleep stage N2"), (kept, kept["recorded"])):
+        own = [by_annotator(by_recording(spans)[line["sequence"]]) for spans in (corrected, issues)]
+        found = [lay_on_grid(part[line["annotator"]], Grid(0.0, 30.0, 60)).labels for part in own]
+        assert [each[line["row"] % 60] for each in found] == [label, None]
+
+
+def test_decisions_made_for_another_audit_are_left_out(nights, tmp_path):
+    decide(nights, [("Ada", 3, None, "ann")], audit="other")
+    written = export_audit(nights, "csv", tmp_path / "new")
+    assert written.said == ("1 decision made for another audit left out.",)
+
+
+@pytest.mark.parametrize("line", ["n01,n01-PSG.edf,n01-Hypnogram.edf,ann", "n01,n01-PSG.edf,ann.edf,"])
+def test_the_name_of_a_single_annotator_is_kept(tmp_path, stub, line):
+    write_night(tmp_path, "n01")
+    write_hypnogram(tmp_path / "ann.edf", stages(9))
+    (tmp_path / "list.csv").write_text(f"recording,signals,labels,annotator\n{line}\n")
+    lt.audit(tmp_path / "list.csv", out=tmp_path / "out", fdr=0.6)
+    written = export_audit(tmp_path / "out", "csv", tmp_path / "new", "corrected")
+    assert set(read_spans(written.files[0]).spans["annotator"].to_pylist()) == {"ann"}
+
+
+def test_decisions_on_recordings_are_not_applied_to_a_table(nights, tmp_path):
+    with pytest.raises(ValueError, match=r"was of recordings.*labeltide export '.*' --to FORMAT"):
+        apply_decisions(nights, tmp_path / "new.csv", above=0.9)
 
 
 @pytest.mark.parametrize("dated", [False, True])

@@ -153,6 +153,11 @@ def test_wrong_requests_are_refused_with_a_sentence(tmp_path):
     own.fit(X, (X[..., 0] > 0).astype(int))
     with pytest.raises(ValueError, match="a module of the user's own"):
         export_onnx(own, tmp_path / "own.onnx")
+    own.save(tmp_path / "own.safetensors")
+    with pytest.raises(
+        ValueError, match=r"own.safetensors was fitted with .* user's own, which runs in Python alone: "
+    ):
+        export_onnx(tmp_path / "own.safetensors")
 
 
 def test_a_saved_model_is_found_by_its_file_and_computes_on_the_cpu(tmp_path):

@@ -243,3 +243,10 @@ def test_a_network_driven_into_a_corner_still_has_a_gradient():
     assert matrices[0, 0, 0, 1] > 0.499
     gradient = torch.autograd.grad(matrices[0, 0, 0, 1], noise.head.bias)[0]
     assert (gradient[0, 0, :2].abs() > 1e-8).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_read_only_clock_is_taken_without_a_warning():
+    clock = np.broadcast_to(np.linspace(0, 1, 5), (3, 5))
+    noise = FixedNoise(np.stack([np.eye(2)] * 5), clock=np.linspace(0, 1, 5))
+    assert noise.at(clock).shape == noise.common_at(clock).shape == (3, 5, 2, 2)

@@ -192,7 +192,21 @@ def test_boris_aggregated_events(tmp_path):
     found = delimited.read(tmp_path / "b.tsv").spans
     assert found["label"].to_pylist() == ["groom", "sniff"]
     assert found["duration"].to_pylist() == [2.5, 0]
-    assert found["recording"].to_pylist() == ["cage 1", "cage 1"]
+    assert found["recording"].to_pylist() == ["cage 1 mouse A", "cage 1 mouse A"]
+
+
+@pytest.mark.parametrize("tabular", [False, True])
+def test_subjects_of_one_observation_are_recordings_in_both_exports_of_boris(tmp_path, tabular):
+    lines = [[*BORIS, *(["Time"] if tabular else ["Start (s)", "Stop (s)", "Duration (s)"])]]
+    for subject, behaviour in [("a", "walk"), ("b", "rest"), ("No focal subject", "rain"), ("", "rain")]:
+        head = ["o1", "2025-05-01 10:00:00", subject, behaviour, ""]
+        events = [["START", "0"], ["STOP", "10"]] if tabular else [["STATE", "0", "10", "10"]]
+        lines += [[*head, *event] for event in events]
+    with (tmp_path / "o.tsv").open("w", newline="") as file:
+        csv.writer(file, delimiter="\t").writerows(lines)
+    found = delimited.read(tmp_path / "o.tsv")
+    assert found.spans["recording"].to_pylist() == ["o1", "o1", "o1 a", "o1 b"]
+    assert found.observations == {"o1": "o1", "o1 a": "o1", "o1 b": "o1"}
 
 
 @pytest.mark.parametrize("preface", [[], [["Observation id", "cage 1"], ["Media file(s)"], ["Player #1", "a.avi"]]])

@@ -107,6 +107,7 @@ def test_at_forty_percent_the_worst_cell_is_told_and_nothing_is_judged(goals):
     found = goals(
         (at(0.4, dataset="a"), {"ignore": 0.1, "tide": 0.2, "clean": 0.1}),
         (at(0.4, dataset="b"), {"ignore": 0.1, "tide": 0.5, "clean": 0.1}),
+        (at(0.449, dataset="c"), {"ignore": 0.1, "tide": 0.9, "clean": 0.1}),  # no 40 %
     )
     assert set(found) == {"More noise"}
     assert (

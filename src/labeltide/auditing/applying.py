@@ -91,6 +91,11 @@ def apply_decisions(
     if above is not None:
         _validation.check_number("above", above, FEWEST, 1)
     audit = open_results(folder).audit
+    if audit.get("recordings"):
+        raise ValueError(
+            f"Decisions are applied to tables, and the audit in {str(folder)!r} was of recordings. Write the corrected "
+            f"labels back as spans with: labeltide export {str(folder)!r} --to FORMAT (edf, csv, elan and others)."
+        )
     source = _open_table(audit, folder, table)
     lines = read_labels(folder, COLUMNS)
     corrections, counts = _corrections(folder, audit, lines, above)

@@ -247,7 +247,8 @@ _FILE_OF_RECORDING = {
 
 
 def _files(place: str, value: Any) -> None:
-    _list(_object(_FILE_OF_RECORDING, tuple(_FILE_OF_RECORDING)))(place, value)
+    known = {**_FILE_OF_RECORDING, "labels": _maybe(_list(_text))}
+    _list(_object(known, tuple(_FILE_OF_RECORDING)))(place, value)
     first = [file["first_row"] for file in value]
     _expect(first[:1] == [0] and first == sorted(first), place, "in the order of rows, from 0", first)
 
@@ -256,6 +257,7 @@ _RECORDINGS = _object(
     {
         "epoch": _positive,
         "field": _MAYBE_TEXT,
+        "annotators": _maybe(_list(_MAYBE_TEXT)),
         "files": _files,
     },
     ("epoch", "field", "files"),

@@ -62,21 +62,30 @@ def read_decided(folder: Path) -> DecidedLabels:
 def read_decisions(folder: Path, audit: Any) -> tuple[list[Decision], int]:
     """The standing decisions of an audit, and how many there are of another one, whose rows may be others.
 
-    Verdicts that somebody typed into issues.csv count as those of one more reviewer.
+    Verdicts that somebody typed into issues.csv count as those of one more reviewer. A folder without any
+    is refused.
     """
-    typed = typed_decisions(folder, audit)
-    standing: list[Decision] = []
-    if not typed or (folder / DECISIONS).is_file():
-        with DecisionStore.open(folder, create=False) as store:
-            standing = store.standing()
-    known = audit_identity(audit)
-    own = [decision for decision in standing if decision.audit == known] + typed
-    if standing and not own:
+    own, n_other = find_decisions(folder, audit)
+    if not own and not n_other:
+        DecisionStore.open(folder, create=False).close()  # says that there are none
+    if n_other and not own:
         raise ValueError(
             f"The decisions in {str(folder)!r} were made for another audit, so it is not known which rows they mean. "
             "Name the folder of the audit that was reviewed."
         )
-    return own, len(standing) + len(typed) - len(own)
+    return own, n_other
+
+
+def find_decisions(folder: Path, audit: Any) -> tuple[list[Decision], int]:
+    """As `read_decisions`, where there may be none."""
+    typed = typed_decisions(folder, audit)
+    standing: list[Decision] = []
+    if (folder / DECISIONS).is_file():
+        with DecisionStore.open(folder, create=False) as store:
+            standing = store.standing()
+    known = audit_identity(audit)
+    own = [decision for decision in standing if decision.audit == known]
+    return own + typed, len(standing) - len(own)
 
 
 def settle(folder: Path, audit: Any, lines: pa.Table) -> tuple[Settled, np.ndarray]:

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide._validation import UnanswerableError
 from labeltide.auditing.recording_files import LabelFile, RecordingFiles, find_files, is_signal_file
+from labeltide.auditing.recording_names import RecordingNames
 from labeltide.auditing.signal_tables import read_signal_table
 from labeltide.spans.formats import read_spans
 from labeltide.spans.mne_annotations import from_raw, is_raw
-from labeltide.spans.table import SpanFile, by_annotator, by_recording
+from labeltide.spans.table import SpanFile, by_annotator
 
 DAY = 86_400  # seconds
 
@@ -40,16 +40,19 @@ def open_recordings(source: Any, labels: Any, labelled: bool = True) -> list[Ope
     else:
         files = find_files(Path(source), _paths(labels))
         opened = {}
-    found = []
-    for one in files:
-        for name, file in (opened or _signals_of(one)).items():
-            found.append(_with_labels(one, name, file, labels if isinstance(labels, pa.Table) else None))
+    signals = [(one, opened or _signals_of(one)) for one in files]
+    names, found = RecordingNames(), []
+    names.signals = [name for _, parts in signals for name in parts]
+    given = labels if isinstance(labels, pa.Table) else None
+    for one, parts in signals:
+        alone = len(parts if given is None else names.signals) == 1
+        found += [
+            _with_labels(one, OpenRecording(name, {}, file, {}), given, names, alone) for name, file in parts.items()
+        ]
     if labelled and not any(spans.num_rows for recording in found for spans in recording.spans.values()):
-        raise UnanswerableError(
-            "An audit needs labels, and none were found in the recordings. Name the file of labels with the option "
-            "labels (--labels FILE)."
-        )
-    return found
+        names.refuse()
+    first = found[0]
+    return [replace(first, file=replace(first.file, said=(*first.file.said, *names.say()))), *found[1:]]
 
 
 def _signals_of(files: RecordingFiles) -> dict[str, SpanFile]:
@@ -66,21 +69,24 @@ def _signals_of(files: RecordingFiles) -> dict[str, SpanFile]:
     return {files.name: next(iter(parts.values()))} if len(parts) == 1 else parts
 
 
-def _with_labels(files: RecordingFiles, name: str, file: SpanFile, given: pa.Table | None) -> OpenRecording:
+def _with_labels(
+    files: RecordingFiles, recording: OpenRecording, given: pa.Table | None, names: RecordingNames, alone: bool
+) -> OpenRecording:
     """The spans of each annotator of a recording, from all its files of labels."""
     spans: dict[str | None, pa.Table] = {}
-    said = list(file.said)
-    sources = [(None, SpanFile(given))] if given is not None else []
+    file, said = recording.file, list(recording.file.said)
+    sources = [(LabelFile(None), SpanFile(given))] if given is not None else []
     for label in files.labels if given is None else ():
         read = file if label.path is None else align(read_spans(label.path), file, label.path.name)
-        sources.append((label.annotator, read))  # type: ignore[arg-type]
+        sources.append((label, read))
         said += read.said if label.path is not None else ()
-    for annotator, read in sources:
-        for who, own in by_annotator(_of_recording(read.spans, name)).items():
-            who = annotator if annotator is not None and who is None else who
+    for label, read in sources:
+        for who, own in by_annotator(names.find(read, label.path, recording.name, alone=alone)).items():
+            who = label.annotator if label.annotator is not None and who is None else who
             spans[who] = pa.concat_tables([spans[who], own]).sort_by("onset") if who in spans else own
     paths = [str(label.path) for label in files.labels if label.path is not None]
-    return OpenRecording(name, {"signals": str(files.signals), "labels": paths}, replace(file, said=tuple(said)), spans)
+    about = {"signals": str(files.signals), "labels": paths}
+    return replace(recording, files=about, file=replace(file, said=tuple(said)), spans=spans)
 
 
 def align(labels: SpanFile, recording: SpanFile, name: str) -> SpanFile:
@@ -99,15 +105,6 @@ def align(labels: SpanFile, recording: SpanFile, name: str) -> SpanFile:
     moved = labels.spans.set_column(place, "onset", pc.add(labels.spans["onset"], apart))
     when = f"{abs(apart):g} s {'after' if apart > 0 else 'before'} its recording"
     return replace(labels, spans=moved, said=(*labels.said, f"{name} begins {when}: its onsets were moved by that."))
-
-
-def _of_recording(spans: pa.Table, name: str) -> pa.Table:
-    """The spans of one recording; those of a file with a single recording belong to it whatever its name."""
-    parts = by_recording(spans)
-    if len(parts) < 2:
-        return spans
-    stems = {None if key is None else Path(key).stem if "." in key else key: part for key, part in parts.items()}
-    return parts.get(name, stems.get(name, spans.slice(0, 0)))
 
 
 def _paths(labels: Any) -> list[Path]:

@@ -53,6 +53,11 @@ class AuditOptions:
     train_on: float | None = None  # labels, infinite for all; None for the usual number
 
     def __post_init__(self) -> None:
+        if not isinstance(self.model, str):
+            raise ValueError(
+                f"The audit of a table knows networks by name: {', '.join(MODELS)}. Got {self.model!r}. With a network "
+                "of your own, TideClassifier(model=...).fit(X, y) takes arrays, and its method audit(X, y) audits them."
+            )
         _validation.check_choice("model", self.model, MODELS)
         _validation.check_number("seed", self.seed, 0, 2**32 - 1, whole=True)
         _validation.check_number("fdr", self.fdr, 0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -15,6 +16,7 @@ from labeltide.tables.files import open_file
 from labeltide.tables.wording import quoted
 
 MANIFEST = ("recording", "signals", "labels", "annotator")
+MARKS = r"[ _.,+()\[\]-]+"  # between the words of a name
 SHARED = 3  # letters at least, that the names of a recording and its labels begin with
 
 
@@ -105,21 +107,36 @@ def _in_folder(folder: Path, labels: Sequence[Path]) -> list[RecordingFiles]:
     for file in files:
         if file not in owners:
             owners[_owner(file, signals)].append(file)
-    own = [path for path in signals if not owners[path]]
-    return [
-        RecordingFiles(
-            path.stem,
-            path,
-            (LabelFile(None),)
-            if path in own
-            else tuple(LabelFile(file, file.stem if len(owners[path]) > 1 else None) for file in owners[path]),
-        )
-        for path in signals
-    ]
+    several = any(len(own) > 1 for own in owners.values())
+    found = []
+    for path, own in owners.items():
+        names = [_annotator(file.stem, path.stem) if several else None for file in own]
+        if len(set(names)) < len(names):
+            names = [file.name for file in own]
+        named = tuple(LabelFile(file, name) for file, name in zip(own, names, strict=True))
+        found.append(RecordingFiles(path.stem, path, named or (LabelFile(None),)))
+    return found
+
+
+def _annotator(labels: str, recording: str) -> str | None:
+    """What remains of the name of a file of labels after that of its recording; None where nothing does.
+
+    Where the recording's name is not at its beginning, the words that both begin with are left out, or the first word;
+    where both begin with other letters, nothing is.
+    """
+    if labels.startswith(recording):
+        rest = labels[len(recording) :]
+    elif _shared(labels, recording) < SHARED:
+        rest = labels
+    else:
+        both = _shared(re.split(MARKS, labels), re.split(MARKS, recording))
+        rest = re.sub(rf"^(.*?{MARKS}){{{max(both, 1)}}}", "", labels + "_")
+    return re.sub(rf"^{MARKS}|{MARKS}$", "", rest) or None
 
 
 def _owner(file: Path, signals: Sequence[Path]) -> Path:
-    shared = [_shared(file.stem, path.stem) for path in signals]
+    name, *names = (re.sub(MARKS, "_", path.stem) for path in (file, *signals))  # n1-ann belongs to n1_psg
+    shared = [_shared(name, other) + SHARED * name.startswith(other) for other in names]
     best = [path for path, count in zip(signals, shared, strict=True) if count == max(shared)]
     if len(signals) > 1 and (max(shared) < SHARED or len(best) > 1):
         raise ValueError(
@@ -129,8 +146,8 @@ def _owner(file: Path, signals: Sequence[Path]) -> Path:
     return best[0]
 
 
-def _shared(first: str, second: str) -> int:
-    """How many letters two names have in common from the beginning."""
+def _shared(first: Sequence[str], second: Sequence[str]) -> int:
+    """How many letters or words two names have in common from the beginning."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 

@@ -104,7 +104,9 @@ def _from_bytes(raw: bytes, model: Model | None) -> NoisyLabelClassifier:
     if description.params["model"] is not None and model is not None:
         raise ValueError(f"it was fitted with labeltide's own {description.params['model']!r}. Leave out `model`.")
     if description.params["model"] is None and (model is None or isinstance(model, str)):
-        raise ValueError("it was fitted with a model of the user's own. Pass the same one to load(path, model=...).")
+        raise ValueError(
+            "it was fitted with a model of the user's own. Pass the same one in Python to load(path, model=...)."
+        )
     estimator = _restore(description, read_tensors(raw), model)
     if description.params["model"] is not None:
         _try_out(estimator)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from labeltide.auditing.labels_file import read_labels
 from labeltide.auditing.page.results import read_audit
+from labeltide.exporting.settled_lines import use_settled
 from labeltide.spans.table import by_annotator, make_spans, no_spans
 
 COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "suggested", "corrected", "is_issue"]
@@ -46,16 +47,17 @@ def read_audit_spans(folder: Path, *, arrow: bool = True) -> AuditSpans:
 
     Rows that follow each other and have the same label are one span.
     """
-    audit = read_audit(folder, ("table.columns",))
+    audit = read_audit(folder, ("table.columns", "table.classes"))
     lines = read_labels(Path(folder), COLUMNS)
     if not len(lines):
         raise ValueError(f"The audit in {str(folder)!r} has no labels to write. Audit again.")
-    said: tuple[str, ...] = ()
+    lines, said = use_settled(Path(folder), audit, lines)
+    lines = _with_single_annotator(lines, audit)
     if audit.get("recordings"):
         onset, length, places = _rows_of_recordings(lines["row"].to_numpy(), audit["recordings"])
     elif audit["table"]["columns"].get("time") is None:
         onset, length, places = _rows_without_times(lines)
-        said = ("The table has no times, so its rows count as seconds from the first of each sequence.",)
+        said += ("The table has no times, so its rows count as seconds from the first of each sequence.",)
     else:
         onset, length, places = _rows_of_table(lines)
     recorded, suggested = lines["recorded"], lines["suggested"]
@@ -64,6 +66,19 @@ def read_audit_spans(folder: Path, *, arrow: bool = True) -> AuditSpans:
     timed = lines.select(["sequence", "annotator"])
     timed = timed.append_column("onset", pa.array(onset)).append_column("length", pa.array(length))
     return AuditSpans(_merge(timed, issue), _merge(timed, lines["corrected"]), places, said)
+
+
+def _with_single_annotator(lines: pa.Table, audit: Mapping[str, Any]) -> pa.Table:
+    """The labels with the name of their only annotator, which is in audit.json alone."""
+    about = audit.get("recordings") or audit["table"]
+    names = about.get("annotators") or []
+    if names == [None]:  # as where there are several files: each is an annotator
+        files = {path for file in about.get("files") or () for path in file.get("labels") or ()}
+        names = [Path(path).stem for path in files] if len(files) == 1 else []
+    if len(names) != 1 or lines["annotator"].null_count < len(lines):
+        return lines
+    every = pa.array(names * len(lines), pa.string())
+    return lines.set_column(lines.column_names.index("annotator"), "annotator", every)
 
 
 def _rows_of_recordings(rows: np.ndarray, about: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:

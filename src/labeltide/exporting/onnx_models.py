@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from labeltide.exporting.onnx_graph import Graph, average, linear, positions, real_steps, sizes
-from labeltide.models import GRUModel, LinearModel, SequenceModel, TCNModel, TransformerModel
+from labeltide.models import MODELS, GRUModel, LinearModel, SequenceModel, TCNModel, TransformerModel
 from labeltide.models.transformer import HEADS, MemberNorm
 
 
@@ -27,6 +27,14 @@ def check_exportable(model: SequenceModel) -> None:
     _writer(model)
 
 
+def refusal(what: str) -> str:
+    """Why a network of the user's own is not written, and the way out."""
+    return (
+        f"Export to ONNX knows labeltide's own networks: {', '.join(MODELS)}. {what} was fitted with a module of the "
+        "user's own, which runs in Python alone: labeltide.load(path, model=...).predict(X). Or fit one of ours."
+    )
+
+
 def _writer(model: SequenceModel) -> Callable[[Graph, Any, str, str | None], str]:
     writers: dict[type[SequenceModel], Callable[[Graph, Any, str, str | None], str]] = {
         GRUModel: add_gru,
@@ -35,11 +43,7 @@ def _writer(model: SequenceModel) -> Callable[[Graph, Any, str, str | None], str
         LinearModel: add_linear,
     }
     if type(model) not in writers:
-        known = ", ".join(kind.name for kind in writers)
-        raise ValueError(
-            f"Export to ONNX knows labeltide's own networks: {known}. This model was fitted with a module of the "
-            "user's own: export that module with torch.onnx, or fit one of ours."
-        )
+        raise ValueError(refusal("This model"))
     return writers[type(model)]
 
 

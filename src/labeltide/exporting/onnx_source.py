@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from labeltide.auditing.folder import AUDIT, MODEL, MODEL_FILE
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.storage import load
+from labeltide.estimators.storage_header import read_description
+from labeltide.exporting.onnx_models import refusal
 from labeltide.tables.features import LARGEST, Encoder, encoder_from_json
 
 
@@ -83,7 +86,19 @@ def _read(path: Path) -> OnnxSource:
         raise ValueError(
             f"The folder must be that of an audit, with {AUDIT} and {MODEL}/{MODEL_FILE} in it. Got {str(path)!r}."
         )
-    return OnnxSource(path.stem, load(path))
+    try:
+        return OnnxSource(path.stem, load(path))
+    except ValueError:
+        if _is_own_module(path):
+            raise ValueError(refusal(str(path))) from None
+        raise
+
+
+def _is_own_module(path: Path) -> bool:
+    """Whether a saved model has a network of the user's own, whose code is in no file."""
+    with suppress(ValueError):
+        return path.is_file() and read_description(path.read_bytes()).params["model"] is None
+    return False
 
 
 def _of_audit(name: str, estimator: NoisyLabelClassifier, audit: Mapping[str, Any]) -> OnnxSource:

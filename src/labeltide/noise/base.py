@@ -85,7 +85,7 @@ class NoiseFunction(FleetModule):
 
     def _moments(self, clock: ArrayLike) -> Tensor:
         device = next((tensor.device for tensor in (*self.parameters(), *self.buffers())), None)
-        return torch.as_tensor(np.asarray(clock, dtype=np.float64), device=device)
+        return torch.as_tensor(np.asarray(clock, dtype=np.float64).copy(), device=device)  # it may be read-only
 
 
 class LearnedNoise(NoiseFunction):

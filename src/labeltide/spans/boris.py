@@ -1,4 +1,4 @@
-"""The tabular events of BORIS: one line for the start of a behaviour and one for its stop."""
+"""What exports of BORIS have of their own: subjects of an observation, and tabular events with starts and stops."""
 
 from __future__ import annotations
 
@@ -6,10 +6,24 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from labeltide._formulas import bare_text
 from labeltide.spans.table import make_spans
 
 STATUS = ("status", "behavior type")  # older and newer versions
 BEHAVIOUR, TIME = "behavior", "time"
+OBSERVATION, SUBJECT = "observation id", "subject"
+NOBODY = ("", "no focal subject")  # in the column of subjects
+
+
+def name_recordings(names: Sequence[str], lines: Sequence[Sequence[str]], stem: str) -> list[tuple[str, str]]:
+    """The recording and the observation of each line; the recording has the subject behind it where there is one."""
+    found = []
+    for line in lines:
+        cells = {name: _cell(line, names.index(name)) for name in (OBSERVATION, SUBJECT) if name in names}
+        observation = cells.get(OBSERVATION) or stem
+        subject = "" if cells.get(SUBJECT, "").casefold() in NOBODY else cells[SUBJECT]
+        found.append((f"{observation} {subject}".strip(), observation))
+    return found
 
 
 def is_boris_events(names: Sequence[str]) -> bool:
@@ -18,18 +32,14 @@ def is_boris_events(names: Sequence[str]) -> bool:
 
 
 def join_events(names: list[str], lines: list[list[str]], stem: str) -> tuple[pa.Table, tuple[str, ...]]:
-    """Spans from starts and stops; points have no duration, and a start without a stop is left out and counted.
-
-    The recording is the observation, with the subject behind it where there is one.
-    """
-    place = {name: names.index(name) for name in (BEHAVIOUR, TIME, "observation id", "subject") if name in names}
+    """Spans from starts and stops; points have no duration, and a start without a stop is left out and counted."""
+    place = {name: names.index(name) for name in (BEHAVIOUR, TIME)}
     status = names.index(next(name for name in STATUS if name in names))
     opened: dict[tuple[str, str], float] = {}
     found: list[tuple[float, float, str, str]] = []
     unpaired = 0
-    for line in lines:
+    for line, (recording, _) in zip(lines, name_recordings(names, lines, stem), strict=True):
         cells = {name: line[k].strip() if k < len(line) else "" for name, k in place.items()}
-        recording = " ".join(filter(None, [cells.get("observation id") or stem, _subject(cells.get("subject", ""))]))
         key, kind = (recording, cells[BEHAVIOUR]), line[status].strip().upper() if status < len(line) else ""
         try:
             time = float(cells[TIME].replace(",", "."))
@@ -54,5 +64,6 @@ def join_events(names: list[str], lines: list[list[str]], stem: str) -> tuple[pa
     return spans, said
 
 
-def _subject(name: str) -> str:
-    return "" if name.casefold() in ("", "no focal subject") else name
+def _cell(line: Sequence[str], place: int) -> str:
+    text = bare_text(line[place].strip()) if place < len(line) else ""
+    return "" if text.casefold() == "n/a" else text

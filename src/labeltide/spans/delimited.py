@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from labeltide._files import write_atomically
 from labeltide._formulas import bare_text, csv_text
-from labeltide.spans.boris import is_boris_events, join_events
+from labeltide.spans.boris import OBSERVATION, is_boris_events, join_events, name_recordings
 from labeltide.spans.checks import check_file, check_writable, reading
 from labeltide.spans.table import SpanFile, make_spans
 
@@ -61,11 +61,9 @@ def read(path: str | Path) -> SpanFile:
     with reading(path, "spans") as said:
         header, lines = _rows(path)
         names = [name.strip().casefold() for name in header]
-        if is_boris_events(names):
-            spans, joined = join_events(names, lines, path.stem)
-            return SpanFile(spans, said=(*said, *joined))
-        spans, left_out = _from_columns(names, lines, path.stem)
-    return SpanFile(spans, said=(*said, *left_out))
+        spans, left_out = (join_events if is_boris_events(names) else _from_columns)(names, lines, path.stem)
+        observations = dict(name_recordings(names, lines, path.stem)) if OBSERVATION in names else {}
+    return SpanFile(spans, said=(*said, *left_out), observations=observations)
 
 
 def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:
@@ -142,7 +140,10 @@ def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> tuple[
     else:
         duration = _numbers(columns["end"]) - onset
         duration[[cell is None for cell in columns["end"]]] = 0.0  # BORIS: a point event has no stop
-    recording = [name or stem for name in columns.get("recording", [None] * len(lines))]
+    if OBSERVATION in names and places["recording"] == names.index(OBSERVATION):
+        recording = [name for name, _ in name_recordings(names, lines, stem)]
+    else:
+        recording = [name or stem for name in columns.get("recording", [None] * len(lines))]
     return make_spans(onset, duration, columns["label"], columns.get("annotator"), recording)
 
 

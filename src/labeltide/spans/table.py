@@ -50,12 +50,14 @@ class SpanFile:
     spans : Arrow table with the columns of `SCHEMA`
     start : the wall clock at second 0, where the file says it
     said : sentences about what was left out or changed
+    observations : of BORIS, the observation of each recording; a recording is an observation and a subject
     """
 
     spans: pa.Table
     signals: tuple[Signal, ...] = ()
     start: datetime | None = None
     said: tuple[str, ...] = ()
+    observations: dict[str, str] = field(default_factory=dict)
 
 
 def make_spans(

@@ -14,7 +14,7 @@ from labeltide_bench.pages.published import PAPER_RATE, RATE_TOLERANCE
 from labeltide_bench.pages.result_tables import percent
 from labeltide_bench.pages.verdict import count
 
-HIGH = 0.40  # a level that is reported and has no bound
+HIGH = (0.36, 0.43)  # shares of wrong labels that are reported as 40 % and have no bound
 SYNTHETIC = "synthetic"  # the paper's data whose labels do not persist
 JUMP = "jump"
 COST = 0.010  # most above clean labels
@@ -42,7 +42,7 @@ class Goal(NamedTuple):
 def write_goals(costs: Sequence[CellCost]) -> list[Goal]:
     """All criteria for which the study has cells, with the names of the cells that miss them."""
     usual = [cost for cost in costs if _at(cost.cell, PAPER_RATE) and _is_usual(cost.cell)]
-    high = [cost for cost in costs if _at(cost.cell, HIGH) and _is_usual(cost.cell)]
+    high = [cost for cost in costs if HIGH[0] <= cost.cell.rate <= HIGH[1] and _is_usual(cost.cell)]
     cells = [cost.cell for cost in costs]
     silent = [cell for cell in cells if cell.rate < 0.005]
     fresh = [cell for cell in cells if _is_synthetic(cell) and cell.rate >= 0.005]
