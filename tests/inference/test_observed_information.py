@@ -7,7 +7,7 @@ import torch
 from labeltide.chain.families import hold_annotator, pooled
 from labeltide.inference.cluster_bootstrap import free_family
 from labeltide.inference.observed_information import Directions, observed_scores
-from labeltide.inference.score import clock_moments, find_change, fit_null
+from labeltide.inference.score import clock_moments, find_change, fit_null_families
 from labeltide.inference.sign_flips import person_scores
 from labeltide.inference.temporality import TEST_SMOOTHNESS, WEAK_POOLING
 from labeltide.noise.shapes import make_noise
@@ -25,7 +25,7 @@ def study():
     training = training._replace(clusters=torch.from_numpy(PERSON))
     free = pooled(free_family(2, training.grid, TEST_SMOOTHNESS), WEAK_POOLING)
     null = hold_annotator(free, 0)
-    fit, moments = fit_null(training, null), clock_moments(training, 0)
+    (fit,), moments = fit_null_families(training, [null]), clock_moments(training, 0)
     return fit, find_change(fit, moments, null, free), moments, null
 
 

@@ -10,7 +10,7 @@ from labeltide.chain.families import constant_shape, family, hold_annotator, poo
 from labeltide.chain.passes import expect
 from labeltide.inference.cluster_bootstrap import free_family
 from labeltide.inference.permutation import score_of_moments, step_residuals
-from labeltide.inference.score import Statistic, clock_moments, find_change, fit_null, smooth_functions
+from labeltide.inference.score import Statistic, clock_moments, find_change, fit_null_families, smooth_functions
 from labeltide.inference.temporality import hold_class
 from labeltide.inference.warm_start import refit, same_data
 from labeltide.noise.shapes import make_noise
@@ -33,7 +33,7 @@ def families(training):
 
 
 def observed_score(training, null, alternative):
-    fit, moments = fit_null(training, null), clock_moments(training, 0)
+    (fit,), moments = fit_null_families(training, [null]), clock_moments(training, 0)
     change = find_change(fit, moments, null, alternative)
     return score_of_moments(step_residuals(fit, change), moments.places, change), change, fit, moments
 

@@ -9,7 +9,7 @@ import torch
 from labeltide.chain.families import constant_shape, family
 from labeltide.inference.cluster_bootstrap import free_family
 from labeltide.inference.permutation import score_of_moments, step_residuals
-from labeltide.inference.score import clock_moments, find_change, fit_null
+from labeltide.inference.score import clock_moments, find_change, fit_null_families
 from labeltide.inference.sign_flips import compare_with_people, effective_design, flip_signs, person_scores
 from labeltide.noise.shapes import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
@@ -24,7 +24,7 @@ def study():
     ((training, _),) = fit_studies(simulate(SimulatedStudy(noise, 40, sharpness=2.0), 1, 0).data, choose=False)
     training = training._replace(clusters=torch.from_numpy(PERSON))
     null = family(2, constant_shape(training.grid), "each")
-    fit, moments = fit_null(training, null), clock_moments(training, 0)
+    (fit,), moments = fit_null_families(training, [null]), clock_moments(training, 0)
     return fit, find_change(fit, moments, null, free_family(2, training.grid, 10.0)), moments, null
 
 

@@ -15,10 +15,11 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from scipy.stats import beta, norm
+from scipy.stats import norm
 
 from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.noise_estimate import Change, NoiseEstimate
+from labeltide.inference.rate_interval import EffectiveCount, clopper_pearson
 
 LEVEL = 0.05
 
@@ -56,9 +57,9 @@ def agree_change(change: Change, p_value: float) -> Change:
 def agree_share(estimate: NoiseEstimate, p_value: float, training: TrainingEvidence) -> NoiseEstimate:
     """The same estimate; its interval of the total share begins at zero where the test does not reject that.
 
-    Where annotators differ it begins no lower than the limit of Clopper and Pearson (1934) for the fewest wrong labels.
+    Where annotators differ it begins no lower than the limit of Clopper and Pearson (1934) for the fewest wrong labels,
+    which takes labels as independent: with few people it is close to the share of these labels themselves.
     """
-    wrong, recorded = fewest_wrong(training)
-    least = float(beta.ppf(LEVEL / 2, wrong, recorded - wrong + 1)) if wrong else 0.0
+    least, _ = clopper_pearson(EffectiveCount(*fewest_wrong(training)), 1 - LEVEL)
     lower = max(estimate.total_lower if p_value < LEVEL else 0.0, least)
     return replace(estimate, total_lower=min(lower, estimate.total))

@@ -94,14 +94,8 @@ class Weights(NamedTuple):
         return total
 
 
-def fit_null(training: TrainingEvidence, null: Family) -> NullFit:
-    """Fit the chain under the null, and take the posterior of the true labels."""
-    (fit,) = fit_null_families(training, [null])
-    return fit
-
-
 def fit_null_families(training: TrainingEvidence, nulls: Sequence[Family]) -> list[NullFit]:
-    """The same for several nulls, as one fleet of chains."""
+    """Fit the chain under each null, as one fleet, and take the posteriors of the true labels."""
     members = same_data(len(nulls), torch.ones(len(nulls), len(training.data.mask)))
     return fit_nulls(training.data, members, nulls, training.parameters)
 
