@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import labeltide as lt
 from labeltide import _workers
 from labeltide._workers import current_workers
+from labeltide.inference.cluster_bootstrap import chosen_spline, draw_rows
+from labeltide.inference.warm_start import refit, same_data
 
 
 def add(shared, part):
@@ -86,6 +89,31 @@ def test_tide_has_the_same_bits_with_several_workers(alone):
     with lt.workers(2):
         many = lt.TideClassifier(epochs=4, hidden_size=32, random_state=0, device="cpu").fit(*study())
     assert_same(alone, many)
+
+
+def test_bootstrap_replicates_have_the_same_bits_with_several_workers(alone, monkeypatch):
+    monkeypatch.setattr("labeltide.inference.warm_start.FEWEST_FOR_WORKERS", 0)
+    here = noise_replicates(alone.training_, 6)
+    with lt.workers(2):
+        there = noise_replicates(alone.training_, 6)
+    np.testing.assert_array_equal(here, there)
+
+
+def noise_replicates(training, count):
+    members = same_data(count, torch.from_numpy(draw_rows(len(training.data.mask), None, count, 0)).float())
+    family = chosen_spline(2, training.grid, training.families, training.period)
+    return refit(training.data, members, [family] * count, training.parameters).parameters.matrices.numpy()
+
+
+def test_few_tasks_share_all_cores(monkeypatch):
+    monkeypatch.setattr(_workers, "usable_cores", lambda: 6)
+    with lt.workers(2) as engine:
+        assert sorted(engine.run(count_threads, None, [0, 0, 0])) == [(0, 3), (1, 3), (2, 3)]
+        assert list(engine.run(count_threads, None, [0])) == [(0, 6)]
+
+
+def count_threads(shared, part):
+    return torch.get_num_threads()
 
 
 ray_test = pytest.mark.skipif("LABELTIDE_SKIP_RAY" in os.environ, reason="LABELTIDE_SKIP_RAY is set")

@@ -59,8 +59,9 @@ class Processes:
     def run(self, task: Task, shared: Any, parts: Sequence[Any]) -> Iterator[Result]:
         """When a task fails, those that finish beside it are still yielded before its error is raised."""
         left, tries, problem = set(range(len(parts))), 0, None
+        threads = max(1, usable_cores() // max(1, min(self.count, len(parts))))  # few tasks share all cores
         while left and problem is None:
-            waiting = {self._submit(task, shared, parts[number]): number for number in sorted(left)}
+            waiting = {self._submit(threads, task, shared, parts[number]): number for number in sorted(left)}
             for future in _as_finished(waiting):
                 error = future.exception()
                 if error is None:
@@ -81,12 +82,11 @@ class Processes:
         if problem is not None:
             raise problem
 
-    def _submit(self, task: Task, shared: Any, part: Any) -> Future[Any]:
+    def _submit(self, threads: int, task: Task, shared: Any, part: Any) -> Future[Any]:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-            threads = max(1, usable_cores() // self.count)
-            self._pool = ProcessPoolExecutor(self.count, context, initializer=_start_worker, initargs=(threads,))
-        return self._pool.submit(task, shared, part)
+            self._pool = ProcessPoolExecutor(self.count, context, initializer=_start_worker)
+        return self._pool.submit(_run_with_threads, threads, task, shared, part)
 
     def close(self, kill: bool = False) -> None:
         """End the processes; with `kill` in the middle of their tasks."""
@@ -118,9 +118,9 @@ class RayCluster:
 
     def run(self, task: Task, shared: Any, parts: Sequence[Any]) -> Iterator[Result]:
         ray = self._ray
-        remote = ray.remote(max_retries=TRIES, num_cpus=1, num_gpus=1 if self._gpus else 0)(_run_remote)
+        remote = ray.remote(max_retries=TRIES, num_cpus=1, num_gpus=1 if self._gpus else 0)(_run_with_threads)
         stored = ray.put(shared)
-        waiting = {remote.remote(task, stored, part): number for number, part in enumerate(parts)}
+        waiting = {remote.remote(1, task, stored, part): number for number, part in enumerate(parts)}
         try:
             while waiting:
                 (done, *_), _ = ray.wait(list(waiting), num_returns=1)
@@ -235,10 +235,10 @@ def _no_cluster(address: str, why: str) -> ValueError:
     )
 
 
-def _run_remote(task: Task, shared: Any, part: Any) -> Any:
+def _run_with_threads(threads: int, task: Task, shared: Any, part: Any) -> Any:
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     return task(shared, part)
 
 
@@ -251,12 +251,9 @@ def _result(ray: Any, reference: Any) -> Any:
         raise ChildProcessError(f"A Ray worker died {TRIES + 1} times: {str(error).splitlines()[0]}") from None
 
 
-def _start_worker(threads: int) -> None:
+def _start_worker() -> None:
     """Ignore Ctrl-C, which the parent handles, and end when the parent has ended."""
-    import torch
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(threads)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
