@@ -3,6 +3,7 @@
 A part of inference.py. Each record is one study: whether the interval held the share of the population and that of the
 study's own labels, its width beside that of the best possible interval, which knows the true labels (Clopper and
 Pearson 1934; with people of different error rates the t interval of their shares), and flags at 10 % false alarms.
+As in an audit, labels are flagged where wrong labels are shown (p below 5 %).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from scipy.stats import beta
 from scipy.stats import t as student
 
 import labeltide as lt
+from labeltide.auditing.conclusion import SURE
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.passes import expect
 from labeltide.inference.audit import choose_issues
@@ -133,7 +135,7 @@ def measure(
     low, high, share = estimate.total_lower, estimate.total_upper, float(truth.mean())
     best = known_truth_interval(wrong, training.clusters)
     inside = (estimate.class_rate_lower <= truth) & (truth <= estimate.class_rate_upper)
-    flags = flag(training)
+    flags = flag(training) & (estimate.total_p < SURE)
     return {
         "total": estimate.total,
         "covers": float(low <= share <= high),

@@ -18,6 +18,11 @@ from labeltide.kernels.threads import torch_on_one_thread
 
 PSEUDO_COUNT = 0.5  # added to every expected transition and its exposure
 MAX_POWER = 20.0
+# The power has a normal prior. Out-of-fold probabilities are about right; averaged logits are a little less sure than
+# each network. Small networks that err with confidence look like wrong labels: without the prior the power went up to
+# 16 in 216 development fits of 150 to 1,000 labels. At 150 and 300 labels the prior cut the error of the share of wrong
+# labels by a fifth to a third; with some thousand labels it changes little.
+POWER_MEAN, POWER_SD = 1.1, 0.25
 MAX_BURSTS = 0.98
 
 
@@ -56,14 +61,15 @@ def _maximise(parameters: ChainParameters, expected: Expected, matrices: Tensor,
     A also enters the normaliser :math:`\sum_j A_{ij} P_{tj}^k`. Bounding its logarithm by the tangent (a
     minorise-maximise step, Hunter and Lange 2004) gives :math:`A_{ij} = N_{ij} / D_{ij}`, expected transitions over
     their exposure, and never lowers the likelihood. Without evidence it is the Baum-Welch update. The power takes a
-    damped Newton step with the complete-data information.
+    damped Newton step with the complete-data information and its prior.
     """
     power, bursts = parameters.power, parameters.bursts
     start = _normalise((expected.starts[:, 0] + PSEUDO_COUNT) / (expected.starts[:, 1] + PSEUDO_COUNT))
     transition = _normalise((expected.pairs[:, 0] + PSEUDO_COUNT) / (expected.pairs[:, 1] + PSEUDO_COUNT))
     if learn_power:
         slope, curvature = expected.power.unbind(1)
-        step = (slope / curvature.clamp_min(1e-6)).clamp(-0.5, 0.5)
+        slope = slope + (POWER_MEAN - power) / POWER_SD**2
+        step = (slope / (curvature + 1 / POWER_SD**2)).clamp(-0.5, 0.5)
         power = (power + step).clamp(0.0, MAX_POWER)
     return ChainParameters(start, transition, power, matrices, bursts)
 

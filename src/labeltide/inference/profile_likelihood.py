@@ -80,14 +80,25 @@ def share_test(training: TrainingEvidence) -> ShareInterval:
     """Interval and test of the share of wrong labels from one profile likelihood: the interval inverts the test."""
     profile = profile_share(training)
     clusters = np.arange(len(profile.log_likelihood[0])) if training.clusters is None else training.clusters.numpy()
-    # A network may be sure of the wrong class at a single step, which looks like a wrong label.
     mean = ROOT_MEAN * profile.estimate
-    p_value = null_p_value(profile, clusters, max(RESOLUTION, 1 / _count_labels(training.data)), mean)
+    p_value = null_p_value(profile, clusters, max(RESOLUTION, stretch_share(training.data)), mean)
     lower, upper = invert(profile, critical_root(profile, clusters), mean)
     lower = lower if p_value < 1 - CONFIDENCE else 0.0
     # States are named so that recorded labels are mostly right. Beyond the share of wrong labels that are given at
     # random, a model in which classes have changed their names is as likely.
     return ShareInterval(lower, max(min(upper, 1 - 1 / training.data.n_classes), profile.estimate), p_value)
+
+
+def stretch_share(data: ChainData) -> float:
+    """The share of all labels in one stretch of equal labels of average length: one over the number of stretches.
+
+    A network that takes one stretch for another class looks like as many wrong labels, and in small studies networks
+    do. Wrong labels that come one by one make stretches short.
+    """
+    labels = data.labels[0].masked_fill(~data.mask[..., None], -1)  # (rows, steps, annotators)
+    there = labels >= 0
+    goes_on = there[:, 1:] & (labels[:, 1:] == labels[:, :-1])
+    return 1 / max(int(there.sum()) - int(goes_on.sum()), 1)
 
 
 def null_p_value(profile: Profile, clusters: np.ndarray, share: float, mean: float = 0.0) -> float:
