@@ -5,9 +5,9 @@
     python bench/benchmarks/inference.py intervals --studies 40 --processes 2            # small studies, in processes
     python bench/benchmarks/inference.py page                                            # the table from the records
 
-Each part writes one JSON line per simulated study to bench/results/inference/<part>.jsonl; `dependence` one per cell,
-to dependence.jsonl.gz. All parts but `fits` and
-`time` draw the evidence directly, as calibrated probabilities; `fits` measures the coverage of whole fits of `tide`.
+Each part writes one JSON line per simulated study to bench/results/inference/<part>.jsonl, `intervals` to
+intervals.jsonl.gz, and `dependence` one per cell to dependence.jsonl.gz. All parts but `fits` and `time` draw the
+evidence directly, as calibrated probabilities; `fits` measures the coverage of whole fits of `tide`.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def main(arguments: list[str]) -> None:
         found = IN_PROCESSES[name](chosen.studies, chosen.processes) if name in IN_PROCESSES else PARTS[name]()
         lines = [json.dumps(record) for record in found]
         text = "\n".join(lines) + "\n"
-        if name == "dependence":
+        if name in IN_PROCESSES:
             (RESULTS / f"{name}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
         else:
             (RESULTS / f"{name}.jsonl").write_text(text)
