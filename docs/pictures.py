@@ -80,7 +80,7 @@ def show_real_data(page: Path, write: bool) -> bool:
 
 def draw(name: str, results: dict) -> None:
     """The share of wrong labels over the clock, true and estimated."""
-    figure, axis = plt.subplots(figsize=(6.4, 2.6), layout="constrained")
+    figure, axis = plt.subplots(figsize=(real_pictures.WIDTH, 2.4), layout="constrained")
     axis.plot(results["clock"], 100 * results["true_rate"], color="black", label="truth")
     axis.plot(results["clock"], 100 * results["found_rate"], color="#c0392b", label="estimated from the labels")
     axis.set(xlabel=CLOCKS[name], ylabel="% wrong", ylim=(0, 50))

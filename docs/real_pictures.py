@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 FIELDS = Path(__file__).parent / "fields"
-RED, BLUE, GREY = "#c0392b", "#2f6f9f", "#9aa5ad"
+WIDTH, DPI = 5.4, 155  # letters that can be read on a phone
+RED, BLUE = "#c0392b", "#2f6f9f"
 COLOURS = ("#b8d4e3", "#c0392b", "#e59866", "#5b8c5a", "#34495e", "#d5d8dc")  # of events
 
 
@@ -31,7 +32,7 @@ def save(figure: Figure, path: Path) -> None:
     for axis in figure.axes:
         axis.spines[["top", "right"]].set_visible(False)
     content = io.BytesIO()
-    figure.savefig(content, dpi=130)
+    figure.savefig(content, dpi=DPI)
     plt.close(figure)
     Image.open(content).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
 
@@ -56,7 +57,7 @@ def dreem(results: dict[str, Any]) -> Figure:
     contested, lengths = results["found"].contested, results["lengths"]
     hours = np.arange(contested.shape[1]) / 120
     edges = np.arange(0, np.median(lengths) / 120, 0.5)
-    figure, axis = plt.subplots(figsize=(6.4, 3), layout="constrained")
+    figure, axis = plt.subplots(figsize=(WIDTH, 2.7), layout="constrained")
     for place, name in enumerate(results["scorers"]):
         halves = [np.nanmean(contested[:, (hours >= edge) & (hours < edge + 0.5), place]) for edge in edges]
         axis.plot(edges + 0.25, 100 * np.array(halves), label=name.replace("_", " "), linewidth=1.5)
@@ -85,7 +86,7 @@ def neonates(results: dict[str, Any]) -> Figure:
     minutes = np.arange(here.sum()) / 6
     figure, (top, bottom) = _two_panels((1.8, 1.2))
     rows = {"consensus": found.labels[baby, here]}
-    rows |= {f"expert {letter}": y[baby, here, place] for place, letter in enumerate("ABC")}
+    rows |= {f"expert {'ABC'[place]}": y[baby, here, place] for place in (2, 1, 0)}  # from below
     for height, row in enumerate(rows.values()):
         _bars(top, minutes[row == 1], 1 / 6, height, BLUE if height else "black")
     _name_rows(top, list(rows))
@@ -97,7 +98,7 @@ def neonates(results: dict[str, Any]) -> Figure:
 
 
 def har70plus(results: dict[str, Any]) -> Figure:
-    figure, axis = plt.subplots(figsize=(6.4, 3), layout="constrained")
+    figure, axis = plt.subplots(figsize=(WIDTH, 2.7), layout="constrained")
     for name, colour, words in (("clean", BLUE, "labels as published"), ("noisy", RED, "after noise was drawn")):
         noise = results[name].summary["noise"]
         curve = {part: 100 * np.array(noise["curves"][0][part], float) for part in ("rate", "rate_lower", "rate_upper")}
@@ -120,7 +121,7 @@ def lund2013(results: dict[str, Any]) -> Figure:
     shown = steps[steps["trial"] == differ.idxmax()]
     chances = labels[labels["sequence"] == differ.idxmax()].groupby("row")[["probability_contested"]].mean()
     seconds = shown["sample"].to_numpy() / 500
-    figure, axes = plt.subplots(3, sharex=True, figsize=(6.4, 3.6), height_ratios=(1.2, 1.2, 1), layout="constrained")
+    figure, axes = plt.subplots(3, sharex=True, figsize=(WIDTH, 3.3), height_ratios=(1.2, 1.2, 1), layout="constrained")
     axes[0].plot(seconds, shown["speed"], color="black", linewidth=0.8)
     axes[0].set(ylabel="log speed")
     axes[0].set_title(f"trial {differ.idxmax()}", loc="left", fontsize=10)
@@ -151,7 +152,7 @@ def boris(results: dict[str, Any]) -> Figure:
 
 
 def _two_panels(heights: tuple[float, float]) -> tuple[Figure, Any]:
-    return plt.subplots(2, sharex=True, figsize=(6.4, 3.2), height_ratios=heights, layout="constrained")
+    return plt.subplots(2, sharex=True, figsize=(WIDTH, 2.9), height_ratios=heights, layout="constrained")
 
 
 def _strips(axis: Any, seconds: np.ndarray, rows: dict[str, pd.Series], events: list[str]) -> None:
