@@ -48,7 +48,8 @@ def main(arguments: list[str]) -> int:
 
 
 def run_simulated(page: Path) -> None:
-    began, results = time.process_time(), {}
+    began = time.process_time()
+    results: dict = {}
     exec("\n".join(BLOCK.findall(REAL.sub("", page.read_text()))), results)
     print(f"{page.stem}: simulated study, {time.process_time() - began:.1f} s of processor time")
     draw(page.stem, results)
