@@ -1,8 +1,14 @@
-"""The pictures of the pages by field: `make field-pictures` runs the code of each page and draws what it found."""
+"""The pictures of the pages by field: `make field-pictures` runs the code of each page and draws what it found.
+
+Sections "On real data" need the public data sets below LABELTIDE_DATA. What their code prints must be what stands on
+the page; `python docs/pictures.py --write` puts it there.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
+import os
 import re
 import sys
 import tempfile
@@ -13,6 +19,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import real_pictures
 
 FIELDS = Path(__file__).parent / "fields"
 CLOCKS = {
@@ -23,30 +30,64 @@ CLOCKS = {
     "gaze": "seconds of the trial",
     "machines": "days since service",
 }
+REAL = re.compile(r"^## On real data.*?(?=^## )", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+PRINTED = re.compile(r"(```python\n(.*?)```\n\n```text\n)(.*?)(```)", re.DOTALL)
 
 
-def main(names: list[str]) -> None:
+def main(arguments: list[str]) -> int:
+    """Draw the pictures of the named pages, or of all; 1 where a page shows other numbers than its code prints."""
+    names, write = [each for each in arguments if each != "--write"], "--write" in arguments
+    differs = False
     for name in names or CLOCKS:
-        blocks = re.findall(r"```python\n(.*?)```", (FIELDS / f"{name}.md").read_text(), re.DOTALL)
-        results: dict = {}
-        began = time.process_time()
+        page = FIELDS / f"{name}.md"
         with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):  # some pages write files
-            exec("\n".join(blocks), results)
-        print(f"{name}: {time.process_time() - began:.1f} s of processor time")
-        draw(name, results)
+            differs |= show_real_data(page, write)
+            run_simulated(page)
+    return int(differs)
+
+
+def run_simulated(page: Path) -> None:
+    began = time.process_time()
+    results: dict = {}
+    exec("\n".join(BLOCK.findall(REAL.sub("", page.read_text()))), results)
+    print(f"{page.stem}: simulated study, {time.process_time() - began:.1f} s of processor time")
+    draw(page.stem, results)
+
+
+def show_real_data(page: Path, write: bool) -> bool:
+    """Run the section on real data, draw its pictures, and say whether the page shows other numbers."""
+    text = page.read_text()
+    section = REAL.search(text)
+    if section is None or "LABELTIDE_DATA" not in os.environ:
+        return False
+    results: dict = {}
+
+    def rerun(match: re.Match[str]) -> str:
+        began, shown = time.process_time(), io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            exec(match[2], results)
+        print(f"{page.stem}: real data, {time.process_time() - began:.1f} s of processor time")
+        real_pictures.draw(page.stem, results)
+        return match[1] + "\n".join(line.rstrip() for line in shown.getvalue().splitlines()) + "\n" + match[4]
+
+    now = text.replace(section[0], PRINTED.sub(rerun, section[0]))
+    if write:
+        page.write_text(now)
+    elif now != text:
+        print(f"{page.name} shows other numbers than its code prints; --write puts these there:\n{now}")
+    return now != text and not write
 
 
 def draw(name: str, results: dict) -> None:
     """The share of wrong labels over the clock, true and estimated."""
-    figure, axis = plt.subplots(figsize=(6.4, 2.6), layout="constrained")
+    figure, axis = plt.subplots(figsize=(real_pictures.WIDTH, 2.4), layout="constrained")
     axis.plot(results["clock"], 100 * results["true_rate"], color="black", label="truth")
     axis.plot(results["clock"], 100 * results["found_rate"], color="#c0392b", label="estimated from the labels")
     axis.set(xlabel=CLOCKS[name], ylabel="% wrong", ylim=(0, 50))
-    axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
-    figure.savefig(FIELDS / f"{name}.png", dpi=110)
-    plt.close(figure)
+    real_pictures.save(figure, FIELDS / f"{name}.png")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -2,9 +2,18 @@
 
 import pytest
 
-from datasets import archives
+from datasets import annotator_archives, archives
 from labeltide_bench import datasets as public
-from labeltide_bench.datasets import eeg_eye_state, har70plus, sleep_nights, source, uci_har
+from labeltide_bench.datasets import (
+    dod_scorers,
+    eeg_eye_state,
+    har70plus,
+    lund2013,
+    neonatal_seizure,
+    sleep_nights,
+    source,
+    uci_har,
+)
 
 
 @pytest.fixture
@@ -16,6 +25,12 @@ def small(monkeypatch):
     monkeypatch.setattr(har70plus, "N_SUBJECTS", len(archives.HAR70_SIZES))
     monkeypatch.setattr(har70plus, "N_ROWS", sum(archives.HAR70_SIZES.values()))
     monkeypatch.setattr(sleep_nights, "N_NIGHTS", len(archives.NIGHTS))
+    monkeypatch.setattr(dod_scorers, "N_NIGHTS", {"dodh": 1})
+    monkeypatch.setattr(dod_scorers, "N_EPOCHS", len(annotator_archives.few_stages()))
+    monkeypatch.setattr(lund2013, "N_TRIALS", 1)
+    monkeypatch.setattr(lund2013, "N_SAMPLES", len(annotator_archives.few_gazes()))
+    monkeypatch.setattr(neonatal_seizure, "N_RECORDS", 2)
+    monkeypatch.setattr(neonatal_seizure, "N_SECONDS", len(annotator_archives.few_marks()))
 
 
 @pytest.fixture(params=["new", "old"])

@@ -6,10 +6,19 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from pyarrow import parquet
 
-from datasets import archives, edf_writer
+from datasets import annotator_archives, archives, edf_writer
 from datasets.traces import assert_fails_without_a_trace, content
 from labeltide_bench import datasets as public
-from labeltide_bench.datasets import eeg_eye_state, har70plus, sleep_nights, source, uci_har
+from labeltide_bench.datasets import (
+    dod_scorers,
+    eeg_eye_state,
+    har70plus,
+    lund2013,
+    neonatal_seizure,
+    sleep_nights,
+    source,
+    uci_har,
+)
 
 pytestmark = pytest.mark.usefixtures("small")
 
@@ -40,13 +49,19 @@ def server(tmp_path, monkeypatch):
     archives.make_eeg(folder / "eeg.zip")
     archives.make_har70(folder / "har70.zip", archives.HAR70_SIZES)
     make_nights(folder)
+    annotator_archives.make_dreem(folder / "dreem.zip", annotator_archives.few_stages())
+    annotator_archives.make_lund(folder / "lund.zip", annotator_archives.few_gazes())
+    annotator_archives.make_neonates(folder / "zenodo", annotator_archives.few_marks())
     for module, name in (
         (uci_har, "human+activity.zip"),
         (eeg_eye_state, "eeg.zip"),
         (har70plus, "har70.zip"),
+        (dod_scorers, "dreem.zip"),
+        (lund2013, "lund.zip"),
     ):
         monkeypatch.setattr(module, "URL", base + name.replace("+", "%20"))
     monkeypatch.setattr(sleep_nights, "BASE", base)
+    monkeypatch.setattr(neonatal_seizure, "URLS", [base + f"zenodo/{name}" for name in neonatal_seizure.NAMES.values()])
     yield folder
     httpd.shutdown()
     httpd.server_close()

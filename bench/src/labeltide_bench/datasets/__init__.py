@@ -12,14 +12,23 @@ from zipfile import BadZipFile
 import pyarrow as pa
 
 from labeltide._validation import check_choice
-from labeltide_bench.datasets import eeg_eye_state, har70plus, sleep_edf, uci_har
+from labeltide_bench.datasets import (
+    dod_scorers,
+    eeg_eye_state,
+    har70plus,
+    lund2013,
+    neonatal_seizure,
+    sleep_edf,
+    uci_har,
+)
 from labeltide_bench.datasets.public import FetchError, PublicDataset
 from labeltide_bench.datasets.source import OnProgress, Source
 from labeltide_bench.datasets.staging import install, workplace
 
 __all__ = ["DATASETS", "DatasetRow", "FetchError", "PublicDataset", "fetch", "list_datasets"]
 
-DATASETS = {each.DATASET.name: each.DATASET for each in (uci_har, eeg_eye_state, har70plus, sleep_edf)}
+SOURCES = (uci_har, eeg_eye_state, har70plus, sleep_edf, dod_scorers, lund2013, neonatal_seizure)
+DATASETS = {each.DATASET.name: each.DATASET for each in SOURCES}
 
 # Errors of a broken download, a wrong archive or a full disk. All other errors are bugs and are not caught.
 BROKEN = (
@@ -65,8 +74,8 @@ def fetch(
 ) -> Path:
     """Download a data set from its official address, check it and convert it to parquet, or change nothing.
 
-    PhysioNet publishes checksums, and every file is held against them. UCI publishes none; there the numbers
-    of rows, columns and labels must be as published.
+    PhysioNet publishes checksums, and every file is held against them. For the others the numbers of rows, columns
+    and labels must be as published.
 
     Parameters
     ----------
@@ -76,7 +85,7 @@ def fetch(
         The files go to a folder of the data set's name below it, over those already there.
     archives : path or paths, optional
         Archives downloaded by hand, to convert instead. For sleep_edf: the unpacked folder, or the files of
-        any number of nights.
+        any number of nights. For neonatal_seizure: the three files, or their folder.
     on_progress : callable, optional
         Called with what is being downloaded, the bytes so far and the bytes in all (0 where unknown).
 
