@@ -11,8 +11,8 @@ from labeltide.kernels.threads import kernel_threads, torch_on_one_thread
 
 
 def fit(seed):
-    study = lt.make_sequences(n=12, n_steps=10, n_features=2, stay=0.8, random_state=0)
-    method = lt.METHODS["tide" if seed % 2 else "continuous"](epochs=3, random_state=seed, device="cpu")
+    study = lt.make_sequences(n=8, n_steps=5, n_features=2, stay=0.8, random_state=0)
+    method = lt.METHODS["tide" if seed % 2 else "continuous"](epochs=2, random_state=seed, device="cpu")
     method.fit(study.features, study.labels)
     return method.predict_proba(study.features), method.noise_matrices_
 
