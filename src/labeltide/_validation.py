@@ -79,7 +79,7 @@ def steps_mask(lengths: np.ndarray, n_steps: int) -> np.ndarray:
 
 
 def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> np.ndarray:
-    """A finite moment for every step, of shape (n, steps); without `clock` 0 at the first step, 1 at the last column."""
+    """A finite moment for every step, of shape (n, steps); without `clock` from 0 at the first step to 1 at the end."""
     shape = (len(lengths), n_steps)
     if clock is None:
         return np.broadcast_to(np.arange(n_steps) / max(n_steps - 1, 1), shape).copy()
