@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from inference_dependence_page import write_dependence
+from inference_dependence_page import write_again, write_dependence
 
 ABOUT = """Made by `python bench/benchmarks/inference.py`, one JSON line per study. Studies have 150 sequences of 50
 steps, two classes and 30 % of labels wrong unless said otherwise. In the setting *persistence* labels stay with
@@ -39,12 +39,17 @@ NOTES = (
 Records = list[dict[str, Any]]
 
 
-def write_page(folder: Path) -> str:
-    """Write README.md from the records that are there."""
+def read_records(folder: Path) -> dict[str, Records]:
+    """The records of each part that is there."""
     texts = {path.stem: path.read_text() for path in folder.glob("*.jsonl")}
     for path in folder.glob("*.jsonl.gz"):
         texts[path.name.removesuffix(".jsonl.gz")] = gzip.decompress(path.read_bytes()).decode()
-    records = {name: [json.loads(line) for line in text.splitlines()] for name, text in texts.items()}
+    return {name: [json.loads(line) for line in text.splitlines()] for name, text in texts.items()}
+
+
+def write_page(folder: Path) -> str:
+    """Write README.md from the records that are there."""
+    records = read_records(folder)
     sections = [write(records[name]) for name, write in WRITERS.items() if name in records]
     text = "\n\n".join(["# How honest the inference is", ABOUT, *sections]) + "\n"
     (folder / "README.md").write_text(text)
@@ -230,6 +235,7 @@ WRITERS = {
     "unseen": _unseen,
     "temporality": _temporality,
     "dependence": write_dependence,
+    "dependence_again": write_again,
     "annotators": _annotators,
     "time": _time,
     "checks": _checks,
