@@ -32,6 +32,7 @@ from labeltide_bench.studies.run_fleet import record_labels
 
 STUDY = Path(__file__).parents[1] / "studies" / "tide.toml"
 DATASETS, SHAPES, RATE = ("moving", "blinking", "sleeping"), ("mixed", "growth", "periodic"), 0.3
+NEAR = 0.011  # the paper's level of 30 % has 29 % for some shapes
 FDR, FOLDS, TIMES, BINS = 0.1, 5, 10, 10
 
 
@@ -66,7 +67,7 @@ def measure_all(data: Path, datasets: list[str], draws: int) -> Iterator[dict[st
         settings = {**method.settings_for(spec), "device": "cpu"}
         clean_probs = cross_fit_clean(train, settings)
         for noise in study.noise_for(spec):
-            if noise.shape not in SHAPES or noise.level.get("rate") != RATE:
+            if noise.shape not in SHAPES or abs(noise.level.get("rate", 0) - RATE) > NEAR:
                 continue
             drawn = [record_labels(PlannedRun(spec, noise, method, number), train) for number in range(draws)]
             fleet = [lt.TideClassifier(**settings, random_state=number) for number in range(draws)]
