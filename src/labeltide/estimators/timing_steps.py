@@ -28,6 +28,7 @@ from labeltide.estimators.timing_fit import TimingFit
 from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.noise.fixed import FixedNoise
 
+MOST_STEPS = 2**20  # of many more, some rows are looked at first: classifiers of all steps take much memory
 Found = tuple[Tensor, TimingFit, TimingTraining]  # posterior (rows, steps, classes), model, and input of its bootstrap
 NoiseOf = Callable[[ChainParameters, int], FixedNoise]  # the noise function of a chain of a fit
 
@@ -68,12 +69,9 @@ def find_timing(
     data = directed.data
     if not longest_offset(data.n_classes) or not has_one_annotator_per_row(data):
         return {}
-    models = [
-        fit_step_model(directed.features, data.mask, posterior, folds)
-        for posterior, folds in zip(labels, directed.folds, strict=True)
-    ]
-    parts = [model.log_probs(directed.features, folds) for model, folds in zip(models, directed.folds, strict=True)]
-    log_probs = torch.stack(parts)  # (fits, rows, steps, classes)
+    if data.mask.numel() > MOST_STEPS and not _looks_mistimed(*_thin(directed, labels)):
+        return {}
+    models, log_probs = _step_evidence(directed, labels)
     single = data.with_evidence(likelihood_ratios(log_probs, data.mask))
     shares = class_shares(log_probs, data.mask).cpu().double().numpy()
     return {
@@ -84,6 +82,32 @@ def find_timing(
         )
         for fit, better in _find_better(directed, single)
     }
+
+
+def _step_evidence(directed: Directed, labels: Tensor) -> tuple[list[StepModel], Tensor]:
+    """Classifiers of single steps, and their log-probabilities (fits, rows, steps, classes)."""
+    models = [
+        fit_step_model(directed.features, directed.data.mask, posterior, folds)
+        for posterior, folds in zip(labels, directed.folds, strict=True)
+    ]
+    parts = [model.log_probs(directed.features, folds) for model, folds in zip(models, directed.folds, strict=True)]
+    return models, torch.stack(parts)
+
+
+def _thin(directed: Directed, labels: Tensor) -> tuple[Directed, Tensor]:
+    """Evenly spread rows with about `MOST_STEPS` steps."""
+    n_rows, n_steps = directed.data.mask.shape
+    rows = torch.linspace(0, n_rows - 1, max(1, MOST_STEPS // n_steps), device=labels.device).round().long()
+    features, fits = directed.features[rows], directed.fits._replace(weights=directed.fits.weights[:, rows])
+    thin = directed._replace(features=features, data=directed.data.take_rows(rows), fits=fits)
+    return thin._replace(folds=directed.folds[:, rows]), labels[:, rows]
+
+
+def _looks_mistimed(directed: Directed, labels: Tensor) -> bool:
+    """Whether the labels of any fit are suspicious at a quick look."""
+    evidence = likelihood_ratios(_step_evidence(directed, labels)[1], directed.data.mask)
+    single = directed.data.with_evidence(evidence)
+    return bool((screen_timing(single, directed.fits, directed.chosen.parameters).gain > SCREEN_WORTH).any())
 
 
 def _find_better(directed: Directed, single: ChainData) -> Iterator[tuple[int, Better]]:
