@@ -93,7 +93,7 @@ def _check_training(layout: Layout, options: AuditOptions) -> None:
     wanted = fitting.most_windows(size, options.pace, options.train_on)
     labels = round(size.labels * wanted / size.windows)
     on_disk = wanted > fitting.most_windows(size, options.pace)
-    n_features = 0 if on_disk else len(layout.columns.features)
+    n_features = None if on_disk else len(layout.columns.features)
     check_training_memory(
         (wanted, size.window), labels, n_features, len(layout.class_names), len(layout.annotator_names or " ")
     )
