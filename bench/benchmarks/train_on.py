@@ -43,6 +43,7 @@ ROWS_OF_A_DAY = 84  # of a simulated person, at least
 DAYS = 60
 TEST = {"simulated": 20, "chest": 3, "sleep": 2}  # people
 TEST_WINDOWS = 2000
+PARTS = ("train", "test")
 Windows = tuple[np.ndarray, np.ndarray, np.ndarray]  # features, true labels, people
 
 
@@ -52,33 +53,43 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--draws", nargs="+", type=int, default=[0], help="seeds of windows and noise")
     parser.add_argument("--out", type=Path, default=Path("bench/results/scale/train_on.json"))
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        name, labels, draw = arguments.child
-        print(json.dumps(measure(name, int(float(labels)), int(draw))))
+        what, name, labels, draw, folder = arguments.child
+        done = CHILDREN[what](name, int(float(labels)), int(draw), Path(folder))
+        print(json.dumps(done))
         return
     cases = [(name, size, draw) for size in arguments.labels for name in arguments.data for draw in arguments.draws]
     for case in cases:
-        command = [sys.executable, __file__, "--child", *map(str, case)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        record = json.loads(done.stdout.splitlines()[-1])
-        print(json.dumps(record))
+        with tempfile.TemporaryDirectory() as folder:
+            _run("prepare", *case, folder)
+            record = _run("measure", *case, folder)
+        print(json.dumps(record), flush=True)
         _add(arguments.out, record)
 
 
-def measure(name: str, n_labels: int, draw: int) -> dict[str, Any]:
+def _run(what: str, *words: object) -> Any:
+    """What a process of its own prints last: the memory of what it made before is not that of the fit."""
+    command = [sys.executable, __file__, "--child", what, *map(str, words)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(name: str, n_labels: int, draw: int, folder: Path) -> dict[str, Any]:
     """Fit tide to windows with so many labels, and compare with the truth."""
-    with tempfile.TemporaryDirectory() as folder:
-        train, test, noise = prepare(name, n_labels, draw, Path(folder))
-        epochs = choose_epochs(len(train.features))
-        load, started = os.getloadavg()[0], time.monotonic()
-        clf = lt.TideClassifier(epochs=epochs, random_state=draw, device="cpu")
-        with warnings.catch_warnings(), watch_memory() as memory:
-            warnings.simplefilter("ignore")
-            clf.fit(train.features, train.recorded, clusters=train.people)
-        seconds = time.monotonic() - started
-        error = 100 * float((clf.predict(test.features) != test.truth).mean())
+    train, test = (
+        Part(*(np.load(folder / f"{part}-{of}.npy", mmap_mode="c") for of in Part._fields)) for part in PARTS
+    )
+    noise = make_noise(train.truth)
+    epochs = choose_epochs(len(train.features))
+    load, started = os.getloadavg()[0], time.monotonic()
+    clf = lt.TideClassifier(epochs=epochs, random_state=draw, device="cpu")
+    with warnings.catch_warnings(), watch_memory() as memory:
+        warnings.simplefilter("ignore")
+        clf.fit(train.features, train.recorded, clusters=np.array(train.people))
+    seconds = time.monotonic() - started
+    error = 100 * float((clf.predict(test.features) != test.truth).mean())
     true_noise = noise.at(clf.clock_grid_)
     return {
         "data": name,
@@ -107,19 +118,29 @@ class Part(NamedTuple):
     people: np.ndarray
 
 
-def prepare(name: str, n_labels: int, draw: int, folder: Path) -> tuple[Part, Part, lt.FixedNoise]:
-    """Windows of training and test, and the noise that was drawn; features of training are written to a file."""
+def prepare(name: str, n_labels: int, draw: int, folder: Path) -> None:
+    """Write the windows of training and test."""
     features, truth, people = DATA[name](n_labels)
     own = people >= TEST[name]
     generator = np.random.default_rng([draw, n_labels])
     chosen = np.sort(generator.permutation(np.flatnonzero(own))[: n_labels // STEPS])  # all where there are fewer
     test = generator.permutation(np.flatnonzero(~own))[:TEST_WINDOWS]
-    noise = lt.make_noise(SHAPE, int(truth.max()) + 1, STEPS, RATE)
-    np.save(folder / "features.npy", features[chosen])
-    mapped = np.load(folder / "features.npy", mmap_mode="c")
-    recorded = lt.corrupt(truth[chosen], noise, generator)
-    train = Part(mapped, truth[chosen].astype(np.int8), recorded.astype(np.int8), people[chosen])
-    return train, Part(features[test], truth[test], truth[test], people[test]), noise
+    recorded = lt.corrupt(truth[chosen], make_noise(truth), generator)
+    for part, rows, labels in zip(PARTS, (chosen, test), (recorded, truth[test]), strict=True):
+        np.save(folder / f"{part}-features.npy", features[rows])
+        np.save(folder / f"{part}-truth.npy", truth[rows].astype(np.int8))
+        np.save(folder / f"{part}-recorded.npy", labels.astype(np.int8))
+        np.save(folder / f"{part}-people.npy", people[rows])
+
+
+def read_part(folder: Path, part: str) -> Part:
+    """Windows in files that are mapped into memory."""
+    return Part(*(np.load(folder / f"{part}-{name}.npy", mmap_mode="c") for name in Part._fields))
+
+
+def make_noise(truth: np.ndarray) -> lt.FixedNoise:
+    """The noise that is drawn, for as many classes as there are."""
+    return lt.make_noise(SHAPE, int(truth.max()) + 1, STEPS, RATE)
 
 
 @contextmanager
@@ -211,6 +232,7 @@ def _cut(features: np.ndarray, truth: np.ndarray, person: np.ndarray) -> Windows
     return features[index], truth[index], person[index[:, 0]]
 
 
+CHILDREN: dict[str, Callable[..., Any]] = {"prepare": prepare, "measure": measure}
 DATA: dict[str, Callable[[int], Windows]] = {"simulated": simulated, "chest": chest, "sleep": sleep}
 
 

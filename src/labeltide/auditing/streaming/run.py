@@ -21,6 +21,7 @@ from labeltide.auditing.audit_summary import describe_run, describe_settings, de
 from labeltide.auditing.common_steps import check_table, learn, say_reading
 from labeltide.auditing.conclusion import conclude
 from labeltide.auditing.contested_findings import PARTS
+from labeltide.auditing.expected_cost import expected_seconds
 from labeltide.auditing.folder import AUDIT, ISSUES, LABELS, MODEL, MODEL_FILE, NOISE, check_folder, put_in_place
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.pace import say_pace
@@ -106,6 +107,7 @@ def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfini
         about = {**describe_table(table, sample, []), **sizes(layout)}
         say_reading(about, sample, stages)
     fitted = _fit(read, options, kept, stages)
+    del read  # the windows that were learned from are no longer mapped
     may_name = fitted["conclusion"]["names_labels"]
     with stages.stage("judge"):
         with torch_on_one_thread():
@@ -148,6 +150,8 @@ def _fit(read: LargeTable, options: AuditOptions, kept: Unfinished, stages: Stag
         return known
     sample, learned = read.sample, read.learned or read.sample
     every = np.arange(len(learned.lengths))
+    epochs = fitting.choose_epochs(learned, every, options.pace)
+    stages.expect({name: expected_seconds(sample, every, epochs, options.pace)[name] for name in ("fit", "bands")})
     with stages.stage("fit"):
         clusters, checks = check_table(sample, options.seed, learned)
         coded = learn(learned, every, clusters, options, kept)
