@@ -14,7 +14,8 @@ from labeltide.tables.windows import OVERLAP
 # results.
 PART_BYTES, RESULT_BYTES = 35, 35
 SORT_BYTES = 160  # of a row that DuckDB sorts: its copy in order, and its temporary files
-WINDOW_BYTES, FEATURE_BYTES = 20, 4  # of a step of a window to learn from: labels, clock and gaps; and of a feature
+# Of a step of a window to learn from: labels, clock, gaps and the evidence that is kept of the fit; and of a feature.
+WINDOW_BYTES, FEATURE_BYTES = 50, 4
 FITTED, WINDOWS = "fitted.json", "windows"
 GIGABYTE = 1e9
 
