@@ -28,7 +28,7 @@ from labeltide.estimators.timing_fit import TimingFit
 from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.noise.fixed import FixedNoise
 
-MOST_STEPS = 2**20  # of many more, some rows are looked at first: classifiers of all steps take much memory
+MOST_STEPS = 2**18  # of many more, some rows are looked at first: classifiers of all steps take much memory
 Found = tuple[Tensor, TimingFit, TimingTraining]  # posterior (rows, steps, classes), model, and input of its bootstrap
 NoiseOf = Callable[[ChainParameters, int], FixedNoise]  # the noise function of a chain of a fit
 
