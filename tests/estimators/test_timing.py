@@ -83,8 +83,10 @@ def test_imputed_labels_follow_the_posterior_and_keep_trusted_ones():
     assert (impute(posterior, mask, trusted, 0)[:, 1] == 2).all()
 
 
-def test_of_many_steps_some_rows_are_looked_at_first(monkeypatch):
-    monkeypatch.setattr(timing_steps, "MOST_STEPS", 40 * 50)
+@pytest.mark.parametrize("how", [{"late": 3.0}, {"wrong": 0.2}])
+def test_of_many_steps_some_rows_decide_and_all_are_judged(monkeypatch, how):
+    monkeypatch.setattr(timing_steps, "MOST_STEPS", 45 * 50)
+    monkeypatch.setattr(timing_steps, "STEPS_AT_ONCE", 7 * 50)
     found, looked_at = timing_steps._step_evidence, []
 
     def count(directed, labels):
@@ -92,9 +94,8 @@ def test_of_many_steps_some_rows_are_looked_at_first(monkeypatch):
         return found(directed, labels)
 
     monkeypatch.setattr(timing_steps, "_step_evidence", count)
-    for how, rows in (({"late": 3.0}, [40, 60]), ({"wrong": 0.2}, [40])):
-        looked_at.clear()
-        features, labels, _ = simulate(**how)
-        model = lt.TideClassifier(epochs=3, random_state=0, device="cpu").fit(features, labels)
-        assert looked_at == rows
-        assert (model.timing_fit_ is not None) == ("late" in how)
+    features, labels, truth = simulate(**how)
+    model = lt.TideClassifier(epochs=5, random_state=0, device="cpu").fit(features, labels)
+    assert looked_at == [45]
+    assert (model.timing_fit_ is not None) == ("late" in how)
+    assert (model.audit(features, labels).suggested != truth).mean() < (labels != truth).mean() / 2
