@@ -33,9 +33,10 @@ class UnanswerableError(ValueError):
 
 def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Finite float32 features of shape (n, steps, features), zero on padding, and lengths of shape (n,)."""
+    is_private = isinstance(X, np.memmap) and X.mode == "c"  # what is written to such a map never reaches its file
     try:
         with np.errstate(over="ignore"):  # values that overflow become infinite and are refused below
-            features = np.array(X, dtype=np.float32)  # a copy: padding is overwritten below
+            features = np.array(X, dtype=np.float32, copy=None if is_private else True)  # padding is overwritten below
     except (TypeError, ValueError) as error:
         raise ValueError(f"X must be numbers of shape (n, steps, features). Got {_describe(X)}: {error}") from None
     if features.ndim != 3:
