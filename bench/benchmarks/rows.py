@@ -24,12 +24,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
+import labeltide as lt
 from labeltide.auditing import source
 from labeltide.auditing.large_study import write_large_study
 
 RECORDS = Path(__file__).parents[1] / "results" / "scale"
 COMPARED = ("labels.parquet", "issues.parquet", "issues.csv", "noise.csv", "model/model.safetensors")
-CHILD = "--child"
+CHILD, DEVICE, WORKERS = "--child", "ROWS_DEVICE", "ROWS_WORKERS"
 
 
 def main() -> None:
@@ -38,6 +39,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("rows-work"), help="folder for tables and results")
     parser.add_argument("--csv-folder", type=int, default=0, help="audit from as many CSV files in shuffled order")
     parser.add_argument("--kills", type=int, default=0, help="kill and resume as often")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--keep", action="store_true", help="keep tables and results")
     parser.add_argument(CHILD, nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -45,7 +48,9 @@ def main() -> None:
         return _child(*arguments.child)
     for rows in arguments.rows:
         record = measure(int(rows), arguments)
-        name = f"rows-{int(rows)}{'-csv' if arguments.csv_folder else ''}{'-kills' if arguments.kills else ''}.json"
+        name = f"rows-{int(rows)}{'-csv' if arguments.csv_folder else ''}{'-kills' if arguments.kills else ''}"
+        name += "" if arguments.device == "cpu" else f"-{arguments.device}"
+        name += f"-{arguments.workers}.json" if arguments.workers > 1 else ".json"
         RECORDS.mkdir(parents=True, exist_ok=True)
         (RECORDS / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         print(json.dumps(record, indent=1))
@@ -53,6 +58,7 @@ def main() -> None:
 
 def measure(rows: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """Simulate, audit and predict, each in a process of its own."""
+    os.environ[DEVICE], os.environ[WORKERS] = arguments.device, str(arguments.workers)  # for the children
     work = arguments.work / str(rows)
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -129,6 +135,7 @@ def _run(what: str, *words: object) -> dict[str, Any]:
 
 def _child(what: str, *words: str) -> None:
     source.MOST_ROWS = 0  # every table is read in parts
+    device, workers = os.environ[DEVICE], int(os.environ[WORKERS])
     started = time.monotonic()
     stages: dict[str, Any] = {}
     if what == "simulate":
@@ -136,11 +143,12 @@ def _child(what: str, *words: str) -> None:
     elif what == "predict":
         from labeltide.auditing.predict import predict_to_file
 
-        predict_to_file(words[0], words[1], Path(words[2]), device="cpu")
+        predict_to_file(words[0], words[1], Path(words[2]), device=device)
     else:
         from labeltide.auditing.run import audit
 
-        found = audit(words[0], out=Path(words[1]), device="cpu", resume="resume" in words)
+        with lt.workers(workers):
+            found = audit(words[0], out=Path(words[1]), device=device, resume="resume" in words)
         stages = {"stages": found.summary["seconds"], "issues": found.summary["issues"]["count"]}
     usage = resource.getrusage(resource.RUSAGE_SELF)
     measured = {
