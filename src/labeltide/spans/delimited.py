@@ -24,6 +24,7 @@ from labeltide.spans.table import SpanFile, make_spans
 KIND = "spans"
 EXTENSIONS = (".csv", ".tsv", ".txt")
 MISSING = ("", "n/a")  # as BIDS writes it
+NO_DURATION = ("na", "nan")  # as BORIS writes it for point events
 COLUMNS = {  # role → names in small letters, the likeliest first
     "onset": (
         "onset",
@@ -136,7 +137,7 @@ def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> tuple[
     onset = _numbers(columns["onset"])
     if places["duration"] is not None:
         duration = _numbers(columns["duration"])
-        duration[[cell is None for cell in columns["duration"]]] = 0.0  # BIDS: n/a is an event
+        duration[[cell is None or cell.casefold() in NO_DURATION for cell in columns["duration"]]] = 0.0  # an event
     else:
         duration = _numbers(columns["end"]) - onset
         duration[[cell is None for cell in columns["end"]]] = 0.0  # BORIS: a point event has no stop
