@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from labeltide._files import write_atomically
 from labeltide._formulas import bare_text, csv_text
-from labeltide.spans.boris import OBSERVATION, is_boris_events, join_events, name_recordings
+from labeltide.spans.boris import BEHAVIOUR, OBSERVATION, is_boris_events, join_events, name_recordings
 from labeltide.spans.checks import check_file, check_writable, reading
 from labeltide.spans.table import SpanFile, make_spans
 
@@ -91,6 +91,15 @@ def is_spans(path: Path) -> bool:
         return False
     names = [name.strip().casefold() for name in header]
     return is_boris_events(names) or _column(names, "onset") is not None
+
+
+def is_boris(path: Path) -> bool:
+    """Whether a text file is an export of BORIS, of tabular or of aggregated events."""
+    try:
+        header, _ = _rows(path, header_only=True)
+    except (ValueError, csv.Error, OSError):
+        return False
+    return {OBSERVATION, BEHAVIOUR} <= {name.strip().casefold() for name in header}
 
 
 def _rows(path: Path, header_only: bool = False) -> tuple[list[str], list[list[str]]]:
