@@ -14,6 +14,7 @@ from labeltide.auditing.leaks import check_leaks
 from labeltide.auditing.memory import check_memory
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page.reading_words import reading_text
+from labeltide.auditing.shared_classes import check_shared_classes
 from labeltide.auditing.stages import Stages
 from labeltide.auditing.train_on import check_training_memory
 from labeltide.auditing.unfinished import Unfinished
@@ -28,7 +29,11 @@ def say_reading(about: Mapping[str, Any], read: AuditInput, stages: Stages) -> N
 
 
 def check_table(read: AuditInput, seed: int) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
-    """The recording of each sequence, which copies share, and the checks for copies and for leaks of labels."""
+    """The recording of each sequence, which copies share, and the checks for copies and for leaks of labels.
+
+    Annotators who name classes differently are refused.
+    """
+    check_shared_classes(read)
     clusters = clusters_of_copies(read)
     return clusters, (*check_copies(read, clusters), *check_leaks(read, seed))
 
