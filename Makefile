@@ -12,7 +12,7 @@ setup: .venv/.ready
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "labeltide needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable ./bench
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]' --editable ./bench
 	touch $@
 
 demo: setup
@@ -61,7 +61,6 @@ supply-chain: setup
 
 # The documentation, into docs/_build/html; any warning is an error.
 docs: setup
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -d docs/_build/doctrees docs docs/_build/html
 
 # The pictures of the pages by field, from the code of each page.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import inspect
 import pickle
 from collections.abc import Callable, Iterator
@@ -44,6 +45,10 @@ def every_method(test: Callable[..., None]) -> Callable[..., None]:
     return pytest.mark.parametrize("name", lt.METHODS)(by_setting(test))
 
 
+# What no kernel sees (types of labels, seeds, cutting of rows) is checked with the small network alone.
+every_method_small = pytest.mark.parametrize("name", lt.METHODS)
+
+
 @pytest.fixture(autouse=True)
 def setting(request: pytest.FixtureRequest) -> Iterator[None]:
     """The kernels and the hidden size that `make` uses; small where a test does not ask."""
@@ -67,6 +72,16 @@ def make_study(n_classes: int = 2, n: int = N, seed: int = 0) -> tuple[np.ndarra
     X = rng.normal(size=(n, STEPS, FEATURES))
     y = np.digitize(X[..., 0] + 0.3 * rng.normal(size=(n, STEPS)), np.linspace(-0.7, 0.7, n_classes + 1)[1:-1])
     return X, y
+
+
+def fitted(name: str, n_classes: int = 2, epochs: int = 2) -> NoisyLabelClassifier:
+    """`make` fitted to `make_study`, once for all tests of a kernel variant: no test may change it."""
+    return _fit_once(name, n_classes, epochs, library.requested(), HIDDEN[-1])
+
+
+@functools.cache
+def _fit_once(name: str, n_classes: int, epochs: int, *setting: object) -> NoisyLabelClassifier:
+    return make(name, n_classes, epochs=epochs).fit(*make_study(n_classes))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -119,11 +134,11 @@ def test_every_argument_has_a_default_and_is_only_stored(name):
 
 
 @every_method
-def test_clone_get_params_and_set_params(name, study):
-    method = make(name, epochs=3).fit(*study)
+def test_clone_get_params_and_set_params(name):
+    method = copy.deepcopy(fitted(name))
     copied = clone(method)
     assert not hasattr(copied, "model_")
-    assert copied.epochs == 3
+    assert copied.epochs == 2
     assert repr(copied) == repr(method)
     assert method.set_params(epochs=4, learning_rate=0.1) is method
     assert (method.get_params()["epochs"], method.learning_rate) == (4, 0.1)
@@ -151,20 +166,23 @@ def test_fit_returns_itself_and_changes_nothing_it_was_given(name, study, length
 
 @every_method
 def test_pickle_and_deepcopy_keep_a_fitted_method_whole(name, study):
-    X, y = study
-    method = make(name).fit(X, y)
+    X, _ = study
+    method = fitted(name)
     assert_same(results(pickle.loads(pickle.dumps(method)), X), results(method, X))
     assert_same(results(copy.deepcopy(method), X), results(method, X))
 
 
 @every_method
-def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(name, study):
+def test_the_same_seed_gives_the_same_numbers_also_after_another_fit(name, study):
     X, y = study
-    first = results(make(name).fit(X, y), X)
-    assert_same(first, results(make(name).fit(X, y), X))
     refitted = make(name, random_state=7).fit(X[:, :5], y[:, :5]).set_params(random_state=0).fit(X, y)
-    assert_same(first, results(refitted, X))
-    assert not np.array_equal(first[0], make(name, random_state=1).fit(X, y).predict_proba(X))
+    assert_same(results(fitted(name), X), results(refitted, X))
+
+
+@every_method_small
+def test_another_seed_and_no_seed_give_other_numbers_and_a_stream_its_own(name, study):
+    X, y = study
+    assert not np.array_equal(results(fitted(name), X)[0], make(name, random_state=1).fit(X, y).predict_proba(X))
     unseeded = [make(name, random_state=None).fit(X, y).predict_proba(X) for _ in range(2)]
     assert not np.array_equal(*unseeded)
     streams = [make(name, random_state=np.random.RandomState(3)).fit(X, y) for _ in range(2)]
@@ -179,12 +197,12 @@ def test_a_fleet_of_estimators_ends_as_each_would_alone(name, study):
     fleet = [make(name, random_state=seed) for seed in range(3)]
     lt.fit_fleet(fleet, X, labels)
     for seed, (member, own) in enumerate(zip(fleet, labels, strict=True)):
-        alone = make(name, random_state=seed).fit(X, own)
+        alone = make(name, random_state=seed).fit(X, own) if seed else fitted(name)
         np.testing.assert_allclose(member.predict_proba(X), alone.predict_proba(X), atol=1e-4)
         np.testing.assert_allclose(member.noise_matrices_, alone.noise_matrices_, atol=1e-4)
 
 
-@every_method
+@every_method_small
 def test_grid_search_with_groups_works_for_strings(name, study):
     X, y = study
     labels = LABEL_TYPES["strings"][y]
@@ -196,7 +214,7 @@ def test_grid_search_with_groups_works_for_strings(name, study):
     assert search.score(X, labels) == search.best_estimator_.score(X, labels)
 
 
-@every_method
+@every_method_small
 def test_clusters_are_cut_with_the_rows_of_a_grid_search(name, study):
     X, y = study
     people = np.repeat(np.arange(4), 3)
@@ -205,14 +223,14 @@ def test_clusters_are_cut_with_the_rows_of_a_grid_search(name, study):
     assert 0 <= search.best_score_ <= 1
 
 
-@every_method
+@every_method_small
 def test_clusters_of_any_hashable_type_give_the_same_numbers(name, study):
     X, y = study
     codes = np.repeat(np.arange(6), 2)
     names = [codes, [f"person {code}" for code in codes], [("site", int(code)) for code in codes]]
-    fitted = [results(make(name, early_stopping=True).fit(X, y, clusters=clusters), X) for clusters in names]
-    assert_same(fitted[0], fitted[1])
-    assert_same(fitted[0], fitted[2])
+    first, *others = (results(make(name, early_stopping=True).fit(X, y, clusters=clusters), X) for clusters in names)
+    for other in others:
+        assert_same(first, other)
 
 
 @every_method
@@ -232,7 +250,7 @@ def test_cross_val_score_scores_steps(name, study):
 # Predictions and scores
 
 
-@every_method
+@every_method_small
 @pytest.mark.parametrize("kind", LABEL_TYPES)
 def test_predictions_are_labels_of_the_users_own_type(name, kind, study):
     X, codes = study
@@ -243,7 +261,7 @@ def test_predictions_are_labels_of_the_users_own_type(name, kind, study):
     assert method.classes_.tolist() == names.tolist()
     assert {type(label) for label in predicted.ravel().tolist()} == {type(names.tolist()[0])}
     assert method.classes_.dtype.kind == ("U" if kind == "objects" else names.dtype.kind)
-    np.testing.assert_array_equal(method.predict_proba(X).argmax(-1), make(name, epochs=1).fit(X, codes).predict(X))
+    np.testing.assert_array_equal(method.predict_proba(X).argmax(-1), fitted(name, epochs=1).predict(X))
     assert method.score(X, predicted) == 1
 
 
@@ -275,7 +293,7 @@ def test_score_is_a_slow_loop_over_the_labels_that_are_there(name, lengths):
     X, y = make_study(n_classes=3)
     rng = np.random.default_rng(1)
     given = np.where(rng.random((N, STEPS, 2)) < 0.3, -1, np.stack([y, rng.permuted(y)], -1))
-    method = make(name, n_classes=3).fit(X, y)
+    method = fitted(name, n_classes=3)
     predicted, weights = method.predict(X, lengths), rng.random(N)
     hits = total = 0.0
     for row in range(N):
@@ -310,22 +328,22 @@ def test_garbage_on_padding_changes_nothing(name, study, lengths):
     assert clean.score(X, y, lengths) == dirty.score(X_bad, y_bad, lengths)
 
 
-@every_method
+@every_method_small
 def test_missing_labels_are_marked_in_the_way_of_their_type(name, study):
     X, y = study
     gaps = np.random.default_rng(3).random(y.shape) < 0.3
-    fitted = results(make(name).fit(X, np.where(gaps, -1, y)), X)
+    as_numbers = results(make(name).fit(X, np.where(gaps, -1, y)), X)
     as_floats = np.where(gaps, np.nan, y.astype(float))
     as_objects = np.where(gaps, None, LABEL_TYPES["objects"][y])
-    assert_same(fitted, results(make(name).fit(X, as_floats), X))
-    assert_same(fitted, results(make(name).fit(X, as_objects), X))
-    assert not np.array_equal(fitted[0], make(name).fit(X, y).predict_proba(X))
+    assert_same(as_numbers, results(make(name).fit(X, as_floats), X))
+    assert_same(as_numbers, results(make(name).fit(X, as_objects), X))
+    assert not np.array_equal(as_numbers[0], fitted(name).predict_proba(X))
 
 
 @every_method
 def test_several_annotators_and_the_empty_one(name, study):
     X, y = study
-    one = results(make(name).fit(X, y), X)
+    one = results(fitted(name), X)
     assert_same(one, results(make(name).fit(X, y[..., None]), X))
     second = np.where(np.random.default_rng(4).random(y.shape) < 0.5, 1 - y, -1)
     several = make(name).fit(X, np.stack([y, second], -1))
@@ -337,16 +355,15 @@ def test_several_annotators_and_the_empty_one(name, study):
 
 @every_method
 def test_noise_matrices_are_valid_at_every_step(name):
-    X, y = make_study(n_classes=3)
-    method = make(name, n_classes=3).fit(X, y)
+    method = fitted(name, n_classes=3)
     assert_valid_noise(method.noise_matrices_, (STEPS, 3, 3))
     np.testing.assert_allclose(method.clock_grid_, np.arange(STEPS) / (STEPS - 1), atol=1e-6)
     np.testing.assert_array_equal(method.noise_at(method.clock_grid_), method.noise_matrices_)
 
 
 @every_method
-def test_noise_can_be_asked_for_at_any_shape_of_clock(name, study):
-    method = make(name).fit(*study)
+def test_noise_can_be_asked_for_at_any_shape_of_clock(name):
+    method = fitted(name)
     for clock in (0.3, [0.1, 0.9], np.linspace(-5, 5, 6).reshape(2, 3), np.zeros((2, 0)), 1e30):
         assert_valid_noise(method.noise_at(clock), (*np.shape(clock), 2, 2))
     np.testing.assert_allclose(method.noise_at([[0.25, 0.5]])[0, 1], method.noise_at(0.5), atol=1e-6)
@@ -387,7 +404,7 @@ def test_seconds_since_1970_are_a_clock_like_any_other(name, study):
 @every_method
 def test_trusted_labels_are_heard(name, study):
     X, y = study
-    plain = results(make(name).fit(X, y), X)
+    plain = results(fitted(name), X)
     nothing = make(name).fit(X, y, trusted=np.full_like(y, -1))
     np.testing.assert_allclose(nothing.predict_proba(X), plain[0], atol=1e-5)
     trusted = make(name).fit(X, y, trusted=np.where(np.arange(N)[:, None] < 6, 1 - y, -1))
@@ -395,7 +412,7 @@ def test_trusted_labels_are_heard(name, study):
     assert_valid_noise(trusted.noise_matrices_, (STEPS, 2, 2))
 
 
-@every_method
+@every_method_small
 def test_clean_labels_kept_aside_are_never_seen(name):
     study = lt.make_sequences(n=N, n_steps=STEPS, n_features=FEATURES, random_state=0)
     assert study.clean_labels is not None
@@ -414,7 +431,7 @@ def test_early_stopping_keeps_the_best_epoch_of_the_rows_held_out(name, study):
     assert np.isfinite(held_out).all()
     assert 0 <= method.history_.best_epoch[0] <= 4
     assert np.isfinite(method.predict_proba(study[0])).all()
-    assert np.isnan(make(name).fit(*study).history_.held_out).all()
+    assert np.isnan(fitted(name).history_.held_out).all()
 
 
 # Models
@@ -623,7 +640,7 @@ def test_nothing_works_before_fit(name, study):
 @every_method
 def test_bad_input_after_fit_is_answered_with_a_sentence(name, study):
     X, y = study
-    method = make(name).fit(X, y)
+    method = fitted(name)
     with pytest.raises(ValueError, match=r"X must have 2 features, as in fit. Got 3"):
         method.predict(np.zeros((N, STEPS, 3)))
     with pytest.raises(ValueError, match="X must have shape"):
@@ -641,7 +658,7 @@ def test_bad_input_after_fit_is_answered_with_a_sentence(name, study):
 @pytest.mark.parametrize("cut", [np.s_[:-1], np.s_[:, :-1], np.s_[:1], np.s_[:, :1]])
 def test_score_refuses_labels_of_another_shape(cut, study):
     X, y = study
-    method = make("ignore").fit(X, y)
+    method = fitted("ignore")
     with pytest.raises(ValueError, match="y must have shape"):
         method.score(X, y[cut])
     with pytest.raises(ValueError, match="y must have shape"):

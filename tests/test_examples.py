@@ -1,20 +1,17 @@
 """What the README and the examples show runs as it stands."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from fresh_process import run_code
 
 ROOT = Path(__file__).parents[1]
 
 
 def run(code, folder):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error::UserWarning", "-c", code]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return run_code(code, folder=folder, strict=True)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)

@@ -3,10 +3,11 @@
     python bench/benchmarks/flags.py --data DATA --out bench/results/flags      # or LABELTIDE_DATA=DATA
 
 Data sets and noise are those of studies/tide.toml. Compared are: flags of LabelAudit at a false discovery rate of 10 %;
-all labels with another suggestion; confident learning (cleanlab; Northcutt and others 2021) with the same out-of-fold
-probabilities, on all steps together and within ten parts of the clock; and the Bayes rule with the true Q(t) and
-out-of-fold probabilities of networks trained on clean labels. Writes records.jsonl, flags.md and reliability.png. The
-numbers are deterministic on the CPU. Nothing in the library was chosen by them.
+the same with labels for which no other is likelier, until the 10 % are spent; all labels with another suggestion;
+confident learning (cleanlab; Northcutt and others 2021) with the same out-of-fold probabilities, on all steps together
+and within ten parts of the clock; and the Bayes rule with the true Q(t) and out-of-fold probabilities of networks
+trained on clean labels. Writes records.jsonl, flags.md and reliability.png. The numbers are deterministic on the CPU.
+Nothing in the library was chosen by them.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ import labeltide as lt
 from flags_page import draw_reliability, write_page
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import predict_fleet
+from labeltide.inference.audit import choose_issues
 from labeltide_bench.studies.loading import load_dataset
 from labeltide_bench.studies.plan import PlannedRun
 from labeltide_bench.studies.run_fleet import record_labels
 
 STUDY = Path(__file__).parents[1] / "studies" / "tide.toml"
 DATASETS, SHAPES, RATE = ("moving", "blinking", "sleeping"), ("mixed", "growth", "periodic"), 0.3
+NEAR = 0.011  # the paper's level of 30 % has 29 % for some shapes
 FDR, FOLDS, TIMES, BINS = 0.1, 5, 10, 10
 
 
@@ -64,7 +67,7 @@ def measure_all(data: Path, datasets: list[str], draws: int) -> Iterator[dict[st
         settings = {**method.settings_for(spec), "device": "cpu"}
         clean_probs = cross_fit_clean(train, settings)
         for noise in study.noise_for(spec):
-            if noise.shape not in SHAPES or noise.level.get("rate") != RATE:
+            if noise.shape not in SHAPES or abs(noise.level.get("rate", 0) - RATE) > NEAR:
                 continue
             drawn = [record_labels(PlannedRun(spec, noise, method, number), train) for number in range(draws)]
             fleet = [lt.TideClassifier(**settings, random_state=number) for number in range(draws)]
@@ -90,6 +93,7 @@ def measure(
     times = np.arange(wrong.shape[1]) * TIMES // wrong.shape[1]
     ways = {
         "ours": audit.is_issue,
+        "ours, allowance spent": choose_issues(audit.quality, np.ones_like(wrong), FDR),
         "ours, all suggestions": suggested != recorded,
         "cleanlab": cleanlab_flags(recorded, audit.signal, np.zeros_like(times)),
         "cleanlab, ten times": cleanlab_flags(recorded, audit.signal, times),

@@ -2,6 +2,7 @@
 
     python bench/benchmarks/inference.py coverage unseen temporality annotators checks time fits  # or some
     python bench/benchmarks/inference.py dependence --studies 150                    # 7 minutes of one core
+    python bench/benchmarks/inference.py dependence_again --studies 900              # cells above 7 %, other draws
     python bench/benchmarks/inference.py intervals --studies 40 --processes 2            # small studies, in processes
     python bench/benchmarks/inference.py page                                            # the table from the records
 
@@ -27,8 +28,8 @@ import numpy as np
 import torch
 
 import labeltide as lt
-from inference_dependence import dependence
-from inference_page import write_page
+from inference_dependence import dependence, dependence_again
+from inference_page import read_records, write_page
 from intervals import intervals
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
@@ -222,7 +223,13 @@ PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "time": seconds,
     "fits": fits,
 }
-IN_PROCESSES = {"dependence": dependence, "intervals": intervals}
+IN_PROCESSES = {
+    "dependence": dependence,
+    "dependence_again": lambda studies, processes: dependence_again(
+        studies, processes, read_records(RESULTS)["dependence"]
+    ),
+    "intervals": intervals,
+}
 
 
 def main(arguments: list[str]) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 import labeltide as lt
+from inference_dependence_page import COMPARISON, MOST, called
 from labeltide._clock import Cells
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
 from labeltide.chain.families import Family, constant_shape, family, hold_annotator, pooled, sum_shape
@@ -50,6 +51,7 @@ AT_ONCE = 75  # most studies that are fitted together
 SKIPPED = {False: ("the second annotator, who never changes",), True: ("within a window",)}
 ITERATIONS = 12  # of EM for a null model from the true chain; 60 gave the same decision in 249 of 250 tests
 POWER_SHARE = 3  # studies without a change for each one with a change
+AGAIN = 500_000  # number of the first study of the other draws
 
 
 class Cell(NamedTuple):
@@ -92,13 +94,29 @@ def dependence(studies: int = 40, processes: int = 1) -> Iterator[dict[str, Any]
         yield {**cell._asdict(), "tests": {name: _columns(results) for name, results in tests.items()}}
 
 
-def _batches(cell: Cell, studies: int) -> Iterator[Batch]:
+def dependence_again(studies: int, processes: int, seen: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Other draws of the cells without a change in which more than 7 % were called: was that chance?"""
+    del processes  # one cell in a hundred
+    for record in seen:
+        above = [name for name, test in record["tests"].items() if called(test["p_values"]) > MOST]
+        if record["changes"] or not (above := [name for name in above if COMPARISON not in name]):
+            continue
+        cell = Cell(*(record[key] for key in Cell._fields))
+        found: dict[str, list[ChangeTest]] = {name: [] for name in above}
+        for batch in _batches(cell, studies, AGAIN):
+            tests = run_batch(batch._replace(compare=False))
+            for name in above:
+                found[name].extend(tests[name])
+        yield {**cell._asdict(), "tests": {name: _columns(results) for name, results in found.items()}}
+
+
+def _batches(cell: Cell, studies: int, after: int = 0) -> Iterator[Batch]:
     count = studies // POWER_SHARE if cell.changes else studies
     compared = cell.kind == KINDS[0] and cell.people == COMPARED
     for setting in SETTINGS:
         for first in range(0, count // len(SETTINGS), AT_ONCE):
             size = min(AT_ONCE, count // len(SETTINGS) - first)
-            yield Batch(cell, setting, first, size, compared and first == 0)
+            yield Batch(cell, setting, after + first, size, compared and first == 0)
 
 
 def _columns(tests: list[ChangeTest]) -> dict[str, Any]:

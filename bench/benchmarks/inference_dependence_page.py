@@ -43,6 +43,16 @@ def write_dependence(records: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, "", *_judge(sizes)])
 
 
+def write_again(records: list[dict[str, Any]]) -> str:
+    """Other draws of the cells above 7 %, in a line each."""
+    return "\n".join(
+        f"- other draws of {r['kind']}, {name}, {r['people']} people, {r['dependence']}: "
+        f"{100 * called(test['p_values']):.1f} % of {len(test['p_values'])}"
+        for r in records
+        for name, test in r["tests"].items()
+    )
+
+
 def _judge(sizes: dict[str, list[float | None]]) -> Iterable[str]:
     """Whether each cell keeps its size, and how many cells would not by chance alone (binomial)."""
     above = {where: p_values for where, p_values in sizes.items() if called(p_values) > MOST}

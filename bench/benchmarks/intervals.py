@@ -3,7 +3,7 @@
 A part of inference.py. Each record is one study: whether the interval held the share of the population and that of the
 study's own labels, its width beside that of the best possible interval, which knows the true labels (Clopper and
 Pearson 1934; with people of different error rates the t interval of their shares), and flags at 10 % false alarms.
-As in an audit, labels are flagged where wrong labels are shown (p below 5 %).
+As in an audit, labels are flagged where wrong labels are shown (p below 5 %) and no check denies it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.passes import expect
 from labeltide.inference.audit import choose_issues
 from labeltide.inference.bands import NoiseEstimate, estimate_noise
+from labeltide.inference.diagnostics import diagnose
 from labeltide.inference.warm_start import same_data
 from labeltide_bench.simulated import Differences, SimulatedData, SimulatedStudy, fit_studies, record_windows, simulate
 
@@ -135,7 +136,8 @@ def measure(
     low, high, share = estimate.total_lower, estimate.total_upper, float(truth.mean())
     best = known_truth_interval(wrong, training.clusters)
     inside = (estimate.class_rate_lower <= truth) & (truth <= estimate.class_rate_upper)
-    flags = flag(training) & (estimate.total_p < SURE)
+    denied = any(check.is_warning and check.denies for check in diagnose(training, ["0", "1"]))
+    flags = flag(training) & (estimate.total_p < SURE) & (not denied)
     return {
         "total": estimate.total,
         "covers": float(low <= share <= high),
@@ -151,6 +153,7 @@ def measure(
         "flags": int(flags.sum()),
         "false_flags": int((flags & ~wrong).sum()),
         "wrong": int(wrong.sum()),
+        "denied": denied,
     }
 
 

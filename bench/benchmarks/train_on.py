@@ -7,8 +7,8 @@ on the chest (UCI 287), 15 people at 52 Hz, of whom 3 are for the test; and slee
 of whom 2 are for the test, with fewer labels than 10^5. Noise is drawn: the rate of wrong labels grows over every
 window from a tenth to a half. Windows of 100 steps are drawn by chance from all people for training, as
 `labeltide audit --train-on` does, and networks are trained for as many epochs as there. Every fit is a process of its
-own.
-``--labels 1e7 --data simulated`` is possible and was not run.
+own. Its features are read from a file that is mapped into memory, as in an audit. Peak memory is that of the fit alone:
+anonymous memory, without the pages of mapped files, which the system takes back where memory is short.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +43,7 @@ ROWS_OF_A_DAY = 84  # of a simulated person, at least
 DAYS = 60
 TEST = {"simulated": 20, "chest": 3, "sleep": 2}  # people
 TEST_WINDOWS = 2000
+PARTS = ("train", "test")
 Windows = tuple[np.ndarray, np.ndarray, np.ndarray]  # features, true labels, people
 
 
@@ -48,56 +51,117 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", nargs="+", type=float, default=[1e4, 1e5, 1e6])
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
-    parser.add_argument("--draws", type=int, default=1, help="of windows and noise, for every number of labels")
+    parser.add_argument("--draws", nargs="+", type=int, default=[0], help="seeds of windows and noise")
     parser.add_argument("--out", type=Path, default=Path("bench/results/scale/train_on.json"))
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        name, labels, draw = arguments.child
-        print(json.dumps(measure(name, int(float(labels)), int(draw))))
+        what, name, labels, draw, folder = arguments.child
+        done = CHILDREN[what](name, int(float(labels)), int(draw), Path(folder))
+        print(json.dumps(done))
         return
-    cases = [
-        (name, size, draw) for size in arguments.labels for name in arguments.data for draw in range(arguments.draws)
-    ]
+    cases = [(name, size, draw) for size in arguments.labels for name in arguments.data for draw in arguments.draws]
     for case in cases:
-        command = [sys.executable, __file__, "--child", *map(str, case)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        record = json.loads(done.stdout.splitlines()[-1])
-        print(json.dumps(record))
+        with tempfile.TemporaryDirectory() as folder:
+            _run("prepare", *case, folder)
+            record = _run("measure", *case, folder)
+        print(json.dumps(record), flush=True)
         _add(arguments.out, record)
 
 
-def measure(name: str, n_labels: int, draw: int) -> dict[str, Any]:
+def _run(what: str, *words: object) -> Any:
+    """What a process of its own prints last: the memory of what it made before is not that of the fit."""
+    command = [sys.executable, __file__, "--child", what, *map(str, words)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(name: str, n_labels: int, draw: int, folder: Path) -> dict[str, Any]:
     """Fit tide to windows with so many labels, and compare with the truth."""
+    train, test = (
+        Part(*(np.load(folder / f"{part}-{of}.npy", mmap_mode="c") for of in Part._fields)) for part in PARTS
+    )
+    noise = make_noise(train.truth)
+    epochs = choose_epochs(len(train.features))
+    load, started = os.getloadavg()[0], time.monotonic()
+    clf = lt.TideClassifier(epochs=epochs, random_state=draw, device="cpu")
+    with warnings.catch_warnings(), watch_memory() as memory:
+        warnings.simplefilter("ignore")
+        clf.fit(train.features, train.recorded, clusters=np.array(train.people))
+    seconds = time.monotonic() - started
+    error = 100 * float((clf.predict(test.features) != test.truth).mean())
+    true_noise = noise.at(clf.clock_grid_)
+    return {
+        "data": name,
+        "labels": train.recorded.size,
+        "draw": draw,
+        "people": len(np.unique(train.people)),
+        "epochs": epochs,
+        "wrong labels %": 100 * float((train.recorded != train.truth).mean()),
+        "error on unseen people %": error,
+        "mean absolute error of Q x100": 100 * float(absolute_errors(true_noise, clf.noise_matrices_).mean()),
+        "mean Frobenius error of Q x100": 100 * float(frobenius_errors(true_noise, clf.noise_matrices_).mean()),
+        "seconds of the fit": seconds,
+        "load before": load,
+        "peak gigabytes of the fit": max(memory) / 1e9,
+        "gigabytes before the fit": memory[0] / 1e9,
+        "gigabytes of features on disk": train.features.nbytes / 1e9,
+    }
+
+
+class Part(NamedTuple):
+    """Windows of some people, with labels that are recorded and true ones."""
+
+    features: np.ndarray
+    truth: np.ndarray
+    recorded: np.ndarray
+    people: np.ndarray
+
+
+def prepare(name: str, n_labels: int, draw: int, folder: Path) -> None:
+    """Write the windows of training and test."""
     features, truth, people = DATA[name](n_labels)
     own = people >= TEST[name]
     generator = np.random.default_rng([draw, n_labels])
     chosen = np.sort(generator.permutation(np.flatnonzero(own))[: n_labels // STEPS])  # all where there are fewer
     test = generator.permutation(np.flatnonzero(~own))[:TEST_WINDOWS]
-    noise = lt.make_noise(SHAPE, int(truth.max()) + 1, STEPS, RATE)
-    recorded = lt.corrupt(truth[chosen], noise, generator)
-    epochs = choose_epochs(len(chosen))
-    load, started = os.getloadavg()[0], time.monotonic()
-    clf = lt.TideClassifier(epochs=epochs, random_state=draw, device="cpu")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        clf.fit(features[chosen], recorded, clusters=people[chosen])
-    seconds = time.monotonic() - started
-    true_noise = noise.at(clf.clock_grid_)
-    return {
-        "data": name,
-        "labels": len(chosen) * STEPS,
-        "draw": draw,
-        "people": len(np.unique(people[chosen])),
-        "epochs": epochs,
-        "wrong labels %": 100 * float((recorded != truth[chosen]).mean()),
-        "error on unseen people %": 100 * float((clf.predict(features[test]) != truth[test]).mean()),
-        "mean absolute error of Q x100": 100 * float(absolute_errors(true_noise, clf.noise_matrices_).mean()),
-        "mean Frobenius error of Q x100": 100 * float(frobenius_errors(true_noise, clf.noise_matrices_).mean()),
-        "seconds of the fit": seconds,
-        "load before": load,
-        "peak gigabytes, making of the data included": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-    }
+    recorded = lt.corrupt(truth[chosen], make_noise(truth), generator)
+    for part, rows, labels in zip(PARTS, (chosen, test), (recorded, truth[test]), strict=True):
+        np.save(folder / f"{part}-features.npy", features[rows])
+        np.save(folder / f"{part}-truth.npy", truth[rows].astype(np.int8))
+        np.save(folder / f"{part}-recorded.npy", labels.astype(np.int8))
+        np.save(folder / f"{part}-people.npy", people[rows])
+
+
+def read_part(folder: Path, part: str) -> Part:
+    """Windows in files that are mapped into memory."""
+    return Part(*(np.load(folder / f"{part}-{name}.npy", mmap_mode="c") for name in Part._fields))
+
+
+def make_noise(truth: np.ndarray) -> lt.FixedNoise:
+    """The noise that is drawn, for as many classes as there are."""
+    return lt.make_noise(SHAPE, int(truth.max()) + 1, STEPS, RATE)
+
+
+@contextmanager
+def watch_memory() -> Iterator[list[float]]:
+    """Bytes of anonymous memory, five times a second."""
+    seen, done = [anonymous_bytes()], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.2):
+            seen.append(anonymous_bytes())
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    yield seen
+    done.set()
+    thread.join()
+
+
+def anonymous_bytes() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 
 
 def choose_epochs(n_windows: int) -> int:
@@ -111,7 +175,9 @@ def simulated(n_labels: int) -> Windows:
     count = TEST["simulated"] + max(280, -(-n_labels // (DAYS * ROWS_OF_A_DAY)))
     parts = [_simulated_people(first, min(50, count - first)) for first in range(0, count, 50)]
     features, truth, people = (np.concatenate(values) for values in zip(*parts, strict=True))
-    return (features - features.mean((0, 1))) / features.std((0, 1)), truth, people
+    features -= features.mean((0, 1))
+    features /= features.std((0, 1))
+    return features, truth, people
 
 
 def _simulated_people(first: int, count: int) -> Windows:
@@ -166,6 +232,7 @@ def _cut(features: np.ndarray, truth: np.ndarray, person: np.ndarray) -> Windows
     return features[index], truth[index], person[index[:, 0]]
 
 
+CHILDREN: dict[str, Callable[..., Any]] = {"prepare": prepare, "measure": measure}
 DATA: dict[str, Callable[[int], Windows]] = {"simulated": simulated, "chest": chest, "sleep": sleep}
 
 

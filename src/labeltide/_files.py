@@ -1,31 +1,56 @@
-"""Atomic writes of files, and strict JSON."""
+"""Atomic writes of files and folders, and strict JSON."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file atomically: to a temporary file in the same folder, synced and then renamed."""
+def write_atomically(path: Path, content: bytes | Callable[[Path], None]) -> None:
+    """Write a file atomically: to a temporary file in the same folder, synced and then renamed.
+
+    A function is called with the temporary file, for content that should not be in memory twice.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            if callable(content):
+                content(Path(draft))
+            else:
+                file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(draft, 0o644)  # mkstemp creates files that only their owner may read
         os.replace(draft, path)
     except BaseException:
         Path(draft).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def write_folder_atomically(path: Path) -> Iterator[Path]:
+    """Yield an empty folder beside the path; its files are synced and it is renamed to the path at a good end."""
+    draft = path.with_name(f".{path.name}.partial")
+    shutil.rmtree(draft, ignore_errors=True)  # of a process that was killed
+    draft.mkdir(parents=True)
+    try:
+        yield draft
+        for file in sorted(draft.iterdir()):
+            with open(file, "rb") as handle:
+                os.fsync(handle.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
         raise
 
 

@@ -33,9 +33,10 @@ class UnanswerableError(ValueError):
 
 def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Finite float32 features of shape (n, steps, features), zero on padding, and lengths of shape (n,)."""
+    is_private = isinstance(X, np.memmap) and X.mode == "c"  # what is written to such a map never reaches its file
     try:
         with np.errstate(over="ignore"):  # values that overflow become infinite and are refused below
-            features = np.array(X, dtype=np.float32)  # a copy: padding is overwritten below
+            features = np.array(X, dtype=np.float32, copy=None if is_private else True)  # padding is overwritten below
     except (TypeError, ValueError) as error:
         raise ValueError(f"X must be numbers of shape (n, steps, features). Got {_describe(X)}: {error}") from None
     if features.ndim != 3:
@@ -79,7 +80,7 @@ def steps_mask(lengths: np.ndarray, n_steps: int) -> np.ndarray:
 
 
 def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> np.ndarray:
-    """A finite moment for every step, of shape (n, steps); the position in [0, 1] when `clock` is None."""
+    """A finite moment for every step, of shape (n, steps); without `clock` from 0 at the first step to 1 at the end."""
     shape = (len(lengths), n_steps)
     if clock is None:
         return np.broadcast_to(np.arange(n_steps) / max(n_steps - 1, 1), shape).copy()

@@ -2,15 +2,10 @@
 
 import pytest
 
-from auditing.stub import StubTide
-from labeltide.auditing import fitting
-from labeltide.chain.data import TrainingEvidence
+from auditing.stub import use_stub
 
 
 @pytest.fixture
 def quick_fit(monkeypatch):
     """A stub in place of the fit."""
-    monkeypatch.setattr(fitting, "TideClassifier", StubTide)
-    monkeypatch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
-    for name in ("thin_evidence", "thin_for_tests"):
-        monkeypatch.setattr(fitting, name, lambda training, *_: training)
+    use_stub(monkeypatch)

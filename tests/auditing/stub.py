@@ -1,11 +1,22 @@
 """A fit that takes no time, in place of tide: it believes the neighbours of a label, and errs a tenth of the time."""
 
 import numpy as np
+import pytest
 
+from labeltide.auditing import fitting
+from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.audit import LabelAudit
 from labeltide.inference.diagnostics import Diagnostic
 from labeltide.inference.noise_estimate import Change, NoiseEstimate
 from labeltide.inference.temporality import PartTemporality, Temporality
+
+
+def use_stub(patch: pytest.MonkeyPatch) -> None:
+    """Put the stub in place of the fit of every audit."""
+    patch.setattr(fitting, "TideClassifier", StubTide)
+    patch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
+    for name in ("thin_evidence", "thin_for_tests"):
+        patch.setattr(fitting, name, lambda training, *_: training)
 
 
 class StubTide:

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
 import labeltide as lt
-from auditing.stub import StubTide
+from auditing.stub import use_stub
 from auditing.tables import HOSTILE, make_table, studies, tables
 from labeltide.auditing import UnanswerableError, fitting, simulate_study
 from labeltide.auditing.folder import OURS
 from labeltide.auditing.page import write_page
 from labeltide.auditing.predict import predict_table, write_predictions
-from labeltide.chain.data import TrainingEvidence
 from labeltide.decisions import file_digest
 from labeltide.demo import compare
 from labeltide.training import Checkpoint
@@ -36,10 +35,7 @@ def tiny(monkeypatch):
 
 @pytest.fixture
 def stub(monkeypatch):
-    monkeypatch.setattr(fitting, "TideClassifier", StubTide)
-    monkeypatch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
-    for name in ("thin_evidence", "thin_for_tests"):
-        monkeypatch.setattr(fitting, name, lambda training, *_: training)
+    use_stub(monkeypatch)
 
 
 @pytest.fixture(scope="module")

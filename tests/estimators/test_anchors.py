@@ -1,7 +1,4 @@
-import os
 import signal
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import labeltide as lt
+from fresh_process import run_code
 from labeltide.estimators import anchors, fleet
 from labeltide.estimators.anchors import MIN_STEPS, anchor_rows
 from labeltide.training import Checkpoint, FleetData
@@ -306,6 +304,7 @@ KILLED = """
 import os, signal, sys
 from functools import partial
 import labeltide as lt
+from fresh_process import run_code
 from labeltide.estimators import fleet
 from labeltide.training import Checkpoint
 from labeltide.training import loop
@@ -327,16 +326,8 @@ lt.METHODS[sys.argv[1]](epochs=4, checkpoint=sys.argv[2], **SETTINGS).fit(*make_
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 @pytest.mark.parametrize("method", ["ignore", "discontinuous"])
 def test_a_fit_killed_in_one_process_goes_on_in_another(tmp_path, method):
-    here = Path(__file__).parents[1]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(here.parent / "src"), str(here)])}
     folder = tmp_path / "fit"
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, method, str(folder)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_code(KILLED, method, folder, paths=[Path(__file__).parents[1]])
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert any(folder.iterdir())
     resumed = lt.METHODS[method](epochs=4, checkpoint=folder, **SETTINGS).fit(*make_study())

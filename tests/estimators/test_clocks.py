@@ -10,12 +10,12 @@ import labeltide as lt
 from estimators.test_storage import join, parts, refused
 from labeltide.inference.clocks import estimate_clocks
 
-N, STEPS = 100, 24
+N, STEPS, PERIOD = 200, 12, 12  # 12 x 12 cells
 
 
 def error_rate(clock):
-    """Worse the longer a sequence lasts, and around midnight; the two add up in logits."""
-    return expit(-2.5 + 1.5 * clock[..., 0] / (STEPS - 1) + 1.5 * np.cos(2 * np.pi * clock[..., 1] / 24))
+    """Worse the longer a sequence lasts, and around noon and midnight; the two add up in logits."""
+    return expit(-2.5 + 1.5 * clock[..., 0] / (STEPS - 1) + 1.5 * np.cos(2 * np.pi * clock[..., 1] / PERIOD))
 
 
 def wrong_rate(matrices):
@@ -27,7 +27,7 @@ def study():
     true = lt.make_sequences(n=N, n_steps=STEPS, n_features=4, stay=0.9, random_state=1)
     generator = np.random.default_rng(0)
     since = np.broadcast_to(np.arange(STEPS), (N, STEPS))
-    clock = np.stack([since, generator.integers(0, 24, (N, 1)) + since], -1).astype(float)
+    clock = np.stack([since, generator.integers(0, PERIOD, (N, 1)) + since], -1).astype(float)
     clean = true.labels[..., 0]
     recorded = np.where(generator.random(clean.shape) < error_rate(clock), 1 - clean, clean)
     return true.features, recorded, clock
@@ -36,7 +36,7 @@ def study():
 @pytest.fixture(scope="module")
 def fitted(study):
     X, y, clock = study
-    return lt.TideClassifier(period=(None, 24), epochs=6, random_state=0, device="cpu").fit(X, y, clock=clock)
+    return lt.TideClassifier(period=(None, PERIOD), epochs=6, random_state=0, device="cpu").fit(X, y, clock=clock)
 
 
 def test_both_effects_are_found(study, fitted):
@@ -48,19 +48,19 @@ def test_both_effects_are_found(study, fitted):
 
 
 def test_q_is_that_of_the_nearest_cell(fitted):
-    assert fitted.clock_grid_.shape == (576, 2)
+    assert fitted.clock_grid_.shape == (144, 2)
     np.testing.assert_array_equal(fitted.noise_at(fitted.clock_grid_), fitted.noise_matrices_)
-    np.testing.assert_array_equal(fitted.noise_at([3.1, 23.9]), fitted.noise_at([[3.0, 24.0]])[0])
+    np.testing.assert_array_equal(fitted.noise_at([3.1, 11.9]), fitted.noise_at([[3.0, 12.0]])[0])
     with pytest.raises(ValueError, match=r"clock must have shape \(..., 2\)"):
         fitted.noise_at([1.0, 2.0, 3.0])
 
 
 def test_bands_and_test_are_told_along_each_clock(fitted):
     since, hour = fitted.clock_estimates_
-    assert since.clock.max() == 23
-    assert hour.clock.max() == 23
-    assert since.rate[-4:].mean() > since.rate[:4].mean() + 0.05
-    assert hour.rate[[0, 1, 23]].min() > hour.rate[9:15].max() + 0.15
+    assert since.clock.max() == 11
+    assert hour.clock.max() == 11
+    assert since.rate[-2:].mean() > since.rate[:2].mean() + 0.05
+    assert hour.rate[[0, 1, 11]].min() > hour.rate[5:8].max() + 0.15
     assert all(one.p_value < 0.05 for one in fitted.clock_temporality_)
     assert fitted.is_noisy_p_ < 0.05
     with pytest.raises(AttributeError, match="See clock_estimates_"):
@@ -88,7 +88,7 @@ def test_a_clock_without_effect_is_not_blamed(study):
     clean = lt.make_sequences(n=N, n_steps=STEPS, n_features=4, stay=0.9, random_state=1).labels[..., 0]
     rate = expit(-3 + 3 * clock[..., 0] / (STEPS - 1))
     other = np.where(generator.random(clean.shape) < rate, 1 - clean, clean)
-    method = lt.TideClassifier(period=(None, 24), epochs=6, random_state=0, device="cpu").fit(X, other, clock=clock)
+    method = lt.TideClassifier(period=(None, PERIOD), epochs=6, random_state=0, device="cpu").fit(X, other, clock=clock)
     first, second = method.clock_temporality_
     assert first.p_value < 0.05 < second.p_value
     assert second.change.value < first.change.value / 5
@@ -98,7 +98,7 @@ def test_a_clock_without_effect_is_not_blamed(study):
 def test_labels_without_mistakes_are_not_called_noisy(study):
     X, _, clock = study
     clean = lt.make_sequences(n=N, n_steps=STEPS, n_features=4, stay=0.9, random_state=1).labels[..., 0]
-    method = lt.TideClassifier(period=(None, 24), epochs=6, random_state=0, device="cpu").fit(X, clean, clock=clock)
+    method = lt.TideClassifier(period=(None, PERIOD), epochs=6, random_state=0, device="cpu").fit(X, clean, clock=clock)
     assert method.is_noisy_p_ > 0.05
 
 
@@ -107,7 +107,7 @@ def test_audits_take_all_clocks(study, fitted):
     found = fitted.audit(X, y, clock)
     assert (found.error_rates[..., 0] > 0).all()
     np.testing.assert_array_equal(found.clock, clock[..., 0])
-    later = clock + np.array([0, 48])
+    later = clock + np.array([0, 2 * PERIOD])
     np.testing.assert_array_equal(fitted.audit(X, y, later).quality, found.quality)
     assert len(found.plan(3).rows) == 3
     with pytest.raises(ValueError, match="as many clocks as in fit"):
@@ -118,7 +118,7 @@ def test_a_file_keeps_all_clocks(fitted, tmp_path):
     bands = fitted.clock_estimates_[1].upper
     fitted.save(tmp_path / "tide.safetensors")
     again = lt.load(tmp_path / "tide.safetensors")
-    assert again.period == (None, 24)
+    assert again.period == (None, PERIOD)
     moments = [[3.0, 30.0], [11.2, 5.0]]
     np.testing.assert_array_equal(again.noise_at(moments), fitted.noise_at(moments))
     np.testing.assert_array_equal(again.clock_estimates_[1].upper, bands)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 
 import pytest
 
+from fresh_process import run_code
 from labeltide.estimators import NoisyLabelClassifier
 from labeltide.estimators.registry import METHODS, UnknownMethodError
 
@@ -38,4 +37,5 @@ def test_an_unknown_method_is_answered_with_the_names_there_are():
 @pytest.mark.parametrize("module", ["storage", "base", "registry", "fleet"])
 def test_every_module_can_be_the_first_to_be_imported(module):
     code = f"import labeltide.estimators.{module}; import labeltide; assert len(labeltide.METHODS) == 8"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    result = run_code(code)
+    assert result.returncode == 0, result.stderr

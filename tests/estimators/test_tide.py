@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.estimators.cross_fit import reversal
+from labeltide.training import reversal
 
 N, STEPS = 60, 20
 

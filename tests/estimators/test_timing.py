@@ -7,7 +7,7 @@ import pytest
 
 import labeltide as lt
 from chains import annotator_path
-from labeltide.estimators import tide_steps
+from labeltide.estimators import tide_steps, timing_steps
 from labeltide.estimators.timing_steps import impute
 
 
@@ -81,3 +81,21 @@ def test_imputed_labels_follow_the_posterior_and_keep_trusted_ones():
     trusted = torch.full((4000, 3), -1, dtype=torch.int8)
     trusted[:, 1] = 2
     assert (impute(posterior, mask, trusted, 0)[:, 1] == 2).all()
+
+
+@pytest.mark.parametrize("how", [{"late": 3.0}, {"wrong": 0.2}])
+def test_of_many_steps_some_rows_decide_and_all_are_judged(monkeypatch, how):
+    monkeypatch.setattr(timing_steps, "MOST_STEPS", 45 * 50)
+    monkeypatch.setattr(timing_steps, "STEPS_AT_ONCE", 7 * 50)
+    found, looked_at = timing_steps._step_evidence, []
+
+    def count(directed, labels):
+        looked_at.append(len(directed.data.mask))
+        return found(directed, labels)
+
+    monkeypatch.setattr(timing_steps, "_step_evidence", count)
+    features, labels, truth = simulate(**how)
+    model = lt.TideClassifier(epochs=5, random_state=0, device="cpu").fit(features, labels)
+    assert looked_at == [45]
+    assert (model.timing_fit_ is not None) == ("late" in how)
+    assert (model.audit(features, labels).suggested != truth).mean() < (labels != truth).mean() / 2

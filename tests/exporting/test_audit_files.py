@@ -1,6 +1,7 @@
 """What an audit found goes into the files of annotation tools, and is read back at the right place."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import labeltide as lt
 from auditing.nights import stages, write_hypnogram, write_night
 from auditing.page.fake import write_audit
 from auditing.reviewed import decide
+from auditing.stub import use_stub
 from auditing.tables import make_table
 from auditing.test_run import stub as stub
 from labeltide.auditing.applying import apply_decisions
@@ -21,17 +23,26 @@ from labeltide.spans.grid import Grid, lay_on_grid
 from labeltide.spans.table import by_annotator, by_recording
 
 
-@pytest.fixture
-def nights(tmp_path, stub):
+@pytest.fixture(scope="module")
+def audited_nights(tmp_path_factory):
     """An audit of two nights that two people have scored."""
+    place = tmp_path_factory.mktemp("nights")
     lines = ["recording,signals,labels,annotator"]
     for k in (1, 2):
-        write_night(tmp_path, f"n0{k}", seed=k)
-        write_hypnogram(tmp_path / f"second{k}.edf", stages(k + 9))
+        write_night(place, f"n0{k}", seed=k)
+        write_hypnogram(place / f"second{k}.edf", stages(k + 9))
         lines += [f"n0{k},n0{k}-PSG.edf,n0{k}-Hypnogram.edf,ann", f"n0{k},n0{k}-PSG.edf,second{k}.edf,bob"]
-    (tmp_path / "list.csv").write_text("\n".join(lines))
-    lt.audit(tmp_path / "list.csv", out=tmp_path / "out", fdr=0.6)
-    return tmp_path / "out"
+    (place / "list.csv").write_text("\n".join(lines))
+    with pytest.MonkeyPatch.context() as patch:
+        use_stub(patch)
+        lt.audit(place / "list.csv", out=place / "out", fdr=0.6)
+    return place / "out"
+
+
+@pytest.fixture
+def nights(audited_nights, tmp_path):
+    """A copy of that audit, for one test to change."""
+    return Path(shutil.copytree(audited_nights, tmp_path / "out"))
 
 
 def expected(labels, recording, annotator, kind, arrow=True):

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.kernels.threads import kernel_threads, torch_on_one_thread
+from labeltide.kernels.threads import _mkl_local, kernel_threads, torch_on_one_thread
 
 
 def fit(seed):
-    study = lt.make_sequences(n=12, n_steps=10, n_features=2, stay=0.8, random_state=0)
-    method = lt.METHODS["tide" if seed % 2 else "continuous"](epochs=3, random_state=seed, device="cpu")
+    study = lt.make_sequences(n=8, n_steps=5, n_features=2, stay=0.8, random_state=0)
+    method = lt.METHODS["tide" if seed % 2 else "continuous"](epochs=2, random_state=seed, device="cpu")
     method.fit(study.features, study.labels)
     return method.predict_proba(study.features), method.noise_matrices_
 
@@ -39,6 +39,15 @@ def test_torch_has_one_thread_within_the_block_and_kernels_keep_theirs():
         assert torch.get_num_threads() == 1
     assert seen == [2]
     assert (torch.get_num_threads(), kernel_threads()) == (2, 2)
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="this torch has no MKL")
+def test_matrix_products_keep_to_one_thread_and_get_their_number_back():
+    set_number = _mkl_local()
+    before = set_number(3)
+    with torch_on_one_thread():
+        assert set_number(1) == 1
+    assert set_number(before) == 3
 
 
 @pytest.mark.usefixtures("two_threads", "any_variant")

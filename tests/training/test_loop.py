@@ -1,9 +1,7 @@
 import dataclasses
 import json
 import logging
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from fresh_process import run_code
 from labeltide._fleet import member_generators
 from labeltide.models.gru import GRUModel
 from labeltide.models.linear import LinearModel
@@ -525,23 +524,10 @@ train_new(hold_out(make_data()), checkpoint=Checkpoint(checkpoint.Path(sys.argv[
 """
 
 
-def run_python(code, *arguments):
-    """Another process that finds the library and the tests."""
-    here = Path(__file__).parents[1]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(here.parent / "src"), str(here)])}
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 def test_a_process_killed_in_the_middle_of_a_write_goes_on_to_the_same_numbers(tmp_path):
     path = tmp_path / "fit.safetensors"
-    done = run_python(KILLED, path)
+    done = run_code(KILLED, path, paths=[Path(__file__).parents[1]])
     assert done.returncode == -signal.SIGKILL, done.stderr
     data, heard = hold_out(make_data()), []
     fleet, history = train_new(data)

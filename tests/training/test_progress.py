@@ -1,11 +1,10 @@
 import io
 import logging
-import subprocess
-import sys
 
 import pytest
 from rich.console import Console
 
+from fresh_process import run_code
 from labeltide.training import progress
 from labeltide.training.progress import epoch_bar, watch_epochs
 
@@ -42,7 +41,8 @@ def test_lines_reach_standard_error_where_nobody_set_up_logging():
         "from labeltide.training.progress import epoch_bar\n"
         "with epoch_bar('ignore train', 1, True) as on_epoch: on_epoch(1, 0.5)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = run_code(code)
+    assert result.returncode == 0
     assert result.stderr == "ignore train: done after 1 of 1 epochs, loss 0.500 (0 s)\n"
     assert result.stdout == ""
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labeltide_bench.studies import read_study, splits
+from labeltide_bench.studies import splits
 from labeltide_bench.studies.loading import load_dataset, missing_files
-from studies.toys import METHODS, NOISE, TABLE, toy_study, write_people
+from studies.toys import METHODS, NOISE, TABLE, our_study, toy_study, write_people
 
 STUDIES = Path(__file__).parents[2] / "studies"
 
@@ -169,7 +169,7 @@ def test_the_papers_data_sets_have_their_published_sizes():
     folder = os.environ.get("LABELTIDE_DATA")
     if not folder:
         pytest.skip("Set LABELTIDE_DATA to the folder of public recordings to run this test.")
-    specs = [spec for spec in read_study(STUDIES / "paper-tables.toml").datasets if not spec.optional]
+    specs = [spec for spec in our_study(STUDIES / "paper-tables.toml").datasets if not spec.optional]
     found = {spec.name: load_dataset(spec, Path(folder)) for spec in specs}
     assert (len(found["moving"].train), len(found["moving"].test)) == (137, 55)
     sizes = {"senior": 172, "blinking": 299, "sleeping": 215}
@@ -188,7 +188,7 @@ def test_the_data_sets_of_the_figures_have_their_classes():
     folder = os.environ.get("LABELTIDE_DATA")
     if not folder:
         pytest.skip("Set LABELTIDE_DATA to the folder of public recordings to run this test.")
-    study = read_study(STUDIES / "paper-figures.toml")
+    study = our_study(STUDIES / "paper-figures.toml")
     classes = {spec.name: len(np.unique(load_dataset(spec, Path(folder)).train.labels)) for spec in study.datasets}
     assert {name: n for name, n in classes.items() if n > 2} == {
         "synthetic, 3 classes": 3,

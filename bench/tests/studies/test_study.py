@@ -8,7 +8,7 @@ import pytest
 from labeltide.noise.levels import LEVELS
 from labeltide_bench.studies import read_study, run_study
 from labeltide_bench.studies.records import read_records
-from studies.toys import DATASET, METHODS, NOISE, STUDY, TABLE, toy_study, write_study
+from studies.toys import DATASET, METHODS, NOISE, STUDY, TABLE, our_study, toy_study, write_study
 
 STUDIES = sorted(Path(__file__).parents[2].joinpath("studies").glob("*.toml"))
 
@@ -195,7 +195,7 @@ def test_our_own_studies_are_right_and_their_noise_is_possible(path):
 
 
 def test_the_numbers_of_runs_in_the_comments_are_right():
-    counts = {path.stem: read_study(path).n_runs for path in STUDIES if path.stem != "quick"}
+    counts = {path.stem: our_study(path).n_runs for path in STUDIES if path.stem != "quick"}
     assert counts == {
         "annotators": (2 * 10 + 5 * 5) * 5,
         "ablation": 7 * 3 * 12 * 10,
@@ -218,7 +218,7 @@ def test_the_numbers_of_runs_in_the_comments_are_right():
 def test_data_sets_of_one_name_are_the_same_in_all_our_studies():
     found: dict[str, set[str]] = {}
     for path in STUDIES:
-        for spec in read_study(path).datasets:
+        for spec in our_study(path).datasets:
             found.setdefault(spec.name, set()).add(repr(replace(spec, like=None, optional=False)))
     assert {name for name, forms in found.items() if len(forms) > 1} == set()
 

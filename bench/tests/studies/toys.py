@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import torch
 
 from labeltide.training.checkpoint import Checkpoint
-from labeltide_bench.studies import Study, read_records, read_study, run_study
+from labeltide_bench.studies import Study, read_records, read_study, run_study, study
 
 DATASET = """
 [datasets.toy]
@@ -54,6 +56,14 @@ def toy_study(folder: Path, text: str = STUDY) -> Study:
     return read_study(write_study(folder, text))
 
 
+@cache
+def our_study(path: Path) -> Study:
+    """A study of bench/studies without trials of its settings, which test_our_own_studies_are_right makes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "check_settings", lambda methods, datasets: None)
+        return read_study(path)
+
+
 def write_people(folder: Path, n_people: int = 6, n_rows: int = 21, **changes: Any) -> Path:
     """A table of people in two houses, one row a minute."""
     generator = np.random.default_rng(0)
@@ -71,11 +81,11 @@ def write_people(folder: Path, n_people: int = 6, n_rows: int = 21, **changes: A
     return folder
 
 
-def run_toy(study: Study, out: Path, jobs: int = 1) -> None:
+def run_toy(toy: Study, out: Path, jobs: int = 1) -> None:
     """In a process of its own: fleets of two, with a checkpoint after every epoch."""
     torch.set_num_threads(1)
     Checkpoint.__init__.__defaults__ = (0.0,)  # seconds between two writes
-    run_study(study, "nowhere", out, fleet_size=2, jobs=jobs, device="cpu")
+    run_study(toy, "nowhere", out, fleet_size=2, jobs=jobs, device="cpu")
 
 
 def timeless(folder: Path) -> dict[str, dict[str, Any]]:

@@ -90,6 +90,11 @@ class AuditInput(ShortRepr):
         return int((self.fit_labels >= 0).sum())
 
     @property
+    def n_all_steps(self) -> int:
+        """The steps of the whole table."""
+        return self.all_steps or len(self.place)
+
+    @property
     def each_clock(self) -> list[np.ndarray]:
         """The moments of every clock on its own: shape (n, steps)."""
         return [self.clock] if len(self.clocks) == 1 else list(np.moveaxis(self.clock, -1, 0))

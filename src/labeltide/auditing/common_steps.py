@@ -17,6 +17,7 @@ from labeltide.auditing.page.reading_words import reading_text
 from labeltide.auditing.shared_classes import check_shared_classes
 from labeltide.auditing.stages import Stages
 from labeltide.auditing.train_on import check_training_memory
+from labeltide.auditing.training_windows import Learned
 from labeltide.auditing.unfinished import Unfinished
 from labeltide.estimators import TideClassifier
 from labeltide.inference.diagnostic import Diagnostic
@@ -28,14 +29,18 @@ def say_reading(about: Mapping[str, Any], read: AuditInput, stages: Stages) -> N
     check_memory(read)
 
 
-def check_table(read: AuditInput, seed: int) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
+def check_table(
+    read: AuditInput, seed: int, learned: Learned | None = None
+) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
     """The recording of each sequence, which copies share, and the checks for copies and for leaks of labels.
 
-    Annotators who name classes differently are refused.
+    `learned` are the windows to learn from where they are more than those read into memory. Annotators who name classes
+    differently are refused.
     """
     check_shared_classes(read)
-    clusters = clusters_of_copies(read)
-    return clusters, (*check_copies(read, clusters), *check_leaks(read, seed))
+    windows = read if learned is None else learned
+    clusters = clusters_of_copies(windows)
+    return clusters, (*check_copies(windows, clusters), *check_leaks(read, seed))
 
 
 def check_training(read: AuditInput, windows: np.ndarray, options: AuditOptions) -> None:
@@ -47,7 +52,7 @@ def check_training(read: AuditInput, windows: np.ndarray, options: AuditOptions)
 
 
 def learn(
-    read: AuditInput, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions, kept: Unfinished
+    read: Learned, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions, kept: Unfinished
 ) -> TideClassifier:
     """Fit to some windows, or take the fit that an interrupted audit has kept."""
     estimator = kept.fitted(fitting.new_estimator(read, windows, options))

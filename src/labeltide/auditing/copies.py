@@ -10,7 +10,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.training_windows import Learned
 from labeltide.estimators.rows import digest_rows
 from labeltide.inference.diagnostic import Diagnostic
 from labeltide.tables.wording import quoted
@@ -18,9 +18,9 @@ from labeltide.tables.wording import quoted
 LEAST_DISTINCT = 8  # different steps in a window; shorter or simpler ones may be equal by chance
 
 
-def clusters_of_copies(table: AuditInput) -> np.ndarray:
+def clusters_of_copies(table: Learned) -> np.ndarray:
     """The cluster of each sequence, int64 of shape (sequences,): itself, or the first of those that share a window."""
-    mask = np.arange(table.index.shape[1]) < table.lengths[:, None]
+    mask = np.arange(table.fit_labels.shape[1]) < table.lengths[:, None]
     windows: dict[bytes, list[int]] = defaultdict(list)
     for window, digest in enumerate(digest_rows(table.features, mask)):
         windows[digest.tobytes()].append(window)
@@ -37,7 +37,7 @@ def _is_distinct(steps: np.ndarray) -> bool:
     return len(np.unique(steps, axis=0)) >= LEAST_DISTINCT
 
 
-def check_copies(table: AuditInput, clusters: np.ndarray) -> tuple[Diagnostic, ...]:
+def check_copies(table: Learned, clusters: np.ndarray) -> tuple[Diagnostic, ...]:
     """A warning where sequences are copies of others; where all are, labels cannot be judged by other sequences."""
     copies = np.flatnonzero(clusters != np.arange(len(clusters)))
     if not len(copies):

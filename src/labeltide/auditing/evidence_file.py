@@ -26,7 +26,7 @@ def write_evidence(path: Path, training: TrainingEvidence) -> None:
     found = {f"data.{name}": getattr(training.data, name) for name in DATA}
     found |= {f"chain.{name}": getattr(training.parameters, name) for name in ChainParameters._fields}
     found |= {name: getattr(training, name) for name in OTHERS} | {"grid": torch.from_numpy(training.grid)}
-    tensors = {name: tensor.contiguous().clone() for name, tensor in sorted(found.items()) if tensor is not None}
+    tensors = {name: tensor.contiguous() for name, tensor in sorted(found.items()) if tensor is not None}
     about = {
         "digest": fingerprint(*tensors.values()),
         "n_points": training.data.n_points,
@@ -35,7 +35,8 @@ def write_evidence(path: Path, training: TrainingEvidence) -> None:
         "period": training.period,
         "families": training.families,
     }
-    write_atomically(path, safetensors.torch.save(tensors, metadata={"labeltide": json.dumps(about)}))
+    metadata = {"labeltide": json.dumps(about)}
+    write_atomically(path, lambda draft: safetensors.torch.save_file(tensors, draft, metadata=metadata))
 
 
 def read_evidence(path: Path) -> TrainingEvidence:

@@ -15,6 +15,7 @@ from labeltide.auditing.audit_input import AuditInput
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.pace import USUAL, Pace
 from labeltide.auditing.train_on import windows_wanted
+from labeltide.auditing.training_windows import Learned
 from labeltide.chain.data import TrainingEvidence
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
@@ -37,9 +38,9 @@ FEWEST_CLUSTERS = 20  # sequences whose windows bands, checks and tests are comp
 AT_ONCE = 100_000  # steps of windows that are judged together
 
 
-def patience(table: AuditInput) -> float:
+def patience(table: Learned) -> float:
     """The factor by which limits are larger than for a table of usual size: the root of the ratio of sizes."""
-    return _patience(table.all_steps or len(table.place))
+    return _patience(table.n_all_steps)
 
 
 def _patience(n_steps: int) -> float:
@@ -70,8 +71,7 @@ def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: f
             "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
             f"Got them in {int(labelled.sum())}. Name a shorter window (--window STEPS), or give more data."
         )
-    steps = table.all_steps or len(table.place)
-    size = TableSize(steps, len(table.index), table.index.shape[1], int((table.fit_labels >= 0).sum()))
+    size = TableSize(table.n_all_steps, len(table.index), table.index.shape[1], int((table.fit_labels >= 0).sum()))
     most = most_windows(size, pace, train_on)
     if len(labelled) <= most:
         return np.arange(len(labelled))
@@ -81,13 +81,13 @@ def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: f
     return np.unique(np.concatenate([chosen, *rare]))
 
 
-def choose_epochs(table: AuditInput, windows: np.ndarray, pace: Pace = USUAL) -> int:
+def choose_epochs(table: Learned, windows: np.ndarray, pace: Pace = USUAL) -> int:
     """The usual number of epochs, or fewer where each is long."""
-    steps = len(windows) * table.index.shape[1]
+    steps = len(windows) * table.fit_labels.shape[1]
     return min(round(EPOCHS * pace.epochs), max(LEAST_EPOCHS, int(UPDATES * pace.training * patience(table)) // steps))
 
 
-def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
+def new_estimator(table: Learned, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
     """The method with the settings of an audit, not yet fitted."""
     return TideClassifier(
         model=options.model,
@@ -100,20 +100,24 @@ def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions)
     )
 
 
-def fit(table: AuditInput, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions) -> TideClassifier:
+def fit(table: Learned, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions) -> TideClassifier:
     """Learn from the chosen windows. Classes are codes; `with_class_names` gives them their names.
 
     `clusters` holds the recording of each of all windows: its sequence, or one of several with the same features.
     """
     estimator = new_estimator(table, windows, options)
-    trusted = None if table.fit_trusted is None else table.fit_trusted[windows]
-    labels, clock, lengths = table.fit_labels[windows], table.clock[windows], table.lengths[windows]
-    more = {"trusted": trusted, "gaps": None if table.gaps is None else table.gaps[windows]}
-    sequences = clusters[windows]
+
+    def take(values: np.ndarray) -> np.ndarray:
+        """Those of the chosen windows; of all windows no copy, which may be large."""
+        return values if len(windows) == len(values) else values[windows]
+
+    labels, clock, lengths, sequences = map(take, (table.fit_labels, table.clock, table.lengths, clusters))
+    trusted, gaps = (None if each is None else take(each) for each in (table.fit_trusted, table.gaps))
+    more = {"trusted": trusted, "gaps": gaps}
     units = cut_long_sequences(sequences, np.asarray((labels >= 0).any((1, 2))))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClusterWarning)  # where all labels lie in one block, windows are the units
-        estimator.fit(table.features[windows], labels, clock=clock, lengths=lengths, clusters=units, **more)
+        estimator.fit(take(table.features), labels, clock=clock, lengths=lengths, clusters=units, **more)
     if units is not sequences:  # bands and tests still go by sequences
         estimator.training_ = estimator.training_._replace(clusters=torch.from_numpy(sequences))
     return estimator

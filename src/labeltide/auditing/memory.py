@@ -16,6 +16,9 @@ AT_LEAST = 400e6  # bytes of the libraries
 # classes and 1 or 4 annotators; the windows of the audit itself are counted in.
 FIT_FEATURE, FIT_CLASS, FIT_ANNOTATOR, FIT_STEP = 28, 40, 20, 60
 FIT_AT_LEAST = 600e6  # bytes of the libraries and of buffers
+# The same where windows are on disk, from audits of 10^6 and 10^7 rows and a fit to 2.5 million steps of one annotator:
+# evidence, posterior, labels, and their places on the clock. A look for timing errors takes up to 0.6 GB of buffers.
+MAPPED_CLASS, MAPPED_ANNOTATOR, MAPPED_STEP, MAPPED_AT_LEAST = 12, 6, 45, 1.1e9
 
 
 def needed_bytes(n_steps: int, n_classes: int, n_annotators: int) -> float:
@@ -26,8 +29,11 @@ def needed_bytes(n_steps: int, n_classes: int, n_annotators: int) -> float:
     return AT_LEAST + 8.0 * (bands + labels)
 
 
-def training_bytes(n_steps: int, n_features: int, n_classes: int, n_annotators: int) -> float:
-    """About how much memory a fit to so many steps of windows takes at its peak."""
+def training_bytes(n_steps: int, n_features: int | None, n_classes: int, n_annotators: int) -> float:
+    """About how much memory a fit to so many steps of windows takes at its peak; features are None on disk."""
+    if n_features is None:
+        of_step = MAPPED_CLASS * n_classes + MAPPED_ANNOTATOR * n_annotators + MAPPED_STEP
+        return MAPPED_AT_LEAST + float(n_steps) * of_step
     of_step = FIT_FEATURE * n_features + FIT_CLASS * n_classes + FIT_ANNOTATOR * n_annotators + FIT_STEP
     return FIT_AT_LEAST + float(n_steps) * of_step
 

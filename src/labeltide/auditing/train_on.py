@@ -44,7 +44,10 @@ def windows_wanted(train_on: float, n_windows: int, n_labels: int) -> int:
 
 
 def check_training_memory(
-    wanted: tuple[int, int], labels: int, *sizes: int, free: Callable[[], float] = free_bytes
+    wanted: tuple[int, int],
+    labels: int,
+    *sizes: *tuple[int | None, int, int],
+    free: Callable[[], float] = free_bytes,
 ) -> None:
     """Refuse to learn from more than fits into memory.
 
@@ -52,16 +55,17 @@ def check_training_memory(
     ----------
     wanted : windows to learn from, and steps of each
     labels : that they hold
-    sizes : numbers of features, classes and annotators
+    sizes : numbers of features (None where windows are on disk), classes and annotators
     """
     needed, least, there = training_bytes(wanted[0] * wanted[1], *sizes), training_bytes(0, *sizes), free()
     if needed > there:
         possible = labels * (there - least) / (needed - least)
         hint = f" (--train-on {_rounded_down(possible)} would do)" if possible >= 1 else " (--train-on N)"
+        held = "their" if sizes[0] is None else "their windows and"
         raise UnanswerableError(
-            f"Learning from {labels:,} labels needs about {needed / 2**30:.1f} GiB of memory, as their windows and "
-            f"posteriors are held there. {there / 2**30:.1f} GiB are free. Ask for fewer with train_on{hint}, or take "
-            "a larger machine. Every label of the table is judged in any case."
+            f"Learning from {labels:,} labels needs about {needed / 2**30:.1f} GiB of memory, as {held} posteriors are "
+            f"held there. {there / 2**30:.1f} GiB are free. Ask for fewer with train_on{hint}, or take a larger "
+            "machine. Every label of the table is judged in any case."
         )
 
 

@@ -18,7 +18,8 @@ from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.passes import expect
 from labeltide.chain.plain import label_likelihoods
 
-POSTERIORS_AT_ONCE = 2**25  # numbers of the posteriors that are held in memory together
+POSTERIORS_AT_ONCE = 2**24  # numbers of the posteriors that are held in memory together
+MEMBERS_AT_ONCE = 8  # members that a block of rows leaves room for
 
 
 def predictive_log_likelihood(
@@ -39,14 +40,15 @@ def predictive_log_likelihood(
         return log_likelihood
     result = log_likelihood.clone()
     row_sets, row_set = predicted.unique(dim=0, return_inverse=True)  # members with the same predicted rows
+    most = max(1, POSTERIORS_AT_ONCE // (MEMBERS_AT_ONCE * data.mask.shape[1] * data.n_classes))
     for number, in_set in enumerate(row_sets):
-        rows = in_set.nonzero().flatten()
-        part = data.take_rows(rows)
-        at_once = max(1, POSTERIORS_AT_ONCE // max(1, part.mask.numel() * data.n_classes))
-        for index in (row_set == number).nonzero().flatten().split(at_once) if len(rows) else ():
-            some = members.take(index)
-            some = some._replace(weights=some.weights[:, rows])
-            result[index[:, None], rows] = _leave_one_out(part, some, parameters.take(index)).to(result)
+        for rows in in_set.nonzero().flatten().split(most) if bool(in_set.any()) else ():
+            part = data.take_rows(rows)
+            at_once = max(1, POSTERIORS_AT_ONCE // (part.mask.numel() * data.n_classes))
+            for index in (row_set == number).nonzero().flatten().split(at_once):
+                some = members.take(index)
+                some = some._replace(weights=some.weights[:, rows])
+                result[index[:, None], rows] = _leave_one_out(part, some, parameters.take(index)).to(result)
     return result
 
 

@@ -29,6 +29,7 @@ STAY, RIGHT = 0.8, 0.75  # where EM starts: probability that a true label persis
 LABEL_ITERATIONS, JOINT_ITERATIONS = 60, 40  # of EM: with the labels alone, and after
 BURSTS = 0.3  # where EM starts if errors come in bursts
 BURSTS_WORTH = 5.0  # log-likelihood that this one more parameter must gain
+STEPS_AT_ONCE = 2**20  # whose votes are counted together
 
 
 class Joined(NamedTuple):
@@ -113,19 +114,26 @@ def _spline(data: ChainData, members: int, groups: int, grid: np.ndarray, period
 
 def _from_votes(data: ChainData, fits: Members, other: ChainParameters) -> ChainParameters:
     """Transitions and constant Q if the majority vote, or a trusted label, were the truth (as Dawid and Skene 1979)."""
+    blocks = torch.arange(len(data.mask), device=data.mask.device).split(max(1, STEPS_AT_ONCE // data.mask.shape[1]))
+    parts = [_count_votes(data if len(blocks) == 1 else data.take_rows(rows), fits.labels) for rows in blocks]
+    counts, pairs = (torch.stack(of_all).sum(0) + 1 for of_all in zip(*parts, strict=True))
+    matrices = (counts / counts.sum(-1, keepdim=True))[:, :, None].expand_as(other.matrices)
+    return other._replace(transition=pairs / pairs.sum(-1, keepdim=True), matrices=matrices)
+
+
+def _count_votes(data: ChainData, label_sets: Tensor) -> tuple[Tensor, Tensor]:
+    """Recorded labels by voted ones, (fits, annotators, classes, classes), and transitions of the voted ones."""
     names = torch.arange(data.n_classes, device=data.mask.device)
-    labels = data.labels[fits.labels, ..., None]  # (fits, rows, steps, annotators, 1)
+    labels = data.labels[label_sets, ..., None]  # (fits, rows, steps, annotators, 1)
     recorded = (labels == names).float() * data.mask[..., None, None]  # (fits, rows, steps, annotators, classes)
     votes = recorded.sum(3)
     if data.trusted is not None:
         votes = torch.where((data.trusted >= 0)[..., None], (data.trusted[..., None] == names).float(), votes)
     top = ((votes == votes.amax(-1, keepdim=True)) & (votes > 0)).float()
     truth = top / top.sum(-1, keepdim=True).clamp_min(1)  # (fits, rows, steps, classes), zero without a vote
-    counts = torch.einsum("mrti,mrtaj->maij", truth, recorded) + 1
+    counts = torch.einsum("mrti,mrtaj->maij", truth, recorded)
     after = truth[:, :, 1:] if data.jumps is None else truth[:, :, 1:] * (data.jumps[:, 1:, None] == 0)
-    pairs = torch.einsum("mrti,mrtj->mij", truth[:, :, :-1], after) + 1
-    matrices = (counts / counts.sum(-1, keepdim=True))[:, :, None].expand_as(other.matrices)
-    return other._replace(transition=pairs / pairs.sum(-1, keepdim=True), matrices=matrices)
+    return counts, torch.einsum("mrti,mrtj->mij", truth[:, :, :-1], after)
 
 
 def _mostly(classes: int, right: float, device: torch.device) -> Tensor:

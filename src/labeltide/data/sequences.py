@@ -77,7 +77,7 @@ class Sequences(ShortRepr):
         y : array of shape (n, steps) or (n, steps, annotators)
             Labels of any hashable type; missing = -1 for whole numbers, None or NaN otherwise.
         clock : array of shape (n, steps) or (steps,), optional
-            The position in the sequence, in [0, 1], when left out.
+            When left out, 0 at the first step and 1 at the last of the longest sequence.
         lengths : array of shape (n,), optional
         ids : n names, optional
         classes : 2 to 127 different names in the order of their codes, optional

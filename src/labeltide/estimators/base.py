@@ -135,7 +135,7 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
             and `discontinuous` estimate Q of each annotator with partial pooling; the other methods take all to have
             the same Q.
         clock : array of shape (n, steps) or (steps,), or for `tide` (n, steps, clocks), optional
-            The moments on which the noise depends; the position in the sequence when left out.
+            The moments on which the noise depends; from 0 at the first step to 1 at the last column when left out.
         lengths : array of shape (n,), optional
             Steps beyond a sequence's length are padding and never count.
         trusted : array of shape (n, steps), optional

@@ -19,7 +19,7 @@ from labeltide.estimators.fleet_parts import Training, train_all
 from labeltide.estimators.log_probs import STEPS_AT_ONCE, model_log_probs
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
-from labeltide.training import FleetData
+from labeltide.training import FleetData, reversal
 
 CROSS_FIT_PATIENCE = 10  # epochs without a better held-out likelihood after which a network stops
 MIN_BATCHES = 8  # optimiser steps of an epoch at least, where there are rows enough
@@ -39,25 +39,15 @@ def cross_fit(
     if not first.model.is_causal:
         train_all([first])
         return _predict(first, folds), (first.model,)
-    order = reversal(fleet_fit.data.mask)
-    reversed_fit = replace(fleet_fit, data=_reverse(fleet_fit.data, order))
+    reversed_fit = replace(fleet_fit, data=_reverse(fleet_fit.data))
     second = _untrained(reversed_fit, folds, noise, f"{stage}, backwards")
     train_all([first, second])
-    rows = torch.arange(len(order), device=order.device)[:, None]
-    backwards = _predict(second, folds)[:, rows, order]
-    return join_directions(_predict(first, folds), backwards), (first.model, second.model)
+    return _predict(first, folds, second), (first.model, second.model)
 
 
 def join_directions(onwards: Tensor, backwards: Tensor) -> Tensor:
     """The normalised geometric mean of both predictions (a logarithmic opinion pool)."""
     return ((onwards + backwards) / 2).log_softmax(-1)
-
-
-def reversal(mask: Tensor) -> Tensor:
-    """The index of each step in the reversed row; padding stays in place: (rows, steps)."""
-    lengths = mask.sum(1, keepdim=True)
-    step = torch.arange(mask.shape[1], device=mask.device)
-    return torch.where(step < lengths, lengths - 1 - step, step)
 
 
 def hold_out_folds(fleet_fit: FleetFit, folds: Tensor, first_seed: int, networks: int = 1) -> FleetFit:
@@ -94,25 +84,41 @@ def _untrained(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str
     return Training(copies, copies.new_model(), each, stage, how)
 
 
-def _predict(trained: Training, folds: Tensor) -> Tensor:
+def _predict(trained: Training, folds: Tensor, backwards: Training | None = None) -> Tensor:
     """Out-of-fold predictions, some rows at a time: those of all networks would take most of the memory of a fit."""
-    data, model, count = trained.fleet_fit.data, trained.model, int(folds.max()) + 1
+    data, model = trained.fleet_fit.data, trained.model
     rows = max(1, STEPS_AT_ONCE // (model.members * data.mask.shape[1]))
-    parts = []
+    predicted = torch.empty(*folds.shape, data.mask.shape[1], trained.fleet_fit.n_classes, device=folds.device)
     for start in range(0, len(data.mask), rows):
         part = slice(start, start + rows)
-        log_probs = model_log_probs(model, data.features[part], data.mask[part], folds.device)
-        parts.append(out_of_fold(log_probs, folds[:, part], count))
-    return torch.cat(parts, 1)
+        onwards = _predict_rows(trained, folds, part)
+        if backwards is not None:
+            order = reversal(data.mask[part])
+            index = torch.arange(len(order), device=order.device)[:, None]
+            onwards = join_directions(onwards, _predict_rows(backwards, folds, part)[:, index, order])
+        predicted[:, part] = onwards
+    return predicted
 
 
-def _reverse(data: FleetData, order: Tensor) -> FleetData:
-    """The same rows in reversed order; every step keeps its moment of the clock."""
+def _predict_rows(trained: Training, folds: Tensor, part: slice) -> Tensor:
+    """Out-of-fold predictions of some rows, in the order in which the networks read them."""
+    data, count = trained.fleet_fit.data, int(folds.max()) + 1
+    log_probs = model_log_probs(trained.model, data.take_features(part), data.mask[part], folds.device)
+    return out_of_fold(log_probs, folds[:, part], count)
+
+
+def _reverse(data: FleetData) -> FleetData:
+    """The same rows in reversed order; every step keeps its moment of the clock.
+
+    The features of many steps stay as they are, and are reversed batch by batch.
+    """
+    order = reversal(data.mask)
     rows = torch.arange(len(order), device=order.device)[:, None]
     points = torch.arange(order.shape[1], device=order.device).expand_as(order) if data.points is None else data.points
     return replace(
         data,
-        features=data.features[rows, order],
+        features=data.features if data.has_many_steps else data.features[rows, order],
+        backwards=data.has_many_steps,
         labels=data.labels[:, rows, order],
         points=points[rows, order],
         trusted=None if data.trusted is None else data.trusted[rows, order],
@@ -127,17 +133,10 @@ def repeat(fleet_fit: FleetFit, copies: int, first_seed: int) -> FleetFit:
         for seed in fleet_fit.seeds
         for copy in range(copies)
     )
-    data = every_weight(fleet_fit.data)
-    data = replace(
-        data,
-        labels=data.labels.repeat_interleave(copies, 0),
-        weights=data.weights.repeat_interleave(copies, 0),
-        held_out=data.held_out.repeat_interleave(copies, 0),
-    )
     return replace(
         fleet_fit,
         estimators=[estimator for estimator in fleet_fit.estimators for _ in range(copies)],
-        data=data,
+        data=every_weight(fleet_fit.data).repeat_members(copies),
         seeds=seeds,
     )
 

@@ -53,10 +53,8 @@ def distill(fleet_fit: FleetFit, labels: Tensor, folds: Tensor, ensemble: bool) 
 
 def _train_on(networks: FleetFit, targets: Tensor, stage: str, **schedule: Any) -> tuple[SequenceModel, History]:
     """Train the networks of each fit on its soft targets."""
-    count = networks.members // len(targets)
-    data = replace(networks.data, targets=targets.repeat_interleave(count, 0), trusted=None)
     trusted = () if networks.data.trusted is None else (networks.data.trusted,)
-    networks = replace(networks, data=data, extra_inputs=trusted)
+    networks = replace(networks, data=networks.data.with_targets(targets), extra_inputs=trusted)
     model = networks.new_model()
     history = networks.train(model, None, Objective(), stage=stage, batch_size=small_batches(networks), **schedule)
     return model, history

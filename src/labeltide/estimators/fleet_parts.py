@@ -84,7 +84,8 @@ def _parts(place: int, training: Training, engine: Workers) -> list[Part]:
 
 def _copy(fleet_fit: FleetFit) -> FleetFit:
     """A copy on the CPU: torch moves a tensor that is sent to a process to shared memory, away from arrays on it."""
-    data: dict[str, Any] = {name: v if v is None else v.cpu().clone() for name, v in vars(fleet_fit.data).items()}
+    parts = vars(fleet_fit.data)
+    data: dict[str, Any] = {name: v.cpu().clone() if isinstance(v, Tensor) else v for name, v in parts.items()}
     return replace(fleet_fit, data=FleetData(**data))
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide.estimators.cross_fit import join_directions, reversal
+from labeltide.estimators.cross_fit import join_directions
 from labeltide.estimators.log_probs import model_log_probs
 from labeltide.models.base import SequenceModel
+from labeltide.training import reversal
 
 DIGEST_SIZE = 16  # bytes; two different rows share a digest once in 2^64 rows
 

@@ -238,6 +238,8 @@ def _keep_better(first: Evidence, second: Evidence, fits: Tensor) -> Evidence:
         put_members(old, (place[:, None] * count + each).flatten(), new, theirs)
 
     def put(old: Tensor, new: Tensor) -> Tensor:
+        if len(place) in (0, len(old)):  # no copy of what may be large
+            return new if len(place) else old
         return old.index_copy(0, place, new[wins])
 
     index = torch.arange(len(first.log_probs), device=fits.device)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from labeltide.chain.data import Chain, ChainData, ChainParameters, Members
 from labeltide.chain.families import Family
-from labeltide.chain.select import Chosen
+from labeltide.chain.select import Chosen, try_families
 from labeltide.chain.timing_expect import (
     TimedChains,
     class_shares,
@@ -28,6 +28,8 @@ from labeltide.estimators.timing_fit import TimingFit
 from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.noise.fixed import FixedNoise
 
+MOST_STEPS = 2**18  # of more, some rows decide: with 10^6 steps the model of timing errors took 10 minutes and 2 GB
+STEPS_AT_ONCE = 2**15  # whose posterior is then computed together
 Found = tuple[Tensor, TimingFit, TimingTraining]  # posterior (rows, steps, classes), model, and input of its bootstrap
 NoiseOf = Callable[[ChainParameters, int], FixedNoise]  # the noise function of a chain of a fit
 
@@ -68,22 +70,61 @@ def find_timing(
     data = directed.data
     if not longest_offset(data.n_classes) or not has_one_annotator_per_row(data):
         return {}
+    is_large = data.mask.numel() > MOST_STEPS
+    seen, seen_labels = _thin(directed, labels) if is_large else (directed, labels)
+    models, log_probs = _step_evidence(seen, seen_labels)
+    single = seen.data.with_evidence(likelihood_ratios(log_probs, seen.data.mask))
+    shares = class_shares(log_probs, seen.data.mask)  # (fits, classes)
+    return {
+        fit: (
+            _smooth_all(directed, better, models[fit], shares[fit], fit) if is_large else _smooth(better),
+            _describe(better, models[fit], shares[fit].cpu().double().numpy(), noise_of, fit),
+            TimingTraining(better.data.of_fit(0), better.parameters.cpu(), better.family),
+        )
+        for fit, better in _find_better(seen, single)
+    }
+
+
+def _smooth(better: Better) -> Tensor:
+    """Posterior of the true labels: (rows, steps, classes)."""
+    return expect_timing(better.data, better.member, better.parameters).posterior[0]
+
+
+def _smooth_all(directed: Directed, better: Better, model: StepModel, shares: Tensor, fit: int) -> Tensor:
+    """The same for all rows, some at a time, where the model was fitted to some of them."""
+    data, folds = directed.data, directed.folds[fit]
+    every = torch.arange(len(folds), device=folds.device)
+    parts = []
+    for rows in every.split(max(1, STEPS_AT_ONCE // data.mask.shape[1])):
+        evidence = (model.log_probs(directed.features[rows], folds[rows]) - shares.log()).float()[None]
+        part = data.take_rows(rows).with_evidence(evidence)
+        part = replace(part, labels=part.labels[fit : fit + 1])
+        member = better.member._replace(weights=directed.fits.weights[fit : fit + 1, rows])
+        parts.append(_smooth(better._replace(data=part, member=member)))
+    return torch.cat(parts)
+
+
+def _step_evidence(directed: Directed, labels: Tensor) -> tuple[list[StepModel], Tensor]:
+    """Classifiers of single steps, and their log-probabilities (fits, rows, steps, classes)."""
     models = [
-        fit_step_model(directed.features, data.mask, posterior, folds)
+        fit_step_model(directed.features, directed.data.mask, posterior, folds)
         for posterior, folds in zip(labels, directed.folds, strict=True)
     ]
     parts = [model.log_probs(directed.features, folds) for model, folds in zip(models, directed.folds, strict=True)]
-    log_probs = torch.stack(parts)  # (fits, rows, steps, classes)
-    single = data.with_evidence(likelihood_ratios(log_probs, data.mask))
-    shares = class_shares(log_probs, data.mask).cpu().double().numpy()
-    return {
-        fit: (
-            expect_timing(better.data, better.member, better.parameters).posterior[0],
-            _describe(better, models[fit], shares[fit], noise_of, fit),
-            TimingTraining(better.data.of_fit(0), better.parameters.cpu(), better.family),
-        )
-        for fit, better in _find_better(directed, single)
-    }
+    return models, torch.stack(parts)
+
+
+def _thin(directed: Directed, labels: Tensor) -> tuple[Directed, Tensor]:
+    """Evenly spread rows with about `MOST_STEPS` steps, and the score of the directed chain's best family there."""
+    n_rows, n_steps = directed.data.mask.shape
+    rows = torch.linspace(0, n_rows - 1, max(1, MOST_STEPS // n_steps), device=labels.device).round().long()
+    data, folds, chosen = directed.data.take_rows(rows), directed.folds[:, rows], directed.chosen
+    fits = directed.fits._replace(weights=directed.fits.weights[:, rows])
+    best = [of_fit[place] for of_fit, place in zip(chosen.families, chosen.held_out.argmax(1).tolist(), strict=True)]
+    kinds = [[[kind] * (int(folds.max()) + 2)] for kind in best]
+    held_out = try_families(data, fits, chosen.parameters, folds, kinds).held_out
+    chosen = chosen._replace(families=[[kind] for kind in best], held_out=held_out)
+    return Directed(directed.features[rows], data, fits, folds, chosen), labels[:, rows]
 
 
 def _find_better(directed: Directed, single: ChainData) -> Iterator[tuple[int, Better]]:

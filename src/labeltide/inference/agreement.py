@@ -69,7 +69,7 @@ def agreement(
     y : array of shape (n, steps, annotators), any label type
         -1 among whole numbers, None or NaN otherwise, where nothing was recorded.
     clock : array of shape (n, steps) or (steps,), optional
-        The position in [0, 1] when left out.
+        When left out, 0 at the first step and 1 at the last of the longest sequence.
     lengths : whole numbers of shape (n,), optional
     classes : names of all classes, optional
     bins : int

@@ -119,7 +119,7 @@ def consensus(
     y : array of shape (n, steps, annotators), any label type
         -1 among whole numbers, None or NaN otherwise, where nothing was recorded.
     clock : array of shape (n, steps) or (steps,), optional
-        The position in the sequence, in [0, 1], when left out.
+        When left out, 0 at the first step and 1 at the last of the longest sequence.
     lengths : whole numbers of shape (n,), optional
     trusted : array of shape (n, steps), optional
         True labels where they are known, missing elsewhere.

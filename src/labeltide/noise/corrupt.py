@@ -54,7 +54,7 @@ def corrupt(
     noise : NoiseFunction, or array of shape (classes, classes) or (steps, classes, classes)
         A fleet's first member is used.
     clock : array of shape (n, steps) or (steps,), optional
-        Moments at which a noise function is evaluated; the position in [0, 1] when left out.
+        Moments at which a noise function is evaluated; from 0 at the first step to 1 at the last when left out.
     lengths : array of shape (n,), optional
     classes : names in the order of Q, optional
     bursts : float, default 0

@@ -1,7 +1,7 @@
 """The training loop of fleets: Adam, gradient clipping, early stopping and the augmented Lagrangian method."""
 
 from labeltide.training.checkpoint import Checkpoint, fingerprint
-from labeltide.training.data import Batch, FleetData, clock_grid, free_memory
+from labeltide.training.data import Batch, FleetData, clock_grid, free_memory, reversal
 from labeltide.training.history import History
 from labeltide.training.loop import evaluate, train
 from labeltide.training.progress import OnEpoch, OnEpochShare, epoch_bar, watch_epochs
@@ -23,6 +23,7 @@ __all__ = [
     "evaluate",
     "fingerprint",
     "free_memory",
+    "reversal",
     "train",
     "watch_epochs",
 ]

@@ -25,6 +25,7 @@ from labeltide.noise.base import LearnedNoise, NoiseFunction
 from labeltide.noise.network import NetworkNoise
 from labeltide.objectives.objective import Multipliers, Objective
 from labeltide.objectives.penalties import add_gradient
+from labeltide.training.batch_table import BatchTable
 from labeltide.training.data import FleetData
 from labeltide.training.state import join_flat, learned_parameters
 
@@ -72,13 +73,16 @@ class CompiledStep:
         self.gradients = torch.zeros(data.members, self.n_model + n_noise)
         self.network = _network(noise, data.grid)
         self.fixed_matrices = None if noise is None or self.noise_parameters else noise(data.grid).detach().contiguous()
-        self.labels, self.noisy = _labels(data)
+        self.tables: FleetData | BatchTable = data  # from which rows are read
+        self.labels, self.noisy = (data.labels, _noisy(data)) if data.is_gathered else _labels(data)
         self.batch = 0
 
     def __call__(self, rows: Tensor, multipliers: Multipliers | None) -> Measured:
         """Loss and gradient of a (members, batch) table of row numbers, -1 for none."""
         if rows.shape[1] != self.batch:
             self._make_room(rows.shape[1])
+        if isinstance(self.tables, BatchTable):
+            rows = self.tables.fill(rows)
         task = self.objective_task
         self.gru_task.rows = task.rows = rows.data_ptr()
         library.run("labeltide_gru_forward", self.gru_task, self.tiles)
@@ -119,6 +123,9 @@ class CompiledStep:
     def _make_room(self, batch: int) -> None:
         """Allocate the tensors and kernel tasks for batches of this size."""
         self.batch = batch
+        if self.data.is_gathered:
+            self.tables = BatchTable(self.data, batch)
+            self.labels = self.tables.labels
         members, _, steps, _ = self.labels.shape
         classes, tiles = self.parameters[4].shape[2], -(-batch // TILE_ROWS)
         self.tiles = members * tiles
@@ -136,7 +143,7 @@ class CompiledStep:
     def _gru_task(self) -> GRUTask:
         """Arguments of the GRU, but for the rows."""
         members, batch, steps, classes = self.logits.shape
-        features, hidden = self.data.features, self.parameters[4].shape[1]
+        features, hidden = self.tables.features, self.parameters[4].shape[1]
         task = GRUTask(members, batch, steps, features.shape[2], hidden, classes)
         for i, parameter in enumerate(self.parameters):
             task.strides[i], task.parameters[i] = parameter.stride(0), parameter.data_ptr()
@@ -147,8 +154,8 @@ class CompiledStep:
 
     def _objective_task(self) -> ObjectiveTask:
         """Arguments of the objective, but for the rows, Q and the multipliers."""
-        data, (_, table, _, annotators) = self.data, self.labels.shape
-        task = ObjectiveTask(*self.logits.shape, annotators, self.groups, table, len(data.grid), self.noisy)
+        data, (_, table, _, annotators) = self.tables, self.labels.shape
+        task = ObjectiveTask(*self.logits.shape, annotators, self.groups, table, len(self.data.grid), self.noisy)
         task.labels, task.mask, task.weights = self.labels.data_ptr(), data.mask.data_ptr(), data.weights.data_ptr()
         task.places, task.targets = library.pointer(data.points), library.pointer(data.targets)
         task.logits = self.logits.data_ptr()
@@ -164,12 +171,16 @@ def _labels(data: FleetData) -> tuple[Tensor, int]:
     where there is a target and -1 elsewhere.
     """
     if data.targets is not None:
-        return ((data.targets.sum(-1, keepdim=True) > 0).to(torch.int8) - 1).contiguous(), 0
-    annotators = data.labels.shape[-1]
+        return ((data.targets.sum(-1, keepdim=True) > 0).to(torch.int8) - 1).contiguous(), _noisy(data)
     if data.trusted is None:
-        return data.labels, annotators
+        return data.labels, _noisy(data)
     trusted = data.trusted[None, ..., None].expand(data.members, -1, -1, -1)
-    return torch.cat([data.labels, trusted], -1), annotators
+    return torch.cat([data.labels, trusted], -1), _noisy(data)
+
+
+def _noisy(data: FleetData) -> int:
+    """The number of annotators whose labels go through Q."""
+    return 0 if data.targets is not None else data.labels.shape[-1]
 
 
 def _network(noise: NoiseFunction | None, grid: Tensor) -> network_kernel.CompiledNetwork | None:

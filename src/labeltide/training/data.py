@@ -12,6 +12,9 @@ import torch
 from torch import Tensor
 
 MAX_GRID_POINTS = 1024  # a clock with more distinct moments is rounded to a regular grid; Q varies slowly
+# Steps of all rows beyond which labels are not repeated for each member and features are not copied in reversed order:
+# every batch is then gathered anew. Under it the compiled step reads the tables themselves, which is a little faster.
+MANY_STEPS = 2**20
 
 
 class Batch(NamedTuple):
@@ -34,7 +37,7 @@ class FleetData:
     ----------
     features : Tensor of shape (rows, steps, features)
     mask : bool Tensor of shape (rows, steps)
-    labels : int8 Tensor of shape (members, rows, steps, annotators)
+    labels : int8 Tensor of shape (members or sets, rows, steps, annotators)
     grid : Tensor of shape (points,)
         The distinct moments of the clock, rising.
     points : int64 Tensor of shape (rows, steps), or None
@@ -45,10 +48,14 @@ class FleetData:
         Validation rows, for early stopping.
     trusted : int8 Tensor of shape (rows, steps), optional
         Labels known to be right, -1 elsewhere.
-    targets : Tensor of shape (members, rows, steps, classes), optional
+    targets : Tensor of shape (members or sets, rows, steps, classes), optional
         Soft labels, probabilities of the true label, in place of the labels.
     gaps : int64 Tensor of shape (rows, steps), optional
         Time before each step in units of steps; None where all are one.
+    sets : int64 Tensor of shape (members,), optional
+        The set of labels and of targets of each member; None where every member has its own.
+    backwards : bool
+        Whether networks read the features of each row from its last step to its first. All else is in that order.
     """
 
     features: Tensor
@@ -61,39 +68,74 @@ class FleetData:
     trusted: Tensor | None = None
     targets: Tensor | None = None
     gaps: Tensor | None = None
+    sets: Tensor | None = None
+    backwards: bool = False
 
     @property
     def members(self) -> int:
-        return len(self.labels)
+        return len(self.weights)
+
+    @property
+    def has_many_steps(self) -> bool:
+        """Whether nothing as large as the features is to be held in memory once more; a GPU holds what fits there."""
+        return self.mask.is_cpu and self.mask.numel() > MANY_STEPS
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether a batch cannot be read from the tables as they are."""
+        return self.sets is not None or self.backwards
 
     def to(self, device: str | torch.device) -> Self:
         """The same data on another device."""
-        moved: dict[str, Any] = {name: v if v is None else v.to(device) for name, v in vars(self).items()}
+        moved: dict[str, Any] = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in vars(self).items()}
         return type(self)(**moved)
 
     def members_in(self, part: slice | Tensor) -> Self:
         """Some of the members, with the same features."""
-        targets = None if self.targets is None else self.targets[part]
-        return replace(
-            self,
-            labels=self.labels[part],
-            weights=self.weights[part],
-            held_out=self.held_out[part],
-            targets=targets,
-        )
+        by_member = ("weights", "held_out", *(("labels", "targets") if self.sets is None else ("sets",)))
+        values = {name: getattr(self, name) for name in by_member}
+        parts: dict[str, Any] = {name: None if each is None else each[part] for name, each in values.items()}
+        return replace(self, **parts)
+
+    def repeat_members(self, copies: int) -> Self:
+        """Each member several times; where there are many steps, all copies share one set of labels."""
+        by_member: tuple[str, ...] = ("weights", "held_out")
+        sets = None
+        if self.sets is not None or self.has_many_steps:
+            own = torch.arange(self.members, device=self.mask.device) if self.sets is None else self.sets
+            sets = own.repeat_interleave(copies)
+        else:
+            by_member = ("labels", *by_member)
+        repeated: dict[str, Any] = {name: getattr(self, name).repeat_interleave(copies, 0) for name in by_member}
+        return replace(self, **repeated, sets=sets)
+
+    def with_targets(self, targets: Tensor) -> Self:
+        """The same rows with soft labels of shape (fits, rows, steps, classes), the same for all members of a fit."""
+        if self.sets is None and len(targets) < self.members:
+            targets = targets.repeat_interleave(self.members // len(targets), 0)
+        return replace(self, targets=targets, trusted=None)
+
+    def take_features(self, rows: slice | Tensor) -> Tensor:
+        """The features of some rows, (..., steps, features), in the order in which networks read them."""
+        if not self.backwards:
+            return self.features[rows]
+        order = reversal(self.mask[rows])  # (..., steps)
+        index = torch.arange(len(self.mask), device=order.device)[rows] if isinstance(rows, slice) else rows
+        return self.features[index[..., None], order]
 
     def batch(self, rows: Tensor) -> Batch:
         """Gather the rows of a (members, batch) table of row numbers, -1 for filler rows."""
         index = rows.clamp_min(0)
         member = torch.arange(self.members, device=rows.device)[:, None]
+        label_set = member if self.sets is None else self.sets[:, None]
         return Batch(
-            features=self.features[index],
+            features=self.take_features(index),
             mask=self.mask[index],
-            labels=self.labels[member, index],
+            labels=self.labels[label_set, index],
             trusted=None if self.trusted is None else self.trusted[index],
             weights=self.weights[member, index] * (rows >= 0),
             points=None if self.points is None else self.points[index],
-            targets=None if self.targets is None else self.targets[member, index],
+            targets=None if self.targets is None else self.targets[label_set, index],
         )
 
     def epoch_rows(self, seeds: Sequence[int], epoch: int, batch_size: int) -> Tensor:
@@ -113,6 +155,13 @@ class FleetData:
         """The validation rows of each member, in the same form."""
         rows = [np.flatnonzero(held) for held in self.held_out.cpu().numpy()]
         return _fill_up(rows, batch_size).to(self.features.device)
+
+
+def reversal(mask: Tensor) -> Tensor:
+    """The index of each step in the reversed row; padding stays in place: of the shape of the mask, (..., steps)."""
+    lengths = mask.sum(-1, keepdim=True)
+    step = torch.arange(mask.shape[-1], device=mask.device)
+    return torch.where(step < lengths, lengths - 1 - step, step)
 
 
 def free_memory(device: str) -> int:

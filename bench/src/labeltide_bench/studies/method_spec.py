@@ -17,6 +17,8 @@ TOLD = ("temporal", "static")  # noise of the method "known": the true Q(t), or 
 OURS = {"device", "checkpoint", "verbose", "random_state"}  # parameters that the benchmark sets
 CLEAN_METHOD = "tide"  # this method trains its last networks on trusted labels alone where all are trusted
 
+_usable: set[tuple[str, bool, str]] = set()  # settings that were tried in this process: studies share most of theirs
+
 
 @dataclass(frozen=True)
 class MethodSpec:
@@ -82,14 +84,13 @@ def _check_names(where: str, method: str, values: Mapping[str, Any]) -> None:
 
 def check_settings(methods: Iterable[MethodSpec], datasets: Iterable[DatasetSpec]) -> None:
     """Fit every method with every setting to a small example, so that errors come before hours of work."""
-    tried = set()
     for dataset in datasets:
         for method in methods:
             _check_names(f"{dataset.where}.settings", method.method, dataset.settings)
             settings = method.settings_for(dataset)
-            if (key := (method.method, method.clean, repr(sorted(settings.items())))) not in tried:
-                tried.add(key)
+            if (key := (method.method, method.clean, repr(sorted(settings.items())))) not in _usable:
                 _try(f"{method.where} on {dataset.where}", method, settings)
+                _usable.add(key)
 
 
 def _try(where: str, method: MethodSpec, settings: dict[str, Any]) -> None:

@@ -236,9 +236,14 @@ def step_trusted(layout: Layout, read: ChunkSteps) -> np.ndarray | None:
     return merged
 
 
+def has_gaps(layout: Layout) -> bool:
+    """Whether times between steps count."""
+    return bool(layout.usual) and layout.survey.n_gaps != 0
+
+
 def step_gaps(layout: Layout, steps: Steps) -> np.ndarray | None:
     """How many usual steps of time lie before each step: int64 of shape (steps,), or None where no step is missing."""
-    if not layout.usual or layout.survey.n_gaps == 0:
+    if layout.usual is None or not has_gaps(layout):
         return None
     moments = steps.times
     if is_dated(layout):

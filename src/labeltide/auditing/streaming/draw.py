@@ -11,6 +11,7 @@ import hashlib
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ MORE = 1.3  # windows looked at for each that is wanted, as some hold no label
 RARE = 20_000  # labels of a class, below which its windows are looked for on their own
 OF_RARE = 2  # windows with a class that no drawn window holds
 WHOLE = 2**64 - 1
+PLACE = np.dtype([("rank", np.uint64), ("sequence", np.int64), ("number", np.int64)])
 
 
 @dataclass(frozen=True)
@@ -46,34 +48,74 @@ class DrawnWindow:
     classes: frozenset[int]  # of the labels that belong to it
 
 
-def draw_windows(
-    layout: Layout, options: AuditOptions, on_rows: Callable[[int], None] = lambda rows: None
-) -> tuple[list[DrawnWindow], int]:
-    """The windows to learn from, sorted by the names of sequences, and the number of all windows."""
-    plan, seed = layout.plan, options.seed
-    total = int(plan.n_windows.sum())
+class Drawn(NamedTuple):
+    """The windows to learn from.
+
+    Attributes
+    ----------
+    held : the windows themselves, sorted by the names of sequences: all, or as many as an audit usually learns from
+    total : the number of all windows of the table
+    places : int64 array of shape (windows, 2), or None where `held` are all
+        Sequence and number of every window to learn from, in the same order.
+    """
+
+    held: list[DrawnWindow]
+    total: int
+    places: np.ndarray | None
+
+
+def draw_windows(layout: Layout, options: AuditOptions, on_rows: Callable[[int], None] = lambda rows: None) -> Drawn:
+    """Draw as many windows as asked for; of more than usual the places alone."""
+    total = int(layout.plan.n_windows.sum())
     most = fitting.most_windows(layout.size, options.pace, options.train_on)
-    names = hash_names(layout.survey.names, seed)
-    share = 1.0 if total <= most else min(1.0, MORE * (most + 4 * most**0.5 + 20) / total)
+    held = min(most, fitting.most_windows(layout.size, options.pace))
+    names = hash_names(layout.survey.names, options.seed)
+    shares = [_first_share(count, total) for count in (held, most)]
     while True:
-        limit = min(WHOLE, int(share * WHOLE))
-        drawn, rare = _pass(layout, names, limit, total <= most, on_rows)
-        if len(drawn) >= min(most, total) or share >= 1.0:
+        limits = tuple(min(WHOLE, int(share * WHOLE)) for share in shares)
+        drawn, rare, places = _pass(layout, names, limits, (total <= held, total <= most), on_rows)
+        found = zip((len(drawn), len(places)), (held, most), shares, strict=True)
+        if all(count >= min(wanted, total) or share >= 1.0 for count, wanted, share in found):
             break
-        share = min(1.0, share * 8)
-    drawn = sorted(drawn, key=lambda each: each.rank)[:most] if total > most else drawn
+        shares = [min(1.0, share * 8) for share in shares]
+    windows = _with_rare(sorted(drawn, key=lambda each: each.rank)[:held] if total > held else drawn, rare)
+    if sum(bool(each.classes) for each in windows) < 2:
+        raise UnanswerableError(
+            "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
+            "Name a shorter window (--window STEPS), or give more data."
+        )
+    texts = {each.sequence: layout.survey.names[each.sequence].as_py() for each in windows}
+    windows.sort(key=lambda each: (texts[each.sequence], each.number))
+    if most <= held or total <= held:
+        return Drawn(windows, total, None)
+    chosen = places[np.argsort(places["rank"], kind="stable")[:most]]
+    return Drawn(windows, total, _in_order(layout, chosen, windows))
+
+
+def _first_share(count: int, total: int) -> float:
+    """The share of windows to look at for so many, of which some hold no label."""
+    return 1.0 if total <= count else min(1.0, MORE * (count + 4 * count**0.5 + 20) / total)
+
+
+def _with_rare(drawn: list[DrawnWindow], rare: dict[int, list[DrawnWindow]]) -> list[DrawnWindow]:
+    """The windows, and some with classes that none of them holds."""
     met: frozenset[int] = frozenset().union(*(each.classes for each in drawn)) if drawn else frozenset()
     chosen = {(each.sequence, each.number): each for each in drawn}
     for code, windows in rare.items():
         if code not in met:
             chosen |= {(each.sequence, each.number): each for each in windows}
-    if sum(bool(each.classes) for each in chosen.values()) < 2:
-        raise UnanswerableError(
-            "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
-            "Name a shorter window (--window STEPS), or give more data."
-        )
-    texts = {each.sequence: layout.survey.names[each.sequence].as_py() for each in chosen.values()}
-    return sorted(chosen.values(), key=lambda each: (texts[each.sequence], each.number)), total
+    return list(chosen.values())
+
+
+def _in_order(layout: Layout, chosen: np.ndarray, held: list[DrawnWindow]) -> np.ndarray:
+    """Sequence and number of the chosen windows and of those held, sorted by the names of sequences."""
+    sequence = np.append(chosen["sequence"], [each.sequence for each in held])
+    number = np.append(chosen["number"], [each.number for each in held])
+    places = np.unique(np.stack([sequence, number], axis=1).astype(np.int64), axis=0)
+    names = layout.survey.names.to_pylist()
+    turn = np.empty(len(names), dtype=np.int64)
+    turn[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return places[np.lexsort((places[:, 1], turn[places[:, 0]]))]
 
 
 def hash_names(names: pa.Array, seed: int) -> np.ndarray:
@@ -92,30 +134,37 @@ def mix(name: np.ndarray, number: np.ndarray) -> np.ndarray:
 
 
 def _pass(
-    layout: Layout, names: np.ndarray, limit: int, every: bool, on_rows: Callable[[int], None]
-) -> tuple[list[DrawnWindow], dict[int, list[DrawnWindow]]]:
-    """Windows whose hash is below the limit and that hold labels, and for rare classes some that hold them."""
+    layout: Layout,
+    names: np.ndarray,
+    limits: tuple[int, ...],
+    every: tuple[bool, bool],
+    on_rows: Callable[[int], None],
+) -> tuple[list[DrawnWindow], dict[int, list[DrawnWindow]], np.ndarray]:
+    """Windows that hold labels and whose hash is below the first limit; for rare classes some that hold them; and the
+    places of windows whose hash is below the second limit. Where `every` is set, windows need no label."""
     codes = kept_codes(layout.rare)
     counts = layout.survey.class_counts[~layout.rare]
-    looked_for = np.flatnonzero(counts < RARE).tolist() if not every else []
+    looked_for = np.flatnonzero(counts < RARE).tolist() if not every[0] else []
     drawn: list[DrawnWindow] = []
     rare: dict[int, list[DrawnWindow]] = {code: [] for code in looked_for}
+    places: list[np.ndarray] = [np.zeros(0, dtype=PLACE)]
     for chunk in layout.plan.chunks:
         windows, numbers = layout.plan.windows(chunk), layout.plan.numbers(chunk)
         ranks = mix(names[chunk.first_sequence + windows.groups], numbers)
-        near = ranks <= np.uint64(limit)
-        if near.any() or looked_for:
+        near, noted = (ranks <= np.uint64(limit) for limit in limits)
+        if near.any() or noted.any() or looked_for:
             read = read_steps(layout, chunk)
             labels = codes[step_labels(layout, read)][windows.filled_index()]
             labels = np.where(windows.belongs[..., None], labels, np.int8(-1))
+            labelled = (labels >= 0).any((1, 2))
             taker = _Taker(layout, chunk, read, windows, numbers, ranks, labels, read.steps.first)
-            taken = near & (every | (labels >= 0).any((1, 2)))
-            drawn += [taker.take(place) for place in np.flatnonzero(taken).tolist()]
+            drawn += [taker.take(place) for place in np.flatnonzero(near & (every[0] | labelled)).tolist()]
+            places.append(taker.places(np.flatnonzero(noted & (every[1] | labelled))))
             for code in looked_for:
                 found = [taker.take(place) for place in _smallest(ranks, (labels == code).any((1, 2)))]
                 rare[code] = heapq.nsmallest(OF_RARE, rare[code] + found, key=lambda each: each.rank)
         on_rows(chunk.last_row)
-    return drawn, rare
+    return drawn, rare, np.concatenate(places)
 
 
 def _smallest(ranks: np.ndarray, holds: np.ndarray) -> list[int]:
@@ -135,6 +184,13 @@ class _Taker:
     ranks: np.ndarray
     labels: np.ndarray
     first_steps: np.ndarray  # of the sequence of each step
+
+    def places(self, chosen: np.ndarray) -> np.ndarray:
+        """Hash, sequence and number of some windows."""
+        places = np.empty(len(chosen), dtype=PLACE)
+        places["rank"], places["number"] = self.ranks[chosen], self.numbers[chosen]
+        places["sequence"] = self.chunk.first_sequence + self.windows.groups[chosen]
+        return places
 
     def take(self, place: int) -> DrawnWindow:
         start, length = int(self.windows.starts[place]), int(self.windows.lengths[place])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from labeltide.auditing import fitting
 from labeltide.auditing.audit_input import AuditInput
@@ -16,7 +18,10 @@ from labeltide.auditing.streaming.draw import draw_windows
 from labeltide.auditing.streaming.layout import Layout
 from labeltide.auditing.streaming.opening import count_columns, find_roles, open_layout, used_columns
 from labeltide.auditing.streaming.sample import read_sample
+from labeltide.auditing.streaming.windows_file import map_windows, shape_bytes, window_shapes
+from labeltide.auditing.streaming.work import check_windows_disk
 from labeltide.auditing.train_on import check_training_memory
+from labeltide.auditing.training_windows import TrainingWindows
 from labeltide.tables.column_counts import TableCounts
 from labeltide.tables.file_set import FileSet
 from labeltide.tables.labels import say_blank
@@ -26,8 +31,24 @@ from labeltide.tables.tidying import choose_tidying, tidy_contents
 from labeltide.tables.windows import say_windows
 
 
-def read_large_table(files: FileSet, options: AuditOptions, stages: Stages) -> tuple[Layout, AuditInput, int]:
-    """The layout of the table, the windows to learn from with every decision, and the number of all windows."""
+class LargeTable(NamedTuple):
+    """What was read of a large table.
+
+    Attributes
+    ----------
+    sample : the windows to learn from with every decision; of more than usual, as many as usual
+    n_windows : of the whole table
+    learned : all windows to learn from, on disk; None where the sample is all
+    """
+
+    layout: Layout
+    sample: AuditInput
+    n_windows: int
+    learned: TrainingWindows | None
+
+
+def read_large_table(files: FileSet, options: AuditOptions, stages: Stages) -> LargeTable:
+    """Count, open and survey the table, draw the windows to learn from, and say every decision."""
     roles = find_roles(files, options.columns)
     assert options.checkpoint is not None
     counts = count_columns(
@@ -41,14 +62,27 @@ def read_large_table(files: FileSet, options: AuditOptions, stages: Stages) -> t
         files, roles, used_columns(files, roles), options.window, options.checkpoint, on_rows, tidy
     )
     _check_training(layout, options)
-    drawn, n_windows = draw_windows(layout, options, _shown(stages, layout.survey.n_rows, (0.6, 1.0)))
+    drawn, n_windows, places = draw_windows(layout, options, _shown(stages, layout.survey.n_rows, (0.6, 0.8)))
     layout, sample, features = read_sample(layout, drawn, counts)
     used, why = [encoder.column for encoder in features.encoders], {**roles.left_out, **features.left_out}
     contents = tidy_contents(counts, tidy)
     said = [*roles.said, *tidied_said, *_say_blank(counts, roles), *sample.said, *_say_layout(layout, n_windows)]
     said += [*sorted_said, f"The table is read in {count(len(layout.plan.chunks), 'part')}."]
     overview = describe_overview(contents, files.schema.names, roles, used, why, tidy.as_numbers)
-    return layout, replace(sample, said=tuple(said), overview=overview), n_windows
+    sample = replace(sample, said=tuple(said), overview=overview)
+    learned = None if places is None else _map_windows(layout, places, sample, options, stages)
+    return LargeTable(layout, sample, n_windows, learned)
+
+
+def _map_windows(
+    layout: Layout, places: np.ndarray, sample: AuditInput, options: AuditOptions, stages: Stages
+) -> TrainingWindows:
+    """Write the windows to learn from to the work folder, where there is room for them."""
+    assert options.checkpoint is not None
+    n_features = sample.features.shape[2]
+    check_windows_disk(shape_bytes(window_shapes(layout, places, n_features)), options.checkpoint)
+    on_rows = _shown(stages, layout.survey.n_rows, (0.8, 1.0))
+    return map_windows(layout, places, n_features, options.checkpoint, on_rows)
 
 
 def _check_training(layout: Layout, options: AuditOptions) -> None:
@@ -58,8 +92,11 @@ def _check_training(layout: Layout, options: AuditOptions) -> None:
     size = layout.size
     wanted = fitting.most_windows(size, options.pace, options.train_on)
     labels = round(size.labels * wanted / size.windows)
-    sizes = len(layout.columns.features), len(layout.class_names), len(layout.annotator_names or " ")
-    check_training_memory((wanted, size.window), labels, *sizes)
+    on_disk = wanted > fitting.most_windows(size, options.pace)
+    n_features = None if on_disk else len(layout.columns.features)
+    check_training_memory(
+        (wanted, size.window), labels, n_features, len(layout.class_names), len(layout.annotator_names or " ")
+    )
 
 
 def _say_blank(counts: TableCounts, roles: RoleColumns) -> list[str]:

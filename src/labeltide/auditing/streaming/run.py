@@ -21,6 +21,7 @@ from labeltide.auditing.audit_summary import describe_run, describe_settings, de
 from labeltide.auditing.common_steps import check_table, learn, say_reading
 from labeltide.auditing.conclusion import conclude
 from labeltide.auditing.contested_findings import PARTS
+from labeltide.auditing.expected_cost import expected_seconds
 from labeltide.auditing.folder import AUDIT, ISSUES, LABELS, MODEL, MODEL_FILE, NOISE, check_folder, put_in_place
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.pace import say_pace
@@ -34,7 +35,7 @@ from labeltide.auditing.streaming.flags import QUALITY, Flags, find_flags
 from labeltide.auditing.streaming.judging import SUPPORT, JudgeJob, judge_all, read_parts
 from labeltide.auditing.streaming.layout import Layout
 from labeltide.auditing.streaming.opening import check_options, needs_copy
-from labeltide.auditing.streaming.reading import read_large_table, sizes
+from labeltide.auditing.streaming.reading import LargeTable, read_large_table, sizes
 from labeltide.auditing.streaming.scorer import Scorer, make_scorer
 from labeltide.auditing.streaming.stretches import describe_stretches
 from labeltide.auditing.streaming.work import FITTED, disk_needed, read_fitted, say_disk
@@ -100,11 +101,13 @@ def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfini
     stages.expect({name: files.n_rows * seconds for name, seconds in SECONDS.items()})
     with stages.stage("read"):
         kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
-        stages.say(say_disk(disk_needed(files, needs_copy(files)), work))
-        layout, sample, n_windows = read_large_table(files, options, stages)
+        stages.say(say_disk(disk_needed(files, needs_copy(files), train_on=options.train_on), work))
+        read = read_large_table(files, options, stages)
+        layout, sample = read.layout, read.sample
         about = {**describe_table(table, sample, []), **sizes(layout)}
         say_reading(about, sample, stages)
-    fitted = _fit(sample, n_windows, options, kept, stages)
+    fitted = _fit(read, options, kept, stages)
+    del read  # the windows that were learned from are no longer mapped
     may_name = fitted["conclusion"]["names_labels"]
     with stages.stage("judge"):
         with torch_on_one_thread():
@@ -138,20 +141,23 @@ def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfini
     return StreamedAudit(summary, labels, noise, load(options.out / MODEL / MODEL_FILE), options.out)
 
 
-def _fit(sample: AuditInput, n_windows: int, options: AuditOptions, kept: Unfinished, stages: Stages) -> dict[str, Any]:
+def _fit(read: LargeTable, options: AuditOptions, kept: Unfinished, stages: Stages) -> dict[str, Any]:
     """Fit and infer, and keep what the rest needs; an audit that goes on takes it from there."""
     work = options.checkpoint
     assert work is not None
     known = read_fitted(work)
     if known is not None:
         return known
-    every = np.arange(len(sample.index))
+    sample, learned = read.sample, read.learned or read.sample
+    every = np.arange(len(learned.lengths))
+    epochs = fitting.choose_epochs(learned, every, options.pace)
+    stages.expect({name: expected_seconds(sample, every, epochs, options.pace)[name] for name in ("fit", "bands")})
     with stages.stage("fit"):
-        clusters, checks = check_table(sample, options.seed)
-        coded = learn(sample, every, clusters, options, kept)
+        clusters, checks = check_table(sample, options.seed, learned)
+        coded = learn(learned, every, clusters, options, kept)
     with stages.stage("bands"):
         estimator = fitting.with_class_names(coded, sample)
-        said = say_pace(options.pace, options.train_on) + say_limits(len(every), n_windows, options, estimator)
+        said = say_pace(options.pace, options.train_on) + say_limits(len(every), read.n_windows, options, estimator)
         kept.take_findings(estimator)
         said += fitting.infer(estimator, sample, options, stages.done, kept.keep_findings)
         noise_found = findings.describe_noise_found(sample, estimator, checks)

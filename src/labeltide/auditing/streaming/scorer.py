@@ -20,12 +20,11 @@ from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.opinion_pool import fit_weights, left_out_opinions, shared_labels, stack_opinions, vote_prior
 from labeltide.chain.passes import expect
 from labeltide.estimators import TideClassifier
-from labeltide.estimators.cross_fit import reversal
 from labeltide.estimators.fleet import find_moments
 from labeltide.inference.contested import SEEN_ALIKE
 from labeltide.inference.posterior import Recorded
 from labeltide.tables.sources import Sources
-from labeltide.training.data import MAX_GRID_POINTS
+from labeltide.training.data import MAX_GRID_POINTS, reversal
 
 STEPS_AT_ONCE = 50_000  # of windows that one call of the networks takes
 LARGEST_LOGIT = 60.0

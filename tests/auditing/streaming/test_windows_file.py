@@ -1,0 +1,162 @@
+"""Windows to learn from on disk: the same numbers as in memory, whole or not at all, in any order of files."""
+
+import shutil
+from collections import namedtuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import labeltide as lt
+from auditing.streaming.quick import WINDOW, QuickTide, study
+from labeltide.auditing import fitting, source
+from labeltide.auditing.streaming import chunks, reading, run, windows_file
+from labeltide.auditing.streaming.work import disk_needed
+from labeltide.chain import select, start
+from labeltide.tables.file_set import open_files
+
+ARRAYS = ("features", "fit_labels", "lengths", "clock", "gaps", "groups")
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture(autouse=True)
+def in_parts(monkeypatch):
+    """Small parts of a file, and few windows in memory."""
+    monkeypatch.setattr(source, "MOST_ROWS", 100)
+    monkeypatch.setattr(source, "_may_be_large", lambda path: True)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 300)
+    monkeypatch.setattr(fitting, "TRAINING_STEPS", 20 * WINDOW)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
+    for name in ("thin_evidence", "thin_for_tests"):
+        monkeypatch.setattr(fitting, name, lambda training, *_: training)
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What every audit reads."""
+    found, read = [], reading.read_large_table
+    monkeypatch.setattr(run, "read_large_table", lambda *given: found.append(read(*given)) or found[-1])
+    return found
+
+
+def write(path, table=None):
+    path.parent.mkdir(exist_ok=True)
+    parquet.write_table(study() if table is None else table, path, row_group_size=170)
+    return path
+
+
+def audit(path, out, **more):
+    return lt.audit(path, window=WINDOW, out=out, device="cpu", **{"train_on": "all"} | more)
+
+
+def as_arrays(learned):
+    return {name: np.array(getattr(learned, name)) for name in ARRAYS}
+
+
+@pytest.mark.parametrize("train_on", ["all", 600])
+def test_windows_on_disk_are_those_in_memory(tmp_path, quick, seen, train_on):
+    result = audit(write(tmp_path / "study.parquet"), tmp_path / "out", train_on=train_on)
+    (table,) = seen
+    on_disk, held = table.learned, table.sample
+    assert isinstance(on_disk.features, np.memmap)
+    assert len(on_disk.lengths) == result.summary["settings"]["windows learned from"] > len(held.lengths)
+    assert (len(on_disk.lengths) == table.n_windows) == (train_on == "all")
+    starts = {}
+    for row, (group, moment) in enumerate(zip(on_disk.groups, on_disk.clock[:, -1], strict=True)):
+        starts[on_disk.sequence_names[group], moment, on_disk.features[row].tobytes()] = row
+    rows = [
+        starts[held.sequence_names[group], moment, held.features[row].tobytes()]
+        for row, (group, moment) in enumerate(zip(held.groups, held.clock[:, -1], strict=True))
+    ]
+    assert rows == sorted(rows)
+    for name in ARRAYS[:-1]:
+        np.testing.assert_array_equal(getattr(on_disk, name)[rows], getattr(held, name))
+
+
+def test_the_order_and_number_of_files_do_not_matter(tmp_path, quick, seen):
+    audit(write(tmp_path / "study.parquet"), tmp_path / "one")
+    people = sorted(set(study()["person"].to_pylist()))
+    for place, names in enumerate((people[3:], people[1:3], people[:1])):
+        kept = pa.compute.is_in(study()["person"], pa.array(names))
+        write(tmp_path / "three" / f"{place}.parquet", study().filter(kept))
+    audit(tmp_path / "three", tmp_path / "out")
+    one, three = (as_arrays(table.learned) for table in seen)
+    for name, values in one.items():
+        np.testing.assert_array_equal(values, three[name])
+    assert seen[0].learned.sequence_names == seen[1].learned.sequence_names
+
+
+def test_an_audit_killed_while_it_writes_windows_leaves_none_and_goes_on(tmp_path, quick, seen, monkeypatch):
+    path = write(tmp_path / "study.parquet")
+    whole, put, calls = audit(path, tmp_path / "whole"), windows_file._put, []
+
+    def stop(*arguments):
+        calls.append(1)
+        if len(calls) == 9:
+            raise KeyboardInterrupt
+        put(*arguments)
+
+    monkeypatch.setattr(windows_file, "_put", stop)
+    with pytest.raises(KeyboardInterrupt):
+        audit(path, tmp_path / "killed")
+    work = tmp_path / ".killed-unfinished"
+    assert work.exists()
+    assert not [each for each in work.iterdir() if "windows" in each.name]
+    resumed = audit(path, tmp_path / "killed", resume=True)
+    for name in ("labels.parquet", "noise.csv", "model/model.safetensors"):
+        assert (whole.folder / name).read_bytes() == (resumed.folder / name).read_bytes()
+    assert not work.exists()
+
+
+def test_windows_that_were_written_are_not_written_again(tmp_path, quick, seen, monkeypatch):
+    path = write(tmp_path / "study.parquet")
+    with monkeypatch.context() as patch:
+        patch.setattr(QuickTide, "fit", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            audit(path, tmp_path / "killed")
+    first = as_arrays(seen[0].learned)
+    monkeypatch.setattr(windows_file, "_write", None)
+    audit(path, tmp_path / "killed", resume=True)
+    for name, values in as_arrays(seen[1].learned).items():
+        np.testing.assert_array_equal(first[name], values)
+
+
+def test_a_fit_from_disk_has_the_bits_of_one_from_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "EPOCHS", 1)
+    for module, name in ((start, "LABEL_ITERATIONS"), (start, "JOINT_ITERATIONS"), (select, "SELECTION_ITERATIONS")):
+        monkeypatch.setattr(module, name, 1)
+    path = write(tmp_path / "study.parquet")
+    kept, fit, load = [], fitting.fit, np.load
+
+    def fit_and_stop(*given):
+        kept.append(fit(*given))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fitting, "fit", fit_and_stop)
+    for how in ("c", None):
+        monkeypatch.setattr(windows_file.np, "load", lambda file, mmap_mode, how=how: load(file, mmap_mode=how))
+        with pytest.raises(KeyboardInterrupt):
+            audit(path, tmp_path / str(how))
+    for name in ("model_", "fold_model_"):
+        for one, other in zip(*(getattr(each, name).parameters() for each in kept), strict=True):
+            assert one.equal(other)
+    np.testing.assert_array_equal(kept[0].noise_matrices_, kept[1].noise_matrices_)
+
+
+def test_too_little_disk_for_the_windows_is_refused_with_what_they_need(tmp_path, quick, monkeypatch):
+    path = write(tmp_path / "study.parquet")
+    monkeypatch.setattr(run, "say_disk", lambda *_: "")
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: Usage(10**9, 10**9 - 1000, 1000))
+    with pytest.raises(ValueError, match=r"windows to learn from take 0\.\d GB of disk .*--train-on N"):
+        audit(path, tmp_path / "out")
+
+
+def test_disk_for_windows_is_counted_before_an_audit_starts(tmp_path):
+    files = open_files(write(tmp_path / "study.parquet"))
+    usual, some, every = (disk_needed(files, False, train_on=number) for number in (None, 500, np.inf))
+    assert usual < some < every < usual + 200 * files.n_rows
