@@ -297,3 +297,11 @@ def test_what_cannot_be_audited_is_said(tmp_path):
     (tmp_path / "none").mkdir()
     with pytest.raises(ValueError, match="It holds none with signals"):
         read(tmp_path / "none")
+
+
+@pytest.mark.parametrize("times", ["Time", "Start (s),Stop (s),Duration (s)"])
+def test_an_export_of_boris_in_place_of_a_table_is_refused_by_its_name(tmp_path, times):
+    header = f"Observation id,Subject,Behavior,Behavior type,{times}\n"
+    (tmp_path / "KL.csv").write_text(header + "o1,a,rest,START,0,1,1\no1,a,rest,STOP,1,2,1\n")
+    with pytest.raises(ValueError, match=r"'KL.csv' is an export of BORIS.*--labels KL.csv"):
+        lt.audit(tmp_path / "KL.csv")

@@ -8,6 +8,7 @@ from labeltide.auditing.copies import check_copies, clusters_of_copies
 from labeltide.auditing.leaks import check_leaks
 from labeltide.auditing.rare_classes import leave_out_rare_classes
 from labeltide.auditing.reading import read_audit_table
+from labeltide.auditing.shared_classes import check_shared_classes
 
 
 def persistent(people, steps, seed=0):
@@ -95,3 +96,32 @@ def test_small_tables_keep_their_classes():
     recorded[0, 0] = 2
     table = read(recorded, random.normal(size=(4, 10, 2)))
     assert leave_out_rare_classes(table) is table
+
+
+def read_two(first, second, signal):
+    """A table with a column of labels for each of two annotators."""
+    people, steps = first.shape
+    columns = {"person": np.repeat([f"p{number}" for number in range(people)], steps)}
+    columns |= {"minute": np.tile(np.arange(steps), people), "x": signal.ravel()}
+    columns |= {"ann": pa.array(first.ravel()), "bob": pa.array(second.ravel())}
+    return read_audit_table(pa.table(columns), label=["ann", "bob"])
+
+
+def test_annotators_with_names_of_their_own_are_refused():
+    random, true = persistent(6, 30)
+    signal = random.normal(size=true.shape)
+    table = read_two(np.array(["rest", "walk"])[true], np.array(["Ruhe", "gehen"])[true], signal)
+    with pytest.raises(
+        ValueError, match=r"'ann' has 'rest' and 'walk', 'bob' has 'Ruhe' and 'gehen', and on 180"
+    ):
+        check_shared_classes(table)
+
+
+def test_annotators_who_share_a_class_or_no_step_are_not_refused():
+    random, true = persistent(6, 30)
+    signal = random.normal(size=true.shape)
+    english, german = np.array(["rest", "walk"], dtype=object)[true], np.array(["Ruhe", "gehen"], dtype=object)[true]
+    shared = np.array(["rest", "gehen"], dtype=object)[true]
+    check_shared_classes(read_two(english, shared, signal))
+    early = np.arange(30) < 15
+    check_shared_classes(read_two(np.where(early, english, None), np.where(early, None, german), signal))

@@ -193,3 +193,20 @@ def test_gradients_equal_finite_differences(loss, shape):
     matrices = torch.from_numpy(random_matrices(rng, shape, 3)).requires_grad_()
     labels = torch.from_numpy(rng.integers(-1, 3, (3, 2, 2)))
     assert torch.autograd.gradcheck(lambda z, q: loss(z.log_softmax(-1), labels, q), (logits, matrices))
+
+
+@pytest.mark.parametrize("loss", [forward_loss, backward_loss])
+@pytest.mark.parametrize(
+    ("matrices", "words"),
+    [
+        (np.eye(2), "must be a tensor. Got ndarray"),
+        (torch.eye(3), r"Got shape \(3, 3\)"),
+        (torch.eye(2).expand(4, 2, 2), r"must have shape \(2, 2\) or \('...', 5, 2, 2\).*Got shape \(4, 2, 2\)"),
+        (torch.eye(2).expand(3, 4, 2, 2), r"Got shape \(3, 4, 2, 2\)"),
+        (torch.eye(2).expand(3, 4, 1, 2, 2), r"Got shape \(3, 4, 1, 2, 2\)"),
+    ],
+)
+def test_matrices_that_do_not_fit_the_predictions_are_refused(loss, matrices, words):
+    log_probs, labels = torch.zeros(3, 5, 2).log_softmax(-1), torch.zeros(3, 5, dtype=torch.long)
+    with pytest.raises(ValueError, match=words):
+        loss(log_probs, labels, matrices)

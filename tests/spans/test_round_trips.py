@@ -195,6 +195,17 @@ def test_boris_aggregated_events(tmp_path):
     assert found["recording"].to_pylist() == ["cage 1 mouse A", "cage 1 mouse A"]
 
 
+@pytest.mark.parametrize("duration", ["NA", "nan", ""])
+def test_point_events_among_aggregated_events_of_boris_are_events(tmp_path, duration):
+    lines = [[*BORIS, "Start (s)", "Stop (s)", "Duration (s)"]]
+    lines.append(["o1", "2026-01-01", "a", "rest", "", "STATE", "0.000", "4.500", "4.500"])
+    lines.append(["o1", "2026-01-01", "a", "squeak", "", "POINT", "2.000", "2.000", duration])
+    (tmp_path / "o1.csv").write_text("\n".join(",".join(line) for line in lines))
+    found = delimited.read(tmp_path / "o1.csv")
+    assert found.spans["duration"].to_pylist() == [4.5, 0.0]
+    assert found.said == ()
+
+
 @pytest.mark.parametrize("tabular", [False, True])
 def test_subjects_of_one_observation_are_recordings_in_both_exports_of_boris(tmp_path, tabular):
     lines = [[*BORIS, *(["Time"] if tabular else ["Start (s)", "Stop (s)", "Duration (s)"])]]

@@ -14,6 +14,7 @@ from labeltide.auditing.leaks import check_leaks
 from labeltide.auditing.memory import check_memory
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page.reading_words import reading_text
+from labeltide.auditing.shared_classes import check_shared_classes
 from labeltide.auditing.stages import Stages
 from labeltide.auditing.train_on import check_training_memory
 from labeltide.auditing.training_windows import Learned
@@ -33,8 +34,10 @@ def check_table(
 ) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
     """The recording of each sequence, which copies share, and the checks for copies and for leaks of labels.
 
-    `learned` are the windows to learn from where they are more than those read into memory.
+    `learned` are the windows to learn from where they are more than those read into memory. Annotators who name classes
+    differently are refused.
     """
+    check_shared_classes(read)
     windows = read if learned is None else learned
     clusters = clusters_of_copies(windows)
     return clusters, (*check_copies(windows, clusters), *check_leaks(read, seed))

@@ -25,6 +25,7 @@ from labeltide.auditing.epoch_features import (
 )
 from labeltide.auditing.open_recordings import OpenRecording, open_recordings
 from labeltide.auditing.recording_files import is_manifest, is_signal_file
+from labeltide.spans.delimited import is_boris
 from labeltide.spans.grid import Grid, lay_on_grid, say_counts
 from labeltide.spans.mne_annotations import is_raw
 from labeltide.spans.table import Signal
@@ -98,11 +99,23 @@ def lay_out(source: Any, request: RecordingRequest, columns: Request) -> tuple[A
                 "labels, epoch, field and a function of features are for recordings: the path of a file of signals, a "
                 f"folder or a manifest. Got {source if isinstance(source, str | Path) else type(source).__name__}."
             )
+        _refuse_spans(source)
         return source, columns, request
     wall_clock = bool(set(_names(columns.clock)) & (set(DERIVED) - {"position"}))
     found = read_epochs(source, request, wall_clock=wall_clock)
     named = replace(columns, sequence=SEQUENCE, time=TIME, label=found.labels, features=found.features)
     return found.table, named, replace(request, described=found.described)
+
+
+def _refuse_spans(source: Any) -> None:
+    """An export of BORIS is no table of steps."""
+    path = Path(source) if isinstance(source, str | Path) else None
+    if path is not None and path.name.lower().endswith((".csv", ".tsv")) and is_boris(path):
+        raise ValueError(
+            f"A table must have a row for every time step. {path.name!r} is an export of BORIS, with lines for "
+            f"behaviours. Name it as the labels of a table of signals: labeltide audit SIGNALS --labels {path.name}. "
+            "Without signals labeltide.agreement and labeltide.consensus compare coders."
+        )
 
 
 def read_unlabelled(source: Any, about: Mapping[str, Any]) -> pa.Table:

@@ -49,6 +49,7 @@ def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
     >>> lt.forward_loss(log_probs, torch.tensor([[0, 1]]), Q)
     tensor([[0.2877, 0.5108]])
     """
+    _check_matrices(matrices, log_probs)
     labels, squeeze = _with_annotators(labels, log_probs)
     columns = _columns(_per_annotator(matrices, log_probs), labels)  # (..., steps, classes, annotators)
     tiny = torch.finfo(columns.dtype).tiny  # keeps log Q finite where Q is exactly zero; the gradient is zero there
@@ -71,6 +72,7 @@ def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor
     >>> lt.backward_loss(log_probs, torch.tensor([[0, 1]]), Q)
     tensor([[-0.7735, -0.6086]])
     """
+    _check_matrices(matrices, log_probs)
     labels, squeeze = _with_annotators(labels, log_probs)
     inverse = torch.linalg.inv(_per_annotator(matrices, log_probs))
     rows = _columns(inverse.transpose(-1, -2), labels)  # (..., steps, classes, annotators)
@@ -81,6 +83,22 @@ def cross_entropy(log_probs: Tensor, labels: Tensor) -> Tensor:
     r"""Cross-entropy of the recorded labels, without a correction: :math:`-\log p_{t, \tilde y_t}`."""
     labels, squeeze = _with_annotators(labels, log_probs)
     return _finish(-log_probs.gather(-1, labels.clamp_min(0)), labels, squeeze)
+
+
+def _check_matrices(matrices: Tensor, log_probs: Tensor) -> None:
+    """Q must be a tensor with the classes of the predictions, and with their steps where it has an axis of steps."""
+    if not isinstance(matrices, Tensor):
+        raise ValueError(
+            f"matrices must be a tensor. Got {type(matrices).__name__}. From a fitted classifier: "
+            "torch.as_tensor(clf.noise_at(clock), dtype=torch.float32)."
+        )
+    n_steps, n_classes = log_probs.shape[-2:]
+    steps = matrices.shape[-4 if matrices.ndim == log_probs.ndim + 2 else -3] if matrices.ndim > 2 else 1
+    if matrices.shape[-2:] != (n_classes, n_classes) or steps not in (1, n_steps):
+        raise ValueError(
+            f"matrices must have shape {(n_classes, n_classes)} or {('...', n_steps, n_classes, n_classes)}, one Q for "
+            f"all steps or for each. Got shape {tuple(matrices.shape)}."
+        )
 
 
 def _with_annotators(labels: Tensor, log_probs: Tensor) -> tuple[Tensor, bool]:

@@ -17,13 +17,14 @@ import pyarrow as pa
 
 from labeltide._files import write_atomically
 from labeltide._formulas import bare_text, csv_text
-from labeltide.spans.boris import OBSERVATION, is_boris_events, join_events, name_recordings
+from labeltide.spans.boris import BEHAVIOUR, OBSERVATION, is_boris_events, join_events, name_recordings
 from labeltide.spans.checks import check_file, check_writable, reading
 from labeltide.spans.table import SpanFile, make_spans
 
 KIND = "spans"
 EXTENSIONS = (".csv", ".tsv", ".txt")
 MISSING = ("", "n/a")  # as BIDS writes it
+NO_DURATION = ("na", "nan")  # as BORIS writes it for point events
 COLUMNS = {  # role → names in small letters, the likeliest first
     "onset": (
         "onset",
@@ -92,6 +93,15 @@ def is_spans(path: Path) -> bool:
     return is_boris_events(names) or _column(names, "onset") is not None
 
 
+def is_boris(path: Path) -> bool:
+    """Whether a text file is an export of BORIS, of tabular or of aggregated events."""
+    try:
+        header, _ = _rows(path, header_only=True)
+    except (ValueError, csv.Error, OSError):
+        return False
+    return {OBSERVATION, BEHAVIOUR} <= {name.strip().casefold() for name in header}
+
+
 def _rows(path: Path, header_only: bool = False) -> tuple[list[str], list[list[str]]]:
     """The header and the lines below it; in a file of BORIS there may be a preface above the header."""
     if header_only:
@@ -136,7 +146,7 @@ def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> tuple[
     onset = _numbers(columns["onset"])
     if places["duration"] is not None:
         duration = _numbers(columns["duration"])
-        duration[[cell is None for cell in columns["duration"]]] = 0.0  # BIDS: n/a is an event
+        duration[[cell is None or cell.casefold() in NO_DURATION for cell in columns["duration"]]] = 0.0  # an event
     else:
         duration = _numbers(columns["end"]) - onset
         duration[[cell is None for cell in columns["end"]]] = 0.0  # BORIS: a point event has no stop

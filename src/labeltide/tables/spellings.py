@@ -1,14 +1,22 @@
-"""Labels that differ by capitals or blanks alone are spellings of one class."""
+"""Labels that differ by capitals or blanks alone, or name one sleep stage in two ways, are spellings of one class."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
 from labeltide.tables.intake import is_text, whole
 from labeltide.tables.wording import quoted
+
+EDF_STAGE = "sleep stage "
+STAGES = {  # name in small letters → stage; the long names are those of the EDF+ specification
+    f"{before}{name}": stage
+    for stage, names in {"W": ("w", "wake"), "N1": ("n1",), "N2": ("n2",), "N3": ("n3",), "R": ("r", "rem")}.items()
+    for name in names
+    for before in ("", EDF_STAGE, "stage ")
+}
 
 
 def join_spellings(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, list[str]]:
@@ -31,12 +39,14 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
     """The spelling to take for each that is replaced, and a sentence for every class that has several.
 
     The most frequent spelling stands for all, without blanks around it. Single letters keep their capitals: among the
-    codes of beats (MIT-BIH), A and a are two classes.
+    codes of beats (MIT-BIH), A and a are two classes. Of several names of one sleep stage, that of
+    EDF+ ("Sleep stage W") stands for all, so that all stages are named alike.
     """
     groups: dict[str, list[str]] = {}
+    key = _stage_key if are_stages(counts) else _key
     for text in counts:
         if text.strip():
-            groups.setdefault(_key(text), []).append(text)
+            groups.setdefault(key(text), []).append(text)
     spelled: dict[str, str] = {}
     said = []
     for texts in groups.values():
@@ -45,15 +55,22 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
         bare: Counter[str] = Counter()
         for text in texts:
             bare[_bare(text)] += counts[text]
-        best = max(sorted(bare), key=bare.__getitem__)
+        alike = len({_key(text) for text in texts}) == 1
+        best = max(sorted(bare), key=lambda text: (not alike and text.casefold().startswith(EDF_STAGE), bare[text]))
         others = sorted((text for text in texts if text != best), key=lambda text: (-counts[text], text))
         spelled |= dict.fromkeys(others, best)
         changed = sum(counts[text] for text in others)
         said.append(
             f"I took {quoted(others)} for {quoted([best])} ({changed:,} label{'s' if changed > 1 else ''}): they "
-            "differ by capitals or blanks alone. Rename them in the table where they are two classes."
+            f"{'differ by capitals or blanks alone' if alike else 'name one sleep stage'}. Rename them in the table "
+            "where they are two classes."
         )
     return spelled, said
+
+
+def are_stages(texts: Iterable[str]) -> bool:
+    """Whether labels are sleep stages: two of N1, N2 and N3 are among them."""
+    return len({STAGES.get(_key(text).casefold()) for text in texts} & {"N1", "N2", "N3"}) >= 2
 
 
 def respell(table: pa.Table, columns: Sequence[str], spelled: Mapping[str, str]) -> pa.Table:
@@ -71,6 +88,10 @@ def _bare(text: str) -> str:
 def _key(text: str) -> str:
     bare = _bare(text)
     return bare if len(bare) == 1 else bare.casefold()
+
+
+def _stage_key(text: str) -> str:
+    return STAGES.get(_key(text).casefold(), _key(text))
 
 
 def _holds_text(kind: pa.DataType) -> bool:
