@@ -6,7 +6,8 @@ the estimate and of :math:`\ell(\theta) + c \log(1 - S(\theta))` below it. EM fi
 ones or right ones, spread like those that are expected. The interval holds the shares with
 :math:`2 (\hat\ell - \ell(S)) \le \max(t^2_{n-1}, t^2_{G-1} D)`, for n rows and G clusters. D is the variance of the
 profile score, summed over each cluster, divided by its variance under the model (Kent 1982; Chandler and Bate 2007).
-The quantile :math:`t_{G-1}` is for few clusters (Cameron, Gelbach and Miller 2008).
+The quantile :math:`t_{G-1}` is for few clusters (Cameron, Gelbach and Miller 2008). The likelihood is penalised by the
+prior of k (Cole, Chu and Greenland 2014).
 
 A bootstrap interval of S is degenerate where no label is wrong. This one is not: of n labels that are surely right it
 says 0 to about 2 / n.
@@ -23,7 +24,7 @@ from scipy.stats import t as student
 from torch import Tensor
 
 from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence
-from labeltide.chain.em import fit_chains
+from labeltide.chain.em import fit_chains, power_log_prior
 from labeltide.chain.families import Family, pooled
 from labeltide.chain.logit import Coefficients, Families
 from labeltide.chain.passes import expect
@@ -182,7 +183,10 @@ def profile_share(training: TrainingEvidence) -> Profile:
         learn_power=data.evidence is not None,
     )
     shares = _shares(expect(data, members, fitted.parameters).counts, fitted.parameters)
-    return Profile(shares, fitted.log_likelihood.double().numpy())
+    log_likelihood = fitted.log_likelihood.double()
+    if data.evidence is not None:  # the prior belongs to what EM maximises; rows share it
+        log_likelihood += power_log_prior(fitted.parameters.power.double())[:, None] / log_likelihood.shape[1]
+    return Profile(shares, log_likelihood.numpy())
 
 
 def _added_labels(labels: int, share: float) -> list[float]:
