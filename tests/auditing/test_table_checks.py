@@ -111,9 +111,7 @@ def test_annotators_with_names_of_their_own_are_refused():
     random, true = persistent(6, 30)
     signal = random.normal(size=true.shape)
     table = read_two(np.array(["rest", "walk"])[true], np.array(["Ruhe", "gehen"])[true], signal)
-    with pytest.raises(
-        ValueError, match=r"'ann' has 'rest' and 'walk', 'bob' has 'Ruhe' and 'gehen', and on 180"
-    ):
+    with pytest.raises(ValueError, match=r"'ann' has 'rest' and 'walk', 'bob' has 'Ruhe' and 'gehen', and on 180"):
         check_shared_classes(table)
 
 
