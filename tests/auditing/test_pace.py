@@ -20,7 +20,7 @@ def table(rows=60_000, steps=100, annotators=1, classes=3):
         class_names=("a",) * classes,
         place=np.zeros(rows),
         n_rows=rows,
-        all_steps=None,
+        n_all_steps=rows,
         annotator_names=names,
     )
 
