@@ -27,7 +27,8 @@ Not all records are of the same version. Those of Must 2, of other kinds of nois
 power of the evidence had a prior (`chain/em.py`). Those of coverage, of windows that depend on each other, of
 annotators, of checks and of whole fits of 150 x 50 had a normal prior, which differs from the present Cauchy prior
 where labels are few. The table of small studies is of the present version. The prior and the tolerance of one stretch
-of errors (`inference/profile_likelihood.py`) were chosen on 864 other whole fits of 150 to 1,000 labels. Tests of
+of errors (`inference/profile_likelihood.py`) were chosen on 864 whole fits of other draws, a ninth of which are of the
+kind in the table. Tests of
 change where every row runs through the clock are likelihood-ratio tests by parametric bootstrap with 39 replicates.
 """
 NOTES = (

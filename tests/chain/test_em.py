@@ -8,7 +8,7 @@ import torch
 
 import labeltide as lt
 from labeltide.chain.data import ChainData, Members
-from labeltide.chain.em import fit_chains
+from labeltide.chain.em import POWER_CENTRE, fit_chains, power_log_prior
 from labeltide.chain.families import (
     constant_shape,
     family,
@@ -147,3 +147,23 @@ def test_families_tried_in_parts_are_those_tried_at_once(monkeypatch):
     assert whole.names == parts.names
     torch.testing.assert_close(whole.held_out, parts.held_out, rtol=1e-5, atol=1e-2)
     torch.testing.assert_close(whole.parameters.matrices, parts.parameters.matrices, rtol=0, atol=1e-4)
+
+
+def test_the_prior_holds_the_power_where_labels_are_few_and_not_where_they_are_many(monkeypatch):
+    few, many = (power_of_careful_evidence(n) for n in (2, 200))
+    monkeypatch.setattr("labeltide.chain.em.POWER_SCALE", 100.0)
+    free_few, free_many = (power_of_careful_evidence(n) for n in (2, 200))
+    assert POWER_CENTRE < few < 0.8 * free_few
+    assert many > 0.9 * free_many > 4
+    assert power_log_prior(torch.tensor(POWER_CENTRE)) == 0
+
+
+def power_of_careful_evidence(n):
+    """The power of probabilities ten times as careful as calibrated ones."""
+    data, fits, _, true = study("static", n=n, stay=0.5)
+    sure = 3 * (2.0 * torch.tensor(true) - 1) + torch.randn(true.shape, generator=torch.Generator().manual_seed(0))
+    evidence = torch.nn.functional.logsigmoid(torch.stack([-sure, sure], -1) / 10)
+    data = data.with_evidence(evidence[None])
+    kinds = Families.of([family(2, constant_shape(GRID), "each")])
+    start = flat_chain(1, 1, data)
+    return float(fit_chains(data, fits, kinds, start, iterations=40, learn_power=True).parameters.power[0])

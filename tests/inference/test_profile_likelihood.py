@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.stats import beta
 
+from labeltide.chain.data import ChainData
 from labeltide.inference.profile_likelihood import (
     Profile,
     critical_root,
@@ -12,6 +13,7 @@ from labeltide.inference.profile_likelihood import (
     invert,
     profile_share,
     share_interval,
+    stretch_share,
 )
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
@@ -93,3 +95,10 @@ def test_people_whose_error_rates_differ_widen_the_interval():
     people = torch.arange(40) // 8
     alone, together = (share_interval(training._replace(data=data, clusters=who)) for who in (None, people))
     assert np.ptp(together) > np.ptp(alone)
+
+
+def test_a_stretch_ends_with_another_label_a_gap_a_row_and_padding():
+    rows = [[0, 0, 1, 1, 1, 0], [1, 1, -1, 1, 1, 1]]  # three stretches, and two of which the last is padded
+    mask = torch.tensor([[True] * 6, [True] * 5 + [False]])
+    data = ChainData(torch.tensor(rows, dtype=torch.int8)[None, ..., None], mask, None, 6, 2)
+    assert stretch_share(data) == pytest.approx(1 / 5)
