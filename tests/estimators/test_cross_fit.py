@@ -24,9 +24,9 @@ def test_predictions_made_some_rows_at_a_time_are_those_made_at_once(monkeypatch
         weights=torch.ones(1, 11),
         held_out=torch.zeros(1, 11, dtype=torch.bool),
     )
-    trained = SimpleNamespace(fleet_fit=SimpleNamespace(data=data, n_classes=3), model=model)
-    whole = cross_fit._predict(trained, folds)
+    copies = SimpleNamespace(data=data, n_classes=3)
+    whole = cross_fit.predict_out_of_fold(copies, model, folds)
     monkeypatch.setattr(cross_fit, "STEPS_AT_ONCE", 6 * 5 * 2)  # two rows, often of the first fold alone
-    parts = cross_fit._predict(trained, folds)
+    parts = cross_fit.predict_out_of_fold(copies, model, folds)
     assert whole.shape == (1, 11, 5, 3)
     np.testing.assert_allclose(parts[0][data.mask], whole[0][data.mask], atol=1e-6)

@@ -1,5 +1,7 @@
 """How long the last networks are trained, and on what."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -49,14 +51,40 @@ def test_networks_are_stopped_on_rows_that_they_do_not_learn_from_or_not_at_all(
     original, learn = FleetFit.train, distillation.distill
     monkeypatch.setattr(FleetFit, "train", spy)
     monkeypatch.setattr("labeltide.estimators.tide.distill", chance)
-    lt.TideClassifier(epochs=60, hidden_size=32, random_state=0, ensemble=ensemble).fit(study[0], study[1][0])
-    last = {stage: (data, history) for stage, data, history in trained if stage in ("stopped", "whole", "single")}
-    assert set(last) == ({"stopped", "whole"} if ensemble else {"stopped", "whole", "single"})
+    fitted = lt.TideClassifier(epochs=60, hidden_size=32, random_state=0, ensemble=ensemble)
+    fitted.fit(study[0], study[1][0])
+    last = {stage: (data, history) for stage, data, history in trained if stage in ("stopped", "long", "single")}
+    assert set(last) == ({"stopped", "long"} if ensemble else {"stopped", "long", "single"})
+    assert fitted.model_.members == (5 if ensemble else 1), "learned by heart is of no use out of fold"
     data, history = last["stopped"]
     assert ((data.weights > 0) == ~data.held_out).all()
     assert (data.held_out.sum(0) == 1).all(), "every row is left out by one network"
     assert history.best_epoch.max() < 30, "what cannot be predicted must not be learned for long"
+    assert last["long"][0].weights.equal(data.weights), "both kinds can be judged out of fold"
     for stage in set(last) - {"stopped"}:
-        data, history = last[stage]
-        assert (data.weights > 0).all()
-        assert len(history.loss) == 60
+        assert not last[stage][0].held_out.any()
+        assert len(last[stage][1].loss) == 60
+
+
+@pytest.mark.parametrize(("true_weight", "weight"), [(0.3, 0.3), (-0.5, 0.0), (2.0, 0.5)])
+def test_stacking_recovers_the_weight_of_a_mixture_for_each_fit(monkeypatch, true_weight, weight):
+    """Two fits of three networks; the second fit has nothing to gain."""
+    generator = torch.Generator().manual_seed(0)
+    early, late = (torch.rand(2, 50, 8, 3, generator=generator).softmax(-1) for _ in range(2))
+    targets = torch.stack([(1 - true_weight) * early[0] + true_weight * late[0], early[1]])
+    targets[:, 40:, 6:] = 0  # padding
+    data = SimpleNamespace(targets=targets.repeat_interleave(3, 0))
+    kinds = [(SimpleNamespace(data=data), SimpleNamespace(members=6, predicted=each.log())) for each in (early, late)]
+    monkeypatch.setattr(distillation, "STEPS_AT_ONCE", 6 * 8 * 7)  # seven rows at once
+    monkeypatch.setattr(
+        distillation, "predict_rows_out_of_fold", lambda copies, model, folds, part: model.predicted[:, part]
+    )
+    found = distillation._stack(*kinds, torch.zeros(2, 50, dtype=torch.int64))
+    np.testing.assert_allclose(found, [weight, 0.0], atol=1e-6)
+
+
+def test_networks_that_agree_have_no_second_kind(monkeypatch):
+    same = torch.full((1, 4, 5, 2), 0.5)
+    networks = (SimpleNamespace(data=SimpleNamespace(targets=same)), SimpleNamespace(members=1))
+    monkeypatch.setattr(distillation, "predict_rows_out_of_fold", lambda *_: same.log())
+    assert distillation._stack(networks, networks, torch.zeros(1, 4, dtype=torch.int64)).tolist() == [0.0]

@@ -60,7 +60,8 @@ def test_runs_of_errors_are_told_from_single_ones(study, fitted):
 def test_one_network_can_stand_for_the_ensemble(study, fitted):
     X, _, recorded, test, _ = study
     single = fit(X, recorded[0.0], ensemble=False)
-    assert (single.model_.members, fitted.model_.members) == (1, 10)
+    assert single.model_.members == 1
+    assert 5 <= fitted.model_.members <= 10
     agree = (single.predict(test.features) == fitted.predict(test.features)).mean()
     assert agree > 0.9
 

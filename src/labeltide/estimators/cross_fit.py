@@ -38,11 +38,12 @@ def cross_fit(
     first = _untrained(fleet_fit, folds, noise, stage)
     if not first.model.is_causal:
         train_all([first])
-        return _predict(first, folds), (first.model,)
+        return predict_out_of_fold(first.fleet_fit, first.model, folds), (first.model,)
     reversed_fit = replace(fleet_fit, data=_reverse(fleet_fit.data))
     second = _untrained(reversed_fit, folds, noise, f"{stage}, backwards")
     train_all([first, second])
-    return _predict(first, folds, second), (first.model, second.model)
+    backwards = (second.fleet_fit, second.model)
+    return predict_out_of_fold(first.fleet_fit, first.model, folds, backwards), (first.model, second.model)
 
 
 def join_directions(onwards: Tensor, backwards: Tensor) -> Tensor:
@@ -84,26 +85,31 @@ def _untrained(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str
     return Training(copies, copies.new_model(), each, stage, how)
 
 
-def _predict(trained: Training, folds: Tensor, backwards: Training | None = None) -> Tensor:
-    """Out-of-fold predictions, some rows at a time: those of all networks would take most of the memory of a fit."""
-    data, model = trained.fleet_fit.data, trained.model
+def predict_out_of_fold(
+    copies: FleetFit, model: SequenceModel, folds: Tensor, backwards: tuple[FleetFit, SequenceModel] | None = None
+) -> Tensor:
+    """Out-of-fold log-probabilities of the networks of `hold_out_folds`: (fits, rows, steps, classes).
+
+    Some rows at a time: the predictions of all networks would take most of the memory of a fit.
+    """
+    data = copies.data
     rows = max(1, STEPS_AT_ONCE // (model.members * data.mask.shape[1]))
-    predicted = torch.empty(*folds.shape, data.mask.shape[1], trained.fleet_fit.n_classes, device=folds.device)
+    predicted = torch.empty(*folds.shape, data.mask.shape[1], copies.n_classes, device=folds.device)
     for start in range(0, len(data.mask), rows):
         part = slice(start, start + rows)
-        onwards = _predict_rows(trained, folds, part)
+        onwards = predict_rows_out_of_fold(copies, model, folds, part)
         if backwards is not None:
             order = reversal(data.mask[part])
             index = torch.arange(len(order), device=order.device)[:, None]
-            onwards = join_directions(onwards, _predict_rows(backwards, folds, part)[:, index, order])
+            onwards = join_directions(onwards, predict_rows_out_of_fold(*backwards, folds, part)[:, index, order])
         predicted[:, part] = onwards
     return predicted
 
 
-def _predict_rows(trained: Training, folds: Tensor, part: slice) -> Tensor:
-    """Out-of-fold predictions of some rows, in the order in which the networks read them."""
-    data, count = trained.fleet_fit.data, int(folds.max()) + 1
-    log_probs = model_log_probs(trained.model, data.take_features(part), data.mask[part], folds.device)
+def predict_rows_out_of_fold(copies: FleetFit, model: SequenceModel, folds: Tensor, part: slice) -> Tensor:
+    """Out-of-fold log-probabilities of some rows, in the order in which the networks read them."""
+    data, count = copies.data, int(folds.max()) + 1
+    log_probs = model_log_probs(model, data.take_features(part), data.mask[part], folds.device)
     return out_of_fold(log_probs, folds[:, part], count)
 
 

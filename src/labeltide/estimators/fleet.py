@@ -59,6 +59,7 @@ class FittedFleet(NamedTuple):
     noise: NoiseFunction
     history: History
     learned: Sequence[dict[str, Any]] = ()  # more attributes for each estimator
+    networks: Sequence[int] = ()  # how many each estimator has; one where left out
 
 
 @dataclass(frozen=True)
@@ -212,9 +213,10 @@ def fit_fleet(
 def _store(fleet_fit: FleetFit, fitted: FittedFleet) -> None:
     """Set the fitted attributes of each estimator from its member."""
     model, noise = fitted.model.cpu().eval(), fitted.noise.cpu().eval()
-    each = model.members // fleet_fit.members  # networks of one estimator
+    counts = list(fitted.networks) or [1] * fleet_fit.members
+    firsts = np.cumsum([0, *counts]).tolist()
     for index, estimator in enumerate(fleet_fit.estimators):
-        estimator.model_, estimator.noise_ = model.member(index * each, each), noise.member(index)
+        estimator.model_, estimator.noise_ = model.member(firsts[index], counts[index]), noise.member(index)
         estimator.history_ = fitted.history.member(index)
         estimator.classes_ = as_array(fleet_fit.classes)
         estimator.sources_ = fleet_fit.sources.names

@@ -35,8 +35,9 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
        :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`. Labels alone (k = 0) and the paper's model (equal
        rows of A, k = 1) are special cases; A and k are estimated by EM from the likelihood of the recorded labels.
     4. Families of Q(t) are averaged by cross-validated likelihood.
-    5. Distillation (Hinton and others 2015): a last ensemble is trained on the posterior of the true labels, half of
-       its networks with early stopping on a held-out fifth of the sequences, the others on all for all epochs.
+    5. Distillation (Hinton and others 2015): a last ensemble is trained on the posterior of the true labels, each
+       network without a fifth of the sequences. Five are stopped early on it; up to five more are trained to the end,
+       as many as stacking (Wolpert 1992) finds useful.
 
     Prediction uses features only. Several annotators have a Q(t) each, with partial pooling whose strength is chosen
     too. Models of several annotators are compared by leave-one-annotator-out predictive log-likelihood, which errors
@@ -45,8 +46,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     Parameters
     ----------
     ensemble : bool, default True
-        Predict with the average of ten networks, or fewer where fewer than five clusters have labels. With False the
-        ensemble is distilled into a single network, for small devices and streams.
+        Predict with the average of five to ten networks, or fewer where fewer than five clusters have labels. With
+        False the ensemble is distilled into a single network, for small devices and streams.
     period : float, or one for each of several clocks, optional
         The period of the clock, such as 24 for hours of the day: the noise just before midnight is then close to that
         just after. A clock may run on beyond it. Of hours since the start and hours of the day,
@@ -143,8 +144,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             attributes["findings_"] = {}
             attributes["training_"] = attributes["training_"]._replace(clusters=clusters)
             attributes["training_rows_"] = TrainingRows(digests, attributes["training_"].folds[0].numpy())
-        model, history = distill(fleet_fit, posterior.labels, posterior.folds, self.ensemble)
-        return FittedFleet(model, posterior.noise, history, posterior.learned)
+        model, history, networks = distill(fleet_fit, posterior.labels, posterior.folds, self.ensemble)
+        return FittedFleet(model, posterior.noise, history, posterior.learned, networks)
 
     def _evidence(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
         if self.fold_model_ is None:  # every label was trusted: nothing was cross-fitted
