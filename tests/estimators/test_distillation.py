@@ -51,11 +51,9 @@ def test_networks_are_stopped_on_rows_that_they_do_not_learn_from_or_not_at_all(
     original, learn = FleetFit.train, distillation.distill
     monkeypatch.setattr(FleetFit, "train", spy)
     monkeypatch.setattr("labeltide.estimators.tide.distill", chance)
-    fitted = lt.TideClassifier(epochs=60, hidden_size=32, random_state=0, ensemble=ensemble)
-    fitted.fit(study[0], study[1][0])
+    lt.TideClassifier(epochs=60, hidden_size=32, random_state=0, ensemble=ensemble).fit(study[0], study[1][0])
     last = {stage: (data, history) for stage, data, history in trained if stage in ("stopped", "long", "single")}
     assert set(last) == ({"stopped", "long"} if ensemble else {"stopped", "long", "single"})
-    assert fitted.model_.members == (5 if ensemble else 1), "learned by heart is of no use out of fold"
     data, history = last["stopped"]
     assert ((data.weights > 0) == ~data.held_out).all()
     assert (data.held_out.sum(0) == 1).all(), "every row is left out by one network"
@@ -66,25 +64,24 @@ def test_networks_are_stopped_on_rows_that_they_do_not_learn_from_or_not_at_all(
         assert len(last[stage][1].loss) == 60
 
 
-@pytest.mark.parametrize(("true_weight", "weight"), [(0.3, 0.3), (-0.5, 0.0), (2.0, 0.5)])
-def test_stacking_recovers_the_weight_of_a_mixture_for_each_fit(monkeypatch, true_weight, weight):
-    """Two fits of three networks; the second fit has nothing to gain."""
+def test_networks_that_err_more_out_of_fold_are_left_out_of_their_fit_alone(monkeypatch):
+    """Two fits of three networks. In the second those that were trained to the end are a little better."""
     generator = torch.Generator().manual_seed(0)
-    early, late = (torch.rand(2, 50, 8, 3, generator=generator).softmax(-1) for _ in range(2))
-    targets = torch.stack([(1 - true_weight) * early[0] + true_weight * late[0], early[1]])
+    truth = torch.randint(3, (50, 8), generator=generator)
+    targets = torch.nn.functional.one_hot(truth, 3).double().repeat(2, 1, 1, 1)
     targets[:, 40:, 6:] = 0  # padding
+
+    def predict(*shares):
+        wrong = torch.stack([torch.rand(50, 8, generator=generator) < share for share in shares])
+        wrong[:, 40:, 6:] = True  # does not count
+        return torch.nn.functional.one_hot((truth + wrong) % 3, 3).double()
+
     data = SimpleNamespace(targets=targets.repeat_interleave(3, 0))
-    kinds = [(SimpleNamespace(data=data), SimpleNamespace(members=6, predicted=each.log())) for each in (early, late)]
+    predictions = (predict(0.1, 0.2), predict(0.3, 0.19))
+    kinds = [(SimpleNamespace(data=data), SimpleNamespace(members=6, predicted=each)) for each in predictions]
     monkeypatch.setattr(distillation, "STEPS_AT_ONCE", 6 * 8 * 7)  # seven rows at once
     monkeypatch.setattr(
         distillation, "predict_rows_out_of_fold", lambda copies, model, folds, part: model.predicted[:, part]
     )
-    found = distillation._stack(*kinds, torch.zeros(2, 50, dtype=torch.int64))
-    np.testing.assert_allclose(found, [weight, 0.0], atol=1e-6)
-
-
-def test_networks_that_agree_have_no_second_kind(monkeypatch):
-    same = torch.full((1, 4, 5, 2), 0.5)
-    networks = (SimpleNamespace(data=SimpleNamespace(targets=same)), SimpleNamespace(members=1))
-    monkeypatch.setattr(distillation, "predict_rows_out_of_fold", lambda *_: same.log())
-    assert distillation._stack(networks, networks, torch.zeros(1, 4, dtype=torch.int64)).tolist() == [0.0]
+    assert distillation._are_useful(*kinds, torch.zeros(2, 50, dtype=torch.int64)) == [False, True]
+    assert distillation._are_useful(kinds[0], kinds[0], torch.zeros(2, 50, dtype=torch.int64)) == [True, True]

@@ -36,8 +36,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
        rows of A, k = 1) are special cases; A and k are estimated by EM from the likelihood of the recorded labels.
     4. Families of Q(t) are averaged by cross-validated likelihood.
     5. Distillation (Hinton and others 2015): a last ensemble is trained on the posterior of the true labels, each
-       network without a fifth of the sequences. Five are stopped early on it; up to five more are trained to the end,
-       as many as stacking (Wolpert 1992) finds useful.
+       network without a fifth of the sequences. Five are stopped early on it. Five more are trained to the end, and
+       join where they do not err significantly more often on it.
 
     Prediction uses features only. Several annotators have a Q(t) each, with partial pooling whose strength is chosen
     too. Models of several annotators are compared by leave-one-annotator-out predictive log-likelihood, which errors
@@ -46,7 +46,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     Parameters
     ----------
     ensemble : bool, default True
-        Predict with the average of five to ten networks, or fewer where fewer than five clusters have labels. With
+        Predict with the average of five or ten networks, or fewer where fewer than five clusters have labels. With
         False the ensemble is distilled into a single network, for small devices and streams.
     period : float, or one for each of several clocks, optional
         The period of the clock, such as 24 for hours of the day: the noise just before midnight is then close to that
