@@ -70,8 +70,7 @@ def test_only_the_reference_is_handed_trusted_labels(plans, tmp_path, monkeypatc
     [
         ('[methods."clean labels"]\nmethod = "ignore"\nclean = true', "clean is for method = 'tide'"),
         ('[methods.upper]\nmethod = "tide"\nclean = true', "sees clean labels. Let its name begin with 'clean'"),
-        ('[methods.few]\nmethod = "tide"\nsame_information = "equal classes"', "Let its name begin with 'clean'"),
-        ('[methods.clean]\nmethod = "tide"\nsame_information = true', "same_information in [methods.'clean']"),
+        ('[methods.few]\nmethod = "tide"\nsame_information = true', "Let its name begin with 'clean'"),
         (
             '[methods.clean]\nmethod = "tide"\nclean = "yes"',
             "[methods.'clean'].clean must be true or false. Got 'yes'.",

@@ -115,15 +115,3 @@ def test_thinned_clean_labels_are_clean_and_as_many_as_carry_the_information(n_c
     kept = keep_information(clean, noise, generator)
     assert np.all((kept == clean) | (kept == -1))
     assert (kept >= 0).mean() == pytest.approx((1 - rate * n_classes / (n_classes - 1)) ** 2, abs=0.01)
-
-
-@pytest.mark.parametrize("third", [False, True])
-def test_the_information_given_features_is_the_squared_score_of_a_noisy_label(third):
-    """About the logit of one of two classes; a third class that cannot be changes nothing but the recorded labels."""
-    p = np.array([0.1, 0.9, 0.0] if third else [0.1, 0.9])
-    noise = np.asarray(make_noise("static", len(p), 1, 0.3))
-    generator, n = np.random.default_rng(0), 200_000
-    kept = keep_information(np.zeros((n, 1), int), noise, generator, np.broadcast_to(p, (n, 1, len(p))))
-    slope = p[0] * p[1] * (noise[0, 0] - noise[0, 1])  # of the probabilities of recorded labels over the logit
-    expected = (slope**2 / (p @ noise[0])).sum() / (p[0] * p[1])
-    assert (kept >= 0).mean() == pytest.approx(expected, rel=0.03)

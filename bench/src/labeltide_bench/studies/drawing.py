@@ -29,32 +29,15 @@ def draw_labels(train: Sequences, noise: FixedNoise, variant: str, generator: np
     return corrupt(clean, noise, generator, bursts=BURSTS.get(variant, 0.0))
 
 
-def keep_information(
-    clean: np.ndarray, matrices: np.ndarray, generator: np.random.Generator, probabilities: np.ndarray | None = None
-) -> np.ndarray:
+def keep_information(clean: np.ndarray, matrices: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     r"""Clean labels (n, steps), thinned to the information that labels drawn from Q(t) would carry.
 
-    A clean label of step t is kept with the relative Fisher information of a noisy label about the logits of the
-    classes, and is missing otherwise. With the probabilities p of the classes and :math:`q = p Q_t` it is, by traces,
-    :math:`\sum_{ij} p_i^2 (Q_{ij} - q_j)^2 / q_j` over :math:`\sum_i p_i (1 - p_i)`. Where classes are equally likely
-    and the noise is alike for all C, with rate e, it is :math:`(1 - e C / (C - 1))^2`, with two classes
-    :math:`(1 - 2e)^2`. Where features all but tell the class, a noisy label says far less beside a clean one: with two
-    classes, p = .05 and e = .4, it is .008, not .04.
-
-    Parameters
-    ----------
-    clean : codes of shape (n, steps), -1 for missing
-    matrices : array of shape (steps, classes, classes)
-    probabilities : array of shape (n, steps, classes), optional
-        Of the true label given the features; equal where left out.
+    A clean label of step t is kept with probability :math:`|\det Q_t|^{2 / (C - 1)}` and missing otherwise. For noise
+    that is alike for all of C classes, with rate e, this is :math:`(1 - e C / (C - 1))^2`, with two classes
+    :math:`(1 - 2e)^2`: the Fisher information of a noisy label about the probability of its class, relative to that of
+    a clean one, where classes are equally likely.
     """
-    n_classes = matrices.shape[-1]
-    if probabilities is None:
-        probabilities = np.full((1, clean.shape[1], n_classes), 1 / n_classes)
-    noisy = np.einsum("...ti,tij->...tj", probabilities, matrices)[..., None, :]  # q
-    scores = (probabilities[..., None] * (matrices - noisy)) ** 2  # (n or 1, steps, true, recorded)
-    found = np.divide(scores, noisy, out=np.zeros_like(scores), where=noisy > 0).sum((-2, -1))
-    kept = found / np.maximum((probabilities * (1 - probabilities)).sum(-1), 1e-12)
+    kept = np.abs(np.linalg.det(matrices)) ** (2 / (matrices.shape[-1] - 1))  # (steps,)
     return np.where(generator.random(clean.shape) < kept, clean, -1).astype(clean.dtype)
 
 

@@ -13,7 +13,6 @@ from labeltide.estimators import METHODS
 from labeltide_bench.studies import keys
 from labeltide_bench.studies.dataset_spec import DatasetSpec
 
-INFORMATION = ("equal classes", "given features")  # how the information of a label is counted (`drawing.py`)
 TOLD = ("temporal", "static")  # noise of the method "known": the true Q(t), or its average over time
 OURS = {"device", "checkpoint", "verbose", "random_state"}  # parameters that the benchmark sets
 CLEAN_METHOD = "tide"  # this method trains its last networks on trusted labels alone where all are trusted
@@ -34,7 +33,7 @@ class MethodSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     clean: bool = False
-    same_information: str | None = None
+    same_information: bool = False
 
     @property
     def where(self) -> str:
@@ -53,9 +52,7 @@ def read_method(label: str, entry: Any, datasets: Sequence[str]) -> MethodSpec:
     settings = dict(keys.table(where, entry))
     method = _validation.check_choice(f"method in {where}", settings.pop("method", label), METHODS)
     clean = keys.flag(f"{where}.clean", settings.pop("clean", False))
-    same_information = settings.pop("same_information", None)
-    if same_information is not None:
-        _validation.check_choice(f"same_information in {where}", same_information, INFORMATION)
+    same_information = keys.flag(f"{where}.same_information", settings.pop("same_information", False))
     if clean or same_information:
         _check_clean(where, label, method)
     per_dataset = keys.table(f"{where}.datasets", settings.pop("datasets", {}))

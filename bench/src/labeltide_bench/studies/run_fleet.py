@@ -15,7 +15,7 @@ from labeltide_bench.studies.dataset_spec import DatasetSpec
 from labeltide_bench.studies.drawing import draw_labels, keep_information
 from labeltide_bench.studies.loading import Split, load_folds
 from labeltide_bench.studies.measure import Predicted, RecordedLabels, measure
-from labeltide_bench.studies.method_spec import CLEAN_METHOD, INFORMATION, told_noise
+from labeltide_bench.studies.method_spec import told_noise
 from labeltide_bench.studies.origin import origin
 from labeltide_bench.studies.plan import FleetPlan, PlannedRun
 from labeltide_bench.studies.recorded import labels_of, measure_recorded
@@ -27,8 +27,7 @@ def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> lis
     spec, method = plan.runs[0].dataset, plan.runs[0].method
     split, settings = load_once(spec, data, plan.runs[0].fold), method.settings_for(spec)
     recorded = [record_labels(run, split.train) for run in plan.runs]
-    told = clean_probabilities(plan.runs[0], split.train, device) if method.same_information == INFORMATION[1] else None
-    seen = [_seen_labels(run, labels, split.train, told) for run, labels in zip(plan.runs, recorded, strict=True)]
+    seen = [_seen_labels(run, labels, split.train) for run, labels in zip(plan.runs, recorded, strict=True)]
     estimators = [
         _estimator(run, labels, settings, device, checkpoint) for run, labels in zip(plan.runs, recorded, strict=True)
     ]
@@ -68,23 +67,12 @@ def record_labels(run: PlannedRun, train: Sequences) -> RecordedLabels:
     return RecordedLabels(noise, recorded)
 
 
-def clean_probabilities(run: PlannedRun, train: Sequences, device: str) -> np.ndarray:
-    """Out-of-fold probabilities (n, steps, classes) of networks that learned from the clean labels of a data set."""
-    settings = {**run.method.settings_for(run.dataset), "random_state": 0, "device": device}
-    estimator = METHODS[CLEAN_METHOD](**settings)
-    _fit([estimator], [train.labels[..., 0]], train, clean=False, by_people=run.dataset.split_by_people)
-    evidence = estimator.training_.data.evidence
-    return np.asarray(evidence[0].exp().double().cpu().numpy())
-
-
-def _seen_labels(
-    run: PlannedRun, drawn: RecordedLabels, train: Sequences, probabilities: np.ndarray | None
-) -> np.ndarray:
+def _seen_labels(run: PlannedRun, drawn: RecordedLabels, train: Sequences) -> np.ndarray:
     """The labels that the method of a run learns from."""
     if not run.method.same_information:
         return drawn.recorded
     generator = np.random.default_rng([*run.noise_seed, 1])
-    return keep_information(train.labels[..., 0], np.asarray(drawn.noise), generator, probabilities)
+    return keep_information(train.labels[..., 0], np.asarray(drawn.noise), generator)
 
 
 def load_once(spec: DatasetSpec, data: Path, fold: int = 0) -> Split:
