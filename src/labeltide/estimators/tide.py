@@ -35,9 +35,9 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
        :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`. Labels alone (k = 0) and the paper's model (equal
        rows of A, k = 1) are special cases; A and k are estimated by EM from the likelihood of the recorded labels.
     4. Families of Q(t) are averaged by cross-validated likelihood.
-    5. Distillation (Hinton and others 2015): a last ensemble is trained on the posterior of the true labels, each
-       network without a fifth of the sequences. Five are stopped early on it. Five more are trained to the end, and
-       join where they do not err significantly more often on it.
+    5. Distillation (Hinton and others 2015): a last ensemble is trained on the posterior of the true labels, half of
+       its networks with early stopping on a held-out fifth of the sequences, the others on all for all epochs. The
+       others are left out where a trial shows that training so long costs accuracy.
 
     Prediction uses features only. Several annotators have a Q(t) each, with partial pooling whose strength is chosen
     too. Models of several annotators are compared by leave-one-annotator-out predictive log-likelihood, which errors
