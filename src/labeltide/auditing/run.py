@@ -219,7 +219,8 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         said += fitting.infer(estimator, read, options, stages.done, kept.keep_findings)
     noise_found = findings.describe_noise_found(read, estimator, checks)
     conclusion = conclude(to_json(noise_found))
-    judged = replace(judged, may_name=conclusion.names_labels)
+    doubt = estimator.clock_estimates_[0].false_alarms
+    judged = replace(judged, may_name=conclusion.names_labels, false_alarms=doubt)
     labels = findings.audited_lines(recorded, read, judged)
     summary = to_json(
         {

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from labeltide import _validation
 from labeltide.chain.data import Chain
+from labeltide.inference.averaged_quality import averaged_share, flag_bound
 from labeltide.inference.contested import another_label, differs_probability, slip_probability
 from labeltide.inference.displays import LabelAuditDisplay
 from labeltide.inference.explanations import explain, find_support
@@ -60,6 +61,8 @@ class LabelAudit(LabelAuditDisplay):
         False where the study does not show that labels are wrong; then none is flagged or corrected.
     another : array of shape (n, steps, classes), optional
         Probability of each label that another annotator would record; the posterior stands in where it is left out.
+    false_alarms : array, optional
+        Expected shares of false alarms, Q and k not taken as known (`averaged_quality.py`). Audits of tables have it.
 
     Computed from these when first asked for: `quality`, `slip`, `contested`, `suggested`, `is_issue` and others.
     """
@@ -76,6 +79,7 @@ class LabelAudit(LabelAuditDisplay):
     trusted: np.ndarray | None = None
     another: np.ndarray | None = None
     may_name: bool = True
+    false_alarms: np.ndarray | None = None
 
     @cached_property
     def quality(self) -> np.ndarray:
@@ -116,7 +120,7 @@ class LabelAudit(LabelAuditDisplay):
     def expected_false_alarms(self) -> float:
         """Bayesian false discovery rate of the flags: their mean quality; zero where none is flagged."""
         flagged = self._quality[self._is_issue]
-        return float(flagged.mean()) if flagged.size else 0.0
+        return averaged_share(self.false_alarms, float(flagged.mean())) if flagged.size else 0.0
 
     @cached_property
     def noise_rate(self) -> np.ndarray:
@@ -182,7 +186,7 @@ class LabelAudit(LabelAuditDisplay):
     @cached_property
     def _is_issue(self) -> np.ndarray:
         differs = (self.labels != self._suggested[..., None]) & self.may_name
-        return choose_issues(self._quality, differs, self.fdr)
+        return choose_issues(self._quality, differs, flag_bound(self.false_alarms, self.fdr))
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values if self.has_annotators else values[..., 0]

@@ -19,7 +19,8 @@ from labeltide.auditing.streaming.ahead import work_ahead
 from labeltide.auditing.streaming.flags import QUALITY, Flags
 from labeltide.auditing.streaming.judging import SUPPORT, JudgeJob, read_part
 from labeltide.auditing.streaming.reasons import write_reasons
-from labeltide.inference.audit import MIN_CONFIDENCE
+from labeltide.inference.audit import MIN_CONFIDENCE, LabelAudit
+from labeltide.inference.averaged_quality import averaged_share
 
 BUCKET = 400_000  # flagged labels that are sorted at once
 TEXTS = ("sequence", "time", "annotator", "recorded", "suggested", "corrected", "reason", "predicted")
@@ -77,15 +78,15 @@ class Totals:
         self.false_alarms += float(quality[flags].sum())
         self.positions.append(self.positions[-1] + len(part))
 
-    def describe_issues(self, names: pa.Array, classes: tuple[str, ...], fdr: float) -> dict[str, Any]:
+    def describe_issues(self, names: pa.Array, classes: tuple[str, ...], judged: LabelAudit) -> dict[str, Any]:
         """The part `issues` of audit.json."""
         labels, issues = self.by_sequence
         worst = self.worst_sequences(SEQUENCES)
         count = int(self.by_class[1].sum())
         return {
             "count": count,
-            "fdr": fdr,
-            "expected_false_alarms": self.false_alarms / max(count, 1),
+            "fdr": judged.fdr,
+            "expected_false_alarms": averaged_share(judged.false_alarms, self.false_alarms / count) if count else 0.0,
             "corrected": self.corrected,
             "min_confidence": MIN_CONFIDENCE,
             "by_class": [
