@@ -98,6 +98,7 @@ def describe_settings(
         "seed": options.seed,
         "window": read.window,
         "fdr": options.fdr,
+        "spend_fdr": options.spend_fdr,
         "device": options.device,
         "fast": options.fast,
         "epochs": estimator.epochs,

@@ -170,6 +170,7 @@ def describe_issues(table: AuditInput, judged: LabelAudit) -> dict[str, Any]:
     return {
         "count": int(flagged.sum()),
         "fdr": judged.fdr,
+        "spend_fdr": judged.spend_fdr,
         "expected_false_alarms": judged.expected_false_alarms,
         "corrected": int((judged.corrected() != judged.labels).sum()),
         "min_confidence": MIN_CONFIDENCE,

@@ -226,6 +226,7 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         trusted: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         gaps: ArrayLike | None = None,
+        spend_fdr: bool = False,
     ) -> LabelAudit:
         """Probability that each recorded label is right, the most likely label, and flags at a false discovery rate.
 
@@ -238,10 +239,13 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         X, y, clock, lengths, trusted, groups, gaps : as `fit` takes them, of training rows or others
         fdr : float, default 0.1
             False discovery rate: the expected share of right labels among the flagged ones is at most this.
+        spend_fdr : bool, default False
+            Flag labels until that share is reached, also where no other label is likelier. It finds more of the wrong
+            labels, at the price of more false alarms.
         """
         check_is_fitted(self, "model_")
         more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
-        return audit_sequences(self, X, y, fdr=fdr, **more)
+        return audit_sequences(self, X, y, fdr=fdr, spend_fdr=spend_fdr, **more)
 
     def corrected_labels(
         self,

@@ -86,6 +86,7 @@ class Totals:
         return {
             "count": count,
             "fdr": judged.fdr,
+            "spend_fdr": judged.spend_fdr,
             "expected_false_alarms": averaged_share(judged.false_alarms, self.false_alarms / count) if count else 0.0,
             "corrected": self.corrected,
             "min_confidence": MIN_CONFIDENCE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,8 @@ class FlaggedAudit(LabelAudit):
     @cached_property
     def _is_issue(self) -> np.ndarray:
         with np.errstate(invalid="ignore"):
-            return (self.labels != self._suggested[..., None]) & (self._quality < self.threshold)
+            low = self._quality < self.threshold
+        return low if self.spend_fdr else low & (self.labels != self._suggested[..., None])
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,12 @@ def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfini
     with stages.stage("page"):
         total = layout.survey.n_rows
         parts = read_parts(work, len(layout.plan.chunks), [QUALITY, SUPPORT])
-        flags = find_flags(parts, flag_bound(judged.false_alarms, options.fdr) if may_name else 0.0)
+        bound = flag_bound(judged.false_alarms, options.fdr) if may_name else 0.0
+        flags = find_flags(parts, bound, options.spend_fdr)
         totals = _new_totals(layout, sample, scorer)
         draft = _new_draft(work)
         finish(job, flags, totals, draft, lambda done: stages.rows(done, total, (0.0, 0.9)), corrects=may_name)
-        judged = FlaggedAudit(**_fields(judged), threshold=flags.threshold)
+        judged = FlaggedAudit(**_fields(replace(judged, spend_fdr=flags.spend_fdr)), threshold=flags.threshold)
         described = _describe(layout, sample, judged, (totals, flags, job))
         lines = described.pop("lines")
         summary = to_json(
