@@ -222,6 +222,7 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         kept.take_findings(estimator)
         said += fitting.infer(estimator, read, options, stages.done, kept.keep_findings)
     noise_found = findings.describe_noise_found(read, estimator, checks)
+    noise_found = findings.state_share(noise_found, judged.share_wrong)
     conclusion = conclude(to_json(noise_found))
     doubt = estimator.clock_estimates_[0].false_alarms
     judged = replace(judged, may_name=conclusion.names_labels, false_alarms=doubt, spend_fdr=options.spend_fdr)

@@ -134,6 +134,12 @@ class LabelAudit(LabelAuditDisplay):
         return averaged_share(self.false_alarms, float(flagged.mean())) if flagged.size else 0.0
 
     @cached_property
+    def share_wrong(self) -> float:
+        """The expected share of wrong labels among all recorded ones: the mean of one minus quality."""
+        known = self._quality[self.labels >= 0]
+        return float(1 - known.mean()) if known.size else float("nan")
+
+    @cached_property
     def noise_rate(self) -> np.ndarray:
         """Error rate at each step's moment, averaged over true classes: shape (n, steps[, annotators])."""
         return self.error_rates @ self.probabilities[self.mask].mean(0)

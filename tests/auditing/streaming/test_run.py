@@ -248,6 +248,9 @@ def test_spending_the_allowance_gives_the_same_flags_in_parts_and_in_memory(tmp_
     same = flagged & (np.array(found["recorded"].to_pylist()) == np.array(found["suggested"].to_pylist()))
     assert same.any()
     assert set(np.array(found["reason"].to_pylist(), dtype=object)[same]) == {NO_OTHER_LIKELIER}
+    assert streamed.summary["noise"]["rate"] == pytest.approx(
+        1 - np.mean(found["probability_right"].to_numpy()), abs=1e-5
+    )
     assert streamed.summary["issues"]["spend_fdr"]
     assert not usual.summary["issues"]["spend_fdr"]
     assert "worth a look" in streamed.page.read_text()

@@ -38,6 +38,7 @@ class Totals:
     by_clock : labels, sum of slips and sum of contested labels in each part of the clock: (3, parts)
     by_sequence : labels and issues of each sequence: (2, sequences)
     by_annotator : labels of each annotator
+    wrong : the expected number of wrong labels
     position : lines before each chunk
     """
 
@@ -49,6 +50,7 @@ class Totals:
     by_clock: np.ndarray = field(default_factory=lambda: np.zeros((3, PARTS)))
     corrected: int = 0
     false_alarms: float = 0.0
+    wrong: float = 0.0
     several: bool = False
     positions: list[int] = field(default_factory=lambda: [0])
 
@@ -76,7 +78,14 @@ class Totals:
         self.by_annotator += np.bincount(people[people >= 0], minlength=len(self.by_annotator))
         self.corrected += int((self.codes[_codes(part, "corrected")][there] != classes).sum())
         self.false_alarms += float(quality[flags].sum())
+        self.wrong += float((1 - quality).sum())
         self.positions.append(self.positions[-1] + len(part))
+
+    @property
+    def share_wrong(self) -> float:
+        """The expected share of wrong labels."""
+        labels = float(self.by_class[0].sum())
+        return self.wrong / labels if labels else float("nan")
 
     def describe_issues(self, names: pa.Array, classes: tuple[str, ...], judged: LabelAudit) -> dict[str, Any]:
         """The part `issues` of audit.json."""

@@ -243,13 +243,13 @@ def _describe(
 
 
 def _with_counts(described: dict[str, Any], layout: Layout, totals: Totals) -> dict[str, Any]:
-    """Curves with the numbers of labels of the whole table, not of the windows that were drawn."""
+    """Curves with the numbers of labels of the whole table, not of the windows that were drawn, and its share."""
     of_annotator = dict(zip(layout.annotator_names or (), totals.by_annotator.tolist(), strict=True))
     for clock in (described, *described["other_clocks"]):
         for curve in clock["noise"]["curves"]:
             who = curve["annotator"]
             curve["labels"] = layout.n_labels if who is None else of_annotator.get(who, 0)
-    return described
+    return findings.state_share(described, totals.share_wrong)
 
 
 def _write(work: Path, draft: Path, folder: Path, summary: dict[str, Any], lines: pa.Table) -> None:
