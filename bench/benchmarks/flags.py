@@ -25,7 +25,6 @@ import labeltide as lt
 from flags_page import draw_reliability, write_page
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import predict_fleet
-from labeltide.inference.audit import choose_issues
 from labeltide_bench.studies.loading import load_dataset
 from labeltide_bench.studies.plan import PlannedRun
 from labeltide_bench.studies.run_fleet import record_labels
@@ -93,7 +92,9 @@ def measure(
     times = np.arange(wrong.shape[1]) * TIMES // wrong.shape[1]
     ways = {
         "ours": audit.is_issue,
-        "ours, allowance spent": choose_issues(audit.quality, np.ones_like(wrong), FDR),
+        "ours, allowance spent": estimator.audit(
+            train.features, recorded, train.clock, fdr=FDR, spend_fdr=True
+        ).is_issue,
         "ours, all suggestions": suggested != recorded,
         "cleanlab": cleanlab_flags(recorded, audit.signal, np.zeros_like(times)),
         "cleanlab, ten times": cleanlab_flags(recorded, audit.signal, times),

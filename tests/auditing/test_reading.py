@@ -12,6 +12,7 @@ from pyarrow import csv, feather, parquet
 
 from auditing.test_fuzz import assert_whole
 from labeltide.auditing import UnanswerableError, read_audit_table, read_new_table, simulate_study
+from labeltide.auditing.audit_summary import say_files
 
 LONG = {
     "person": ["p", "p", "p", "q", "q"],
@@ -248,3 +249,10 @@ def test_real_recordings_are_read_by_their_names(name, options, classes, annotat
     assert audit.features.shape[2] == features
     assert np.isfinite(audit.features).all()
     assert (audit.rows_from_steps(audit.index) == audit.line_step).all()
+
+
+def test_files_that_are_one_sequence_are_told_how_to_be_several():
+    columns = {"time": range(12), "label": ["x", "y"] * 6, "v": [0.5, 1.0, 2.0] * 4}
+    alone, named = (read_audit_table(pa.table(more | columns)) for more in ({}, {"person": ["a", "b", "c"] * 4}))
+    assert "give that column as sequence" in say_files("nights/*.parquet", alone)[0]
+    assert say_files("nights/*.parquet", named) == say_files("night.parquet", alone) == []

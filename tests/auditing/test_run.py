@@ -142,6 +142,13 @@ def test_an_audit_finds_wrong_labels(real):
     assert truth.wrong_after < truth.wrong
 
 
+def test_the_share_of_wrong_labels_is_that_of_labels_parquet(real, stub):
+    for result in (real, lt.audit(simulate_study(people=14, days=2), clock="hour_of_day")):
+        noise, right = result.summary["noise"], result.labels["probability_right"].to_numpy()
+        assert noise["rate"] == pytest.approx(1 - np.nanmean(right), abs=1e-6)
+        assert noise["rate_lower"] <= noise["rate"] <= noise["rate_upper"]
+
+
 def test_an_audit_shows_itself(real):
     assert "study.csv: 240 labels in 12 sequences" in str(real)
     assert real._repr_html_().startswith('<div class="labeltide-audit">')

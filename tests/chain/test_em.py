@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.chain.data import ChainData, Members
-from labeltide.chain.em import POWER_CENTRE, fit_chains, power_log_prior
+from labeltide.chain.data import ChainData, Members, informedness
+from labeltide.chain.em import POWER_CENTRE, fit_chains, power_log_prior, power_unit
 from labeltide.chain.families import (
     constant_shape,
     family,
@@ -167,3 +167,43 @@ def power_of_careful_evidence(n):
     kinds = Families.of([family(2, constant_shape(GRID), "each")])
     start = flat_chain(1, 1, data)
     return float(fit_chains(data, fits, kinds, start, iterations=40, learn_power=True).parameters.power[0])
+
+
+def test_informedness_is_one_without_noise_and_zero_for_labels_at_random():
+    right, random = torch.eye(3), torch.full((3, 3), 1 / 3)
+    matrices = torch.stack([right, random, (right + random) / 2])[:, None, None].expand(3, 2, 4, 3, 3)
+    torch.testing.assert_close(informedness(matrices), torch.tensor([1.0, 0.0, 0.5]))
+
+
+def test_the_prior_of_the_power_follows_the_noise_that_networks_were_trained_with():
+    data, fits, _, _ = study("static", n=5)
+    noisy = flat_chain(1, 1, data).matrices  # a quarter is wrong: informedness one half
+    evidence = torch.zeros(1, *data.mask.shape, 2)
+    untold = data.with_evidence(evidence)
+    told = data.with_evidence(evidence, informedness(noisy))
+    assert power_unit(untold, fits, torch.eye(2).expand_as(noisy)) == 1
+    assert power_unit(told, fits, noisy) == 1
+    assert power_unit(told, fits, torch.eye(2).expand_as(noisy)) == 0.5
+    assert power_log_prior(torch.tensor(POWER_CENTRE / 2), 0.5) == 0
+    assert told.of_fit(0).trained_with == 0.5
+
+
+def test_the_noise_is_drawn_less_to_that_of_training_where_labels_do_not_persist():
+    """Networks trained as if a quarter of clean labels were wrong are too sure; Q must not follow them."""
+    generator = np.random.default_rng(0)
+    true = generator.integers(2, size=(300, 1))
+    signal = generator.normal(size=true.shape) + true
+    logit = torch.from_numpy(signal - 0.5).float()
+    sure = torch.stack([-logit, logit], -1).log_softmax(-1)  # twice the logit of the true class
+    data = ChainData(
+        torch.from_numpy(true.astype(np.int8))[None, ..., None], torch.ones(300, 1, dtype=torch.bool), None, 1, 2
+    )
+    fits = Members(*torch.zeros(2, 1, dtype=torch.long), torch.ones(1, 300))
+    kinds = Families.of([family(2, constant_shape(np.zeros(1)), "each")])
+    said = []
+    for trained in (None, informedness(flat_chain(1, 1, data).matrices)):
+        told = data.with_evidence(sure[None], trained)
+        start = flat_chain(1, 1, told)
+        fitted = fit_chains(told, fits, kinds, start, iterations=200, learn_power=True)
+        said.append(1 - float(fitted.parameters.matrices.diagonal(dim1=-2, dim2=-1).mean()))
+    assert said[1] < 0.8 * said[0]

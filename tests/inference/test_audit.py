@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import labeltide as lt
 from labeltide.chain.data import Chain
 from labeltide.inference.audit import LabelAudit, audit_labels, choose_issues, no_persistence
+from labeltide.inference.explanations import NO_OTHER_LIKELIER
 from labeltide.inference.posterior import Recorded, true_label_posterior
 
 Q = lt.FixedNoise(np.array([[0.8, 0.2], [0.3, 0.7]]))
@@ -74,6 +77,22 @@ def test_only_labels_with_a_likelier_one_are_flagged():
     result, _ = audit(fdr=1.0)
     assert (result.is_issue == (result.suggested != result.classes[result.labels[..., 0]])).all()
     assert not audit(fdr=0.0)[0].is_issue.any()
+
+
+def test_the_allowance_of_false_alarms_can_be_spent():
+    usual, clean = audit(n=500, fdr=0.3)
+    spent = replace(usual, spend_fdr=True)
+    wrong = usual.labels[..., 0] != clean
+    more = spent.is_issue & ~usual.is_issue
+    assert more.any()
+    assert (usual.is_issue <= spent.is_issue).all()
+    assert usual.expected_false_alarms < spent.expected_false_alarms <= 0.3
+    assert spent.expected_false_alarms == pytest.approx(0.3, abs=0.005)
+    assert (spent.is_issue & wrong).sum() > (usual.is_issue & wrong).sum()
+    assert (spent.suggested == spent.classes[spent.labels[..., 0]])[more].all()
+    assert set(spent.reason[more]) == {NO_OTHER_LIKELIER}
+    assert (spent.corrected() == usual.corrected()).all()
+    assert not replace(spent, may_name=False).is_issue.any()
 
 
 def test_the_flagged_are_the_worst_and_as_many_as_allowed():

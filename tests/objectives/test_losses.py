@@ -210,3 +210,13 @@ def test_matrices_that_do_not_fit_the_predictions_are_refused(loss, matrices, wo
     log_probs, labels = torch.zeros(3, 5, 2).log_softmax(-1), torch.zeros(3, 5, dtype=torch.long)
     with pytest.raises(ValueError, match=words):
         loss(log_probs, labels, matrices)
+
+
+@pytest.mark.parametrize("loss", [forward_loss, backward_loss])
+@pytest.mark.parametrize("given", [lambda logits: logits.softmax(-1), lambda logits: logits])
+def test_what_is_no_logarithm_of_a_probability_is_refused(loss, given):
+    logits, labels = torch.tensor([[[2.0, -1.0], [0.0, 3.0]]]), torch.tensor([[0, 1]])
+    Q = torch.tensor([[0.8, 0.2], [0.3, 0.7]])
+    with pytest.raises(ValueError, match=r"at most 0\. The largest is .* logits\.log_softmax"):
+        loss(given(logits), labels, Q)
+    assert torch.isfinite(loss(logits.log_softmax(-1), labels, Q)).all()

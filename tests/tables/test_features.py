@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeltide.auditing import UnanswerableError, read_audit_table
+from labeltide.auditing.reading import read_new_table
 from labeltide.tables.features import encoder_from_json, fill_forward
 
 
@@ -62,6 +63,16 @@ def test_levels_become_features_of_their_own():
     assert feature(audit, "where=sofa").tolist() == [0, 1, 0, 0, 0, 1]
     assert feature(audit, "flag=True").tolist() == [1, 0, 1, 1, 0, 1]
     assert any("'where' and 'flag' became a feature of its own" in sentence for sentence in audit.said)
+
+
+def test_values_that_were_not_there_in_training_are_named_in_a_warning():
+    audit = read(where=["bed", "sofa", None, "bed", "floor", "sofa"])
+    table = pa.table({"where": ["bed", "roof", None, "yard", "floor", "roof"], "time": range(6)})
+    with pytest.warns(UserWarning, match="'where' holds values that were not there in training: 'roof' and 'yard'"):
+        again = read_new_table(
+            table, encoders=audit.encoders, class_names=audit.class_names, window=audit.window, time="time"
+        )
+    assert feature(again, "where=bed").tolist()[0] == 1
 
 
 def test_what_cannot_be_a_feature_is_left_out_and_said():

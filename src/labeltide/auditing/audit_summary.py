@@ -22,6 +22,7 @@ from labeltide.auditing.train_on import written
 from labeltide.decisions import file_digest
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import LabelAudit
+from labeltide.tables.file_set import is_address
 
 
 def say_limits(n_windows: int, of_windows: int, options: AuditOptions, estimator: TideClassifier) -> list[str]:
@@ -61,9 +62,19 @@ def describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, A
         "classes": read.class_names,
         "features": read.feature_names,
         "annotators": read.annotator_names,
-        "said": [*read.said, *said],
+        "said": [*read.said, *say_files(table, read), *said],
         "overview": [asdict(column) for column in read.overview],
     }
+
+
+def say_files(table: Any, read: AuditInput) -> list[str]:
+    """What to do where several files without a column of sequences were meant to be one sequence each."""
+    if read.columns.get("sequence") or not is_address(table):
+        return []
+    return [
+        "The rows of all files are one sequence, file after file. If each file is a recording of its own, write its "
+        "name into a column of its rows, and give that column as sequence."
+    ]
 
 
 def describe_source(table: Any) -> dict[str, Any]:
@@ -98,6 +109,7 @@ def describe_settings(
         "seed": options.seed,
         "window": read.window,
         "fdr": options.fdr,
+        "spend_fdr": options.spend_fdr,
         "device": options.device,
         "fast": options.fast,
         "epochs": estimator.epochs,

@@ -17,7 +17,7 @@ from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence
 from labeltide.chain.families import WeightedFamily
 from labeltide.training.checkpoint import fingerprint
 
-DATA = ("labels", "mask", "points", "evidence", "trusted", "jumps")
+DATA = ("labels", "mask", "points", "evidence", "trusted", "jumps", "trained_with")
 OTHERS = ("folds", "clusters", "shares")
 
 

@@ -90,6 +90,24 @@ def describe_noise(table: AuditInput, estimator: TideClassifier, estimate: Noise
     }
 
 
+def state_share(found: dict[str, Any], share: float) -> dict[str, Any]:
+    """The findings with the share of wrong labels as labels.parquet has it: the mean of 1 - `probability_right`.
+
+    Bands are computed from some windows, which overlap, with Q fitted once more. Their share is the same where both
+    rest on the same labels. The interval holds the share in any case. Tables in parts have it in single precision.
+    """
+    share = round(share, 6)
+
+    def stated(noise: dict[str, Any]) -> dict[str, Any]:
+        lower, upper = noise["rate_lower"], noise["rate_upper"]
+        if lower is None or upper is None or not np.isfinite([share, lower, upper]).all():
+            return noise
+        return {**noise, "rate": share, "rate_lower": min(lower, share), "rate_upper": max(upper, share)}
+
+    others = [{**clock, "noise": stated(clock["noise"])} for clock in found["other_clocks"]]
+    return {**found, "noise": stated(found["noise"]), "other_clocks": others}
+
+
 def noise_table(table: AuditInput, estimator: TideClassifier) -> pa.Table:
     """noise.csv: one line for each curve, moment, true and recorded class; the last column names the clock."""
     names = tuple(map(str, estimator.classes_))
@@ -170,6 +188,7 @@ def describe_issues(table: AuditInput, judged: LabelAudit) -> dict[str, Any]:
     return {
         "count": int(flagged.sum()),
         "fdr": judged.fdr,
+        "spend_fdr": judged.spend_fdr,
         "expected_false_alarms": judged.expected_false_alarms,
         "corrected": int((judged.corrected() != judged.labels).sum()),
         "min_confidence": MIN_CONFIDENCE,

@@ -152,7 +152,7 @@ def judge(estimator: TideClassifier, table: AuditInput, fdr: float, on_share: An
     for start in range(0, len(table.index), rows):
         part = slice(start, start + rows)
         trusted = None if table.trusted is None else table.trusted[part]
-        more = {"trusted": trusted, "gaps": None if table.gaps is None else table.gaps[part]}
+        more: dict[str, Any] = {"trusted": trusted, "gaps": None if table.gaps is None else table.gaps[part]}
         parts.append(
             estimator.audit(
                 table.features[part], table.labels[part], table.clock[part], table.lengths[part], fdr, **more

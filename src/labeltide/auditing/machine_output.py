@@ -124,7 +124,8 @@ def github_audit(audit: Mapping[str, Any], issues: pa.Table, table: Path, check:
     shown = issues.slice(0, ANNOTATIONS - 1).to_pylist()
     for issue in shown:
         recorded, suggested = display_name(issue["recorded"]), display_name(issue["suggested"])
-        words = f"{_where(issue)}: recorded {recorded}, likelier {suggested}. {issue['reason'] or ''} "
+        likelier = "" if recorded == suggested else f", likelier {suggested}"
+        words = f"{_where(issue)}: recorded {recorded}{likelier}. {issue['reason'] or ''} "
         words += f"The label is right with probability {percent(issue['probability_right'])}."
         yield _command("warning", words, {**_place(table, issue["row"]), "title": "Label to check"})
     if len(issues) > len(shown):

@@ -50,6 +50,7 @@ class AuditOptions:
     decisions: Path | None = None
     baseline: Path | None = None
     fast: bool = False
+    spend_fdr: bool = False
     train_on: float | None = None  # labels, infinite for all; None for the usual number
 
     def __post_init__(self) -> None:

@@ -118,6 +118,7 @@ def audit(
     seed: int = 0,
     device: str = "auto",
     fdr: float = FDR,
+    spend_fdr: bool = False,
     verbose: bool = False,
     resume: bool = False,
     decisions: str | Path | None = None,
@@ -146,7 +147,9 @@ def audit(
     out : folder for the results and the page, new, empty or that of an earlier audit; nothing is written without it
     seed : the same seed gives the same numbers
     device : "auto" takes a GPU where there is one
-    fdr : the expected share of false alarms among the labels to check
+    fdr : the expected share of false alarms among the labels to check, at most
+    spend_fdr : name labels until that share is reached, also where no other label is likelier: more of the wrong ones
+        are found, and more right ones are named; corrections stay the same
     verbose : draw a progress bar on a terminal, write lines to the log elsewhere
     resume : go on with an audit into the same folder whose fit was interrupted
     decisions : folder of an audit that was reviewed; the labels that reviewers settled are trusted
@@ -171,6 +174,7 @@ def audit(
         seed=seed,
         device=device,
         fdr=fdr,
+        spend_fdr=spend_fdr,
         resume=resume,
         command=command,
         recordings=RecordingRequest(labels, epoch, field, features if callable(features) else None),
@@ -218,8 +222,10 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         kept.take_findings(estimator)
         said += fitting.infer(estimator, read, options, stages.done, kept.keep_findings)
     noise_found = findings.describe_noise_found(read, estimator, checks)
+    noise_found = findings.state_share(noise_found, judged.share_wrong)
     conclusion = conclude(to_json(noise_found))
-    judged = replace(judged, may_name=conclusion.names_labels)
+    doubt = estimator.clock_estimates_[0].false_alarms
+    judged = replace(judged, may_name=conclusion.names_labels, false_alarms=doubt, spend_fdr=options.spend_fdr)
     labels = findings.audited_lines(recorded, read, judged)
     summary = to_json(
         {

@@ -37,6 +37,8 @@ class ChainData:
         Index into `gaps` of the gap before each step; 0 where a step follows the one before at once.
     gaps : tuple of int
         Lengths of gaps between two steps, in steps of time; the first is 1.
+    trained_with : Tensor of shape (evidence sets,), optional
+        Informedness of the Q with which the networks behind each set of evidence were trained (`informedness`).
     """
 
     labels: Tensor
@@ -48,12 +50,13 @@ class ChainData:
     trusted: Tensor | None = None
     jumps: Tensor | None = None
     gaps: tuple[int, ...] = (1,)
+    trained_with: Tensor | None = None
 
     def of_fit(self, fit: int) -> Self:
         """The labels and evidence of one fit, on the CPU."""
         part = slice(fit, fit + 1)
-        evidence = None if self.evidence is None else self.evidence[part]
-        selected = replace(self, labels=self.labels[part], evidence=evidence)
+        evidence, trained = (None if each is None else each[part] for each in (self.evidence, self.trained_with))
+        selected = replace(self, labels=self.labels[part], evidence=evidence, trained_with=trained)
         on_cpu: dict[str, Any] = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in vars(selected).items()}
         return type(self)(**on_cpu)
 
@@ -64,9 +67,9 @@ class ChainData:
         evidence = None if self.evidence is None else self.evidence[:, rows]
         return replace(self, labels=self.labels[:, rows], evidence=evidence, **taken)
 
-    def with_evidence(self, evidence: Tensor | None) -> Self:
-        """The same labels with other evidence."""
-        return replace(self, evidence=evidence)
+    def with_evidence(self, evidence: Tensor | None, trained_with: Tensor | None = None) -> Self:
+        """The same labels with other evidence, and the informedness of the Q that its networks were trained with."""
+        return replace(self, evidence=evidence, trained_with=trained_with)
 
     def with_gaps(self, gaps: np.ndarray | None) -> Self:
         """The same labels with the gap before each step in steps of time, (rows, steps); None changes nothing."""
@@ -179,6 +182,19 @@ class Expected(NamedTuple):
     power: Tensor  # (members, 2): gradient and information of the power
     kept: Tensor  # (members,): expected labels whose draw was kept from the step before
     posterior: Tensor | None  # (members, rows, steps, classes)
+
+
+def informedness(matrices: Tensor) -> Tensor:
+    r"""The mean of :math:`J = (\mathrm{tr}\, Q - 1) / (K - 1)`, what recorded labels say about true ones: (members,).
+
+    It is 1 where labels are right and 0 where they are drawn at random (Youden 1950).
+
+    Parameters
+    ----------
+    matrices : Tensor of shape (members, annotators or 1, points, classes, classes)
+    """
+    trace = matrices.diagonal(dim1=-2, dim2=-1).sum(-1).mean((1, 2))
+    return (trace - 1) / (matrices.shape[-1] - 1)
 
 
 def cat_parameters(parts: Sequence[ChainParameters]) -> ChainParameters:

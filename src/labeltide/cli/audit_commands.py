@@ -56,6 +56,10 @@ def audit(
     seed: Annotated[int, Parameter(help="The same seed gives the same numbers.")] = 0,
     device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
     fdr: Annotated[float, Parameter(help="The share of false alarms allowed among the labels to check.")] = 0.1,
+    spend_fdr: Annotated[
+        bool,
+        Parameter(negative=(), help="Name labels until that share is reached, also where no other label is likelier."),
+    ] = False,
     resume: Annotated[bool, Parameter(negative=(), help="Go on with an audit that was stopped.")] = False,
     fast: Annotated[
         bool, Parameter(negative=(), help="A quick answer from fewer windows and epochs; what is left out is said.")
@@ -101,6 +105,7 @@ def audit(
             seed=seed,
             device=device,
             fdr=fdr,
+            spend_fdr=spend_fdr,
             verbose=not output.quiet,
             resume=resume,
             decisions=decisions,

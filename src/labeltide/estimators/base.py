@@ -226,22 +226,22 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         trusted: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         gaps: ArrayLike | None = None,
+        spend_fdr: bool = False,
     ) -> LabelAudit:
         """Probability that each recorded label is right, the most likely label, and flags at a false discovery rate.
 
-        `tide` uses out-of-fold predictions for the rows it was fitted to, and forward-backward smoothing over steps.
-        All other methods take each step by itself with the network that was trained on it, which is overconfident
-        about labels it has memorised.
+        `tide` uses out-of-fold predictions for the rows it was fitted to, and forward-backward smoothing. All
+        others take each step by itself with the network trained on it, overconfident about what it has memorised.
 
         Parameters
         ----------
         X, y, clock, lengths, trusted, groups, gaps : as `fit` takes them, of training rows or others
-        fdr : float, default 0.1
-            False discovery rate: the expected share of right labels among the flagged ones is at most this.
+        fdr : float, the false discovery rate: the expected share of right labels among flagged ones is at most this
+        spend_fdr : bool, flag until that share is reached, also where no other label is likelier; finds more errors
         """
         check_is_fitted(self, "model_")
         more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
-        return audit_sequences(self, X, y, fdr=fdr, **more)
+        return audit_sequences(self, X, y, fdr=fdr, spend_fdr=spend_fdr, **more)
 
     def corrected_labels(
         self,

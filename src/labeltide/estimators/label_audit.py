@@ -31,6 +31,7 @@ def audit_sequences(
     groups: ArrayLike | None,
     gaps: ArrayLike | None,
     fdr: float,
+    spend_fdr: bool,
 ) -> LabelAudit:
     """See `NoisyLabelClassifier.audit`."""
     features, counts = estimator._check_features(X, lengths)
@@ -51,6 +52,7 @@ def audit_sequences(
         estimator.noise_,
         estimator.classes_,
         fdr=fdr,
+        spend_fdr=spend_fdr,
         has_annotators=_validation.as_labels(y).ndim == 3,
     )
     timed = estimator._timed_posterior(recorded, features)

@@ -11,7 +11,15 @@ from torch import Tensor
 
 from labeltide._clock import Cells, Period, one_period
 from labeltide._fleet import put_members, stack
-from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence, cat_parameters
+from labeltide.chain.data import (
+    Chain,
+    ChainData,
+    ChainParameters,
+    Members,
+    TrainingEvidence,
+    cat_parameters,
+    informedness,
+)
 from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
@@ -69,7 +77,7 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
     evidence = _retry(fleet_fit, data, folds, evidence, wary, grid, clean_looking, "round 1, wary")
     change = (evidence.chain.matrices - evidence.trained_with).square().sum((-2, -1)).sqrt().mean((1, 2))  # (fits,)
     evidence = _retry(fleet_fit, data, folds, evidence, evidence.chain, grid, change > RETRAIN_CHANGE, "round 2")
-    joined = data.with_evidence(evidence.log_probs)
+    joined = data.with_evidence(evidence.log_probs, informedness(evidence.trained_with))
     concluded = _conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
     return _with_timing(fleet_fit, joined, fits, concluded, grid)
 
@@ -188,7 +196,8 @@ def _gather(
     period = fleet_fit.settings.period
     noise = _noise_function(data, chain, grid, period).to(folds.device)
     log_probs, networks = cross_fit(fleet_fit, folds, noise, stage)
-    fitted = join_evidence(data.with_evidence(log_probs), _every_row(folds), chain, grid, period)
+    joined = data.with_evidence(log_probs, informedness(chain.matrices))
+    fitted = join_evidence(joined, _every_row(folds), chain, grid, period)
     return Evidence(log_probs, networks, fitted.parameters, fitted.log_likelihood, chain.matrices)
 
 

@@ -4,6 +4,11 @@ The posterior comes from the forward-backward pass of the hidden Markov model (`
 :math:`q_i` of being right is the local false discovery rate of flagging it (Efron 2007). The flags are the largest set
 :math:`R` of the smallest values with :math:`\sum_{i \in R} q_i / |R| \le \mathrm{fdr}` (Newton and others 2004; the
 Bayesian false discovery rate of Storey 2003).
+
+By default only labels for which another is likelier are flagged. Of calibrated probabilities, the threshold with the
+largest expected F1 is half of that F1 (Lipton, Elkan and Naryanaswamy 2014): about one half where errors are found
+well. With `spend_fdr` the flags go on until the allowed share of false alarms is reached, for those who must find
+nearly all errors.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from labeltide import _validation
 from labeltide.chain.data import Chain
+from labeltide.inference.averaged_quality import averaged_share, flag_bound
 from labeltide.inference.contested import another_label, differs_probability, slip_probability
 from labeltide.inference.displays import LabelAuditDisplay
 from labeltide.inference.explanations import explain, find_support
@@ -60,6 +66,10 @@ class LabelAudit(LabelAuditDisplay):
         False where the study does not show that labels are wrong; then none is flagged or corrected.
     another : array of shape (n, steps, classes), optional
         Probability of each label that another annotator would record; the posterior stands in where it is left out.
+    false_alarms : array, optional
+        Expected shares of false alarms, Q and k not taken as known (`averaged_quality.py`). Audits of tables have it.
+    spend_fdr : bool
+        Whether labels for which no other is likelier are flagged too, until the mean quality of the flags is `fdr`.
 
     Computed from these when first asked for: `quality`, `slip`, `contested`, `suggested`, `is_issue` and others.
     """
@@ -76,6 +86,8 @@ class LabelAudit(LabelAuditDisplay):
     trusted: np.ndarray | None = None
     another: np.ndarray | None = None
     may_name: bool = True
+    false_alarms: np.ndarray | None = None
+    spend_fdr: bool = False
 
     @cached_property
     def quality(self) -> np.ndarray:
@@ -109,14 +121,23 @@ class LabelAudit(LabelAuditDisplay):
 
     @cached_property
     def is_issue(self) -> np.ndarray:
-        """Flags: another label is likelier, and the expected share of right labels among the flags is at most `fdr`."""
+        """Flags: another label is likelier, and the expected share of right labels among the flags is at most `fdr`.
+
+        With `spend_fdr` no other label need be likelier.
+        """
         return self._shaped(self._is_issue)
 
     @cached_property
     def expected_false_alarms(self) -> float:
         """Bayesian false discovery rate of the flags: their mean quality; zero where none is flagged."""
         flagged = self._quality[self._is_issue]
-        return float(flagged.mean()) if flagged.size else 0.0
+        return averaged_share(self.false_alarms, float(flagged.mean())) if flagged.size else 0.0
+
+    @cached_property
+    def share_wrong(self) -> float:
+        """The expected share of wrong labels among all recorded ones: the mean of one minus quality."""
+        known = self._quality[self.labels >= 0]
+        return float(1 - known.mean()) if known.size else float("nan")
 
     @cached_property
     def noise_rate(self) -> np.ndarray:
@@ -181,32 +202,32 @@ class LabelAudit(LabelAuditDisplay):
 
     @cached_property
     def _is_issue(self) -> np.ndarray:
-        differs = (self.labels != self._suggested[..., None]) & self.may_name
-        return choose_issues(self._quality, differs, self.fdr)
+        candidates = self.labels >= 0 if self.spend_fdr else self.labels != self._suggested[..., None]
+        return choose_issues(self._quality, candidates & self.may_name, flag_bound(self.false_alarms, self.fdr))
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values if self.has_annotators else values[..., 0]
 
 
-def choose_issues(quality: np.ndarray, differs: np.ndarray, fdr: float) -> np.ndarray:
+def choose_issues(quality: np.ndarray, may_flag: np.ndarray, fdr: float) -> np.ndarray:
     """Flag as many labels as possible, lowest quality first, while their mean quality stays at most `fdr`.
 
-    The mean quality of the flags is their Bayesian false discovery rate (Newton and others 2004). Only labels for which
-    another is likelier can be flagged; ties are flagged together or not at all.
+    The mean quality of the flags is their Bayesian false discovery rate (Newton and others 2004). Ties are flagged
+    together or not at all.
 
     Parameters
     ----------
     quality : array of any shape, NaN where nothing was recorded
-    differs : bool array of the same shape
+    may_flag : bool array of the same shape, such as the labels for which another is likelier
     """
-    candidates = np.sort(quality[differs & np.isfinite(quality)])
+    candidates = np.sort(quality[may_flag & np.isfinite(quality)])
     if not candidates.size:
         return np.zeros(quality.shape, dtype=bool)
     # Running means of sorted values increase, so the last one within the bound ends the set; ties end at their last.
     last = np.searchsorted(candidates, candidates, side="right")
     means = candidates.cumsum()[last - 1] / last
     worst = candidates[means <= fdr]
-    return differs & (quality <= worst[-1]) if worst.size else np.zeros(quality.shape, dtype=bool)
+    return may_flag & (quality <= worst[-1]) if worst.size else np.zeros(quality.shape, dtype=bool)
 
 
 @torch_on_one_thread()
@@ -218,6 +239,7 @@ def audit_labels(
     classes: np.ndarray,
     *,
     fdr: float = FDR,
+    spend_fdr: bool = False,
     has_annotators: bool = False,
 ) -> LabelAudit:
     """Audit recorded labels with a fitted chain.
@@ -238,6 +260,7 @@ def audit_labels(
         signal=np.exp(evidence) * recorded.mask[..., None],
         error_rates=_error_rates(noise, recorded),
         fdr=fdr,
+        spend_fdr=spend_fdr,
         has_annotators=has_annotators,
         trusted=recorded.trusted,
         another=another_label(recorded, evidence, chain, noise, posterior),

@@ -11,7 +11,7 @@ estimate :math:`\tilde\psi`. Back on the scale of probabilities, `RESOLUTION` is
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -78,7 +78,7 @@ def with_profile(estimate: NoiseEstimate, training: TrainingEvidence) -> NoiseEs
 
     Bands are widened where needed: Q at one moment is known no better than the share of all wrong labels.
     """
-    *ends, p_value = share_test(training)
+    *ends, p_value, false_alarms = share_test(training)
     down, up = (_level_shift(estimate, end) for end in ends)
     right = np.eye(estimate.mean.shape[-1], dtype=bool)
     shifted = {
@@ -86,14 +86,15 @@ def with_profile(estimate: NoiseEstimate, training: TrainingEvidence) -> NoiseEs
         "class_rate_": (estimate.class_rate, down, up),
         "rate_": (estimate.rate, down, up),
     }
-    wider: dict[str, np.ndarray] = {}
+    wider: dict[str, Any] = {}
     for name, (curve, below, above) in shifted.items():
         lowest, highest = (expit(logit(curve) + shift) for shift in (below, above))
         for kind in (name, f"{name}simultaneous_"):
             wider[f"{kind}lower"] = np.minimum(getattr(estimate, f"{kind}lower"), lowest)
             wider[f"{kind}upper"] = np.maximum(getattr(estimate, f"{kind}upper"), highest)
     low, high = min(ends[0], estimate.total), max(ends[1], estimate.total)
-    return replace(estimate, total_lower=low, total_upper=high, total_p=p_value, **wider)  # type: ignore[arg-type]
+    wider |= {"total_lower": low, "total_upper": high, "total_p": p_value, "false_alarms": false_alarms}
+    return replace(estimate, **wider)
 
 
 def _level_shift(estimate: NoiseEstimate, share: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -53,8 +54,14 @@ def estimate_clocks(
     replicates = bootstrap_noise(training, n_replicates, seed)
     cells = cells_of(training.grid, training.period)
     total = share_wrong(matrices, replicates)[0]  # over labels as observed
-    lower, upper, p_value = share_test(training)
-    lower, upper = min(lower, total), max(upper, total)
+    tested = share_test(training)
+    found: dict[str, Any] = {
+        "total": total,
+        "total_lower": min(tested.lower, total),
+        "total_upper": max(tested.upper, total),
+        "total_p": tested.p_value,
+        "false_alarms": tested.false_alarms,
+    }
     estimates = []
     for clock, (axis, period) in enumerate(zip(cells.axes, cells.periods, strict=True)):
         in_cell = (training.grid[:, clock] == axis[:, None]).astype(float)  # (moments, cells)
@@ -66,7 +73,7 @@ def estimate_clocks(
             totals=smooth(in_cell @ replicates.totals, axis, period),
         )
         of_clock = estimate(axis, np.einsum("amci,acij->amij", weights, matrices), along_clock, training.weights())
-        estimates.append(replace(of_clock, total=total, total_lower=lower, total_upper=upper, total_p=p_value))
+        estimates.append(replace(of_clock, **found))
     return tuple(estimates)
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+NO_OTHER_LIKELIER = "no other label is likelier than the recorded one, but it is worth a look"
 NEIGHBOUR_STEPS = 5  # steps on either side of a label whose labels are its neighbours
 
 
@@ -72,6 +73,8 @@ def _sentence(
     others: int,
     wrong: float,
 ) -> str:
+    if recorded == suggested:
+        return NO_OTHER_LIKELIER
     was, other = names[recorded], names[suggested]
     supporters = []
     if 2 * agreeing > neighbours:

@@ -40,6 +40,8 @@ class NoiseEstimate(NoiseDisplay):
         Error rate: P(recorded label is wrong).
     total, total_lower, total_upper, total_p : float
         The share of all recorded labels that are wrong: profile likelihood interval and test (annotators: bootstrap).
+    false_alarms : array, optional
+        Expected shares of false alarms among flags, Q and k not taken as known (`averaged_quality.py`).
     labels : array of shape (points, classes)
         The expected number of recorded labels of each true class, averaged over neighbouring moments.
     change, class_change : Change, and one for each class
@@ -81,3 +83,4 @@ class NoiseEstimate(NoiseDisplay):
     change: Change
     class_change: tuple[Change, ...]
     total_p: float = np.nan
+    false_alarms: np.ndarray | None = None

@@ -20,15 +20,17 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.stats import norm
 from scipy.stats import t as student
 from torch import Tensor
 
 from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence
-from labeltide.chain.em import fit_chains, power_log_prior
+from labeltide.chain.em import fit_chains, power_log_prior, power_unit
 from labeltide.chain.families import Family, pooled
 from labeltide.chain.logit import Coefficients, Families
 from labeltide.chain.passes import expect
 from labeltide.chain.pooled import families_of
+from labeltide.inference.averaged_quality import Weighted, false_alarm_curve, profile_weights
 from labeltide.inference.budget import coarsen
 from labeltide.inference.cluster_bootstrap import chosen_pooling, chosen_spline
 from labeltide.inference.warm_start import same_data
@@ -49,6 +51,7 @@ class Profile(NamedTuple):
 
     shares: np.ndarray  # (points,)
     log_likelihood: np.ndarray  # (points, rows)
+    parameters: ChainParameters | None = None  # the chain of each point
 
     @property
     def estimate(self) -> float:
@@ -70,6 +73,7 @@ class ShareInterval(NamedTuple):
     lower: float  # zero if and only if the p-value is at least 5 %
     upper: float
     p_value: float
+    false_alarms: np.ndarray  # see `NoiseEstimate`
 
 
 def share_interval(training: TrainingEvidence) -> tuple[float, float]:
@@ -83,11 +87,21 @@ def share_test(training: TrainingEvidence) -> ShareInterval:
     clusters = np.arange(len(profile.log_likelihood[0])) if training.clusters is None else training.clusters.numpy()
     mean = ROOT_MEAN * profile.estimate
     p_value = null_p_value(profile, clusters, max(RESOLUTION, stretch_share(training.data)), mean)
-    lower, upper = invert(profile, critical_root(profile, clusters), mean)
+    critical = critical_root(profile, clusters)
+    lower, upper = invert(profile, critical, mean)
     lower = lower if p_value < 1 - CONFIDENCE else 0.0
     # States are named so that recorded labels are mostly right. Beyond the share of wrong labels that are given at
     # random, a model in which classes have changed their names is as likely.
-    return ShareInterval(lower, max(min(upper, 1 - 1 / training.data.n_classes), profile.estimate), p_value)
+    upper = max(min(upper, 1 - 1 / training.data.n_classes), profile.estimate)
+    return ShareInterval(lower, upper, p_value, _false_alarms(training, profile, critical))
+
+
+def _false_alarms(training: TrainingEvidence, profile: Profile, critical: float) -> np.ndarray:
+    """`false_alarm_curve` over the profile."""
+    assert profile.parameters is not None
+    shares, roots = _increasing(profile.shares), profile.signed_roots()
+    weights = profile_weights(shares, roots, critical, float(norm.ppf((1 + CONFIDENCE) / 2)))
+    return false_alarm_curve(coarsen(training).data, Weighted(profile.parameters, weights, len(shares) // 2))
 
 
 def stretch_share(data: ChainData) -> float:
@@ -185,8 +199,9 @@ def profile_share(training: TrainingEvidence) -> Profile:
     shares = _shares(expect(data, members, fitted.parameters).counts, fitted.parameters)
     log_likelihood = fitted.log_likelihood.double()
     if data.evidence is not None:  # the prior belongs to what EM maximises; rows share it
-        log_likelihood += power_log_prior(fitted.parameters.power.double())[:, None] / log_likelihood.shape[1]
-    return Profile(shares, log_likelihood.numpy())
+        unit = power_unit(data, members, fitted.parameters.matrices).double()
+        log_likelihood += power_log_prior(fitted.parameters.power.double(), unit)[:, None] / log_likelihood.shape[1]
+    return Profile(shares, log_likelihood.numpy(), fitted.parameters)
 
 
 def _added_labels(labels: int, share: float) -> list[float]:

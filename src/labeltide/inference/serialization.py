@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from labeltide.inference.averaged_quality import LEVELS
 from labeltide.inference.diagnostic import Diagnostic
 from labeltide.inference.noise_estimate import Change, NoiseEstimate
 from labeltide.inference.study_design import METHODS
@@ -57,6 +58,9 @@ def _read_estimate(written: dict[str, Any], n_classes: int) -> NoiseEstimate:
         if field.name == "total_p":  # not in files of version 0.1
             values[field.name] = _read_number(written.get(field.name))
             continue
+        if field.name == "false_alarms":  # neither
+            values[field.name] = _read_false_alarms(written.get(field.name))
+            continue
         value = written[field.name]
         if field.name == "change":
             values[field.name] = _read_change(value)
@@ -72,6 +76,15 @@ def _read_estimate(written: dict[str, Any], n_classes: int) -> NoiseEstimate:
     if len(values["class_change"]) != n_classes or not set(written) <= set(values):
         raise ValueError
     return NoiseEstimate(**values)
+
+
+def _read_false_alarms(written: list[float] | None) -> np.ndarray | None:
+    if written is None:
+        return None
+    curve = np.asarray(written, dtype=np.float64)
+    if curve.shape != LEVELS.shape or not ((curve >= 0) & (curve <= 1)).all():
+        raise ValueError
+    return curve
 
 
 def _read_estimates(written: list[dict[str, Any]], n_classes: int) -> tuple[NoiseEstimate, ...]:

@@ -16,6 +16,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+MOST_LOG = 1e-3  # the largest logarithm of a probability, with what rounding in half precision adds
+
 
 def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
     r"""Forward-corrected cross-entropy (Patrini and others 2017): :math:`-\log (Q_t^\top p_t)_{\tilde y_t}`.
@@ -49,6 +51,12 @@ def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
     >>> lt.forward_loss(log_probs, torch.tensor([[0, 1]]), Q)
     tensor([[0.2877, 0.5108]])
     """
+    _check_log_probs(log_probs)
+    return forward_values(log_probs, labels, matrices)
+
+
+def forward_values(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
+    """`forward_loss` without the check of its logarithms, for the training loop."""
     _check_matrices(matrices, log_probs)
     labels, squeeze = _with_annotators(labels, log_probs)
     columns = _columns(_per_annotator(matrices, log_probs), labels)  # (..., steps, classes, annotators)
@@ -72,6 +80,12 @@ def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor
     >>> lt.backward_loss(log_probs, torch.tensor([[0, 1]]), Q)
     tensor([[-0.7735, -0.6086]])
     """
+    _check_log_probs(log_probs)
+    return backward_values(log_probs, labels, matrices)
+
+
+def backward_values(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
+    """`backward_loss` without the check of its logarithms, for the training loop."""
     _check_matrices(matrices, log_probs)
     labels, squeeze = _with_annotators(labels, log_probs)
     inverse = torch.linalg.inv(_per_annotator(matrices, log_probs))
@@ -83,6 +97,18 @@ def cross_entropy(log_probs: Tensor, labels: Tensor) -> Tensor:
     r"""Cross-entropy of the recorded labels, without a correction: :math:`-\log p_{t, \tilde y_t}`."""
     labels, squeeze = _with_annotators(labels, log_probs)
     return _finish(-log_probs.gather(-1, labels.clamp_min(0)), labels, squeeze)
+
+
+def _check_log_probs(log_probs: Tensor) -> None:
+    """Logarithms of probabilities are never above zero; compiled code is not stopped to look."""
+    if torch.compiler.is_compiling():
+        return
+    largest = float(log_probs.detach().max()) if log_probs.numel() else 0.0
+    if largest > MOST_LOG:
+        raise ValueError(
+            f"log_probs must be logarithms of probabilities, which are at most 0. The largest is {largest:.3g}. Give "
+            "probabilities as probs.log(), logits as logits.log_softmax(-1)."
+        )
 
 
 def _check_matrices(matrices: Tensor, log_probs: Tensor) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from labeltide.objectives import losses, penalties
 
 MIN_WEIGHT = 1e-12  # denominator of an average over no labels, which is then zero
-LOSSES = {"forward": losses.forward_loss, "backward": losses.backward_loss}
+LOSSES = {"forward": losses.forward_values, "backward": losses.backward_values}
 
 
 class Scored(NamedTuple):

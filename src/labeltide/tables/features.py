@@ -6,6 +6,7 @@ indicator. Text of few levels and booleans are one-hot encoded.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -159,10 +160,19 @@ def _read_again(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
 
 
 def _read_levels(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
-    """Codes into the known levels; a level that was never seen is a gap."""
+    """Codes into the known levels; a level that was never seen is a gap, and a warning names it."""
     if pa.types.is_boolean(array.type):
         array = pc.if_else(array, "True", "False")
-    codes = pc.index_in(array.cast(pa.string()), pa.array(encoder.levels)).fill_null(-1).to_numpy(zero_copy_only=False)
+    texts = array.cast(pa.string())
+    codes = pc.index_in(texts, pa.array(encoder.levels)).fill_null(-1).to_numpy(zero_copy_only=False)
+    unseen = pc.unique(texts.filter(pa.array(codes < 0)).drop_null()).to_pylist()
+    if unseen:
+        warnings.warn(
+            f"The column {quoted([encoder.column])} holds values that were not there in training: {quoted(unseen)}. "
+            f"They are read as missing. The model knows {quoted(encoder.levels)}.",
+            UserWarning,
+            stacklevel=2,
+        )
     return _merge(encoder.column, codes, codes >= 0, steps, -1)
 
 

@@ -15,6 +15,7 @@ from labeltide.auditing.page import write_page
 from labeltide.auditing.predict import predict_table, predict_to_file
 from labeltide.auditing.streaming import chunks, finishing, flags, judging, sorting, survey, work
 from labeltide.inference.audit import choose_issues
+from labeltide.inference.explanations import NO_OTHER_LIKELIER
 
 PROBABILITIES = ["probability_right", "probability_slip", "probability_contested", "suggested_probability"]
 
@@ -218,6 +219,42 @@ def test_the_threshold_of_a_histogram_is_that_of_sorted_qualities():
     assert not (found.of(part) & ~exact).any()
     assert (exact & ~found.of(part)).sum() <= 3
     assert found.n_issues == found.of(part).sum()
+
+
+def test_a_histogram_spends_the_allowance_as_sorted_qualities_do():
+    quality = np.random.default_rng(0).beta(0.5, 2, 20_000).astype(np.float32)
+    quality[::7] = np.nan
+    part = pa.table({"probability_right": pa.array(quality, from_pandas=True), "support": np.zeros(20_000, np.uint64)})
+    found = flags.find_flags([part], 0.1, spend_fdr=True)
+    exact = choose_issues(quality, np.isfinite(quality), 0.1)
+    assert not (found.of(part) & ~exact).any()
+    assert (exact & ~found.of(part)).sum() <= 3
+    assert flags.find_flags([part], 1.0, spend_fdr=True).of(part).sum() == np.isfinite(quality).sum()
+
+
+def test_spending_the_allowance_gives_the_same_flags_in_parts_and_in_memory(tmp_path, monkeypatch):
+    path = write(tmp_path / "study.parquet")
+    streamed = run(path, tmp_path / "out", spend_fdr=True)
+    usual = run(path, tmp_path / "usual")
+    monkeypatch.setattr(source, "MOST_ROWS", 10**9)
+    whole = run(path, tmp_path / "whole", spend_fdr=True)
+    found, expected, before = (
+        each.labels.to_table() if each is not whole else each.labels for each in (streamed, whole, usual)
+    )
+    flagged = found["is_issue"].to_numpy()
+    assert (flagged != expected["is_issue"].to_numpy()).sum() <= 3
+    assert flagged.sum() > before["is_issue"].to_numpy().sum()
+    assert found["corrected"].to_pylist() == before["corrected"].to_pylist()
+    same = flagged & (np.array(found["recorded"].to_pylist()) == np.array(found["suggested"].to_pylist()))
+    assert same.any()
+    assert set(np.array(found["reason"].to_pylist(), dtype=object)[same]) == {NO_OTHER_LIKELIER}
+    assert streamed.summary["noise"]["rate"] == pytest.approx(
+        1 - np.mean(found["probability_right"].to_numpy()), abs=1e-5
+    )
+    assert streamed.summary["issues"]["spend_fdr"]
+    assert not usual.summary["issues"]["spend_fdr"]
+    assert "worth a look" in streamed.page.read_text()
+    assert "only where another label is likelier" in usual.page.read_text()
 
 
 def test_issues_of_many_buckets_are_ranked(tmp_path, monkeypatch):

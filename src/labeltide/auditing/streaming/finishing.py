@@ -19,7 +19,8 @@ from labeltide.auditing.streaming.ahead import work_ahead
 from labeltide.auditing.streaming.flags import QUALITY, Flags
 from labeltide.auditing.streaming.judging import SUPPORT, JudgeJob, read_part
 from labeltide.auditing.streaming.reasons import write_reasons
-from labeltide.inference.audit import MIN_CONFIDENCE
+from labeltide.inference.audit import MIN_CONFIDENCE, LabelAudit
+from labeltide.inference.averaged_quality import averaged_share
 
 BUCKET = 400_000  # flagged labels that are sorted at once
 TEXTS = ("sequence", "time", "annotator", "recorded", "suggested", "corrected", "reason", "predicted")
@@ -37,6 +38,7 @@ class Totals:
     by_clock : labels, sum of slips and sum of contested labels in each part of the clock: (3, parts)
     by_sequence : labels and issues of each sequence: (2, sequences)
     by_annotator : labels of each annotator
+    wrong : the expected number of wrong labels
     position : lines before each chunk
     """
 
@@ -48,6 +50,7 @@ class Totals:
     by_clock: np.ndarray = field(default_factory=lambda: np.zeros((3, PARTS)))
     corrected: int = 0
     false_alarms: float = 0.0
+    wrong: float = 0.0
     several: bool = False
     positions: list[int] = field(default_factory=lambda: [0])
 
@@ -75,17 +78,25 @@ class Totals:
         self.by_annotator += np.bincount(people[people >= 0], minlength=len(self.by_annotator))
         self.corrected += int((self.codes[_codes(part, "corrected")][there] != classes).sum())
         self.false_alarms += float(quality[flags].sum())
+        self.wrong += float((1 - quality).sum())
         self.positions.append(self.positions[-1] + len(part))
 
-    def describe_issues(self, names: pa.Array, classes: tuple[str, ...], fdr: float) -> dict[str, Any]:
+    @property
+    def share_wrong(self) -> float:
+        """The expected share of wrong labels."""
+        labels = float(self.by_class[0].sum())
+        return self.wrong / labels if labels else float("nan")
+
+    def describe_issues(self, names: pa.Array, classes: tuple[str, ...], judged: LabelAudit) -> dict[str, Any]:
         """The part `issues` of audit.json."""
         labels, issues = self.by_sequence
         worst = self.worst_sequences(SEQUENCES)
         count = int(self.by_class[1].sum())
         return {
             "count": count,
-            "fdr": fdr,
-            "expected_false_alarms": self.false_alarms / max(count, 1),
+            "fdr": judged.fdr,
+            "spend_fdr": judged.spend_fdr,
+            "expected_false_alarms": averaged_share(judged.false_alarms, self.false_alarms / count) if count else 0.0,
             "corrected": self.corrected,
             "min_confidence": MIN_CONFIDENCE,
             "by_class": [

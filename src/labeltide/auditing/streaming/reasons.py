@@ -64,7 +64,10 @@ def unpack_support(packed: np.ndarray) -> Support:
 
 
 def write_reasons(packed: np.ndarray, flagged: np.ndarray, classes: Sequence[str]) -> pa.DictionaryArray:
-    """A sentence for every flagged label, null for the others; each distinct sentence is written once."""
+    """A sentence for every flagged label, null for the others; each distinct sentence is written once.
+
+    Nothing is packed, and zero unpacks to equal labels, where no other label is likelier.
+    """
     distinct, place = np.unique(packed[flagged], return_inverse=True)
     # Parquet's writer leaves bytes of its memory in the file where a dictionary repeats a value.
     sentences = pa.array(explain(unpack_support(distinct), list(classes)), pa.string()).dictionary_encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from labeltide.auditing.timelines import telling_features
 from labeltide.auditing.unfinished import Unfinished
 from labeltide.estimators.storage import load
 from labeltide.inference.audit import LabelAudit
+from labeltide.inference.averaged_quality import flag_bound
 from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.tables.file_set import FileSet
 from labeltide.training.checkpoint import fingerprint
@@ -76,7 +77,8 @@ class FlaggedAudit(LabelAudit):
     @cached_property
     def _is_issue(self) -> np.ndarray:
         with np.errstate(invalid="ignore"):
-            return (self.labels != self._suggested[..., None]) & (self._quality < self.threshold)
+            low = self._quality < self.threshold
+        return low if self.spend_fdr else low & (self.labels != self._suggested[..., None])
 
 
 @dataclass(frozen=True)
@@ -112,17 +114,19 @@ def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfini
     with stages.stage("judge"):
         with torch_on_one_thread():
             scorer = make_scorer(load(work / CODED), sample, options.device)
-            judged = _judge_sample(scorer, sample, options.fdr)
+            doubt = fitted["false_alarms"]
+            judged = _judge_sample(scorer, sample, options.fdr, None if doubt is None else np.asarray(doubt))
         job = JudgeJob(layout, scorer, work, judged.probabilities[judged.mask].mean(0))
         judge_all(job, lambda done: stages.rows(done, layout.survey.n_rows))
     with stages.stage("page"):
         total = layout.survey.n_rows
         parts = read_parts(work, len(layout.plan.chunks), [QUALITY, SUPPORT])
-        flags = find_flags(parts, options.fdr if may_name else 0.0)
+        bound = flag_bound(judged.false_alarms, options.fdr) if may_name else 0.0
+        flags = find_flags(parts, bound, options.spend_fdr)
         totals = _new_totals(layout, sample, scorer)
         draft = _new_draft(work)
         finish(job, flags, totals, draft, lambda done: stages.rows(done, total, (0.0, 0.9)), corrects=may_name)
-        judged = FlaggedAudit(**_fields(judged), threshold=flags.threshold)
+        judged = FlaggedAudit(**_fields(replace(judged, spend_fdr=flags.spend_fdr)), threshold=flags.threshold)
         described = _describe(layout, sample, judged, (totals, flags, job))
         lines = described.pop("lines")
         summary = to_json(
@@ -177,6 +181,7 @@ def _fit(read: LargeTable, options: AuditOptions, kept: Unfinished, stages: Stag
         "said": said,
         "findings": described,
         "conclusion": conclusion,
+        "false_alarms": estimator.clock_estimates_[0].false_alarms,
         "settings": settings,
         "seconds": seconds,
     }
@@ -184,15 +189,15 @@ def _fit(read: LargeTable, options: AuditOptions, kept: Unfinished, stages: Stag
     return dict(to_json(fitted))
 
 
-def _judge_sample(scorer: Scorer, sample: AuditInput, fdr: float) -> LabelAudit:
+def _judge_sample(scorer: Scorer, sample: AuditInput, fdr: float, false_alarms: np.ndarray | None) -> LabelAudit:
     """The audit of the windows that were learned from."""
     mask = _validation.steps_mask(sample.lengths, sample.index.shape[1])
     posterior, signal = scorer.score_windows(sample, mask)
     clock = sample.each_clock[0]
     classes = np.array(sample.class_names)
     rates = np.zeros((*mask.shape, len(classes)), dtype=np.float32)
-    trusted = sample.fit_trusted
-    return LabelAudit(classes, sample.fit_labels, clock, mask, posterior, signal, rates, fdr, True, trusted)
+    more: dict[str, Any] = {"trusted": sample.fit_trusted, "false_alarms": false_alarms}
+    return LabelAudit(classes, sample.fit_labels, clock, mask, posterior, signal, rates, fdr, True, **more)
 
 
 def _fields(judged: LabelAudit) -> dict[str, Any]:
@@ -228,7 +233,7 @@ def _describe(
     totals, flags, job = found
     stretches, lines = describe_stretches(job, flags, totals, telling_features(sample, judged))
     return {
-        "issues": totals.describe_issues(layout.survey.names, layout.class_names, judged.fdr),
+        "issues": totals.describe_issues(layout.survey.names, layout.class_names, judged),
         "contested": totals.describe_contested(layout.class_names),
         "agreement": describe_agreement(sample),
         "plan": findings.describe_plan(sample, judged),
@@ -238,13 +243,13 @@ def _describe(
 
 
 def _with_counts(described: dict[str, Any], layout: Layout, totals: Totals) -> dict[str, Any]:
-    """Curves with the numbers of labels of the whole table, not of the windows that were drawn."""
+    """Curves with the numbers of labels of the whole table, not of the windows that were drawn, and its share."""
     of_annotator = dict(zip(layout.annotator_names or (), totals.by_annotator.tolist(), strict=True))
     for clock in (described, *described["other_clocks"]):
         for curve in clock["noise"]["curves"]:
             who = curve["annotator"]
             curve["labels"] = layout.n_labels if who is None else of_annotator.get(who, 0)
-    return described
+    return findings.state_share(described, totals.share_wrong)
 
 
 def _write(work: Path, draft: Path, folder: Path, summary: dict[str, Any], lines: pa.Table) -> None:
