@@ -44,6 +44,7 @@ from labeltide.auditing.unfinished import Unfinished
 from labeltide.estimators.storage import load
 from labeltide.inference.audit import LabelAudit
 from labeltide.kernels.threads import torch_on_one_thread
+from labeltide.tables.addresses import UnreadableFileError
 from labeltide.tables.file_set import FileSet
 from labeltide.training.checkpoint import fingerprint
 
@@ -97,10 +98,19 @@ def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfini
             f"A table of {files.n_rows:,} rows is read in parts, and its results are written to a folder. Name it with "
             "out."
         )
-    work = options.checkpoint
     stages.expect({name: files.n_rows * seconds for name, seconds in SECONDS.items()})
+    kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
+    try:
+        return _run(table, files, options, kept, stages)
+    except UnreadableFileError as error:
+        raise ValueError(f"{error} What was done is kept: the same audit with resume (--resume) goes on.") from None
+
+
+def _run(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> StreamedAudit:
+    work = options.checkpoint
+    assert work is not None
+    assert options.out is not None
     with stages.stage("read"):
-        kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
         stages.say(say_disk(disk_needed(files, needs_copy(files), train_on=options.train_on), work))
         read = read_large_table(files, options, stages)
         layout, sample = read.layout, read.sample
