@@ -30,7 +30,7 @@ from labeltide.auditing.rare_classes import kept_codes
 from labeltide.auditing.run import TableAudit
 from labeltide.auditing.spreadsheet import write_safe_csv
 from labeltide.auditing.stages import Stages
-from labeltide.auditing.streaming.finishing import Totals, finish
+from labeltide.auditing.streaming.finishing import finish
 from labeltide.auditing.streaming.flags import QUALITY, Flags, find_flags
 from labeltide.auditing.streaming.judging import SUPPORT, JudgeJob, judge_all, read_parts
 from labeltide.auditing.streaming.layout import Layout
@@ -38,6 +38,7 @@ from labeltide.auditing.streaming.opening import check_options, needs_copy
 from labeltide.auditing.streaming.reading import LargeTable, read_large_table, sizes
 from labeltide.auditing.streaming.scorer import Scorer, make_scorer
 from labeltide.auditing.streaming.stretches import describe_stretches
+from labeltide.auditing.streaming.totals import Totals
 from labeltide.auditing.streaming.work import FITTED, disk_needed, read_fitted, say_disk
 from labeltide.auditing.timelines import telling_features
 from labeltide.auditing.unfinished import Unfinished
