@@ -220,13 +220,15 @@ def test_the_threshold_of_a_histogram_is_that_of_sorted_qualities():
     assert found.n_issues == found.of(part).sum()
 
 
-def test_issues_of_many_buckets_are_ranked(tmp_path, monkeypatch):
+def test_issues_of_many_ranges_are_the_flagged_labels_in_the_order_of_their_quality(tmp_path, monkeypatch):
     monkeypatch.setattr(finishing, "BUCKET", 20)
     result = run(write(tmp_path / "study.parquet"), tmp_path / "out")
-    issues = parquet.read_table(result.folder / "issues.parquet")
-    assert len(issues) > 60
+    labels, issues = (parquet.read_table(result.folder / f"{name}.parquet") for name in ("labels", "issues"))
+    flagged = labels.filter(labels["is_issue"])
+    assert len(flagged) > 60
     assert issues["rank"].to_pylist() == list(range(1, len(issues) + 1))
-    assert (np.diff(issues["probability_right"].to_numpy()) >= 0).all()
+    order = np.argsort(flagged["probability_right"].to_numpy(), kind="stable")
+    assert issues.drop_columns(["rank"]).equals(flagged.take(pa.array(order)))
 
 
 def test_rows_keep_their_numbers_when_they_are_copied(tmp_path):
