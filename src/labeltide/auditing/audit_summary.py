@@ -22,6 +22,7 @@ from labeltide.auditing.train_on import written
 from labeltide.decisions import file_digest
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import LabelAudit
+from labeltide.tables.addresses import address_path
 from labeltide.tables.file_set import is_address
 
 
@@ -83,7 +84,7 @@ def describe_source(table: Any) -> dict[str, Any]:
         return {"name": "table"}
     path = Path(table)
     if not path.is_file():  # a folder, a glob or an address
-        return {"name": as_utf8(path.name)}
+        return {"name": as_utf8(Path(address_path(table)).name)}
     return {"name": as_utf8(path.name), "path": as_utf8(str(path.absolute())), "digest": file_digest(path)}
 
 

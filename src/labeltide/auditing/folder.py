@@ -18,6 +18,7 @@ from pyarrow import parquet
 
 from labeltide._files import write_json
 from labeltide.auditing.spreadsheet import with_verdicts, write_safe_csv
+from labeltide.tables.addresses import check_local
 
 FORMAT = 1  # of audit.json
 AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE = "audit.json", "labels.parquet", "issues.parquet", "issues.csv", "noise.csv"
@@ -69,6 +70,7 @@ def write_results(
 
 def check_folder(folder: Path) -> None:
     """Refuse a folder that holds anything but the results of an audit; ask before the work starts, too."""
+    check_local(folder)
     if folder.is_symlink() and not folder.exists():
         raise ValueError(f"The results need a folder. {str(folder)!r} is a link that leads nowhere.")
     if folder.exists() and not folder.is_dir():

@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from labeltide.tables.addresses import check_local
+
 
 def check_file(path: Path) -> None:
-    """Refuse a file that is there already, or of a kind we do not write."""
+    """Refuse a file that is there already, or of a kind or in a place that we do not write."""
+    check_local(path)
     if not path.name.lower().endswith((".parquet", ".csv")):
         raise ValueError(f"The file must end in .parquet or .csv. Got {str(path)!r}.")
     if path.exists():

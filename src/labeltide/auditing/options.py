@@ -11,6 +11,7 @@ from typing import Any
 from labeltide import _validation
 from labeltide.auditing.pace import FAST, USUAL, Pace
 from labeltide.auditing.recordings import RecordingRequest
+from labeltide.tables.addresses import address_path
 from labeltide.tables.roles import Reading, Request
 
 MODELS = ("gru", "tcn", "transformer")
@@ -81,13 +82,13 @@ class AuditOptions:
 
 def default_folder(table: str | Path) -> Path:
     """The folder for the results of a table where none is named: its name without the ending, and "-audit"."""
-    parts = [part for part in re.split(r"[/\\]", str(table)) if part and not re.search(r"[*?\[]", part)]
+    parts = [part for part in re.split(r"[/\\]", address_path(table)) if part and not re.search(r"[*?\[]", part)]
     name = table_name = parts[-1] if parts else "table"
     for ending in ENDINGS:
         name = name.removesuffix(ending)
     folder = Path(f"{name or 'table'}-audit")
     earlier = _audited(folder)
-    if earlier not in (None, Path(table).name):
+    if earlier not in (None, Path(address_path(table)).name):
         raise ValueError(
             f"The folder {str(folder)!r} holds the audit of {earlier!r}, not of {table_name!r}. Name another folder "
             "with --out, or remove that one."

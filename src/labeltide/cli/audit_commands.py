@@ -82,6 +82,7 @@ def audit(
     from labeltide.auditing import machine_output
     from labeltide.auditing.options import default_folder
     from labeltide.auditing.run import audit as audit_table
+    from labeltide.tables.addresses import without_secrets
 
     limit = None if fail_above is None else machine_output.read_share(fail_above)
     with where.context():
@@ -112,7 +113,7 @@ def audit(
             baseline=baseline,
             fast=fast,
             train_on=train_on,
-            command=shlex.join(["labeltide", *sys.argv[1:]]),
+            command=shlex.join(["labeltide", *map(without_secrets, sys.argv[1:])]),
         )
     check = None if limit is None else machine_output.check_limit(result.summary, limit)
     if output.format == "json":

@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import csv, fs, parquet
 
+from labeltide.tables.addresses import ADDRESS, open_address, reading, refusal, without_secrets
 from labeltide.tables.files import TEXT
 from labeltide.tables.wording import quoted
 
 KINDS = (".parquet", *TEXT)
 GLOB = re.compile(r"[*?\[]")
-ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 HEAD = 1 << 20  # bytes of a CSV file from which the types of its columns are told
 MOST_ROWS_TOLD = 20_000  # rows of the head
 
@@ -89,7 +89,7 @@ def csv_options(separator: str, schema: pa.Schema | None = None) -> dict[str, ob
 
 def _find(text: str) -> tuple[fs.FileSystem, list[fs.FileInfo]]:
     try:
-        filesystem, path = fs.FileSystem.from_uri(text) if ADDRESS.match(text) else (fs.LocalFileSystem(), text)
+        filesystem, path = open_address(text) if ADDRESS.match(text) else (fs.LocalFileSystem(), text)
         if GLOB.search(path) and filesystem.get_file_info(path).type == fs.FileType.NotFound:
             base = path[: GLOB.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]
             selector = fs.FileSelector(
@@ -102,11 +102,13 @@ def _find(text: str) -> tuple[fs.FileSystem, list[fs.FileInfo]]:
         else:
             found = [filesystem.get_file_info(path)]
     except (OSError, pa.ArrowException) as error:
-        raise ValueError(f"The address {text!r} cannot be opened: {str(error).rstrip('.')}.") from None
+        raise refusal(text, error) from None
     files = [info for info in found if info.type == fs.FileType.File and _ending(info.path)]
     if not files:
         ends = ", ".join(KINDS)
-        raise FileNotFoundError(f"No file of a table is found at {text!r}. Its files must end in {ends}.")
+        raise FileNotFoundError(
+            f"No file of a table is found at {without_secrets(text)!r}. Its files must end in {ends}."
+        )
     return filesystem, files
 
 
@@ -125,12 +127,9 @@ def _parquet_schema(filesystem: fs.FileSystem, paths: tuple[str, ...]) -> tuple[
     first: pa.Schema | None = None
     rows = []
     for path in paths:
-        try:
-            with filesystem.open_input_file(path) as source:
-                file = parquet.ParquetFile(source, pre_buffer=False)
-                schema, count = file.schema_arrow.remove_metadata(), file.metadata.num_rows
-        except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"The file {path!r} cannot be read as parquet: {str(error).rstrip('.')}.") from None
+        with reading(path), filesystem.open_input_file(path) as source:
+            file = parquet.ParquetFile(source, pre_buffer=False)
+            schema, count = file.schema_arrow.remove_metadata(), file.metadata.num_rows
         first = first or schema
         if not schema.equals(first):
             raise ValueError(_difference(first, paths[0], schema, path))
@@ -166,15 +165,13 @@ class _Head:
 def _csv_head(filesystem: fs.FileSystem, path: str, separator: str) -> _Head:
     """The first rows of a CSV file, and how many of its bytes they take; a compressed file is taken as ten times."""
     packed = path.lower().endswith(".gz")
-    try:
+    with reading(path, "csv"):
         with filesystem.open_input_stream(path) as source:
             raw = source.read(HEAD)
         cut = raw if len(raw) < HEAD else raw[: raw.rfind(b"\n") + 1]
         if not raw.strip():
             return _Head(pa.table({}), len(raw))
         table = csv.read_csv(pa.BufferReader(cut), **csv_options(separator))
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"The file {path!r} cannot be read as csv: {str(error).rstrip('.')}.") from None
     return _Head(table, len(cut) // 10 if packed else len(cut))
 
 
@@ -223,6 +220,6 @@ def _difference(first: pa.Schema, first_path: str, schema: pa.Schema, path: str)
 
 
 def _separator(filesystem: fs.FileSystem, path: str) -> str:
-    with filesystem.open_input_stream(path) as source:
+    with reading(path, "csv"), filesystem.open_input_stream(path) as source:
         line = source.read(1 << 16).split(b"\n")[0].decode("utf-8", "replace")
     return max(",;\t|", key=re.sub(r'"[^"]*"', "", line).count)

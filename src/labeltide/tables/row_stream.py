@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs, parquet
 
+from labeltide.tables.addresses import reading
 from labeltide.tables.file_set import FileSet
 from labeltide.tables.tidying import NOTHING, Tidying
 
@@ -97,26 +98,32 @@ class RowStream:
         """Row group after row group, with the number of its first row."""
         for place, number, first, rows in self.groups.tolist():
             if rows:
-                table = self._file(place).read_row_group(number, columns=columns)
+                table = self._read_group(place, number, columns)
                 yield first, self.tidy(table.unify_dictionaries().combine_chunks())
 
     def batches(self, size: int) -> Iterator[pa.RecordBatch]:
         """All rows as they are, in batches, also of row groups that are too large to be read at once."""
         for place in range(len(self.paths)):
-            yield from self._file(place).iter_batches(batch_size=size, columns=self.columns)
+            with reading(self.paths[place]):
+                yield from self._file(place).iter_batches(batch_size=size, columns=self.columns)
 
     def _group(self, place: int, number: int) -> pa.Table:
         key = (place, number)
         if key not in self._kept:
-            self._kept[key] = self._file(place).read_row_group(number, columns=self.columns)
+            self._kept[key] = self._read_group(place, number, self.columns)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return self._kept[key]
 
+    def _read_group(self, place: int, number: int, columns: list[str]) -> pa.Table:
+        with reading(self.paths[place]):
+            return self._file(place).read_row_group(number, columns=columns)
+
     def _file(self, place: int) -> parquet.ParquetFile:
         if place not in self._open:
-            source = self.filesystem.open_input_file(self.paths[place])
-            self._open[place] = parquet.ParquetFile(source, pre_buffer=False, read_dictionary=self.coded)
+            with reading(self.paths[place]):
+                source = self.filesystem.open_input_file(self.paths[place])
+                self._open[place] = parquet.ParquetFile(source, pre_buffer=False, read_dictionary=self.coded)
             if len(self._open) > MOST_OPEN:
                 _, old = self._open.popitem(last=False)
                 old.close(force=True)

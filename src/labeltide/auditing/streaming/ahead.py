@@ -14,9 +14,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def work_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """The results of a function in the order of the items, computed on as many threads as torch has."""
-    threads = kernel_threads()
+def work_ahead(function: Callable[[Item], Result], items: Iterable[Item], most: int | None = None) -> Iterator[Result]:
+    """The results of a function in the order of the items, computed on as many threads as torch has, or at most so."""
+    threads = min(kernel_threads(), most or kernel_threads())
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,7 +51,7 @@ def judge_range(job: JudgeJob, first: int, last: int) -> int:
             path = part_path(job.folder, number)
             if not path.exists():
                 shown, rows = read_chunk(job.layout, chunk)
-                write_atomically(path, _part_bytes(judge_lines(job, shown, rows)))
+                write_atomically(path, partial(_write_part, judge_lines(job, shown, rows)))
     return sum(chunk.last_row - chunk.first_row for chunk in chunks)
 
 
@@ -94,8 +95,8 @@ def part_path(folder: Path, number: int) -> Path:
 
 
 def read_parts(folder: Path, count: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
-    """The results of all chunks in their order, some columns or all."""
-    return (read_part(folder, number, columns) for number in range(count))
+    """The results of all chunks in their order, some columns or all; threads read ahead."""
+    return work_ahead(lambda number: read_part(folder, number, columns), range(count))
 
 
 def read_part(folder: Path, number: int, columns: list[str] | None = None) -> pa.Table:
@@ -151,9 +152,14 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
 
 def _part_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with ipc.new_file(sink, table.schema, options=ipc.IpcWriteOptions(compression="lz4")) as writer:
-        writer.write_table(table.combine_chunks())
+    _write_part(table, sink)
     return bytes(sink.getvalue())
+
+
+def _write_part(table: pa.Table, sink: Path | pa.NativeFile) -> None:
+    options = ipc.IpcWriteOptions(compression="lz4")
+    with ipc.new_file(str(sink) if isinstance(sink, Path) else sink, table.schema, options=options) as writer:
+        writer.write_table(table.combine_chunks())
 
 
 def _where(there: np.ndarray, values: np.ndarray) -> pa.Array:

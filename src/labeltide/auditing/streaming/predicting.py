@@ -16,9 +16,9 @@ from labeltide import _validation
 from labeltide.auditing.streaming.ahead import work_ahead
 from labeltide.auditing.streaming.chunk_reader import read_chunk
 from labeltide.auditing.streaming.chunks import Chunk
-from labeltide.auditing.streaming.finishing import table_writer
 from labeltide.auditing.streaming.layout import Layout
 from labeltide.auditing.streaming.opening import count_columns, find_roles, open_layout, used_columns
+from labeltide.auditing.streaming.result_writer import table_writer
 from labeltide.auditing.streaming.scorer import STEPS_AT_ONCE, small_softmax
 from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.tables.clock_columns import ClockInfo

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from labeltide.inference.explanations import Support, explain
+
+MOST_KEPT = 200_000  # sentences
 
 # Bits of each part, the first of which marks a label from which the suggested one differs.
 BITS = {
@@ -47,10 +50,7 @@ def pack_support(support: Support) -> np.ndarray:
 
 def unpack_support(packed: np.ndarray) -> Support:
     """What `pack_support` packed; where the features speak for another label than the suggested one, it is -1."""
-    parts, shift = {}, 0
-    for name, bits in BITS.items():
-        parts[name] = ((packed >> np.uint64(shift)) & np.uint64(2**bits - 1)).astype(np.int64)
-        shift += bits
+    parts = {name: _part(packed, name).astype(np.int64) for name in BITS}
     return Support(
         recorded=parts["recorded"],
         suggested=parts["suggested"],
@@ -63,14 +63,50 @@ def unpack_support(packed: np.ndarray) -> Support:
     )
 
 
-def write_reasons(packed: np.ndarray, flagged: np.ndarray, classes: Sequence[str]) -> pa.DictionaryArray:
-    """A sentence for every flagged label, null for the others; each distinct sentence is written once.
+@dataclass
+class Reasons:
+    """Writes sentences; those of earlier parts are kept, because Python writes a million of them in two seconds."""
 
-    Nothing is packed, and zero unpacks to equal labels, where no other label is likelier.
-    """
-    distinct, place = np.unique(packed[flagged], return_inverse=True)
-    # Parquet's writer leaves bytes of its memory in the file where a dictionary repeats a value.
-    sentences = pa.array(explain(unpack_support(distinct), list(classes)), pa.string()).dictionary_encode()
-    indices = np.full(len(packed), -1, dtype=np.int32)
-    indices[flagged] = sentences.indices.to_numpy()[place.reshape(-1)]
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~flagged), sentences.dictionary)
+    classes: Sequence[str]
+    _known: dict[int, str] = field(default_factory=dict)
+
+    def write(self, packed: np.ndarray, flagged: np.ndarray) -> pa.DictionaryArray:
+        """A sentence for every flagged label, null for the others; each distinct sentence is written once.
+
+        Nothing is packed, and zero unpacks to equal labels, where no other label is likelier.
+        """
+        coded = pa.array(_shown(packed[flagged])).dictionary_encode()  # several times faster than np.unique
+        # Parquet's writer leaves bytes of its memory in the file where a dictionary repeats a value.
+        sentences = pa.array(self._sentences(coded.dictionary), pa.string()).dictionary_encode()
+        indices = np.full(len(packed), -1, dtype=np.int32)
+        indices[flagged] = sentences.indices.to_numpy()[coded.indices.to_numpy()]
+        return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~flagged), sentences.dictionary)
+
+    def _sentences(self, packed: pa.Array) -> list[str]:
+        known = self._known if len(self._known) < MOST_KEPT else {}
+        numbers = packed.to_pylist()
+        new = [number for number in numbers if number not in known]
+        support = unpack_support(np.array(new, dtype=np.uint64))
+        known.update(zip(new, explain(support, list(self.classes)), strict=True))
+        self._known = known
+        return [known[number] for number in numbers]
+
+
+def _shown(packed: np.ndarray) -> np.ndarray:
+    """Without what a sentence does not say: neighbours where fewer than half agree, a signal for another label."""
+    agreeing, neighbours = _part(packed, "agreeing"), _part(packed, "neighbours")
+    silent = np.where(2 * agreeing > neighbours, np.uint64(0), _mask("agreeing") | _mask("neighbours"))
+    silent |= np.where(_part(packed, "same") > 0, np.uint64(0), _mask("signal_percent"))
+    return packed & ~silent
+
+
+def _part(packed: np.ndarray, name: str) -> np.ndarray:
+    return (packed >> np.uint64(_shift(name))) & np.uint64(2 ** BITS[name] - 1)
+
+
+def _mask(name: str) -> np.uint64:
+    return np.uint64((2 ** BITS[name] - 1) << _shift(name))
+
+
+def _shift(name: str) -> int:
+    return sum(bits for other, bits in BITS.items() if list(BITS).index(other) < list(BITS).index(name))

@@ -30,7 +30,7 @@ from labeltide.auditing.rare_classes import kept_codes
 from labeltide.auditing.run import TableAudit
 from labeltide.auditing.spreadsheet import write_safe_csv
 from labeltide.auditing.stages import Stages
-from labeltide.auditing.streaming.finishing import Totals, finish
+from labeltide.auditing.streaming.finishing import finish
 from labeltide.auditing.streaming.flags import QUALITY, Flags, find_flags
 from labeltide.auditing.streaming.judging import SUPPORT, JudgeJob, judge_all, read_parts
 from labeltide.auditing.streaming.layout import Layout
@@ -38,6 +38,7 @@ from labeltide.auditing.streaming.opening import check_options, needs_copy
 from labeltide.auditing.streaming.reading import LargeTable, read_large_table, sizes
 from labeltide.auditing.streaming.scorer import Scorer, make_scorer
 from labeltide.auditing.streaming.stretches import describe_stretches
+from labeltide.auditing.streaming.totals import Totals
 from labeltide.auditing.streaming.work import FITTED, disk_needed, read_fitted, say_disk
 from labeltide.auditing.timelines import telling_features
 from labeltide.auditing.unfinished import Unfinished
@@ -45,6 +46,7 @@ from labeltide.estimators.storage import load
 from labeltide.inference.audit import LabelAudit
 from labeltide.inference.averaged_quality import flag_bound
 from labeltide.kernels.threads import torch_on_one_thread
+from labeltide.tables.addresses import UnreadableFileError
 from labeltide.tables.file_set import FileSet
 from labeltide.training.checkpoint import fingerprint
 
@@ -99,10 +101,19 @@ def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfini
             f"A table of {files.n_rows:,} rows is read in parts, and its results are written to a folder. Name it with "
             "out."
         )
-    work = options.checkpoint
     stages.expect({name: files.n_rows * seconds for name, seconds in SECONDS.items()})
+    kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
+    try:
+        return _run(table, files, options, kept, stages)
+    except UnreadableFileError as error:
+        raise ValueError(f"{error} What was done is kept: the same audit with resume (--resume) goes on.") from None
+
+
+def _run(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> StreamedAudit:
+    work = options.checkpoint
+    assert work is not None
+    assert options.out is not None
     with stages.stage("read"):
-        kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
         stages.say(say_disk(disk_needed(files, needs_copy(files), train_on=options.train_on), work))
         read = read_large_table(files, options, stages)
         layout, sample = read.layout, read.sample

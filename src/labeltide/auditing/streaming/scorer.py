@@ -16,6 +16,7 @@ from torch import Tensor
 from labeltide import _validation
 from labeltide._clock import MAX_GAP, gap_ladder
 from labeltide.auditing.audit_input import AuditInput
+from labeltide.auditing.streaming.known_rows import KnownRows, find_known_rows
 from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.opinion_pool import fit_weights, left_out_opinions, shared_labels, stack_opinions, vote_prior
 from labeltide.chain.passes import expect
@@ -52,6 +53,7 @@ class Scorer:
     weights : of the opinions of chain, votes and features where steps have several labels, else of features alone
     prior : votes that are added to those of a step
     several : whether any step has labels of two annotators
+    known_rows : by which windows that were learned from are found
     """
 
     estimator: TideClassifier
@@ -63,6 +65,7 @@ class Scorer:
     weights: Tensor
     prior: Tensor
     several: bool
+    known_rows: KnownRows | None = None
 
     @property
     def error_rates(self) -> np.ndarray:
@@ -111,7 +114,7 @@ class Scorer:
         if self.estimator.fold_model_ is None:  # every label was trusted: nothing was cross-fitted
             return torch.from_numpy(self.estimator.predict_proba(features, mask.sum(1))).float()
         rows = self.estimator.training_rows_
-        folds = torch.from_numpy(rows.find_folds(features, mask))
+        folds = torch.from_numpy((self.known_rows or rows).find_folds(features, mask))
         count = int(rows.folds.max()) + 1
         inputs, real = torch.from_numpy(features), torch.from_numpy(mask)
         size = max(8, STEPS_AT_ONCE // features.shape[1] // 8 * 8)
@@ -243,6 +246,8 @@ def make_scorer(estimator: TideClassifier, sample: AuditInput, device: str) -> S
     n_classes = noise.shape[-1]
     several = bool(shared_labels(torch.from_numpy(sample.labels), torch.from_numpy(mask)).any())
     first = Scorer(estimator, grid, noise, common, lengths, device, torch.ones(3), torch.ones(n_classes), several)
+    if estimator.fold_model_ is not None:
+        first.known_rows = find_known_rows(estimator.training_rows_, sample.features, mask)
     first.weights, first.prior = _fit_pool(first, sample, mask)
     return first
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from labeltide._extras import import_extra
+from labeltide.tables.addresses import reading
 from labeltide.tables.file_set import FileSet, csv_options
 from labeltide.tables.role_guesses import RoleColumns
 from labeltide.tables.row_stream import RowStream
@@ -112,9 +113,13 @@ def _csv_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]
     options["convert_options"].include_columns = columns  # type: ignore[attr-defined]
     for path in files.paths:
         try:
-            with files.filesystem.open_input_stream(path) as source, csv.open_csv(source, **options) as reader:
+            with (
+                reading(path, "csv", OSError),
+                files.filesystem.open_input_stream(path) as source,
+                csv.open_csv(source, **options) as reader,
+            ):
                 yield from (batch for batch in reader if len(batch))
-        except (pa.ArrowException, OSError) as error:
+        except pa.ArrowException as error:
             raise ValueError(
                 f"The file {path!r} cannot be read as the first rows of all files suggest: {str(error).rstrip('.')}. "
                 "Write it as parquet, where columns have types."

@@ -10,9 +10,9 @@ import pyarrow as pa
 from labeltide.auditing.page.results import COLUMNS
 from labeltide.auditing.streaming.chunk_reader import read_chunk
 from labeltide.auditing.streaming.chunks import Chunk
-from labeltide.auditing.streaming.finishing import Totals
 from labeltide.auditing.streaming.flags import Flags
 from labeltide.auditing.streaming.judging import JudgeJob, judge_lines
+from labeltide.auditing.streaming.totals import Totals
 from labeltide.auditing.timelines import SEQUENCES, rounded, worst_stretch
 from labeltide.kernels.threads import torch_on_one_thread
 
