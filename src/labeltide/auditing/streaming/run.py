@@ -132,8 +132,8 @@ def _run(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, st
     with stages.stage("page"):
         total = layout.survey.n_rows
         parts = read_parts(work, len(layout.plan.chunks), [QUALITY, SUPPORT])
-        bound = flag_bound(judged.false_alarms, options.fdr) if may_name else 0.0
-        flags = find_flags(parts, bound, options.spend_fdr)
+        bound = flag_bound(judged.false_alarms, options.fdr)
+        flags = find_flags(parts if may_name else (), bound, options.spend_fdr)
         totals = _new_totals(layout, sample, scorer)
         draft = _new_draft(work)
         finish(job, flags, totals, draft, lambda done: stages.rows(done, total, (0.0, 0.9)), corrects=may_name)
