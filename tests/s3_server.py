@@ -48,6 +48,8 @@ def s3_server() -> Iterator[S3Server]:
 class _Handler(BaseHTTPRequestHandler):
     server: S3Server
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else every answer waits 40 ms
+    wbufsize = -1
 
     def do_HEAD(self) -> None:
         self._answer(body=False)
