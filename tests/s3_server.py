@@ -24,7 +24,7 @@ class S3Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.objects: dict[str, bytes] = {}
-        self.denies = False
+        self.denies, self.calls = False, 0
         self.ends_after = 10**9
 
     def address(self, path: str, scheme: str = "s3", userinfo: str = "key:hush") -> str:
@@ -48,6 +48,8 @@ def s3_server() -> Iterator[S3Server]:
 class _Handler(BaseHTTPRequestHandler):
     server: S3Server
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else every answer waits 40 ms
+    wbufsize = -1
 
     def do_HEAD(self) -> None:
         self._answer(body=False)
@@ -60,6 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, body: bool) -> None:
         self.server.ends_after -= 1
+        self.server.calls += 1
         parts = urlsplit(self.path)
         name, query = unquote(parts.path).strip("/"), parse_qs(parts.query)
         if self.server.denies:

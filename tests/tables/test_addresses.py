@@ -49,6 +49,14 @@ def test_a_stream_in_another_process_reads_the_same_rows(server):
     assert pickle.loads(pickle.dumps(stream)).read(2, 5).equals(stream.read(2, 5))
 
 
+def test_the_columns_of_a_row_group_come_in_one_call(server):
+    stream = RowStream.of_files(open_files(server.address("lab/files/0.parquet")), TABLE.column_names, [])
+    assert stream.n_rows == 3  # the file is open
+    server.calls = 0
+    assert stream.read(0, 3).equals(TABLE)
+    assert server.calls == 2  # its size, its columns
+
+
 def test_a_missing_key_is_named_without_its_password(server):
     with pytest.raises(FileNotFoundError, match=r"No file of a table is found at 's3://\*\*\*@lab/nothing\.parquet"):
         open_files(server.address("lab/nothing.parquet"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -65,10 +65,15 @@ def unpack_support(packed: np.ndarray) -> Support:
 
 @dataclass
 class Reasons:
-    """Writes sentences; those of earlier parts are kept, because Python writes a million of them in two seconds."""
+    """Writes sentences; those of earlier parts are kept, because Python writes a million of them in two seconds.
+
+    Attributes
+    ----------
+    _known : what sentences are written from, rising, and the sentences; replaced as a whole, as several threads write
+    """
 
     classes: Sequence[str]
-    _known: dict[int, str] = field(default_factory=dict)
+    _known: tuple[np.ndarray, pa.Array] = (np.zeros(0, dtype=np.uint64), pa.array([], pa.string()))
 
     def write(self, packed: np.ndarray, flagged: np.ndarray) -> pa.DictionaryArray:
         """A sentence for every flagged label, null for the others; each distinct sentence is written once.
@@ -77,19 +82,22 @@ class Reasons:
         """
         coded = pa.array(_shown(packed[flagged])).dictionary_encode()  # several times faster than np.unique
         # Parquet's writer leaves bytes of its memory in the file where a dictionary repeats a value.
-        sentences = pa.array(self._sentences(coded.dictionary), pa.string()).dictionary_encode()
+        sentences = self._sentences(coded.dictionary.to_numpy()).dictionary_encode()
         indices = np.full(len(packed), -1, dtype=np.int32)
         indices[flagged] = sentences.indices.to_numpy()[coded.indices.to_numpy()]
         return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~flagged), sentences.dictionary)
 
-    def _sentences(self, packed: pa.Array) -> list[str]:
-        known = self._known if len(self._known) < MOST_KEPT else {}
-        numbers = packed.to_pylist()
-        new = [number for number in numbers if number not in known]
-        support = unpack_support(np.array(new, dtype=np.uint64))
-        known.update(zip(new, explain(support, list(self.classes)), strict=True))
-        self._known = known
-        return [known[number] for number in numbers]
+    def _sentences(self, packed: np.ndarray) -> pa.Array:
+        """A sentence for each of some distinct numbers."""
+        numbers, texts = self._known if len(self._known[0]) < MOST_KEPT else Reasons._known
+        new = np.setdiff1d(packed, numbers, assume_unique=True)
+        if len(new):
+            merged = np.concatenate([numbers, new])
+            order = np.argsort(merged, kind="stable")
+            written = pa.array(explain(unpack_support(new), list(self.classes)), pa.string())
+            numbers, texts = merged[order], pa.concat_arrays([texts, written]).take(pa.array(order))
+            self._known = numbers, texts
+        return texts.take(pa.array(np.searchsorted(numbers, packed)))
 
 
 def _shown(packed: np.ndarray) -> np.ndarray:
