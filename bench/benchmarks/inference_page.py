@@ -28,8 +28,8 @@ power of the evidence had a prior (`chain/em.py`). Those of coverage, of windows
 annotators, of checks and of whole fits of 150 x 50 had a normal prior, which differs from the present Cauchy prior
 where labels are few. The table of small studies is of the present version. The prior and the tolerance of one stretch
 of errors (`inference/profile_likelihood.py`) were chosen on 864 whole fits of other draws, a ninth of which are of the
-kind in the table; that the prior is relative to the Q of training was chosen on studies of one label a sequence. Tests of
-change where every row runs through the clock are likelihood-ratio tests by parametric bootstrap with 39 replicates.
+kind in the table; that the prior is relative to the Q of training was chosen on studies of one label a sequence. Tests
+of change where every row runs through the clock are likelihood-ratio tests by parametric bootstrap with 39 replicates.
 """
 NOTES = (
     "",
