@@ -6,7 +6,7 @@ The posterior comes from the forward-backward pass of the hidden Markov model (`
 Bayesian false discovery rate of Storey 2003).
 
 By default only labels for which another is likelier are flagged. Of calibrated probabilities, the threshold with the
-largest expected F1 is half of that F1 (Lipton, Elkan and Naryanaswamy 2014): about one half where errors are found
+largest expected F1 is half of that F1 (Lipton, Elkan and Narayanaswamy 2014): about one half where errors are found
 well. With `spend_fdr` the flags go on until the allowed share of false alarms is reached, for those who must find
 nearly all errors.
 """
