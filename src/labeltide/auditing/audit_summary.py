@@ -73,8 +73,8 @@ def say_files(table: Any, read: AuditInput) -> list[str]:
     if read.columns.get("sequence") or not is_address(table):
         return []
     return [
-        "The rows of all files are one sequence, file after file. If each file is a recording of its own, write its "
-        "name into a column of its rows, and give that column as sequence."
+        "Without a column of sequences, several files are one sequence, file after file. If each is a recording "
+        "of its own, write its name into a column of its rows, and give that column as sequence."
     ]
 
 

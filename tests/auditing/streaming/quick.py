@@ -6,8 +6,9 @@ import numpy as np
 
 from auditing.stub import StubTide
 from labeltide._validation import steps_mask
-from labeltide.auditing import simulate_study
+from labeltide.auditing import fitting, simulate_study, source
 from labeltide.auditing.reading import read_audit_table
+from labeltide.auditing.streaming import chunks
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.rows import TrainingRows, digest_rows
 
@@ -56,3 +57,13 @@ class QuickTide(TideClassifier):
     temporality_ = property(lambda self: self.stub.temporality_)
     clock_temporality_ = property(lambda self: self.stub.clock_temporality_)
     diagnostics_ = property(lambda self: self.stub.diagnostics_)
+
+
+def stream_quickly(monkeypatch):
+    """No training, small parts, and every file read in parts."""
+    monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
+    for name in ("thin_evidence", "thin_for_tests"):
+        monkeypatch.setattr(fitting, name, lambda training, *_: training)
+    monkeypatch.setattr(source, "MOST_ROWS", 100)
+    monkeypatch.setattr(source, "_may_be_large", lambda path: True)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 300)

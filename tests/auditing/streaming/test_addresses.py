@@ -6,10 +6,9 @@ import pytest
 from pyarrow import fs, parquet
 
 import labeltide as lt
-from auditing.streaming.quick import WINDOW, QuickTide, study
-from labeltide.auditing import fitting, source
+from auditing.streaming.quick import WINDOW, stream_quickly, study
 from labeltide.auditing.predict import predict_to_file
-from labeltide.auditing.streaming import chunks, judging
+from labeltide.auditing.streaming import judging
 from labeltide.tables import addresses
 from s3_server import s3_server
 
@@ -21,12 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(fs, "S3FileSystem"), reason="this py
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """No training, small parts, and every file read in parts."""
-    monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
-    for name in ("thin_evidence", "thin_for_tests"):
-        monkeypatch.setattr(fitting, name, lambda training, *_: training)
-    monkeypatch.setattr(source, "MOST_ROWS", 100)
-    monkeypatch.setattr(source, "_may_be_large", lambda path: True)
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 300)
+    stream_quickly(monkeypatch)
     monkeypatch.setattr(addresses, "S3_ATTEMPTS", 1)
 
 

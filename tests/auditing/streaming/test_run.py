@@ -8,7 +8,7 @@ import pytest
 from pyarrow import csv, parquet
 
 import labeltide as lt
-from auditing.streaming.quick import WINDOW, QuickTide, study
+from auditing.streaming.quick import WINDOW, QuickTide, stream_quickly, study
 from labeltide.auditing import fitting, source
 from labeltide.auditing.folder import OURS
 from labeltide.auditing.page import write_page
@@ -23,12 +23,7 @@ PROBABILITIES = ["probability_right", "probability_slip", "probability_contested
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """No training, small parts, and every file read in parts."""
-    monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
-    for name in ("thin_evidence", "thin_for_tests"):
-        monkeypatch.setattr(fitting, name, lambda training, *_: training)
-    monkeypatch.setattr(source, "MOST_ROWS", 100)
-    monkeypatch.setattr(source, "_may_be_large", lambda path: True)
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 300)
+    stream_quickly(monkeypatch)
 
 
 def write(path, table=None, rows=170):

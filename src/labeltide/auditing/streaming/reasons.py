@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ BITS = {
     "others": 7,
     "wrong_percent": 7,
 }
+SHIFTS = dict(zip(BITS, accumulate(BITS.values(), initial=0), strict=False))  # bits before each part
 
 
 def pack_support(support: Support) -> np.ndarray:
@@ -40,11 +42,9 @@ def pack_support(support: Support) -> np.ndarray:
         "wrong_percent": np.rint(100 * support.wrong.astype(np.float64)),
     }
     packed = np.zeros(len(support.recorded), dtype=np.uint64)
-    shift = 0
     for name, bits in BITS.items():
         whole = np.minimum(np.asarray(parts[name]).astype(np.int64), 2**bits - 1)
-        packed |= whole.astype(np.uint64) << np.uint64(shift)
-        shift += bits
+        packed |= whole.astype(np.uint64) << np.uint64(SHIFTS[name])
     return packed
 
 
@@ -109,12 +109,8 @@ def _shown(packed: np.ndarray) -> np.ndarray:
 
 
 def _part(packed: np.ndarray, name: str) -> np.ndarray:
-    return (packed >> np.uint64(_shift(name))) & np.uint64(2 ** BITS[name] - 1)
+    return (packed >> np.uint64(SHIFTS[name])) & np.uint64(2 ** BITS[name] - 1)
 
 
 def _mask(name: str) -> np.uint64:
-    return np.uint64((2 ** BITS[name] - 1) << _shift(name))
-
-
-def _shift(name: str) -> int:
-    return sum(bits for other, bits in BITS.items() if list(BITS).index(other) < list(BITS).index(name))
+    return np.uint64((2 ** BITS[name] - 1) << SHIFTS[name])
