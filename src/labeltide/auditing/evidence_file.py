@@ -17,7 +17,7 @@ from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence
 from labeltide.chain.families import WeightedFamily
 from labeltide.training.checkpoint import fingerprint
 
-DATA = ("labels", "mask", "points", "evidence", "trusted", "jumps", "trained_with")
+DATA = ("labels", "mask", "points", "evidence", "trusted", "jumps", "trained_with", "offsets")
 OTHERS = ("folds", "clusters", "shares")
 
 
@@ -92,6 +92,7 @@ def _check(training: TrainingEvidence) -> None:
         ("trusted", data.trusted, (n, steps), torch.int8),
         ("jumps", data.jumps, (n, steps), torch.int8),
         ("evidence", data.evidence, (1, n, steps, classes), torch.float32),
+        ("offsets", data.offsets, (data.n_levels, classes), torch.float64),
         ("start", chain.start, (1, classes), torch.float32),
         ("transition", chain.transition, (1, classes, classes), torch.float32),
         ("power", chain.power, (1,), torch.float32),
@@ -127,8 +128,14 @@ def _check_ranges(training: TrainingEvidence) -> None:
     for tensor in (chain.start, chain.transition, chain.matrices):
         if not (tensor >= 0).all() or not ((tensor.sum(-1) - 1).abs() < 1e-3).all():
             raise ValueError("its chain must be made of probabilities")
-    others = [tensor for tensor in (data.evidence, chain.power, chain.bursts, training.shares) if tensor is not None]
+    others = [
+        tensor
+        for tensor in (data.evidence, data.offsets, chain.power, chain.bursts, training.shares)
+        if tensor is not None
+    ]
     if any(tensor.isnan().any() or (tensor == torch.inf).any() for tensor in others) or np.isnan(training.grid).any():
         raise ValueError("its numbers must be finite")
+    if data.offsets is not None and (data.points is None or not data.n_levels or data.n_points % data.n_levels):
+        raise ValueError("its levels must be alike at all moments")
     if data.points is None and data.mask.shape[1] > data.n_points:
         raise ValueError("its grid must have a point for every step")

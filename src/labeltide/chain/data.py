@@ -39,6 +39,9 @@ class ChainData:
         Lengths of gaps between two steps, in steps of time; the first is 1.
     trained_with : Tensor of shape (evidence sets,), optional
         Informedness of the Q with which the networks behind each set of evidence were trained (`informedness`).
+    offsets : float64 Tensor of shape (levels, classes), optional
+        What is added to the logits of wrong labels of each true class at each level of difficulty (`difficulty.py`).
+        Point p of the grid is then the moment p // levels at level p % levels.
     """
 
     labels: Tensor
@@ -51,6 +54,12 @@ class ChainData:
     jumps: Tensor | None = None
     gaps: tuple[int, ...] = (1,)
     trained_with: Tensor | None = None
+    offsets: Tensor | None = None
+
+    @property
+    def n_levels(self) -> int:
+        """The number of levels of difficulty at each moment of the grid."""
+        return 1 if self.offsets is None else len(self.offsets)
 
     def of_fit(self, fit: int) -> Self:
         """The labels and evidence of one fit, on the CPU."""
@@ -145,12 +154,17 @@ class TrainingEvidence(NamedTuple):
     data: ChainData  # with out-of-fold evidence
     parameters: ChainParameters  # the chain that was chosen
     folds: Tensor  # (1, rows)
-    grid: np.ndarray  # the moments at which Q is estimated; with several clocks (points, clocks)
+    grid: np.ndarray  # the moment of each point at which Q is estimated; with several clocks (points, clocks)
     clusters: Tensor | None = None  # int64 (rows,), the cluster of each row, such as its person; None: not told
     shares: Tensor | None = None  # (annotators,), weights in the common Q; None: shares of the labels
     period: Period = None  # of the clock, where it has one
     families: tuple[WeightedFamily, ...] = ()  # the mixture of which Q is the average
     bootstrap_rows: Tensor | None = None  # int64, the rows of parametric bootstrap tests, which are slow; None: all
+
+    @property
+    def moments(self) -> np.ndarray:
+        """The moments of the grid, each once where there are levels of difficulty."""
+        return self.grid[:: self.data.n_levels]
 
     def take_rows(self, rows: Tensor) -> TrainingEvidence:
         """Some of the rows, all of which then also serve parametric bootstrap tests."""

@@ -45,11 +45,13 @@ def audit_sequences(
     between = check_gaps(gaps, counts, shape[1])
     known = None if trusted is None else estimator.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
     recorded = Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups), between)
+    evidence = estimator._evidence(features, mask)
+    placed, noise = estimator._judging_noise(recorded, evidence)
     audit = audit_labels(
-        recorded,
-        estimator._evidence(features, mask),
+        placed,
+        evidence,
         estimator._persistence(),
-        estimator.noise_,
+        noise,
         estimator.classes_,
         fdr=fdr,
         spend_fdr=spend_fdr,
@@ -57,7 +59,7 @@ def audit_sequences(
     )
     timed = estimator._timed_posterior(recorded, features)
     audit = audit if timed is None else replace(audit, probabilities=timed)
-    return audit if estimator.cells_ is None else replace(audit, clock=clocks[..., 0])
+    return replace(audit, clock=moments if estimator.cells_ is None else clocks[..., 0])
 
 
 def correct_labels(

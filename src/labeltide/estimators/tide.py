@@ -15,6 +15,7 @@ from labeltide._clock import Period
 from labeltide.chain.data import Chain
 from labeltide.estimators.base import ModelChoice, NoisyLabelClassifier, RandomState
 from labeltide.estimators.cross_fit import NETWORKS
+from labeltide.estimators.difficulty_fit import DifficultyFit
 from labeltide.estimators.distillation import distill
 from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.estimators.inferred import Inferred
@@ -23,6 +24,7 @@ from labeltide.estimators.tide_steps import CROSS_FIT_FOLDS, find_posterior
 from labeltide.estimators.timing_fit import TimingFit
 from labeltide.inference.posterior import Recorded
 from labeltide.inference.timing import TransitionTiming, estimate_timing
+from labeltide.noise.base import NoiseFunction
 
 
 class TideClassifier(Inferred, NoisyLabelClassifier):
@@ -170,6 +172,13 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     def _estimate_timing(self) -> tuple[TransitionTiming, ...]:
         return estimate_timing(self.timing_training_, self.training_.clusters, self._inference_seed())
 
+    def _judging_noise(self, recorded: Recorded, evidence: np.ndarray) -> tuple[Recorded, NoiseFunction]:
+        """By moment and level of difficulty, where these were chosen."""
+        if self.difficulty_fit_ is None:
+            return recorded, self.noise_
+        cells = self.difficulty_fit_.cells(recorded.clock, evidence)
+        return recorded._replace(clock=cells), self.difficulty_fit_.noise
+
     def _timed_posterior(self, recorded: Recorded, features: np.ndarray) -> np.ndarray | None:
         """From the model of timing errors, where it was chosen and no row has labels of two annotators."""
         if self.timing_fit_ is None or ((recorded.labels >= 0).any(1).sum(-1) > 1).any():
@@ -181,6 +190,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         start, transition, power, bursts = self.chain_
         chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power, "bursts": bursts}
         learned = {"chain": chain, "families": self.families_, "findings": self._write_findings()}
+        if self.difficulty_fit_ is not None:
+            learned["difficulty"] = self.difficulty_fit_.to_json()
         return learned if self.timing_fit_ is None else learned | {"timing": self.timing_fit_.to_json()}
 
     def _take_learned(self, learned: Any) -> None:
@@ -199,5 +210,6 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             raise ValueError("the probabilities of its chain must sum to one.")
         self.chain_, self.families_ = Chain(start, transition, power, bursts), dict(families)
         self._read_findings(findings)
-        timing = learned.get("timing")
+        difficulty, timing = learned.get("difficulty"), learned.get("timing")
+        self.difficulty_fit_ = None if difficulty is None else DifficultyFit.from_json(difficulty, n_classes)
         self.timing_fit_ = None if timing is None else TimingFit.from_json(timing, n_classes, self.n_features_in_)

@@ -20,14 +20,17 @@ from labeltide.chain.data import (
     cat_parameters,
     informedness,
 )
+from labeltide.chain.difficulty import find_difficulty
 from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.cross_fit import cross_fit
+from labeltide.estimators.difficulty_fit import DifficultyFit
 from labeltide.estimators.fleet import FleetFit
 from labeltide.estimators.fleet_parts import take_fits
 from labeltide.estimators.timing_steps import Directed, find_timing, impute
+from labeltide.inference.cluster_bootstrap import chosen_noise
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
@@ -79,6 +82,7 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
     evidence = _retry(fleet_fit, data, folds, evidence, evidence.chain, grid, change > RETRAIN_CHANGE, "round 2")
     joined = data.with_evidence(evidence.log_probs, informedness(evidence.trained_with))
     concluded = _conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
+    concluded = _with_difficulty(joined, fits, concluded, grid, period)
     return _with_timing(fleet_fit, joined, fits, concluded, grid)
 
 
@@ -95,7 +99,6 @@ def _conclude(
     chosen = choose_noise(data, fits, chain, folds, grid, period)
     labels = expect(data, fits, chosen.parameters, posterior=True).posterior
     assert labels is not None
-    noise = _noise_function(data, chosen.parameters, grid, period).to(folds.device)
     shares = data.label_shares().cpu()
     learned = _learned(chosen)
     count = networks[0].members // len(learned) if networks else 0  # networks of one fit and direction
@@ -113,7 +116,62 @@ def _conclude(
         )
         of_fit = [fleet.member(fit * count, count).cpu().eval() for fleet in networks]
         attributes["fold_model_"] = stack(of_fit) if networks else None
-    return Posterior(labels, folds, noise, learned, chosen)
+    if data.offsets is None:
+        noise = _noise_function(data, chosen.parameters, grid, period)
+    else:  # of one fit
+        training = learned[0]["training_"]
+        noise = FixedNoise(chosen_noise(training), training.moments, period=one_period(period))
+    return Posterior(labels, folds, noise.to(folds.device), learned, chosen)
+
+
+def _with_difficulty(
+    data: ChainData, fits: Members, concluded: Posterior, grid: np.ndarray, period: Period
+) -> Posterior:
+    """Let Q depend on the difficulty of a step in those fits where this predicts held-out labels better."""
+    labels, held_out = concluded.labels, concluded.chosen.held_out
+    for fit in range(len(labels)):
+        one = torch.tensor([fit], device=labels.device)
+        member = Members(torch.zeros_like(one), torch.zeros_like(one), fits.weights[one])
+        of_fit, folds = _data_of(data, one), concluded.folds[one]
+        found = find_difficulty(of_fit, member, folds, concluded.chosen.of_fit(fit), grid, period)
+        if found is None:
+            continue
+        again = _conclude(found.data, member, folds, found.chain, found.grid, period, ())
+        labels = labels.index_copy(0, one, again.labels)
+        held_out = held_out.clone()
+        held_out[fit] = again.chosen.held_out.max()  # what a model of timing errors must surpass
+        _take_over(concluded, again, fit)
+        concluded.learned[fit]["difficulty_fit_"] = _describe_difficulty(again.learned[0]["training_"], found.thresholds)
+    return concluded._replace(labels=labels, chosen=concluded.chosen._replace(held_out=held_out))
+
+
+def _describe_difficulty(training: TrainingEvidence, thresholds: np.ndarray) -> DifficultyFit:
+    """Q by moment and level, and how often labels of each level are wrong."""
+    data, levels = training.data, training.data.n_levels
+    single = Members(*(torch.zeros(1, dtype=torch.int64) for _ in range(2)), torch.ones(1, len(data.mask)))
+    counts = expect(data, single, training.parameters).counts[0].sum(0).double().numpy()  # (cells, true, recorded)
+    counts = counts.reshape(-1, levels, *counts.shape[1:]).sum(0)
+    labels = counts.sum((1, 2))
+    rates = 1 - np.trace(counts, axis1=1, axis2=2) / labels.clip(1e-12)
+    matrices = training.parameters.matrices[0, 0].double().numpy()
+    return DifficultyFit(thresholds, training.moments, one_period(training.period), matrices, rates, labels.round())
+
+
+def _take_over(concluded: Posterior, again: Posterior, fit: int) -> None:
+    """Replace chain, families, evidence and Q(t) of one fit, in place, by those of a second conclusion about it."""
+    for name in ("chain_", "families_", "training_"):
+        concluded.learned[fit][name] = again.learned[0][name]
+    if again.noise.clock.shape[1] != concluded.noise.clock.shape[1]:  # one Q for all annotators, at fewer moments
+        concluded.noise.matrices[fit] = again.noise(concluded.noise.clock[fit])[0]
+        return
+    for name, values in again.noise.named_buffers():
+        getattr(concluded.noise, name)[fit] = values[0]
+
+
+def _data_of(data: ChainData, one: Tensor) -> ChainData:
+    """Labels and evidence of one fit, on the device where they are."""
+    trained = None if data.trained_with is None else data.trained_with[one]
+    return replace(data, labels=data.labels[one]).with_evidence(data.evidence[one], trained)  # type: ignore[index]
 
 
 def _with_timing(
@@ -128,7 +186,7 @@ def _with_timing(
     labels = concluded.labels
     for fit, (posterior, timing, training) in find_timing(directed, labels, noise_of).items():
         labels = labels.index_copy(0, torch.tensor([fit], device=labels.device), posterior[None].to(labels))
-        concluded.learned[fit] |= {"timing_fit_": timing, "timing_training_": training}
+        concluded.learned[fit] |= {"timing_fit_": timing, "timing_training_": training, "difficulty_fit_": None}
         _estimate_noise_again(fleet_fit, data, concluded, labels, fit, grid)
     return concluded._replace(labels=labels)
 
@@ -147,10 +205,7 @@ def _estimate_noise_again(
     folds, chain = concluded.folds[one], concluded.chosen.parameters.take(one)
     chain = chain._replace(power=torch.zeros_like(chain.power), bursts=None)
     again = _conclude(part, _every_row(folds), folds, chain, grid, fleet_fit.settings.period, ())
-    for name in ("chain_", "families_", "training_"):
-        concluded.learned[fit][name] = again.learned[0][name]
-    for name, values in again.noise.named_buffers():
-        getattr(concluded.noise, name)[fit] = values[0]
+    _take_over(concluded, again, fit)
 
 
 def make_folds(fleet_fit: FleetFit) -> Tensor:
@@ -272,6 +327,7 @@ def _learned(chosen: Chosen) -> list[dict[str, Any]]:
         {
             "chain_": Chain(start[fit], transition[fit], float(power[fit]), bursts[fit]),
             "families_": dict(zip(chosen.names[fit], weights[fit].tolist(), strict=True)),
+            "difficulty_fit_": None,
             "timing_fit_": None,
             "timing_training_": None,
         }

@@ -124,15 +124,16 @@ def clock_accuracy(training: TrainingEvidence) -> tuple[float, float, float]:
     The clock tells the label that is most frequent at the same moment in other clusters.
     """
     data = training.data
-    labels, places, k = data.labels[0].numpy(), data.places().numpy(), data.n_classes
+    labels, places, k = data.labels[0].numpy(), data.places().numpy() // data.n_levels, data.n_classes
+    n_moments = data.n_points // data.n_levels
     clusters = np.arange(len(labels)) if training.clusters is None else training.clusters.numpy()
     n_clusters, cluster = len(np.unique(clusters)), np.unique(clusters, return_inverse=True)[1]
     shown = (labels >= 0) & data.mask.numpy()[..., None]
     row, step, annotator = np.nonzero(shown)
     codes, point, of = labels[row, step, annotator], places[row, step], cluster[row]
-    everyone = np.zeros((data.n_points, k))
+    everyone = np.zeros((n_moments, k))
     np.add.at(everyone, (point, codes), 1.0)
-    own = np.zeros((n_clusters, data.n_points, k), dtype=np.float32)
+    own = np.zeros((n_clusters, n_moments, k), dtype=np.float32)
     np.add.at(own, (of, point, codes), 1.0)
     overall = everyone.sum(0)
     others = everyone[point] - own[of, point] + 1e-3 * overall / overall.sum()

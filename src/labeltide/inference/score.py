@@ -156,7 +156,10 @@ def clock_moments(training: TrainingEvidence, clock: int) -> ClockMoments:
     """The moments of one of the clocks."""
     grid, places = training.grid, training.data.places().numpy()
     if grid.ndim == 1:
-        return ClockMoments(grid, places, np.arange(len(grid)), one_period(training.period))
+        levels = training.data.n_levels
+        return ClockMoments(
+            training.moments, places // levels, np.arange(len(grid)) // levels, one_period(training.period)
+        )
     cells = cells_of(grid, training.period)
     of_point = np.unravel_index(np.arange(len(grid)), tuple(len(axis) for axis in cells.axes))[clock]
     return ClockMoments(cells.axes[clock], of_point[places], of_point, cells.periods[clock])

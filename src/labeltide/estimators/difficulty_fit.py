@@ -1,0 +1,66 @@
+"""Noise by moment and level of difficulty of one fit: what it holds, how it judges labels, and its form in a file."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from labeltide import _validation
+from labeltide._clock import wrap_clock
+from labeltide.chain.difficulty import LEVELS, cell_of
+from labeltide.noise.fixed import FixedNoise
+
+
+class DifficultyFit(NamedTuple):
+    """Q(t, d) of one fit (`chain/difficulty.py`)."""
+
+    thresholds: np.ndarray  # (levels - 1,), margins between levels
+    moments: np.ndarray  # rising moments of the clock
+    period: float | None  # of the clock
+    matrices: np.ndarray  # (moments * levels, classes, classes)
+    error_rates: np.ndarray  # (levels,), the share of wrong labels, hardest level first
+    labels: np.ndarray  # (levels,), the number of labels
+
+    @property
+    def noise(self) -> FixedNoise:
+        """Q with the numbers of cells as its clock."""
+        return FixedNoise(self.matrices[None], np.arange(len(self.matrices)))
+
+    def cells(self, clock: np.ndarray, evidence: np.ndarray) -> np.ndarray:
+        """The cell of each step, (n, steps), from its moment and its out-of-fold log-probabilities."""
+        moments = wrap_clock(clock, self.period)
+        place = np.searchsorted((self.moments[1:] + self.moments[:-1]) / 2, moments)
+        return cell_of(place, torch.from_numpy(evidence), self.thresholds)
+
+    def to_json(self) -> dict[str, Any]:
+        """Lists and numbers."""
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in self._asdict().items()}
+
+    @classmethod
+    def from_json(cls, written: Any, n_classes: int) -> DifficultyFit:
+        """The inverse of `to_json`; a ValueError where the input is malformed."""
+        try:
+            arrays = {name: np.asarray(written[name], dtype=np.float64) for name in cls._fields if name != "period"}
+            period = None if written["period"] is None else float(written["period"])
+        except (KeyError, TypeError, ValueError):
+            raise ValueError("its levels of difficulty are malformed.") from None
+        thresholds, moments, matrices = (arrays[name] for name in ("thresholds", "moments", "matrices"))
+        shapes = {
+            "thresholds": (LEVELS - 1,),
+            "moments": (len(moments) if moments.ndim else 0,),
+            "matrices": (LEVELS * moments.size, n_classes, n_classes),
+            "error_rates": (LEVELS,),
+            "labels": (LEVELS,),
+        }
+        sound = (
+            moments.size > 0
+            and all(arrays[name].shape == shape and np.isfinite(arrays[name]).all() for name, shape in shapes.items())
+            and (np.diff(moments) > 0).all()
+            and (np.diff(thresholds) >= 0).all()
+        )
+        if not sound:
+            raise ValueError(f"its levels of difficulty must be finite numbers for {n_classes} classes.")
+        _validation.check_matrices(matrices, np.arange(len(matrices)))
+        return cls(period=period, **arrays)
