@@ -52,9 +52,7 @@ class Families:
     n_classes: int
 
     @classmethod
-    def of(
-        cls, families: Sequence[Family], device: torch.device | None = None, offsets: Tensor | None = None
-    ) -> Self:
+    def of(cls, families: Sequence[Family], device: torch.device | None = None, offsets: Tensor | None = None) -> Self:
         """From the family of each member; those of one name and size form a group. Offsets as in `ChainData`."""
         n_points = len(families[0].basis)
         known = None if offsets is None else offsets.repeat(n_points // len(offsets), 1).to(device)[..., None]

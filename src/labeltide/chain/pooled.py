@@ -26,9 +26,7 @@ class PooledFamilies(Families):
     strength: Tensor  # (members,)
 
     @classmethod
-    def of(
-        cls, families: Sequence[Family], device: torch.device | None = None, offsets: Tensor | None = None
-    ) -> Self:
+    def of(cls, families: Sequence[Family], device: torch.device | None = None, offsets: Tensor | None = None) -> Self:
         """The pooled family of each member."""
         plain = Families.of(families, device, offsets)
         strength = torch.tensor([family.pooling for family in families], dtype=torch.float64, device=device)

@@ -72,9 +72,10 @@ class Chosen(NamedTuple):
     parameters: ChainParameters  # of the best family, with Q averaged over all families
 
     def of_fit(self, fit: int) -> Chosen:
-        """The families of one fit."""
+        """The families of one fit, on the CPU."""
         one = torch.tensor([fit], device=self.weights.device)
-        return Chosen([self.families[fit]], self.weights[one], self.held_out[one], self.parameters.take(one))
+        parameters = self.parameters.take(one).cpu()
+        return Chosen([self.families[fit]], self.weights[one].cpu(), self.held_out[one].cpu(), parameters)
 
     @property
     def names(self) -> list[list[str]]:

@@ -13,6 +13,13 @@ from labeltide.chain.difficulty import LEVELS, cell_of
 from labeltide.noise.fixed import FixedNoise
 
 
+class DifficultyLevel(NamedTuple):
+    """Labels at one level of difficulty."""
+
+    labels: int
+    wrong: float  # the share of them that is wrong
+
+
 class DifficultyFit(NamedTuple):
     """Q(t, d) of one fit (`chain/difficulty.py`)."""
 
@@ -22,6 +29,12 @@ class DifficultyFit(NamedTuple):
     matrices: np.ndarray  # (moments * levels, classes, classes)
     error_rates: np.ndarray  # (levels,), the share of wrong labels, hardest level first
     labels: np.ndarray  # (levels,), the number of labels
+
+    @property
+    def levels(self) -> tuple[DifficultyLevel, ...]:
+        """Number and quality of the labels of each level, hardest first."""
+        pairs = zip(self.labels, self.error_rates, strict=True)
+        return tuple(DifficultyLevel(int(labels), float(rate)) for labels, rate in pairs)
 
     @property
     def noise(self) -> FixedNoise:
@@ -36,7 +49,9 @@ class DifficultyFit(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Lists and numbers."""
-        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in self._asdict().items()}
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in self._asdict().items()
+        }
 
     @classmethod
     def from_json(cls, written: Any, n_classes: int) -> DifficultyFit:

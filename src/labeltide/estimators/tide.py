@@ -15,7 +15,7 @@ from labeltide._clock import Period
 from labeltide.chain.data import Chain
 from labeltide.estimators.base import ModelChoice, NoisyLabelClassifier, RandomState
 from labeltide.estimators.cross_fit import NETWORKS
-from labeltide.estimators.difficulty_fit import DifficultyFit
+from labeltide.estimators.difficulty_fit import DifficultyFit, DifficultyLevel
 from labeltide.estimators.distillation import distill
 from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.estimators.inferred import Inferred
@@ -79,6 +79,9 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         Whether the noise changes over the clock, whose, by how much, whether there is any, and whether classes differ.
     diagnostics_ : tuple of labeltide.inference.diagnostics.Diagnostic
         Reasons to doubt the above; those that warn are a `labeltide.NoiseWarning`, once.
+    difficulty_ : tuple of labeltide.estimators.difficulty_fit.DifficultyLevel
+        Number of labels and share of wrong ones at eight levels of difficulty, hardest first: how clearly the features
+        tell the classes apart. Empty where levels did not predict held-out labels clearly better.
     timing_ : tuple of labeltide.inference.timing.TransitionTiming
         How many steps late or early transitions between two classes are recorded, with intervals. Empty where a model
         with timing errors did not predict held-out labels clearly better.
@@ -157,6 +160,12 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
 
     def _persistence(self) -> Chain:
         return self.chain_
+
+    @property
+    def difficulty_(self) -> tuple[DifficultyLevel, ...]:
+        """How often labels are wrong at eight levels of difficulty, hardest first; empty where noise has no levels."""
+        check_is_fitted(self, "model_")
+        return () if self.difficulty_fit_ is None else self.difficulty_fit_.levels
 
     @property
     def timing_(self) -> tuple[TransitionTiming, ...]:

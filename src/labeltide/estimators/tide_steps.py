@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide._clock import Cells, Period, one_period
-from labeltide._fleet import put_members, stack
+from labeltide._clock import Cells
+from labeltide._fleet import put_members
 from labeltide.chain.data import (
-    Chain,
     ChainData,
     ChainParameters,
     Members,
-    TrainingEvidence,
     cat_parameters,
     informedness,
 )
-from labeltide.chain.difficulty import find_difficulty
-from labeltide.chain.passes import expect
-from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.cross_fit import cross_fit
-from labeltide.estimators.difficulty_fit import DifficultyFit
+from labeltide.estimators.difficulty_steps import with_difficulty
 from labeltide.estimators.fleet import FleetFit
 from labeltide.estimators.fleet_parts import take_fits
+from labeltide.estimators.tide_posterior import Posterior, conclude, every_row, noise_function, take_over
 from labeltide.estimators.timing_steps import Directed, find_timing, impute
-from labeltide.inference.cluster_bootstrap import chosen_noise
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
@@ -41,16 +36,6 @@ CROSS_FIT_FOLDS = 5
 CHAIN_POINTS = ((12, 128), (39, 48), (127, 24))
 CLEAN_ERROR_RATE = 0.1  # an error rate, by the labels alone, below which bursts of errors are suspected
 RETRAIN_CHANGE = 0.05  # mean Frobenius change of Q above which the networks are trained once more
-
-
-class Posterior(NamedTuple):
-    """The posterior of the true labels (forward-backward smoothing), and Q(t)."""
-
-    labels: Tensor  # (fits, rows, steps, classes), zero on padding
-    folds: Tensor  # (fits, rows)
-    noise: FixedNoise
-    learned: list[dict[str, Any]]  # more attributes for each estimator
-    chosen: Chosen  # families of Q
 
 
 class Evidence(NamedTuple):
@@ -67,11 +52,11 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
     """Estimate the posterior of the true labels and Q(t) from recorded labels and features."""
     folds = make_folds(fleet_fit)
     data, grid = chain_data(fleet_fit.data, fleet_fit.n_classes, fleet_fit.cells)
-    fits, period = _every_row(folds), fleet_fit.settings.period
+    fits, period = every_row(folds), fleet_fit.settings.period
     annotators = data.labels.shape[-1] if _has_several_annotators(data) else 1
     chain = label_chain(data, fits, grid, period, annotators)
     if data.trusted is not None and bool((data.trusted >= 0)[data.mask].all()):
-        return _conclude(data, fits, folds, chain, grid, period, ())  # every true label is known
+        return conclude(data, fits, folds, chain, grid, period, ())  # every true label is known
     evidence = _gather(fleet_fit, data, folds, chain, grid, "round 1")
     # Labels that look clean may be clean, or have errors in bursts that look like the truth. Retrain the networks as if
     # a quarter were wrong, and let the features decide.
@@ -81,97 +66,9 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
     change = (evidence.chain.matrices - evidence.trained_with).square().sum((-2, -1)).sqrt().mean((1, 2))  # (fits,)
     evidence = _retry(fleet_fit, data, folds, evidence, evidence.chain, grid, change > RETRAIN_CHANGE, "round 2")
     joined = data.with_evidence(evidence.log_probs, informedness(evidence.trained_with))
-    concluded = _conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
-    concluded = _with_difficulty(joined, fits, concluded, grid, period)
+    concluded = conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
+    concluded = with_difficulty(joined, fits, chain, concluded, grid, period)
     return _with_timing(fleet_fit, joined, fits, concluded, grid)
-
-
-def _conclude(
-    data: ChainData,
-    fits: Members,
-    folds: Tensor,
-    chain: ChainParameters,
-    grid: np.ndarray,
-    period: Period,
-    networks: tuple[SequenceModel, ...],
-) -> Posterior:
-    """Select the families of Q, and compute the posterior of the true labels under their average."""
-    chosen = choose_noise(data, fits, chain, folds, grid, period)
-    labels = expect(data, fits, chosen.parameters, posterior=True).posterior
-    assert labels is not None
-    shares = data.label_shares().cpu()
-    learned = _learned(chosen)
-    count = networks[0].members // len(learned) if networks else 0  # networks of one fit and direction
-    for fit, attributes in enumerate(learned):
-        parameters = chosen.parameters.take(torch.tensor([fit], device=folds.device)).cpu()
-        fold = folds[fit : fit + 1].cpu()
-        attributes["training_"] = TrainingEvidence(
-            data.of_fit(fit),
-            parameters,
-            fold,
-            grid,
-            shares=shares[fit],
-            period=period,
-            families=chosen.weighted(fit),
-        )
-        of_fit = [fleet.member(fit * count, count).cpu().eval() for fleet in networks]
-        attributes["fold_model_"] = stack(of_fit) if networks else None
-    if data.offsets is None:
-        noise = _noise_function(data, chosen.parameters, grid, period)
-    else:  # of one fit
-        training = learned[0]["training_"]
-        noise = FixedNoise(chosen_noise(training), training.moments, period=one_period(period))
-    return Posterior(labels, folds, noise.to(folds.device), learned, chosen)
-
-
-def _with_difficulty(
-    data: ChainData, fits: Members, concluded: Posterior, grid: np.ndarray, period: Period
-) -> Posterior:
-    """Let Q depend on the difficulty of a step in those fits where this predicts held-out labels better."""
-    labels, held_out = concluded.labels, concluded.chosen.held_out
-    for fit in range(len(labels)):
-        one = torch.tensor([fit], device=labels.device)
-        member = Members(torch.zeros_like(one), torch.zeros_like(one), fits.weights[one])
-        of_fit, folds = _data_of(data, one), concluded.folds[one]
-        found = find_difficulty(of_fit, member, folds, concluded.chosen.of_fit(fit), grid, period)
-        if found is None:
-            continue
-        again = _conclude(found.data, member, folds, found.chain, found.grid, period, ())
-        labels = labels.index_copy(0, one, again.labels)
-        held_out = held_out.clone()
-        held_out[fit] = again.chosen.held_out.max()  # what a model of timing errors must surpass
-        _take_over(concluded, again, fit)
-        concluded.learned[fit]["difficulty_fit_"] = _describe_difficulty(again.learned[0]["training_"], found.thresholds)
-    return concluded._replace(labels=labels, chosen=concluded.chosen._replace(held_out=held_out))
-
-
-def _describe_difficulty(training: TrainingEvidence, thresholds: np.ndarray) -> DifficultyFit:
-    """Q by moment and level, and how often labels of each level are wrong."""
-    data, levels = training.data, training.data.n_levels
-    single = Members(*(torch.zeros(1, dtype=torch.int64) for _ in range(2)), torch.ones(1, len(data.mask)))
-    counts = expect(data, single, training.parameters).counts[0].sum(0).double().numpy()  # (cells, true, recorded)
-    counts = counts.reshape(-1, levels, *counts.shape[1:]).sum(0)
-    labels = counts.sum((1, 2))
-    rates = 1 - np.trace(counts, axis1=1, axis2=2) / labels.clip(1e-12)
-    matrices = training.parameters.matrices[0, 0].double().numpy()
-    return DifficultyFit(thresholds, training.moments, one_period(training.period), matrices, rates, labels.round())
-
-
-def _take_over(concluded: Posterior, again: Posterior, fit: int) -> None:
-    """Replace chain, families, evidence and Q(t) of one fit, in place, by those of a second conclusion about it."""
-    for name in ("chain_", "families_", "training_"):
-        concluded.learned[fit][name] = again.learned[0][name]
-    if again.noise.clock.shape[1] != concluded.noise.clock.shape[1]:  # one Q for all annotators, at fewer moments
-        concluded.noise.matrices[fit] = again.noise(concluded.noise.clock[fit])[0]
-        return
-    for name, values in again.noise.named_buffers():
-        getattr(concluded.noise, name)[fit] = values[0]
-
-
-def _data_of(data: ChainData, one: Tensor) -> ChainData:
-    """Labels and evidence of one fit, on the device where they are."""
-    trained = None if data.trained_with is None else data.trained_with[one]
-    return replace(data, labels=data.labels[one]).with_evidence(data.evidence[one], trained)  # type: ignore[index]
 
 
 def _with_timing(
@@ -180,7 +77,7 @@ def _with_timing(
     """Take the posterior from the model of timing errors where they are found."""
 
     def noise_of(chain: ChainParameters, fit: int) -> FixedNoise:
-        return _noise_function(data.of_fit(fit), chain, grid, fleet_fit.settings.period)
+        return noise_function(data.of_fit(fit), chain, grid, fleet_fit.settings.period)
 
     directed = Directed(fleet_fit.data.features, data, fits, concluded.folds, concluded.chosen)
     labels = concluded.labels
@@ -204,8 +101,8 @@ def _estimate_noise_again(
     part = replace(data, labels=data.labels[one], evidence=None, trusted=truth)
     folds, chain = concluded.folds[one], concluded.chosen.parameters.take(one)
     chain = chain._replace(power=torch.zeros_like(chain.power), bursts=None)
-    again = _conclude(part, _every_row(folds), folds, chain, grid, fleet_fit.settings.period, ())
-    _take_over(concluded, again, fit)
+    again = conclude(part, every_row(folds), folds, chain, grid, fleet_fit.settings.period, ())
+    take_over(concluded, again, fit)
 
 
 def make_folds(fleet_fit: FleetFit) -> Tensor:
@@ -249,27 +146,16 @@ def _gather(
 ) -> Evidence:
     """Cross-fit networks with the chain's Q, and fit the chain with their out-of-fold predictions as evidence."""
     period = fleet_fit.settings.period
-    noise = _noise_function(data, chain, grid, period).to(folds.device)
+    noise = noise_function(data, chain, grid, period).to(folds.device)
     log_probs, networks = cross_fit(fleet_fit, folds, noise, stage)
     joined = data.with_evidence(log_probs, informedness(chain.matrices))
-    fitted = join_evidence(joined, _every_row(folds), chain, grid, period)
+    fitted = join_evidence(joined, every_row(folds), chain, grid, period)
     return Evidence(log_probs, networks, fitted.parameters, fitted.log_likelihood, chain.matrices)
 
 
 def _has_several_annotators(data: ChainData) -> bool:
     """Whether any fit has labels of more than one annotator."""
     return bool((data.label_shares() > 0).sum(1).max() > 1)
-
-
-def _noise_function(data: ChainData, chain: ChainParameters, grid: np.ndarray, period: Period) -> FixedNoise:
-    """Q of each annotator, and the common Q: their mean weighted by shares of the labels."""
-    # With several clocks, the indices of cells stand for moments.
-    moments, length = (grid, one_period(period)) if grid.ndim == 1 else (np.arange(len(grid)), None)
-    matrices = chain.matrices.double().cpu()  # (fits, annotators, points, classes, classes)
-    if matrices.shape[1] == 1:
-        return FixedNoise(matrices[:, 0].numpy(), moments, period=length)
-    common = torch.einsum("ja,ja...->j...", data.label_shares().cpu(), matrices)
-    return FixedNoise(matrices.numpy(), moments, common.numpy(), length)
 
 
 def _retry(
@@ -316,25 +202,3 @@ def _keep_better(first: Evidence, second: Evidence, fits: Tensor) -> Evidence:
         put(first.log_likelihood, second.log_likelihood),
         put(first.trained_with, second.trained_with),
     )
-
-
-def _learned(chosen: Chosen) -> list[dict[str, Any]]:
-    chain = chosen.parameters.cpu()
-    start, transition, power = (tensor.double().numpy() for tensor in chain[:3])
-    bursts = [0.0] * len(power) if chain.bursts is None else chain.bursts.tolist()
-    weights = chosen.weights.double().cpu().numpy()
-    return [
-        {
-            "chain_": Chain(start[fit], transition[fit], float(power[fit]), bursts[fit]),
-            "families_": dict(zip(chosen.names[fit], weights[fit].tolist(), strict=True)),
-            "difficulty_fit_": None,
-            "timing_fit_": None,
-            "timing_training_": None,
-        }
-        for fit in range(len(weights))
-    ]
-
-
-def _every_row(folds: Tensor) -> Members:
-    index = torch.arange(len(folds), device=folds.device)
-    return Members(index, index, torch.ones_like(folds, dtype=torch.float32))

@@ -75,9 +75,7 @@ def chosen_noise(training: TrainingEvidence) -> np.ndarray:
     return over_moments(matrices, totals, training)[0]
 
 
-def over_moments(
-    matrices: np.ndarray, totals: np.ndarray, training: TrainingEvidence
-) -> tuple[np.ndarray, np.ndarray]:
+def over_moments(matrices: np.ndarray, totals: np.ndarray, training: TrainingEvidence) -> tuple[np.ndarray, np.ndarray]:
     """Q and class counts of cells, (..., cells, ...), averaged over levels and added up at each moment."""
     levels, period = training.data.n_levels, one_period(training.period)
     by_level = totals.reshape(*totals.shape[:-2], -1, levels, totals.shape[-1])  # (..., moments, levels, classes)

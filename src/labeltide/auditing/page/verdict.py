@@ -12,6 +12,7 @@ from labeltide.auditing.conclusion import CANNOT_BE_TOLD, SHOWN, SURE, conclude
 from labeltide.auditing.page.change_words import by_chance, sureness, too_few, units, units_behind
 from labeltide.auditing.page.checks import check_title
 from labeltide.auditing.page.clock_words import Clock, View, clock_views
+from labeltide.auditing.page.difficulty_words import difficulty_words
 from labeltide.auditing.page.names import in_quotes
 from labeltide.auditing.page.numbers import (
     SIGN,
@@ -56,8 +57,9 @@ class AuditVerdict:
 def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
     """Words computed from the numbers; nothing is claimed that a test does not carry."""
     over = [card for view in clock_views(audit) for card in (_when(view), _changes(view))]
-    timing = [Card(*words) for words in timing_words(audit.get("timing") or [])]
-    cards = [_how_many(audit), *over, *timing, _next_card(audit)]
+    hard = difficulty_words(audit.get("difficulty") or [], is_noisy(audit))
+    found = [*hard, *timing_words(audit.get("timing") or [])]
+    cards = [_how_many(audit), *over, *(Card(*words) for words in found), _next_card(audit)]
     return AuditVerdict(_headline(audit), cards, _caution(audit.get("diagnostics") or []))
 
 
@@ -91,16 +93,14 @@ def _headline(audit: Mapping[str, Any]) -> str:
         return f"How many of these labels are wrong cannot be told. {untold(audit).split('. ')[0].rstrip('.')}."
     if not is_noisy(audit):
         return "There is no clear sign that these labels are wrong."
-    much = f"About {_in_hundred(rate)} recorded labels are probably wrong"
-    views = clock_views(audit)
+    much, views = f"About {_in_hundred(rate)} recorded labels are probably wrong", clock_views(audit)
     moving = [view for view in views if is_temporal(view.audit)]
     if not moving:
         return f"{much}. Whether this changes {' or '.join(view.clock.over for view in views)} is not clear."
     said = [_worst_over(view, "{}: worst {}" if len(moving) == 1 else "{} (worst {})") for view in moving]
     still = [view.clock.over for view in views if view not in moving]
-    return f"{much}, and it changes {join_words(said)}." + (
-        f" No change is shown {' or '.join(still)}." if still else ""
-    )
+    end = f" No change is shown {' or '.join(still)}." if still else ""
+    return f"{much}, and it changes {join_words(said)}.{end}"
 
 
 def _worst_over(view: View, form: str) -> str:

@@ -19,7 +19,8 @@ from labeltide.auditing.streaming.chunks import Chunk
 from labeltide.auditing.streaming.layout import Layout
 from labeltide.auditing.streaming.opening import count_columns, find_roles, open_layout, used_columns
 from labeltide.auditing.streaming.result_writer import table_writer
-from labeltide.auditing.streaming.scorer import STEPS_AT_ONCE, small_softmax
+from labeltide.auditing.streaming.scorer import STEPS_AT_ONCE
+from labeltide.auditing.streaming.small_softmax import small_softmax
 from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.tables.clock_columns import ClockInfo
 from labeltide.tables.features import Encoder

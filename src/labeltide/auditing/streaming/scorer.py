@@ -17,6 +17,7 @@ from labeltide import _validation
 from labeltide._clock import MAX_GAP, gap_ladder
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.auditing.streaming.known_rows import KnownRows, find_known_rows
+from labeltide.auditing.streaming.small_softmax import mean_logits, ones_matrix, small_softmax
 from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.opinion_pool import fit_weights, left_out_opinions, shared_labels, stack_opinions, vote_prior
 from labeltide.chain.passes import expect
@@ -28,7 +29,6 @@ from labeltide.tables.sources import Sources
 from labeltide.training.data import MAX_GRID_POINTS, reversal
 
 STEPS_AT_ONCE = 50_000  # of windows that one call of the networks takes
-LARGEST_LOGIT = 60.0
 LEAST = 1e-6  # probabilities in the opinion pool are clipped here, as in chain/opinion_pool.py
 
 
@@ -48,7 +48,8 @@ class Scorer:
     Attributes
     ----------
     grid : moments of the clock, rising
-    noise : Tensor of shape (annotators or 1, points, classes, classes)
+    noise : Tensor of shape (annotators or 1, points, classes, classes), points are moments of the grid, or cells of the
+        levels of difficulty (`estimators/difficulty_fit.py`)
     common : Tensor of shape (points, classes, classes)
     weights : of the opinions of chain, votes and features where steps have several labels, else of features alone
     prior : votes that are added to those of a step
@@ -76,7 +77,7 @@ class Scorer:
         """Judge the windows of a table."""
         mask = _validation.steps_mask(table.lengths, table.index.shape[1])
         signal = self.signal(table.features, mask)
-        inputs = self._chain_inputs(table, mask)
+        inputs = self._chain_inputs(table, mask, signal)
         posterior = self._judge(inputs, table, signal)
         place = torch.from_numpy(table.place)
         point = inputs.points.reshape(-1)[place]  # type: ignore[union-attr]
@@ -87,7 +88,7 @@ class Scorer:
     def score_windows(self, table: AuditInput, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior and prediction from the features at every step of the windows: (n, steps, classes) each."""
         signal = self.signal(table.features, mask)
-        return self._judge(self._chain_inputs(table, mask), table, signal).numpy(), signal.numpy()
+        return self._judge(self._chain_inputs(table, mask, signal), table, signal).numpy(), signal.numpy()
 
     def _judge(self, inputs: ChainData, table: AuditInput, signal: Tensor) -> Tensor:
         """The posterior, from the model of timing errors where it was chosen."""
@@ -129,10 +130,10 @@ class Scorer:
     @torch.no_grad()
     def _fold_average(self, features: Tensor, mask: Tensor, folds: Tensor, count: int) -> Tensor:
         onwards, backwards = self._networks
-        logits = _mean_logits(onwards, features, mask, count, self.device)
+        logits = mean_logits(onwards, features, mask, count, self.device)
         if backwards is not None:
             order, index = reversal(mask), torch.arange(len(mask))[:, None]
-            mirrored = _mean_logits(backwards, features[index, order], mask, count, self.device)
+            mirrored = mean_logits(backwards, features[index, order], mask, count, self.device)
             logits = (logits + mirrored[:, index, order]) / 2
         chances = small_softmax(logits)  # (folds, n, steps, classes)
         result = chances.mean(0)
@@ -153,9 +154,12 @@ class Scorer:
             self._halves = tuple(None if part is None else part.eval().to(self.device) for part in halves)
         return self._halves  # type: ignore[return-value]
 
-    def _chain_inputs(self, table: AuditInput, mask: np.ndarray) -> ChainData:
+    def _chain_inputs(self, table: AuditInput, mask: np.ndarray, signal: Tensor) -> ChainData:
         moments = find_moments(self.estimator, table.clock)
-        points = np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, moments)
+        if self.estimator.difficulty_fit_ is None:
+            points = np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, moments)
+        else:
+            points = self.estimator.difficulty_fit_.cells(moments, signal.clamp_min(1e-30).log().numpy())
         gaps = table.gaps
         jumps = None
         if gaps is not None:
@@ -167,7 +171,7 @@ class Scorer:
             labels=torch.from_numpy(table.labels)[None],
             mask=torch.from_numpy(mask),
             points=torch.from_numpy(points),
-            n_points=len(self.grid),
+            n_points=self.noise.shape[1],
             n_classes=self.noise.shape[-1],
             trusted=None if table.trusted is None else torch.from_numpy(table.trusted),
             jumps=jumps,
@@ -186,7 +190,7 @@ class Scorer:
         found = expect(inputs.with_evidence(evidence[None]), members, parameters, posterior=True).posterior
         assert found is not None
         posterior = found[0].float() * inputs.mask[..., None]
-        return posterior / (posterior @ _ones(posterior.shape[-1])).clamp_min(1e-30)
+        return posterior / (posterior @ ones_matrix(posterior.shape[-1])).clamp_min(1e-30)
 
     def _another(
         self, inputs: ChainData, posterior: Tensor, signal: Tensor, point: Tensor, place: Tensor, evidence: Tensor
@@ -233,16 +237,12 @@ def make_scorer(estimator: TideClassifier, sample: AuditInput, device: str) -> S
     grid = np.unique(moments[mask])
     if len(grid) > MAX_GRID_POINTS:
         grid = np.linspace(grid[0], grid[-1], MAX_GRID_POINTS)
-    matrices = estimator.noise_.at(grid)
-    if estimator.noise_.annotators > 1:
-        matrices = matrices[Sources.of(estimator.sources_).places(None, 1)[0]]
-    noise = torch.from_numpy(matrices if matrices.ndim == 4 else matrices[None]).float()
+    noise, common = _noise_tables(estimator, grid)
     lengths: tuple[int, ...] = (1,)
     if sample.gaps is not None:
         inner = np.where(mask, np.minimum(sample.gaps, MAX_GAP), 1)
         inner[:, 0] = 1
         lengths = gap_ladder(inner)[1]
-    common = torch.from_numpy(estimator.noise_.common_at(grid)).float()
     n_classes = noise.shape[-1]
     several = bool(shared_labels(torch.from_numpy(sample.labels), torch.from_numpy(mask)).any())
     first = Scorer(estimator, grid, noise, common, lengths, device, torch.ones(3), torch.ones(n_classes), several)
@@ -252,10 +252,22 @@ def make_scorer(estimator: TideClassifier, sample: AuditInput, device: str) -> S
     return first
 
 
+def _noise_tables(estimator: TideClassifier, grid: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Q of annotators, and the common Q, at the moments of a grid; by moment and level where these were chosen."""
+    if estimator.difficulty_fit_ is not None:
+        cells = torch.from_numpy(estimator.difficulty_fit_.matrices).float()
+        return cells[None], cells
+    matrices = estimator.noise_.at(grid)
+    if estimator.noise_.annotators > 1:
+        matrices = matrices[Sources.of(estimator.sources_).places(None, 1)[0]]
+    common = torch.from_numpy(estimator.noise_.common_at(grid)).float()
+    return torch.from_numpy(matrices if matrices.ndim == 4 else matrices[None]).float(), common
+
+
 def _fit_pool(scorer: Scorer, sample: AuditInput, mask: np.ndarray) -> tuple[Tensor, Tensor]:
     """Weights and prior of the opinion pool, as `inference/contested.py` fits them."""
-    inputs = scorer._chain_inputs(sample, mask)
     signal = scorer.signal(sample.features, mask)
+    inputs = scorer._chain_inputs(sample, mask, signal)
     common = scorer.common[inputs.places()].double()
     evidence = signal.clamp_min(1e-30).log()
     by_features = torch.einsum("nti,ntij->ntj", signal.double(), common)
@@ -280,20 +292,3 @@ def _fit_pool(scorer: Scorer, sample: AuditInput, mask: np.ndarray) -> tuple[Ten
 def _relabelled(inputs: ChainData, labels: Tensor) -> ChainData:
     fields = {**vars(inputs), "labels": labels, "trusted": None}
     return ChainData(**fields)
-
-
-def _mean_logits(model: Any, features: Tensor, mask: Tensor, count: int, device: str) -> Tensor:
-    """Mean logits of the networks of each fold: (folds, n, steps, classes)."""
-    shape = (model.members, -1, -1)
-    logits = model(features.to(device).expand(*shape, -1), mask.to(device).expand(*shape))
-    return logits.unflatten(0, (-1, count)).mean(0).cpu()
-
-
-def small_softmax(logits: Tensor) -> Tensor:
-    """Softmax over few classes: by a product with ones, several times faster than torch's own over a short axis."""
-    powers = logits.clamp(-LARGEST_LOGIT, LARGEST_LOGIT).exp_()
-    return powers / (powers @ _ones(logits.shape[-1]))
-
-
-def _ones(n_classes: int) -> Tensor:
-    return torch.ones(n_classes, n_classes)
