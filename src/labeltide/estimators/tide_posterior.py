@@ -71,7 +71,8 @@ def take_over(concluded: Posterior, again: Posterior, fit: int) -> None:
     for name in ("chain_", "families_", "training_"):
         concluded.learned[fit][name] = again.learned[0][name]
     if again.noise.clock.shape[1] != concluded.noise.clock.shape[1]:  # one Q for all annotators, at fewer moments
-        concluded.noise.matrices[fit] = again.noise(concluded.noise.clock[fit].cpu())[0]
+        matrices = again.noise(concluded.noise.clock[fit].cpu())[0]
+        concluded.noise.matrices[fit] = matrices.to(concluded.noise.matrices)
         return
     for name, values in again.noise.named_buffers():
         getattr(concluded.noise, name)[fit] = values[0]
