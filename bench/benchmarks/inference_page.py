@@ -163,13 +163,13 @@ def _fits(records: Records) -> str:
 INTERVALS = """Rows: independent rows, noise that is static, grows, or does both, in turn. People: about 1,000 labels
 of people whose error rates differ (standard deviation 0.5 on the logit scale), 3 to 20 of them. Whole fits: `tide` with
 its networks; elsewhere the evidence is drawn. The best possible interval knows which labels are wrong: that of Clopper
-and Pearson, and with people the t interval of their shares. Labels are flagged as in an audit: where wrong labels are
-shown (p below 5 %) and no check says that they cannot be told (*denied*), with 10 % false alarms allowed. The false
-discovery rate is the mean over studies of the share of flags that are false, zero where none is flagged (Benjamini and
-Hochberg 1995); *pooled* is the share among the flags of all studies, in which one bad study counts as much as it has
-flags. Audits of tables also average expected false alarms over the profile likelihood of the share, and name somewhat
-fewer labels; that is not done here. Of clean labels every flag is false, and their share among all labels stands in its
-place, marked *.
+and Pearson, and with people the t interval of their shares. Labels are flagged as in an audit of a table: where both
+tests show wrong labels (p below 5 %) and no check says that they cannot be told (*denied*), with 10 % false alarms
+allowed. Expected false alarms are averaged over the profile likelihood of the share (`inference/averaged_quality.py`).
+The false discovery rate is the mean over studies of the share of flags that are false, zero where none is flagged
+(Benjamini and Hochberg 1995); *pooled* is the share among the flags of all studies, in which one bad study counts as
+much as it has flags. Of clean labels every flag is false, and their share among all labels stands in its place,
+marked *.
 
 The correction for the mean of the signed root was chosen on 288 other studies with drawn evidence and 5, 20 or 40 %
 wrong labels: it covers 96.2 % of them, the interval without it 95.1 %. Of 414 studies that nothing was chosen by, it

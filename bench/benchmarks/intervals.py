@@ -3,7 +3,8 @@
 A part of inference.py. Each record is one study: whether the interval held the share of the population and that of the
 study's own labels, its width beside that of the best possible interval, which knows the true labels (Clopper and
 Pearson 1934; with people of different error rates the t interval of their shares), and flags at 10 % false alarms.
-As in an audit, labels are flagged where wrong labels are shown (p below 5 %) and no check denies it.
+Labels are flagged by `LabelAudit.is_issue`, as in an audit of a table: where two tests show wrong labels (p below 5 %)
+and no check denies it, with expected false alarms averaged over the profile likelihood (`averaged_quality.py`).
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from scipy.stats import t as student
 import labeltide as lt
 from labeltide.auditing.conclusion import SURE
 from labeltide.chain.data import TrainingEvidence
+from labeltide.chain.families import constant_shape, family
 from labeltide.chain.passes import expect
-from labeltide.inference.audit import choose_issues
+from labeltide.inference.audit import LabelAudit
 from labeltide.inference.bands import NoiseEstimate, estimate_noise
 from labeltide.inference.diagnostics import diagnose
+from labeltide.inference.likelihood_ratio import likelihood_ratio_test
+from labeltide.inference.reconcile import presence_p
+from labeltide.inference.temporality import MIN_PART_REPLICATES, PART_REPLICATES
 from labeltide.inference.warm_start import same_data
 from labeltide_bench.simulated import Differences, SimulatedData, SimulatedStudy, fit_studies, record_windows, simulate
 
@@ -137,7 +142,7 @@ def measure(
     best = known_truth_interval(wrong, training.clusters)
     inside = (estimate.class_rate_lower <= truth) & (truth <= estimate.class_rate_upper)
     denied = any(check.is_warning and check.denies for check in diagnose(training, ["0", "1"]))
-    flags = flag(training) & (estimate.total_p < SURE) & (not denied)
+    flags = flag(training, estimate, may_name=not denied and are_shown(training, estimate))
     return {
         "total": estimate.total,
         "covers": float(low <= share <= high),
@@ -169,16 +174,36 @@ def known_truth_interval(wrong: np.ndarray, clusters: torch.Tensor | None) -> tu
     return max(float(shares.mean() - half), 0.0), min(float(shares.mean() + half), 1.0)
 
 
-def flag(training: TrainingEvidence) -> np.ndarray:
-    """The labels that an audit flags at 10 % false alarms: (rows, steps)."""
+def are_shown(training: TrainingEvidence, estimate: NoiseEstimate) -> bool:
+    """Whether both tests of an audit reject that no label is wrong; the second is made where the first rejects."""
+    if estimate.total_p >= SURE:
+        return False
+    static = family(training.data.n_classes, constant_shape(training.grid), "each")
+    test = likelihood_ratio_test(training, None, static, PART_REPLICATES, 0, MIN_PART_REPLICATES)
+    return presence_p(test.p_value, estimate.total_p, training) < SURE
+
+
+def flag(training: TrainingEvidence, estimate: NoiseEstimate, *, may_name: bool) -> np.ndarray:
+    """The labels that an audit of a table flags at 10 % false alarms: (rows, steps)."""
     data = training.data
     members = same_data(1, torch.ones(1, data.labels.shape[1]))
     posterior = expect(data, members, training.parameters, posterior=True).posterior
     assert posterior is not None
-    probabilities = posterior[0].double().numpy()
-    labels = data.labels[0, ..., 0].numpy().astype(np.intp)
-    quality = np.take_along_axis(probabilities, labels[..., None], -1)[..., 0]
-    return choose_issues(quality, probabilities.argmax(-1) != labels, FDR)
+    labels, probabilities = data.labels[0].numpy(), posterior[0].double().numpy()
+    unused = np.empty(0)  # what an audit says of a label besides its flag
+    audit = LabelAudit(
+        classes=np.arange(probabilities.shape[-1]),
+        labels=labels,
+        clock=unused,
+        mask=data.mask.numpy(),
+        probabilities=probabilities,
+        signal=unused,
+        error_rates=unused,
+        fdr=FDR,
+        may_name=may_name,
+        false_alarms=estimate.false_alarms,
+    )
+    return audit.is_issue
 
 
 def _mixed_rate(rate: float) -> np.ndarray:

@@ -5,7 +5,14 @@ import pytest
 
 from labeltide_bench.pages import write_report
 from labeltide_bench.pages.cells import make_cells
-from labeltide_bench.pages.people import CLEAN_LIMITS, LIMITS, PEOPLE_HEADS, make_people, mean_over_people
+from labeltide_bench.pages.people import (
+    CLEAN_LIMITS,
+    EXPERT_HEADS,
+    LIMITS,
+    PEOPLE_HEADS,
+    make_people,
+    mean_over_people,
+)
 from labeltide_bench.pages.results import read_results
 
 
@@ -114,6 +121,24 @@ def test_counted_noise_is_averaged_over_folds_and_gaps(people, section, record):
     np.testing.assert_allclose(cell.true_noise[0], second[0] / 2, rtol=1e-6)
     np.testing.assert_allclose(cell.true_noise[1:], 0.75 * first[1:], rtol=1e-6)
     assert mean_over_people([cell], "tide", "frobenius").n == 0
+
+
+def test_predicted_disagreement_has_columns_where_a_record_has_it(people, section, write):
+    records = people({"ignore": 0.3, "tide": 0.1})
+    old = section(records)
+    assert old.expert_heads == []
+    assert all(len(line.entries) == len(PEOPLE_HEADS) for block in old.tables[0].blocks for line in block.lines)
+    for one in records:
+        if one["method"] == "tide":
+            one["metrics"] |= dict.fromkeys(EXPERT_HEADS, 0.25)
+    found = section(records)
+    assert found.expert_heads == list(EXPERT_HEADS.values())
+    ignored, tide = (line.entries[len(PEOPLE_HEADS) :] for line in found.tables[0].blocks[0].lines)
+    assert [entry.mean for entry in ignored] == [""] * len(EXPERT_HEADS)
+    assert [(entry.mean, entry.is_best) for entry in tide] == [("25.0", False)] * len(EXPERT_HEADS)
+    page = write_report(write(records))
+    texts = [path.read_text(encoding="utf-8") for path in (page, page.with_name("people.md"))]
+    assert all(head in text for head in EXPERT_HEADS.values() for text in texts)
 
 
 def test_the_page_holds_table_limits_and_pictures(people, write, tmp_path):

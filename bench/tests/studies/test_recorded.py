@@ -8,12 +8,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from labeltide.estimators import METHODS
+from labeltide.inference.audit import LabelAudit
 from labeltide.noise.fixed import FixedNoise
 from labeltide_bench.studies import read_records, run_fleet, run_study
 from labeltide_bench.studies.derive import derive
 from labeltide_bench.studies.loading import Split, load_folds
+from labeltide_bench.studies.measure import DISAGREEMENT
 from labeltide_bench.studies.plan import plan_fleets
-from labeltide_bench.studies.recorded import CLOCK_BINS, clock_bins, compare_noise, compare_with_others, majority
+from labeltide_bench.studies.recorded import (
+    CLOCK_BINS,
+    Counted,
+    clock_bins,
+    compare_noise,
+    compare_with_others,
+    majority,
+    measure_disagreement,
+)
 from studies.toys import toy_study
 
 DATASET = """
@@ -119,6 +129,39 @@ def test_the_noise_that_was_counted_is_at_no_distance_from_itself(tmp_path, spec
     np.testing.assert_allclose(observed[seen], estimated[seen], atol=1e-6)
 
 
+class Seer:
+    """Predicts of another annotator's label what two others recorded, half a chance each."""
+
+    cross_fits = True
+
+    def __init__(self, others):
+        self.another = np.eye(2)[others.clip(0)].mean(-2)  # (n, steps, classes)
+
+    def noise_at(self, clock):
+        return np.tile(np.eye(2), (len(clock), 1, 1))
+
+    def audit(self, X, y, clock, lengths):
+        labels, mask, rates = y[..., None], y >= 0, np.full((*y.shape, 2), 0.1)
+        return LabelAudit(np.arange(2), labels, clock, mask, self.another, self.another, rates, another=self.another)
+
+
+def test_what_two_others_recorded_predicts_the_counts_against_each_of_them(tmp_path, spec):
+    split = load_folds(spec, write_nights(tmp_path, n_nights=60))[0]
+    compared, (edges, _) = compare_with_others("majority", "ann", split.train), clock_bins(split)
+    told = Seer(split.train.labels[..., 1:])
+    counts, observed, _ = compare_noise(told, compared, split.train, edges)
+    counted = Counted(edges, observed, counts.sum((1, 2)) / counts.sum())
+    found = measure_disagreement(told, "majority", "ann", split.train, counted)
+    recorded, others = split.train.labels[..., :1], split.train.labels[..., 1:]
+    assert set(found) == set(DISAGREEMENT)
+    assert found["expert_pairs_frobenius"] == pytest.approx(0, abs=1e-9)
+    assert found["expert_frobenius"] > 0.02  # ties of the two are not counted
+    assert found["contested"] == pytest.approx(found["contested_observed"])
+    assert found["contested_observed"] == pytest.approx((recorded != others)[recorded[..., 0] >= 0].mean())
+    assert measure_disagreement(told, "clean", "ann", split.train, counted) == {}
+    assert measure_disagreement(METHODS["ignore"](), "majority", "ann", split.train, counted) == {}
+
+
 @pytest.mark.parametrize(
     ("dataset", "name"),
     [*((DATASET, name) for name in METHODS if name != "known"), (CLEAN_COLUMN, "continuous")],
@@ -147,6 +190,9 @@ def test_no_fit_changes_with_the_reference(tmp_path, monkeypatch, dataset, name)
     metrics = [record["metrics"] for _, record in found]
     assert metrics[0]["test_error"] != metrics[1]["test_error"]
     assert metrics[0]["wrong_labels"] != metrics[1]["wrong_labels"]
+    assert (set(DISAGREEMENT) <= set(metrics[0])) == (name == "tide")
+    for predicted in ("contested", "slips") if name == "tide" else ():
+        assert metrics[0][predicted] == metrics[1][predicted]
 
 
 def test_a_study_of_recorded_labels_runs_and_resumes(tmp_path):

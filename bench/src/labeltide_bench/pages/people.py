@@ -15,6 +15,13 @@ from labeltide_bench.pages.result_tables import Entry, percent
 from labeltide_bench.pages.verdict import count
 
 PEOPLE_HEADS = {"frobenius": "Approx. error", "train_error": "Train error", "test_error": "Test error"}
+EXPERT_HEADS = {
+    "expert_frobenius": "D against the majority",
+    "expert_pairs_frobenius": "D against single others",
+    "contested": "Contradicted, predicted",
+    "contested_observed": "Contradicted, observed",
+    "slips": "Slips",
+}
 CLEAN = "clean"  # the reference of a data set with a column of clean labels
 ASKED = {"test_error": "test error", "frobenius": "noise estimation error"}
 WORDS = {
@@ -41,6 +48,12 @@ LIMITS = (
     "Where the reference is agreement, only the easier steps are tested on, and all recorded labels there are right "
     "by construction.",
     "Folds of one data set share most of their training rows, so ± is not an error of the mean.",
+)
+EXPERT_CAPTION = (
+    "Disagreement: D is the confusion matrix with another expert that an audit of the one person's labels predicts, at "
+    "the same distance from the counts against the majority and from those against each single other, whom it "
+    "predicts. Contradicted: the share of labels for which another person recorded another one. Slips: the predicted "
+    "share of labels that the person would correct."
 )
 CLEAN_LIMITS = (
     "The clean labels are taken for the truth. Where they are another measurement, its errors are counted as errors of "
@@ -82,6 +95,7 @@ class People:
     goals: list[Goal]
     limits: tuple[str, ...]
     heads: list[str]
+    expert_heads: list[str]  # of predicted disagreement; empty where no record has it
     tables: list[PeopleTable]
     cells: list[Cell]
 
@@ -99,22 +113,30 @@ def make_people(cells: Sequence[Cell]) -> People | None:
         goals,
         CLEAN_LIMITS if all(cell.info.reference == CLEAN for cell in cells) else LIMITS,
         list(PEOPLE_HEADS.values()),
-        [_table(group) for group in groups],
+        list(_expert_heads(cells).values()),
+        [_table(group, _expert_heads(cells)) for group in groups],
         list(cells),
     )
 
 
-def _table(cells: Sequence[Cell]) -> PeopleTable:
+def _expert_heads(cells: Sequence[Cell]) -> dict[str, str]:
+    """The heads of predicted disagreement that some record has; older records have none."""
+    measured = {metric for cell in cells for runs in cell.runs.values() for run in runs for metric in run.metrics}
+    return {metric: text for metric, text in EXPERT_HEADS.items() if metric in measured}
+
+
+def _table(cells: Sequence[Cell], expert_heads: dict[str, str]) -> PeopleTable:
     first, methods = cells[0], methods_of(cells)
-    blocks = [_block(cell.annotator, _details(cell), [cell], methods) for cell in cells]
+    blocks = [_block(cell.annotator, _details(cell), [cell], methods, expert_heads) for cell in cells]
     if len(cells) > 1:
-        blocks.insert(0, _block("all, on average", [], cells, methods))
+        blocks.insert(0, _block("all, on average", [], cells, methods, expert_heads))
     caption = (
         f"Percent, mean ± standard deviation over {first.info.split}{_unfinished(cells)}. The person named is the only "
         f"label that methods see. Errors are measured against {MEASURED.get(first.info.reference, 'the reference')}. "
         "Approx. error: Frobenius distance (x 100) between the estimated Q(t) and the matrices counted against "
         f"{_counted_against(first)} in ten cells of the clock, weighed by their steps."
     )
+    caption += f" {EXPERT_CAPTION}" if expert_heads else ""
     return PeopleTable(first.name, caption, blocks)
 
 
@@ -129,7 +151,9 @@ def _unfinished(cells: Sequence[Cell]) -> str:
     return f", of which only {fewest} have run for every method so far" if fewest < int(planned) else ""
 
 
-def _block(name: str, details: list[str], cells: Sequence[Cell], methods: Sequence[str]) -> PersonBlock:
+def _block(
+    name: str, details: list[str], cells: Sequence[Cell], methods: Sequence[str], expert_heads: dict[str, str]
+) -> PersonBlock:
     table = {method: {metric: mean_over_people(cells, method, metric) for metric in PEOPLE_HEADS} for method in methods}
     best = {
         metric: min((n[metric].mean for n in table.values() if n[metric].n), default=math.nan)
@@ -139,7 +163,8 @@ def _block(name: str, details: list[str], cells: Sequence[Cell], methods: Sequen
         Line(
             method,
             WORDS.get(base_name(method), ""),
-            [_entry(numbers[metric], best[metric]) for metric in PEOPLE_HEADS],
+            [_entry(numbers[metric], best[metric]) for metric in PEOPLE_HEADS]
+            + [_entry(mean_over_people(cells, method, metric)) for metric in expert_heads],
         )
         for method, numbers in table.items()
     ]
@@ -155,7 +180,7 @@ def mean_over_people(cells: Sequence[Cell], method: str, metric: str) -> DrawSum
     return summarise_draws(sum(values) / len(values) for values in folds.values())
 
 
-def _entry(summary: DrawSummary, best: float) -> Entry:
+def _entry(summary: DrawSummary, best: float = -math.inf) -> Entry:
     if not summary.n:
         return Entry("")
     spread = percent(summary.spread) if math.isfinite(summary.spread) else ""

@@ -12,6 +12,7 @@ from labeltide_bench.pages.charts import draw_levels, draw_over_time, draw_ranks
 from labeltide_bench.pages.cost_table import COST_FILES, as_csv, as_markdown
 from labeltide_bench.pages.environment import make_environment
 from labeltide_bench.pages.figures import draw_recovery, draw_shapes
+from labeltide_bench.pages.people_table import PEOPLE_FILE, people_markdown
 from labeltide_bench.pages.published import FAR, source
 from labeltide_bench.pages.results import Run, read_results
 from labeltide_bench.pages.style import Palette, Picture, colours
@@ -40,7 +41,8 @@ class SectionFigures:
 def write_report(results: Path, out: Path | None = None) -> Path:
     """Write `report.html` and `figures/` from the records of a results folder, and give back the page's path.
 
-    Where tide ran beside its reference on clean labels, `cost.csv` and `cost.md` hold that section of the page.
+    Where tide ran beside its reference on clean labels, `cost.csv` and `cost.md` hold that section of the page; where
+    labels are those of real annotators, `people.md` holds their tables.
 
     Parameters
     ----------
@@ -63,6 +65,8 @@ def write_report(results: Path, out: Path | None = None) -> Path:
     if summary.cost:
         for name, text in zip(COST_FILES, (as_csv(summary.cost), as_markdown(summary.cost)), strict=True):
             write_atomically(out / name, text.encode())
+    if summary.people:
+        write_atomically(out / PEOPLE_FILE, people_markdown(summary.people).encode())
     page = out / PAGE
     write_atomically(page, render(summary, figures, ranks, people).encode())
     return page

@@ -18,7 +18,9 @@ from labeltide_bench.evaluation import (
 )
 from labeltide_bench.studies.loading import Split
 
-METRICS = ("test_error", "train_error", "balanced_test_error", "frobenius", "absolute", "wrong_labels")
+# Predicted disagreement with another annotator, of recorded labels and methods that cross-fit (`recorded.py`).
+DISAGREEMENT = ("expert_frobenius", "expert_pairs_frobenius", "contested", "contested_observed", "slips")
+METRICS = ("test_error", "train_error", "balanced_test_error", "frobenius", "absolute", "wrong_labels", *DISAGREEMENT)
 
 
 class RecordedLabels(NamedTuple):

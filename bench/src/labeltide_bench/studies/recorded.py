@@ -9,6 +9,10 @@ annotators labels i, the share that this annotator labels j, in quantile bins of
 
 with :math:`N_b` the observed matrix of bin b, row i of :math:`\bar Q_b` the mean of the estimated row over the steps
 counted in it, and :math:`w_b` the share of bin b in all counted steps. Rows with few steps are left out of both.
+
+Q(t) is about errors, and the count is of disagreement. Of `tide`, the predicted disagreement is therefore measured, too
+(`measure_disagreement`): the expected confusion matrix :math:`D_b` with another expert, at the same distance from
+:math:`N_b`, and from the mean count against each single other annotator, who is what D predicts.
 """
 
 from __future__ import annotations
@@ -20,9 +24,9 @@ import numpy as np
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import NoisyLabelClassifier
 from labeltide_bench.evaluation import absolute_errors, balanced_error, error_rate, frobenius_errors
-from labeltide_bench.studies.dataset_spec import AGREEMENT
+from labeltide_bench.studies.dataset_spec import AGREEMENT, CLEAN
 from labeltide_bench.studies.loading import Split
-from labeltide_bench.studies.measure import Predicted
+from labeltide_bench.studies.measure import DISAGREEMENT, Predicted
 
 CLOCK_BINS = 10  # bins of the clock, in each of which the noise is counted
 MIN_STEPS = 20  # fewest steps of a class in a bin for its row to be used
@@ -34,6 +38,14 @@ class AnnotatorLabels(NamedTuple):
     recorded: np.ndarray
     others: np.ndarray  # the label of most of the other annotators
     reference: np.ndarray  # the labels that predictions are compared with
+
+
+class Counted(NamedTuple):
+    """The observed noise in bins of the clock."""
+
+    edges: np.ndarray  # inner edges of the bins
+    observed: np.ndarray  # (bins, classes, classes), against the majority of the others; NaN in rows with few steps
+    weights: np.ndarray  # (bins,), shares of the counted steps
 
 
 def labels_of(annotator: str, part: Sequences) -> np.ndarray:
@@ -85,6 +97,7 @@ def measure_recorded(
             "frobenius": float(weights @ frobenius),
             "absolute": float(weights @ absolute),
             "wrong_labels": wrong,
+            **measure_disagreement(estimator, reference, annotator, split.train, Counted(edges, observed, weights)),
         },
         "over_time": {
             "test_error": np.round(over, 4),
@@ -97,6 +110,36 @@ def measure_recorded(
         "true_noise": np.round(observed, 4),
         "noise": np.round(estimated, 4),
     }
+
+
+def measure_disagreement(
+    estimator: NoisyLabelClassifier, reference: str, annotator: str, part: Sequences, counted: Counted
+) -> dict[str, float]:
+    """What an audit of one annotator's labels predicts of another annotator's, beside what those recorded.
+
+    Empty for methods without out-of-fold predictions, which memorise labels, and where clean labels are the reference:
+    these are no other annotator's.
+    """
+    if not estimator.cross_fits or reference == CLEAN:
+        return {}
+    assert part.annotators is not None
+    recorded = labels_of(annotator, part)
+    others = np.delete(part.labels, part.annotators.index(annotator), axis=2)
+    pairs = (recorded >= 0)[..., None] & (others >= 0)
+    audit = estimator.audit(part.features, recorded, part.clock, part.lengths)
+    confusion = audit.expert_confusion(counted.edges)
+    by_pairs = _shares(_count_pairs(recorded, others, np.digitize(part.clock, counted.edges), len(part.classes)))
+    distances = [
+        _frobenius(observed, np.where(np.isfinite(observed), confusion, np.nan))
+        for observed in (counted.observed, by_pairs)
+    ]
+    values = (
+        *(counted.weights @ distance for distance in distances),
+        np.broadcast_to(audit.contested[..., None], pairs.shape)[pairs].mean(),
+        (recorded[..., None] != others)[pairs].mean(),
+        np.nanmean(audit.slip),
+    )
+    return {name: float(value) for name, value in zip(DISAGREEMENT, values, strict=True)}
 
 
 def clock_bins(split: Split) -> tuple[np.ndarray, np.ndarray]:
@@ -129,6 +172,15 @@ def compare_noise(
         if inside.any():
             estimated[b] = np.einsum("ti,tij->ij", weights / weights.sum(0), matrices[inside])
     return counts, _shares(counts), estimated
+
+
+def _count_pairs(recorded: np.ndarray, others: np.ndarray, bins: np.ndarray, n_classes: int) -> np.ndarray:
+    """Counts of another annotator's and of this one's labels, averaged over the others: (bins, classes, classes)."""
+    counts = np.zeros((CLOCK_BINS, n_classes, n_classes))
+    for other in np.moveaxis(others, 2, 0):
+        both = (recorded >= 0) & (other >= 0)
+        np.add.at(counts, (bins[both], other[both], recorded[both]), 1)
+    return counts / others.shape[2]
 
 
 def _error(predicted: np.ndarray, reference: np.ndarray) -> float:
