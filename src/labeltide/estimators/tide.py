@@ -80,7 +80,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     diagnostics_ : tuple of labeltide.inference.diagnostics.Diagnostic
         Reasons to doubt the above; those that warn are a `labeltide.NoiseWarning`, once.
     difficulty_ : tuple of labeltide.estimators.difficulty_fit.DifficultyLevel
-        Number of labels and share of wrong ones at eight levels of difficulty, hardest first: how clearly the features
+        Number of labels and share of wrong ones at levels of difficulty, hardest first: how clearly the features
         tell the classes apart. Empty where levels did not predict held-out labels clearly better.
     timing_ : tuple of labeltide.inference.timing.TransitionTiming
         How many steps late or early transitions between two classes are recorded, with intervals. Empty where a model
@@ -163,7 +163,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
 
     @property
     def difficulty_(self) -> tuple[DifficultyLevel, ...]:
-        """How often labels are wrong at eight levels of difficulty, hardest first; empty where noise has no levels."""
+        """How often labels are wrong at levels of difficulty, hardest first; empty where noise has no levels."""
         check_is_fitted(self, "model_")
         return () if self.difficulty_fit_ is None else self.difficulty_fit_.levels
 
