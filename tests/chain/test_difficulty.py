@@ -11,11 +11,10 @@ import torch
 from labeltide.chain.data import ChainData, Members
 from labeltide.chain.difficulty import (
     LEVELS,
-    Levels,
     _offsets,
     _some_rows,
     average_levels,
-    find_levels,
+    find_cells,
     is_suspected,
     margins,
     nearest_moments,
@@ -70,30 +69,8 @@ def test_the_margin_is_the_difference_of_the_two_largest_log_probabilities():
 
 def test_a_cell_is_a_moment_and_a_level_and_the_level_varies_fastest():
     evidence = torch.tensor([[[0.0, -0.5], [0.0, -1.5], [0.0, -1.0]]])
-    cells = Levels(np.array([[1.0]])).cells(np.array([[0, 0, 2]]), evidence)
+    cells = find_cells(np.array([[0, 0, 2]]), evidence, np.array([1.0]))
     assert cells.tolist() == [[0, 1, 5]]  # a margin at the threshold belongs to the easier level
-
-
-def test_levels_of_predictions_are_those_of_the_likeliest_class():
-    evidence = torch.tensor([[0.0, -0.5], [0.0, -1.5], [-0.5, 0.0], [-9.0, 0.0]])
-    levels = Levels(np.array([[1.0], [5.0]]))
-    assert levels.n_levels == 4
-    assert levels.of(evidence).tolist() == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("by_prediction", [False, True])
-def test_levels_have_the_same_number_of_steps(by_prediction):
-    data, _ = simulate(rows=100)
-    levels = find_levels(data, by_prediction)
-    counts = levels.of(data.evidence[0]).flatten().bincount().view(-1, levels.of_margin)
-    assert levels.n_levels == 8
-    assert (counts.amax(1) - counts.amin(1)).max() <= 1
-
-
-def test_a_class_that_is_never_predicted_has_levels():
-    data, _ = simulate(rows=10)
-    certain = replace(data, evidence=torch.tensor([-0.1, -2.0]).expand(1, 10, 40, 2) + torch.rand(1, 10, 40, 1) / 99)
-    assert np.isfinite(find_levels(certain, True).thresholds).all()
 
 
 def test_moments_are_those_of_the_grid_where_they_are_few():
@@ -126,7 +103,7 @@ def test_a_family_with_offsets_finds_the_noise_that_they_belong_to(pooling):
 
 def test_offsets_are_the_effect_of_the_level_on_wrong_labels():
     matrices, level = noise_with_levels(6, LEVELS)
-    np.testing.assert_allclose(_offsets(torch.from_numpy(matrices), LEVELS), level, atol=1e-6)
+    np.testing.assert_allclose(_offsets(torch.from_numpy(matrices)), level, atol=1e-6)
 
 
 def test_offsets_of_zero_change_nothing():

@@ -2,8 +2,8 @@ r"""Instance-dependent noise: labels are wrong more often where the features tel
 
 Noise that grows towards the boundary between classes is called boundary-consistent (Menon, van Rooyen and Natarajan
 2018). The difficulty of a step is the margin of its out-of-fold prediction, the difference of the two largest
-log-probabilities. It is cut into *levels* at its quantiles, hardest first: eight levels for all steps, or four for each
-predicted class. The effects of the clock and of the level add up on the logit scale,
+log-probabilities. It is cut at its quantiles into eight *levels*, hardest first. The effects of the clock and of the
+level add up on the logit scale,
 
 .. math:: \log Q_{ij}(t, d) / Q_{ii}(t, d) = x_{ij}(t)^\top \beta + g_i(d).
 
@@ -13,9 +13,9 @@ spline, and is then an offset of the logits: like the evidence, it is held fixed
 
 Without levels, networks learn to predict the wrong labels near the boundary, and with their evidence these look right.
 Of 42 development fits with 30 % wrong labels near the boundary (simulations, chest accelerometer, stairs, postures, REM
-sleep), the posterior had 24 % errors without levels, and 12 % with them where held-out labels ask for them. Of 84
-fits with errors anywhere 4 got levels, and the mean error stayed at 4.5 %. EM starts from labels that persist: from a
-chain without persistence it often ended where the wrong labels are taken for the truth, at about the same likelihood.
+sleep), the posterior had 24 % errors without levels. With levels where held-out labels ask for them, which they did in
+34, it had 14 %. None of 84 fits with errors anywhere got levels. EM starts from labels that persist: from a chain
+without persistence it often ended where the wrong labels are taken for the truth, at about the same likelihood.
 """
 
 from __future__ import annotations
@@ -25,19 +25,18 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.linalg import block_diag
 from torch import Tensor
 
 from labeltide._clock import Period, one_period
 from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.em import fit_chains
-from labeltide.chain.families import Family, family, spline_shape
+from labeltide.chain.families import Family, family, sum_shape
 from labeltide.chain.passes import expect
 from labeltide.chain.pooled import families_of
 from labeltide.chain.select import Chosen, try_families
 from labeltide.chain.start import JOINT_ITERATIONS, START_SMOOTHNESS, flat_chain
 
-LEVELS, LEVELS_OF_PREDICTION = 8, 4  # for all steps together, and for each predicted class
+LEVELS = 8
 MOMENTS = ((3, 48), (8, 24))  # classes, and moments of the clock with at most so many; with more classes no levels
 LEVEL_SMOOTHNESS = 1.0  # roughness penalty of the curve over levels
 HARDEST, EASIEST = 0.52, 0.02  # error rates of the outer levels where EM starts
@@ -49,39 +48,12 @@ SUSPECTED_DIFFERENCE, SUSPECTED_Z = 0.03, 2.0
 MOST_STEPS = 2**15  # of more, some rows decide whether there are levels
 
 
-class Levels(NamedTuple):
-    """Margins at which the steps are cut into levels: all together, or those of each predicted class."""
-
-    thresholds: np.ndarray  # (1 or classes, levels - 1), rising
-
-    @property
-    def n_levels(self) -> int:
-        """The number of levels, of all predicted classes."""
-        return self.thresholds.shape[0] * self.of_margin
-
-    @property
-    def of_margin(self) -> int:
-        """The number of levels of the margin."""
-        return self.thresholds.shape[1] + 1
-
-    def of(self, evidence: Tensor) -> Tensor:
-        """The level of each step, from log-probabilities (..., classes): int64 (...)."""
-        thresholds = torch.from_numpy(self.thresholds).to(evidence.device)
-        group = evidence.argmax(-1) if len(thresholds) > 1 else torch.zeros_like(evidence[..., 0], dtype=torch.int64)
-        above = margins(evidence.double())[..., None] >= thresholds[group]  # (..., levels - 1)
-        return group * self.of_margin + above.sum(-1)
-
-    def cells(self, place: np.ndarray, evidence: Tensor) -> np.ndarray:
-        """The cell of each step from its place among the moments and its evidence: int64, (rows, steps)."""
-        return np.asarray(place * self.n_levels + self.of(evidence).cpu().numpy())
-
-
 class Difficult(NamedTuple):
     """Labels of one fit by moment and level, and the chain with which EM goes on."""
 
     data: ChainData  # with offsets; its points are cells
     grid: np.ndarray  # (cells,), the moment of each
-    levels: Levels
+    thresholds: np.ndarray  # (levels - 1,), rising margins between levels
     chain: ChainParameters
 
 
@@ -137,41 +109,29 @@ def find_difficulty(
     most = next((moments for classes, moments in MOMENTS if data.n_classes <= classes), 0)
     if not most or data.evidence is None:
         return None
+    margin = margins(data.evidence[0].double())[data.mask].cpu().numpy()
+    thresholds = np.quantile(margin, np.arange(1, LEVELS) / LEVELS)
+    by_level, cells = _on_cells(data, grid, thresholds, most)
+    kind = _additive(data.n_classes, cells, period)
     rows, count = _some_rows(data.mask), int(folds.max()) + 2
-    some = member._replace(weights=member.weights[:, rows])
+    some, part = member._replace(weights=member.weights[:, rows]), by_level.take_rows(rows)
     best = chosen.families[0][int(chosen.held_out[0].argmax())]
     without = try_families(data.take_rows(rows), some, chosen.parameters, folds[:, rows], [[[best] * count]])
-    reached, result = float(without.held_out[0, 0]) + DIFFICULTY_WORTH, None
-    for levels in (find_levels(data, False), find_levels(data, True)):
-        by_level, cells = _on_cells(data, grid, levels, most)
-        kind = _additive(data.n_classes, cells, levels, period)
-        part = by_level.take_rows(rows)
-        tried = try_families(part, some, _fit_additive(part, some, kind, levels), folds[:, rows], [[[kind] * count]])
-        if float(tried.held_out[0, 0]) > reached:
-            reached, result = float(tried.held_out[0, 0]), (Difficult(by_level, cells, levels, tried.parameters), kind)
-    return None if result is None else _with_offsets(*result, member)
+    tried = try_families(part, some, _fit_additive(part, some, kind), folds[:, rows], [[[kind] * count]])
+    if float(tried.held_out[0, 0] - without.held_out[0, 0]) <= DIFFICULTY_WORTH:
+        return None
+    chain = tried.parameters
+    if len(rows) < len(data.mask):
+        families = families_of([kind])
+        chain = fit_chains(by_level, member, families, chain, iterations=JOINT_ITERATIONS, learn_power=True).parameters
+    offsets = _offsets(chain.matrices[0, 0])
+    return Difficult(replace(by_level, offsets=offsets), cells, thresholds, chain)
 
 
-def find_levels(data: ChainData, by_prediction: bool) -> Levels:
-    """Levels with the same number of steps: of all steps, or of those that are predicted to be of each class."""
-    assert data.evidence is not None
-    evidence = data.evidence[0][data.mask]
-    margin, predicted = margins(evidence.double()).cpu().numpy(), evidence.argmax(-1).cpu().numpy()
-    if not by_prediction:
-        return Levels(np.quantile(margin, np.arange(1, LEVELS) / LEVELS)[None])
-    shares = np.arange(1, LEVELS_OF_PREDICTION) / LEVELS_OF_PREDICTION
-    groups = [margin[predicted == place] for place in range(data.n_classes)]
-    return Levels(np.stack([np.quantile(of_class if len(of_class) else margin, shares) for of_class in groups]))
-
-
-def _with_offsets(found: Difficult, kind: Family, member: Members) -> Difficult:
-    """The chain of all rows, and the effect of the levels as offsets."""
-    data, chain = found.data, found.chain
-    if len(data.mask) > len(_some_rows(data.mask)):
-        families = families_of([kind], data.mask.device)
-        chain = fit_chains(data, member, families, chain, iterations=JOINT_ITERATIONS, learn_power=True).parameters
-    offsets = _offsets(chain.matrices[0, 0], found.levels.n_levels)
-    return found._replace(data=replace(data, offsets=offsets), chain=chain)
+def find_cells(place: np.ndarray, evidence: Tensor, thresholds: np.ndarray) -> np.ndarray:
+    """The cell of each step from its place among the moments and its evidence: int64, (rows, steps)."""
+    level = torch.bucketize(margins(evidence.double()), torch.from_numpy(thresholds), right=True)
+    return np.asarray(place * (len(thresholds) + 1) + level.numpy())
 
 
 def nearest_moments(grid: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -196,23 +156,18 @@ def average_levels(matrices: np.ndarray, totals: np.ndarray, n_levels: int) -> n
     return np.asarray((weights[..., None] * by_level).sum(-3))
 
 
-def _on_cells(data: ChainData, grid: np.ndarray, levels: Levels, most: int) -> tuple[ChainData, np.ndarray]:
+def _on_cells(data: ChainData, grid: np.ndarray, thresholds: np.ndarray, most: int) -> tuple[ChainData, np.ndarray]:
     """The same labels with cells as their points, and the moment of each cell."""
     assert data.evidence is not None
     axis, nearest = nearest_moments(grid, most)
-    cells = levels.cells(nearest[data.places().cpu().numpy()], data.evidence[0])
-    points = torch.from_numpy(cells).to(data.mask.device)
-    return replace(data, points=points, n_points=levels.n_levels * len(axis)), np.repeat(axis, levels.n_levels)
+    cells = find_cells(nearest[data.places().numpy()], data.evidence[0], thresholds)
+    return replace(data, points=torch.from_numpy(cells), n_points=LEVELS * len(axis)), np.repeat(axis, LEVELS)
 
 
-def _additive(n_classes: int, cells: np.ndarray, levels: Levels, period: Period) -> Family:
-    """Splines over the clock and over the levels of each prediction, alike for all wrong labels of one true class."""
-    clock = spline_shape(cells, START_SMOOTHNESS, one_period(period))
-    margin = spline_shape(np.linspace(0, 1, levels.of_margin), LEVEL_SMOOTHNESS)
-    predictions = len(levels.thresholds)
-    by_level = np.tile(block_diag(*[margin.basis] * predictions), (len(cells) // levels.n_levels, 1))
-    penalty = block_diag(clock.penalty, *[margin.penalty] * predictions)
-    shape = clock._replace(name="levels", basis=np.hstack([clock.basis, by_level]), penalty=penalty, smoothness=None)
+def _additive(n_classes: int, cells: np.ndarray, period: Period) -> Family:
+    """Splines over the clock and over the levels, alike for all wrong labels of one true class."""
+    both = np.stack([cells, np.tile(np.arange(LEVELS) / (LEVELS - 1), len(cells) // LEVELS)], 1)
+    shape = sum_shape(both, (START_SMOOTHNESS, LEVEL_SMOOTHNESS), (one_period(period), None))
     return family(n_classes, shape, "each", "by class")
 
 
@@ -223,22 +178,20 @@ def _some_rows(mask: Tensor) -> Tensor:
     return torch.linspace(0, n_rows - 1, count, device=mask.device).round().long()
 
 
-def _fit_additive(data: ChainData, member: Members, kind: Family, levels: Levels) -> ChainParameters:
+def _fit_additive(data: ChainData, member: Members, kind: Family) -> ChainParameters:
     """EM from labels that persist and are wrong at hard steps."""
-    device = data.mask.device
-    error = torch.linspace(HARDEST, EASIEST, levels.of_margin, device=device)
-    error = error.repeat(data.n_points // levels.of_margin)[:, None, None]  # (cells, 1, 1)
-    eye = torch.eye(data.n_classes, device=device)
+    error = torch.linspace(HARDEST, EASIEST, LEVELS).repeat(data.n_points // LEVELS)[:, None, None]  # (cells, 1, 1)
+    eye = torch.eye(data.n_classes)
     matrices = (1 - error) * eye + error / (data.n_classes - 1) * (1 - eye)
     start = flat_chain(1, 1, data, STAY)._replace(matrices=matrices[None, None])
-    families = families_of([kind], device)
+    families = families_of([kind])
     return fit_chains(data, member, families, start, iterations=JOINT_ITERATIONS, learn_power=True).parameters
 
 
-def _offsets(matrices: Tensor, levels: int) -> Tensor:
+def _offsets(matrices: Tensor) -> Tensor:
     """The effect of each level on the logits of wrong labels, by true class: (levels, classes), means are zero."""
     logs = matrices.double().clamp_min(1e-6).log()  # (cells, classes, classes)
     right = logs.diagonal(dim1=-2, dim2=-1)
     wrong = (logs.sum(-1) - right) / (logs.shape[-1] - 1)
-    by_level = (wrong - right).unflatten(0, (-1, levels)).mean(0)  # (levels, classes)
+    by_level = (wrong - right).unflatten(0, (-1, LEVELS)).mean(0)  # (levels, classes)
     return by_level - by_level.mean(0)

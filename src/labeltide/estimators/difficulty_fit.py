@@ -9,7 +9,7 @@ import torch
 
 from labeltide import _validation
 from labeltide._clock import wrap_clock
-from labeltide.chain.difficulty import LEVELS, LEVELS_OF_PREDICTION, Levels
+from labeltide.chain.difficulty import LEVELS, find_cells
 from labeltide.noise.fixed import FixedNoise
 
 
@@ -23,12 +23,12 @@ class DifficultyLevel(NamedTuple):
 class DifficultyFit(NamedTuple):
     """Q(t, d) of one fit (`chain/difficulty.py`)."""
 
-    thresholds: np.ndarray  # (1 or classes, levels - 1), as in `Levels`
+    thresholds: np.ndarray  # (levels - 1,), rising margins between levels
     moments: np.ndarray  # rising moments of the clock
     period: float | None  # of the clock
-    matrices: np.ndarray  # (cells, classes, classes)
-    error_rates: np.ndarray  # (levels,) of the margin: the share of wrong labels, hardest first
-    labels: np.ndarray  # (levels,) of the margin: the number of labels
+    matrices: np.ndarray  # (moments * levels, classes, classes)
+    error_rates: np.ndarray  # (levels,), the share of wrong labels, hardest first
+    labels: np.ndarray  # (levels,), the number of labels
 
     @property
     def levels(self) -> tuple[DifficultyLevel, ...]:
@@ -45,7 +45,7 @@ class DifficultyFit(NamedTuple):
         """The cell of each step, (n, steps), from its moment and its out-of-fold log-probabilities."""
         moments = wrap_clock(clock, self.period)
         place = np.searchsorted((self.moments[1:] + self.moments[:-1]) / 2, moments)
-        return Levels(self.thresholds).cells(place, torch.from_numpy(evidence))
+        return find_cells(place, torch.from_numpy(evidence), self.thresholds)
 
     def to_json(self) -> dict[str, Any]:
         """Lists and numbers."""
@@ -62,22 +62,16 @@ class DifficultyFit(NamedTuple):
         except (KeyError, TypeError, ValueError):
             raise ValueError("its levels of difficulty are malformed.") from None
         thresholds, moments, matrices = (arrays[name] for name in ("thresholds", "moments", "matrices"))
-        kinds = {(1, LEVELS - 1): LEVELS, (n_classes, LEVELS_OF_PREDICTION - 1): LEVELS_OF_PREDICTION}
-        of_margin = kinds.get(thresholds.shape, 0)
         shapes = {
+            "thresholds": (LEVELS - 1,),
             "moments": (moments.size,),
-            "matrices": (
-                of_margin * len(thresholds.reshape(-1, max(of_margin - 1, 1))) * moments.size,
-                *[n_classes] * 2,
-            ),
-            "error_rates": (of_margin,),
-            "labels": (of_margin,),
+            "matrices": (LEVELS * moments.size, n_classes, n_classes),
+            "error_rates": (LEVELS,),
+            "labels": (LEVELS,),
         }
         sound = (
             moments.size > 0
-            and of_margin > 0
-            and all(arrays[name].shape == shape for name, shape in shapes.items())
-            and all(np.isfinite(values).all() for values in arrays.values())
+            and all(arrays[name].shape == shape and np.isfinite(arrays[name]).all() for name, shape in shapes.items())
             and (np.diff(moments) > 0).all()
             and (np.diff(thresholds) >= 0).all()
         )

@@ -7,7 +7,7 @@ import torch
 
 from labeltide._clock import Period, one_period
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
-from labeltide.chain.difficulty import Levels, find_difficulty, is_suspected
+from labeltide.chain.difficulty import find_difficulty, is_suspected
 from labeltide.chain.passes import expect
 from labeltide.estimators.difficulty_fit import DifficultyFit
 from labeltide.estimators.tide_posterior import Posterior, conclude, take_over
@@ -40,16 +40,15 @@ def with_difficulty(
         held_out[fit] = again.chosen.held_out.max()  # what a model of timing errors must surpass
         take_over(concluded, again, fit)
         training = again.learned[0]["training_"]
-        concluded.learned[fit]["difficulty_fit_"] = _describe_difficulty(training, member, found.levels)
+        concluded.learned[fit]["difficulty_fit_"] = _describe_difficulty(training, member, found.thresholds)
     return concluded._replace(labels=labels, chosen=concluded.chosen._replace(held_out=held_out))
 
 
-def _describe_difficulty(training: TrainingEvidence, member: Members, levels: Levels) -> DifficultyFit:
-    """Q by moment and level, and how often labels of each level of the margin are wrong."""
+def _describe_difficulty(training: TrainingEvidence, member: Members, thresholds: np.ndarray) -> DifficultyFit:
+    """Q by moment and level, and how often labels of each level are wrong."""
     counts = expect(training.data, member, training.parameters).counts[0].sum(0).double().numpy()
-    counts = counts.reshape(-1, levels.of_margin, *counts.shape[1:]).sum(0)  # (levels, true, recorded)
+    counts = counts.reshape(-1, training.data.n_levels, *counts.shape[1:]).sum(0)  # (levels, true, recorded)
     labels = counts.sum((1, 2))
     rates = 1 - np.trace(counts, axis1=1, axis2=2) / labels.clip(1e-12)
     matrices = training.parameters.matrices[0, 0].double().numpy()
-    period = one_period(training.period)
-    return DifficultyFit(levels.thresholds, training.moments, period, matrices, rates, labels.round())
+    return DifficultyFit(thresholds, training.moments, one_period(training.period), matrices, rates, labels.round())

@@ -81,7 +81,7 @@ def test_levels_of_difficulty_give_the_same_labels_in_parts_and_in_memory(tmp_pa
     without = run(path, tmp_path / "without")
     n_classes, wrong = len(model.classes_), np.tile(np.linspace(0.5, 0.02, 8), 6)[:, None, None]
     matrices = (1 - wrong) * np.eye(n_classes) + wrong / (n_classes - 1) * (1 - np.eye(n_classes))
-    thresholds, moments = np.linspace(0.1234, 2.3456, 7)[None], np.linspace(0, 24, 6)
+    thresholds, moments = np.linspace(0.1234, 2.3456, 7), np.linspace(0, 24, 6)
     model.difficulty_fit_ = DifficultyFit(thresholds, moments, None, matrices, np.zeros(8), np.ones(8))
     whole, parts = (f(path, tmp_path / f.__name__) for f in (in_memory, run))
     assert_same_labels(whole.folder, parts.folder)
