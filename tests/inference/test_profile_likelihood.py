@@ -72,19 +72,30 @@ def test_a_quadratic_profile_gives_the_normal_interval():
 
 
 def test_clusters_that_differ_widen_the_interval_and_few_of_them_more():
-    shares = np.linspace(-1, 1, 21)
+    away = np.linspace(-1, 1, 21)
     effects = np.random.default_rng(0).standard_normal(40)
     effects -= effects.mean()
-    profile = Profile(shares, effects * shares[:, None] * np.sqrt(1 / 40) - 0.5 * shares[:, None] ** 2 / 40)
+    profile = Profile(0.2 + away / 10, effects * away[:, None] * np.sqrt(1 / 40) - 0.5 * away[:, None] ** 2 / 40)
     rows, fours = np.arange(40), effects.argsort().argsort() // 10  # alike within four clusters
     assert dispersion(profile, rows) == pytest.approx(1, abs=0.4)
     assert dispersion(profile, fours) > 4
-    assert critical_root(profile, fours) > 3.18 * 2 > critical_root(profile, rows) >= 1.95
+    assert critical_root(profile, fours, 1000) > 3.18 * 2 > critical_root(profile, rows, 1000) >= 1.95
+
+
+def test_the_spread_of_people_counts_only_where_they_have_wrong_labels():
+    (clean,), _ = fit(0.0, 39)
+    people = torch.arange(39) // 13
+    alone, together = (share_interval(clean._replace(clusters=who)) for who in (None, people))
+    assert together == alone
+    profile = Profile(np.linspace(0, 0.02, 5), np.random.default_rng(0).normal(0, 1, (5, 9)).cumsum(0))
+    threes = np.arange(9) // 3
+    assert critical_root(profile, threes, 299) == critical_root(profile, np.zeros(9), 299)
+    assert critical_root(profile, threes, 301) > critical_root(profile, threes, 299)
 
 
 def test_one_cluster_leaves_the_quantile_of_the_rows():
     profile = Profile(np.linspace(0, 1, 5), np.zeros((5, 600)))
-    assert critical_root(profile, np.zeros(600, dtype=int)) == pytest.approx(1.964, abs=1e-3)
+    assert critical_root(profile, np.zeros(600, dtype=int), 600) == pytest.approx(1.964, abs=1e-3)
 
 
 def test_people_whose_error_rates_differ_widen_the_interval():
