@@ -79,7 +79,7 @@ def test_clusters_that_differ_widen_the_interval_and_few_of_them_more():
     rows, fours = np.arange(40), effects.argsort().argsort() // 10  # alike within four clusters
     assert dispersion(profile, rows) == pytest.approx(1, abs=0.4)
     assert dispersion(profile, fours) > 4
-    assert critical_root(profile, fours) > 3.18 * 2 > critical_root(profile, rows) >= 1.95
+    assert critical_root(profile, fours, 50) > 3.18 * 2 > critical_root(profile, rows, 50) >= 1.95
 
 
 def test_the_spread_of_people_counts_only_where_they_have_wrong_labels():
@@ -89,13 +89,13 @@ def test_the_spread_of_people_counts_only_where_they_have_wrong_labels():
     assert together == alone
     profile = Profile(np.linspace(0, 0.02, 5), np.random.default_rng(0).normal(0, 1, (5, 9)).cumsum(0))
     threes = np.arange(9) // 3
-    assert critical_root(profile, threes, 2.99) == critical_root(profile, np.zeros(9))
+    assert critical_root(profile, threes, 2.99) == critical_root(profile, np.zeros(9), 2.99)
     assert critical_root(profile, threes, 3.01) > critical_root(profile, threes, 2.99)
 
 
 def test_one_cluster_leaves_the_quantile_of_the_rows():
     profile = Profile(np.linspace(0, 1, 5), np.zeros((5, 600)))
-    assert critical_root(profile, np.zeros(600, dtype=int)) == pytest.approx(1.964, abs=1e-3)
+    assert critical_root(profile, np.zeros(600, dtype=int), 50) == pytest.approx(1.964, abs=1e-3)
 
 
 def test_people_whose_error_rates_differ_widen_the_interval():

@@ -87,8 +87,7 @@ def share_test(training: TrainingEvidence) -> ShareInterval:
     clusters = np.arange(len(profile.log_likelihood[0])) if training.clusters is None else training.clusters.numpy()
     mean = ROOT_MEAN * profile.estimate
     p_value = null_p_value(profile, clusters, max(RESOLUTION, stretch_share(training.data)), mean)
-    wrong = np.inf if training.clusters is None else _count_labels(training.data) * profile.estimate
-    critical = critical_root(profile, clusters, wrong)
+    critical = critical_root(profile, clusters, _count_labels(training.data) * profile.estimate)
     lower, upper = invert(profile, critical, mean)
     lower = lower if p_value < 1 - CONFIDENCE else 0.0
     # States are named so that recorded labels are mostly right. Beyond the share of wrong labels that are given at
@@ -144,14 +143,15 @@ def invert(profile: Profile, critical: float, mean: float = 0.0) -> tuple[float,
     return float(lower), float(upper)
 
 
-def critical_root(profile: Profile, clusters: np.ndarray, expected_wrong: float = np.inf) -> float:
+def critical_root(profile: Profile, clusters: np.ndarray, expected_wrong: float) -> float:
     """The critical value of the signed root: by the model, or by the spread between clusters where that is larger.
 
     The model's is the t quantile for the number of rows in place of the normal one: A, k and the shape of Q are
     estimated too. In 300 development studies it covered 93.0 %, the normal quantile 92.3 %. With fewer expected wrong
-    labels than people, how people differ cannot be seen, and matters little beside chance. In 480 development
+    labels than clusters, how clusters differ cannot be seen, and matters little beside chance. In 480 development
     studies of 3 and 5 people whose error rates differ, with 0.3 to 3 % wrong, the interval then covered 96 %, with the
-    spread of people 97 %; the upper end of clean labels of 3 people was 0.5 %, with it 0.9 %.
+    spread of people 97 %; the upper end of clean labels of 3 people was 0.5 %, with it 0.9 %. With rows as clusters, 2
+    and 5 % wrong, upper ends covered as many of 720 studies, and those of clean whole fits were a tenth lower.
     """
     by_model = _quantile(profile.log_likelihood.shape[1])
     names, cluster = np.unique(clusters, return_inverse=True)
