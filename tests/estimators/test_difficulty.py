@@ -6,10 +6,12 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 import labeltide as lt
 from labeltide.auditing.evidence_file import read_evidence, write_evidence
-from labeltide.estimators import tide_steps
+from labeltide.chain import difficulty
+from labeltide.estimators import difficulty_steps, tide_steps
 from labeltide.estimators.difficulty_fit import DifficultyFit
 
 RATE = 0.6  # of errors at the boundary; none far from it
@@ -104,6 +106,38 @@ def test_one_fit_of_a_fleet_may_have_levels_and_another_none(near):
     np.testing.assert_allclose(pair[0].noise_matrices_, model.noise_matrices_, atol=1e-5)
 
 
+def test_the_checks_of_the_clock_do_not_see_levels(near):
+    data = near[0].training_.data
+    assert data.n_moments == 40
+    assert np.array_equal(data.moments().numpy(), np.broadcast_to(np.arange(40), data.mask.shape))
+    assert {check.name for check in near[0].diagnostics_ if check.is_warning} <= {"class_balance"}
+
+
+def test_some_rows_may_lack_the_last_fold(near, monkeypatch):
+    monkeypatch.setattr(difficulty, "MOST_STEPS", 200)  # five rows
+    monkeypatch.setattr(difficulty, "DIFFICULTY_WORTH", -np.inf)
+    monkeypatch.setattr(difficulty_steps, "is_suspected", lambda data, fits, _: torch.ones(len(fits.labels)).bool())
+    _, features, labels, _ = near
+    assert lt.TideClassifier(epochs=1, hidden_size=4, random_state=1).fit(features, labels).difficulty_
+
+
+def test_timing_errors_must_surpass_levels_and_keep_the_order_of_families(near, monkeypatch):
+    seen = []
+    original = tide_steps.with_difficulty
+
+    def remember(data, fits, chain, concluded, *more):
+        found = original(data, fits, chain, concluded, *more)
+        seen.extend((concluded.chosen.held_out, found.chosen.held_out))
+        return found
+
+    monkeypatch.setattr(tide_steps, "with_difficulty", remember)
+    _, features, labels, _ = near
+    assert fit(features, labels).difficulty_
+    before, after = seen
+    assert after.max() > before.max()
+    assert after.argmax() == before.argmax()
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -112,7 +146,11 @@ def test_one_fit_of_a_fleet_may_have_levels_and_another_none(near):
         ("moments", [3.0, 1.0]),
         ("matrices", [[[2.0, -1.0], [0.0, 1.0]]]),
         ("error_rates", [float("nan")] * 8),
+        ("error_rates", [5.0] * 8),
+        ("labels", [-1.0] * 8),
         ("period", "day"),
+        ("period", 0.0),
+        ("period", float("nan")),
     ],
 )
 def test_malformed_levels_are_refused(near, name, value):

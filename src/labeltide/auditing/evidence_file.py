@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from labeltide import _validation
 from labeltide._files import write_atomically
 from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence
+from labeltide.chain.difficulty import LEVELS
 from labeltide.chain.families import WeightedFamily
 from labeltide.training.checkpoint import fingerprint
 
@@ -135,7 +136,12 @@ def _check_ranges(training: TrainingEvidence) -> None:
     ]
     if any(tensor.isnan().any() or (tensor == torch.inf).any() for tensor in others) or np.isnan(training.grid).any():
         raise ValueError("its numbers must be finite")
-    if data.offsets is not None and (data.points is None or not data.n_levels or data.n_points % data.n_levels):
-        raise ValueError("its levels must be alike at all moments")
+    if data.offsets is not None and (
+        data.points is None
+        or data.n_levels != LEVELS
+        or not bool(data.offsets.isfinite().all())
+        or not np.array_equal(training.grid, np.repeat(training.moments, LEVELS))
+    ):
+        raise ValueError("its levels of difficulty must be alike at all moments")
     if data.points is None and data.mask.shape[1] > data.n_points:
         raise ValueError("its grid must have a point for every step")

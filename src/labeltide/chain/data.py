@@ -61,6 +61,11 @@ class ChainData:
         """The number of levels of difficulty at each moment of the grid."""
         return 1 if self.offsets is None else len(self.offsets)
 
+    @property
+    def n_moments(self) -> int:
+        """The number of moments of the grid."""
+        return self.n_points // self.n_levels
+
     def of_fit(self, fit: int) -> Self:
         """The labels and evidence of one fit, on the CPU."""
         part = slice(fit, fit + 1)
@@ -101,6 +106,10 @@ class ChainData:
         if self.points is not None:
             return self.points
         return torch.arange(self.mask.shape[1], device=self.mask.device).expand_as(self.mask)
+
+    def moments(self) -> Tensor:
+        """The place of each step among the moments of the grid, whatever its level: (rows, steps)."""
+        return self.places() // self.n_levels
 
 
 class Chain(NamedTuple):

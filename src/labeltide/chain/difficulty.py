@@ -8,8 +8,9 @@ level add up on the logit scale,
 .. math:: \log Q_{ij}(t, d) / Q_{ii}(t, d) = x_{ij}(t)^\top \beta + g_i(d).
 
 A point of the grid is then a *cell*, a moment and a level, with the level varying fastest, and the grid of the clock
-repeats every moment for each level. Functions of the clock need not know. The curve g is fitted once, with a penalised
-spline, and is then an offset of the logits: like the evidence, it is held fixed in bands and tests.
+repeats every moment for each level. Splines, waves and pieces are functions of that grid as of any other. The curve g
+is fitted once, with a penalised spline, and is then an offset of the logits: like the evidence, it is held fixed in
+bands and tests.
 
 Without levels, networks learn to predict the wrong labels near the boundary, and with their evidence these look right.
 Of 42 development fits with 30 % wrong labels near the boundary (simulations, chest accelerometer, stairs, postures, REM
@@ -37,7 +38,7 @@ from labeltide.chain.select import Chosen, try_families
 from labeltide.chain.start import JOINT_ITERATIONS, START_SMOOTHNESS, flat_chain
 
 LEVELS = 8
-MOMENTS = ((3, 48), (8, 24))  # classes, and moments of the clock with at most so many; with more classes no levels
+MOMENTS = ((3, 48), (8, 24))  # at most 48 moments with up to 3 classes, 24 with up to 8; no levels with more classes
 LEVEL_SMOOTHNESS = 1.0  # roughness penalty of the curve over levels
 HARDEST, EASIEST = 0.52, 0.02  # error rates of the outer levels where EM starts
 STAY = 0.9  # persistence of true labels where EM starts
@@ -113,11 +114,13 @@ def find_difficulty(
     thresholds = np.quantile(margin, np.arange(1, LEVELS) / LEVELS)
     by_level, cells = _on_cells(data, grid, thresholds, most)
     kind = _additive(data.n_classes, cells, period)
-    rows, count = _some_rows(data.mask), int(folds.max()) + 2
+    rows = _some_rows(data.mask)
     some, part = member._replace(weights=member.weights[:, rows]), by_level.take_rows(rows)
+    some_folds = folds[:, rows]
+    count = int(some_folds.max()) + 2  # folds among these rows, and none left out
     best = chosen.families[0][int(chosen.held_out[0].argmax())]
-    without = try_families(data.take_rows(rows), some, chosen.parameters, folds[:, rows], [[[best] * count]])
-    tried = try_families(part, some, _fit_additive(part, some, kind), folds[:, rows], [[[kind] * count]])
+    without = try_families(data.take_rows(rows), some, chosen.parameters, some_folds, [[[best] * count]])
+    tried = try_families(part, some, _fit_additive(part, some, kind), some_folds, [[[kind] * count]])
     if float(tried.held_out[0, 0] - without.held_out[0, 0]) <= DIFFICULTY_WORTH:
         return None
     chain = tried.parameters

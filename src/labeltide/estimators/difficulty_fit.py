@@ -74,6 +74,9 @@ class DifficultyFit(NamedTuple):
             and all(arrays[name].shape == shape and np.isfinite(arrays[name]).all() for name, shape in shapes.items())
             and (np.diff(moments) > 0).all()
             and (np.diff(thresholds) >= 0).all()
+            and (period is None or 0 < period < np.inf)
+            and ((arrays["error_rates"] >= 0) & (arrays["error_rates"] <= 1)).all()
+            and (arrays["labels"] >= 0).all()
         )
         if not sound:
             raise ValueError(f"its levels of difficulty must be finite numbers for {n_classes} classes.")

@@ -37,7 +37,8 @@ def with_difficulty(
             continue
         again = conclude(found.data, member, folds, found.chain, found.grid, period, ())
         labels = labels.index_copy(0, torch.tensor([fit], device=labels.device), again.labels.to(labels))
-        held_out[fit] = again.chosen.held_out.max()  # what a model of timing errors must surpass
+        # What a model of timing errors must surpass; the order of the families stays.
+        held_out[fit] += again.chosen.held_out.max().to(held_out) - held_out[fit].max()
         take_over(concluded, again, fit)
         training = again.learned[0]["training_"]
         concluded.learned[fit]["difficulty_fit_"] = _describe_difficulty(training, member, found.thresholds)

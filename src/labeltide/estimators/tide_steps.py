@@ -25,7 +25,7 @@ from labeltide.estimators.difficulty_steps import with_difficulty
 from labeltide.estimators.fleet import FleetFit
 from labeltide.estimators.fleet_parts import take_fits
 from labeltide.estimators.tide_posterior import Posterior, conclude, every_row, noise_function, take_over
-from labeltide.estimators.timing_steps import Directed, find_timing, impute
+from labeltide.estimators.timing_steps import Directed, find_timing, impute, is_large
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
@@ -82,6 +82,8 @@ def _with_timing(
     directed = Directed(fleet_fit.data.features, data, fits, concluded.folds, concluded.chosen)
     labels = concluded.labels
     for fit, (posterior, timing, training) in find_timing(directed, labels, noise_of).items():
+        if concluded.learned[fit]["difficulty_fit_"] is not None and is_large(data):
+            continue  # compared on some of the rows, where the gain of levels of difficulty is not known
         labels = labels.index_copy(0, torch.tensor([fit], device=labels.device), posterior[None].to(labels))
         concluded.learned[fit] |= {"timing_fit_": timing, "timing_training_": training, "difficulty_fit_": None}
         _estimate_noise_again(fleet_fit, data, concluded, labels, fit, grid)

@@ -70,19 +70,24 @@ def find_timing(
     data = directed.data
     if not longest_offset(data.n_classes) or not has_one_annotator_per_row(data):
         return {}
-    is_large = data.mask.numel() > MOST_STEPS
-    seen, seen_labels = _thin(directed, labels) if is_large else (directed, labels)
+    thinned = is_large(data)
+    seen, seen_labels = _thin(directed, labels) if thinned else (directed, labels)
     models, log_probs = _step_evidence(seen, seen_labels)
     single = seen.data.with_evidence(likelihood_ratios(log_probs, seen.data.mask))
     shares = class_shares(log_probs, seen.data.mask)  # (fits, classes)
     return {
         fit: (
-            _smooth_all(directed, better, models[fit], shares[fit], fit) if is_large else _smooth(better),
+            _smooth_all(directed, better, models[fit], shares[fit], fit) if thinned else _smooth(better),
             _describe(better, models[fit], shares[fit].cpu().double().numpy(), noise_of, fit),
             TimingTraining(better.data.of_fit(0), better.parameters.cpu(), better.family),
         )
         for fit, better in _find_better(seen, single)
     }
+
+
+def is_large(data: ChainData) -> bool:
+    """Whether some of the rows decide about timing errors."""
+    return data.mask.numel() > MOST_STEPS
 
 
 def _smooth(better: Better) -> Tensor:

@@ -129,7 +129,8 @@ def check_drift(training: TrainingEvidence) -> Diagnostic:
     best, second = data.evidence[0].double().topk(2, dim=-1).values.clamp_min(-MAX_LOG_ODDS).unbind(-1)
     margin = (best - second).numpy()  # (rows, steps)
     # A causal network has seen little at the first steps of a sequence; that is no drift.
-    contrast = largest_contrast(training, margin, skip_first=data.points is None)
+    start_together = data.points is None or (data.offsets is not None and not bool(data.moments()[:, 0].any()))
+    contrast = largest_contrast(training, margin, skip_first=start_together)
     size = contrast.change / max(float(margin[data.mask.numpy()].std()), 1e-9)
     bad = size > MAX_MARGIN_CHANGE and contrast.z > CHANCE_Z
     moved = f"How clearly the networks tell classes apart moves by {size:.1f} standard deviations over the clock"
@@ -285,4 +286,4 @@ def _clusters(training: TrainingEvidence) -> np.ndarray | None:
 
 def _tenths(data: ChainData) -> np.ndarray:
     """The tenth of the clock of every step: (rows, steps)."""
-    return np.minimum(data.places().numpy() * CLOCK_TENTHS // data.n_points, CLOCK_TENTHS - 1)
+    return np.minimum(data.moments().numpy() * CLOCK_TENTHS // data.n_moments, CLOCK_TENTHS - 1)

@@ -154,12 +154,11 @@ class ClockMoments(NamedTuple):
 
 def clock_moments(training: TrainingEvidence, clock: int) -> ClockMoments:
     """The moments of one of the clocks."""
-    grid, places = training.grid, training.data.places().numpy()
+    grid, data = training.grid, training.data
     if grid.ndim == 1:
-        levels = training.data.n_levels
-        return ClockMoments(
-            training.moments, places // levels, np.arange(len(grid)) // levels, one_period(training.period)
-        )
+        of_point = np.arange(len(grid)) // data.n_levels
+        return ClockMoments(training.moments, data.moments().numpy(), of_point, one_period(training.period))
+    places = data.places().numpy()
     cells = cells_of(grid, training.period)
     of_point = np.unravel_index(np.arange(len(grid)), tuple(len(axis) for axis in cells.axes))[clock]
     return ClockMoments(cells.axes[clock], of_point[places], of_point, cells.periods[clock])
