@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from labeltide import __version__
 from labeltide.kernels import KERNELS, choose, library
 from labeltide.kernels.check import CheckResult
 
@@ -80,7 +81,7 @@ def _describe(kernel: str, verdict: CheckResult) -> str:
 
 def _system() -> dict[str, str]:
     return {
-        "labeltide": version("labeltide"),
+        "labeltide": __version__,
         "python": sys.version.replace("\n", " "),
         "executable": sys.executable,
         "machine": platform.platform(),
@@ -100,7 +101,11 @@ def _processor() -> str:
 
 
 def _dependencies() -> dict[str, str]:
-    lines = [line for line in requires("labeltide") or [] if "extra ==" not in line]
+    try:
+        required = requires("labeltide") or []
+    except PackageNotFoundError:  # run from a folder that is not installed
+        required = ["numpy", "scipy", "scikit-learn", "torch", "pyarrow"]
+    lines = [line for line in required if "extra ==" not in line]
     names = [re.split(r"[^\w.-]", line)[0] for line in lines]
     return {name: _version(name) for name in sorted([*names, "pip", "triton"])}
 

@@ -6,7 +6,7 @@ import ctypes
 import subprocess
 import sys
 import warnings
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 import torch
@@ -116,3 +116,14 @@ def test_the_command_line_answers_an_impossible_choice_with_a_sentence():
     assert finished.returncode == 2
     assert "must be one of: avx512, avx2, plain, torch. Got 'abacus'" in finished.stderr + finished.stdout
     assert "Traceback" not in finished.stderr
+
+
+def test_the_doctor_reports_where_the_package_is_not_installed(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(labeltide.doctor, "requires", missing)
+    monkeypatch.setattr(labeltide.doctor, "version", missing)
+    report = str(labeltide.doctor.examine())
+    assert lt.__version__ in report
+    assert "scikit-learn" in report
