@@ -105,7 +105,7 @@ class Cells(NamedTuple):
         if clock.ndim < 1 or clock.shape[-1] != len(self.axes):
             raise ValueError(f"clock must have shape (..., {len(self.axes)}), one moment per clock. Got {clock.shape}.")
         pairs = zip(self.axes, self.periods, strict=True)
-        near = [_nearest(clock[..., i], axis, period) for i, (axis, period) in enumerate(pairs)]
+        near = [nearest(clock[..., i], axis, period) for i, (axis, period) in enumerate(pairs)]
         return np.ravel_multi_index(near, [len(axis) for axis in self.axes])
 
 
@@ -142,10 +142,10 @@ def _axis(moments: np.ndarray, period: float | None, most: int) -> np.ndarray:
     return np.linspace(distinct[0], distinct[-1], most) if period is None else np.arange(most) * (period / most)
 
 
-def _nearest(moments: np.ndarray, axis: np.ndarray, period: float | None) -> np.ndarray:
+def nearest(moments: np.ndarray, axis: np.ndarray, period: float | None) -> np.ndarray:
     """The index of the nearest moment on an axis, which is cyclic where it has a period."""
     if period is None:
         return np.searchsorted((axis[1:] + axis[:-1]) / 2, moments)
     ring = np.concatenate([axis[-1:] - period, axis, axis[:1] + period])
-    nearest = np.searchsorted((ring[1:] + ring[:-1]) / 2, wrap_clock(moments, period))
-    return (nearest - 1) % len(axis)
+    place = np.searchsorted((ring[1:] + ring[:-1]) / 2, wrap_clock(moments, period))
+    return (place - 1) % len(axis)

@@ -89,7 +89,6 @@ def test_an_average_over_levels_is_weighted_by_the_labels_of_each_true_class():
     np.testing.assert_allclose(averaged.sum(-1), 1)
     expected = sum(totals[3 + d, 1] * matrices[3 + d, 1] for d in range(3)) / totals[3:, 1].sum()
     np.testing.assert_allclose(averaged[1, 1], expected, atol=1e-8)
-    assert average_levels(matrices, totals, 1) is matrices
 
 
 @pytest.mark.parametrize("pooling", [None, 1.0])

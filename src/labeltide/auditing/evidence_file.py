@@ -129,11 +129,7 @@ def _check_ranges(training: TrainingEvidence) -> None:
     for tensor in (chain.start, chain.transition, chain.matrices):
         if not (tensor >= 0).all() or not ((tensor.sum(-1) - 1).abs() < 1e-3).all():
             raise ValueError("its chain must be made of probabilities")
-    others = [
-        tensor
-        for tensor in (data.evidence, data.offsets, chain.power, chain.bursts, training.shares)
-        if tensor is not None
-    ]
+    others = [tensor for tensor in (data.evidence, chain.power, chain.bursts, training.shares) if tensor is not None]
     if any(tensor.isnan().any() or (tensor == torch.inf).any() for tensor in others) or np.isnan(training.grid).any():
         raise ValueError("its numbers must be finite")
     if data.offsets is not None and (

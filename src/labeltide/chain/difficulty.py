@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide._clock import Period, one_period
+from labeltide._clock import Period, nearest, one_period
 from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.em import fit_chains
 from labeltide.chain.families import Family, family, sum_shape
@@ -110,7 +110,7 @@ def find_difficulty(
     most = next((moments for classes, moments in MOMENTS if data.n_classes <= classes), 0)
     if not most or data.evidence is None:
         return None
-    margin = margins(data.evidence[0].double())[data.mask].cpu().numpy()
+    margin = margins(data.evidence[0].double())[data.mask].numpy()
     thresholds = np.quantile(margin, np.arange(1, LEVELS) / LEVELS)
     by_level, cells = _on_cells(data, grid, thresholds, most)
     kind = _additive(data.n_classes, cells, period)
@@ -140,7 +140,7 @@ def find_cells(place: np.ndarray, evidence: Tensor, thresholds: np.ndarray) -> n
 def nearest_moments(grid: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     """At most so many even moments over a grid, and which of them is nearest to each of its points."""
     axis = grid if len(grid) <= most else np.linspace(grid[0], grid[-1], most)
-    return axis, np.searchsorted((axis[1:] + axis[:-1]) / 2, grid)
+    return axis, nearest(grid, axis, None)
 
 
 def average_levels(matrices: np.ndarray, totals: np.ndarray, n_levels: int) -> np.ndarray:
@@ -151,8 +151,6 @@ def average_levels(matrices: np.ndarray, totals: np.ndarray, n_levels: int) -> n
     matrices : array of shape (..., cells, classes, classes)
     totals : array of shape (..., cells, classes), expected labels of each true class
     """
-    if n_levels == 1:
-        return matrices
     by_level = matrices.reshape(*matrices.shape[:-3], -1, n_levels, *matrices.shape[-2:])
     weights = totals.reshape(*totals.shape[:-2], -1, n_levels, totals.shape[-1]) + 1e-9
     weights = weights / weights.sum(-2, keepdims=True)
@@ -162,8 +160,8 @@ def average_levels(matrices: np.ndarray, totals: np.ndarray, n_levels: int) -> n
 def _on_cells(data: ChainData, grid: np.ndarray, thresholds: np.ndarray, most: int) -> tuple[ChainData, np.ndarray]:
     """The same labels with cells as their points, and the moment of each cell."""
     assert data.evidence is not None
-    axis, nearest = nearest_moments(grid, most)
-    cells = find_cells(nearest[data.places().numpy()], data.evidence[0], thresholds)
+    axis, of_point = nearest_moments(grid, most)
+    cells = find_cells(of_point[data.places().numpy()], data.evidence[0], thresholds)
     return replace(data, points=torch.from_numpy(cells), n_points=LEVELS * len(axis)), np.repeat(axis, LEVELS)
 
 

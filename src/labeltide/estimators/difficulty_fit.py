@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from labeltide import _validation
-from labeltide._clock import wrap_clock
+from labeltide._clock import nearest
 from labeltide.chain.difficulty import LEVELS, find_cells
 from labeltide.noise.fixed import FixedNoise
 
@@ -43,8 +43,7 @@ class DifficultyFit(NamedTuple):
 
     def cells(self, clock: np.ndarray, evidence: np.ndarray) -> np.ndarray:
         """The cell of each step, (n, steps), from its moment and its out-of-fold log-probabilities."""
-        moments = wrap_clock(clock, self.period)
-        place = np.searchsorted((self.moments[1:] + self.moments[:-1]) / 2, moments)
+        place = nearest(clock, self.moments, self.period)
         return find_cells(place, torch.from_numpy(evidence), self.thresholds)
 
     def to_json(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from scipy.stats import f_oneway, norm
 from scipy.stats import t as student
 
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
+from labeltide.chain.difficulty import margins
 from labeltide.chain.families import constant_shape, family, pooled
 from labeltide.chain.leave_one_out import predictive_log_likelihood
 from labeltide.chain.passes import expect
@@ -126,8 +127,7 @@ def check_drift(training: TrainingEvidence) -> Diagnostic:
     data = training.data
     if data.evidence is None:
         return Diagnostic("drift", False, "No network was needed, so none can drift.", "Nothing to do.")
-    best, second = data.evidence[0].double().topk(2, dim=-1).values.clamp_min(-MAX_LOG_ODDS).unbind(-1)
-    margin = (best - second).numpy()  # (rows, steps)
+    margin = margins(data.evidence[0].double().clamp_min(-MAX_LOG_ODDS)).numpy()  # (rows, steps)
     # A causal network has seen little at the first steps of a sequence; that is no drift.
     start_together = data.points is None or (data.offsets is not None and not bool(data.moments()[:, 0].any()))
     contrast = largest_contrast(training, margin, skip_first=start_together)

@@ -15,7 +15,8 @@ def test_the_hardest_and_the_clearest_steps_are_compared():
     ((question, answer, detail),) = difficulty_words(levels([0.46, *[0.3] * 6, 0.11]), noisy=True)
     assert question == "Are hard steps labelled worse?"
     assert answer == "46 % wrong against 11 %"
-    assert "Of the eighth of steps at which the features tell the classes apart least, 46 % of the labels" in detail
+    assert "Steps are cut into 8 equal levels" in detail
+    assert "At the hardest level 46 % of the labels are wrong, at the clearest 11 %." in detail
 
 
 @pytest.mark.parametrize(
