@@ -13,7 +13,9 @@ from labeltide.noise.fixed import FixedNoise
 CONDITIONAL = "class-conditional"  # the one variant that changes Q itself
 BURSTS = {"bursts 0.5": 0.5, "bursts 0.9": 0.9}
 NEAR_BOUNDARIES = "near boundaries"
-NOISE_VARIANTS = ("uniform", CONDITIONAL, *BURSTS, NEAR_BOUNDARIES)
+LATE = {"late 2": 2, "late 4": 4, "late 8": 8}  # steps
+SPREAD = 2  # steps by which single transitions are later or earlier than that
+NOISE_VARIANTS = ("uniform", CONDITIONAL, *BURSTS, NEAR_BOUNDARIES, *LATE)
 MOST = 0.98  # the highest chance of a mistake near a boundary: twice the highest rate of the shapes
 
 
@@ -24,6 +26,8 @@ def draw_labels(train: Sequences, noise: FixedNoise, variant: str, generator: np
     differ in the dependence between errors. For "near boundaries" the probability is a mean over the sequences.
     """
     clean = train.labels[..., 0]
+    if variant in LATE:
+        return delay_transitions(clean, LATE[variant], generator)
     if variant == NEAR_BOUNDARIES:
         return corrupt_near_boundaries(clean, train.features, np.asarray(noise), generator)
     return corrupt(clean, noise, generator, bursts=BURSTS.get(variant, 0.0))
@@ -39,6 +43,21 @@ def keep_information(clean: np.ndarray, matrices: np.ndarray, generator: np.rand
     """
     kept = np.abs(np.linalg.det(matrices)) ** (2 / (matrices.shape[-1] - 1))  # (steps,)
     return np.where(generator.random(clean.shape) < kept, clean, -1).astype(clean.dtype)
+
+
+def delay_transitions(clean: np.ndarray, late: int, generator: np.random.Generator) -> np.ndarray:
+    """Labels whose transitions are recorded late by `late` steps, give or take up to `SPREAD` steps each.
+
+    A transition that would come before the one ahead of it takes its place: the stretch between them is not recorded.
+    """
+    n, n_steps = clean.shape
+    changes = np.zeros(clean.shape, dtype=bool)
+    changes[:, 1:] = clean[:, 1:] != clean[:, :-1]
+    delays = generator.integers(late - SPREAD, late + SPREAD + 1, clean.shape)
+    recorded = np.repeat(clean[:, :1], n_steps, axis=1)
+    for row, step in zip(*np.nonzero(changes), strict=True):  # in order of time within a row
+        recorded[row, step + delays[row, step] :] = clean[row, step]
+    return np.where((clean >= 0) & (recorded >= 0), recorded, clean).astype(clean.dtype)
 
 
 def corrupt_near_boundaries(

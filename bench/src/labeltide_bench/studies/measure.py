@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labeltide.estimators import NoisyLabelClassifier
+from labeltide.data.sequences import Sequences
+from labeltide.estimators import NoisyLabelClassifier, TideClassifier
 from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.shapes import average_rate
 from labeltide_bench.evaluation import (
@@ -20,7 +21,13 @@ from labeltide_bench.studies.loading import Split
 
 # Predicted disagreement with another annotator, of recorded labels and methods that cross-fit (`recorded.py`).
 DISAGREEMENT = ("expert_frobenius", "expert_pairs_frobenius", "contested", "contested_observed", "slips")
-METRICS = ("test_error", "train_error", "balanced_test_error", "frobenius", "absolute", "wrong_labels", *DISAGREEMENT)
+# What an audit of the training labels says, of methods that cross-fit (`measure_audit`).
+AUDITED = ("left", "left_flagged", "left_corrected", "stated", "false_alarms", "recall", "bursts", "power")
+METRICS = (
+    *("test_error", "train_error", "balanced_test_error", "frobenius", "absolute", "wrong_labels"),
+    *AUDITED,
+    *DISAGREEMENT,
+)
 
 
 class RecordedLabels(NamedTuple):
@@ -55,6 +62,7 @@ def measure(
             "frobenius": float(frobenius.mean()),
             "absolute": float(absolute.mean()),
             "wrong_labels": error_rate(draw.recorded, train_codes),
+            **measure_audit(estimator, draw, split.train),
         },
         "over_time": {
             "test_error": np.round(error_over_time(predicted.test, test_codes), 4),
@@ -65,3 +73,30 @@ def measure(
         "true_noise": np.round(true, 4),
         "noise": np.round(estimator.noise_matrices_, 4),
     }
+
+
+def measure_audit(estimator: NoisyLabelClassifier, draw: RecordedLabels, train: Sequences) -> dict[str, float]:
+    """What an audit of the training labels finds, compared with the clean labels; nothing for methods without a chain.
+
+    `left`, `left_flagged` and `left_corrected` are the shares of wrong labels that are left if every suggestion is
+    taken, if flagged labels are replaced, and in `corrected_labels`. `false_alarms` is the share of right labels that
+    are flagged, `recall` that of wrong ones.
+    """
+    if not isinstance(estimator, TideClassifier) or estimator.fold_model_ is None:
+        return {}
+    audit = estimator.audit(train.features, draw.recorded, train.clock, train.lengths)
+    clean, recorded = train.labels[..., 0], draw.recorded
+    there = clean >= 0
+    flagged, suggested = audit.is_issue, audit.suggested
+    wrong = recorded != clean
+    shares = {
+        "left": (suggested != clean)[there].mean(),
+        "left_flagged": (np.where(flagged, suggested, recorded) != clean)[there].mean(),
+        "left_corrected": (estimator.classes_[audit.corrected()] != clean)[there].mean(),
+        "stated": audit.share_wrong,
+        "false_alarms": flagged[there & ~wrong].mean(),
+        "recall": flagged[there & wrong].mean() if wrong[there].any() else np.nan,
+        "bursts": estimator.chain_.bursts,
+        "power": estimator.chain_.power,
+    }
+    return {name: round(float(value), 6) for name, value in shares.items() if np.isfinite(value)}

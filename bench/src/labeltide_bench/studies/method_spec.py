@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,11 @@ from labeltide import _validation
 from labeltide.estimators import METHODS
 from labeltide_bench.studies import keys
 from labeltide_bench.studies.dataset_spec import DatasetSpec
+from labeltide_bench.studies.drawing import NOISE_VARIANTS
+from labeltide_bench.studies.parts import PARTS
+
+if TYPE_CHECKING:
+    from labeltide_bench.studies.study import NoiseSpec
 
 TOLD = ("temporal", "static")  # noise of the method "known": the true Q(t), or its average over time
 OURS = {"device", "checkpoint", "verbose", "random_state"}  # parameters that the benchmark sets
@@ -25,7 +30,8 @@ class MethodSpec:
     """A method under the name of the study, with its settings.
 
     With `clean` it is an upper bound, not a competitor: it is trained on the clean labels. With `same_information` it
-    is trained on as many of them as carry the information of the noisy ones (`drawing.keep_information`).
+    is trained on as many of them as carry the information of the noisy ones (`drawing.keep_information`). `without`
+    names parts of `tide` that are switched off. `variants` and `rates` limit the noise it is fitted to; empty: all.
     """
 
     label: str
@@ -34,6 +40,14 @@ class MethodSpec:
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     clean: bool = False
     same_information: bool = False
+    without: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    rates: tuple[float, ...] = ()
+
+    def takes(self, noise: NoiseSpec) -> bool:
+        """Whether this method is fitted to labels with this noise."""
+        of_variant = not self.variants or noise.variant in self.variants
+        return of_variant and (not self.rates or noise.level.get("rate") in self.rates)
 
     @property
     def where(self) -> str:
@@ -53,6 +67,12 @@ def read_method(label: str, entry: Any, datasets: Sequence[str]) -> MethodSpec:
     method = _validation.check_choice(f"method in {where}", settings.pop("method", label), METHODS)
     clean = keys.flag(f"{where}.clean", settings.pop("clean", False))
     same_information = keys.flag(f"{where}.same_information", settings.pop("same_information", False))
+    without, variants = (_texts(f"{where}.{key}", settings.pop(key, None)) for key in ("without", "variants"))
+    for part in without:
+        _validation.check_choice(f"part in {where}.without", part, PARTS)
+    for variant in variants:
+        _validation.check_choice(f"variant in {where}.variants", variant, NOISE_VARIANTS)
+    rates = tuple(keys.value_list(f"{where}.rates", settings.pop("rates"))) if "rates" in settings else ()
     if clean or same_information:
         _check_clean(where, label, method)
     per_dataset = keys.table(f"{where}.datasets", settings.pop("datasets", {}))
@@ -62,7 +82,11 @@ def read_method(label: str, entry: Any, datasets: Sequence[str]) -> MethodSpec:
     _check_names(where, method, settings)
     if method == "known":
         settings.setdefault("noise", TOLD[0])
-    return MethodSpec(label, method, settings, per_dataset, clean, same_information)
+    return MethodSpec(label, method, settings, per_dataset, clean, same_information, without, variants, rates)
+
+
+def _texts(where: str, value: Any) -> tuple[str, ...]:
+    return () if value is None else tuple(keys.text_list(where, value))
 
 
 def _check_clean(where: str, label: str, method: str) -> None:

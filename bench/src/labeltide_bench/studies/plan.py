@@ -72,6 +72,7 @@ def plan_fleets(study: Study, fleet_size: int) -> Iterator[FleetPlan]:
             every = [
                 PlannedRun(dataset, noise, method, draw)
                 for noise in study.noise_for(dataset)
+                if method.takes(noise)
                 for draw in range(study.draws_for(dataset))
             ]
             for fold in range(dataset.folds):  # a fleet shares its sequences

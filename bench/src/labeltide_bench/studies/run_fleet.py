@@ -17,6 +17,7 @@ from labeltide_bench.studies.loading import Split, load_folds
 from labeltide_bench.studies.measure import Predicted, RecordedLabels, measure
 from labeltide_bench.studies.method_spec import told_noise
 from labeltide_bench.studies.origin import origin
+from labeltide_bench.studies.parts import without
 from labeltide_bench.studies.plan import FleetPlan, PlannedRun
 from labeltide_bench.studies.recorded import labels_of, measure_recorded
 from labeltide_bench.studies.records import RECORD_FORMAT
@@ -32,7 +33,8 @@ def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> lis
         _estimator(run, labels, settings, device, checkpoint) for run, labels in zip(plan.runs, recorded, strict=True)
     ]
     started = time.perf_counter()
-    _fit(estimators, seen, split.train, clean=method.clean, by_people=spec.split_by_people)
+    with without(method.without):
+        _fit(estimators, seen, split.train, clean=method.clean, by_people=spec.split_by_people)
     seconds = (time.perf_counter() - started) / len(plan.runs)
     shared = {
         "dataset_info": _about(spec, split),

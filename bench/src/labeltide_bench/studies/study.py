@@ -69,8 +69,12 @@ class Study:
     @property
     def n_runs(self) -> int:
         """The number of runs of the study."""
-        cells = sum(len(list(self.noise_for(dataset))) * self.draws_for(dataset) for dataset in self.datasets)
-        return cells * len(self.methods)
+        return sum(
+            self.draws_for(dataset) * method.takes(noise)
+            for dataset in self.datasets
+            for noise in self.noise_for(dataset)
+            for method in self.methods
+        )
 
 
 def read_study(path: str | Path) -> Study:

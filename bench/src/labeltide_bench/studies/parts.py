@@ -1,0 +1,83 @@
+"""Parts of `tide` that a study can switch off: constants and functions of the library, replaced for the time of a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labeltide._clock import Period
+from labeltide.chain.data import ChainData, ChainParameters, Members
+from labeltide.chain.families import family, spline_shape
+from labeltide.chain.select import SHARING_SMOOTHNESS, Chosen, _average, try_families
+from labeltide.estimators import cross_fit as cross_fitting
+from labeltide.estimators.fleet import FleetFit
+from labeltide.estimators.fleet_parts import train_all
+from labeltide.models.base import SequenceModel
+from labeltide.noise.fixed import FixedNoise
+
+
+def _one_direction(
+    fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str
+) -> tuple[Tensor, tuple[SequenceModel, ...]]:
+    """Cross-fitting with networks that read every row forwards only."""
+    first = cross_fitting._untrained(fleet_fit, folds, noise, stage)
+    train_all([first])
+    return cross_fitting.predict_out_of_fold(first.fleet_fit, first.model, folds), (first.model,)
+
+
+def _one_spline(
+    data: ChainData,
+    fits: Members,
+    parameters: ChainParameters,
+    folds: Tensor,
+    grid: np.ndarray,
+    period: Period = None,
+) -> Chosen:
+    """One penalised spline in place of the average over families."""
+    spline = family(data.n_classes, spline_shape(grid, SHARING_SMOOTHNESS, period), "each", "by class")
+    kinds = [[[spline] * (int(folds.max()) + 2)]] * len(fits.labels)
+    return _average([try_families(data, fits, parameters, folds, kinds)])
+
+
+def _never(networks: Any, folds: Tensor) -> Tensor:
+    return torch.zeros(len(folds), dtype=torch.bool, device=folds.device)
+
+
+def _always(networks: Any, folds: Tensor) -> Tensor:
+    return torch.ones(len(folds), dtype=torch.bool, device=folds.device)
+
+
+def _as_concluded(*arguments: Any) -> Any:
+    """The posterior as it was before the step that is switched off."""
+    return next(argument for argument in arguments if type(argument).__name__ == "Posterior")
+
+
+PARTS: dict[str, tuple[str, Any]] = {
+    "bursts": ("chain.start.BURSTS_WORTH", np.inf),
+    "both directions of time": ("estimators.tide_steps.cross_fit", _one_direction),
+    "second network": ("estimators.cross_fit.NETWORKS", 1),
+    "wary round": ("estimators.tide_steps.CLEAN_ERROR_RATE", 0.0),
+    "second cross-fit": ("estimators.tide_steps.RETRAIN_CHANGE", np.inf),
+    "averaging over families": ("estimators.tide_posterior.choose_noise", _one_spline),
+    "long training": ("estimators.distillation._is_long_training_useful", _never),
+    "trial of long training": ("estimators.distillation._is_long_training_useful", _always),
+    "prior of k": ("chain.em.POWER_SCALE", 1e6),
+    "levels of difficulty": ("estimators.tide_steps.with_difficulty", _as_concluded),
+    "timing": ("estimators.tide_steps._with_timing", _as_concluded),
+}
+
+
+@contextmanager
+def without(parts: Sequence[str]) -> Iterator[None]:
+    """Switch off the named parts of `tide`."""
+    with ExitStack() as stack:
+        for name in parts:
+            target, value = PARTS[name]
+            stack.enter_context(patch(f"labeltide.{target}", value))
+        yield
