@@ -50,7 +50,7 @@ def delay_transitions(clean: np.ndarray, late: int, generator: np.random.Generat
 
     A transition that would come before the one ahead of it takes its place: the stretch between them is not recorded.
     """
-    n, n_steps = clean.shape
+    n_steps = clean.shape[1]
     changes = np.zeros(clean.shape, dtype=bool)
     changes[:, 1:] = clean[:, 1:] != clean[:, :-1]
     delays = generator.integers(late - SPREAD, late + SPREAD + 1, clean.shape)

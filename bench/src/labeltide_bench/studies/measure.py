@@ -8,6 +8,8 @@ import numpy as np
 
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import NoisyLabelClassifier, TideClassifier
+from labeltide.inference.audit import LabelAudit
+from labeltide.inference.posterior import Recorded, true_label_posterior
 from labeltide.noise.fixed import FixedNoise
 from labeltide.noise.shapes import average_rate
 from labeltide_bench.evaluation import (
@@ -84,8 +86,11 @@ def measure_audit(estimator: NoisyLabelClassifier, draw: RecordedLabels, train: 
     """
     if not isinstance(estimator, TideClassifier) or estimator.fold_model_ is None:
         return {}
-    audit = estimator.audit(train.features, draw.recorded, train.clock, train.lengths)
     clean, recorded = train.labels[..., 0], draw.recorded
+    if estimator.timing_fit_ is None:
+        audit = _audit_training(estimator, recorded.astype(np.int8)[..., None])
+    else:
+        audit = estimator.audit(train.features, recorded, train.clock, train.lengths)
     there = clean >= 0
     flagged, suggested = audit.is_issue, audit.suggested
     wrong = recorded != clean
@@ -100,3 +105,23 @@ def measure_audit(estimator: NoisyLabelClassifier, draw: RecordedLabels, train: 
         "power": estimator.chain_.power,
     }
     return {name: round(float(value), 6) for name, value in shares.items() if np.isfinite(value)}
+
+
+def _audit_training(estimator: TideClassifier, labels: np.ndarray) -> LabelAudit:
+    """The audit of the training labels from the evidence that the fit has kept, whatever networks gave it."""
+    data = estimator.training_.data
+    assert data.evidence is not None
+    mask, evidence = data.mask.numpy(), data.evidence[0].numpy()
+    clock = estimator.training_.moments[data.moments().numpy()]
+    recorded = Recorded(labels, mask, clock)
+    placed, noise = estimator._judging_noise(recorded, evidence)
+    posterior = true_label_posterior(placed, evidence, estimator.chain_, noise)
+    return LabelAudit(
+        classes=estimator.classes_,
+        labels=labels,
+        clock=clock,
+        mask=mask,
+        probabilities=posterior,
+        signal=np.exp(evidence),
+        error_rates=np.zeros_like(posterior),
+    )

@@ -1,4 +1,4 @@
-"""Parts of `tide` that a study can switch off: constants and functions of the library, replaced for the time of a fit."""
+"""Parts of `tide` that a study can switch off: constants and functions of the library, replaced during a fit."""
 
 from __future__ import annotations
 
