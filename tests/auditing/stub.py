@@ -23,7 +23,6 @@ class StubTide:
     """What an audit of a table asks of an estimator."""
 
     timing_ = ()
-    difficulty_ = ()
     timing_fit_ = ()  # not None: nothing of it is kept while an audit runs
 
     def __init__(self, **settings):

@@ -173,12 +173,6 @@ def describe_timing(table: AuditInput, estimator: TideClassifier) -> list[dict[s
     ]
 
 
-def describe_difficulty(estimator: TideClassifier) -> list[dict[str, Any]]:
-    """The part `difficulty`: labels and error rate of each level, hardest first; empty where noise has no levels."""
-    levels = estimator.difficulty_
-    return [{"level": place + 1, "labels": each.labels, "wrong": each.wrong} for place, each in enumerate(levels)]
-
-
 def describe_issues(table: AuditInput, judged: LabelAudit) -> dict[str, Any]:
     """The part `issues`."""
     flagged, recorded = judged.is_issue, judged.labels >= 0
@@ -245,6 +239,5 @@ def describe_noise_found(table: AuditInput, estimator: TideClassifier, checks: S
         **first,
         "other_clocks": others,
         "timing": describe_timing(table, estimator),
-        "difficulty": describe_difficulty(estimator),
         "diagnostics": [asdict(check) for check in (*checks, *estimator.diagnostics_)],
     }

@@ -132,7 +132,10 @@ def _take(handle: int) -> bool:
 
 
 def _load_tide(path: Path) -> TideClassifier:
-    estimator = load(path)
+    try:
+        estimator = load(path)
+    except ValueError as error:
+        raise ValueError(f"The kept work {error} Leave --resume out to start anew.") from None
     if not isinstance(estimator, TideClassifier):
         raise ValueError(f"The kept work {path} holds another method. Leave --resume out to start anew.")
     return estimator

@@ -20,10 +20,6 @@ class Judging:
         """The hidden Markov model of the true labels, for an audit."""
         return no_persistence(len(self.classes_))
 
-    def _judging_noise(self, recorded: Recorded, evidence: np.ndarray) -> tuple[Recorded, NoiseFunction]:
-        """The noise with which an audit judges labels, and the labels with the clock of that noise."""
-        return recorded, self.noise_
-
     def _timed_posterior(self, recorded: Recorded, features: np.ndarray) -> np.ndarray | None:
         """Posterior of the true labels with timing errors, for an audit; None where the chain gives it."""
         return None

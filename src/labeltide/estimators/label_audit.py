@@ -46,12 +46,11 @@ def audit_sequences(
     known = None if trusted is None else estimator.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
     recorded = Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups), between)
     evidence = estimator._evidence(features, mask)
-    placed, noise = estimator._judging_noise(recorded, evidence)
     audit = audit_labels(
-        placed,
+        recorded,
         evidence,
         estimator._persistence(),
-        noise,
+        estimator.noise_,
         estimator.classes_,
         fdr=fdr,
         spend_fdr=spend_fdr,

@@ -15,7 +15,6 @@ from labeltide._clock import Period
 from labeltide.chain.data import Chain
 from labeltide.estimators.base import ModelChoice, NoisyLabelClassifier, RandomState
 from labeltide.estimators.cross_fit import NETWORKS
-from labeltide.estimators.difficulty_fit import DifficultyFit, DifficultyLevel
 from labeltide.estimators.distillation import distill
 from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.estimators.inferred import Inferred
@@ -24,7 +23,8 @@ from labeltide.estimators.tide_steps import CROSS_FIT_FOLDS, find_posterior
 from labeltide.estimators.timing_fit import TimingFit
 from labeltide.inference.posterior import Recorded
 from labeltide.inference.timing import TransitionTiming, estimate_timing
-from labeltide.noise.base import NoiseFunction
+
+REMOVED_PARTS = {"difficulty": "levels of difficulty"}  # of the model in older files, by their key in the header
 
 
 class TideClassifier(Inferred, NoisyLabelClassifier):
@@ -79,9 +79,6 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         Whether the noise changes over the clock, whose, by how much, whether there is any, and whether classes differ.
     diagnostics_ : tuple of labeltide.inference.diagnostics.Diagnostic
         Reasons to doubt the above; those that warn are a `labeltide.NoiseWarning`, once.
-    difficulty_ : tuple of labeltide.estimators.difficulty_fit.DifficultyLevel
-        Number of labels and share of wrong ones at levels of difficulty, hardest first: how clearly the features
-        tell the classes apart. Empty where levels did not predict held-out labels clearly better.
     timing_ : tuple of labeltide.inference.timing.TransitionTiming
         How many steps late or early transitions between two classes are recorded, with intervals. Empty where a model
         with timing errors did not predict held-out labels clearly better.
@@ -162,12 +159,6 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         return self.chain_
 
     @property
-    def difficulty_(self) -> tuple[DifficultyLevel, ...]:
-        """How often labels are wrong at levels of difficulty, hardest first; empty where noise has no levels."""
-        check_is_fitted(self, "model_")
-        return () if self.difficulty_fit_ is None else self.difficulty_fit_.levels
-
-    @property
     def timing_(self) -> tuple[TransitionTiming, ...]:
         """How early or late transitions are recorded, by annotator and pair of classes; empty without timing errors."""
         check_is_fitted(self, "model_")
@@ -181,13 +172,6 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     def _estimate_timing(self) -> tuple[TransitionTiming, ...]:
         return estimate_timing(self.timing_training_, self.training_.clusters, self._inference_seed())
 
-    def _judging_noise(self, recorded: Recorded, evidence: np.ndarray) -> tuple[Recorded, NoiseFunction]:
-        """By moment and level of difficulty, where these were chosen."""
-        if self.difficulty_fit_ is None:
-            return recorded, self.noise_
-        cells = self.difficulty_fit_.cells(recorded.clock, evidence)
-        return recorded._replace(clock=cells), self.difficulty_fit_.noise
-
     def _timed_posterior(self, recorded: Recorded, features: np.ndarray) -> np.ndarray | None:
         """From the model of timing errors, where it was chosen and no row has labels of two annotators."""
         if self.timing_fit_ is None or ((recorded.labels >= 0).any(1).sum(-1) > 1).any():
@@ -199,8 +183,6 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         start, transition, power, bursts = self.chain_
         chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power, "bursts": bursts}
         learned = {"chain": chain, "families": self.families_, "findings": self._write_findings()}
-        if self.difficulty_fit_ is not None:
-            learned["difficulty"] = self.difficulty_fit_.to_json()
         return learned if self.timing_fit_ is None else learned | {"timing": self.timing_fit_.to_json()}
 
     def _take_learned(self, learned: Any) -> None:
@@ -217,8 +199,12 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             raise ValueError(f"its chain must hold finite numbers for {n_classes} classes.")
         if abs(start.sum() - 1) > 1e-3 or (np.abs(transition.sum(1) - 1) > 1e-3).any():
             raise ValueError("the probabilities of its chain must sum to one.")
+        if removed := [words for name, words in REMOVED_PARTS.items() if name in learned]:
+            raise ValueError(
+                f"it was fitted with {' and '.join(removed)}, which tide no longer models. Fit again with this version "
+                "of labeltide."
+            )
         self.chain_, self.families_ = Chain(start, transition, power, bursts), dict(families)
         self._read_findings(findings)
-        difficulty, timing = learned.get("difficulty"), learned.get("timing")
-        self.difficulty_fit_ = None if difficulty is None else DifficultyFit.from_json(difficulty, n_classes)
+        timing = learned.get("timing")
         self.timing_fit_ = None if timing is None else TimingFit.from_json(timing, n_classes, self.n_features_in_)

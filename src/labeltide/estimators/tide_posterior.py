@@ -13,7 +13,6 @@ from labeltide._fleet import stack
 from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence
 from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
-from labeltide.inference.cluster_bootstrap import chosen_noise
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 
@@ -58,22 +57,14 @@ def conclude(
         )
         of_fit = [fleet.member(fit * count, count).cpu().eval() for fleet in networks]
         attributes["fold_model_"] = stack(of_fit) if networks else None
-    if data.offsets is None:
-        noise = noise_function(data, chosen.parameters, grid, period)
-    else:  # of one fit
-        training = learned[0]["training_"]
-        noise = FixedNoise(chosen_noise(training), training.moments, period=one_period(period))
-    return Posterior(labels, folds, noise.to(folds.device), learned, chosen)
+    noise = noise_function(data, chosen.parameters, grid, period).to(folds.device)
+    return Posterior(labels, folds, noise, learned, chosen)
 
 
 def take_over(concluded: Posterior, again: Posterior, fit: int) -> None:
     """Replace chain, families, evidence and Q(t) of one fit, in place, by those of a second conclusion about it."""
     for name in ("chain_", "families_", "training_"):
         concluded.learned[fit][name] = again.learned[0][name]
-    if again.noise.clock.shape[1] != concluded.noise.clock.shape[1]:  # one Q for all annotators, at fewer moments
-        matrices = again.noise(concluded.noise.clock[fit].cpu())[0]
-        concluded.noise.matrices[fit] = matrices.to(concluded.noise.matrices)
-        return
     for name, values in again.noise.named_buffers():
         getattr(concluded.noise, name)[fit] = values[0]
 
@@ -98,7 +89,6 @@ def _learned(chosen: Chosen) -> list[dict[str, Any]]:
         {
             "chain_": Chain(start[fit], transition[fit], float(power[fit]), bursts[fit]),
             "families_": dict(zip(chosen.names[fit], weights[fit].tolist(), strict=True)),
-            "difficulty_fit_": None,
             "timing_fit_": None,
             "timing_training_": None,
         }

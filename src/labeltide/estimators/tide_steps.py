@@ -21,11 +21,10 @@ from labeltide.chain.data import (
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.cross_fit import cross_fit
-from labeltide.estimators.difficulty_steps import with_difficulty
 from labeltide.estimators.fleet import FleetFit
 from labeltide.estimators.fleet_parts import take_fits
 from labeltide.estimators.tide_posterior import Posterior, conclude, every_row, noise_function, take_over
-from labeltide.estimators.timing_steps import Directed, find_timing, impute, is_large
+from labeltide.estimators.timing_steps import Directed, find_timing, impute
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
@@ -67,7 +66,6 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
     evidence = _retry(fleet_fit, data, folds, evidence, evidence.chain, grid, change > RETRAIN_CHANGE, "round 2")
     joined = data.with_evidence(evidence.log_probs, informedness(evidence.trained_with))
     concluded = conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
-    concluded = with_difficulty(joined, fits, chain, concluded, grid, period)
     return _with_timing(fleet_fit, joined, fits, concluded, grid)
 
 
@@ -82,10 +80,8 @@ def _with_timing(
     directed = Directed(fleet_fit.data.features, data, fits, concluded.folds, concluded.chosen)
     labels = concluded.labels
     for fit, (posterior, timing, training) in find_timing(directed, labels, noise_of).items():
-        if concluded.learned[fit]["difficulty_fit_"] is not None and is_large(data):
-            continue  # compared on some of the rows, where the gain of levels of difficulty is not known
         labels = labels.index_copy(0, torch.tensor([fit], device=labels.device), posterior[None].to(labels))
-        concluded.learned[fit] |= {"timing_fit_": timing, "timing_training_": training, "difficulty_fit_": None}
+        concluded.learned[fit] |= {"timing_fit_": timing, "timing_training_": training}
         _estimate_noise_again(fleet_fit, data, concluded, labels, fit, grid)
     return concluded._replace(labels=labels)
 

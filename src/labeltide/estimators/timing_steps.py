@@ -70,7 +70,7 @@ def find_timing(
     data = directed.data
     if not longest_offset(data.n_classes) or not has_one_annotator_per_row(data):
         return {}
-    thinned = is_large(data)
+    thinned = data.mask.numel() > MOST_STEPS
     seen, seen_labels = _thin(directed, labels) if thinned else (directed, labels)
     models, log_probs = _step_evidence(seen, seen_labels)
     single = seen.data.with_evidence(likelihood_ratios(log_probs, seen.data.mask))
@@ -83,11 +83,6 @@ def find_timing(
         )
         for fit, better in _find_better(seen, single)
     }
-
-
-def is_large(data: ChainData) -> bool:
-    """Whether some of the rows decide about timing errors."""
-    return data.mask.numel() > MOST_STEPS
 
 
 def _smooth(better: Better) -> Tensor:

@@ -48,8 +48,7 @@ class Scorer:
     Attributes
     ----------
     grid : moments of the clock, rising
-    noise : Tensor of shape (annotators or 1, points, classes, classes), points are moments of the grid, or cells of the
-        levels of difficulty (`estimators/difficulty_fit.py`)
+    noise : Tensor of shape (annotators or 1, points, classes, classes), points are moments of the grid
     common : Tensor of shape (points, classes, classes)
     weights : of the opinions of chain, votes and features where steps have several labels, else of features alone
     prior : votes that are added to those of a step
@@ -77,7 +76,7 @@ class Scorer:
         """Judge the windows of a table."""
         mask = _validation.steps_mask(table.lengths, table.index.shape[1])
         signal = self.signal(table.features, mask)
-        inputs = self._chain_inputs(table, mask, signal)
+        inputs = self._chain_inputs(table, mask)
         posterior = self._judge(inputs, table, signal)
         place = torch.from_numpy(table.place)
         point = inputs.points.reshape(-1)[place]  # type: ignore[union-attr]
@@ -88,7 +87,7 @@ class Scorer:
     def score_windows(self, table: AuditInput, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior and prediction from the features at every step of the windows: (n, steps, classes) each."""
         signal = self.signal(table.features, mask)
-        return self._judge(self._chain_inputs(table, mask, signal), table, signal).numpy(), signal.numpy()
+        return self._judge(self._chain_inputs(table, mask), table, signal).numpy(), signal.numpy()
 
     def _judge(self, inputs: ChainData, table: AuditInput, signal: Tensor) -> Tensor:
         """The posterior, from the model of timing errors where it was chosen."""
@@ -154,12 +153,9 @@ class Scorer:
             self._halves = tuple(None if part is None else part.eval().to(self.device) for part in halves)
         return self._halves  # type: ignore[return-value]
 
-    def _chain_inputs(self, table: AuditInput, mask: np.ndarray, signal: Tensor) -> ChainData:
+    def _chain_inputs(self, table: AuditInput, mask: np.ndarray) -> ChainData:
         moments = find_moments(self.estimator, table.clock)
-        if self.estimator.difficulty_fit_ is None:
-            points = np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, moments)
-        else:
-            points = self.estimator.difficulty_fit_.cells(moments, signal.clamp_min(1e-30).log().numpy())
+        points = np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, moments)
         gaps = table.gaps
         jumps = None
         if gaps is not None:
@@ -253,10 +249,7 @@ def make_scorer(estimator: TideClassifier, sample: AuditInput, device: str) -> S
 
 
 def _noise_tables(estimator: TideClassifier, grid: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Q of annotators, and the common Q, at the moments of a grid; by moment and level where these were chosen."""
-    if estimator.difficulty_fit_ is not None:
-        cells = torch.from_numpy(estimator.difficulty_fit_.matrices).float()
-        return cells[None], cells
+    """Q of annotators, and the common Q, at the moments of a grid."""
     matrices = estimator.noise_.at(grid)
     if estimator.noise_.annotators > 1:
         matrices = matrices[Sources.of(estimator.sources_).places(None, 1)[0]]
@@ -267,7 +260,7 @@ def _noise_tables(estimator: TideClassifier, grid: np.ndarray) -> tuple[Tensor, 
 def _fit_pool(scorer: Scorer, sample: AuditInput, mask: np.ndarray) -> tuple[Tensor, Tensor]:
     """Weights and prior of the opinion pool, as `inference/contested.py` fits them."""
     signal = scorer.signal(sample.features, mask)
-    inputs = scorer._chain_inputs(sample, mask, signal)
+    inputs = scorer._chain_inputs(sample, mask)
     common = scorer.common[inputs.places()].double()
     evidence = signal.clamp_min(1e-30).log()
     by_features = torch.einsum("nti,ntij->ntj", signal.double(), common)
