@@ -68,14 +68,7 @@ class Chosen(NamedTuple):
 
     families: list[list[Family]]  # of each fit
     weights: Tensor  # (fits, families)
-    held_out: Tensor  # (fits, families)
     parameters: ChainParameters  # of the best family, with Q averaged over all families
-
-    def of_fit(self, fit: int) -> Chosen:
-        """The families of one fit, on the CPU."""
-        one = torch.tensor([fit], device=self.weights.device)
-        parameters = self.parameters.take(one).cpu()
-        return Chosen([self.families[fit]], self.weights[one].cpu(), self.held_out[one].cpu(), parameters)
 
     @property
     def names(self) -> list[list[str]]:
@@ -281,4 +274,4 @@ def _average(parts: Sequence[Tried]) -> Chosen:
     matrices = torch.cat([part.parameters.matrices.unflatten(0, (n_fits, -1)) for part in parts], 1)
     matrices = torch.einsum("jf,jf...->j...", weights.to(matrices), matrices)
     families = [[tried for part in parts for tried in part.families[fit]] for fit in range(n_fits)]
-    return Chosen(families, weights, held_out, _best(parts)._replace(matrices=matrices))
+    return Chosen(families, weights, _best(parts)._replace(matrices=matrices))

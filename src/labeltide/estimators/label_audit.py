@@ -56,8 +56,6 @@ def audit_sequences(
         spend_fdr=spend_fdr,
         has_annotators=_validation.as_labels(y).ndim == 3,
     )
-    timed = estimator._timed_posterior(recorded, features)
-    audit = audit if timed is None else replace(audit, probabilities=timed)
     return replace(audit, clock=moments if estimator.cells_ is None else clocks[..., 0])
 
 

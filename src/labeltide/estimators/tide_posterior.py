@@ -24,7 +24,6 @@ class Posterior(NamedTuple):
     folds: Tensor  # (fits, rows)
     noise: FixedNoise
     learned: list[dict[str, Any]]  # more attributes for each estimator
-    chosen: Chosen  # families of Q
 
 
 def conclude(
@@ -58,15 +57,7 @@ def conclude(
         of_fit = [fleet.member(fit * count, count).cpu().eval() for fleet in networks]
         attributes["fold_model_"] = stack(of_fit) if networks else None
     noise = noise_function(data, chosen.parameters, grid, period).to(folds.device)
-    return Posterior(labels, folds, noise, learned, chosen)
-
-
-def take_over(concluded: Posterior, again: Posterior, fit: int) -> None:
-    """Replace chain, families, evidence and Q(t) of one fit, in place, by those of a second conclusion about it."""
-    for name in ("chain_", "families_", "training_"):
-        concluded.learned[fit][name] = again.learned[0][name]
-    for name, values in again.noise.named_buffers():
-        getattr(concluded.noise, name)[fit] = values[0]
+    return Posterior(labels, folds, noise, learned)
 
 
 def noise_function(data: ChainData, chain: ChainParameters, grid: np.ndarray, period: Period) -> FixedNoise:
@@ -89,8 +80,6 @@ def _learned(chosen: Chosen) -> list[dict[str, Any]]:
         {
             "chain_": Chain(start[fit], transition[fit], float(power[fit]), bursts[fit]),
             "families_": dict(zip(chosen.names[fit], weights[fit].tolist(), strict=True)),
-            "timing_fit_": None,
-            "timing_training_": None,
         }
         for fit in range(len(weights))
     ]

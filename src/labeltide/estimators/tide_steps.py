@@ -14,7 +14,6 @@ from labeltide._fleet import put_members
 from labeltide.chain.data import (
     ChainData,
     ChainParameters,
-    Members,
     cat_parameters,
     informedness,
 )
@@ -23,10 +22,8 @@ from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.cross_fit import cross_fit
 from labeltide.estimators.fleet import FleetFit
 from labeltide.estimators.fleet_parts import take_fits
-from labeltide.estimators.tide_posterior import Posterior, conclude, every_row, noise_function, take_over
-from labeltide.estimators.timing_steps import Directed, find_timing, impute
+from labeltide.estimators.tide_posterior import Posterior, conclude, every_row, noise_function
 from labeltide.models.base import SequenceModel
-from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
 
 CROSS_FIT_FOLDS = 5
@@ -65,42 +62,7 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
     change = (evidence.chain.matrices - evidence.trained_with).square().sum((-2, -1)).sqrt().mean((1, 2))  # (fits,)
     evidence = _retry(fleet_fit, data, folds, evidence, evidence.chain, grid, change > RETRAIN_CHANGE, "round 2")
     joined = data.with_evidence(evidence.log_probs, informedness(evidence.trained_with))
-    concluded = conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
-    return _with_timing(fleet_fit, joined, fits, concluded, grid)
-
-
-def _with_timing(
-    fleet_fit: FleetFit, data: ChainData, fits: Members, concluded: Posterior, grid: np.ndarray
-) -> Posterior:
-    """Take the posterior from the model of timing errors where they are found."""
-
-    def noise_of(chain: ChainParameters, fit: int) -> FixedNoise:
-        return noise_function(data.of_fit(fit), chain, grid, fleet_fit.settings.period)
-
-    directed = Directed(fleet_fit.data.features, data, fits, concluded.folds, concluded.chosen)
-    labels = concluded.labels
-    for fit, (posterior, timing, training) in find_timing(directed, labels, noise_of).items():
-        labels = labels.index_copy(0, torch.tensor([fit], device=labels.device), posterior[None].to(labels))
-        concluded.learned[fit] |= {"timing_fit_": timing, "timing_training_": training}
-        _estimate_noise_again(fleet_fit, data, concluded, labels, fit, grid)
-    return concluded._replace(labels=labels)
-
-
-def _estimate_noise_again(
-    fleet_fit: FleetFit, data: ChainData, concluded: Posterior, labels: Tensor, fit: int, grid: np.ndarray
-) -> None:
-    """Estimate Q(t) of one fit again, in place: P(recorded | true) with errors of timing among the errors.
-
-    True labels are imputed: drawn from the posterior (Rubin 1987, with one imputation).
-    """
-    seed = int(np.random.SeedSequence([fleet_fit.seeds[fit], 12]).generate_state(1)[0])
-    one = torch.tensor([fit], device=data.mask.device)
-    truth = impute(labels[fit], data.mask, data.trusted, seed)
-    part = replace(data, labels=data.labels[one], evidence=None, trusted=truth)
-    folds, chain = concluded.folds[one], concluded.chosen.parameters.take(one)
-    chain = chain._replace(power=torch.zeros_like(chain.power), bursts=None)
-    again = conclude(part, every_row(folds), folds, chain, grid, fleet_fit.settings.period, ())
-    take_over(concluded, again, fit)
+    return conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
 
 
 def make_folds(fleet_fit: FleetFit) -> Tensor:

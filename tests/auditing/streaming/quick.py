@@ -49,7 +49,6 @@ class QuickTide(TideClassifier):
         vars(twin).update({name: value for name, value in vars(self).items() if name.endswith("_")})
         twin.save(path)
 
-    timing_ = ()
     is_noisy_p_ = 0.01
     noise_estimate_ = property(lambda self: self.stub.noise_estimate_)
     clock_estimates_ = property(lambda self: self.stub.clock_estimates_)

@@ -25,7 +25,6 @@ from labeltide.auditing.page.numbers import (
     percent,
     points,
 )
-from labeltide.auditing.page.timing_words import timing_words
 
 MOST_OF_IT = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
 MUCH = 0.05  # share of wrong labels that matters
@@ -56,8 +55,7 @@ class AuditVerdict:
 def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
     """Words computed from the numbers; nothing is claimed that a test does not carry."""
     over = [card for view in clock_views(audit) for card in (_when(view), _changes(view))]
-    timed = [Card(*words) for words in timing_words(audit.get("timing") or [])]
-    cards = [_how_many(audit), *over, *timed, _next_card(audit)]
+    cards = [_how_many(audit), *over, _next_card(audit)]
     return AuditVerdict(_headline(audit), cards, _caution(audit.get("diagnostics") or []))
 
 
