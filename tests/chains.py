@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import torch
 
 from labeltide.chain.data import ChainData, ChainParameters, Members
@@ -59,18 +57,3 @@ def make_case(
         0.9 * uniform(members) if bursts else None,
     )
     return data, chosen, parameters
-
-
-def annotator_path(truth, offsets):
-    """The annotator's labels for true ones, with one offset for each transition in turn."""
-    changes = [t for t, (a, b) in enumerate(pairwise(truth), 1) if a != b]
-    ends = [*changes[1:], len(truth)]
-    path, aligned_from = list(truth), 0
-    for change, end, offset in zip(changes, ends, offsets, strict=False):
-        if offset < 0:
-            for t in range(max(change + offset, aligned_from), change):
-                path[t] = truth[change]
-        aligned_from = min(change + max(offset, 0), end)
-        for t in range(change, aligned_from):
-            path[t] = truth[change - 1]
-    return path

@@ -11,13 +11,11 @@ import pytest
 
 import labeltide as lt
 from auditing.page.fake import HOSTILE, write_audit
-from auditing.stub import StubTide
+from auditing.stub import use_stub
 from auditing.tables import make_table
-from labeltide.auditing import fitting
 from labeltide.auditing.comparing import compare_audits
 from labeltide.auditing.page.compare_page import write_comparison
 from labeltide.auditing.spreadsheet import write_safe_csv
-from labeltide.chain.data import TrainingEvidence
 from labeltide.decisions import Decision, DecisionStore
 from labeltide.inference.audit import LabelAudit
 
@@ -49,10 +47,7 @@ def test_a_notebook_shows_hostile_class_names_as_text():
 
 
 def test_a_notebook_shows_a_table_audit_with_hostile_names_as_text(monkeypatch, tmp_path):
-    monkeypatch.setattr(fitting, "TideClassifier", StubTide)
-    monkeypatch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
-    for name in ("thin_evidence", "thin_for_tests"):
-        monkeypatch.setattr(fitting, name, lambda training, *_: training)
+    use_stub(monkeypatch)
     table = make_table()
     names = pa.array([NAMES[0] if name == "rest" else NAMES[1] for name in table["label"].to_pylist()])
     people = pa.array([f"{NAMES[2]} {name}" for name in table["person"].to_pylist()])

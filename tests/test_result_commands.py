@@ -10,6 +10,9 @@ from auditing.conftest import quick_fit as quick_fit
 from auditing.reviewed import decide
 from auditing.stub import StubTide
 from auditing.tables import make_table
+from labeltide.auditing.page import summary_text
+from labeltide.reviewing.session import open_session
+from labeltide.reviewing.summary import review_summary
 from test_cli import run as run
 
 pytestmark = pytest.mark.usefixtures("quick_fit")
@@ -51,6 +54,24 @@ def test_the_loop_from_an_audit_to_a_corrected_table(run, study, tmp_path):
     assert code == 0
     assert out.startswith("240 rows: corrected.parquet")
     assert parquet.read_table("corrected.parquet")["label"][3].as_py() == "walk"
+
+
+def test_results_of_an_earlier_version_with_timing_and_difficulty_are_still_read(run, study, tmp_path):
+    for name in ("plain", "old"):
+        assert run("audit", "study.csv", *ROLES, "--out", name, "--quiet") == (0, "", "")
+    about = json.loads((tmp_path / "old" / "audit.json").read_text())
+    assert not {"timing", "difficulty"} & set(about)
+    late = {"annotator": None, "from": "rest", "to": "walk", "mean": 2.9, "lower": 2.6, "upper": 3.2, "spread": 1.0}
+    about["timing"] = [late | {"transitions": 90.0, "step": 1.0, "unit": ""}]
+    about["difficulty"] = [{"level": place + 1, "labels": 30, "wrong": 0.5 - place / 20} for place in range(8)]
+    (tmp_path / "old" / "audit.json").write_text(json.dumps(about))
+    decide(tmp_path / "old", [("Ada", 3, "walk", None)])
+    assert run("compare", "old", "plain", "--out", "compare.html")[0] == 0
+    assert run("apply", "old", "--out", "corrected.parquet")[0] == 0
+    assert run("export", "old", "--to", "csv")[0] == 0
+    assert summary_text(about) == summary_text(json.loads((tmp_path / "plain" / "audit.json").read_text()))
+    open_session(tmp_path / "old").store.close()
+    assert review_summary(tmp_path / "old")
 
 
 def test_a_limit_ends_with_code_4_where_the_interval_is_above(run, study):

@@ -32,7 +32,6 @@ PARTS = (  # functions whose time is kept, where they are called from; nested on
     "labeltide.estimators.tide_steps:cross_fit",
     "labeltide.estimators.tide_steps:join_evidence",
     "labeltide.estimators.tide_steps:choose_noise",
-    "labeltide.estimators.tide_steps:find_timing",
     "labeltide.estimators.tide:distill",
     "labeltide.auditing.fitting:judge",
     "labeltide.auditing.fitting:infer",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from labeltide.auditing import fitting
+from labeltide.auditing.unfinished import Unfinished
 from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.audit import LabelAudit
 from labeltide.inference.diagnostics import Diagnostic
@@ -17,14 +18,12 @@ def use_stub(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
     for name in ("thin_evidence", "thin_for_tests"):
         patch.setattr(fitting, name, lambda training, *_: training)
+    for name in ("keep_fit", "keep_findings"):  # a stub has no evidence to keep while an audit runs
+        patch.setattr(Unfinished, name, lambda *_: None)
 
 
 class StubTide:
     """What an audit of a table asks of an estimator."""
-
-    timing_ = ()
-    difficulty_ = ()
-    timing_fit_ = ()  # not None: nothing of it is kept while an audit runs
 
     def __init__(self, **settings):
         vars(self).update(settings)

@@ -8,11 +8,9 @@ import pyarrow as pa
 import pytest
 
 import labeltide as lt
-from auditing.stub import StubTide
+from auditing.stub import use_stub
 from auditing.tables import make_table
-from labeltide.auditing import fitting
 from labeltide.auditing.table_display import correct_frame
-from labeltide.chain.data import TrainingEvidence
 
 mpl.use("Agg")
 DESCRIBED = {"rows": 4, "columns": {"label": "stage", "annotator": None}, "annotators": None}
@@ -20,10 +18,7 @@ DESCRIBED = {"rows": 4, "columns": {"label": "stage", "annotator": None}, "annot
 
 @pytest.fixture
 def stub(monkeypatch):
-    monkeypatch.setattr(fitting, "TideClassifier", StubTide)
-    monkeypatch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
-    for name in ("thin_evidence", "thin_for_tests"):
-        monkeypatch.setattr(fitting, name, lambda training, *_: training)
+    use_stub(monkeypatch)
 
 
 def lines(recorded=("2", "3", "2", None), corrected=("3", "3", "2", None), annotator=None):

@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 import labeltide as lt
 from auditing.tables import make_table
+from estimators.test_storage import join, parts
 from labeltide.auditing import fitting, unfinished
 from labeltide.auditing.evidence_file import read_evidence, write_evidence
 from labeltide.auditing.folder import restore_interrupted
@@ -101,6 +102,24 @@ def test_damaged_work_is_refused_with_the_way_out(tmp_path, monkeypatch):
     content[-20] ^= 1
     path.write_bytes(content)
     with pytest.raises(ValueError, match="Leave --resume out to start anew"):
+        lt.audit(make_table(), out=out, resume=True)
+    lt.audit(make_table(), out=out)
+
+
+@pytest.mark.parametrize("part", ["difficulty", "timing"])
+def test_work_of_an_earlier_version_with_parts_that_were_removed_is_refused_with_the_way_out(
+    part, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "judge", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            lt.audit(make_table(), out=out)
+    path = tmp_path / ".out-unfinished" / unfinished.FITTED
+    about, tensors = parts(path.read_bytes())
+    about["learned"][part] = {"matrices": []}
+    path.write_bytes(join(about, tensors))
+    with pytest.raises(ValueError, match=r"no longer has.*Leave --resume out to start anew"):
         lt.audit(make_table(), out=out, resume=True)
     lt.audit(make_table(), out=out)
 

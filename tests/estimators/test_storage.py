@@ -451,6 +451,14 @@ def test_a_file_from_before_annotators_were_told_apart_still_loads(saved, fitted
     assert loaded.annotator_matrices_ is None
 
 
+@pytest.mark.parametrize("part", ["difficulty", "timing"])
+def test_a_file_with_a_part_that_tide_no_longer_has_is_refused(part, study, tmp_path, load_bytes):
+    lt.TideClassifier(epochs=1, hidden_size=4, random_state=0).fit(*study).save(tmp_path / "fit")
+    about, tensors = parts((tmp_path / "fit").read_bytes())
+    about["learned"][part] = {"matrices": []}
+    refused(load_bytes, join(about, tensors), match="no longer has. Fit again with this version")
+
+
 @pytest.mark.parametrize("raw_steps", [False, True])
 def test_a_file_from_before_the_settings_of_continuous_still_loads(raw_steps, study, tmp_path, load_bytes):
     network = {"raw_steps": raw_steps, "scaled_weights": not raw_steps, "bounded_logits": not raw_steps}

@@ -13,14 +13,12 @@ from labeltide.chain.data import ChainData, Members, TrainingEvidence
 from labeltide.chain.start import label_chain
 from labeltide.inference.diagnostics import (
     Diagnostic,
-    _tenths,
     check_drift,
     check_folds,
     check_independence,
     diagnose,
     largest_contrast,
 )
-from labeltide.inference.identification import clock_accuracy, frequency_log_likelihood
 from labeltide.noise.shapes import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
@@ -175,12 +173,3 @@ def test_annotators_who_part_between_classes_are_seen_and_independent_ones_are_n
     assert dependent.is_warning
     assert not independent.is_warning
     assert together(single[..., :1]) == ()
-
-
-def test_levels_of_difficulty_are_no_moments_of_the_clock():
-    training, _ = fit_studies(simulate(SimulatedStudy(MATRICES[:3], n=60), 1, 0).data)[0]
-    data, levels = training.data, torch.arange(60)[:, None] % 8
-    by_level = replace(data, points=data.places() * 8 + levels, n_points=24, offsets=torch.zeros(8, 2).double())
-    assert np.array_equal(_tenths(by_level), _tenths(data))
-    assert np.array_equal(frequency_log_likelihood(by_level), frequency_log_likelihood(data))
-    assert clock_accuracy(training._replace(data=by_level)) == clock_accuracy(training)

@@ -45,7 +45,6 @@ class AuditInput(ShortRepr):
     ids, times : Arrow arrays of n_rows texts
     encoders : how each feature came from its column
     decisions : how many labels reviewers settled, used and left out; None without decisions
-    step : the usual time between two steps and its unit, "" for plain numbers; None where the table has no times
     overview : type, missing values, levels and role of every column of the table
     all_steps : the steps of the whole table, where these windows were drawn from a larger one; else None
     """
@@ -75,7 +74,6 @@ class AuditInput(ShortRepr):
     window: int
     encoders: tuple[Encoder, ...]
     said: tuple[str, ...]
-    step: tuple[float, str] | None = None
     overview: tuple[ColumnOverview, ...] = ()
     decisions: dict[str, Any] | None = None
     all_steps: int | None = None

@@ -14,11 +14,10 @@ from safetensors import SafetensorError, safe_open
 from labeltide import _validation
 from labeltide._files import write_atomically
 from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence
-from labeltide.chain.difficulty import LEVELS
 from labeltide.chain.families import WeightedFamily
 from labeltide.training.checkpoint import fingerprint
 
-DATA = ("labels", "mask", "points", "evidence", "trusted", "jumps", "trained_with", "offsets")
+DATA = ("labels", "mask", "points", "evidence", "trusted", "jumps", "trained_with")
 OTHERS = ("folds", "clusters", "shares")
 
 
@@ -93,7 +92,6 @@ def _check(training: TrainingEvidence) -> None:
         ("trusted", data.trusted, (n, steps), torch.int8),
         ("jumps", data.jumps, (n, steps), torch.int8),
         ("evidence", data.evidence, (1, n, steps, classes), torch.float32),
-        ("offsets", data.offsets, (data.n_levels, classes), torch.float64),
         ("start", chain.start, (1, classes), torch.float32),
         ("transition", chain.transition, (1, classes, classes), torch.float32),
         ("power", chain.power, (1,), torch.float32),
@@ -132,12 +130,5 @@ def _check_ranges(training: TrainingEvidence) -> None:
     others = [tensor for tensor in (data.evidence, chain.power, chain.bursts, training.shares) if tensor is not None]
     if any(tensor.isnan().any() or (tensor == torch.inf).any() for tensor in others) or np.isnan(training.grid).any():
         raise ValueError("its numbers must be finite")
-    if data.offsets is not None and (
-        data.points is None
-        or data.n_levels != LEVELS
-        or not bool(data.offsets.isfinite().all())
-        or not np.array_equal(training.grid, np.repeat(training.moments, LEVELS))
-    ):
-        raise ValueError("its levels of difficulty must be alike at all moments")
     if data.points is None and data.mask.shape[1] > data.n_points:
         raise ValueError("its grid must have a point for every step")

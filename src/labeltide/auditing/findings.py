@@ -157,28 +157,6 @@ def describe_temporality(table: AuditInput, estimator: TideClassifier, place: in
     return result | {"per_annotator": annotator_changes(table, estimator)}
 
 
-def describe_timing(table: AuditInput, estimator: TideClassifier) -> list[dict[str, Any]]:
-    """The part `timing`: offsets of transitions in steps; empty where no timing errors were found."""
-    names, step = table.annotator_names or (), table.step or (None, "")
-    return [
-        {
-            "annotator": names[entry.annotator] if entry.annotator is not None and names else None,
-            "from": str(entry.source),
-            "to": str(entry.target),
-            **{name: getattr(entry, name) for name in ("mean", "lower", "upper", "spread", "transitions")},
-            "step": step[0],
-            "unit": step[1],
-        }
-        for entry in estimator.timing_
-    ]
-
-
-def describe_difficulty(estimator: TideClassifier) -> list[dict[str, Any]]:
-    """The part `difficulty`: labels and error rate of each level, hardest first; empty where noise has no levels."""
-    levels = estimator.difficulty_
-    return [{"level": place + 1, "labels": each.labels, "wrong": each.wrong} for place, each in enumerate(levels)]
-
-
 def describe_issues(table: AuditInput, judged: LabelAudit) -> dict[str, Any]:
     """The part `issues`."""
     flagged, recorded = judged.is_issue, judged.labels >= 0
@@ -244,7 +222,5 @@ def describe_noise_found(table: AuditInput, estimator: TideClassifier, checks: S
     return {
         **first,
         "other_clocks": others,
-        "timing": describe_timing(table, estimator),
-        "difficulty": describe_difficulty(estimator),
         "diagnostics": [asdict(check) for check in (*checks, *estimator.diagnostics_)],
     }

@@ -17,7 +17,7 @@ AT_LEAST = 400e6  # bytes of the libraries
 FIT_FEATURE, FIT_CLASS, FIT_ANNOTATOR, FIT_STEP = 28, 40, 20, 60
 FIT_AT_LEAST = 600e6  # bytes of the libraries and of buffers
 # The same where windows are on disk, from audits of 10^6 and 10^7 rows and a fit to 2.5 million steps of one annotator:
-# evidence, posterior, labels, and their places on the clock. A look for timing errors takes up to 0.6 GB of buffers.
+# evidence, posterior, labels, and their places on the clock. Fits then took up to 0.6 GB more than now.
 MAPPED_CLASS, MAPPED_ANNOTATOR, MAPPED_STEP, MAPPED_AT_LEAST = 12, 6, 45, 1.1e9
 
 

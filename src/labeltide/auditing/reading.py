@@ -18,7 +18,7 @@ from labeltide.tables.decimal_commas import read_decimal_commas
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
 from labeltide.tables.intake import OpenTable, load_table, open_table, whole
 from labeltide.tables.labels import read_table_labels, read_trusted
-from labeltide.tables.moments import find_gaps, read_moments, step_length
+from labeltide.tables.moments import find_gaps, read_moments
 from labeltide.tables.overview import ColumnOverview, describe_overview
 from labeltide.tables.role_guesses import RoleColumns, find_columns
 from labeltide.tables.roles import Names, Reading, Request
@@ -66,7 +66,6 @@ class AuditSteps:
             **self.rows.lines(),
             ids=self.rows.of_given(decode(self.rows.steps.sequence[self.rows.steps.step_of_row], names)),
             times=self.rows.of_given(self.rows.times),
-            step=step_length(self.rows.steps) if self.rows.moments else None,
             sequence_names=names,
             class_names=self.class_names,
             annotator_names=self.rows.annotators,

@@ -51,13 +51,12 @@ class Unfinished:
             return None
         estimator = _load_tide(self.folder / FITTED)
         estimator.training_ = read_evidence(self.folder / EVIDENCE)
-        estimator.timing_training_ = None
         estimator.set_params(**settings.get_params())
         return estimator
 
     def keep_fit(self, estimator: TideClassifier) -> None:
-        """Keep the fit; one with timing errors is not kept, because its evidence has no file yet."""
-        if self.folder is not None and estimator.timing_fit_ is None:
+        """Keep the fit."""
+        if self.folder is not None:
             estimator.save(self.folder / FITTED)
             write_evidence(self.folder / EVIDENCE, estimator.training_)  # last: it says that the fit is whole
 
@@ -68,7 +67,7 @@ class Unfinished:
 
     def keep_findings(self, estimator: TideClassifier) -> None:
         """Keep the bands and tests that were computed so far."""
-        if self.folder is not None and estimator.timing_fit_ is None:
+        if self.folder is not None:
             estimator.save(self.folder / INFERRED)
 
 
@@ -132,7 +131,10 @@ def _take(handle: int) -> bool:
 
 
 def _load_tide(path: Path) -> TideClassifier:
-    estimator = load(path)
+    try:
+        estimator = load(path)
+    except ValueError as error:
+        raise ValueError(f"The kept work {error} Leave --resume out to start anew.") from None
     if not isinstance(estimator, TideClassifier):
         raise ValueError(f"The kept work {path} holds another method. Leave --resume out to start anew.")
     return estimator

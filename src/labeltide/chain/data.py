@@ -39,9 +39,6 @@ class ChainData:
         Lengths of gaps between two steps, in steps of time; the first is 1.
     trained_with : Tensor of shape (evidence sets,), optional
         Informedness of the Q with which the networks behind each set of evidence were trained (`informedness`).
-    offsets : float64 Tensor of shape (levels, classes), optional
-        What is added to the logits of wrong labels of each true class at each level of difficulty (`difficulty.py`).
-        Point p of the grid is then the moment p // levels at level p % levels.
     """
 
     labels: Tensor
@@ -54,17 +51,6 @@ class ChainData:
     jumps: Tensor | None = None
     gaps: tuple[int, ...] = (1,)
     trained_with: Tensor | None = None
-    offsets: Tensor | None = None
-
-    @property
-    def n_levels(self) -> int:
-        """The number of levels of difficulty at each moment of the grid."""
-        return 1 if self.offsets is None else len(self.offsets)
-
-    @property
-    def n_moments(self) -> int:
-        """The number of moments of the grid."""
-        return self.n_points // self.n_levels
 
     def of_fit(self, fit: int) -> Self:
         """The labels and evidence of one fit, on the CPU."""
@@ -106,10 +92,6 @@ class ChainData:
         if self.points is not None:
             return self.points
         return torch.arange(self.mask.shape[1], device=self.mask.device).expand_as(self.mask)
-
-    def moments(self) -> Tensor:
-        """The place of each step among the moments of the grid, whatever its level: (rows, steps)."""
-        return self.places() // self.n_levels
 
 
 class Chain(NamedTuple):
@@ -169,11 +151,6 @@ class TrainingEvidence(NamedTuple):
     period: Period = None  # of the clock, where it has one
     families: tuple[WeightedFamily, ...] = ()  # the mixture of which Q is the average
     bootstrap_rows: Tensor | None = None  # int64, the rows of parametric bootstrap tests, which are slow; None: all
-
-    @property
-    def moments(self) -> np.ndarray:
-        """The moments of the grid, each once where there are levels of difficulty."""
-        return self.grid[:: self.data.n_levels]
 
     def take_rows(self, rows: Tensor) -> TrainingEvidence:
         """Some of the rows, all of which then also serve parametric bootstrap tests."""

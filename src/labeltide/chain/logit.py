@@ -31,7 +31,6 @@ class Group:
     members: Tensor  # (members of the group,)
     blocks: ClassBlocks
     held: int | None = None  # the annotator whose noise does not change over the clock
-    offsets: Tensor | None = None  # (points, classes, 1), known parts of the logits
 
     @property
     def penalty(self) -> Tensor:
@@ -52,10 +51,8 @@ class Families:
     n_classes: int
 
     @classmethod
-    def of(cls, families: Sequence[Family], device: torch.device | None = None, offsets: Tensor | None = None) -> Self:
-        """From the family of each member; those of one name and size form a group. Offsets as in `ChainData`."""
-        n_points = len(families[0].basis)
-        known = None if offsets is None else offsets.repeat(n_points // len(offsets), 1).to(device)[..., None]
+    def of(cls, families: Sequence[Family], device: torch.device | None = None) -> Self:
+        """From the family of each member; those of one name and size form a group."""
         keys: dict[tuple[str, int], list[int]] = {}
         for member, family in enumerate(families):
             keys.setdefault((family.name, family.basis.shape[1]), []).append(member)
@@ -65,8 +62,8 @@ class Families:
             if all(family is in_group[0] for family in in_group):
                 in_group = in_group[:1]
             blocks = ClassBlocks.of(in_group, device)
-            groups.append(Group(torch.tensor(members, device=device), blocks, in_group[0].held, known))
-        return cls(tuple(groups), n_points, families[0].n_classes)
+            groups.append(Group(torch.tensor(members, device=device), blocks, in_group[0].held))
+        return cls(tuple(groups), len(families[0].basis), families[0].n_classes)
 
     def fit_start(self, matrices: Tensor) -> Coefficients:
         """Least-squares coefficients for the logits of Q, (members, annotators, points, classes, classes)."""
@@ -86,7 +83,6 @@ class Families:
         return [self._newton(group, of_group, counts[group.members].double()) for group, of_group in pairs]
 
     def _fit_start(self, group: Group, target: Tensor) -> Tensor:
-        target = target if group.offsets is None else target - group.offsets
         coefficients = _least_squares(group, target)
         if group.held is not None:
             moving = group.blocks.moving()
@@ -96,7 +92,6 @@ class Families:
 
     def _noise(self, group: Group, coefficients: Tensor) -> Tensor:
         logits = group.blocks.logits(coefficients)  # (members, annotators, points, true, others)
-        logits = logits if group.offsets is None else logits + group.offsets
         whole = logits.new_zeros(*logits.shape[:3], self.n_classes, self.n_classes)
         off = ~torch.eye(self.n_classes, dtype=torch.bool, device=logits.device)
         whole[..., off] = logits.flatten(3)

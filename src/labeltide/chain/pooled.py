@@ -26,9 +26,9 @@ class PooledFamilies(Families):
     strength: Tensor  # (members,)
 
     @classmethod
-    def of(cls, families: Sequence[Family], device: torch.device | None = None, offsets: Tensor | None = None) -> Self:
+    def of(cls, families: Sequence[Family], device: torch.device | None = None) -> Self:
         """The pooled family of each member."""
-        plain = Families.of(families, device, offsets)
+        plain = Families.of(families, device)
         strength = torch.tensor([family.pooling for family in families], dtype=torch.float64, device=device)
         return cls(plain.groups, plain.n_points, plain.n_classes, strength)
 
@@ -85,8 +85,6 @@ class PooledFamilies(Families):
         return torch.linalg.solve(left, right)[..., 0].flatten(1)
 
 
-def families_of(
-    families: Sequence[Family], device: torch.device | None = None, offsets: Tensor | None = None
-) -> Families:
-    """The family of each member, for annotators who are pooled or for one Q; offsets as in `ChainData`."""
-    return (Families if families[0].pooling is None else PooledFamilies).of(families, device, offsets)
+def families_of(families: Sequence[Family], device: torch.device | None = None) -> Families:
+    """The family of each member, for annotators who are pooled or for one Q."""
+    return (Families if families[0].pooling is None else PooledFamilies).of(families, device)

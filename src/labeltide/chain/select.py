@@ -68,14 +68,7 @@ class Chosen(NamedTuple):
 
     families: list[list[Family]]  # of each fit
     weights: Tensor  # (fits, families)
-    held_out: Tensor  # (fits, families)
     parameters: ChainParameters  # of the best family, with Q averaged over all families
-
-    def of_fit(self, fit: int) -> Chosen:
-        """The families of one fit, on the CPU."""
-        one = torch.tensor([fit], device=self.weights.device)
-        parameters = self.parameters.take(one).cpu()
-        return Chosen([self.families[fit]], self.weights[one].cpu(), self.held_out[one].cpu(), parameters)
 
     @property
     def names(self) -> list[list[str]]:
@@ -152,7 +145,7 @@ def try_families(
     fit = torch.arange(n_fits, device=device).repeat_interleave(n_families * (n_folds + 1))
     members, left_out = _leave_out(fits.take(fit), folds[fit], n_folds)
     every = [kind for of_fit in families for of_folds in of_fit for kind in of_folds]
-    kinds = families_of(every, device, data.offsets)
+    kinds = families_of(every, device)
     start = parameters.take(fit)
     has_evidence = data.evidence is not None
     fitted = fit_chains(data, members, kinds, start, iterations=SELECTION_ITERATIONS, learn_power=has_evidence)
@@ -255,14 +248,9 @@ def _pieces(
     fit = torch.arange(n_fits, device=folds.device).repeat_interleave(n_folds + 1)
     members, _ = _leave_out(fits.take(fit), folds[fit], n_folds)
     counts = expect(data, members, parameters.take(fit)).counts.sum(1).double()  # (members, points, true, recorded)
-    counts = counts.unflatten(1, (-1, data.n_levels)).sum(2)  # (members, moments, true, recorded)
     counts_of_fold = counts.unflatten(0, (n_fits, n_folds + 1)).cpu().numpy()
-
-    def pieces(counts: np.ndarray, n: int) -> Shape:
-        return pieces_shape(np.repeat(find_pieces(counts, n), data.n_levels))
-
     return [
-        [[family(data.n_classes, pieces(fold, n), *sharing) for fold in of_fit] for n in PIECES]
+        [[family(data.n_classes, pieces_shape(find_pieces(fold, n)), *sharing) for fold in of_fit] for n in PIECES]
         for of_fit, sharing in zip(counts_of_fold, sharings, strict=True)
     ]
 
@@ -286,4 +274,4 @@ def _average(parts: Sequence[Tried]) -> Chosen:
     matrices = torch.cat([part.parameters.matrices.unflatten(0, (n_fits, -1)) for part in parts], 1)
     matrices = torch.einsum("jf,jf...->j...", weights.to(matrices), matrices)
     families = [[tried for part in parts for tried in part.families[fit]] for fit in range(n_fits)]
-    return Chosen(families, weights, held_out, _best(parts)._replace(matrices=matrices))
+    return Chosen(families, weights, _best(parts)._replace(matrices=matrices))

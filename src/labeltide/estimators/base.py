@@ -15,14 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from labeltide import _validation
 from labeltide._clock import Cells, Period
+from labeltide.chain.data import Chain
 from labeltide.estimators.display import EstimatorDisplay, refuse_scorer
 from labeltide.estimators.fleet import FittedFleet, FleetFit, find_moments, fit_fleet, predict_fleet
-from labeltide.estimators.judging import Judging
 from labeltide.estimators.label_audit import audit_sequences, correct_labels
 from labeltide.estimators.rows import TrainingRows
 from labeltide.estimators.storage import save
 from labeltide.estimators.stream import Stream
-from labeltide.inference.audit import FDR, MIN_CONFIDENCE, LabelAudit
+from labeltide.inference.audit import FDR, MIN_CONFIDENCE, LabelAudit, no_persistence
 from labeltide.models.base import SequenceModel
 from labeltide.tables.sources import Sources
 
@@ -30,7 +30,7 @@ ModelChoice = str | torch.nn.Module | Callable[..., Any]
 RandomState = int | np.random.RandomState | None
 
 
-class NoisyLabelClassifier(Judging, EstimatorDisplay, ClassifierMixin, BaseEstimator):
+class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     """Classifies every step of a sequence, learning from labels that are sometimes wrong.
 
     Parameters
@@ -268,6 +268,10 @@ class NoisyLabelClassifier(Judging, EstimatorDisplay, ClassifierMixin, BaseEstim
     def _evidence(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Log-probabilities of the true labels given the features, for an audit: (n, steps, classes)."""
         return np.log(predict_fleet([self], features, mask.sum(1))[0].clip(1e-30))
+
+    def _persistence(self) -> Chain:
+        """The hidden Markov model of the true labels, for an audit; here steps are independent."""
+        return no_persistence(len(self.classes_))
 
     def _learned(self) -> dict[str, Any]:
         """Fitted attributes beyond those that all methods have, as plain JSON values."""

@@ -46,19 +46,16 @@ def audit_sequences(
     known = None if trusted is None else estimator.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
     recorded = Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups), between)
     evidence = estimator._evidence(features, mask)
-    placed, noise = estimator._judging_noise(recorded, evidence)
     audit = audit_labels(
-        placed,
+        recorded,
         evidence,
         estimator._persistence(),
-        noise,
+        estimator.noise_,
         estimator.classes_,
         fdr=fdr,
         spend_fdr=spend_fdr,
         has_annotators=_validation.as_labels(y).ndim == 3,
     )
-    timed = estimator._timed_posterior(recorded, features)
-    audit = audit if timed is None else replace(audit, probabilities=timed)
     return replace(audit, clock=moments if estimator.cells_ is None else clocks[..., 0])
 
 

@@ -1,7 +1,7 @@
 """Evidence of single steps: multinomial logistic regression on the features of one step, cross-fitted.
 
-A recurrent network learns from labels that are late to answer late, and then shows no timing error. A classifier that
-sees one step at a time cannot.
+A recurrent network that is trained on late labels learns to predict late, and its predictions then agree with them. A
+classifier that sees one step at a time cannot. The search for late labels (`lt.find_shifts`) will be built on it.
 """
 
 from __future__ import annotations

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 
 from labeltide import _validation
 from labeltide._clock import Period
 from labeltide.chain.data import Chain
 from labeltide.estimators.base import ModelChoice, NoisyLabelClassifier, RandomState
 from labeltide.estimators.cross_fit import NETWORKS
-from labeltide.estimators.difficulty_fit import DifficultyFit, DifficultyLevel
 from labeltide.estimators.distillation import distill
 from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.estimators.inferred import Inferred
 from labeltide.estimators.rows import TrainingRows, digest_rows, out_of_fold_log_probs
 from labeltide.estimators.tide_steps import CROSS_FIT_FOLDS, find_posterior
-from labeltide.estimators.timing_fit import TimingFit
-from labeltide.inference.posterior import Recorded
-from labeltide.inference.timing import TransitionTiming, estimate_timing
-from labeltide.noise.base import NoiseFunction
+
+# Parts of the model in older files, by their key in the header.
+REMOVED_PARTS = {"difficulty": "levels of difficulty", "timing": "a model of timing errors"}
 
 
 class TideClassifier(Inferred, NoisyLabelClassifier):
@@ -79,12 +75,6 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         Whether the noise changes over the clock, whose, by how much, whether there is any, and whether classes differ.
     diagnostics_ : tuple of labeltide.inference.diagnostics.Diagnostic
         Reasons to doubt the above; those that warn are a `labeltide.NoiseWarning`, once.
-    difficulty_ : tuple of labeltide.estimators.difficulty_fit.DifficultyLevel
-        Number of labels and share of wrong ones at levels of difficulty, hardest first: how clearly the features
-        tell the classes apart. Empty where levels did not predict held-out labels clearly better.
-    timing_ : tuple of labeltide.inference.timing.TransitionTiming
-        How many steps late or early transitions between two classes are recorded, with intervals. Empty where a model
-        with timing errors did not predict held-out labels clearly better.
     fold_model_ : fleet of networks, each trained without one fold; None where every label was trusted
     training_rows_ : labeltide.estimators.rows.TrainingRows
         A digest of each training row and its fold, by which an audit predicts it out of fold.
@@ -161,47 +151,10 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     def _persistence(self) -> Chain:
         return self.chain_
 
-    @property
-    def difficulty_(self) -> tuple[DifficultyLevel, ...]:
-        """How often labels are wrong at levels of difficulty, hardest first; empty where noise has no levels."""
-        check_is_fitted(self, "model_")
-        return () if self.difficulty_fit_ is None else self.difficulty_fit_.levels
-
-    @property
-    def timing_(self) -> tuple[TransitionTiming, ...]:
-        """How early or late transitions are recorded, by annotator and pair of classes; empty without timing errors."""
-        check_is_fitted(self, "model_")
-        if self.timing_fit_ is None:
-            return ()
-        entries = self._find("timing", self._estimate_timing)
-        return tuple(
-            replace(entry, source=self.classes_[entry.source], target=self.classes_[entry.target]) for entry in entries
-        )
-
-    def _estimate_timing(self) -> tuple[TransitionTiming, ...]:
-        return estimate_timing(self.timing_training_, self.training_.clusters, self._inference_seed())
-
-    def _judging_noise(self, recorded: Recorded, evidence: np.ndarray) -> tuple[Recorded, NoiseFunction]:
-        """By moment and level of difficulty, where these were chosen."""
-        if self.difficulty_fit_ is None:
-            return recorded, self.noise_
-        cells = self.difficulty_fit_.cells(recorded.clock, evidence)
-        return recorded._replace(clock=cells), self.difficulty_fit_.noise
-
-    def _timed_posterior(self, recorded: Recorded, features: np.ndarray) -> np.ndarray | None:
-        """From the model of timing errors, where it was chosen and no row has labels of two annotators."""
-        if self.timing_fit_ is None or ((recorded.labels >= 0).any(1).sum(-1) > 1).any():
-            return None
-        folds = self.training_rows_.find_folds(features, recorded.mask)
-        return self.timing_fit_.posterior(recorded, features, folds)
-
     def _learned(self) -> dict[str, Any]:
         start, transition, power, bursts = self.chain_
         chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power, "bursts": bursts}
-        learned = {"chain": chain, "families": self.families_, "findings": self._write_findings()}
-        if self.difficulty_fit_ is not None:
-            learned["difficulty"] = self.difficulty_fit_.to_json()
-        return learned if self.timing_fit_ is None else learned | {"timing": self.timing_fit_.to_json()}
+        return {"chain": chain, "families": self.families_, "findings": self._write_findings()}
 
     def _take_learned(self, learned: Any) -> None:
         n_classes = len(self.classes_)
@@ -217,8 +170,10 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             raise ValueError(f"its chain must hold finite numbers for {n_classes} classes.")
         if abs(start.sum() - 1) > 1e-3 or (np.abs(transition.sum(1) - 1) > 1e-3).any():
             raise ValueError("the probabilities of its chain must sum to one.")
+        if removed := [words for name, words in REMOVED_PARTS.items() if name in learned]:
+            raise ValueError(
+                f"it was fitted with {' and '.join(removed)}, which tide no longer has. Fit again with this version of "
+                "labeltide."
+            )
         self.chain_, self.families_ = Chain(start, transition, power, bursts), dict(families)
         self._read_findings(findings)
-        difficulty, timing = learned.get("difficulty"), learned.get("timing")
-        self.difficulty_fit_ = None if difficulty is None else DifficultyFit.from_json(difficulty, n_classes)
-        self.timing_fit_ = None if timing is None else TimingFit.from_json(timing, n_classes, self.n_features_in_)

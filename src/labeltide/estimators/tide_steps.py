@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide._clock import Cells
-from labeltide._fleet import put_members
+from labeltide._clock import Cells, Period, one_period
+from labeltide._fleet import put_members, stack
 from labeltide.chain.data import (
+    Chain,
     ChainData,
     ChainParameters,
     Members,
+    TrainingEvidence,
     cat_parameters,
     informedness,
 )
+from labeltide.chain.passes import expect
+from labeltide.chain.select import Chosen, choose_noise
 from labeltide.chain.start import flat_chain, join_evidence, label_chain
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.cross_fit import cross_fit
-from labeltide.estimators.difficulty_steps import with_difficulty
 from labeltide.estimators.fleet import FleetFit
 from labeltide.estimators.fleet_parts import take_fits
-from labeltide.estimators.tide_posterior import Posterior, conclude, every_row, noise_function, take_over
-from labeltide.estimators.timing_steps import Directed, find_timing, impute, is_large
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
@@ -36,6 +37,15 @@ CROSS_FIT_FOLDS = 5
 CHAIN_POINTS = ((12, 128), (39, 48), (127, 24))
 CLEAN_ERROR_RATE = 0.1  # an error rate, by the labels alone, below which bursts of errors are suspected
 RETRAIN_CHANGE = 0.05  # mean Frobenius change of Q above which the networks are trained once more
+
+
+class Posterior(NamedTuple):
+    """The posterior of the true labels (forward-backward smoothing), and Q(t)."""
+
+    labels: Tensor  # (fits, rows, steps, classes), zero on padding
+    folds: Tensor  # (fits, rows)
+    noise: FixedNoise
+    learned: list[dict[str, Any]]  # more attributes for each estimator
 
 
 class Evidence(NamedTuple):
@@ -52,11 +62,11 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
     """Estimate the posterior of the true labels and Q(t) from recorded labels and features."""
     folds = make_folds(fleet_fit)
     data, grid = chain_data(fleet_fit.data, fleet_fit.n_classes, fleet_fit.cells)
-    fits, period = every_row(folds), fleet_fit.settings.period
+    fits, period = _every_row(folds), fleet_fit.settings.period
     annotators = data.labels.shape[-1] if _has_several_annotators(data) else 1
     chain = label_chain(data, fits, grid, period, annotators)
     if data.trusted is not None and bool((data.trusted >= 0)[data.mask].all()):
-        return conclude(data, fits, folds, chain, grid, period, ())  # every true label is known
+        return _conclude(data, fits, folds, chain, grid, period, ())  # every true label is known
     evidence = _gather(fleet_fit, data, folds, chain, grid, "round 1")
     # Labels that look clean may be clean, or have errors in bursts that look like the truth. Retrain the networks as if
     # a quarter were wrong, and let the features decide.
@@ -66,45 +76,7 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
     change = (evidence.chain.matrices - evidence.trained_with).square().sum((-2, -1)).sqrt().mean((1, 2))  # (fits,)
     evidence = _retry(fleet_fit, data, folds, evidence, evidence.chain, grid, change > RETRAIN_CHANGE, "round 2")
     joined = data.with_evidence(evidence.log_probs, informedness(evidence.trained_with))
-    concluded = conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
-    concluded = with_difficulty(joined, fits, chain, concluded, grid, period)
-    return _with_timing(fleet_fit, joined, fits, concluded, grid)
-
-
-def _with_timing(
-    fleet_fit: FleetFit, data: ChainData, fits: Members, concluded: Posterior, grid: np.ndarray
-) -> Posterior:
-    """Take the posterior from the model of timing errors where they are found."""
-
-    def noise_of(chain: ChainParameters, fit: int) -> FixedNoise:
-        return noise_function(data.of_fit(fit), chain, grid, fleet_fit.settings.period)
-
-    directed = Directed(fleet_fit.data.features, data, fits, concluded.folds, concluded.chosen)
-    labels = concluded.labels
-    for fit, (posterior, timing, training) in find_timing(directed, labels, noise_of).items():
-        if concluded.learned[fit]["difficulty_fit_"] is not None and is_large(data):
-            continue  # compared on some of the rows, where the gain of levels of difficulty is not known
-        labels = labels.index_copy(0, torch.tensor([fit], device=labels.device), posterior[None].to(labels))
-        concluded.learned[fit] |= {"timing_fit_": timing, "timing_training_": training, "difficulty_fit_": None}
-        _estimate_noise_again(fleet_fit, data, concluded, labels, fit, grid)
-    return concluded._replace(labels=labels)
-
-
-def _estimate_noise_again(
-    fleet_fit: FleetFit, data: ChainData, concluded: Posterior, labels: Tensor, fit: int, grid: np.ndarray
-) -> None:
-    """Estimate Q(t) of one fit again, in place: P(recorded | true) with errors of timing among the errors.
-
-    True labels are imputed: drawn from the posterior (Rubin 1987, with one imputation).
-    """
-    seed = int(np.random.SeedSequence([fleet_fit.seeds[fit], 12]).generate_state(1)[0])
-    one = torch.tensor([fit], device=data.mask.device)
-    truth = impute(labels[fit], data.mask, data.trusted, seed)
-    part = replace(data, labels=data.labels[one], evidence=None, trusted=truth)
-    folds, chain = concluded.folds[one], concluded.chosen.parameters.take(one)
-    chain = chain._replace(power=torch.zeros_like(chain.power), bursts=None)
-    again = conclude(part, every_row(folds), folds, chain, grid, fleet_fit.settings.period, ())
-    take_over(concluded, again, fit)
+    return _conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
 
 
 def make_folds(fleet_fit: FleetFit) -> Tensor:
@@ -148,10 +120,10 @@ def _gather(
 ) -> Evidence:
     """Cross-fit networks with the chain's Q, and fit the chain with their out-of-fold predictions as evidence."""
     period = fleet_fit.settings.period
-    noise = noise_function(data, chain, grid, period).to(folds.device)
+    noise = _noise_function(data, chain, grid, period).to(folds.device)
     log_probs, networks = cross_fit(fleet_fit, folds, noise, stage)
     joined = data.with_evidence(log_probs, informedness(chain.matrices))
-    fitted = join_evidence(joined, every_row(folds), chain, grid, period)
+    fitted = join_evidence(joined, _every_row(folds), chain, grid, period)
     return Evidence(log_probs, networks, fitted.parameters, fitted.log_likelihood, chain.matrices)
 
 
@@ -204,3 +176,67 @@ def _keep_better(first: Evidence, second: Evidence, fits: Tensor) -> Evidence:
         put(first.log_likelihood, second.log_likelihood),
         put(first.trained_with, second.trained_with),
     )
+
+
+def _conclude(
+    data: ChainData,
+    fits: Members,
+    folds: Tensor,
+    chain: ChainParameters,
+    grid: np.ndarray,
+    period: Period,
+    networks: tuple[SequenceModel, ...],
+) -> Posterior:
+    """Select the families of Q, and compute the posterior of the true labels under their average."""
+    chosen = choose_noise(data, fits, chain, folds, grid, period)
+    labels = expect(data, fits, chosen.parameters, posterior=True).posterior
+    assert labels is not None
+    shares = data.label_shares().cpu()
+    learned = _learned(chosen)
+    count = networks[0].members // len(learned) if networks else 0  # networks of one fit and direction
+    for fit, attributes in enumerate(learned):
+        parameters = chosen.parameters.take(torch.tensor([fit], device=folds.device)).cpu()
+        fold = folds[fit : fit + 1].cpu()
+        attributes["training_"] = TrainingEvidence(
+            data.of_fit(fit),
+            parameters,
+            fold,
+            grid,
+            shares=shares[fit],
+            period=period,
+            families=chosen.weighted(fit),
+        )
+        of_fit = [fleet.member(fit * count, count).cpu().eval() for fleet in networks]
+        attributes["fold_model_"] = stack(of_fit) if networks else None
+    noise = _noise_function(data, chosen.parameters, grid, period).to(folds.device)
+    return Posterior(labels, folds, noise, learned)
+
+
+def _noise_function(data: ChainData, chain: ChainParameters, grid: np.ndarray, period: Period) -> FixedNoise:
+    """Q of each annotator, and the common Q: their mean weighted by shares of the labels."""
+    # With several clocks, the indices of cells stand for moments.
+    moments, length = (grid, one_period(period)) if grid.ndim == 1 else (np.arange(len(grid)), None)
+    matrices = chain.matrices.double().cpu()  # (fits, annotators, points, classes, classes)
+    if matrices.shape[1] == 1:
+        return FixedNoise(matrices[:, 0].numpy(), moments, period=length)
+    common = torch.einsum("ja,ja...->j...", data.label_shares().cpu(), matrices)
+    return FixedNoise(matrices.numpy(), moments, common.numpy(), length)
+
+
+def _learned(chosen: Chosen) -> list[dict[str, Any]]:
+    chain = chosen.parameters.cpu()
+    start, transition, power = (tensor.double().numpy() for tensor in chain[:3])
+    bursts = [0.0] * len(power) if chain.bursts is None else chain.bursts.tolist()
+    weights = chosen.weights.double().cpu().numpy()
+    return [
+        {
+            "chain_": Chain(start[fit], transition[fit], float(power[fit]), bursts[fit]),
+            "families_": dict(zip(chosen.names[fit], weights[fit].tolist(), strict=True)),
+        }
+        for fit in range(len(weights))
+    ]
+
+
+def _every_row(folds: Tensor) -> Members:
+    index = torch.arange(len(folds), device=folds.device)
+    return Members(index, index, torch.ones_like(folds, dtype=torch.float32))

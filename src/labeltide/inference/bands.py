@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from labeltide.chain.data import TrainingEvidence
-from labeltide.inference.cluster_bootstrap import BAND_REPLICATES, Replicates, bootstrap_noise, chosen_noise
+from labeltide.inference.cluster_bootstrap import BAND_REPLICATES, Replicates, bootstrap_noise
 from labeltide.inference.noise_estimate import Change, NoiseEstimate
 from labeltide.inference.profile_likelihood import CONFIDENCE, RESOLUTION, share_test
 
@@ -59,9 +59,9 @@ def estimate_annotators(training: TrainingEvidence, *, n_replicates: int = BAND_
     The networks' evidence is held fixed. Replicates are undersmoothed and pooled less than the estimate. Simultaneous
     bands are wider by a hundredth in probability, for the sharpest turn of a curve, where smoothing bias is largest.
     """
-    matrices = chosen_noise(training)  # (annotators or 1, moments, classes, classes)
+    matrices = training.parameters.matrices[0].double().numpy()  # (annotators or 1, points, classes, classes)
     replicates = bootstrap_noise(training, n_replicates, seed)
-    common = with_profile(estimate(training.moments, matrices, replicates, training.weights()), training)
+    common = with_profile(estimate(training.grid, matrices, replicates, training.weights()), training)
     if len(matrices) == 1:
         return Estimates(common, (common,))
     everyone = OTHERS_WEIGHT * replicates.totals.sum(1, keepdims=True)  # class shares where an annotator gave no label
@@ -69,7 +69,7 @@ def estimate_annotators(training: TrainingEvidence, *, n_replicates: int = BAND_
     for annotator in range(len(matrices)):
         part = slice(annotator, annotator + 1)
         drawn = Replicates(replicates.matrices[:, part], replicates.totals[:, part] + everyone)
-        per_annotator.append(estimate(training.moments, matrices[part], drawn, np.ones(1)))
+        per_annotator.append(estimate(training.grid, matrices[part], drawn, np.ones(1)))
     return Estimates(common, tuple(per_annotator))
 
 

@@ -21,7 +21,7 @@ def coarsen(training: TrainingEvidence) -> TrainingEvidence:
     """Join neighbouring points of the clock grid, so that Q is estimated at no more than 50, or 24, points."""
     data, parameters, grid = training.data, training.parameters, training.grid
     n_points = GRID_POINTS if data.n_classes <= FEW_CLASSES else GRID_POINTS_OF_MANY_CLASSES
-    if len(grid) <= n_points or grid.ndim == 2 or data.offsets is not None:  # cells are few enough
+    if len(grid) <= n_points or grid.ndim == 2:
         return training
     cell = np.arange(len(grid)) * n_points // len(grid)
     average = np.eye(n_points)[:, cell] / np.bincount(cell)[:, None]  # (cells, points)

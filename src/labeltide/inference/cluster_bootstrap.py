@@ -16,7 +16,6 @@ from torch import Tensor
 
 from labeltide._clock import Period, one_period
 from labeltide.chain.data import TrainingEvidence
-from labeltide.chain.difficulty import average_levels
 from labeltide.chain.families import Family, Shape, WeightedFamily, family, pooled, spline_shape
 from labeltide.chain.passes import expect
 from labeltide.chain.select import OTHER_SMOOTHNESS, POOLING_STRENGTHS, SHARING_SMOOTHNESS
@@ -58,29 +57,9 @@ def bootstrap_noise(training: TrainingEvidence, n_replicates: int, seed: int) ->
     matrices = fitted.matrices.double().numpy()
     if grid.ndim == 2:
         return Replicates(matrices, totals)
-    if data.offsets is not None:
-        return Replicates(*over_moments(matrices, totals, training))
     totals *= data.n_points / len(training.grid)  # from a coarse point to one of the points joined in it
     smoothed = smooth(totals, grid, one_period(training.period))
     return Replicates(_refine(matrices, grid, training), _refine(smoothed, grid, training))
-
-
-def chosen_noise(training: TrainingEvidence) -> np.ndarray:
-    """Q of the chosen chain over the clock, averaged over levels of difficulty: (annotators or 1, moments, ...)."""
-    matrices: np.ndarray = training.parameters.matrices[0].double().numpy()
-    if training.data.offsets is None:
-        return matrices
-    single = same_data(1, torch.ones(1, training.data.labels.shape[1]))
-    totals = expect(training.data, single, training.parameters).counts[0].sum(-1).double().numpy()
-    return over_moments(matrices, totals, training)[0]
-
-
-def over_moments(matrices: np.ndarray, totals: np.ndarray, training: TrainingEvidence) -> tuple[np.ndarray, np.ndarray]:
-    """Q and class counts of cells, (..., cells, ...), averaged over levels and added up at each moment."""
-    levels, period = training.data.n_levels, one_period(training.period)
-    by_level = totals.reshape(*totals.shape[:-2], -1, levels, totals.shape[-1])  # (..., moments, levels, classes)
-    smoothed = np.moveaxis(smooth(np.moveaxis(by_level, -2, 0), training.moments, period), 0, -2)
-    return average_levels(matrices, smoothed.reshape(totals.shape), levels), smoothed.sum(-2)
 
 
 def draw_rows(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.ndarray:

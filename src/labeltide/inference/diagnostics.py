@@ -15,7 +15,6 @@ from scipy.stats import f_oneway, norm
 from scipy.stats import t as student
 
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
-from labeltide.chain.difficulty import margins
 from labeltide.chain.families import constant_shape, family, pooled
 from labeltide.chain.leave_one_out import predictive_log_likelihood
 from labeltide.chain.passes import expect
@@ -127,10 +126,10 @@ def check_drift(training: TrainingEvidence) -> Diagnostic:
     data = training.data
     if data.evidence is None:
         return Diagnostic("drift", False, "No network was needed, so none can drift.", "Nothing to do.")
-    margin = margins(data.evidence[0].double().clamp_min(-MAX_LOG_ODDS)).numpy()  # (rows, steps)
+    first, second = data.evidence[0].double().clamp_min(-MAX_LOG_ODDS).topk(2, dim=-1).values.unbind(-1)
+    margin = (first - second).numpy()  # (rows, steps)
     # A causal network has seen little at the first steps of a sequence; that is no drift.
-    start_together = data.points is None or (data.offsets is not None and not bool(data.moments()[:, 0].any()))
-    contrast = largest_contrast(training, margin, skip_first=start_together)
+    contrast = largest_contrast(training, margin, skip_first=data.points is None)
     size = contrast.change / max(float(margin[data.mask.numpy()].std()), 1e-9)
     bad = size > MAX_MARGIN_CHANGE and contrast.z > CHANCE_Z
     moved = f"How clearly the networks tell classes apart moves by {size:.1f} standard deviations over the clock"
@@ -286,4 +285,4 @@ def _clusters(training: TrainingEvidence) -> np.ndarray | None:
 
 def _tenths(data: ChainData) -> np.ndarray:
     """The tenth of the clock of every step: (rows, steps)."""
-    return np.minimum(data.moments().numpy() * CLOCK_TENTHS // data.n_moments, CLOCK_TENTHS - 1)
+    return np.minimum(data.places().numpy() * CLOCK_TENTHS // data.n_points, CLOCK_TENTHS - 1)

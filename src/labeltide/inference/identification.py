@@ -68,8 +68,8 @@ def information_t(training: TrainingEvidence, expected: Expected) -> float:
 
 def frequency_log_likelihood(data: ChainData) -> np.ndarray:
     """Log-likelihood of each row's labels by the frequencies of each annotator in each tenth of the clock: (rows,)."""
-    labels, places = data.labels[0].numpy(), data.moments().numpy()
-    part = np.minimum(places * FREQUENCY_PARTS // data.n_moments, FREQUENCY_PARTS - 1)
+    labels, places = data.labels[0].numpy(), data.places().numpy()
+    part = np.minimum(places * FREQUENCY_PARTS // data.n_points, FREQUENCY_PARTS - 1)
     total = np.zeros(len(labels))
     for annotator in range(labels.shape[-1]):
         codes = labels[..., annotator]
@@ -124,15 +124,15 @@ def clock_accuracy(training: TrainingEvidence) -> tuple[float, float, float]:
     The clock tells the label that is most frequent at the same moment in other clusters.
     """
     data = training.data
-    labels, places, k = data.labels[0].numpy(), data.moments().numpy(), data.n_classes
+    labels, places, k = data.labels[0].numpy(), data.places().numpy(), data.n_classes
     clusters = np.arange(len(labels)) if training.clusters is None else training.clusters.numpy()
     n_clusters, cluster = len(np.unique(clusters)), np.unique(clusters, return_inverse=True)[1]
     shown = (labels >= 0) & data.mask.numpy()[..., None]
     row, step, annotator = np.nonzero(shown)
     codes, point, of = labels[row, step, annotator], places[row, step], cluster[row]
-    everyone = np.zeros((data.n_moments, k))
+    everyone = np.zeros((data.n_points, k))
     np.add.at(everyone, (point, codes), 1.0)
-    own = np.zeros((n_clusters, data.n_moments, k), dtype=np.float32)
+    own = np.zeros((n_clusters, data.n_points, k), dtype=np.float32)
     np.add.at(own, (of, point, codes), 1.0)
     overall = everyone.sum(0)
     others = everyone[point] - own[of, point] + 1e-3 * overall / overall.sum()

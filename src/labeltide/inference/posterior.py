@@ -37,12 +37,13 @@ def true_label_posterior(recorded: Recorded, evidence: np.ndarray, chain: Chain,
     evidence : array of shape (n, steps, classes)
         Out-of-fold log-probabilities of the true label given the features.
     """
-    posterior = expect(*chain_inputs(recorded, evidence, chain, noise), posterior=True).posterior
+    posterior = expect(*_chain_inputs(recorded, evidence, chain, noise), posterior=True).posterior
     assert posterior is not None
-    return normalise_posterior(posterior[0], recorded.mask)
+    values: np.ndarray = posterior[0].double().numpy() * recorded.mask[..., None]
+    return values / values.sum(-1, keepdims=True).clip(1e-300)
 
 
-def chain_inputs(
+def _chain_inputs(
     recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction
 ) -> tuple[ChainData, Members, ChainParameters]:
     """The inputs of a forward-backward pass over labels to audit, with one member."""
@@ -66,9 +67,3 @@ def chain_inputs(
     first = torch.zeros(1, dtype=torch.int64)
     members = Members(first, first, torch.ones(1, len(recorded.labels)))
     return data, members, ChainParameters(start, transition, power, noise_matrices, bursts)
-
-
-def normalise_posterior(posterior: torch.Tensor, mask: np.ndarray) -> np.ndarray:
-    """Probabilities (n, steps, classes) that sum to one, zero on padding."""
-    values: np.ndarray = posterior.double().numpy() * mask[..., None]
-    return values / values.sum(-1, keepdims=True).clip(1e-300)

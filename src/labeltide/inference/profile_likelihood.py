@@ -189,7 +189,7 @@ def profile_share(training: TrainingEvidence) -> Profile:
     share = float(_shares(expect(data, same_data(1, ones), start).counts, start)[0])
     added = torch.tensor(_added_labels(_count_labels(data), share))
     members = same_data(len(added), ones)
-    free = families_of([_family(coarse)] * len(added), offsets=data.offsets)
+    free = families_of([_family(coarse)] * len(added))
     families = TiltedFamilies((), data.n_points, data.n_classes, free, added)
     if start.bursts is not None and not bool(start.bursts.any()):
         start = start._replace(bursts=None)  # the pass without bursts is faster

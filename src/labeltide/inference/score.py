@@ -154,11 +154,9 @@ class ClockMoments(NamedTuple):
 
 def clock_moments(training: TrainingEvidence, clock: int) -> ClockMoments:
     """The moments of one of the clocks."""
-    grid, data = training.grid, training.data
+    grid, places = training.grid, training.data.places().numpy()
     if grid.ndim == 1:
-        of_point = np.arange(len(grid)) // data.n_levels
-        return ClockMoments(training.moments, data.moments().numpy(), of_point, one_period(training.period))
-    places = data.places().numpy()
+        return ClockMoments(grid, places, np.arange(len(grid)), one_period(training.period))
     cells = cells_of(grid, training.period)
     of_point = np.unravel_index(np.arange(len(grid)), tuple(len(axis) for axis in cells.axes))[clock]
     return ClockMoments(cells.axes[clock], of_point[places], of_point, cells.periods[clock])

@@ -14,7 +14,6 @@ from labeltide.inference.diagnostic import Diagnostic
 from labeltide.inference.noise_estimate import Change, NoiseEstimate
 from labeltide.inference.study_design import METHODS
 from labeltide.inference.temporality import PartTemporality, Temporality
-from labeltide.inference.timing import TransitionTiming
 
 
 def write_findings(findings: dict[str, Any]) -> dict[str, Any]:
@@ -32,7 +31,6 @@ def read_findings(written: Any, n_classes: int) -> dict[str, Any]:
         "is_noisy_p": lambda p, _: _read_probability(p),
         "temporality": _read_temporality,
         "diagnostics": _read_diagnostics,
-        "timing": _read_timing,
     }
     try:
         return {name: readers[name](value, n_classes) for name, value in written.items()}
@@ -41,7 +39,7 @@ def read_findings(written: Any, n_classes: int) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, NoiseEstimate | Temporality | Diagnostic | TransitionTiming):
+    if isinstance(value, NoiseEstimate | Temporality | Diagnostic):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
@@ -149,16 +147,6 @@ def _read_diagnostics(written: list[dict[str, Any]], n_classes: int) -> tuple[Di
         if not (all(isinstance(flag, bool) for flag in flags) and all(isinstance(text, str) for text in texts)):
             raise ValueError
     return diagnostics
-
-
-def _read_timing(written: list[dict[str, Any]], n_classes: int) -> tuple[TransitionTiming, ...]:
-    entries = tuple(TransitionTiming(**entry) for entry in written)
-    for entry in entries:
-        numbers = (entry.mean, entry.lower, entry.upper, entry.spread, entry.transitions)
-        codes = {entry.source, entry.target} <= set(range(n_classes))
-        if not (codes and entry.annotator in (None, *range(len(entries))) and np.isfinite(numbers).all()):
-            raise ValueError
-    return entries
 
 
 def _read_change(written: list[float]) -> Change:

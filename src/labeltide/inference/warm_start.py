@@ -75,7 +75,7 @@ def _refit_part(job: _Refits, index: Tensor) -> FittedChains:
     if job.families is None:
         start = start._replace(matrices=families.noise(families.fit_start(start.matrices)))
     else:
-        families = families_of([job.families[member] for member in index.tolist()], offsets=data.offsets)
+        families = families_of([job.families[member] for member in index.tolist()])
     members, iterations = job.members.take(index), job.iterations
     return fit_chains(data, members, families, start, iterations=iterations, learn_power=job.learn_power)
 

@@ -60,15 +60,6 @@ def say_gaps(count: int, usual: float, dated: bool) -> str:
     )
 
 
-def step_length(steps: Steps) -> tuple[float, str] | None:
-    """The usual time between two steps and its unit, "" where times are plain numbers; None where there is none."""
-    _, spent = _spent(steps)
-    usual = float(np.median(spent)) if len(spent) else 0.0
-    if not (0 < usual < np.inf):
-        return None
-    return usual, "s" if _dated(steps) else ""
-
-
 def _spent(steps: Steps) -> tuple[np.ndarray, np.ndarray]:
     """Which steps follow another of their sequence, and the time from that, in seconds or the unit of the column."""
     moments = steps.times.astype("datetime64[us]").astype(np.int64) / 1e6 if _dated(steps) else steps.times

@@ -85,10 +85,3 @@ def test_the_summary_says_that_a_change_cannot_be_told(tmp_path):
     assert summary_text({**audit, "temporality": unknown}).splitlines()[3] == (
         "Over time  cannot be told from 1 person or recording"
     )
-
-
-def test_hard_steps_are_a_line_where_noise_has_levels(tmp_path):
-    levels = [{"level": place + 1, "labels": 50, "wrong": rate} for place, rate in enumerate((0.4, 0.1))]
-    audit = json.loads((write_audit(tmp_path, sequences=4, steps=60) / "audit.json").read_text())
-    assert "Hard steps" not in summary_text(audit)
-    assert "Hard steps 40 % wrong against 10 % at the clearest steps" in summary_text(audit | {"difficulty": levels})

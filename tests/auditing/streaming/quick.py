@@ -24,12 +24,7 @@ def study():
 @cache
 def fitted():
     """One real fit to a few windows of the study."""
-    return fit_quickly(study())
-
-
-def fit_quickly(table):
-    """A real fit to a few windows of a table."""
-    read = read_audit_table(table.slice(0, 400), window=WINDOW)
+    read = read_audit_table(study().slice(0, 400), window=WINDOW)
     estimator = TideClassifier(epochs=1, hidden_size=32, random_state=0, device="cpu")
     return estimator.fit(
         read.features, read.fit_labels, clock=read.clock, lengths=read.lengths, gaps=read.gaps, clusters=read.groups
@@ -54,7 +49,6 @@ class QuickTide(TideClassifier):
         vars(twin).update({name: value for name, value in vars(self).items() if name.endswith("_")})
         twin.save(path)
 
-    timing_ = ()
     is_noisy_p_ = 0.01
     noise_estimate_ = property(lambda self: self.stub.noise_estimate_)
     clock_estimates_ = property(lambda self: self.stub.clock_estimates_)

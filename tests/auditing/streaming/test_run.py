@@ -4,19 +4,16 @@ import json
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from pyarrow import csv, parquet
 
 import labeltide as lt
-from auditing.streaming import quick
-from auditing.streaming.quick import WINDOW, QuickTide, fit_quickly, stream_quickly, study
+from auditing.streaming.quick import WINDOW, QuickTide, stream_quickly, study
 from labeltide.auditing import fitting, source
 from labeltide.auditing.folder import OURS
 from labeltide.auditing.page import write_page
 from labeltide.auditing.predict import predict_table, predict_to_file
 from labeltide.auditing.streaming import chunks, finishing, flags, judging, sorting, survey, work
-from labeltide.estimators.difficulty_fit import DifficultyFit
 from labeltide.inference.audit import choose_issues
 from labeltide.inference.explanations import NO_OTHER_LIKELIER
 
@@ -70,23 +67,6 @@ def test_parts_give_the_results_of_a_table_in_memory(tmp_path):
     assert parts.summary["contested"]["slip"] == pytest.approx(whole.summary["contested"]["slip"], abs=1e-3)
     assert parts.noise.column_names == whole.noise.column_names
     assert parts.summary["table"]["labels"] == whole.summary["table"]["labels"]
-
-
-def test_levels_of_difficulty_give_the_same_labels_in_parts_and_in_memory(tmp_path, monkeypatch):
-    table = study()
-    table = table.filter(pc.equal(table["annotator"], table["annotator"][0])).drop_columns("annotator")
-    model = fit_quickly(table)
-    monkeypatch.setattr(quick, "fitted", lambda: model)
-    path = write(tmp_path / "study.parquet", table)
-    without = run(path, tmp_path / "without")
-    n_classes, wrong = len(model.classes_), np.tile(np.linspace(0.5, 0.02, 8), 6)[:, None, None]
-    matrices = (1 - wrong) * np.eye(n_classes) + wrong / (n_classes - 1) * (1 - np.eye(n_classes))
-    thresholds, moments = np.linspace(0.1234, 2.3456, 7), np.linspace(0, 24, 6)
-    model.difficulty_fit_ = DifficultyFit(thresholds, moments, None, matrices, np.zeros(8), np.ones(8))
-    whole, parts = (f(path, tmp_path / f.__name__) for f in (in_memory, run))
-    assert_same_labels(whole.folder, parts.folder)
-    quality = [parquet.read_table(each.folder / "labels.parquet")["probability_right"] for each in (without, parts)]
-    assert quality[0] != quality[1]
 
 
 def test_the_page_of_parts_is_the_page_from_the_folder(tmp_path):

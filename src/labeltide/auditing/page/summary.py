@@ -14,7 +14,6 @@ from labeltide.auditing.page.change_words import units
 from labeltide.auditing.page.checks import check_title
 from labeltide.auditing.page.clock_words import View, clock_views
 from labeltide.auditing.page.curves import Drawer
-from labeltide.auditing.page.difficulty_words import difficulty_words
 from labeltide.auditing.page.names import display_name, in_quotes, name_markup, terminal_text
 from labeltide.auditing.page.numbers import (
     SIGN,
@@ -39,7 +38,6 @@ def summary_text(audit: Mapping[str, Any]) -> str:
         "Wrong": _wrong_line(audit),
         "Worst": _worst(audit),
         "Over time": _over_time(audit),
-        "Hard steps": _hard_steps(audit),
         "Next": _next_line(audit),
         "Careful": _careful(audit),
         "Fast": _fast(audit),
@@ -53,11 +51,6 @@ def _fast(audit: Mapping[str, Any]) -> str:
     if not (audit.get("settings") or {}).get("fast"):
         return ""
     return "a fast audit: fewer epochs and windows than usual, so intervals are wider and tests weaker"
-
-
-def _hard_steps(audit: Mapping[str, Any]) -> str:
-    words = difficulty_words(audit.get("difficulty") or [], is_noisy(audit))
-    return f"{words[0][1]} at the clearest steps" if words else ""
 
 
 def _wrong_line(audit: Mapping[str, Any]) -> str:

@@ -12,7 +12,6 @@ from labeltide.auditing.conclusion import CANNOT_BE_TOLD, SHOWN, SURE, conclude
 from labeltide.auditing.page.change_words import by_chance, sureness, too_few, units, units_behind
 from labeltide.auditing.page.checks import check_title
 from labeltide.auditing.page.clock_words import Clock, View, clock_views
-from labeltide.auditing.page.difficulty_words import difficulty_words
 from labeltide.auditing.page.names import in_quotes
 from labeltide.auditing.page.numbers import (
     SIGN,
@@ -26,7 +25,6 @@ from labeltide.auditing.page.numbers import (
     percent,
     points,
 )
-from labeltide.auditing.page.timing_words import timing_words
 
 MOST_OF_IT = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
 MUCH = 0.05  # share of wrong labels that matters
@@ -57,9 +55,7 @@ class AuditVerdict:
 def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
     """Words computed from the numbers; nothing is claimed that a test does not carry."""
     over = [card for view in clock_views(audit) for card in (_when(view), _changes(view))]
-    hard = difficulty_words(audit.get("difficulty") or [], is_noisy(audit))
-    found = [*hard, *timing_words(audit.get("timing") or [])]
-    cards = [_how_many(audit), *over, *(Card(*words) for words in found), _next_card(audit)]
+    cards = [_how_many(audit), *over, _next_card(audit)]
     return AuditVerdict(_headline(audit), cards, _caution(audit.get("diagnostics") or []))
 
 

@@ -52,7 +52,6 @@ def read_sample(layout: Layout, drawn: list[DrawnWindow], counts: TableCounts) -
         sequence_names=tuple(names),
         ids=sample.ids.cast(pa.string()),
         times=sample.times.cast(pa.string()),
-        step=None if not fitted.usual else (fitted.usual, "s" if is_dated(layout) else ""),
         all_steps=int(layout.plan.counts.sum()),
         said=said,
     )

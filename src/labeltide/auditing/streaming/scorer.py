@@ -24,7 +24,6 @@ from labeltide.chain.passes import expect
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import find_moments
 from labeltide.inference.contested import SEEN_ALIKE
-from labeltide.inference.posterior import Recorded
 from labeltide.tables.sources import Sources
 from labeltide.training.data import MAX_GRID_POINTS, reversal
 
@@ -48,8 +47,7 @@ class Scorer:
     Attributes
     ----------
     grid : moments of the clock, rising
-    noise : Tensor of shape (annotators or 1, points, classes, classes), points are moments of the grid, or cells of the
-        levels of difficulty (`estimators/difficulty_fit.py`)
+    noise : Tensor of shape (annotators or 1, points, classes, classes), points are moments of the grid
     common : Tensor of shape (points, classes, classes)
     weights : of the opinions of chain, votes and features where steps have several labels, else of features alone
     prior : votes that are added to those of a step
@@ -77,8 +75,8 @@ class Scorer:
         """Judge the windows of a table."""
         mask = _validation.steps_mask(table.lengths, table.index.shape[1])
         signal = self.signal(table.features, mask)
-        inputs = self._chain_inputs(table, mask, signal)
-        posterior = self._judge(inputs, table, signal)
+        inputs = self._chain_inputs(table, mask)
+        posterior = self._posterior(inputs, signal)
         place = torch.from_numpy(table.place)
         point = inputs.points.reshape(-1)[place]  # type: ignore[union-attr]
         flat = [values.flatten(0, 1)[place] for values in (posterior, signal)]
@@ -88,23 +86,7 @@ class Scorer:
     def score_windows(self, table: AuditInput, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior and prediction from the features at every step of the windows: (n, steps, classes) each."""
         signal = self.signal(table.features, mask)
-        return self._judge(self._chain_inputs(table, mask, signal), table, signal).numpy(), signal.numpy()
-
-    def _judge(self, inputs: ChainData, table: AuditInput, signal: Tensor) -> Tensor:
-        """The posterior, from the model of timing errors where it was chosen."""
-        if self.estimator.timing_fit_ is not None:
-            moments = self.grid[inputs.points.numpy()]  # type: ignore[union-attr]
-            trusted, gaps = table.trusted, table.gaps
-            recorded = Recorded(table.labels, inputs.mask.numpy(), moments, trusted, self._places(table), gaps)
-            timed = self.estimator._timed_posterior(recorded, table.features)
-            if timed is not None:
-                return torch.from_numpy(timed).float()
-        return self._posterior(inputs, signal.clamp_min(1e-30).log())
-
-    def _places(self, table: AuditInput) -> np.ndarray | None:
-        if self.estimator.noise_.annotators == 1:
-            return None
-        return Sources.of(self.estimator.sources_).places(None, len(table.labels))
+        return self._posterior(self._chain_inputs(table, mask), signal).numpy(), signal.numpy()
 
     def signal(self, features: np.ndarray, mask: np.ndarray) -> Tensor:
         """Probabilities of the true labels from the features: (n, steps, classes); out of fold for training rows.
@@ -154,12 +136,9 @@ class Scorer:
             self._halves = tuple(None if part is None else part.eval().to(self.device) for part in halves)
         return self._halves  # type: ignore[return-value]
 
-    def _chain_inputs(self, table: AuditInput, mask: np.ndarray, signal: Tensor) -> ChainData:
+    def _chain_inputs(self, table: AuditInput, mask: np.ndarray) -> ChainData:
         moments = find_moments(self.estimator, table.clock)
-        if self.estimator.difficulty_fit_ is None:
-            points = np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, moments)
-        else:
-            points = self.estimator.difficulty_fit_.cells(moments, signal.clamp_min(1e-30).log().numpy())
+        points = np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, moments)
         gaps = table.gaps
         jumps = None
         if gaps is not None:
@@ -178,7 +157,8 @@ class Scorer:
             gaps=self.gap_lengths if jumps is not None else (1,),
         )
 
-    def _posterior(self, inputs: ChainData, evidence: Tensor) -> Tensor:
+    def _posterior(self, inputs: ChainData, signal: Tensor) -> Tensor:
+        """Posterior of the true labels, with probabilities from the features as evidence: (n, steps, classes)."""
         chain = self.estimator.chain_
         first = torch.zeros(1, dtype=torch.int64)
         members = Members(first, first, torch.ones(1, len(inputs.mask)))
@@ -187,7 +167,8 @@ class Scorer:
         )
         bursts = torch.tensor([chain.bursts]) if chain.bursts else None
         parameters = ChainParameters(start, transition, power, self.noise[None].float(), bursts)
-        found = expect(inputs.with_evidence(evidence[None]), members, parameters, posterior=True).posterior
+        evidence = signal.clamp_min(1e-30).log()[None]
+        found = expect(inputs.with_evidence(evidence), members, parameters, posterior=True).posterior
         assert found is not None
         posterior = found[0].float() * inputs.mask[..., None]
         return posterior / (posterior @ ones_matrix(posterior.shape[-1])).clamp_min(1e-30)
@@ -217,12 +198,11 @@ class Scorer:
         if not len(rows):
             return by_chain
         some = inputs.take_rows(rows)
-        evidence = signal[rows].clamp_min(1e-30).log()
         sums, counts = torch.zeros(*shared.shape[:2], by_chain.shape[1]), shared.sum(-1).float()
         for annotator in range(shared.shape[-1]):
             others = some.labels.clone()
             others[..., annotator] = -1
-            without = self._posterior(_relabelled(some, others), evidence)
+            without = self._posterior(_relabelled(some, others), signal[rows])
             sums[rows] += without * shared[rows, :, annotator, None]
         counted = counts.reshape(-1)[place]
         mean = sums.flatten(0, 1)[place] / counted.clamp_min(1)[:, None]
@@ -253,10 +233,7 @@ def make_scorer(estimator: TideClassifier, sample: AuditInput, device: str) -> S
 
 
 def _noise_tables(estimator: TideClassifier, grid: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Q of annotators, and the common Q, at the moments of a grid; by moment and level where these were chosen."""
-    if estimator.difficulty_fit_ is not None:
-        cells = torch.from_numpy(estimator.difficulty_fit_.matrices).float()
-        return cells[None], cells
+    """Q of annotators, and the common Q, at the moments of a grid."""
     matrices = estimator.noise_.at(grid)
     if estimator.noise_.annotators > 1:
         matrices = matrices[Sources.of(estimator.sources_).places(None, 1)[0]]
@@ -267,9 +244,8 @@ def _noise_tables(estimator: TideClassifier, grid: np.ndarray) -> tuple[Tensor, 
 def _fit_pool(scorer: Scorer, sample: AuditInput, mask: np.ndarray) -> tuple[Tensor, Tensor]:
     """Weights and prior of the opinion pool, as `inference/contested.py` fits them."""
     signal = scorer.signal(sample.features, mask)
-    inputs = scorer._chain_inputs(sample, mask, signal)
+    inputs = scorer._chain_inputs(sample, mask)
     common = scorer.common[inputs.places()].double()
-    evidence = signal.clamp_min(1e-30).log()
     by_features = torch.einsum("nti,ntij->ntj", signal.double(), common)
     labels, real = inputs.labels[0], inputs.mask
     if not scorer.several:
@@ -281,7 +257,7 @@ def _fit_pool(scorer: Scorer, sample: AuditInput, mask: np.ndarray) -> tuple[Ten
     for annotator in range(labels.shape[-1]):
         others = inputs.labels.clone()
         others[..., annotator] = -1
-        without = scorer._posterior(_relabelled(inputs, others), evidence).double()
+        without = scorer._posterior(_relabelled(inputs, others), signal).double()
         left_out.append(torch.einsum("nti,ntij->ntj", without, common))
     prior = vote_prior(labels, scorer.noise.shape[-1])
     shared = shared_labels(labels, real)
