@@ -39,11 +39,7 @@ def audited_lines(recorded: AuditInput, table: AuditInput, judged: LabelAudit) -
     is_issue = table.rows_from_steps(judged.is_issue) & (who >= 0)
     reasons = np.full(len(place), None, dtype=object)
     reasons[is_issue] = judged.reason.reshape(-1, judged.labels.shape[2])[place[is_issue], who[is_issue]]
-    chances = {
-        "probability_right": judged.quality,
-        "probability_slip": judged.slip,
-        "probability_contested": judged.contested,
-    }
+    chances = {"probability_right": judged.quality, "probability_contested": judged.contested}
     suggested = table.rows_from_steps(judged.probabilities.argmax(-1))
     names, lines = tuple(str(name) for name in judged.classes), recorded.lines()
     columns = {

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from labeltide import _validation
 from labeltide.chain.data import Chain
 from labeltide.inference.averaged_quality import averaged_share, flag_bound
-from labeltide.inference.contested import another_label, differs_probability, slip_probability
+from labeltide.inference.contested import another_label, differs_probability
 from labeltide.inference.displays import LabelAuditDisplay
 from labeltide.inference.expert_confusion import expert_confusion
 from labeltide.inference.explanations import explain, find_support
@@ -72,7 +72,7 @@ class LabelAudit(LabelAuditDisplay):
     spend_fdr : bool
         Whether labels for which no other is likelier are flagged too, until the mean quality of the flags is `fdr`.
 
-    Computed from these when first asked for: `quality`, `slip`, `contested`, `suggested`, `is_issue` and others.
+    Computed from these when first asked for: `quality`, `contested`, `suggested`, `is_issue` and others.
     """
 
     classes: np.ndarray
@@ -96,15 +96,10 @@ class LabelAudit(LabelAuditDisplay):
         return self._shaped(self._quality)
 
     @cached_property
-    def slip(self) -> np.ndarray:
-        """The probability that each label is wrong and its annotator would correct it; NaN where there is none."""
-        return self._shaped(slip_probability(self.probabilities, self.error_rates, self.labels))
-
-    @cached_property
     def contested(self) -> np.ndarray:
         """The probability that another expert would record another label; NaN where there is none.
 
-        Slips are part of it. From one annotator's labels, a habit that the annotator keeps everywhere is not
+        From one annotator's labels alone, a habit that the annotator keeps everywhere is not part of it
         (`contested.py`).
         """
         another = self.probabilities if self.another is None else self.another

@@ -19,7 +19,7 @@ from labeltide_bench.evaluation import (
 from labeltide_bench.studies.loading import Split
 
 # Predicted disagreement with another annotator, of recorded labels and methods that cross-fit (`recorded.py`).
-DISAGREEMENT = ("expert_frobenius", "expert_pairs_frobenius", "contested", "contested_observed", "slips")
+DISAGREEMENT = ("expert_frobenius", "expert_pairs_frobenius", "contested", "contested_observed")
 METRICS = ("test_error", "train_error", "balanced_test_error", "frobenius", "absolute", "wrong_labels", *DISAGREEMENT)
 
 

@@ -137,7 +137,6 @@ def measure_disagreement(
         *(counted.weights @ distance for distance in distances),
         np.broadcast_to(audit.contested[..., None], pairs.shape)[pairs].mean(),
         (recorded[..., None] != others)[pairs].mean(),
-        np.nanmean(audit.slip),
     )
     return {name: float(value) for name, value in zip(DISAGREEMENT, values, strict=True)}
 
