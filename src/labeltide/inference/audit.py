@@ -26,7 +26,6 @@ from labeltide.chain.data import Chain
 from labeltide.inference.averaged_quality import averaged_share, flag_bound
 from labeltide.inference.contested import another_label, differs_probability
 from labeltide.inference.displays import LabelAuditDisplay
-from labeltide.inference.expert_confusion import expert_confusion
 from labeltide.inference.explanations import explain, find_support
 from labeltide.inference.label_table import label_table
 from labeltide.inference.planner import Plan, plan_review
@@ -156,24 +155,6 @@ class LabelAudit(LabelAuditDisplay):
         _validation.check_number("min_confidence", min_confidence, 0, 1)
         sure = (self.suggested_probability >= min_confidence)[..., None] & (self.labels >= 0) & self.may_name
         return self._shaped(np.where(sure, self._suggested[..., None], self.labels).astype(np.int8))
-
-    def expert_confusion(self, edges: ArrayLike = ()) -> np.ndarray:
-        r"""Expected confusion matrix with another expert: of the steps that one labels i, the share recorded as j.
-
-        .. math:: D_b[i, j] = \sum_{t \in b} p_t(i)\, [j \text{ recorded at } t] / \sum_{t \in b} p_t(i)
-
-        with :math:`p_t` the prediction behind `contested`. Unlike Q(t), D also holds the other expert's errors.
-
-        Parameters
-        ----------
-        edges : increasing numbers, the inner edges of bins of the clock; one bin when left out
-
-        Returns
-        -------
-        array of shape (bins, classes, classes[, annotators]), NaN in rows without an expected step
-        """
-        another = self.probabilities if self.another is None else self.another
-        return self._shaped(expert_confusion(another, self.labels, self.clock, edges))
 
     def plan(self, k: int, by: str = "sequence") -> Plan:
         """The k sequences or steps to re-annotate first: a greedy D-optimal design for Q (`planner.py`).
