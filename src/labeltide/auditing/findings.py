@@ -220,8 +220,8 @@ def describe_plan(table: AuditInput, judged: LabelAudit) -> list[dict[str, Any]]
         n_issues = int(judged.is_issue[window].any(-1).sum())
         share = judged.probabilities[window, places].mean(0)
         common = [str(judged.classes[place]) for place in np.argsort(-share)[:2] if share[place] > 0.2]
-        beside = "Beside those above it" if stretches else "It"
-        why = f"{beside} tells most about Q: {len(places)} labelled steps, {n_issues} of them to check"
+        given = ", given the stretches above" if stretches else ""
+        why = f"Adds most information about Q{given}: {len(places)} labelled steps, {n_issues} of them to check"
         stretches.append(
             {
                 "sequence": table.sequence_names[table.groups[window]],
