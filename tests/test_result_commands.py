@@ -1,6 +1,7 @@
 """The loop on the command line: audit, decide, audit again, compare, apply, and limits for pipelines."""
 
 import json
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -10,9 +11,10 @@ from auditing.conftest import quick_fit as quick_fit
 from auditing.reviewed import decide
 from auditing.stub import StubTide
 from auditing.tables import make_table
-from labeltide.auditing.page import summary_text
+from labeltide.auditing.page import summary_text, write_page
 from labeltide.reviewing.session import open_session
 from labeltide.reviewing.summary import review_summary
+from labeltide.reviewing.views import view_item
 from test_cli import run as run
 
 pytestmark = pytest.mark.usefixtures("quick_fit")
@@ -72,6 +74,35 @@ def test_results_of_an_earlier_version_with_timing_and_difficulty_are_still_read
     assert summary_text(about) == summary_text(json.loads((tmp_path / "plain" / "audit.json").read_text()))
     open_session(tmp_path / "old").store.close()
     assert review_summary(tmp_path / "old")
+
+
+def test_a_column_of_slips_that_earlier_versions_wrote_is_ignored(run, study, tmp_path):
+    for name in ("old", "new"):
+        assert run("audit", "study.csv", *ROLES, "--out", name, "--quiet") == (0, "", "")
+    for path in (tmp_path / "old" / "labels.parquet", tmp_path / "old" / "issues.parquet"):
+        table = parquet.read_table(path)
+        place = table.column_names.index("probability_contested")
+        parquet.write_table(table.add_column(place, "probability_slip", table["probability_contested"]), path)
+    audit = json.loads((tmp_path / "old" / "audit.json").read_text())
+    for part in (audit["contested"], *audit["contested"]["by_class"], *audit["contested"]["over_clock"]):
+        part["slip"] = 0.1
+    (tmp_path / "old" / "audit.json").write_text(json.dumps(audit))
+
+    assert "slip" not in write_page(tmp_path / "old").read_text(encoding="utf-8")
+    session = open_session(tmp_path / "old", items=5, sample=5)
+    with closing(session.store):
+        assert "slip" not in view_item(session, 0, "Ada")["model"]
+    decide(tmp_path / "old", [("Ada", 3, "walk", None)])
+    again = ("--decisions", "old", "--baseline", "old", "--out", "again", "--quiet")
+    for words in (
+        ("compare", "old", "new"),
+        ("compare", "new", "old"),
+        ("audit", "study.csv", *ROLES, *again),
+        ("apply", "old", "--out", "corrected.parquet"),
+        ("export", "old", "--to", "csv", "--out", "spans"),
+    ):
+        code, _, err = run(*words)
+        assert code == 0, err
 
 
 def test_a_limit_ends_with_code_4_where_the_interval_is_above(run, study):

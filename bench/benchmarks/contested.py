@@ -168,7 +168,7 @@ def one_annotator(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         fit_fleet(fits, study.features, labels, clock=study.clock, lengths=study.lengths)
         for annotator, (fit, own) in enumerate(zip(fits, labels, strict=True)):
             audit = fit.audit(study.features, own, clock=study.clock, lengths=study.lengths)
-            yield _judge_one(study, annotator, _network_baselines(audit) | {"ours": audit.contested[..., None]}, audit)
+            yield _judge_one(study, annotator, _network_baselines(audit) | {"ours": audit.contested[..., None]})
     study = neonates(arguments)
     for annotator in range(study.labels.shape[2]):
         own = study.labels[..., [annotator]]
@@ -177,9 +177,7 @@ def one_annotator(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield _judge_one(study, annotator, {"ours": result.contested[..., :1]})
 
 
-def _judge_one(
-    study: Study, annotator: int, ways: dict[str, np.ndarray], audit: lt.LabelAudit | None = None
-) -> dict[str, Any]:
+def _judge_one(study: Study, annotator: int, ways: dict[str, np.ndarray]) -> dict[str, Any]:
     own = study.labels[..., [annotator]]
     ways = {"neighbours": _neighbours(own), **ways}
     judged = [
@@ -188,7 +186,6 @@ def _judge_one(
     return {
         "study": study.name,
         "annotator": annotator,
-        "slip": None if audit is None else round(float(np.nanmean(audit.slip)), 4),
         "differs": {name: np.mean([one[name] for one in judged], 0).round(4).tolist() for name in judged[0]},
     }
 
@@ -209,7 +206,6 @@ def several_with_features(arguments: argparse.Namespace) -> Iterator[dict[str, A
             "study": study.name,
             "left out": annotator,
             "seconds": round(time.perf_counter() - started, 1),
-            "slip": round(float(np.nanmean(audit.slip)), 4),
             "differs": _judge(ways, others, left_out),
         }
 

@@ -1,4 +1,4 @@
-"""Slips and contested labels in audit.json: shares of all labels, by class and over the clock."""
+"""Contested labels in audit.json: shares of all labels, by class and over the clock."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,6 @@ def test_shares_are_means_over_labels_and_classes():
     assert not found["from_several"]
     assert first["contested"] == pytest.approx(0.3)
     assert second["contested"] == pytest.approx(0.7)
-    assert first["slip"] == pytest.approx(0.3 * 0.9)
     assert first["labels"] + second["labels"] == sum(part["labels"] for part in found["over_clock"]) == 900
     mean = (first["labels"] * 0.3 + second["labels"] * 0.7) / 900
     assert found["contested"] == pytest.approx(mean)
@@ -34,7 +33,7 @@ def test_shares_are_means_over_labels_and_classes():
 def test_a_class_without_labels_has_no_share():
     found = describe_contested(audit(np.zeros((2, 30, 2), dtype=np.int8), np.full((2, 30, 2), 0.5)))
     assert found["from_several"]
-    assert found["by_class"][1] == {"recorded": "b", "labels": 0, "slip": None, "contested": None}
+    assert found["by_class"][1] == {"recorded": "b", "labels": 0, "contested": None}
 
 
 def test_without_any_label_nothing_is_said():

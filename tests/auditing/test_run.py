@@ -22,8 +22,7 @@ from labeltide.demo import compare
 from labeltide.training import Checkpoint
 
 COLUMNS = ["row", "sequence", "time", "annotator", "clock", "recorded", "probability_right"]
-COLUMNS += ["probability_slip", "probability_contested", "suggested"]
-COLUMNS += ["suggested_probability", "corrected", "is_issue", "reason"]
+COLUMNS += ["probability_contested", "suggested", "suggested_probability", "corrected", "is_issue", "reason"]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 

@@ -1,4 +1,4 @@
-"""Slips and contested labels: laws of both probabilities, and their calibration in simulations."""
+"""Contested labels: laws of the probability, and its calibration in simulations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from labeltide.chain.data import Chain
 from labeltide.inference.audit import audit_labels
-from labeltide.inference.contested import another_label, differs_probability, slip_probability
+from labeltide.inference.contested import another_label, differs_probability
 from labeltide.inference.posterior import Recorded, true_label_posterior
 from labeltide.noise.fixed import FixedNoise
 
@@ -35,24 +35,6 @@ def study(rates, seed=0, sharpness=2.0):
 
 
 CHAIN = Chain(np.full(2, 0.5), np.array([[0.9, 0.1], [0.1, 0.9]]), 1.0)
-
-
-def test_a_slip_needs_another_true_label_that_the_annotator_would_give():
-    posterior = np.array([[[0.2, 0.5, 0.3]]])
-    labels = np.array([[[0, 1, -1]]])
-    rates = np.zeros((1, 1, 3, 3))
-    rates[0, 0, 0] = (0.1, 0.2, 1.0)  # never records the third class, a habit and no slip
-    slips = slip_probability(posterior, rates, labels)[0, 0]
-    assert slips[0] == pytest.approx(0.5 * 0.8 + 0.3 * 0.0)
-    assert slips[1] == pytest.approx(0.2 + 0.3)
-    assert np.isnan(slips[2])
-
-
-def test_slips_are_never_likelier_than_errors():
-    recorded, evidence, _ = study((0.2,))
-    audit = audit_labels(recorded, evidence, CHAIN, noise_of(0.2), np.array([0, 1]))
-    assert (audit.slip <= 1 - audit.quality + 1e-12).all()
-    assert audit.slip.shape == audit.contested.shape == (N, STEPS)
 
 
 def test_another_differs_is_one_less_the_probability_of_the_label():
@@ -124,4 +106,3 @@ def test_an_ambiguous_step_is_contested_even_where_the_annotator_is_consistent()
     ambiguous = np.arange(STEPS) % 5 == 0
     assert audit.contested[:, ambiguous].mean() > 0.2
     assert audit.contested[:, ~ambiguous].mean() < 0.15
-    assert audit.slip.mean() < 0.03

@@ -1,4 +1,4 @@
-"""Slips and contested labels in the form of audit.json: shares of all labels, by class and over the first clock."""
+"""Contested labels in the form of audit.json: shares of all labels, by class and over the first clock."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ FEWEST = 20  # labels in a part, for a share of its own
 
 
 def describe_contested(judged: LabelAudit) -> dict[str, Any]:
-    """The part `contested`: mean probabilities that a label is a slip, and that another expert would differ."""
+    """The part `contested`: mean probabilities that another expert would record another label."""
     recorded = judged.labels >= 0
     codes = judged.labels[recorded]
-    values = np.stack([each.reshape(recorded.shape)[recorded] for each in (judged.slip, judged.contested)])
+    contested = judged.contested.reshape(recorded.shape)[recorded]
     clock = np.broadcast_to(judged.clock[..., None], judged.labels.shape)[recorded]
     place, middles = _parts(clock)
     return {
         "from_several": bool((recorded.sum(-1) > 1).any()),
-        **_shares(values),
+        "contested": _mean(contested),
         "by_class": [
-            {"recorded": str(name), "labels": int((codes == code).sum()), **_shares(values[:, codes == code])}
+            {"recorded": str(name), "labels": int((codes == code).sum()), "contested": _mean(contested[codes == code])}
             for code, name in enumerate(judged.classes)
         ],
         "over_clock": [
-            {"clock": middle, "labels": int((place == part).sum()), **_shares(values[:, place == part])}
+            {"clock": middle, "labels": int((place == part).sum()), "contested": _mean(contested[place == part])}
             for part, middle in enumerate(middles)
             if (place == part).sum() >= FEWEST
         ],
@@ -42,8 +42,6 @@ def _parts(clock: np.ndarray) -> tuple[np.ndarray, list[float]]:
     return place, ((edges[1:] + edges[:-1]) / 2).tolist()
 
 
-def _shares(values: np.ndarray) -> dict[str, float | None]:
-    """Means of both probabilities; None without labels."""
-    if not values.shape[1]:
-        return {"slip": None, "contested": None}
-    return {"slip": float(values[0].mean()), "contested": float(values[1].mean())}
+def _mean(values: np.ndarray) -> float | None:
+    """The mean; None without labels."""
+    return float(values.mean()) if values.size else None

@@ -39,11 +39,7 @@ def audited_lines(recorded: AuditInput, table: AuditInput, judged: LabelAudit) -
     is_issue = table.rows_from_steps(judged.is_issue) & (who >= 0)
     reasons = np.full(len(place), None, dtype=object)
     reasons[is_issue] = judged.reason.reshape(-1, judged.labels.shape[2])[place[is_issue], who[is_issue]]
-    chances = {
-        "probability_right": judged.quality,
-        "probability_slip": judged.slip,
-        "probability_contested": judged.contested,
-    }
+    chances = {"probability_right": judged.quality, "probability_contested": judged.contested}
     suggested = table.rows_from_steps(judged.probabilities.argmax(-1))
     names, lines = tuple(str(name) for name in judged.classes), recorded.lines()
     columns = {
@@ -202,8 +198,8 @@ def describe_plan(table: AuditInput, judged: LabelAudit) -> list[dict[str, Any]]
         n_issues = int(judged.is_issue[window].any(-1).sum())
         share = judged.probabilities[window, places].mean(0)
         common = [str(judged.classes[place]) for place in np.argsort(-share)[:2] if share[place] > 0.2]
-        beside = "Beside those above it" if stretches else "It"
-        why = f"{beside} tells most about Q: {len(places)} labelled steps, {n_issues} of them to check"
+        given = ", given the stretches above" if stretches else ""
+        why = f"Adds most information about Q{given}: {len(places)} labelled steps, {n_issues} of them to check"
         stretches.append(
             {
                 "sequence": table.sequence_names[table.groups[window]],

@@ -24,9 +24,8 @@ from numpy.typing import ArrayLike
 from labeltide import _validation
 from labeltide.chain.data import Chain
 from labeltide.inference.averaged_quality import averaged_share, flag_bound
-from labeltide.inference.contested import another_label, differs_probability, slip_probability
+from labeltide.inference.contested import another_label, differs_probability
 from labeltide.inference.displays import LabelAuditDisplay
-from labeltide.inference.expert_confusion import expert_confusion
 from labeltide.inference.explanations import explain, find_support
 from labeltide.inference.label_table import label_table
 from labeltide.inference.planner import Plan, plan_review
@@ -72,7 +71,7 @@ class LabelAudit(LabelAuditDisplay):
     spend_fdr : bool
         Whether labels for which no other is likelier are flagged too, until the mean quality of the flags is `fdr`.
 
-    Computed from these when first asked for: `quality`, `slip`, `contested`, `suggested`, `is_issue` and others.
+    Computed from these when first asked for: `quality`, `contested`, `suggested`, `is_issue` and others.
     """
 
     classes: np.ndarray
@@ -96,15 +95,10 @@ class LabelAudit(LabelAuditDisplay):
         return self._shaped(self._quality)
 
     @cached_property
-    def slip(self) -> np.ndarray:
-        """The probability that each label is wrong and its annotator would correct it; NaN where there is none."""
-        return self._shaped(slip_probability(self.probabilities, self.error_rates, self.labels))
-
-    @cached_property
     def contested(self) -> np.ndarray:
         """The probability that another expert would record another label; NaN where there is none.
 
-        Slips are part of it. From one annotator's labels, a habit that the annotator keeps everywhere is not
+        From one annotator's labels alone, a habit that the annotator keeps everywhere is not part of it
         (`contested.py`).
         """
         another = self.probabilities if self.another is None else self.another
@@ -161,24 +155,6 @@ class LabelAudit(LabelAuditDisplay):
         _validation.check_number("min_confidence", min_confidence, 0, 1)
         sure = (self.suggested_probability >= min_confidence)[..., None] & (self.labels >= 0) & self.may_name
         return self._shaped(np.where(sure, self._suggested[..., None], self.labels).astype(np.int8))
-
-    def expert_confusion(self, edges: ArrayLike = ()) -> np.ndarray:
-        r"""Expected confusion matrix with another expert: of the steps that one labels i, the share recorded as j.
-
-        .. math:: D_b[i, j] = \sum_{t \in b} p_t(i)\, [j \text{ recorded at } t] / \sum_{t \in b} p_t(i)
-
-        with :math:`p_t` the prediction behind `contested`. Unlike Q(t), D also holds the other expert's errors.
-
-        Parameters
-        ----------
-        edges : increasing numbers, the inner edges of bins of the clock; one bin when left out
-
-        Returns
-        -------
-        array of shape (bins, classes, classes[, annotators]), NaN in rows without an expected step
-        """
-        another = self.probabilities if self.another is None else self.another
-        return self._shaped(expert_confusion(another, self.labels, self.clock, edges))
 
     def plan(self, k: int, by: str = "sequence") -> Plan:
         """The k sequences or steps to re-annotate first: a greedy D-optimal design for Q (`planner.py`).

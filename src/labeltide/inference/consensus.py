@@ -25,7 +25,7 @@ from labeltide._clock import check_gaps, check_period, wrap_clock
 from labeltide.chain.annotators import Candidate, fit_annotators
 from labeltide.chain.data import ChainData
 from labeltide.inference.agreement import Agreement, agreement, check_annotators
-from labeltide.inference.contested import differs_probability, slip_probability
+from labeltide.inference.contested import differs_probability
 from labeltide.inference.displays import ConsensusDisplay
 from labeltide.training import clock_grid
 
@@ -49,8 +49,6 @@ class Consensus(ConsensusDisplay):
         Probability of each label that another annotator, who has not labelled the step, would record; zero on padding.
     contested : array of shape (n, steps, annotators)
         Probability that another annotator would record another label than this one; NaN where nothing was recorded.
-    slip : array of shape (n, steps, annotators)
-        Probability that a label is wrong and its annotator would correct it; NaN where nothing was recorded.
     weights : tuple of float
         Exponents of the chain and of the votes in the logarithmic opinion pool behind `another`; (1, 0) is the chain
         alone. Equal where no step has labels of two annotators; `probabilities` are then the chain's posterior.
@@ -84,7 +82,6 @@ class Consensus(ConsensusDisplay):
     probabilities: np.ndarray
     another: np.ndarray
     contested: np.ndarray
-    slip: np.ndarray
     weights: tuple[float, ...]
     clock: np.ndarray
     noise: np.ndarray
@@ -168,7 +165,6 @@ def consensus(
         probabilities=probabilities,
         another=another,
         contested=differs_probability(another, codes),
-        slip=slip_probability(probabilities, _error_rates(noise, data.places().numpy()), codes),
         weights=tuple(fitted.weights.tolist()),
         clock=grid,
         noise=noise,
@@ -232,12 +228,6 @@ def _log_evidence(evidence: ArrayLike | None, mask: np.ndarray, n_classes: int) 
     if not np.all((values >= 0) & (values <= 1 + 1e-6)) or not np.allclose(values.sum(-1), 1, atol=1e-3):
         raise ValueError("evidence must hold probabilities that sum to one over classes. Are they logits?")
     return torch.from_numpy(np.log(values.clip(1e-6))).float()[None]
-
-
-def _error_rates(noise: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Error rates of each annotator at the moment of each step: (n, steps, annotators, classes)."""
-    rates = 1 - np.diagonal(noise, axis1=2, axis2=3)  # (annotators, points, classes)
-    return np.moveaxis(rates[:, places], 0, 2)
 
 
 def _on_steps(probabilities: torch.Tensor, mask: np.ndarray) -> np.ndarray:

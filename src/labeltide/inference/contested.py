@@ -1,15 +1,10 @@
-r"""Slips and contested labels: what the annotator would correct, and where another expert would differ.
+r"""Contested labels: the probability that another expert would record another label.
 
-A **slip** is a label that its annotator would correct: the true label is another, and asked again, this annotator would
-record it. With the posterior :math:`\pi_t`, the annotator's noise :math:`Q_a(t)` and the recorded label j,
-
-.. math:: P(\text{slip}) = \sum_{i \ne j} \pi_t(i)\, Q_a(t)_{ii}.
-
-A **contested** label is one for which another expert would record another label,
+With the recorded label j,
 
 .. math:: P(\text{another differs}) = 1 - p_t(j),
 
-with :math:`p_t` the distribution of the label of an annotator who has not labelled the step. Slips are contested, too.
+where :math:`p_t` is the distribution of the label of an annotator who has not labelled the step.
 
 *Several annotators.* :math:`p_t` is a logarithmic opinion pool (`opinion_pool.py`) of what the chain expects of another
 annotator, of the shares of votes at the step, and of the out-of-fold networks. Its weights are those with which each
@@ -22,7 +17,7 @@ expert shares no more than the features (:math:`f_t`, the networks' prediction, 
 labels out of fold). :math:`p_t = s\, \pi_t Q(t) + (1 - s) f_t` is a linear opinion pool (Stone 1961) with the fixed
 weight s = 1/3, chosen on simulations and on gaze (Lund 2013). A habit that the annotator keeps everywhere, such as a
 border between two classes that lies elsewhere than for other experts, leaves no trace in the annotator's own labels. It
-is part of neither probability, and real experts differ more often by so much.
+is not part of the probability, so real experts differ more often than predicted.
 """
 
 from __future__ import annotations
@@ -93,23 +88,6 @@ def differs_probability(another: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """
     codes = labels.clip(0).astype(np.intp)
     return np.where(labels >= 0, 1 - np.take_along_axis(another, codes, -1), np.nan)
-
-
-def slip_probability(posterior: np.ndarray, error_rates: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Probability that each label is wrong and its annotator would correct it; NaN where there is none.
-
-    Parameters
-    ----------
-    posterior : array of shape (n, steps, classes)
-    error_rates : array of shape (n, steps, classes) or (n, steps, annotators, classes), 1 less the diagonal of Q
-    labels : array of shape (n, steps, annotators), -1 where nothing was recorded
-    """
-    rates = error_rates if error_rates.ndim == 4 else error_rates[:, :, None]
-    corrected = posterior[:, :, None] * (1 - rates)  # (n, steps, annotators or 1, classes)
-    corrected = np.broadcast_to(corrected, (*labels.shape, corrected.shape[-1]))
-    codes = labels.clip(0).astype(np.intp)[..., None]
-    kept = np.take_along_axis(corrected, codes, -1)[..., 0]
-    return np.where(labels >= 0, corrected.sum(-1) - kept, np.nan)
 
 
 def _of_one_annotator(labels: Tensor, mask: Tensor, by_chain: Tensor, by_features: Tensor) -> Tensor:

@@ -43,7 +43,6 @@ def label_table(
         "clock": audit.clock[row, step],
         "recorded": _take(audit.classes.tolist(), audit.labels[row, step, annotator]),
         "probability_right": audit.quality.reshape(whole)[row, step, annotator],
-        "probability_slip": audit.slip.reshape(whole)[row, step, annotator],
         "probability_contested": audit.contested.reshape(whole)[row, step, annotator],
         "suggested": _take(audit.classes.tolist(), audit.probabilities.argmax(-1)[row, step]),
         "suggested_probability": audit.suggested_probability[row, step],

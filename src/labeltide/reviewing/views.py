@@ -14,7 +14,7 @@ from labeltide.reviewing.session import Session
 from labeltide.reviewing.suspects import REACH, same_label_run
 
 CONTEXT, MOST_CONTEXT = 60, 1000  # steps on each side
-MODEL_COLUMNS = ["probability_slip", "probability_contested", "reason"]
+MODEL_COLUMNS = ["probability_contested", "reason"]
 
 
 def view_item(session: Session, position: int, reviewer: str, context: int = CONTEXT) -> dict[str, Any]:

@@ -121,14 +121,9 @@ def numbers_of(table, issues, ids, classes, annotators, kind, clock, points, is_
         },
         "contested": {
             "from_several": len(people) > 1,
-            "slip": 0.021,
             "contested": 0.084,
-            "by_class": [
-                {"recorded": each, "labels": recorded.count(each), "slip": 0.02, "contested": 0.08} for each in classes
-            ],
-            "over_clock": [
-                {"clock": float(moment), "labels": 40, "slip": 0.02, "contested": 0.09} for moment in at[:3]
-            ],
+            "by_class": [{"recorded": each, "labels": recorded.count(each), "contested": 0.08} for each in classes],
+            "over_clock": [{"clock": float(moment), "labels": 40, "contested": 0.09} for moment in at[:3]],
         },
         "agreement": _agreement(people, at) if len(people) > 1 else None,
         "plan": [

@@ -16,7 +16,7 @@ def test_the_summary_is_read_in_ten_seconds(tmp_path):
         f"Wrong      about 28 % (27 to 30 %) of labels; {audit['issues']['count']} labels to check, the surest first",
         "Worst      near 21:30 (48 %); best near 09:30 (8.2 %)",
         "Over time  changes by 40 percentage points (34 to 47), p < 0.001",
-        'Next       annotate 4 stretches again, "p01" first',
+        'Next       check the listed labels, then annotate 4 stretches again, "p01" first',
         "Careful    1 warning: Bursts of mistakes",
     ]
 

@@ -37,8 +37,29 @@ def test_a_sure_change_names_its_moment_its_size_and_its_sureness(audits):
     assert when.startswith("Near 21:30. There 48 % of labels are wrong. The best moment is near 09:30, with 8.2 %")
     assert changes.startswith("Yes, very surely. The error rate moves by 40 percentage points (95 % interval 34 to 47)")
     assert "less than once in 1,000 such studies (p < 0.001)" in changes
-    assert then.startswith("Annotate 4 stretches again. Begin with sequence")
+    assert then.startswith("Check the listed labels. Begin at the top of the list, where mistakes are surest. Then ")
+    assert 'Then annotate 4 stretches again, "p01" first. They have 200 steps in all' in then
     assert '"Bursts of mistakes"' in caution
+
+
+def test_the_plan_comes_first_only_where_no_label_is_listed(audits):
+    audit = audits["temporal"]
+    without_list = audit | {"issues": audit["issues"] | {"count": 0, "corrected": 0}}
+    assert words(without_list)[4].startswith('Annotate 4 stretches again, "p01" first. They have 200 steps')
+    assert words(without_list)[4].endswith("No single label is certain enough to be listed.")
+    without_plan = words(audit | {"plan": []})[4]
+    assert without_plan.startswith("Check the listed labels. Begin at the top")
+    assert "stretches" not in without_plan
+
+
+def test_where_no_label_may_be_named_no_list_is_advised(audits):
+    clean = audits["clean"]
+    unsure = clean | {"noise": clean["noise"] | {"rate_lower": 0.0, "rate_upper": 0.3}}
+    check = {"name": "information", "is_warning": True, "sentence": "No.", "advice": "", "denies": True}
+    for audit in (unsure, audits["temporal"] | {"diagnostics": [check]}):
+        card = write_verdict(audit).cards[-1]
+        assert card.answer.startswith("Check some stretches by hand")
+        assert card.link[0] == "plan"
 
 
 def test_nothing_is_claimed_that_no_test_carries(audits):

@@ -20,7 +20,6 @@ EXPERT_HEADS = {
     "expert_pairs_frobenius": "D against single others",
     "contested": "Contradicted, predicted",
     "contested_observed": "Contradicted, observed",
-    "slips": "Slips",
 }
 CLEAN = "clean"  # the reference of a data set with a column of clean labels
 ASKED = {"test_error": "test error", "frobenius": "noise estimation error"}
@@ -52,8 +51,7 @@ LIMITS = (
 EXPERT_CAPTION = (
     "Disagreement: D is the confusion matrix with another expert that an audit of the one person's labels predicts, at "
     "the same distance from the counts against the majority and from those against each single other, whom it "
-    "predicts. Contradicted: the share of labels for which another person recorded another one. Slips: the predicted "
-    "share of labels that the person would correct."
+    "predicts. Contradicted: the share of labels for which another person recorded another one."
 )
 CLEAN_LIMITS = (
     "The clean labels are taken for the truth. Where they are another measurement, its errors are counted as errors of "

@@ -22,7 +22,7 @@ from labeltide_bench.evaluation import (
 from labeltide_bench.studies.loading import Split
 
 # Predicted disagreement with another annotator, of recorded labels and methods that cross-fit (`recorded.py`).
-DISAGREEMENT = ("expert_frobenius", "expert_pairs_frobenius", "contested", "contested_observed", "slips")
+DISAGREEMENT = ("expert_frobenius", "expert_pairs_frobenius", "contested", "contested_observed")
 # What an audit of the training labels says, of methods that cross-fit (`measure_audit`).
 AUDITED = ("left", "left_flagged", "left_corrected", "stated", "false_alarms", "recall", "bursts", "power")
 METRICS = (
@@ -87,10 +87,7 @@ def measure_audit(estimator: NoisyLabelClassifier, draw: RecordedLabels, train: 
     if not isinstance(estimator, TideClassifier) or estimator.fold_model_ is None:
         return {}
     clean, recorded = train.labels[..., 0], draw.recorded
-    if estimator.timing_fit_ is None:
-        audit = _audit_training(estimator, recorded.astype(np.int8)[..., None])
-    else:
-        audit = estimator.audit(train.features, recorded, train.clock, train.lengths)
+    audit = _audit_training(estimator, recorded.astype(np.int8)[..., None])
     there = clean >= 0
     flagged, suggested = audit.is_issue, audit.suggested
     wrong = recorded != clean
@@ -112,10 +109,8 @@ def _audit_training(estimator: TideClassifier, labels: np.ndarray) -> LabelAudit
     data = estimator.training_.data
     assert data.evidence is not None
     mask, evidence = data.mask.numpy(), data.evidence[0].numpy()
-    clock = estimator.training_.moments[data.moments().numpy()]
-    recorded = Recorded(labels, mask, clock)
-    placed, noise = estimator._judging_noise(recorded, evidence)
-    posterior = true_label_posterior(placed, evidence, estimator.chain_, noise)
+    clock = estimator.training_.grid[data.places().numpy()]
+    posterior = true_label_posterior(Recorded(labels, mask, clock), evidence, estimator.chain_, estimator.noise_)
     return LabelAudit(
         classes=estimator.classes_,
         labels=labels,

@@ -53,23 +53,16 @@ def _always(networks: Any, folds: Tensor) -> Tensor:
     return torch.ones(len(folds), dtype=torch.bool, device=folds.device)
 
 
-def _as_concluded(*arguments: Any) -> Any:
-    """The posterior as it was before the step that is switched off."""
-    return next(argument for argument in arguments if type(argument).__name__ == "Posterior")
-
-
 PARTS: dict[str, tuple[str, Any]] = {
     "bursts": ("chain.start.BURSTS_WORTH", np.inf),
     "both directions of time": ("estimators.tide_steps.cross_fit", _one_direction),
     "second network": ("estimators.cross_fit.NETWORKS", 1),
     "wary round": ("estimators.tide_steps.CLEAN_ERROR_RATE", 0.0),
     "second cross-fit": ("estimators.tide_steps.RETRAIN_CHANGE", np.inf),
-    "averaging over families": ("estimators.tide_posterior.choose_noise", _one_spline),
+    "averaging over families": ("estimators.tide_steps.choose_noise", _one_spline),
     "long training": ("estimators.distillation._is_long_training_useful", _never),
     "trial of long training": ("estimators.distillation._is_long_training_useful", _always),
     "prior of k": ("chain.em.POWER_SCALE", 1e6),
-    "levels of difficulty": ("estimators.tide_steps.with_difficulty", _as_concluded),
-    "timing": ("estimators.tide_steps._with_timing", _as_concluded),
 }
 
 

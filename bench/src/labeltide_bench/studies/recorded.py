@@ -11,8 +11,14 @@ with :math:`N_b` the observed matrix of bin b, row i of :math:`\bar Q_b` the mea
 counted in it, and :math:`w_b` the share of bin b in all counted steps. Rows with few steps are left out of both.
 
 Q(t) is about errors, and the count is of disagreement. Of `tide`, the predicted disagreement is therefore measured, too
-(`measure_disagreement`): the expected confusion matrix :math:`D_b` with another expert, at the same distance from
-:math:`N_b`, and from the mean count against each single other annotator, who is what D predicts.
+(`measure_disagreement`): the expected confusion matrix with another expert,
+
+.. math:: D_b[i, j] = \frac{\sum_{t \in b} p_t(i)\, [j \text{ recorded at } t]}{\sum_{t \in b} p_t(i)},
+
+with :math:`p_t` the predicted label of another expert (`labeltide/inference/contested.py`) and t the recorded labels of
+bin b. It is compared with :math:`N_b` and with the mean count against each single other annotator, whom D predicts.
+Where Q(t) has the true label, D has that of the other expert. It therefore also holds the other expert's errors, and
+steps on which experts differ although neither errs.
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ import numpy as np
 
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import NoisyLabelClassifier
+from labeltide.inference.audit import LabelAudit
 from labeltide_bench.evaluation import absolute_errors, balanced_error, error_rate, frobenius_errors
 from labeltide_bench.studies.dataset_spec import AGREEMENT, CLEAN
 from labeltide_bench.studies.loading import Split
@@ -127,7 +134,7 @@ def measure_disagreement(
     others = np.delete(part.labels, part.annotators.index(annotator), axis=2)
     pairs = (recorded >= 0)[..., None] & (others >= 0)
     audit = estimator.audit(part.features, recorded, part.clock, part.lengths)
-    confusion = audit.expert_confusion(counted.edges)
+    confusion = expert_confusion(audit, counted.edges)
     by_pairs = _shares(_count_pairs(recorded, others, np.digitize(part.clock, counted.edges), len(part.classes)))
     distances = [
         _frobenius(observed, np.where(np.isfinite(observed), confusion, np.nan))
@@ -137,9 +144,29 @@ def measure_disagreement(
         *(counted.weights @ distance for distance in distances),
         np.broadcast_to(audit.contested[..., None], pairs.shape)[pairs].mean(),
         (recorded[..., None] != others)[pairs].mean(),
-        np.nanmean(audit.slip),
     )
     return {name: float(value) for name, value in zip(DISAGREEMENT, values, strict=True)}
+
+
+def expert_confusion(audit: LabelAudit, edges: np.ndarray) -> np.ndarray:
+    """Of the steps that another expert would label i, the expected share recorded as j: (bins, classes, classes).
+
+    Rows in which no step is expected are NaN.
+
+    Parameters
+    ----------
+    audit : of one annotator's labels
+    edges : increasing numbers, the inner edges of bins of the clock
+        A moment on an edge belongs to the later bin. Without edges there is one bin; between equal edges one is empty.
+    """
+    assert audit.another is not None
+    there, n_classes = audit.labels[..., 0] >= 0, len(audit.classes)
+    another, recorded = audit.another[there], audit.labels[there, 0]
+    bins = np.digitize(audit.clock[there], edges)
+    counts = np.zeros((len(edges) + 1, n_classes, n_classes))
+    np.add.at(counts.swapaxes(1, 2), (bins, recorded), another)
+    totals = counts.sum(-1, keepdims=True)
+    return np.divide(counts, totals, out=np.full_like(counts, np.nan), where=totals > 0)
 
 
 def clock_bins(split: Split) -> tuple[np.ndarray, np.ndarray]:

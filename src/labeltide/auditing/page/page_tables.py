@@ -87,22 +87,19 @@ def _pick(content: Any, place: tuple[int, ...]) -> float:
 
 
 class ContestedRow(NamedTuple):
-    """One row: how many labels of a class, or of a part of the clock, are slips, and how many are contested."""
+    """One row: how many labels of a class, or of a part of the clock, are contested."""
 
     name: str
     labels: str
-    slip: str
     contested: str
 
 
 def contested_rows(
     entries: Sequence[Mapping[str, Any]], name: Callable[[Mapping[str, Any]], str]
 ) -> list[ContestedRow]:
-    """Shares of slips and of contested labels, named by class or by moment."""
+    """Shares of contested labels, named by class or by moment."""
     return [
-        ContestedRow(
-            name(entry), f"{entry['labels']:,}", *(percent(number(entry.get(key))) for key in ("slip", "contested"))
-        )
+        ContestedRow(name(entry), f"{entry['labels']:,}", percent(number(entry.get("contested"))))
         for entry in entries
         if entry.get("labels")
     ]

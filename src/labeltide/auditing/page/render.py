@@ -31,7 +31,7 @@ CLASSES = 30  # rows of a table by class
 FILES = {
     "issues.csv": "the labels to check, ranked, for a spreadsheet",
     "issues.parquet": "the same, for programs",
-    "labels.parquet": "every label: recorded, probability that it is right, a slip or contested, suggested, corrected",
+    "labels.parquet": "every label: recorded, probability of being right and of being contested, suggested, corrected",
     "noise.csv": "Q over the clock with its bands",
     "audit.json": "all numbers, settings and versions",
     "model/model.safetensors": "the fitted model, for labeltide predict",
@@ -115,15 +115,14 @@ def _over_clock(view: View) -> dict[str, Any]:
 
 
 def _contested(audit: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Slips and contested labels, of all, by class and over the first clock; None where an audit does not tell."""
+    """Contested labels, of all, by class and over the first clock; None where an audit does not tell."""
     found = audit.get("contested") or {}
-    slip, differs = (number(found.get(key)) for key in ("slip", "contested"))
-    if not is_known(slip, differs):
+    differs = number(found.get("contested"))
+    if not is_known(differs):
         return None
     clock = clock_views(audit)[0].clock
     rows = page_tables.contested_rows
     return {
-        "slip": percent(slip),
         "differs": percent(differs),
         "from_several": bool(found.get("from_several")),
         "by_class": rows(found.get("by_class") or [], lambda entry: str(entry["recorded"]))[:CLASSES],

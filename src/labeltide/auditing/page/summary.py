@@ -14,7 +14,7 @@ from labeltide.auditing.page.change_words import units
 from labeltide.auditing.page.checks import check_title
 from labeltide.auditing.page.clock_words import View, clock_views
 from labeltide.auditing.page.curves import Drawer
-from labeltide.auditing.page.names import display_name, in_quotes, name_markup, terminal_text
+from labeltide.auditing.page.names import display_name, name_markup, terminal_text
 from labeltide.auditing.page.numbers import (
     SIGN,
     count,
@@ -27,7 +27,7 @@ from labeltide.auditing.page.numbers import (
     points,
 )
 from labeltide.auditing.page.results import read_audit
-from labeltide.auditing.page.verdict import is_noisy, is_temporal, size, untold, write_verdict
+from labeltide.auditing.page.verdict import again_words, is_noisy, is_temporal, size, untold, write_verdict
 
 HEAD = 11  # letters before each line's words
 
@@ -101,10 +101,10 @@ def _change_line(view: View) -> str:
 
 
 def _next_line(audit: Mapping[str, Any]) -> str:
-    answer = write_verdict(audit).cards[-1].answer
-    plan = audit.get("plan") or []
-    first = f", {in_quotes(plan[0]['sequence'])} first" if plan and is_noisy(audit) else ""
-    return answer[0].lower() + answer[1:] + first
+    answer, plan = write_verdict(audit).cards[-1].answer, audit.get("plan") or []
+    has_list = is_noisy(audit) and audit["issues"].get("count")
+    then = f", then annotate {again_words(plan)}" if plan and has_list else ""
+    return answer[0].lower() + answer[1:] + then
 
 
 def _careful(audit: Mapping[str, Any]) -> str:

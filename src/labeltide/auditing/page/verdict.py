@@ -30,6 +30,7 @@ MOST_OF_IT = 0.6  # of the clock between the best moment and the worst, for an a
 MUCH = 0.05  # share of wrong labels that matters
 NEITHER_KNOWN = "How many labels are wrong is not known, so neither is this."
 NOTHING_NAMED = "No label is named or corrected."
+PLAN_LINK = ("plan", "The stretches that tell most")
 LEAST = 0.0005  # a smaller share would be shown as 0.0 %
 
 
@@ -229,44 +230,43 @@ def change_sentence(entry: Mapping[str, Any], clock: Clock, ends: tuple[float, f
 
 
 def _next_card(audit: Mapping[str, Any]) -> Card:
-    plan, issues = audit.get("plan") or [], audit["issues"]
+    """The listed labels come before the plan, which gains for rare classes alone (`bench/results/flags/plan.md`)."""
+    plan, issues, question = audit.get("plan") or [], audit["issues"], "What should I do next?"
     if untold(audit):
-        return Card("What should I do next?", *_find_out(plan))
-    question, check = "What should I do next?", "Check the named labels from the top of the list, the surest first."
+        return Card(question, *_find_out(plan))
     if not plan and not issues.get("count"):
-        return Card(
-            question, "Nothing urgent", "Use the labels as they are, and audit again when more have been recorded."
-        )
+        later = "Use the labels as they are, and audit again when more have been recorded."
+        return Card(question, "Nothing urgent", later)
     if not is_noisy(audit):
         return Card(question, *_if_not_shown(number(audit["noise"].get("rate_upper"))))
-    corrected = issues.get("corrected") or 0
-    least = number(issues.get("min_confidence"))
-    sure = f" at least {percent(least)} sure" if is_known(least) else " sure enough"
-    train = (
-        f" For training, the column “corrected” replaces {count(corrected, 'label')} where the model is{sure}."
-        if corrected
-        else ""
-    )
-    if not plan:
-        return Card(
-            question, f"Check {count(issues['count'], 'label')}", check + train, ("issues", "The labels to check")
-        )
     steps = sum(entry.get("steps") or 0 for entry in plan)
-    first = f"Begin with sequence {in_quotes(plan[0]['sequence'])}: {count(steps, 'step')} in all." if steps else ""
-    answer = f"Annotate {count(len(plan), 'stretch', 'stretches')} again"
-    return Card(
-        question,
-        answer,
-        f"{first} Then check the named labels, the surest first.{train}",
-        ("plan", "What to annotate again"),
-    )
+    gain = f"They have {count(steps, 'step')} in all and mainly help to estimate the error rates of rare classes."
+    if not issues.get("count"):
+        answer = f"Annotate {again_words(plan)}"
+        return Card(question, answer, f"{gain} No single label is certain enough to be listed.", PLAN_LINK)
+    corrected, least = issues.get("corrected") or 0, number(issues.get("min_confidence"))
+    sure = f" at least {percent(least)} sure" if is_known(least) else " sure enough"
+    parts = [
+        "Begin at the top of the list, where mistakes are surest.",
+        f"Then annotate {again_words(plan)}. {gain}" if plan else "",
+        f"For training, the column “corrected” replaces {count(corrected, 'label')} where the model is{sure}."
+        if corrected
+        else "",
+    ]
+    return Card(question, "Check the listed labels", " ".join(filter(None, parts)), ("issues", "The labels to check"))
 
 
-def _if_not_shown(upper: float) -> tuple[str, str]:
+def again_words(plan: Sequence[Mapping[str, Any]]) -> str:
+    """10 stretches again, "p04" first."""
+    return f"{count(len(plan), 'stretch', 'stretches')} again, {in_quotes(plan[0]['sequence'])} first"
+
+
+def _if_not_shown(upper: float) -> tuple[str, str, tuple[str, str] | None]:
     """What to do where no noise is shown: nothing, unless much of it cannot be ruled out."""
     if not is_known(upper) or upper < MUCH:
-        return "Nothing urgent", "The labels can be used as they are."
-    return "Check some stretches by hand", f"Up to {percent(upper)} of wrong labels cannot be ruled out."
+        return "Nothing urgent", "The labels can be used as they are.", None
+    detail = f"No label is listed, but it cannot be ruled out that up to {percent(upper)} of the labels are wrong."
+    return "Check some stretches by hand", detail, PLAN_LINK
 
 
 def _find_out(plan: Sequence[Mapping[str, Any]]) -> tuple[str, str, tuple[str, str]]:
@@ -276,7 +276,7 @@ def _find_out(plan: Sequence[Mapping[str, Any]]) -> tuple[str, str, tuple[str, s
         "Follow the advice of the checks, or look at some stretches by hand and give what you find as trusted labels "
         "(--trusted). Until then, take the labels neither as right nor as wrong."
     )
-    return f"Check some stretches by hand{named}", detail, ("plan", "Stretches that tell most")
+    return f"Check some stretches by hand{named}", detail, PLAN_LINK
 
 
 def _caution(diagnostics: Sequence[Mapping[str, Any]]) -> str:

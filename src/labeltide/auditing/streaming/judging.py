@@ -123,11 +123,10 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     recorded[who < 0] = -1
     label = kept_codes(rare)[recorded]
     there = label >= 0
-    code, point = np.where(there, label, 0).astype(np.int64), scores.point[step]
+    code = np.where(there, label, 0).astype(np.int64)
     suggested = scores.posterior.argmax(1).astype(np.int8)
     sure = scores.posterior.max(1)
     quality = _where(there, scores.posterior[step, code])
-    slip = _slips(job.scorer, scores, step, who, point, code)
     names, people = pa.array(given.class_names), pa.array(table.annotator_names or (), pa.string())
     suggested_class = np.flatnonzero(~rare).astype(np.int8)[suggested[step]]
     corrected = np.where(there & (sure[step] >= MIN_CONFIDENCE), suggested_class, recorded)
@@ -140,7 +139,6 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
         **_clocks(table),
         "recorded": _coded(recorded, names),
         "probability_right": quality,
-        "probability_slip": _where(there, slip),
         "probability_contested": _where(there, 1 - scores.another[step, code]),
         "suggested": _coded(suggested_class, names),
         "suggested_probability": sure[step],
@@ -176,16 +174,6 @@ def _clocks(table: AuditInput) -> dict[str, np.ndarray]:
     return {
         title: table.from_steps(values)[table.line_step] for title, values in zip(titles, table.each_clock, strict=True)
     }
-
-
-def _slips(
-    scorer: Scorer, scores: Scores, step: np.ndarray, who: np.ndarray, point: np.ndarray, code: np.ndarray
-) -> np.ndarray:
-    """The probability that each label is wrong and its annotator would correct it (`inference/contested.py`)."""
-    rates = scorer.error_rates
-    right = 1 - rates[who.clip(0) if len(rates) > 1 else 0, point]  # (lines, classes)
-    would = scores.posterior[step] * right
-    return would.sum(1) - would[np.arange(len(code)), code]
 
 
 def _support(job: JudgeJob, table: AuditInput, scores: Scores, suggested: np.ndarray) -> np.ndarray:

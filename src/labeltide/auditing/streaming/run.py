@@ -221,7 +221,7 @@ def _new_totals(layout: Layout, sample: AuditInput, scorer: Scorer) -> Totals:
     return Totals(
         edges=np.linspace(float(clock.min()), float(clock.max()), PARTS + 1),
         codes=kept_codes(layout.rare),
-        by_class=np.zeros((4, len(layout.class_names))),
+        by_class=np.zeros((3, len(layout.class_names))),
         by_sequence=np.zeros((2, len(layout.survey.names)), dtype=np.int64),
         by_annotator=np.zeros(len(layout.annotator_names or ()), dtype=np.int64),
         several=scorer.several,

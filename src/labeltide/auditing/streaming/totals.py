@@ -36,8 +36,8 @@ class Totals:
     ----------
     edges : borders of the parts of the first clock
     codes : of each class of the table among those that are judged, -1 for others: (classes + 1,)
-    by_class : labels, issues, sum of slips and sum of contested labels of each class: (4, classes)
-    by_clock : labels, sum of slips and sum of contested labels in each part of the clock: (3, parts)
+    by_class : labels, issues and expected contested labels of each class: (3, classes)
+    by_clock : labels and expected contested labels in each part of the clock: (2, parts)
     by_sequence : labels and issues of each sequence: (2, sequences)
     by_annotator : labels of each annotator
     wrong : the expected number of wrong labels
@@ -49,7 +49,7 @@ class Totals:
     by_class: np.ndarray
     by_sequence: np.ndarray
     by_annotator: np.ndarray
-    by_clock: np.ndarray = field(default_factory=lambda: np.zeros((3, PARTS)))
+    by_clock: np.ndarray = field(default_factory=lambda: np.zeros((2, PARTS)))
     corrected: int = 0
     false_alarms: float = 0.0
     wrong: float = 0.0
@@ -62,9 +62,8 @@ class Totals:
         there: np.ndarray | slice = codes >= 0
         if codes.min(initial=0) >= 0:
             there = slice(None)  # without copies
-        quality, slip, contested = (
-            part[name].to_numpy()[there].astype(np.float64)
-            for name in (QUALITY, "probability_slip", "probability_contested")
+        quality, contested = (
+            part[name].to_numpy()[there].astype(np.float64) for name in (QUALITY, "probability_contested")
         )
         classes, flags = codes[there], flagged[there]
         at = np.searchsorted(self.edges, part["clock"].to_numpy()[there], side="right") - 1
@@ -72,8 +71,8 @@ class Totals:
         sequence, people = _codes(part, "sequence")[there], _codes(part, "annotator")[there]
         n_classes, n_sequences = self.by_class.shape[1], len(_whole(part, "sequence").dictionary)
         return PartTotals(
-            by_class=[np.bincount(classes, weights, n_classes) for weights in (None, flags, slip, contested)],
-            by_clock=[np.bincount(at, weights, PARTS) for weights in (None, slip, contested)],
+            by_class=[np.bincount(classes, weights, n_classes) for weights in (None, flags, contested)],
+            by_clock=[np.bincount(at, weights, PARTS) for weights in (None, contested)],
             by_sequence=[np.bincount(chosen, minlength=n_sequences) for chosen in (sequence, sequence[flags])],
             by_annotator=np.bincount(people[people >= 0], minlength=len(self.by_annotator)),
             corrected=int((self.codes[_codes(part, "corrected")][there] != classes).sum()),
@@ -128,19 +127,19 @@ class Totals:
 
     def describe_contested(self, classes: tuple[str, ...]) -> dict[str, Any]:
         """The part `contested` of audit.json."""
-        labels, _, slips, contested = self.by_class
+        labels, _, contested = self.by_class
         middles = (self.edges[1:] + self.edges[:-1]) / 2
         return {
             "from_several": self.several,
-            **_shares(labels.sum(), slips.sum(), contested.sum()),
+            "contested": _share(contested.sum(), labels.sum()),
             "by_class": [
-                {"recorded": name, "labels": int(labels[code]), **_shares(labels[code], slips[code], contested[code])}
+                {"recorded": name, "labels": int(labels[code]), "contested": _share(contested[code], labels[code])}
                 for code, name in enumerate(classes)
             ],
             "over_clock": [
-                {"clock": float(middle), "labels": int(values[0]), **_shares(*values)}
-                for middle, values in zip(middles, self.by_clock.T, strict=True)
-                if values[0] >= FEWEST
+                {"clock": float(middle), "labels": int(count), "contested": _share(differ, count)}
+                for middle, (count, differ) in zip(middles, self.by_clock.T, strict=True)
+                if count >= FEWEST
             ],
         }
 
@@ -154,7 +153,5 @@ def _whole(part: pa.Table, name: str) -> pa.DictionaryArray:
     return part[name].chunk(0) if part[name].num_chunks == 1 else part[name].combine_chunks()
 
 
-def _shares(labels: float, slips: float, contested: float) -> dict[str, float | None]:
-    if not labels:
-        return {"slip": None, "contested": None}
-    return {"slip": float(slips / labels), "contested": float(contested / labels)}
+def _share(amount: float, labels: float) -> float | None:
+    return float(amount / labels) if labels else None
