@@ -96,7 +96,7 @@ def choose(data):
     each = torch.arange(len(data.labels))
     fits = Members(each, each, torch.ones(len(each), 120))
     folds = (torch.arange(120) % 3).expand(len(each), -1)
-    start = join_evidence(data, fits, label_chain(data, fits, GRID, groups=3), GRID).parameters
+    start = join_evidence(data, fits, label_chain(data, fits, GRID, groups=3), GRID)
     return choose_noise(data, fits, start, folds, GRID)
 
 

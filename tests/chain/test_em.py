@@ -76,7 +76,7 @@ def test_evidence_counts_for_what_it_is_worth():
     telling = data.with_evidence((0.1 + 0.8 * right).log()[None])
     empty = data.with_evidence(torch.randn(1, *right.shape, generator=torch.Generator().manual_seed(0)).log_softmax(-1))
     chain = label_chain(data, fits, GRID)
-    powers = [float(join_evidence(given, fits, chain, GRID).parameters.power) for given in (telling, empty)]
+    powers = [float(join_evidence(given, fits, chain, GRID).power) for given in (telling, empty)]
     assert powers[0] > 0.7
     assert powers[1] < 0.2
 

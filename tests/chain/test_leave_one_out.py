@@ -95,4 +95,4 @@ def test_the_same_holds_with_evidence(make, bursts):
     first = torch.zeros(1, dtype=torch.int64)
     fits = Members(first, first, torch.ones(1, N))
     joined = join_evidence(data, fits, label_chain(data, fits, GRID, groups=labels.shape[-1]), GRID)
-    assert (float(joined.parameters.bursts) > 0.1) == bursts
+    assert (float(joined.bursts) > 0.1) == bursts

@@ -17,12 +17,17 @@ from labeltide.chain.plain import plain_pass
 compiled = pytest.mark.usefixtures("compiled_variant")
 
 
-def kept_or_new(bursts, row, state, recorded, right_before, was_wrong):
-    """One uniform number stands behind each label, its lowest part for errors; it is kept or drawn anew."""
+def kept_or_new(bursts, row, state, recorded, right_before, was_wrong, recorded_before):
+    """One uniform number stands behind each label, its lowest part for errors; it is kept or drawn anew.
+
+    An error that goes on is recorded as the same label, unless that has become the true one.
+    """
     error, before = 1 - row[state], 1 - right_before
     low, high = (0, before) if was_wrong else (before, 1)
     again = max(0.0, min(high, error) - low) / (high - low)  # the share of the earlier number's range that errs now
-    same = 1 - again if recorded == state else again * row[recorded] / error
+    goes_on = was_wrong and recorded_before != state
+    named = float(recorded == recorded_before) if goes_on else row[recorded] / error
+    same = 1 - again if recorded == state else again * named
     return (1 - bursts) * row[recorded] + bursts * same
 
 
@@ -53,8 +58,9 @@ def enumerate_paths(data, members, parameters, member, row):
                 if recorded >= 0 and (t == 0 or jump[t] or labels[t - 1, annotator] < 0):
                     weight *= own[places[t], state, recorded]
                 elif recorded >= 0:
-                    before, wrong = own[places[t - 1], path[t - 1]], labels[t - 1, annotator] != path[t - 1]
-                    weight *= kept_or_new(bursts, own[places[t], state], state, recorded, before[path[t - 1]], wrong)
+                    earlier, right = labels[t - 1, annotator], own[places[t - 1], path[t - 1], path[t - 1]]
+                    wrong = earlier != path[t - 1]
+                    weight *= kept_or_new(bursts, own[places[t], state], state, recorded, right, wrong, earlier)
             if data.trusted is not None and data.trusted[row, t] >= 0:
                 weight *= float(data.trusted[row, t] == state)
         total += weight

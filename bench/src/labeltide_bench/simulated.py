@@ -192,7 +192,7 @@ def fit_studies(
     each = torch.arange(studies)
     fits = Members(each, each, torch.ones(studies, n))
     folds = torch.from_numpy(np.stack([generator.permutation(n) % FOLDS for _ in range(studies)]))
-    chain = join_evidence(data, fits, label_chain(data, fits, grid, groups=data.labels.shape[-1]), grid).parameters
+    chain = join_evidence(data, fits, label_chain(data, fits, grid, groups=data.labels.shape[-1]), grid)
     if not choose:
         return [
             (TrainingEvidence(data.of_fit(i), chain.take(each[i : i + 1]), folds[i : i + 1], grid), {})

@@ -37,7 +37,8 @@ def pair_likelihoods(
     """Emission probability of the labels of step t given the true labels at t - 1 and t, and the share from kept draws.
 
     With bursts, the uniform draw behind a label is kept from the step before with probability rho (`bursts`). The error
-    is the lowest part of the draw, so that the marginal at every moment is Q(t). Shapes (members, rows, from, to).
+    is the lowest part of the draw, so that the error rate at every moment is that of Q(t). An error that goes on is
+    recorded as the same label, unless that has become the true one. Shapes (members, rows, from, to).
     """
     m, rows, classes = len(matrices), len(data.mask), data.n_classes
     total, kept = matrices.new_ones(m, rows, classes, classes), matrices.new_zeros(m, rows, classes, classes)
@@ -56,7 +57,10 @@ def pair_likelihoods(
         again = torch.where(
             was_wrong, error / earlier.clamp_min(1e-6), (error - earlier) / (1 - earlier).clamp_min(1e-6)
         ).clamp(0, 1)
-        same = rho * torch.where(is_right, 1 - again, again * q / error.clamp_min(1e-6))
+        goes_on = was_wrong & (before[..., None] != names)[:, :, None]  # (members, rows, from, to)
+        repeated = (now == before)[..., None, None].to(q)
+        named = torch.where(goes_on, repeated, q / error.clamp_min(1e-6))  # the chance of this label, given an error
+        same = rho * torch.where(is_right, 1 - again, again * named)
         mixed = (1 - rho) * q + same
         linked = ((now >= 0) & (before >= 0) & (_follows(data, t) > 0))[..., None, None]
         alone = torch.where((now >= 0)[..., None, None], q, 1.0)
@@ -111,14 +115,14 @@ def _run_forward(
     scaled = power[:, None, None, None] * evidence
     ratio = (scaled - scaled.amax(-1, keepdim=True)).exp()  # (members, rows, steps, classes)
     powers = data.transitions(transition)  # (members, gaps, classes, classes)
-    first = _normal(start[:, None] * ratio[:, :, 0])
+    first = normalise(start[:, None] * ratio[:, :, 0])
     joint = first * likelihood[:, :, 0]
     scales = [joint.sum(-1, keepdim=True).clamp_min(TINY)]
     filtered, moves = [joint / scales[0]], []
     links: list[tuple[Tensor, Tensor | None]] = []
     for t in range(1, likelihood.shape[2]):
         base = powers[:, :1] if data.jumps is None else powers[:, data.jumps[:, t].long()]
-        moves.append(_normal(base * ratio[:, :, t, None]))  # (members, rows, from, to)
+        moves.append(normalise(base * ratio[:, :, t, None]))  # (members, rows, from, to)
         if bursts is None:
             links.append((likelihood[:, :, t, None], None))
         else:
@@ -167,7 +171,8 @@ def _follows(data: ChainData, t: int) -> Tensor:
     )
 
 
-def _normal(values: Tensor) -> Tensor:
+def normalise(values: Tensor) -> Tensor:
+    """Probabilities that sum to one over the last axis."""
     return values / values.sum(-1, keepdim=True).clamp_min(TINY)
 
 

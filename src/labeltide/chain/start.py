@@ -5,11 +5,10 @@ EM finds local maxima. Each function therefore starts it from several places and
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
+from scipy.stats import t as student
 from torch import Tensor
 
 from labeltide._clock import Period
@@ -19,6 +18,7 @@ from labeltide.chain.families import family, pooled, spline_shape
 from labeltide.chain.leave_one_out import predictive_log_likelihood
 from labeltide.chain.logit import Families
 from labeltide.chain.passes import expect
+from labeltide.chain.plain import TINY, label_likelihoods, normalise
 from labeltide.chain.pooled import families_of
 from labeltide.kernels.threads import torch_on_one_thread
 
@@ -29,14 +29,10 @@ STAY, RIGHT = 0.8, 0.75  # where EM starts: probability that a true label persis
 LABEL_ITERATIONS, JOINT_ITERATIONS = 60, 40  # of EM: with the labels alone, and after
 BURSTS = 0.3  # where EM starts if errors come in bursts
 BURSTS_WORTH = 5.0  # log-likelihood that this one more parameter must gain
+CLEAR = 0.01  # level of the one-sided t test over clusters that bursts must pass
+# The chance at each step that networks begin to fail, or that a run in which they fail ends; factors on the exponent k.
+RUN_BEGINS, RUN_ENDS, RUN_POWERS = (0.0005, 0.002, 0.01, 0.04), (0.005, 0.03, 0.1, 0.3), (1.0, 1.5, 2.5)
 STEPS_AT_ONCE = 2**20  # whose votes are counted together
-
-
-class Joined(NamedTuple):
-    """Chains fitted to labels and evidence."""
-
-    parameters: ChainParameters
-    log_likelihood: Tensor  # (fits,), predictive, of the recorded labels
 
 
 def flat_chain(members: int, groups: int, data: ChainData, stay: float | None = None) -> ChainParameters:
@@ -85,12 +81,23 @@ def tell_apart(
 
 @torch_on_one_thread()
 def join_evidence(
-    data: ChainData, fits: Members, start: ChainParameters, grid: np.ndarray, period: Period = None
-) -> Joined:
+    data: ChainData,
+    fits: Members,
+    start: ChainParameters,
+    grid: np.ndarray,
+    period: Period = None,
+    clusters: Tensor | None = None,
+) -> ChainParameters:
     """Fit the chain with evidence by EM from four starts and keep the best by predictive log-likelihood.
 
     The starts are the chain of the labels and an uninformed one, each without bursts of errors and with them. Bursts
-    must gain `BURSTS_WORTH`.
+    must gain `BURSTS_WORTH`, clearly over clusters, over the chain without them; and over a chain in which the
+    networks fail in runs and labels do not (docs/decisions/003-bursts.md).
+
+    Parameters
+    ----------
+    clusters : int64 Tensor of shape (rows,), optional
+        The person or recording of each row; every row by itself when left out.
     """
     n_fits = len(fits.labels)
     kinds = _spline(data, 4 * n_fits, start.matrices.shape[1], grid, period)
@@ -101,10 +108,71 @@ def join_evidence(
     starts = cat_parameters([informed, flat, *bursty])
     fitted = fit_chains(data, four, kinds, starts, iterations=JOINT_ITERATIONS, learn_power=True)
     scores = predictive_log_likelihood(data, four, fitted.parameters, fitted.log_likelihood, four.weights > 0)
-    reached = (scores * four.weights).sum(1).view(4, n_fits)
-    reached[2:] -= BURSTS_WORTH
-    best = reached.argmax(0) * n_fits + torch.arange(n_fits, device=reached.device)
-    return Joined(fitted.parameters.take(best), scores[best].sum(1))
+    reached = (scores * four.weights).sum(1).view(2, 2, n_fits)
+    index = torch.arange(n_fits, device=reached.device)
+    # The better of both starts: without bursts, and with them.
+    plain, bursts = ((2 * kind + reached[kind].argmax(0)) * n_fits + index for kind in (0, 1))
+    gain = (scores[bursts] - scores[plain]) * fits.weights  # (fits, rows)
+    accepted = (gain.sum(1) > BURSTS_WORTH) & _is_clear(gain, clusters)
+    if bool(accepted.any()) and scores is fitted.log_likelihood:  # no step has labels of several annotators
+        rival = failing_networks(data, fits, fitted.parameters.take(plain))
+        accepted &= _is_clear((scores[bursts] - rival) * fits.weights, clusters)
+    return fitted.parameters.take(torch.where(accepted, bursts, plain))
+
+
+def _is_clear(gain: Tensor, clusters: Tensor | None) -> Tensor:
+    """Whether gains in log-likelihood (fits, rows) are above zero at level `CLEAR`, by a t test over clusters: (fits,).
+
+    Rows are the units where there are fewer than two clusters.
+    """
+    if clusters is not None:
+        names, cluster_of_row = clusters.to(gain.device).unique(return_inverse=True)
+        if len(names) > 1:
+            gain = gain.new_zeros(len(gain), len(names)).index_add_(1, cluster_of_row, gain)
+    units = gain.shape[1]
+    quantile = float(student.isf(CLEAR, max(units - 1, 1)))
+    error = gain.std(1) / units**0.5 if units > 1 else torch.full_like(gain[:, 0], torch.inf)
+    return gain.mean(1) > quantile * error
+
+
+def failing_networks(data: ChainData, fits: Members, chain: ChainParameters) -> Tensor:
+    """Log-likelihood of each row if networks fail in runs, in which true labels follow A alone: (fits, rows).
+
+    Runs of steps at which networks and labels differ look the same, whichever of them is wrong. But labels that are
+    right change with A inside a run, too, and labels in a burst of errors change where it begins and ends. A run begins
+    and ends at any step with fixed probabilities. The best of a grid of these, and of exponents of the evidence outside
+    runs, is taken for each fit; all else is that of `chain`.
+    """
+    assert data.evidence is not None
+    likelihood, evidence = label_likelihoods(data, fits, chain.matrices), data.evidence[fits.evidence]
+    transitions = data.transitions(chain.transition)  # (fits, gaps, classes, classes)
+    pairs = torch.cartesian_prod(torch.tensor(RUN_BEGINS), torch.tensor(RUN_ENDS)).to(likelihood)
+    begins, ends = pairs.T[..., None, None, None]  # (runs, 1, 1, 1) each
+    share = begins / (begins + ends)
+    totals = []
+    for factor in RUN_POWERS:
+        scaled = factor * chain.power[:, None, None, None] * evidence
+        ratio = (scaled - scaled.amax(-1, keepdim=True)).exp()  # (fits, rows, steps, classes)
+        works = (1 - share) * normalise(chain.start[:, None] * ratio[:, :, 0])  # (runs, fits, rows, classes)
+        fails = share * chain.start[:, None].expand_as(likelihood[:, :, 0])
+        total = torch.zeros_like(works[..., 0])
+        for t in range(likelihood.shape[2]):
+            if t:
+                base = transitions[:, :1] if data.jumps is None else transitions[:, data.jumps[:, t].long()]
+                move = normalise(base * ratio[:, :, t, None])  # (fits, rows, from, to)
+                on, off = (1 - begins) * works + ends * fails, begins * works + (1 - ends) * fails
+                on = torch.einsum("gfri,frij->gfrj", on, move)
+                off = torch.einsum("gfri,frij->gfrj", off, base.expand_as(move))
+                real = data.mask[:, t, None]
+                works, fails = torch.where(real, on, works), torch.where(real, off, fails)
+            emission = torch.where(data.mask[:, t, None], likelihood[:, :, t], 1.0)
+            works, fails = works * emission, fails * emission
+            scale = (works + fails).sum(-1, keepdim=True).clamp_min(TINY)
+            works, fails, total = works / scale, fails / scale, total + scale[..., 0].log()
+        totals.append(total)
+    every = torch.cat(totals)  # (runs * powers, fits, rows)
+    best = (every * fits.weights).sum(-1).argmax(0)  # (fits,)
+    return every[best, torch.arange(len(best), device=best.device)]
 
 
 def _spline(data: ChainData, members: int, groups: int, grid: np.ndarray, period: Period) -> Families:

@@ -23,24 +23,21 @@ from labeltide.training import FleetData, reversal
 
 CROSS_FIT_PATIENCE = 10  # epochs without a better held-out likelihood after which a network stops
 MIN_BATCHES = 8  # optimiser steps of an epoch at least, where there are rows enough
-NETWORKS = 2  # for each fold and direction, averaged: held-out likelihood rose in ten of twelve fits
 TILE_ROWS = 8  # rows that the compiled GRU takes together
 
 
-def cross_fit(
-    fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str
-) -> tuple[Tensor, tuple[SequenceModel, ...]]:
+def cross_fit(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise) -> tuple[Tensor, tuple[SequenceModel, ...]]:
     """Out-of-fold log-probabilities (fits, rows, steps, classes), and the networks that gave them.
 
     Causal networks are combined with as many that read every row backwards, because the future of a step is as
     informative about its label as the past.
     """
-    first = _untrained(fleet_fit, folds, noise, stage)
+    first = _untrained(fleet_fit, folds, noise, "cross-fit")
     if not first.model.is_causal:
         train_all([first])
         return predict_out_of_fold(first.fleet_fit, first.model, folds), (first.model,)
     reversed_fit = replace(fleet_fit, data=_reverse(fleet_fit.data))
-    second = _untrained(reversed_fit, folds, noise, f"{stage}, backwards")
+    second = _untrained(reversed_fit, folds, noise, "cross-fit, backwards")
     train_all([first, second])
     backwards = (second.fleet_fit, second.model)
     return predict_out_of_fold(first.fleet_fit, first.model, folds, backwards), (first.model, second.model)
@@ -51,32 +48,31 @@ def join_directions(onwards: Tensor, backwards: Tensor) -> Tensor:
     return ((onwards + backwards) / 2).log_softmax(-1)
 
 
-def hold_out_folds(fleet_fit: FleetFit, folds: Tensor, first_seed: int, networks: int = 1) -> FleetFit:
+def hold_out_folds(fleet_fit: FleetFit, folds: Tensor, first_seed: int) -> FleetFit:
     """Copies of each fit for each fold, which hold that fold out of training."""
     count = int(folds.max()) + 1
-    copies = repeat(fleet_fit, networks * count, first_seed)
-    fold = torch.arange(count, device=folds.device).repeat(fleet_fit.members * networks)
-    held_out = folds.repeat_interleave(networks * count, 0) == fold[:, None]
+    copies = repeat(fleet_fit, count, first_seed)
+    fold = torch.arange(count, device=folds.device).repeat(fleet_fit.members)
+    held_out = folds.repeat_interleave(count, 0) == fold[:, None]
     return replace(copies, data=replace(copies.data, held_out=held_out, weights=(~held_out).float()))
 
 
 def out_of_fold(log_probs: Tensor, folds: Tensor, count: int) -> Tensor:
-    """For each row the prediction of the networks trained without it, averaged: (fits, rows, steps, classes).
+    """For each row the prediction of the network trained without it: (fits, rows, steps, classes).
 
     Parameters
     ----------
-    log_probs : Tensor of shape (fits * networks * folds, rows, steps, classes)
+    log_probs : Tensor of shape (fits * folds, rows, steps, classes)
     folds : int64 Tensor of shape (fits, rows)
     count : of the folds
     """
-    every = log_probs.unflatten(0, (len(folds), -1, count))  # (fits, networks, folds, rows, ...)
-    index = folds[:, None, None, :, None, None].expand(-1, every.shape[1], 1, -1, *every.shape[4:])
-    selected: Tensor = every.gather(2, index)[:, :, 0]
-    return selected.mean(1).log_softmax(-1)
+    every = log_probs.unflatten(0, (len(folds), count))  # (fits, folds, rows, ...)
+    index = folds[:, None, :, None, None].expand(-1, 1, -1, *every.shape[3:])
+    return every.gather(1, index)[:, 0]
 
 
 def _untrained(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str) -> Training:
-    copies = hold_out_folds(fleet_fit, folds, first_seed=10, networks=NETWORKS)
+    copies = hold_out_folds(fleet_fit, folds, first_seed=10)
     each_fit = copies.members // fleet_fit.members
     matrices = noise.matrices.repeat_interleave(each_fit, 0)
     moments = noise.clock[0].cpu().numpy()

@@ -12,7 +12,6 @@ from labeltide import _validation
 from labeltide._clock import Period
 from labeltide.chain.data import Chain
 from labeltide.estimators.base import ModelChoice, NoisyLabelClassifier, RandomState
-from labeltide.estimators.cross_fit import NETWORKS
 from labeltide.estimators.distillation import distill
 from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.estimators.inferred import Inferred
@@ -92,7 +91,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     """
 
     name = "tide"
-    members_per_fit: ClassVar[int] = CROSS_FIT_FOLDS * NETWORKS
+    members_per_fit: ClassVar[int] = CROSS_FIT_FOLDS
     cross_fits: ClassVar[bool] = True
     several_clocks: ClassVar[bool] = True
 

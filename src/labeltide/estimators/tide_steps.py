@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,14 +9,13 @@ import torch
 from torch import Tensor
 
 from labeltide._clock import Cells, Period, one_period
-from labeltide._fleet import put_members, stack
+from labeltide._fleet import stack
 from labeltide.chain.data import (
     Chain,
     ChainData,
     ChainParameters,
     Members,
     TrainingEvidence,
-    cat_parameters,
     informedness,
 )
 from labeltide.chain.passes import expect
@@ -26,7 +24,6 @@ from labeltide.chain.start import flat_chain, join_evidence, label_chain
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.cross_fit import cross_fit
 from labeltide.estimators.fleet import FleetFit
-from labeltide.estimators.fleet_parts import take_fits
 from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
@@ -35,8 +32,7 @@ CROSS_FIT_FOLDS = 5
 # Classes, and moments at which Q is estimated with at most so many; linear interpolation between them. With many
 # classes each has few labels at a moment, and Q has the square of their number of entries.
 CHAIN_POINTS = ((12, 128), (39, 48), (127, 24))
-CLEAN_ERROR_RATE = 0.1  # an error rate, by the labels alone, below which bursts of errors are suspected
-RETRAIN_CHANGE = 0.05  # mean Frobenius change of Q above which the networks are trained once more
+CLEAN_ERROR_RATE = 0.1  # by the labels alone, below which bursts of errors are suspected
 
 
 class Posterior(NamedTuple):
@@ -48,16 +44,6 @@ class Posterior(NamedTuple):
     learned: list[dict[str, Any]]  # more attributes for each estimator
 
 
-class Evidence(NamedTuple):
-    """Out-of-fold predictions, the networks that gave them, and the hidden Markov model that combines them."""
-
-    log_probs: Tensor  # (fits, rows, steps, classes)
-    networks: tuple[SequenceModel, ...]  # fleets of (fits * networks * folds), one for each direction of time
-    chain: ChainParameters
-    log_likelihood: Tensor  # (fits,)
-    trained_with: Tensor  # the Q of each fit with which its networks were trained
-
-
 def find_posterior(fleet_fit: FleetFit) -> Posterior:
     """Estimate the posterior of the true labels and Q(t) from recorded labels and features."""
     folds = make_folds(fleet_fit)
@@ -67,16 +53,24 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
     chain = label_chain(data, fits, grid, period, annotators)
     if data.trusted is not None and bool((data.trusted >= 0)[data.mask].all()):
         return _conclude(data, fits, folds, chain, grid, period, ())  # every true label is known
-    evidence = _gather(fleet_fit, data, folds, chain, grid, "round 1")
-    # Labels that look clean may be clean, or have errors in bursts that look like the truth. Retrain the networks as if
-    # a quarter were wrong, and let the features decide.
-    clean_looking = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3)) < CLEAN_ERROR_RATE  # (fits,)
-    wary = flat_chain(fleet_fit.members, annotators, data)
-    evidence = _retry(fleet_fit, data, folds, evidence, wary, grid, clean_looking, "round 1, wary")
-    change = (evidence.chain.matrices - evidence.trained_with).square().sum((-2, -1)).sqrt().mean((1, 2))  # (fits,)
-    evidence = _retry(fleet_fit, data, folds, evidence, evidence.chain, grid, change > RETRAIN_CHANGE, "round 2")
-    joined = data.with_evidence(evidence.log_probs, informedness(evidence.trained_with))
-    return _conclude(joined, fits, folds, evidence.chain, grid, period, evidence.networks)
+    taught = chain._replace(matrices=_training_noise(data, chain))
+    noise = _noise_function(data, taught, grid, period).to(folds.device)
+    log_probs, networks = cross_fit(fleet_fit, folds, noise)
+    joined = data.with_evidence(log_probs, informedness(taught.matrices))
+    clusters = None if fleet_fit.clusters is None else torch.from_numpy(fleet_fit.clusters)
+    chain = join_evidence(joined, fits, chain, grid, period, clusters)
+    return _conclude(joined, fits, folds, chain, grid, period, networks)
+
+
+def _training_noise(data: ChainData, chain: ChainParameters) -> Tensor:
+    """The Q of each fit with which its networks are trained: that of the labels alone, where it has errors.
+
+    Labels that look clean by themselves may be clean, or have errors in bursts, which persist as true labels do.
+    Networks that are trained as if a quarter were wrong let the features decide (docs/decisions/002-training-noise.md).
+    """
+    error_rate = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3))  # (fits,)
+    wary = flat_chain(len(error_rate), chain.matrices.shape[1], data).matrices
+    return torch.where((error_rate < CLEAN_ERROR_RATE)[:, None, None, None, None], wary, chain.matrices)
 
 
 def make_folds(fleet_fit: FleetFit) -> Tensor:
@@ -115,67 +109,9 @@ def chain_data(data: FleetData, n_classes: int, cells: Cells | None = None) -> t
     return labels.with_gaps(None if data.gaps is None else data.gaps.cpu().numpy()), grid
 
 
-def _gather(
-    fleet_fit: FleetFit, data: ChainData, folds: Tensor, chain: ChainParameters, grid: np.ndarray, stage: str
-) -> Evidence:
-    """Cross-fit networks with the chain's Q, and fit the chain with their out-of-fold predictions as evidence."""
-    period = fleet_fit.settings.period
-    noise = _noise_function(data, chain, grid, period).to(folds.device)
-    log_probs, networks = cross_fit(fleet_fit, folds, noise, stage)
-    joined = data.with_evidence(log_probs, informedness(chain.matrices))
-    fitted = join_evidence(joined, _every_row(folds), chain, grid, period)
-    return Evidence(log_probs, networks, fitted.parameters, fitted.log_likelihood, chain.matrices)
-
-
 def _has_several_annotators(data: ChainData) -> bool:
     """Whether any fit has labels of more than one annotator."""
     return bool((data.label_shares() > 0).sum(1).max() > 1)
-
-
-def _retry(
-    fleet_fit: FleetFit,
-    data: ChainData,
-    folds: Tensor,
-    evidence: Evidence,
-    chain: ChainParameters,
-    grid: np.ndarray,
-    chosen: Tensor,
-    stage: str,
-) -> Evidence:
-    """Cross-fit the chosen fits again with the Q of another chain, and keep the result of higher likelihood."""
-    index = chosen.nonzero().flatten()
-    if not len(index):
-        return evidence
-    part = replace(data, labels=data.labels[index])
-    second = _gather(take_fits(fleet_fit, index), part, folds[index], chain.take(index), grid, stage)
-    return _keep_better(evidence, second, index)
-
-
-def _keep_better(first: Evidence, second: Evidence, fits: Tensor) -> Evidence:
-    """Replace the evidence of some fits by their second where its log-likelihood is higher."""
-    wins = second.log_likelihood > first.log_likelihood[fits]
-    place = fits[wins]
-    count = first.networks[0].members // len(first.log_probs)
-    each = torch.arange(count, device=fits.device)
-    theirs = (wins.nonzero() * count + each).flatten()
-    for old, new in zip(first.networks, second.networks, strict=True):
-        put_members(old, (place[:, None] * count + each).flatten(), new, theirs)
-
-    def put(old: Tensor, new: Tensor) -> Tensor:
-        if len(place) in (0, len(old)):  # no copy of what may be large
-            return new if len(place) else old
-        return old.index_copy(0, place, new[wins])
-
-    index = torch.arange(len(first.log_probs), device=fits.device)
-    source = index.index_copy(0, place, wins.nonzero().flatten() + len(index))
-    chain = cat_parameters([first.chain, second.chain]).take(source)
-    return Evidence(
-        put(first.log_probs, second.log_probs),
-        first.networks,
-        chain,
-        put(first.log_likelihood, second.log_likelihood),
-        put(first.trained_with, second.trained_with),
-    )
 
 
 def _conclude(

@@ -36,7 +36,7 @@ def _record(
 
     In a burst the uniform number behind the last label is kept. With error rates :math:`e` before and :math:`e'` now,
     a kept error errs again with probability :math:`\min(1, e'/e)`, a kept correct label errs with
-    :math:`\max(0, e' - e) / (1 - e)`.
+    :math:`\max(0, e' - e) / (1 - e)`. An error that goes on is recorded as the same label, unless that is now true.
     """
     matrices = parameters.matrices[0, annotator if parameters.matrices.shape[1] > 1 else 0].double().numpy()
     bursts = 0.0 if parameters.bursts is None else float(parameters.bursts[0])
@@ -50,13 +50,15 @@ def _record(
     before = was_wrong = np.zeros(true.shape[:2])
     for t in range(true.shape[2]):
         rate = error[places[:, t], true[..., t]]
-        chance = rate
+        chance, goes_on = rate, np.zeros(rate.shape, dtype=bool)
         if bursts and t:
             again = np.where(was_wrong, rate / before.clip(1e-6), (rate - before) / (1 - before).clip(1e-6)).clip(0, 1)
             linked = (there[:, t] & there[:, t - 1] & adjacent[:, t]) & (generator.random(rate.shape) < bursts)
             chance = np.where(linked, again, rate)
+            goes_on = linked & (was_wrong > 0) & (recorded[..., t - 1] != true[..., t])
         was_wrong, before = generator.random(rate.shape) < chance, rate
         other = _inverse_cdf(others[places[:, t], true[..., t]], generator.random(rate.shape))
+        other = np.where(goes_on, recorded[..., t - 1], other)
         recorded[..., t] = np.where(was_wrong, other, true[..., t])
     return recorded
 

@@ -49,7 +49,10 @@ def links_of(  # type: ignore[no-untyped-def]
         right_again = (error - earlier) / tl.maximum(1 - earlier, 1e-6)
         again = tl.where(was_wrong, error / tl.maximum(earlier, 1e-6), right_again)
         again = tl.minimum(tl.maximum(again, 0.0), 1.0)
-        same = rho * tl.where(is_right, 1 - again, again * seen / tl.maximum(error, 1e-6))
+        goes_on = was_wrong & (before[:, None] != j[None, :])[:, None, :]
+        repeated = tl.where(now == before, 1.0, 0.0)[:, None, None]
+        named = tl.where(goes_on, repeated, seen / tl.maximum(error, 1e-6))
+        same = rho * tl.where(is_right, 1 - again, again * named)
         mixed = (1 - rho) * seen + same
         linked = ((now >= 0) & (before >= 0) & (next_step > 0))[:, None, None]
         alone = tl.where((now >= 0)[:, None, None], seen, 1.0)

@@ -43,10 +43,11 @@ typedef struct {
 } Chains;
 
 /* One annotator's label of a step, for all true labels of it. If the draw of the step before is kept, which happens with
-   some probability (bursts), errors persist as far as the rates of both moments allow: the marginal at every moment is Q.
-   The likelihood is rest + offset + slope * again, where `again` is the chance that a kept draw gives an error now. */
+   some probability (bursts), errors persist as far as the rates of both moments allow, with the same label unless that
+   has become the true one. The likelihood is rest + offset + slope * again, where `again` is the chance that a kept draw
+   gives an error now; `repeat` takes the place of `slope` where the label of the step before was wrong. */
 typedef struct {
-    float *error, *rest, *offset, *slope; /* (classes,), padded to whole vectors */
+    float *error, *rest, *offset, *slope, *repeat; /* (classes,), padded to whole vectors */
     const float *there;                   /* Q of the step before, or null where its label is not known */
     int before;                           /* its label */
     float least, inverse;                 /* again = (error - least) * inverse, for one true label of the step before */
@@ -90,9 +91,10 @@ INLINE void read_kept(const Kept *kept, const float *here, float bursts, int64_t
         kept->rest[j] = (1.0f - share) * q;
         kept->offset[j] = 0.0f;
         kept->slope[j] = share * q / (error > RARE ? error : RARE);
+        kept->repeat[j] = kept->before == j ? kept->slope[j] : kept->before == now ? share : 0.0f;
     }
     kept->offset[now] = share;
-    kept->slope[now] = -share;
+    kept->slope[now] = kept->repeat[now] = -share;
 }
 
 /* The likelihood of the labels of step t of one sequence for every pair of true labels, and the share of kept draws. */
@@ -105,8 +107,8 @@ static void read_pairs(const Shape *s, const Tensors *d, const Block *b, int64_t
     for (int64_t a = 0; a < A; a++) {
         if (now[a] < 0) continue;
         const float *Q = d->matrices + (member * s->groups + (s->groups > 1 ? a : 0)) * size;
-        float *own = b->room + 4 * labelled * padded;
-        b->kept_of[labelled] = (Kept){own, own + padded, own + 2 * padded, own + 3 * padded,
+        float *own = b->room + 5 * labelled * padded;
+        b->kept_of[labelled] = (Kept){own, own + padded, own + 2 * padded, own + 3 * padded, own + 4 * padded,
                                       jump || before[a] < 0 ? NULL : Q + place[-1] * C * C, before[a], 0.0f, 0.0f};
         read_kept(b->kept_of + labelled++, Q + place[0] * C * C, d->bursts[member], C, now[a]);
     }
@@ -124,7 +126,8 @@ static void read_pairs(const Shape *s, const Tensors *d, const Block *b, int64_t
             for (int64_t a = 0; a < labelled; a++) {
                 const Kept *kept = b->kept_of + a;
                 const vec again = (load(kept->error + first) - kept->least) * kept->inverse;
-                const vec same = load(kept->offset + first) + at_least(at_most(again, 1.0f), 0.0f) * load(kept->slope + first);
+                const float *slope = kept->before == i ? kept->slope : kept->repeat;
+                const vec same = load(kept->offset + first) + at_least(at_most(again, 1.0f), 0.0f) * load(slope + first);
                 const vec total = load(kept->rest + first) + same;
                 value *= total;
                 shares += same * reciprocal(at_least(total, TINY));
@@ -399,7 +402,7 @@ int labeltide_chain(const Chains *chains, Work *work) {
     const int64_t C = s->classes, T = s->steps, size = T * C * ROWS, n_totals = (2 * C * C + 2 * C) * ROWS;
     float *memory = room(4 * size + (T + C * C + 5 * C) * ROWS + n_totals);
     const int64_t padded = (C + LANES - 1) / LANES * LANES;
-    float *pairs = d->bursts ? room(2 * size * C + 4 * s->annotators * padded) : NULL;
+    float *pairs = d->bursts ? room(2 * size * C + 5 * s->annotators * padded) : NULL;
     Kept *kept_of = d->bursts ? malloc((size_t)s->annotators * sizeof(Kept)) : NULL;
     if (!memory || (d->bursts && (!pairs || !kept_of))) {
         free(kept_of);
