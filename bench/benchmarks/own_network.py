@@ -199,16 +199,16 @@ def _commit() -> str:
 def print_table(records: list[dict[str, Any]]) -> None:
     """The methods, and the fleets of networks that each trained."""
     plain = records[0]["seconds"]
-    print(f"{'':<34}{'seconds':>9}{'plain loops':>13}{'range':>14}{'processor':>11}{'arithmetic':>12}")
+    print(f"{'':<42}{'seconds':>9}{'plain loops':>13}{'range':>16}{'processor':>11}{'arithmetic':>12}")
     for record in records:
         low, high = record["ratio_range"]
-        numbers = f"{record['seconds']:9.2f}{record['ratio']:13.2f}{f'{low:.2f} to {high:.2f}':>14}"
-        print(f"{record['name']:<34}{numbers}{record['processor_ratio']:11.2f}{record.get('arithmetic', 1.0):12.2f}")
+        numbers = f"{record['seconds']:9.2f}{record['ratio']:13.2f}{f'{low:.2f} to {high:.2f}':>16}"
+        print(f"{record['name']:<42}{numbers}{record['processor_ratio']:11.2f}{record.get('arithmetic', 1.0):12.2f}")
         for fleet in record.get("trained", ()) if record["name"] == "tide" else ():
             ran = fleet["epochs"]
             title = f"  {fleet['stage']}: {len(ran)} x {min(ran)} to {max(ran)} epochs"
             share = fleet["rows"] / (record["epochs"] * ROWS)
-            print(f"{title:<34}{fleet['seconds']:9.2f}{fleet['seconds'] / plain:13.2f}{'':>25}{share:12.2f}")
+            print(f"{title:<42}{fleet['seconds']:9.2f}{fleet['seconds'] / plain:13.2f}{'':>27}{share:12.2f}")
 
 
 def main() -> None:
