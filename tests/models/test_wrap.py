@@ -237,8 +237,45 @@ def test_wrong_shapes_and_kinds_are_told_plainly():
         wrap(nn.LazyLinear(2))(2, N_FEATURES, N_CLASSES)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_torchscript_is_refused():
+    with pytest.raises(TypeError, match="Got TorchScript"):
+        wrap(torch.jit.script(nn.Linear(N_FEATURES, N_CLASSES)))(2, N_FEATURES, N_CLASSES)
+
+
 def test_a_function_that_changes_its_mind_is_refused():
     sizes = iter([3, 4])
     fleet = wrap(lambda f, c: nn.Sequential(nn.Linear(f, size := next(sizes)), nn.Linear(size, c)))
     with pytest.raises(ValueError, match="same parameters every time"):
         started(fleet(1, N_FEATURES, N_CLASSES))
+
+
+def test_a_second_forward_pass_leaves_the_gradients_of_the_first():
+    fleet, features = started(make_fleet(Recurrent)), make_features(3)
+    first = fleet(features, full_mask(features))
+    fleet(2 * features, full_mask(features))
+    first.square().sum().backward()
+    once = [parameter.grad.clone() for parameter in fleet.parameters()]
+    fleet.zero_grad()
+    fleet(features, full_mask(features)).square().sum().backward()
+    assert all(torch.equal(parameter.grad, grad) for parameter, grad in zip(fleet.parameters(), once, strict=True))
+
+
+@pytest.mark.parametrize("factory", [Recurrent, perceptron])
+def test_gradients_reach_the_features(factory):
+    fleet, features = started(make_fleet(factory)), make_features(3).requires_grad_()
+    fleet(features, full_mask(features)).square().sum().backward()
+    for m in range(3):
+        alone_features = features[m].detach().requires_grad_()
+        alone(factory, fleet, m)(alone_features).square().sum().backward()
+        assert_close(features.grad[m], alone_features.grad, atol=1e-4)
+
+
+def test_parameters_that_are_frozen_later_get_no_gradient():
+    fleet, features = started(make_fleet(Recurrent)), make_features(3)
+    fleet(features, full_mask(features)).sum().backward()
+    fleet.zero_grad()
+    frozen = fleet.get_parameter("module-head-bias").requires_grad_(False)
+    fleet(features, full_mask(features)).sum().backward()
+    assert frozen.grad is None
+    assert fleet.get_parameter("module-head-weight").grad is not None

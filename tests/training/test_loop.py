@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from fresh_process import run_code
 from labeltide._fleet import member_generators
@@ -30,6 +31,7 @@ from labeltide.training import (
     train,
 )
 from labeltide.training import checkpoint as checkpoint_module
+from labeltide.training import step as step_module
 
 N, STEPS, FEATURES, CLASSES = 14, 5, 2, 3
 SEEDS = (11, 12, 13)
@@ -600,6 +602,80 @@ class Doubled(nn.Module):
 
     def forward(self, features):
         return self.last(self.norm(self.first(features).transpose(1, 2)).transpose(1, 2))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, n_features, n_classes):
+        super().__init__()
+        self.gru, self.head = nn.GRU(n_features, 4, batch_first=True), nn.Linear(4, n_classes)
+
+    def forward(self, features):
+        return self.head(self.gru(features)[0])
+
+
+class EmulatedGraph:
+    """As a CUDA graph: warmed up, then run again with results in the same memory."""
+
+    def __init__(self, work):
+        for _ in range(3):
+            work()
+        self.work, self.result = work, work()
+        self.replays = 0
+
+    def replay(self):
+        self.replays += 1
+        for fixed, new in zip(tree_leaves(self.result), tree_leaves(self.work()), strict=True):
+            if isinstance(fixed, torch.Tensor):
+                fixed.copy_(new)
+
+
+@pytest.fixture
+def emulated_graphs(monkeypatch):
+    """CUDA graphs without a GPU; returns those that were captured."""
+    graphs = []
+
+    def capture(work):
+        graphs.append(EmulatedGraph(work))
+        return graphs[-1], graphs[-1].result
+
+    monkeypatch.setattr(step_module, "capture", capture)
+    monkeypatch.setattr(step_module, "captures_graphs", lambda device: True)
+    return graphs
+
+
+@pytest.mark.parametrize(
+    ("model", "graphs_per_step"),
+    [(LinearModel, 1), (wrap(Recurrent), 3), (wrap(Dropped), 3), (wrap(Normed), 3)],
+    ids=["linear", "recurrent", "dropout", "batch norm"],
+)
+@pytest.mark.parametrize("lagrangian", [None, LAGRANGIAN], ids=["plain", "lagrangian"])
+def test_captured_steps_learn_the_same(request, model, graphs_per_step, lagrangian):
+    data, schedule = make_data(weights=different_rows()), dataclasses.replace(SCHEDULE, lagrangian=lagrangian)
+    called, history = train_new(data, schedule, model=model)
+    graphs = request.getfixturevalue("emulated_graphs")
+    replayed, history_of_replays = train_new(data, schedule, model=model)
+    assert len(graphs) == graphs_per_step
+    assert len({graph.replays for graph in graphs}) == 1
+    assert_same_history(history_of_replays, history)
+    for name, value in called.state_dict().items():
+        assert torch.equal(replayed.state_dict()[name], value), name
+
+
+def test_members_of_anyones_module_that_have_stopped_are_not_computed():
+    computed = []
+
+    class Counted(Recurrent):
+        def forward(self, features):
+            computed.append(torch.is_grad_enabled())
+            return super().forward(features)
+
+    data, schedule = hold_out(make_data()), Schedule(epochs=40, batch_size=16, learning_rate=0.3, patience=2)
+    fleet, history = train_new(data, schedule, model=wrap(Counted))
+    ran = np.isfinite(history.loss).sum(0)
+    assert len(set(ran)) > 1, "all members stopped together, so the test says nothing"
+    assert sum(computed) <= ran.sum() + 2 * len(SEEDS)  # one batch an epoch, and trials of vmap
+    alone = [train_new(one_member(data, m), schedule, SEEDS[m : m + 1], wrap(Counted))[0] for m in range(len(SEEDS))]
+    torch.testing.assert_close(parameters_of(fleet), torch.cat([parameters_of(each) for each in alone]))
 
 
 def test_frozen_parameters_of_anyones_module_stay_as_they_are():

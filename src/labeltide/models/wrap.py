@@ -1,4 +1,7 @@
-"""Any torch module as a fleet: its weights stacked over members and run with `torch.func.vmap` (model ensembling)."""
+"""Any torch module as a fleet: its weights stacked over members and run with `torch.func.vmap` (model ensembling).
+
+Where vmap does not support the module, every member runs as a module of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import copy
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.func import functional_call, vmap
 from torch.nn.parameter import is_lazy
 
@@ -84,11 +88,19 @@ class Answer(NamedTuple):
     buffers: Tensors
 
 
+class Copies(NamedTuple):
+    """One copy of the module for each member, with its parameters, and the kind of tensors for which they were made."""
+
+    kind: tuple[Any, ...] = ()
+    modules: tuple[nn.Module, ...] = ()
+    parameters: tuple[tuple[nn.Parameter, ...], ...] = ()
+
+
 class WrappedModel(SequenceModel):
     """A fleet of one torch module: its code once, its parameters and buffers once for each member.
 
     Members run together under `torch.func.vmap` where the module supports it, otherwise one after the other (recurrent
-    layers, control flow that depends on values). Buffers change in training mode only.
+    layers, control flow that depends on values), each as a copy of the module. Buffers change in training mode only.
     """
 
     name = "wrapped"
@@ -100,8 +112,11 @@ class WrappedModel(SequenceModel):
         self.members, self.is_causal = members, factory.causal
         self.factory, self.n_features, self.n_classes = factory, n_features, n_classes
         self._together: dict[tuple, bool] = {}  # (training, gradients, device) -> whether vmap works
+        self._copies = Copies()
         module = factory.build(n_features, n_classes, seed=0)
         self._places = _places(module)
+        self._parameter_names = tuple(name for name, _ in module.named_parameters())
+        self._buffer_names = tuple(name for name, _ in module.named_buffers())
         # In a tuple, so that torch does not register its empty tensors as parameters of this module.
         self._skeleton = (hollow(module).train(self.training),)
         for name, parameter in module.named_parameters():
@@ -127,8 +142,13 @@ class WrappedModel(SequenceModel):
     def train(self, mode: bool = True) -> Self:
         """Training or evaluation mode, for the wrapped module as well."""
         super().train(mode)
-        self._skeleton[0].train(mode)
+        for module in (*self._skeleton, *self._copies.modules):
+            module.train(mode)
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied and stored: without the copies of the module, which are made again where they are needed."""
+        return {**self.__dict__, "_copies": Copies()}
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         logits, buffers = self._answer(features.masked_fill(~mask[..., None], 0))
@@ -167,34 +187,113 @@ class WrappedModel(SequenceModel):
         return run(self._stacked_parameters(), self._copied_buffers(), features)
 
     def _one_by_one(self, features: Tensor) -> Answer:
-        parameters = _unbind(self._stacked_parameters(), self.members)
-        buffers = _unbind(self._copied_buffers(), self.members)
-        with warnings.catch_warnings():
-            # cuDNN prefers contiguous weights of a recurrent layer; those of a fleet are contiguous per fleet.
-            warnings.filterwarnings("ignore", message="RNN module weights are not part")
-            answers = [self._run_member(*each) for each in zip(parameters, buffers, features, strict=True)]
-        after = {name: torch.stack([answer.buffers[name] for answer in answers]) for name in buffers[0]}
-        return Answer(torch.stack([answer.logits for answer in answers]), after)
+        parameters, copies = self._stacked_parameters(), self._up_to_date_copies()
+        before = _unbind(self._copied_buffers(), self.members)
+        for module, buffers in zip(copies.modules, before, strict=True):
+            self._set_buffers(module, buffers)
+        if torch.is_grad_enabled():
+            logits = MembersFunction.apply(self._run_copies, copies.parameters, features, *parameters.values())
+        else:
+            logits = _stack(self._run_copies(features.unbind()))
+        after = [dict(module.named_buffers()) for module in copies.modules] if self._buffer_names else []
+        return Answer(logits, {name: _stack([each[name] for each in after]) for name in self._buffer_names})
+
+    def _run_copies(self, features: Sequence[Tensor]) -> list[Tensor]:
+        """The logits of every member, (batch, steps, classes) each."""
+        pairs = zip(self._copies.modules, features, strict=True)
+        return [self._check(module(inputs), inputs) for module, inputs in pairs]
+
+    def _up_to_date_copies(self) -> Copies:
+        """The copies with the parameters of their members; made again where the fleet has another device or type."""
+        parameters, buffers = self._stacked_parameters(), self._stacked_buffers()
+        tensors = (*parameters.values(), *buffers.values())
+        kind = (self.members, *((tensor.device, tensor.dtype, tensor.requires_grad) for tensor in tensors))
+        if self._copies.kind != kind:
+            modules = tuple(self._copy_module(m) for m in range(self.members))
+            self._copies = Copies(kind, modules, tuple(tuple(module.parameters()) for module in modules))
+        elif parameters:
+            each_name = zip(*self._copies.parameters, strict=True)
+            # Through `data`, so that the graph of an earlier forward pass stays valid.
+            old = [parameter.data for of_members in each_name for parameter in of_members]
+            new = [values for stacked in parameters.values() for values in stacked.detach().unbind()]
+            torch._foreach_copy_(old, new)
+        return self._copies
+
+    def _copy_module(self, member: int) -> nn.Module:
+        skeleton = self._skeleton[0]
+        tensors = self._stacked_parameters() | self._stacked_buffers()
+        memo: dict[int, Tensor] = {}
+        for name, empty in [*skeleton.named_parameters(), *skeleton.named_buffers()]:
+            values = tensors[name].detach()[member].clone()
+            is_parameter = isinstance(empty, nn.Parameter)
+            memo[id(empty)] = nn.Parameter(values, tensors[name].requires_grad) if is_parameter else values
+        module = copy.deepcopy(skeleton, memo)
+        for part in module.modules():
+            if isinstance(part, nn.RNNBase):
+                part.flatten_parameters()  # one piece of memory, without which cuDNN copies the weights at every call
+        return module
+
+    def _set_buffers(self, module: nn.Module, buffers: Tensors) -> None:
+        for place, name in self._places.items() if buffers else ():
+            if name in buffers:
+                path, _, attribute = place.rpartition(".")
+                module.get_submodule(path)._buffers[attribute] = buffers[name]
 
     def _run_member(self, parameters: Tensors, buffers: Tensors, features: Tensor) -> Answer:
         """The module with one member's tensors: (batch, steps, features) → (batch, steps, classes)."""
         by_name = parameters | buffers
         tensors = {place: by_name[name] for place, name in self._places.items()}
-        logits = functional_call(self._skeleton[0], tensors, (features,), tie_weights=False)
+        logits = self._check(functional_call(self._skeleton[0], tensors, (features,), tie_weights=False), features)
+        return Answer(logits, {name: tensors[name] for name in buffers})  # also those that the module replaced
+
+    def _check(self, logits: Any, features: Tensor) -> Tensor:
         if not isinstance(logits, Tensor):
             raise TypeError(f"The wrapped module must give a tensor of logits. Got {type(logits).__name__}.")
         check_logits(logits.shape, (*features.shape[:2], self.n_classes))
-        return Answer(logits, {name: tensors[name] for name in buffers})  # also those that the module replaced
+        return logits
 
     def _stacked_parameters(self) -> Tensors:
-        return {name: getattr(self, _flat_name(name)) for name, _ in self._skeleton[0].named_parameters()}
+        return {name: self._parameters[_flat_name(name)] for name in self._parameter_names}  # type: ignore[misc]
 
     def _stacked_buffers(self) -> Tensors:
-        return {name: getattr(self, _flat_name(name)) for name, _ in self._skeleton[0].named_buffers()}
+        return {name: self._buffers[_flat_name(name)] for name in self._buffer_names}  # type: ignore[misc]
 
     def _copied_buffers(self) -> Tensors:
         # Modules write into their buffers; an attempt that fails half-way must not change them.
         return {name: stacked.clone() for name, stacked in self._stacked_buffers().items()}
+
+
+class MembersFunction(torch.autograd.Function):
+    """The modules of all members as one function of the stacked parameters, (members, ...) each.
+
+    The weights of a module must be tensors of their own, not slices of stacked ones: cuDNN needs those of a recurrent
+    layer in one piece of memory. So each module has a graph of its own, and `backward` stacks its gradients.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        run: Callable[[Sequence[Tensor]], list[Tensor]],
+        copies: Sequence[Sequence[nn.Parameter]],
+        features: Tensor,
+        *stacked: Tensor,
+    ) -> Tensor:
+        inputs = [each.detach().requires_grad_(features.requires_grad) for each in features]
+        with torch.enable_grad():
+            logits = run(inputs)
+        ctx.logits, ctx.inputs, ctx.copies = logits, inputs, copies
+        return _stack([each.detach() for each in logits])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_logits: Tensor) -> tuple[Tensor | None, ...]:
+        needed = ctx.needs_input_grad[2:]  # of the features, and of each parameter
+        gradients = []
+        for logits, features, parameters, grad in zip(ctx.logits, ctx.inputs, ctx.copies, grad_logits, strict=True):
+            inputs = [each for each, is_needed in zip((features, *parameters), needed, strict=True) if is_needed]
+            gradients.append(torch.autograd.grad(logits, inputs, grad, allow_unused=True, materialize_grads=True))
+        stacked = map(_stack, zip(*gradients, strict=True))
+        return None, None, *(next(stacked) if is_needed else None for is_needed in needed)
 
 
 def hollow(module: nn.Module) -> nn.Module:
@@ -202,6 +301,8 @@ def hollow(module: nn.Module) -> nn.Module:
     tensors = [*module.parameters(), *module.buffers()]
     if any(is_lazy(tensor) for tensor in tensors):
         raise ValueError("The wrapped module has lazy layers of unknown shape. Run it once, then wrap it.")
+    if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
+        raise TypeError("wrap needs an ordinary torch module. Got TorchScript, whose parameters cannot be replaced.")
     return copy.deepcopy(module, {id(tensor): _without_values(tensor) for tensor in tensors})
 
 
@@ -228,9 +329,12 @@ def _repeat(tensor: Tensor, members: int) -> Tensor:
 
 
 def _unbind(tensors: Tensors, members: int) -> list[Tensors]:
-    # One unbind per tensor: the backward pass of indexing would fill zeros for the whole fleet per member.
     slices = {name: stacked.unbind() for name, stacked in tensors.items()}
     return [{name: slices[name][m] for name in slices} for m in range(members)]
+
+
+def _stack(tensors: Sequence[Tensor]) -> Tensor:
+    return tensors[0].unsqueeze(0) if len(tensors) == 1 else torch.stack(list(tensors))  # of one: without a copy
 
 
 def _flat_name(name: str) -> str:

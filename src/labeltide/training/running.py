@@ -22,6 +22,7 @@ class Running:
 
     On a GPU every member is computed in every step, also those that have stopped. Once half of a large fleet have
     stopped, the others continue as a smaller fleet. (The compiled step on the CPU skips members that have stopped.)
+    Members of users' modules mostly run one after the other, so the others continue as soon as one has stopped.
     """
 
     whole: TrainingState  # of all members; a smaller fleet writes its state back after every epoch
@@ -38,15 +39,16 @@ class Running:
 
     def narrowed(self) -> Self:
         """The active members as a smaller fleet, where that saves time."""
-        active = self.step.state.active
-        can_narrow = _is_large(self.step) and _is_shared(self.step.objective)
-        if not can_narrow or 2 * int(active.sum()) > len(active):
+        step, active = self.step, self.step.state.active
+        in_turn = not step.fleet.model.is_recordable
+        if not (in_turn or _is_large(step)) or not _is_shared(step.objective):
             return self
-        return self._only(active.nonzero().flatten())
+        most = len(active) - 1 if in_turn else len(active) // 2
+        return self if int(active.sum()) > most else self._only(active.nonzero().flatten())
 
     def _only(self, chosen: Tensor) -> Self:
         step = self.step
-        step.graph = None  # frees its memory; it is not replayed again
+        step.reset()  # frees memory of graphs, which are not replayed again
         fleet = step.fleet.take(chosen).train()
         flat = flatten_parameters(fleet, len(chosen))
         state = step.state.take(chosen, flat, dict(fleet.model.named_buffers()))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from labeltide.training.schedule import Schedule
 from labeltide.training.state import TrainingState, join_flat, learned_parameters
 
 logger = logging.getLogger("labeltide.training")
+Result = TypeVar("Result")
 
 
 class Fleet(nn.Module):
@@ -35,7 +37,12 @@ class Fleet(nn.Module):
         self, data: FleetData, batch: Batch, objective: Objective, multipliers: Multipliers | None = None
     ) -> Scored:
         """The objective of a batch for each member."""
-        logits = self.model(batch.features, batch.mask)
+        return self.score_logits(self.model(batch.features, batch.mask), data, batch, objective, multipliers)
+
+    def score_logits(
+        self, logits: Tensor, data: FleetData, batch: Batch, objective: Objective, multipliers: Multipliers | None
+    ) -> Scored:
+        """The objective of a batch, from the logits of the model."""
         # (members, [annotators,] points, classes, classes)
         grid = None if self.noise is None else self.noise(data.grid)
         return objective(
@@ -50,27 +57,97 @@ class Fleet(nn.Module):
         )
 
 
+class Replay(Generic[Result]):
+    """Work on fixed tensors: called, or on a GPU captured once as a CUDA graph and then replayed.
+
+    Hundreds of small operations then cost one launch. The result is the same tensors after every replay.
+    """
+
+    def __init__(self, work: Callable[[], Result], is_captured: bool) -> None:
+        self.work, self.is_captured = work, is_captured
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self) -> Result:
+        self.prepare()
+        if self.graph is None:
+            return self.work()
+        self.graph.replay()
+        return self.result
+
+    def prepare(self) -> None:
+        """Capture the work unless that was done or cannot be done."""
+        if not self.is_captured or self.graph is not None:
+            return
+        try:
+            self.graph, self.result = capture(self.work)
+        except RuntimeError as error:  # an operation that cannot be captured
+            logger.info("The training step is not recorded as a CUDA graph: %s", error)
+            torch.cuda.synchronize()
+            self.is_captured = False
+
+
+def captures_graphs(device: torch.device) -> bool:
+    """Whether steps on this device are captured as CUDA graphs."""
+    return device.type == "cuda"
+
+
+def capture(work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
+    """Call the work three times to warm up, then capture it as a CUDA graph."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = work()
+    return graph, result
+
+
+class LogitGradient(NamedTuple):
+    """The loss of a batch and its gradient by the logits and by the parameters of Q."""
+
+    loss: Tensor  # (members,), sum of the weighted losses of the labels
+    labels: Tensor  # (members,), sum of their weights
+    gradients: Sequence[Tensor]
+
+
 class TrainingStep:
     """A training step on fixed tensors.
 
-    On a GPU it is captured once as a CUDA graph and then replayed: hundreds of small operations cost one launch, and
-    the host does not synchronise within an epoch.
+    On a GPU the whole step is captured as a CUDA graph, so that the host does not synchronise within an epoch. A model
+    that must not be captured, such as a user's module, is called between captured parts.
     """
 
     def __init__(self, fleet: Fleet, data: FleetData, objective: Objective, schedule: Schedule, state: TrainingState):
         self.fleet, self.data, self.objective, self.schedule, self.state = fleet, data, objective, schedule, state
-        self.parameters = learned_parameters(fleet)
+        self.model_parameters = learned_parameters(fleet.model)
+        self.noise_parameters = [] if fleet.noise is None else learned_parameters(fleet.noise)
         self.rate_factor = torch.ones_like(state.parameters[0])
         self.first = torch.zeros((), dtype=torch.bool, device=state.parameters.device)
+        self.is_first = True  # the same on the host
         self.total, self.labels = torch.zeros_like(state.best_score), torch.zeros_like(state.best_score)
         self.compiled = compiled_step(fleet.model, fleet.noise, data, objective)
+        can_capture = captures_graphs(state.parameters.device)
+        self.is_recorded = can_capture and fleet.model.is_recordable
+        self.in_parts = can_capture and not fleet.model.is_recordable
+        self.reset()
+
+    def reset(self) -> None:
+        """Drop the captured graphs and their memory; the next batch makes them anew."""
         self.rows: Tensor | None = None
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.is_recorded = state.parameters.is_cuda and fleet.model.is_recordable
+        self.batch: Batch | None = None
+        self.logits: Tensor | None = None
+        self.gradients: Tensor | None = None
+        self.gather = Replay(self._gather, self.in_parts)
+        self.score = Replay(self._score, self.in_parts)
+        self.update = Replay(self._update, self.in_parts)
+        self.whole = Replay(self._step, self.is_recorded)
 
     def run_epoch(self, table: Tensor, epoch: int) -> Tensor:
         """Train on a (batches, members, batch) table of row numbers; returns the average training loss, (members,)."""
-        n_model = sum(parameter[0].numel() for parameter in learned_parameters(self.fleet.model))
+        n_model = sum(parameter[0].numel() for parameter in self.model_parameters)
         self.rate_factor[:n_model] = self.schedule.rate_factor(epoch)
         self.rate_factor[n_model:] = self.schedule.rate_factor(epoch) * self.schedule.noise_factor(epoch)
         self.total.zero_()
@@ -79,58 +156,81 @@ class TrainingStep:
             table = table.masked_fill(~self.state.active[:, None], -1)
         for number, rows in enumerate(table):
             self._put(rows, first=number == 0)
-            if self.graph is not None:
-                self.graph.replay()
-            else:
-                self._step(keep_safe=number == 0)
+            self.whole()
         return self.total / self.labels.clamp_min(1e-12)
 
     def _put(self, rows: Tensor, first: bool) -> None:
         if self.rows is None or self.rows.shape != rows.shape:
+            self.reset()
             self.rows = torch.full_like(rows, -1)
-            if self.is_recorded:
-                self._record()
+            self.whole.prepare()  # on filler rows, which change nothing
         self.rows.copy_(rows)
         self.first.fill_(first)
+        self.is_first = first
 
-    def _step(self, keep_safe: bool = True) -> None:
+    def _step(self) -> None:
         assert self.rows is not None
-        state = self.state
-        multipliers = Multipliers(state.linear, state.quadratic) if self.schedule.lagrangian is not None else None
-        measured = self.compiled(self.rows, multipliers) if self.compiled else self._by_autograd(self.rows, multipliers)
+        measured = self.compiled(self.rows, self._multipliers()) if self.compiled else self._by_autograd()
         if measured.gradients is not None:
-            gradients = measured.gradients
-            if keep_safe:
-                state.keep_safe(gradients, self.first)
-            state.adam(gradients, state.active & (self.rows >= 0).any(1), self.rate_factor, self.schedule.max_norm)
+            self.gradients = self._fix(self.gradients, measured.gradients)
+            if self.in_parts and self.update.graph is None:  # capture it on filler rows
+                rows = self.rows.clone()
+                self.rows.fill_(-1)
+                self.update.prepare()
+                self.rows.copy_(rows)
+            self.update()
         self.total += measured.loss
         self.labels += measured.labels
 
-    def _by_autograd(self, rows: Tensor, multipliers: Multipliers | None) -> Measured:
-        scored = self.fleet.score(self.data, self.data.batch(rows), self.objective, multipliers)
-        gradients = None
-        if self.parameters:
-            pieces = torch.autograd.grad(scored.total.sum(), self.parameters, allow_unused=True, materialize_grads=True)
-            gradients = join_flat(pieces)
-        return Measured(scored.data.detach() * scored.labels, scored.labels, gradients)
+    def _by_autograd(self) -> Measured:
+        """Differentiate the objective by the logits, then the model by its parameters."""
+        self.batch = self.gather()
+        logits = self.fleet.model(self.batch.features, self.batch.mask)
+        self.logits = self._fix(self.logits, logits.detach()).requires_grad_(bool(self.model_parameters))
+        loss, labels, gradients = self.score()
+        self.batch = None  # frees its memory, unless a graph holds it
+        pieces = list(gradients)
+        if self.model_parameters:
+            grad_logits = pieces.pop(0)
+            pieces = [*_gradients(logits, self.model_parameters, grad_logits), *pieces]
+        return Measured(loss, labels, join_flat(pieces) if pieces else None)
 
-    def _record(self) -> None:
-        """Warm up with filler rows, which change no parameter, then capture the step as a CUDA graph."""
-        try:
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):
-                for _ in range(3):
-                    self._step()
-            torch.cuda.current_stream().wait_stream(stream)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self._step()
-        except RuntimeError as error:  # an operation that cannot be captured
-            logger.info("The training step is not recorded as a CUDA graph: %s", error)
-            torch.cuda.synchronize()
-            self.is_recorded, graph = False, None
-        self.graph = graph
+    def _fix(self, old: Tensor | None, new: Tensor) -> Tensor:
+        """A tensor that a captured part reads, always in the same memory."""
+        if not self.in_parts:
+            return new
+        if old is None:
+            return new.clone()
+        old.detach().copy_(new)
+        return old
+
+    def _gather(self) -> Batch:
+        assert self.rows is not None
+        return self.data.batch(self.rows)
+
+    def _score(self) -> LogitGradient:
+        assert self.batch is not None
+        assert self.logits is not None
+        scored = self.fleet.score_logits(self.logits, self.data, self.batch, self.objective, self._multipliers())
+        inputs = [*([self.logits] if self.model_parameters else []), *self.noise_parameters]
+        gradients = _gradients(scored.total.sum(), inputs) if inputs else ()
+        return LogitGradient(scored.data.detach() * scored.labels, scored.labels, gradients)
+
+    def _update(self) -> None:
+        assert self.rows is not None
+        assert self.gradients is not None
+        state = self.state
+        if self.is_recorded or self.in_parts or self.is_first:
+            state.keep_safe(self.gradients, self.first)
+        state.adam(self.gradients, state.active & (self.rows >= 0).any(1), self.rate_factor, self.schedule.max_norm)
+
+    def _multipliers(self) -> Multipliers | None:
+        return Multipliers(self.state.linear, self.state.quadratic) if self.schedule.lagrangian is not None else None
+
+
+def _gradients(value: Tensor, inputs: Sequence[Tensor], grad_value: Tensor | None = None) -> tuple[Tensor, ...]:
+    """Gradients, zero where the value does not depend on an input."""
+    return torch.autograd.grad(value, inputs, grad_value, allow_unused=True, materialize_grads=True)
 
 
 def _at_points(grid: Tensor | None, points: Tensor | None) -> Tensor | None:
