@@ -1,7 +1,5 @@
 """How long the last networks are trained, and on what."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -52,58 +50,26 @@ def test_networks_are_stopped_on_rows_that_they_do_not_learn_from_or_not_at_all(
     monkeypatch.setattr(FleetFit, "train", spy)
     monkeypatch.setattr("labeltide.estimators.tide.distill", chance)
     lt.TideClassifier(epochs=60, hidden_size=32, random_state=0, ensemble=ensemble).fit(study[0], study[1][0])
-    last = {stage: (data, history) for stage, data, history in trained if not stage.startswith("round")}
-    assert set(last) == {"stopped", "trial", "whole"} | ({"single"} if not ensemble else set())
+    last = {stage: (data, history) for stage, data, history in trained if not stage.startswith("cross-fit")}
+    assert set(last) == {"stopped", "whole"} | ({"single"} if not ensemble else set())
     data, history = last["stopped"]
     assert ((data.weights > 0) == ~data.held_out).all()
     assert (data.held_out.sum(0) == 1).all(), "every row is left out by one network"
     assert history.best_epoch.max() < 30, "what cannot be predicted must not be learned for long"
-    learned = last["trial"][0].weights
-    assert learned.equal(data.weights[: distillation.TRIAL_FOLDS]), "both kinds leave the same rows out"
     for stage in set(last) - {"stopped"}:
         data, history = last[stage]
         assert not data.held_out.any()
         assert len(history.loss) == 60
-        assert stage == "trial" or (data.weights > 0).all()
+        assert (data.weights > 0).all()
 
 
-def test_long_training_is_useful_where_it_errs_no_more_out_of_fold(monkeypatch):
-    """Two fits of three folds. In the first, long training errs more; in the second, only in rows not of the trial."""
-    generator = torch.Generator().manual_seed(0)
-    truth = torch.randint(3, (60, 8), generator=generator)
-    targets = torch.nn.functional.one_hot(truth, 3).double().repeat(2, 1, 1, 1)
-    targets[:, 40:, 6:] = 0  # padding
-    folds = torch.arange(60).expand(2, -1) % 3
-
-    def networks(copies, *shares):
-        wrong = torch.stack([torch.rand(60, 8, generator=generator) < share for share in shares])
-        wrong[:, 40:, 6:] = True  # does not count
-        wrong[1, folds[1] == 2] = True
-        predicted = torch.nn.functional.one_hot((truth + wrong) % 3, 3).double()
-        data = SimpleNamespace(targets=targets.repeat_interleave(copies, 0), mask=torch.ones(60, 8))
-        return SimpleNamespace(data=data), SimpleNamespace(members=2 * copies, predicted=predicted)
-
-    stopped, trial = networks(3, 0.1, 0.2), networks(2, 0.3, 0.19)
-    monkeypatch.setattr(distillation, "STEPS_AT_ONCE", 6 * 8 * 7)  # seven rows at once
-    monkeypatch.setattr(
-        distillation, "predict_rows_out_of_fold", lambda copies, model, folds, part: model.predicted[:, part]
-    )
-    monkeypatch.setattr(distillation, "_trial", lambda *_: trial)
-    assert distillation._is_long_training_useful(stopped, folds).tolist() == [False, True]
-    monkeypatch.setattr(distillation, "_trial", lambda *_: stopped)
-    assert distillation._is_long_training_useful(stopped, folds).tolist() == [True, True]
-
-
-def test_fits_of_a_fleet_have_as_many_networks_as_they_need(study, monkeypatch):
+def test_the_networks_of_a_fit_lie_next_to_each_other(study):
     def fit(seeds):
         made = [lt.TideClassifier(epochs=5, hidden_size=4, random_state=seed, device="cpu") for seed in seeds]
         lt.fit_fleet(made, study[0], [study[1][seed] for seed in seeds])
         return made
 
-    monkeypatch.setattr(
-        distillation, "_is_long_training_useful", lambda stopped, folds: torch.arange(len(folds)) == len(folds) - 1
-    )
     together, alone = fit((0, 1)), fit((1,))[0]
-    assert [one.model_.members for one in (*together, alone)] == [5, 10, 10]
+    assert [one.model_.members for one in (*together, alone)] == [10, 10, 10]
     np.testing.assert_allclose(together[1].predict_proba(study[0]), alone.predict_proba(study[0]), atol=1e-4)
     assert np.isfinite(together[0].history_.loss).any()

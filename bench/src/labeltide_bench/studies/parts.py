@@ -8,7 +8,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from labeltide._clock import Period
@@ -22,11 +21,9 @@ from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 
 
-def _one_direction(
-    fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str
-) -> tuple[Tensor, tuple[SequenceModel, ...]]:
+def _one_direction(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise) -> tuple[Tensor, tuple[SequenceModel, ...]]:
     """Cross-fitting with networks that read every row forwards only."""
-    first = cross_fitting._untrained(fleet_fit, folds, noise, stage)
+    first = cross_fitting._untrained(fleet_fit, folds, noise, "cross-fit")
     train_all([first])
     return cross_fitting.predict_out_of_fold(first.fleet_fit, first.model, folds), (first.model,)
 
@@ -45,23 +42,13 @@ def _one_spline(
     return _average([try_families(data, fits, parameters, folds, kinds)])
 
 
-def _never(networks: Any, folds: Tensor) -> Tensor:
-    return torch.zeros(len(folds), dtype=torch.bool, device=folds.device)
-
-
-def _always(networks: Any, folds: Tensor) -> Tensor:
-    return torch.ones(len(folds), dtype=torch.bool, device=folds.device)
-
-
 PARTS: dict[str, tuple[str, Any]] = {
     "bursts": ("chain.start.BURSTS_WORTH", np.inf),
     "both directions of time": ("estimators.tide_steps.cross_fit", _one_direction),
-    "second network": ("estimators.cross_fit.NETWORKS", 1),
-    "wary round": ("estimators.tide_steps.CLEAN_ERROR_RATE", 0.0),
-    "second cross-fit": ("estimators.tide_steps.RETRAIN_CHANGE", np.inf),
+    "wary training": ("estimators.tide_steps.CLEAN_ERROR_RATE", 0.0),
     "averaging over families": ("estimators.tide_steps.choose_noise", _one_spline),
-    "long training": ("estimators.distillation._is_long_training_useful", _never),
-    "trial of long training": ("estimators.distillation._is_long_training_useful", _always),
+    "long training": ("estimators.distillation.KINDS", ("stopped",)),
+    "early stopping": ("estimators.distillation.KINDS", ("whole",)),
     "prior of k": ("chain.em.POWER_SCALE", 1e6),
 }
 
