@@ -21,12 +21,12 @@ from scipy.stats import beta
 from scipy.stats import t as student
 
 import labeltide as lt
-from labeltide.auditing.conclusion import SURE
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family
 from labeltide.chain.passes import expect
 from labeltide.inference.audit import LabelAudit
 from labeltide.inference.bands import NoiseEstimate, estimate_noise
+from labeltide.inference.conclusion import SURE
 from labeltide.inference.diagnostics import diagnose
 from labeltide.inference.likelihood_ratio import likelihood_ratio_test
 from labeltide.inference.reconcile import presence_p

@@ -19,9 +19,9 @@ from labeltide.auditing.annotator_findings import (
 )
 from labeltide.auditing.audit_input import AuditInput, decode
 from labeltide.estimators import TideClassifier
-from labeltide.inference.audit import MIN_CONFIDENCE, LabelAudit
+from labeltide.inference.audit import LabelAudit
 from labeltide.inference.diagnostic import Diagnostic
-from labeltide.inference.noise_estimate import NoiseEstimate
+from labeltide.inference.noise_estimate import NoiseEstimate, interval_around
 from labeltide.tables.wording import quoted
 
 MOST_POINTS, FEWEST_POINTS = 200, 12
@@ -90,7 +90,8 @@ def state_share(found: dict[str, Any], share: float) -> dict[str, Any]:
     """The findings with the share of wrong labels as labels.parquet has it: the mean of 1 - `probability_right`.
 
     Bands are computed from some windows, which overlap, with Q fitted once more. Their share is the same where both
-    rest on the same labels. The interval holds the share in any case. Tables in parts have it in single precision.
+    rest on the same labels; elsewhere the interval is moved to the share that is stated. Tables in parts have it in
+    single precision.
     """
     share = round(share, 6)
 
@@ -98,7 +99,8 @@ def state_share(found: dict[str, Any], share: float) -> dict[str, Any]:
         lower, upper = noise["rate_lower"], noise["rate_upper"]
         if lower is None or upper is None or not np.isfinite([share, lower, upper]).all():
             return noise
-        return {**noise, "rate": share, "rate_lower": min(lower, share), "rate_upper": max(upper, share)}
+        lower, upper = interval_around(share, noise["rate"], lower, upper)
+        return {**noise, "rate": share, "rate_lower": lower, "rate_upper": upper}
 
     others = [{**clock, "noise": stated(clock["noise"])} for clock in found["other_clocks"]]
     return {**found, "noise": stated(found["noise"]), "other_clocks": others}
@@ -171,7 +173,6 @@ def describe_issues(table: AuditInput, judged: LabelAudit) -> dict[str, Any]:
         "spend_fdr": judged.spend_fdr,
         "expected_false_alarms": judged.expected_false_alarms,
         "corrected": int((judged.corrected() != judged.labels).sum()),
-        "min_confidence": MIN_CONFIDENCE,
         "by_class": [
             {"recorded": str(name), "labels": int(all_), "issues": int(flagged_)} for name, all_, flagged_ in by_class
         ],

@@ -21,7 +21,6 @@ from labeltide.auditing.audit_summary import (
 )
 from labeltide.auditing.common_steps import check_table, check_training, learn, say_reading
 from labeltide.auditing.comparing import compare_audits, open_results
-from labeltide.auditing.conclusion import conclude
 from labeltide.auditing.decided import read_decided, trust_decided
 from labeltide.auditing.epoch_features import OwnFeatures
 from labeltide.auditing.expected_cost import expected_seconds
@@ -39,6 +38,7 @@ from labeltide.auditing.train_on import TrainOn, read_train_on
 from labeltide.auditing.unfinished import Unfinished, unfinished_work
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR
+from labeltide.inference.conclusion import conclude
 from labeltide.tables.file_set import FileSet
 from labeltide.tables.frames import frame_index
 from labeltide.tables.roles import Names, Reading, Request

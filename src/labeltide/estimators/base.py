@@ -22,7 +22,7 @@ from labeltide.estimators.label_audit import audit_sequences, correct_labels
 from labeltide.estimators.rows import TrainingRows
 from labeltide.estimators.storage import save
 from labeltide.estimators.stream import Stream
-from labeltide.inference.audit import FDR, MIN_CONFIDENCE, LabelAudit, no_persistence
+from labeltide.inference.audit import FDR, LabelAudit, no_persistence
 from labeltide.models.base import SequenceModel
 from labeltide.tables.sources import Sources
 
@@ -231,6 +231,7 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
 
         `tide` uses out-of-fold predictions for the rows it was fitted to, and forward-backward smoothing. All
         others take each step by itself with the network trained on it, overconfident about what it has memorised.
+        Where the fit of `tide` does not show that labels are wrong (`conclusion_`), none is flagged.
 
         Parameters
         ----------
@@ -239,7 +240,7 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         spend_fdr : bool, flag until that share is reached, also where no other label is likelier; finds more errors
         """
         check_is_fitted(self, "model_")
-        more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
+        more: dict[str, Any] = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
         return audit_sequences(self, X, y, fdr=fdr, spend_fdr=spend_fdr, **more)
 
     def corrected_labels(
@@ -248,12 +249,15 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         clock: ArrayLike | None = None,
         lengths: ArrayLike | None = None,
-        min_confidence: float = MIN_CONFIDENCE,
+        min_confidence: float | None = None,
         *,
         groups: ArrayLike | None = None,
         gaps: ArrayLike | None = None,
     ) -> np.ndarray:
-        """The labels `y`, replaced where another label has a posterior above `min_confidence`; missing ones stay."""
+        """The labels `y` with the suggested label in place of each label that `audit` flags; missing ones stay.
+
+        With `min_confidence`, labels whose suggestion has at least this probability are replaced instead.
+        """
         codes = self.audit(X, y, clock, lengths, groups=groups, gaps=gaps).corrected(min_confidence)
         return correct_labels(self, y, lengths, codes)
 
@@ -268,6 +272,10 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     def _evidence(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Log-probabilities of the true labels given the features, for an audit: (n, steps, classes)."""
         return np.log(predict_fleet([self], features, mask.sum(1))[0].clip(1e-30))
+
+    def _may_name_labels(self) -> bool:
+        """Whether an audit may flag and correct single labels."""
+        return True
 
     def _persistence(self) -> Chain:
         """The hidden Markov model of the true labels, for an audit; here steps are independent."""

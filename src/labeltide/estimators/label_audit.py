@@ -32,8 +32,9 @@ def audit_sequences(
     gaps: ArrayLike | None,
     fdr: float,
     spend_fdr: bool,
+    may_name: bool | None = None,
 ) -> LabelAudit:
-    """See `NoisyLabelClassifier.audit`."""
+    """See `NoisyLabelClassifier.audit`; whether labels may be named is up to the estimator where it is left out."""
     features, counts = estimator._check_features(X, lengths)
     shape = features.shape[:2]
     labels = estimator.encode(_validation.check_labels(y, *shape), counts)
@@ -55,6 +56,7 @@ def audit_sequences(
         fdr=fdr,
         spend_fdr=spend_fdr,
         has_annotators=_validation.as_labels(y).ndim == 3,
+        may_name=estimator._may_name_labels() if may_name is None else may_name,
     )
     return replace(audit, clock=moments if estimator.cells_ is None else clocks[..., 0])
 

@@ -70,6 +70,9 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         They stand in place of `noise_estimate_` and `temporality_`, which are for one clock.
     is_noisy_p_ : float
         p-value of the null hypothesis that labels have no errors, with one clock or several.
+    conclusion_ : labeltide.inference.conclusion.Finding
+        Whether labels are wrong: "shown", "not shown" or "cannot be told", with the reason. `audit` and
+        `corrected_labels` name and correct labels only where it is "shown".
     temporality_ : labeltide.inference.temporality.Temporality
         Whether the noise changes over the clock, whose, by how much, whether there is any, and whether classes differ.
     diagnostics_ : tuple of labeltide.inference.diagnostics.Diagnostic
@@ -146,6 +149,10 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             return super()._evidence(features, mask)
         device = _validation.check_device(self.device)
         return out_of_fold_log_probs(self.fold_model_, self.training_rows_, features, mask, device)
+
+    def _may_name_labels(self) -> bool:
+        """Whether the fit shows that labels are wrong; where every label was trusted, they are known."""
+        return self.fold_model_ is None or super()._may_name_labels()
 
     def _persistence(self) -> Chain:
         return self.chain_

@@ -36,7 +36,7 @@ from labeltide.noise.base import NoiseFunction
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FDR, MIN_CONFIDENCE = 0.1, 0.9
+FDR = 0.1
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +63,7 @@ class LabelAudit(LabelAuditDisplay):
     trusted : int8 array of shape (n, steps), optional
         True labels that were known beforehand, -1 elsewhere.
     may_name : bool
-        False where the study does not show that labels are wrong; then none is flagged or corrected.
+        False where the fit does not show that labels are wrong (`conclusion.py`); then none is flagged or corrected.
     another : array of shape (n, steps, classes), optional
         Probability of each label that another annotator would record; the posterior stands in where it is left out.
     false_alarms : array, optional
@@ -147,14 +147,22 @@ class LabelAudit(LabelAuditDisplay):
         reasons[self._is_issue] = explain(support, self.classes.tolist())
         return self._shaped(reasons)
 
-    def corrected(self, min_confidence: float = MIN_CONFIDENCE) -> np.ndarray:
-        """The recorded labels as codes; the suggested one where its probability is at least `min_confidence`.
+    def corrected(self, min_confidence: float | None = None) -> np.ndarray:
+        """The recorded labels as codes, with the suggested label in place of each flagged one.
 
         Gaps stay gaps. Shape (n, steps) or, with annotators, (n, steps, annotators).
+
+        Parameters
+        ----------
+        min_confidence : float, optional
+            Replace the labels whose suggestion has at least this probability, flagged or not, in place of flagged ones.
         """
-        _validation.check_number("min_confidence", min_confidence, 0, 1)
-        sure = (self.suggested_probability >= min_confidence)[..., None] & (self.labels >= 0) & self.may_name
-        return self._shaped(np.where(sure, self._suggested[..., None], self.labels).astype(np.int8))
+        replaced = self._is_issue
+        if min_confidence is not None:
+            _validation.check_number("min_confidence", min_confidence, 0, 1)
+            sure = (self.suggested_probability >= min_confidence)[..., None]
+            replaced = sure & (self.labels >= 0) & self.may_name
+        return self._shaped(np.where(replaced, self._suggested[..., None], self.labels).astype(np.int8))
 
     def plan(self, k: int, by: str = "sequence") -> Plan:
         """The k sequences or steps to re-annotate first: a greedy D-optimal design for Q (`planner.py`).
@@ -236,6 +244,7 @@ def audit_labels(
     fdr: float = FDR,
     spend_fdr: bool = False,
     has_annotators: bool = False,
+    may_name: bool = True,
 ) -> LabelAudit:
     """Audit recorded labels with a fitted chain.
 
@@ -259,6 +268,7 @@ def audit_labels(
         has_annotators=has_annotators,
         trusted=recorded.trusted,
         another=another_label(recorded, evidence, chain, noise, posterior),
+        may_name=may_name,
     )
 
 

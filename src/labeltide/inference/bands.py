@@ -20,7 +20,7 @@ from scipy.special import expit
 from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.cluster_bootstrap import BAND_REPLICATES, Replicates, bootstrap_noise
 from labeltide.inference.noise_estimate import Change, NoiseEstimate
-from labeltide.inference.profile_likelihood import CONFIDENCE, RESOLUTION, share_test
+from labeltide.inference.profile_likelihood import CONFIDENCE, RESOLUTION, ShareInterval, share_test
 
 NORMAL_QUANTILE = 1.959964  # half width of a 95 % interval, in standard deviations
 BIAS_SHARE = 0.5  # of the gap between undersmoothed and chosen estimate, counted as smoothing bias
@@ -53,7 +53,13 @@ def estimate_noise(training: TrainingEvidence, *, n_replicates: int = BAND_REPLI
     return estimate_annotators(training, n_replicates=n_replicates, seed=seed).common
 
 
-def estimate_annotators(training: TrainingEvidence, *, n_replicates: int = BAND_REPLICATES, seed: int = 0) -> Estimates:
+def estimate_annotators(
+    training: TrainingEvidence,
+    tested: ShareInterval | None = None,
+    *,
+    n_replicates: int = BAND_REPLICATES,
+    seed: int = 0,
+) -> Estimates:
     """Q with bands from a cluster bootstrap, on the logit scale so that they stay between 0 and 1.
 
     The networks' evidence is held fixed. Replicates are undersmoothed and pooled less than the estimate. Simultaneous
@@ -61,7 +67,9 @@ def estimate_annotators(training: TrainingEvidence, *, n_replicates: int = BAND_
     """
     matrices = training.parameters.matrices[0].double().numpy()  # (annotators or 1, points, classes, classes)
     replicates = bootstrap_noise(training, n_replicates, seed)
-    common = with_profile(estimate(training.grid, matrices, replicates, training.weights()), training)
+    common = with_profile(
+        estimate(training.grid, matrices, replicates, training.weights()), tested or share_test(training)
+    )
     if len(matrices) == 1:
         return Estimates(common, (common,))
     everyone = OTHERS_WEIGHT * replicates.totals.sum(1, keepdims=True)  # class shares where an annotator gave no label
@@ -73,12 +81,12 @@ def estimate_annotators(training: TrainingEvidence, *, n_replicates: int = BAND_
     return Estimates(common, tuple(per_annotator))
 
 
-def with_profile(estimate: NoiseEstimate, training: TrainingEvidence) -> NoiseEstimate:
+def with_profile(estimate: NoiseEstimate, tested: ShareInterval) -> NoiseEstimate:
     """The same estimate with the profile likelihood interval of the total share in place of the bootstrap's.
 
     Bands are widened where needed: Q at one moment is known no better than the share of all wrong labels.
     """
-    *ends, p_value, false_alarms = share_test(training)
+    ends = tested.around(estimate.total)
     down, up = (_level_shift(estimate, end) for end in ends)
     right = np.eye(estimate.mean.shape[-1], dtype=bool)
     shifted = {
@@ -92,8 +100,8 @@ def with_profile(estimate: NoiseEstimate, training: TrainingEvidence) -> NoiseEs
         for kind in (name, f"{name}simultaneous_"):
             wider[f"{kind}lower"] = np.minimum(getattr(estimate, f"{kind}lower"), lowest)
             wider[f"{kind}upper"] = np.maximum(getattr(estimate, f"{kind}upper"), highest)
-    low, high = min(ends[0], estimate.total), max(ends[1], estimate.total)
-    wider |= {"total_lower": low, "total_upper": high, "total_p": p_value, "false_alarms": false_alarms}
+    wider |= {"total_lower": ends[0], "total_upper": ends[1]}
+    wider |= {"total_p": tested.p_value, "false_alarms": tested.false_alarms}
     return replace(estimate, **wider)
 
 

@@ -25,11 +25,8 @@ from labeltide.inference.cluster_bootstrap import (
     free_of,
     smooth,
 )
-from labeltide.inference.likelihood_ratio import likelihood_ratio_test
-from labeltide.inference.profile_likelihood import share_test
+from labeltide.inference.profile_likelihood import ShareInterval, share_test
 from labeltide.inference.temporality import (
-    MIN_PART_REPLICATES,
-    PART_REPLICATES,
     TEST_REPLICATES,
     TEST_SMOOTHNESS,
     PartTemporality,
@@ -41,7 +38,11 @@ EMPTY_CELL_LABELS = 1e-6  # labels added to every cell, so that cells without an
 
 
 def estimate_clocks(
-    training: TrainingEvidence, *, n_replicates: int = BAND_REPLICATES, seed: int = 0
+    training: TrainingEvidence,
+    tested: ShareInterval | None = None,
+    *,
+    n_replicates: int = BAND_REPLICATES,
+    seed: int = 0,
 ) -> tuple[NoiseEstimate, ...]:
     """Q along each clock with bands, averaged over the marginal distribution of the other clocks.
 
@@ -54,11 +55,12 @@ def estimate_clocks(
     replicates = bootstrap_noise(training, n_replicates, seed)
     cells = cells_of(training.grid, training.period)
     total = share_wrong(matrices, replicates)[0]  # over labels as observed
-    tested = share_test(training)
+    tested = tested or share_test(training)
+    lower, upper = tested.around(total)
     found: dict[str, Any] = {
         "total": total,
-        "total_lower": min(tested.lower, total),
-        "total_upper": max(tested.upper, total),
+        "total_lower": lower,
+        "total_upper": upper,
         "total_p": tested.p_value,
         "false_alarms": tested.false_alarms,
     }
@@ -100,13 +102,6 @@ def judge_clocks(
         for held in clocks
     ]
     return tuple(part_of(test, of_clock.change) for test, of_clock in zip(tests, estimates, strict=True))
-
-
-def judge_presence(training: TrainingEvidence, *, n_replicates: int = PART_REPLICATES, seed: int = 0) -> float:
-    """p-value of the null that no label is wrong."""
-    training = allow_bursts(training)
-    static = _moving(training, ())
-    return likelihood_ratio_test(training, None, static, n_replicates, seed + 300, MIN_PART_REPLICATES).p_value
 
 
 def _moving(training: TrainingEvidence, over: Collection[int]) -> Family:

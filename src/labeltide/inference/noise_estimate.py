@@ -10,6 +10,17 @@ import numpy as np
 from labeltide.inference.displays import NoiseDisplay
 
 
+def interval_around(share: float, estimate: float, lower: float, upper: float) -> tuple[float, float]:
+    """The interval of one estimate moved to another estimate of the same share, which it then holds.
+
+    The share that is stated is the mean over all labels under the averaged Q. The interval belongs to the maximum of a
+    likelihood, sometimes of some of the windows. The upper end keeps its distance. The lower end does, or keeps its
+    ratio where that is smaller, so that it is zero if and only if it was.
+    """
+    below = max(estimate - lower, 0.0) * min(1.0, share / max(estimate, 1e-12))
+    return (max(share - below, 0.0) if lower > 0 else 0.0), min(share + max(upper - estimate, 0.0), 1.0)
+
+
 class Change(NamedTuple):
     """How much an error rate changes over the clock: largest minus smallest, with a 95 % interval."""
 

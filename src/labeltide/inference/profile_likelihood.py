@@ -33,6 +33,7 @@ from labeltide.chain.pooled import families_of
 from labeltide.inference.averaged_quality import Weighted, false_alarm_curve, profile_weights
 from labeltide.inference.budget import coarsen
 from labeltide.inference.cluster_bootstrap import chosen_pooling, chosen_spline
+from labeltide.inference.noise_estimate import interval_around
 from labeltide.inference.warm_start import same_data
 
 CONFIDENCE = 0.95
@@ -74,6 +75,11 @@ class ShareInterval(NamedTuple):
     upper: float
     p_value: float
     false_alarms: np.ndarray  # see `NoiseEstimate`
+    estimate: float  # the share at which the likelihood is largest
+
+    def around(self, share: float) -> tuple[float, float]:
+        """Both ends of the interval around another estimate of the same share (`interval_around`)."""
+        return interval_around(share, self.estimate, self.lower, self.upper)
 
 
 def share_interval(training: TrainingEvidence) -> tuple[float, float]:
@@ -93,7 +99,7 @@ def share_test(training: TrainingEvidence) -> ShareInterval:
     # States are named so that recorded labels are mostly right. Beyond the share of wrong labels that are given at
     # random, a model in which classes have changed their names is as likely.
     upper = max(min(upper, 1 - 1 / training.data.n_classes), profile.estimate)
-    return ShareInterval(lower, upper, p_value, _false_alarms(training, profile, critical))
+    return ShareInterval(lower, upper, p_value, _false_alarms(training, profile, critical), profile.estimate)
 
 
 def _false_alarms(training: TrainingEvidence, profile: Profile, critical: float) -> np.ndarray:

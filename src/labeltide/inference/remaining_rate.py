@@ -114,7 +114,7 @@ def remaining_rate(
     )
 
 
-def after_correction(audit: LabelAudit, min_confidence: float) -> tuple[np.ndarray, np.ndarray]:
+def after_correction(audit: LabelAudit, min_confidence: float | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Labels as `audit.corrected` leaves them, and the model's probability that each of them is wrong.
 
     Compare the first with the reviewers' labels to get `wrong_after`. Both have shape (n, steps[, annotators]).

@@ -101,13 +101,19 @@ def judge_temporality(
     estimate: NoiseEstimate,
     annotator_estimates: Sequence[NoiseEstimate] = (),
     *,
+    is_noisy_p: float | None = None,
     n_replicates: int = TEST_REPLICATES,
     seed: int = 0,
 ) -> Temporality:
     """Run all tests of one fitted chain; the effect sizes are those of the estimates with bands.
 
+    The test of "no label is wrong" is made here where its p-value is left out.
+
     Annotators with a Q of their own are pooled with the strength that the fit chose.
     """
+    if is_noisy_p is None:
+        tested = judge_presence(training, n_replicates=min(n_replicates, PART_REPLICATES), seed=seed)
+        is_noisy_p = presence_p(tested, estimate.total_p, training)
     training = allow_bursts(coarsen(training))
     n_classes, grid, annotators = training.data.n_classes, training.grid, training.parameters.matrices.shape[1]
     fewer = min(n_replicates, PART_REPLICATES)
@@ -122,7 +128,6 @@ def judge_temporality(
         _pool(family(n_classes, spline, sharing, sharing), strength) for sharing in ("alike", "by class")
     )
     differ = likelihood_ratio_test(training, alike, by_class, fewer, seed + 200, MIN_PART_REPLICATES)
-    noisy = likelihood_ratio_test(training, None, static, fewer, seed + 300, MIN_PART_REPLICATES)
     annotator_tests = _test_annotators(training, unpooled, fewer, seed) if annotators > 1 else []
     annotator_changes = [of_one.change for of_one in annotator_estimates] if annotators > 1 else []
     change = agree_change(estimate.change, whole.p_value)
@@ -137,12 +142,21 @@ def judge_temporality(
         worst_rate=change.worst_rate,
         best_rate=change.best_rate,
         per_class=_parts(class_tests, estimate.class_change),
-        is_noisy_p=presence_p(noisy.p_value, estimate.total_p, training),
+        is_noisy_p=is_noisy_p,
         classes_differ_p=differ.p_value,
         per_annotator=_parts(annotator_tests, annotator_changes),
         method=whole.method,
         n_units=whole.n_units,
     )
+
+
+def judge_presence(training: TrainingEvidence, *, n_replicates: int = PART_REPLICATES, seed: int = 0) -> float:
+    """p-value of the null that no label is wrong, by a likelihood-ratio test, with one clock or several."""
+    training = allow_bursts(coarsen(training))
+    annotators = training.parameters.matrices.shape[1]
+    strength = chosen_pooling(training.families) if annotators > 1 else None
+    static = _pool(family(training.data.n_classes, constant_shape(training.grid), "each"), strength)
+    return likelihood_ratio_test(training, None, static, n_replicates, seed + 300, MIN_PART_REPLICATES).p_value
 
 
 def _test_classes(training: TrainingEvidence, free: Family, n_replicates: int, seed: int) -> list[ChangeTest]:

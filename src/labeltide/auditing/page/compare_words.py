@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from labeltide.auditing.conclusion import SURE
 from labeltide.auditing.page.clock_words import Clock
 from labeltide.auditing.page.names import display_name, in_quotes, terminal_text
 from labeltide.auditing.page.numbers import (
@@ -19,6 +18,7 @@ from labeltide.auditing.page.numbers import (
     percent,
     points,
 )
+from labeltide.inference.conclusion import SURE
 
 HEAD = 11  # letters before each line's words
 

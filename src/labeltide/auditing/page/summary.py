@@ -9,7 +9,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from labeltide.auditing.conclusion import SURE
 from labeltide.auditing.page.change_words import units
 from labeltide.auditing.page.checks import check_title
 from labeltide.auditing.page.clock_words import View, clock_views
@@ -28,6 +27,7 @@ from labeltide.auditing.page.numbers import (
 )
 from labeltide.auditing.page.results import read_audit
 from labeltide.auditing.page.verdict import again_words, is_noisy, is_temporal, size, untold, write_verdict
+from labeltide.inference.conclusion import SURE
 
 HEAD = 11  # letters before each line's words
 

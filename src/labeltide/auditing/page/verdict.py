@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from labeltide.auditing.conclusion import CANNOT_BE_TOLD, SHOWN, SURE, conclude
 from labeltide.auditing.page.change_words import by_chance, sureness, too_few, units, units_behind
 from labeltide.auditing.page.checks import check_title
 from labeltide.auditing.page.clock_words import Clock, View, clock_views
@@ -25,6 +24,7 @@ from labeltide.auditing.page.numbers import (
     percent,
     points,
 )
+from labeltide.inference.conclusion import CANNOT_BE_TOLD, SHOWN, SURE, conclude
 
 MOST_OF_IT = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
 MUCH = 0.05  # share of wrong labels that matters
@@ -244,12 +244,11 @@ def _next_card(audit: Mapping[str, Any]) -> Card:
     if not issues.get("count"):
         answer = f"Annotate {again_words(plan)}"
         return Card(question, answer, f"{gain} No single label is certain enough to be listed.", PLAN_LINK)
-    corrected, least = issues.get("corrected") or 0, number(issues.get("min_confidence"))
-    sure = f" at least {percent(least)} sure" if is_known(least) else " sure enough"
+    corrected = issues.get("corrected") or 0
     parts = [
         "Begin at the top of the list, where mistakes are surest.",
         f"Then annotate {again_words(plan)}. {gain}" if plan else "",
-        f"For training, the column “corrected” replaces {count(corrected, 'label')} where the model is{sure}."
+        f"For training, the column “corrected” has the suggested class in place of {count(corrected, 'listed label')}."
         if corrected
         else "",
     ]

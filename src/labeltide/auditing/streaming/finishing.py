@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from labeltide.auditing.folder import LABELS
 from labeltide.auditing.streaming.ahead import work_ahead
@@ -34,10 +36,8 @@ def finish(
     totals: Totals,
     draft: Path,
     on_rows: Callable[[int], None] = lambda rows: None,
-    *,
-    corrects: bool = True,
 ) -> None:
-    """Write the three files, and count; without `corrects` every label stays as recorded.
+    """Write the three files, and count.
 
     Threads read, flag and count parts ahead. This thread encodes them for Parquet, and does nothing else that takes
     time: pyarrow encodes a file on one thread.
@@ -49,10 +49,9 @@ def finish(
 
     def prepare(number: int) -> _Finished:
         part = read_part(job.folder, number)
-        if not corrects:
-            part = part.set_column(part.column_names.index("corrected"), "corrected", part["recorded"])
         flagged = flags.of(part)
         reason = reasons.write(part[SUPPORT].to_numpy(), flagged)
+        part = part.append_column("corrected", _replace(part["recorded"], part["suggested"], flagged))
         part = part.append_column("is_issue", pa.array(flagged))
         lines = part.drop_columns([SUPPORT]).append_column("reason", reason)
         found = issues.split(part.filter(pa.array(flagged)), chunks[number].first_sequence)
@@ -67,3 +66,10 @@ def finish(
     assert writer is not None
     writer.close()
     issues.write(part.lines.schema, draft)
+
+
+def _replace(recorded: pa.ChunkedArray, suggested: pa.ChunkedArray, flagged: np.ndarray) -> pa.DictionaryArray:
+    """The recorded labels with the suggested label in place of each flagged one; both have one dictionary."""
+    recorded, suggested = recorded.combine_chunks(), suggested.combine_chunks()
+    codes = pc.if_else(pa.array(flagged), suggested.indices, recorded.indices)
+    return pa.DictionaryArray.from_arrays(codes, recorded.dictionary)

@@ -21,7 +21,6 @@ from labeltide.auditing.streaming.chunk_reader import read_chunk
 from labeltide.auditing.streaming.layout import Layout
 from labeltide.auditing.streaming.reasons import pack_support
 from labeltide.auditing.streaming.scorer import Scorer, Scores
-from labeltide.inference.audit import MIN_CONFIDENCE
 from labeltide.inference.explanations import find_support
 from labeltide.kernels.threads import torch_on_one_thread
 
@@ -129,7 +128,6 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     quality = _where(there, scores.posterior[step, code])
     names, people = pa.array(given.class_names), pa.array(table.annotator_names or (), pa.string())
     suggested_class = np.flatnonzero(~rare).astype(np.int8)[suggested[step]]
-    corrected = np.where(there & (sure[step] >= MIN_CONFIDENCE), suggested_class, recorded)
     rows = pa.array(table.line_row)
     columns = {
         "row": pa.array(numbers[table.line_row]),
@@ -142,7 +140,6 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
         "probability_contested": _where(there, 1 - scores.another[step, code]),
         "suggested": _coded(suggested_class, names),
         "suggested_probability": sure[step],
-        "corrected": _coded(corrected, names),
         SUPPORT: _support(job, table, scores, suggested),
     }
     return pa.table(columns)

@@ -19,7 +19,6 @@ from labeltide.auditing.annotator_findings import describe_agreement
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.auditing.audit_summary import describe_run, describe_settings, describe_table, say_limits
 from labeltide.auditing.common_steps import check_table, learn, say_reading
-from labeltide.auditing.conclusion import conclude
 from labeltide.auditing.contested_findings import PARTS
 from labeltide.auditing.expected_cost import expected_seconds
 from labeltide.auditing.folder import AUDIT, ISSUES, LABELS, MODEL, MODEL_FILE, NOISE, check_folder, put_in_place
@@ -45,6 +44,7 @@ from labeltide.auditing.unfinished import Unfinished
 from labeltide.estimators.storage import load
 from labeltide.inference.audit import LabelAudit
 from labeltide.inference.averaged_quality import flag_bound
+from labeltide.inference.conclusion import conclude
 from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.tables.addresses import UnreadableFileError
 from labeltide.tables.file_set import FileSet
@@ -136,7 +136,7 @@ def _run(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, st
         flags = find_flags(parts if may_name else (), bound, options.spend_fdr)
         totals = _new_totals(layout, sample, scorer)
         draft = _new_draft(work)
-        finish(job, flags, totals, draft, lambda done: stages.rows(done, total, (0.0, 0.9)), corrects=may_name)
+        finish(job, flags, totals, draft, lambda done: stages.rows(done, total, (0.0, 0.9)))
         judged = FlaggedAudit(**_fields(replace(judged, spend_fdr=flags.spend_fdr)), threshold=flags.threshold)
         described = _describe(layout, sample, judged, (totals, flags, job))
         lines = described.pop("lines")

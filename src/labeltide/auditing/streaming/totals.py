@@ -11,7 +11,7 @@ import pyarrow as pa
 from labeltide.auditing.contested_findings import FEWEST, PARTS
 from labeltide.auditing.findings import SEQUENCES
 from labeltide.auditing.streaming.flags import QUALITY
-from labeltide.inference.audit import MIN_CONFIDENCE, LabelAudit
+from labeltide.inference.audit import LabelAudit
 from labeltide.inference.averaged_quality import averaged_share
 
 
@@ -109,7 +109,6 @@ class Totals:
             "spend_fdr": judged.spend_fdr,
             "expected_false_alarms": averaged_share(judged.false_alarms, self.false_alarms / count) if count else 0.0,
             "corrected": self.corrected,
-            "min_confidence": MIN_CONFIDENCE,
             "by_class": [
                 {"recorded": name, "labels": int(self.by_class[0, code]), "issues": int(self.by_class[1, code])}
                 for code, name in enumerate(classes)

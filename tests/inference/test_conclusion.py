@@ -9,10 +9,10 @@ import pytest
 import labeltide as lt
 from auditing.page.fake import write_audit
 from labeltide.auditing import fitting
-from labeltide.auditing.conclusion import CANNOT_BE_TOLD, NOT_SHOWN, SHOWN, conclude
 from labeltide.auditing.page import write_page
 from labeltide.auditing.page.summary import summary_text
 from labeltide.auditing.page.verdict import write_verdict
+from labeltide.inference.conclusion import CANNOT_BE_TOLD, NOT_SHOWN, SHOWN, conclude
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""What may be said of the noise: the one place that decides, for the page, the summary, audit.json and the labels.
+"""What may be said of the noise: the one place that decides, for estimators, the page, audit.json and the labels.
 
 Each question has one of three answers. Wrong labels are "shown" where the tests reject that there are none, and then
 single labels may be named and corrected. They are "not shown" where the tests do not. They "cannot be told" where a
@@ -39,18 +39,27 @@ class Conclusion:
 
 def conclude(audit: Mapping[str, Any]) -> Conclusion:
     """The conclusion from the parts `noise`, `temporality`, `other_clocks` and `diagnostics` of audit.json."""
-    noise = _conclude_noise(audit["noise"], audit["temporality"], audit.get("diagnostics") or [])
+    checks = audit.get("diagnostics") or []
+    denied = [str(check["sentence"]) for check in checks if check.get("is_warning") and check.get("denies")]
+    rate, p_value = _number(audit["noise"].get("rate")), _number(audit["temporality"].get("is_noisy_p"))
+    noise = conclude_noise(rate, p_value, denied)
     others = audit.get("other_clocks") or []
     tests = [audit["temporality"], *(other["temporality"] for other in others)]
     return Conclusion(noise, tuple(_conclude_change(test, noise) for test in tests), noise.answer == SHOWN)
 
 
-def _conclude_noise(noise: Mapping[str, Any], test: Mapping[str, Any], checks: Sequence[Mapping[str, Any]]) -> Finding:
-    denied = [str(check["sentence"]) for check in checks if check.get("is_warning") and check.get("denies")]
+def conclude_noise(rate: float, p_value: float, denied: Sequence[str]) -> Finding:
+    """Whether labels are wrong.
+
+    Parameters
+    ----------
+    rate : the estimated share of wrong labels
+    p_value : of the null hypothesis that none is wrong
+    denied : sentences of the checks that find nothing to identify wrong labels by
+    """
     if denied:  # the others are among the checks
         return Finding(CANNOT_BE_TOLD, denied[0])
-    p_value = _number(test.get("is_noisy_p"))
-    if not math.isfinite(_number(noise.get("rate"))) or not math.isfinite(p_value):
+    if not math.isfinite(rate) or not math.isfinite(p_value):
         return Finding(CANNOT_BE_TOLD, "The share of wrong labels could not be estimated.")
     if p_value >= SURE:
         return Finding(NOT_SHOWN, "Labels without mistakes could also give this estimate.")
