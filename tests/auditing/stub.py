@@ -41,7 +41,7 @@ class StubTide:
         self.annotator_estimates_ = (self.noise_estimate_,) * labels.shape[2]
         return self
 
-    def audit(self, features, labels, clock, lengths, fdr, trusted=None, gaps=None):
+    def audit(self, features, labels, clock, lengths, fdr, trusted=None, gaps=None, may_name=None):
         n = len(self.classes_)
         mask = np.arange(labels.shape[1]) < lengths[:, None]
         votes = (labels[..., None] == self.classes_).sum(2) + 0.1  # (n, steps, classes)

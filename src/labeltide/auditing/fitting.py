@@ -20,7 +20,6 @@ from labeltide.chain.data import TrainingEvidence
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import as_array
-from labeltide.estimators.label_audit import audit_sequences
 from labeltide.inference.audit import LabelAudit
 from labeltide.inference.diagnostic import NoiseWarning
 
@@ -154,10 +153,12 @@ def judge(estimator: TideClassifier, table: AuditInput, fdr: float, on_share: An
         part = slice(start, start + rows)
         trusted = None if table.trusted is None else table.trusted[part]
         more: dict[str, Any] = {"trusted": trusted, "gaps": None if table.gaps is None else table.gaps[part]}
-        more |= {"clock": table.clock[part], "lengths": table.lengths[part], "groups": None}
-        # Whether labels may be named is concluded later, with the bands and tests of the table.
-        more |= {"fdr": fdr, "spend_fdr": False, "may_name": True}
-        parts.append(audit_sequences(estimator, table.features[part], table.labels[part], **more))
+        more["may_name"] = True  # concluded later, with the bands and tests of the table
+        parts.append(
+            estimator.audit(
+                table.features[part], table.labels[part], table.clock[part], table.lengths[part], fdr, **more
+            )
+        )
         if on_share:
             on_share(min(1.0, (start + rows) / len(table.index)))
     names = ("mask", "probabilities", "signal", "error_rates", "clock", "another")

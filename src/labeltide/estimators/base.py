@@ -226,6 +226,7 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         groups: ArrayLike | None = None,
         gaps: ArrayLike | None = None,
         spend_fdr: bool = False,
+        may_name: bool | None = None,
     ) -> LabelAudit:
         """Probability that each recorded label is right, the most likely label, and flags at a false discovery rate.
 
@@ -238,10 +239,11 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         X, y, clock, lengths, trusted, groups, gaps : as `fit` takes them, of training rows or others
         fdr : float, the false discovery rate: the expected share of right labels among flagged ones is at most this
         spend_fdr : bool, flag until that share is reached, also where no other label is likelier; finds more errors
+        may_name : bool, whether labels may be flagged; where the fit shows that labels are wrong when left out
         """
         check_is_fitted(self, "model_")
         more: dict[str, Any] = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
-        return audit_sequences(self, X, y, fdr=fdr, spend_fdr=spend_fdr, **more)
+        return audit_sequences(self, X, y, fdr=fdr, spend_fdr=spend_fdr, may_name=may_name, **more)
 
     def corrected_labels(
         self,

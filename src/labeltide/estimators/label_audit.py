@@ -32,9 +32,9 @@ def audit_sequences(
     gaps: ArrayLike | None,
     fdr: float,
     spend_fdr: bool,
-    may_name: bool | None = None,
+    may_name: bool | None,
 ) -> LabelAudit:
-    """See `NoisyLabelClassifier.audit`; whether labels may be named is up to the estimator where it is left out."""
+    """See `NoisyLabelClassifier.audit`."""
     features, counts = estimator._check_features(X, lengths)
     shape = features.shape[:2]
     labels = estimator.encode(_validation.check_labels(y, *shape), counts)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 
 from labeltide import _validation
 from labeltide._clock import Period
@@ -17,6 +19,7 @@ from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.estimators.inferred import Inferred
 from labeltide.estimators.rows import TrainingRows, digest_rows, out_of_fold_log_probs
 from labeltide.estimators.tide_steps import CROSS_FIT_FOLDS, find_posterior
+from labeltide.inference.diagnostic import NoiseWarning
 
 # Parts of the model in older files, by their key in the header.
 REMOVED_PARTS = {"difficulty": "levels of difficulty", "timing": "a model of timing errors"}
@@ -149,6 +152,17 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             return super()._evidence(features, mask)
         device = _validation.check_device(self.device)
         return out_of_fold_log_probs(self.fold_model_, self.training_rows_, features, mask, device)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted method and its conclusion to one file (safetensors with a JSON header), whole or not at all.
+
+        The file does not hold the training data, so what is to be read from it is concluded before.
+        """
+        check_is_fitted(self, "model_")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoiseWarning)
+            self._may_name_labels()
+        super().save(path)
 
     def _may_name_labels(self) -> bool:
         """Whether the fit shows that labels are wrong; where every label was trusted, they are known."""
