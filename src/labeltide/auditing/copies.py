@@ -15,7 +15,9 @@ from labeltide.estimators.rows import digest_rows
 from labeltide.inference.diagnostic import Diagnostic
 from labeltide.tables.wording import quoted
 
-LEAST_DISTINCT = 8  # different steps in a window; shorter or simpler ones may be equal by chance
+# Different steps in a window; shorter or simpler ones may be equal by chance
+# (docs/decisions/016-when-nothing-can-be-told.md).
+LEAST_DISTINCT = 8  # by hand
 
 
 def clusters_of_copies(table: Learned) -> np.ndarray:

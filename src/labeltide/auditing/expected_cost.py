@@ -1,6 +1,6 @@
 """What each stage of an audit is expected to cost, from counts alone.
 
-Coefficients are rough, from one profile of a simulated table on one core. Only their proportions matter: `Stages`
+Coefficients are rough and by hand (docs/decisions/018-size-of-an-audit.md). Only their proportions matter: `Stages`
 corrects their speed by what it observes.
 """
 

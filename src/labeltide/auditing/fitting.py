@@ -23,7 +23,8 @@ from labeltide.estimators.fleet import as_array
 from labeltide.inference.audit import LabelAudit
 from labeltide.inference.diagnostic import NoiseWarning
 
-EPOCHS, HIDDEN_SIZE = 60, 32
+# Limits of time (docs/decisions/018-size-of-an-audit.md).
+EPOCHS, HIDDEN_SIZE = 60, 32  # by hand
 USUAL_STEPS = 100_000  # of a table; a larger one may take longer, and the limits below grow with the root of its size
 MOST_PATIENCE = 4.0
 UPDATES = 800_000  # steps of windows that one network may see in training, over all epochs
@@ -33,7 +34,9 @@ INFERENCE_STEPS = 10_000  # steps of windows from which bands and checks are com
 TEST_STEPS = 2_500  # and parametric bootstrap tests, which fit hundreds of simulated studies
 # Steps times classes times score tests, all of which are one fit each: seconds on two cores.
 SCORE_TEST_WORK = 1_200_000
-MOST_OF_ONE, BLOCKS = 0.4, 20  # share of the labelled windows above which a sequence is cut, and into how many blocks
+# Share of the labelled windows above which a sequence is cut, and into how many blocks
+# (docs/decisions/019-people-are-the-unit.md).
+MOST_OF_ONE, BLOCKS = 0.4, 20  # by hand
 FEWEST_CLUSTERS = 20  # sequences whose windows bands, checks and tests are computed from, where there are as many
 AT_ONCE = 100_000  # steps of windows that are judged together
 
@@ -126,8 +129,8 @@ def fit(table: Learned, windows: np.ndarray, clusters: np.ndarray, options: Audi
 def cut_long_sequences(sequences: np.ndarray, labelled: np.ndarray) -> np.ndarray:
     """Clusters for a fit: sequences, of which one with a large share of the labels is cut into consecutive windows.
 
-    Networks that are to judge such a sequence would else learn from too little. Windows of HAR70+ as two clusters of 9
-    to 1 gave an error of 15.3 % on unseen people, two equal halves 12.2, 20 blocks 9.6, windows 9.3 (four draws).
+    Networks that are to judge such a sequence would otherwise learn from too little
+    (docs/decisions/019-people-are-the-unit.md).
 
     Parameters
     ----------

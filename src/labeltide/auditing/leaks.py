@@ -17,11 +17,12 @@ from labeltide.auditing.audit_input import AuditInput
 from labeltide.inference.diagnostic import Diagnostic
 from labeltide.tables.wording import quoted
 
-SHIFTS = (0, 1, -1, 2, -2)  # rows by which a column may be shifted against the labels
+# docs/decisions/016-when-nothing-can-be-told.md
+SHIFTS = (0, 1, -1, 2, -2)  # by hand: rows by which a column may be shifted against the labels
 MOST_STEPS, LEAST_STEPS = 4_000, 100  # that are looked at
-BINS = 64  # quantiles of a column, each with its most frequent label
-MOST_ERRORS = 0.02  # of a column that may be a copy; also at most a tenth of those of the most frequent label
-LEAST_OTHER_ERRORS, TIMES_AS_MANY = 0.05, 4.0  # of everything else
+BINS = 64  # by hand: quantiles of a column, each with its most frequent label
+MOST_ERRORS = 0.02  # by hand: of a column that may be a copy; also at most a tenth of those of the most frequent label
+LEAST_OTHER_ERRORS, TIMES_AS_MANY = 0.05, 4.0  # by hand: of everything else
 MOST_COLUMNS = 60  # with more, neighbouring steps of the other columns are not used
 
 

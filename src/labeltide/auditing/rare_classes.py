@@ -15,7 +15,8 @@ import numpy as np
 from labeltide.auditing.audit_input import AuditInput
 from labeltide.tables.wording import quoted
 
-FEWEST_LABELS, LEAST_SHARE = 20, 0.02  # a class with fewer labels and a smaller share is left out
+# A class with fewer labels and a smaller share is left out (docs/decisions/016-when-nothing-can-be-told.md).
+FEWEST_LABELS, LEAST_SHARE = 20, 0.02  # by hand
 
 
 def leave_out_rare_classes(table: AuditInput) -> AuditInput:

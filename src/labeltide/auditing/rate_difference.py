@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
 Z = float(ndtri(0.975))
-MOST_CORRELATION = 0.95  # of two fits to the same labels: other seeds moved a share by up to 0.25 standard errors
+MOST_CORRELATION = 0.95  # by hand: of two fits to the same labels (docs/decisions/020-review.md)
 People = dict[str, tuple[float, int]]  # expected number of wrong labels and number of labels of each person
 
 

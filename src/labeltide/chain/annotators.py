@@ -25,7 +25,7 @@ from labeltide.chain.passes import expect
 from labeltide.chain.pooled import PooledFamilies
 from labeltide.chain.start import BURSTS, BURSTS_WORTH, POOLING, POOLING_STRENGTHS, label_chain, tell_apart
 
-CANDIDATE_ITERATIONS, FINAL_ITERATIONS = 15, 40  # of EM
+CANDIDATE_ITERATIONS, FINAL_ITERATIONS = 15, 40  # by hand: of EM (docs/decisions/008-starts-of-em.md)
 
 
 class Candidate(NamedTuple):
@@ -36,8 +36,9 @@ class Candidate(NamedTuple):
     bursts: bool  # whether errors may come in bursts
 
 
-FIRST_CANDIDATE = Candidate(10.0, POOLING, False)
-CANDIDATE_SMOOTHNESS = (None, 1000.0, 100.0, 1.0)  # compared with the first
+# docs/decisions/009-several-annotators.md
+FIRST_CANDIDATE = Candidate(10.0, POOLING, False)  # by hand
+CANDIDATE_SMOOTHNESS = (None, 1000.0, 100.0, 1.0)  # by hand: compared with the first
 
 
 class Annotators(NamedTuple):

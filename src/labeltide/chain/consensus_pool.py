@@ -73,8 +73,8 @@ def _pool_several(
     averaged = stack_opinions(average_left_out(posterior, left_out.posterior, shared), votes)
     belief = pool(weights / weights.sum().clamp_min(1e-6), averaged)
     belief = torch.where(known[..., None], posterior.double(), belief)
-    # The label is what one more annotator would record: in simulations it is right at least as often as the likeliest
-    # true label, whose posterior is too sure on hard steps. Votes alone decide where they predict annotators better.
+    # The label is what one more annotator would record: the posterior of the true label is too sure on hard steps.
+    # Votes alone decide where they predict annotators better (docs/decisions/010-opinion-pool.md).
     by_pool, by_votes = ((each.argmax(-1) == recorded).sum() for each in (pool(weights, opinions), opinions[:, 1]))
     consensus = (another if by_pool >= by_votes else votes).argmax(-1)
     return Pooled(belief, another, torch.where(known, belief.argmax(-1), consensus), weights)

@@ -17,20 +17,15 @@ from labeltide.chain.logit import Families
 from labeltide.chain.passes import expect, is_compiled
 from labeltide.kernels.threads import torch_on_one_thread
 
-PSEUDO_COUNT = 0.5  # added to every expected transition and its exposure
-MAX_POWER = 20.0
-# The power has a Cauchy prior (Gelman and others 2008). Out-of-fold probabilities are about right, and averaged logits
-# a little less sure than each network. Small networks that err with confidence look like wrong labels: without a prior
-# the power went up to 16 in 216 development fits of 150 to 1,000 labels. At 150 and 300 labels, 5 and 20 % of them
-# wrong, a prior cut the error of the share by a fifth to a third; with 40 % wrong it did not. Its long tail lets
-# networks that learned for few epochs, whose probabilities are far too careful, have the power that they need.
-# Networks that were trained with too noisy a Q are too sure, and with too clean a Q not sure enough: of 48 development
-# fits to one label a sequence, the logarithm of the best power had a correlation of .86 with that of J', the
-# informedness of the Q of training, divided by J, that of the true Q. The prior is therefore one of k J / J'. With a
-# prior of k itself, Q was drawn towards the Q of training, which is a guess where labels do not persist.
-POWER_CENTRE, POWER_SCALE = 1.1, 0.25
-MIN_INFORMEDNESS = 0.05
-MAX_BURSTS = 0.98
+PSEUDO_COUNT = 0.5  # by hand: added to every expected transition and its exposure (docs/decisions/008-starts-of-em.md)
+# The power k has a Cauchy prior (Gelman and others 2008), because small networks that err with confidence look like
+# wrong labels. It is a prior of k J / J', with J the informedness of Q and J' that of the Q of training: networks that
+# were trained with too noisy a Q are too sure. Its long tail serves networks that learned for few epochs, which are too
+# careful (docs/decisions/005-prior-of-k.md).
+POWER_CENTRE, POWER_SCALE = 1.1, 0.25  # by hand
+MAX_POWER = 20.0  # by hand
+MIN_INFORMEDNESS = 0.05  # by hand
+MAX_BURSTS = 0.98  # below one, where a draw would never be renewed
 
 
 class FittedChains(NamedTuple):

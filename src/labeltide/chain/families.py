@@ -19,9 +19,10 @@ from scipy.linalg import block_diag
 
 from labeltide._clock import Period, one_period
 
-N_SPLINE = 14  # B-splines over one clock
-N_SPLINE_OF_SEVERAL = 8  # over each of several clocks
-RIDGE = 1e-2  # ridge penalty: logits of labels that were never recorded stay finite
+# docs/decisions/007-families-of-q.md
+N_SPLINE = 14  # by hand: B-splines over one clock
+N_SPLINE_OF_SEVERAL = 8  # by hand: over each of several clocks
+RIDGE = 1e-2  # by hand: ridge penalty, so that logits of labels that were never recorded stay finite
 
 
 class Family(NamedTuple):

@@ -4,7 +4,8 @@ The labels of annotator a are predicted from the labels of all others:
 :math:`\sum_t \log \sum_i P(y_t = i \mid \text{labels of others})\, Q_a(t)_{i \tilde y_{ta}}`, as in leave-one-out
 cross-validation. The ordinary likelihood misleads where annotators err together or a step lies between two classes:
 the likeliest model is then the one that explains how each annotator continues from step to step, and its posterior
-drifts away from what the annotators agree on. Labels of other annotators predict only through the true label.
+drifts away from what the annotators agree on. Labels of other annotators predict only through the true label
+(docs/decisions/009-several-annotators.md).
 """
 
 from __future__ import annotations

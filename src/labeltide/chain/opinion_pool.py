@@ -7,7 +7,7 @@ predict an annotator who was left out.
 
 The chain's opinion is the mean over the chains that each leave out one annotator (as in bagging, Breiman 1996): that is
 what the weights were fitted to. The chain of all annotators was never put to the test. With two annotators who
-differ, it decides by error rates that it learned from just such steps.
+differ, it decides by error rates that it learned from just such steps (docs/decisions/010-opinion-pool.md).
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# Weights of the chain and of the votes where nothing can be compared. With one annotator of simulations and of gaze
-# (Lund 2013), equal weights predicted the other annotators with less log-loss than the chain alone.
-EQUAL = (0.5, 0.5)
+EQUAL = (0.5, 0.5)  # by hand: weights of the chain and of the votes where nothing can be compared
 VOTE_PRIOR = 0.5  # votes added to every class (Krichevsky and Trofimov 1981) where annotators cannot be compared
 LEAST_VOTES = 1e-3  # added to every class in any case
 LEAST_KAPPA, MOST_KAPPA = 0.02, 0.98
 LEAST = 1e-6  # probabilities are clipped here
-PRIOR_LABELS = 10.0  # labels that the starting weights count for
+PRIOR_LABELS = 10.0  # by hand: labels that the starting weights count for
 NEWTON_STEPS = 30
 TOLERANCE = 1e-5
 

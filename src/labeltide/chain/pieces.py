@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
-# At least twenty labels on either side of a change point. Expected counts sum to whole numbers up to rounding, which
-# differs with the size of the fleet: a threshold between two whole numbers is not affected.
-MIN_COUNT = 19.5
+# At least twenty labels on either side of a change point (docs/decisions/007-families-of-q.md). Expected counts sum to
+# whole numbers up to rounding, which differs with the size of the fleet: a threshold between two whole numbers is not
+# affected.
+MIN_COUNT = 19.5  # by hand
 TIE = 1e-5  # gains in log-likelihood that differ by less are ties, and the first is taken
 
 

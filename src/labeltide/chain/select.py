@@ -37,15 +37,18 @@ from labeltide.chain.pooled import families_of
 from labeltide.chain.start import POOLING, POOLING_STRENGTHS
 from labeltide.kernels.threads import torch_on_one_thread
 
-SELECTION_ITERATIONS = 12  # of EM, from chains that have converged with another family
-SHARING_SMOOTHNESS = 10.0  # of the spline with which sharings are compared
-OTHER_SMOOTHNESS = (1000.0, 100.0, 1.0, 0.1)
-OF_ONE_CLOCK = (None, 100.0, 1.0)  # among several, whose smoothness may differ; None: the noise does not change over it
-WAVES = (1.0, 2 / 3, 1 / 2, 1 / 3)  # periods as shares of the clock
+# Of EM, from chains that have converged with another family (docs/decisions/008-starts-of-em.md).
+SELECTION_ITERATIONS = 12  # by hand
+# docs/decisions/007-families-of-q.md
+SHARING_SMOOTHNESS = 10.0  # by hand: of the spline with which sharings are compared
+OTHER_SMOOTHNESS = (1000.0, 100.0, 1.0, 0.1)  # by hand
+# Among several clocks, whose smoothness may differ; None: the noise does not change over it.
+OF_ONE_CLOCK = (None, 100.0, 1.0)  # by hand
+WAVES = (1.0, 2 / 3, 1 / 2, 1 / 3)  # by hand: periods as shares of the clock
 WHOLE_WAVES = (1.0, 1 / 2, 1 / 3)  # those that fit a periodic clock
-PIECES = (2, 3, 4)
+PIECES = (2, 3, 4)  # by hand
 NUMBERS_AT_ONCE = 2**24  # of the Qs of all members that are fitted together
-MANY_CLASSES = 13  # from which no pair of classes has a change over the clock of its own
+MANY_CLASSES = 13  # by hand: from which no pair of classes has a change over the clock of its own
 Kinds = Sequence[Sequence[Sequence[Family]]]  # of each fit, candidate and fold, the last of which leaves nothing out
 Sharing = tuple[str, str]  # of the level and of the movement among entries of Q
 

@@ -22,16 +22,21 @@ from labeltide.chain.plain import TINY, label_likelihoods, normalise
 from labeltide.chain.pooled import families_of
 from labeltide.kernels.threads import torch_on_one_thread
 
-START_SMOOTHNESS = 10.0  # roughness penalty of Q(t) before it is selected
-POOLING = 1.0  # precision of annotators' logits around the common ones: they differ by about one
-POOLING_STRENGTHS = (0.01, 0.1, 10.0, 100.0, 1e5)  # compared with it: from each annotator alone to all alike
-STAY, RIGHT = 0.8, 0.75  # where EM starts: probability that a true label persists, and that a recorded one is right
-LABEL_ITERATIONS, JOINT_ITERATIONS = 60, 40  # of EM: with the labels alone, and after
-BURSTS = 0.3  # where EM starts if errors come in bursts
-BURSTS_WORTH = 5.0  # log-likelihood that this one more parameter must gain
-CLEAR = 0.01  # level of the one-sided t test over clusters that bursts must pass
+START_SMOOTHNESS = 10.0  # by hand: roughness penalty of Q(t) before it is selected
+# docs/decisions/009-several-annotators.md
+POOLING = 1.0  # by hand: precision of annotators' logits around the common ones; they differ by about one
+POOLING_STRENGTHS = (0.01, 0.1, 10.0, 100.0, 1e5)  # by hand: compared with it, from each annotator alone to all alike
+# Where EM starts (docs/decisions/008-starts-of-em.md): probability that a true label persists, and that a recorded one
+# is right.
+STAY, RIGHT = 0.8, 0.75  # by hand
+LABEL_ITERATIONS, JOINT_ITERATIONS = 60, 40  # by hand, of EM: with the labels alone, and after
+# Bursts of errors (docs/decisions/003-bursts.md).
+BURSTS = 0.3  # by hand: where EM starts
+BURSTS_WORTH = 5.0  # by hand: log-likelihood that this one more parameter must gain
+CLEAR = 0.01  # by hand: level of the one-sided t test over clusters
 # The chance at each step that networks begin to fail, or that a run in which they fail ends; factors on the exponent k.
-RUN_BEGINS, RUN_ENDS, RUN_POWERS = (0.0005, 0.002, 0.01, 0.04), (0.005, 0.03, 0.1, 0.3), (1.0, 1.5, 2.5)
+RUN_BEGINS, RUN_ENDS = (0.0005, 0.002, 0.01, 0.04), (0.005, 0.03, 0.1, 0.3)  # by hand
+RUN_POWERS = (1.0, 1.5, 2.5)  # by hand
 STEPS_AT_ONCE = 2**20  # whose votes are counted together
 
 

@@ -13,7 +13,8 @@ from scipy.stats import rankdata
 
 MOST_ROWS = 512  # that are compared; of more rows, pairs of neighbours at even distances
 PERMUTATIONS = 1999  # none may bring neighbours as close together: level 1 in 2,000
-FAR_CLOSER = 0.8  # of the distance of random pairs; dependence that is weaker matters little
+# Of the distance of random pairs; weaker dependence matters little (docs/decisions/019-people-are-the-unit.md).
+FAR_CLOSER = 0.8  # by hand
 
 
 def neighbours_look_alike(features: np.ndarray, mask: np.ndarray) -> bool:

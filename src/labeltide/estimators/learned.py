@@ -27,11 +27,12 @@ from labeltide.objectives.objective import Objective, Penalty
 from labeltide.objectives.penalties import diagonal_norm, log_volume, spread
 from labeltide.training import Fleet, FleetData, History, evaluate
 
-# Standard deviations of an annotator's entries of Q around the common ones: from hardly pooled to all alike.
-DEVIATIONS = (0.1, 0.03, 0.01, 0.0)
-CHOOSING_FRACTION = 0.2  # the share of sequences held out to choose among them
-N_BLOCKS = 20  # of held-out sequences, for the standard error of a comparison
-TOLERANCE = 0.5  # standard errors by which stronger pooling may be worse than the best: it helps where labels are few
+# Standard deviations of an annotator's entries of Q around the common ones: from hardly pooled to all alike
+# (docs/decisions/009-several-annotators.md).
+DEVIATIONS = (0.1, 0.03, 0.01, 0.0)  # by hand
+CHOOSING_FRACTION = 0.2  # by hand: the share of sequences held out to choose among them
+N_BLOCKS = 20  # by hand: of held-out sequences, for the standard error of a comparison
+TOLERANCE = 0.5  # by hand: standard errors by which stronger pooling may be worse; it helps where labels are few
 BuildNoise = Callable[[int, int], Any]  # from members and annotators to a noise function
 
 

@@ -17,9 +17,11 @@ from labeltide.data.serial_dependence import neighbours_look_alike
 from labeltide.tables.sources import Sources, find_sources, spread_labels
 from labeltide.training import FleetData, clock_grid
 
-MAX_CELLS, MAX_CELLS_MANY_CLASSES = 576, 144  # of several clocks, up to `FEW_CLASSES` classes and beyond
+# Of several clocks, up to `FEW_CLASSES` classes and beyond (docs/decisions/007-families-of-q.md).
+MAX_CELLS, MAX_CELLS_MANY_CLASSES = 576, 144  # by hand
 FEW_CLASSES = 3
-MOST_OF_ONE = 0.6  # share of the labelled rows that one cluster may hold without a warning
+# Share of the labelled rows that one cluster may hold without a warning (docs/decisions/019-people-are-the-unit.md).
+MOST_OF_ONE = 0.6  # by hand
 
 
 class Prepared(NamedTuple):

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-ITERATIONS = 25  # of the fixed-Hessian bound
-RIDGE = 1.0  # in labels
-LARGEST = 5.0  # standard deviations at which features are cut, so that squares stay small
+ITERATIONS = 25  # by hand: of the fixed-Hessian bound
+RIDGE = 1.0  # by hand: in labels
+LARGEST = 5.0  # by hand: standard deviations at which features are cut, so that squares stay small
 
 
 class StepModel(NamedTuple):

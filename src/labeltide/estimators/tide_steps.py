@@ -28,11 +28,12 @@ from labeltide.models.base import SequenceModel
 from labeltide.noise.fixed import FixedNoise
 from labeltide.training import FleetData
 
-CROSS_FIT_FOLDS = 5
+CROSS_FIT_FOLDS = 5  # by hand (docs/decisions/006-cross-fitting.md)
 # Classes, and moments at which Q is estimated with at most so many; linear interpolation between them. With many
-# classes each has few labels at a moment, and Q has the square of their number of entries.
-CHAIN_POINTS = ((12, 128), (39, 48), (127, 24))
-CLEAN_ERROR_RATE = 0.1  # by the labels alone, below which bursts of errors are suspected
+# classes each has few labels at a moment, and Q has the square of their number of entries
+# (docs/decisions/007-families-of-q.md).
+CHAIN_POINTS = ((12, 128), (39, 48), (127, 24))  # by hand
+CLEAN_ERROR_RATE = 0.1  # by hand: by the labels alone, below which bursts of errors are suspected
 
 
 class Posterior(NamedTuple):

@@ -30,9 +30,9 @@ from labeltide.inference.score import (
 from labeltide.inference.sign_flips import compare_with_people, flip_signs, person_scores
 from labeltide.inference.study_design import StudyDesign, study_design
 
-# Power of slow waves over that of fast ones, above which rotations are not trusted to keep their size. Of 500 simulated
-# series of 5 people with 32 windows 96 % pass that are independent, 8 % with neighbours correlated by .5, none by .8.
-MAX_LASTING = 1.75
+# Power of slow waves over that of fast ones, above which rotations are not trusted to keep their size
+# (docs/decisions/015-tests-of-change.md).
+MAX_LASTING = 1.75  # by hand
 ROUNDING = 1e-9  # relative difference of statistics that are equal but for the order of sums
 
 

@@ -23,12 +23,13 @@ from labeltide.chain.start import POOLING
 from labeltide.inference.budget import FEW_CLASSES, affordable, coarsen, refine
 from labeltide.inference.warm_start import refit, same_data
 
+# docs/decisions/014-bands.md
 BAND_REPLICATES, MIN_BAND_REPLICATES = 200, 100
-BOOTSTRAP_ITERATIONS = 20  # EM per replicate; the spread of Q is then within 4 % of that after 50, with useful features
+BOOTSTRAP_ITERATIONS = 20  # by hand: of EM for a replicate
 SMOOTHNESS_LADDER = tuple(sorted((SHARING_SMOOTHNESS, *OTHER_SMOOTHNESS), reverse=True))  # smoothest first
-UNDERSMOOTHING = 1  # rungs of the ladder by which replicates are rougher than the chosen spline (Hall 1992)
-WEAKER_POOLING = 1  # rungs by which annotators are pooled less in replicates
-KERNEL_WIDTH = 0.05  # standard deviation of the kernel that smooths class counts, as a share of the clock
+UNDERSMOOTHING = 1  # by hand: rungs of the ladder by which replicates are rougher than the chosen spline (Hall 1992)
+WEAKER_POOLING = 1  # by hand: rungs by which annotators are pooled less in replicates
+KERNEL_WIDTH = 0.05  # by hand: standard deviation of the kernel that smooths class counts, as a share of the clock
 
 
 class Replicates(NamedTuple):

@@ -29,8 +29,9 @@ from labeltide.inference.contested import differs_probability
 from labeltide.inference.displays import ConsensusDisplay
 from labeltide.training import clock_grid
 
-CONSENSUS_FOLDS = 4  # of the cross-validation that chooses among candidates
-CONSENSUS_POINTS = 64  # of the clock, at which Q is estimated
+# docs/decisions/009-several-annotators.md
+CONSENSUS_FOLDS = 4  # by hand: of the cross-validation that chooses among candidates
+CONSENSUS_POINTS = 64  # by hand: of the clock, at which Q is estimated
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,8 +15,8 @@ thereby allowed for.
 annotator sees a truth that the features do not hold, and another expert sees it too (:math:`\pi_t Q(t)`), or another
 expert shares no more than the features (:math:`f_t`, the networks' prediction, calibrated on the annotator's own
 labels out of fold). :math:`p_t = s\, \pi_t Q(t) + (1 - s) f_t` is a linear opinion pool (Stone 1961) with the fixed
-weight s = 1/3, chosen on simulations and on gaze (Lund 2013). A habit that the annotator keeps everywhere, such as a
-border between two classes that lies elsewhere than for other experts, leaves no trace in the annotator's own labels. It
+weight s = 1/3 (docs/decisions/011-contested.md). A habit that the annotator keeps everywhere, such as a border between
+two classes that lies elsewhere than for other experts, leaves no trace in the annotator's own labels. It
 is not part of the probability, so real experts differ more often than predicted.
 """
 
@@ -43,7 +43,7 @@ from labeltide.inference.posterior import Recorded, true_label_posterior
 from labeltide.noise.base import NoiseFunction
 
 NUMBERS_AT_ONCE = 2**22  # of Q at steps that are held in memory together
-SEEN_ALIKE = 1 / 3  # with one annotator: the weight of what the annotator sees and the features do not hold
+SEEN_ALIKE = 1 / 3  # by hand, with one annotator: the weight of what the annotator sees and the features do not hold
 
 
 def another_label(

@@ -1,7 +1,7 @@
 """Model diagnostics of the noise: identifiability, dependent errors, confounding with the clock, too few labels.
 
-Every check gives a sentence and an advice. Thresholds come from `bench/benchmarks/inference.py`: each check warns on
-the simulation built to trigger it and stays silent on those drawn from the model.
+Every check gives a sentence and an advice. Each warns on the simulation that was built to trigger it and stays silent
+on those drawn from the model: `bench/benchmarks/inference.py checks` (docs/decisions/017-diagnostics.md).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ MAX_MARGIN_CHANGE = 0.5  # of margins over the clock, in standard deviations
 CHANCE_Z = 3.5  # z score up to which a change over the clock may be chance
 FOLD_PARTS = 4
 FOLD_P_VALUE, MAX_FOLD_CHANGE = 0.001, 0.1  # of the F test between folds, and of error rates between them
-MAX_FOLD_RANGE = 0.25  # of error rates between folds, whatever the F test says
-DEPENDENCE_DRAWS, DEPENDENCE_Z = 20, 2.5  # parametric bootstrap samples, and standard deviations among them
+MAX_FOLD_RANGE = 0.25  # by hand: of error rates between folds, whatever the F test says
+DEPENDENCE_DRAWS, DEPENDENCE_Z = 20, 2.5  # by hand: parametric bootstrap samples, and standard deviations among them
 
 
 class ClockContrast(NamedTuple):

@@ -22,9 +22,10 @@ from labeltide.inference.budget import affordable
 from labeltide.inference.parametric_bootstrap import simulate_labels
 from labeltide.inference.warm_start import REFIT_ITERATIONS, refit, same_data, weighted_log_likelihood
 
+# docs/decisions/015-tests-of-change.md
 MIN_TEST_REPLICATES = 39  # where replicates are expensive; p-values can still fall below .05
-OBSERVED_ITERATIONS = 30  # of EM for the null on the recorded labels
-INITIAL_ERROR_RATE = 0.2  # where EM starts under the alternative if the null has no errors
+OBSERVED_ITERATIONS = 30  # by hand: of EM for the null on the recorded labels
+INITIAL_ERROR_RATE = 0.2  # by hand: where EM starts under the alternative if the null has no errors
 
 
 class LikelihoodRatio(NamedTuple):

@@ -7,8 +7,8 @@ information :math:`H = -\partial U / \partial \eta`, here by central differences
 .. math:: U^*_g = U_g - H_{\psi\eta} H_{\eta\eta}^{-1} S_g
 
 is to first order free of the error of the fitted null, for each person g: U are scores of the tested change, S those of
-what the null fits. Without it, causes that annotators share pass for a change of one of them: of 150 studies of 50
-people whose windows share levels, with neighbours correlated by .95, 12 % were called at the level of 5 %, with it 5 %.
+what the null fits. Without it, causes that annotators share pass for a change of one of them
+(docs/decisions/015-tests-of-change.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from labeltide.inference.score import Alternative, ClockMoments, NullFit
 
 STEP = 0.05  # of a logit, to both sides
 MAX_DIRECTIONS = 64  # of the null; above it the entries of Q move together
-RIDGE = 1.0  # added to the information of every direction, as MIN_INFORMATION of score.py
+RIDGE = 1.0  # by hand: added to the information of every direction, as MIN_INFORMATION of score.py
 
 
 class Directions(NamedTuple):

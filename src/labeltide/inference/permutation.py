@@ -18,7 +18,8 @@ from scipy.fft import dct
 
 from labeltide.inference.score import Alternative, ClockMoments, NullFit
 
-SLOW_WAVES = 4  # cosine waves over the windows of a person that count as slow
+# Cosine waves over the windows of a person that count as slow (docs/decisions/015-tests-of-change.md).
+SLOW_WAVES = 4  # by hand
 
 
 def rows_by_length(rows: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:

@@ -10,8 +10,8 @@ import numpy as np
 from labeltide import _validation
 from labeltide._display import short
 
-CLOCK_BINS = 10  # of the clock, within each of which Q is taken as constant
-PRIOR_LABELS = 1.0  # pseudo-observations of every row of Q in every bin
+CLOCK_BINS = 10  # by hand: of the clock, within each of which Q is taken as constant
+PRIOR_LABELS = 1.0  # by hand: pseudo-observations of every row of Q in every bin
 
 
 class Plan(NamedTuple):
@@ -42,7 +42,7 @@ def plan_review(
     posterior take their place. The gain is submodular, so the greedy set reaches at least 63 % of the best gain
     (Nemhauser, Wolsey and Fisher 1978).
 
-    Uncertainty sampling is not used: in simulations it was no better, and it relies on the model that is to be checked.
+    Uncertainty sampling is not used: it relies on the model that is to be checked (docs/decisions/020-review.md).
 
     Parameters
     ----------

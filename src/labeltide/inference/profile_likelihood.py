@@ -37,14 +37,14 @@ from labeltide.inference.noise_estimate import interval_around
 from labeltide.inference.warm_start import same_data
 
 CONFIDENCE = 0.95
-RESOLUTION = 0.003  # in probabilities: three wrong labels in a thousand cannot be told from none
-PROFILE_ITERATIONS = 40  # of EM at every point of the profile, from the fitted chain; 200 gave the same to a hundredth
+# docs/decisions/012-share-interval.md
+RESOLUTION = 0.003  # by hand, in probabilities: three wrong labels in a thousand cannot be told from none
+PROFILE_ITERATIONS = 40  # by hand: of EM at every point of the profile, from the fitted chain
 # The signed root has a mean in small samples (Barndorff-Nielsen 1986): shares are estimated too low, where A, k and the
-# shape of Q are fitted to the same labels. In 288 development studies with 100 to 1,000 labels its mean at the true
-# share was .07, .24 and .52 where 5, 20 and 40 % were wrong. This is the mean, divided by the share.
-ROOT_MEAN = 1.0
+# shape of Q are fitted to the same labels. This is the mean, divided by the share.
+ROOT_MEAN = 1.0  # by hand
 # Added labels on either side, in units of one plus the binomial standard deviation of the number of wrong labels.
-ADDED_LABELS = (0.15, 0.4, 0.8, 1.5, 2.5, 5.0, 12.0)
+ADDED_LABELS = (0.15, 0.4, 0.8, 1.5, 2.5, 5.0, 12.0)  # by hand
 
 
 class Profile(NamedTuple):
@@ -153,11 +153,8 @@ def critical_root(profile: Profile, clusters: np.ndarray, expected_wrong: float)
     """The critical value of the signed root: by the model, or by the spread between clusters where that is larger.
 
     The model's is the t quantile for the number of rows in place of the normal one: A, k and the shape of Q are
-    estimated too. In 300 development studies it covered 93.0 %, the normal quantile 92.3 %. With fewer expected wrong
-    labels than clusters, how clusters differ cannot be seen, and matters little beside chance. In 480 development
-    studies of 3 and 5 people whose error rates differ, with 0.3 to 3 % wrong, the interval then covered 96 %, with the
-    spread of people 97 %; the upper end of clean labels of 3 people was 0.5 %, with it 0.9 %. With rows as clusters, 2
-    and 5 % wrong, upper ends covered as many of 720 studies, and those of clean whole fits were a tenth lower.
+    estimated too. With fewer expected wrong labels than clusters, differences between clusters cannot be estimated, and
+    matter little compared with chance (docs/decisions/012-share-interval.md).
     """
     by_model = _quantile(profile.log_likelihood.shape[1])
     names, cluster = np.unique(clusters, return_inverse=True)

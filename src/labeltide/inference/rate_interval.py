@@ -15,7 +15,7 @@ from scipy import special, stats
 
 from labeltide.inference.difference_estimator import Estimate
 
-PRIOR_FOUND = 1.0  # wrong labels that the largest design effect counts for; chosen on simulations
+PRIOR_FOUND = 1.0  # by hand: wrong labels that the largest design effect counts for (docs/decisions/020-review.md)
 
 
 class EffectiveCount(NamedTuple):

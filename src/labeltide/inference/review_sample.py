@@ -17,7 +17,7 @@ from labeltide.inference.wrong_probabilities import broadcast, check_same_labels
 if TYPE_CHECKING:
     from labeltide.inference.audit import LabelAudit
 
-FLOOR = 0.8  # a model that is wrong then widens intervals by at most 12 %; 0.5 gains little where it is right
+FLOOR = 0.8  # by hand: a model that is wrong then widens intervals by at most 12 % (docs/decisions/020-review.md)
 
 
 @dataclass(frozen=True, repr=False)

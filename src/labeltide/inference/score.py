@@ -23,10 +23,11 @@ from labeltide.chain.families import Family, spline_shape
 from labeltide.chain.passes import expect
 from labeltide.inference.warm_start import refit, same_data
 
-N_FUNCTIONS = 4  # smooth functions of the clock along which a change is looked for
-NULL_ITERATIONS = 60  # of EM for the null, after which its score is close to zero
+# docs/decisions/015-tests-of-change.md
+N_FUNCTIONS = 4  # by hand: smooth functions of the clock along which a change is looked for
+NULL_ITERATIONS = 60  # by hand: of EM for the null, after which its score is close to zero
 NUMBERS_AT_ONCE = 2**23  # of posteriors under other Q that are held in memory together
-MIN_INFORMATION = 1.0  # added to the information of every logit, so that entries without errors do not count
+MIN_INFORMATION = 1.0  # by hand: added to the information of every logit, so that entries without errors do not count
 
 
 class NullFit(NamedTuple):

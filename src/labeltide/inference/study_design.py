@@ -21,11 +21,12 @@ from labeltide.inference.permutation import in_order, rows_by_length
 from labeltide.inference.score import ClockMoments
 
 METHODS = ("people", "rotations", "permutations", "bootstrap", "none")
+# docs/decisions/015-tests-of-change.md
 MIN_PEOPLE = 8  # 2^7 = 128 different statistics under sign flips
-MIN_ROTATED_PEOPLE = 4
-MIN_WINDOWS = 24  # of each person whose windows are rotated
-MIN_VARIANCE_SHARE = 0.5  # of the variance of moments that permutations must move; below it a test has little power
-MIN_PERMUTATIONS = 1000
+MIN_ROTATED_PEOPLE = 4  # by hand
+MIN_WINDOWS = 24  # by hand: of each person whose windows are rotated
+MIN_VARIANCE_SHARE = 0.5  # by hand: of the variance of moments that permutations must move, for some power
+MIN_PERMUTATIONS = 1000  # by hand
 
 
 class StudyDesign(NamedTuple):

@@ -29,8 +29,8 @@ TEST_REPLICATES = 199
 PART_REPLICATES = 99  # for each class or annotator, for any noise at all, and for differences between classes
 MAX_TESTED_CLASSES = 24  # that are tested by themselves, the commonest; each takes a fit with the Q of all classes
 MIN_PART_REPLICATES = 24  # where replicates are expensive; p-values can still fall below .05
-TEST_SMOOTHNESS = 10.0  # of the spline of the alternative
-WEAK_POOLING = 0.1  # of annotators where one of them is tested, so that the others hardly pull that one
+TEST_SMOOTHNESS = 10.0  # by hand: of the spline of the alternative (docs/decisions/015-tests-of-change.md)
+WEAK_POOLING = 0.1  # by hand: of annotators where one of them is tested, so that the others hardly pull that one
 
 
 class PartTemporality(NamedTuple):

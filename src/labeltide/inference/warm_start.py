@@ -20,7 +20,7 @@ from labeltide.chain.logit import Coefficients, Families
 from labeltide.chain.pooled import families_of
 
 MAX_DESIGN_NUMBERS = 2**25  # numbers that one Newton step for Q holds: weighted designs of all members of a part
-REFIT_ITERATIONS = 14  # of EM from the fitted chain
+REFIT_ITERATIONS = 14  # by hand: of EM from the fitted chain (docs/decisions/015-tests-of-change.md)
 FEWEST_FOR_WORKERS = 5_000_000  # steps of all members together; a hundred replicates of 50,000 labels
 
 
