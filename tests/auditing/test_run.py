@@ -100,8 +100,8 @@ def test_each_annotator_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
 
 
 def test_each_clock_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
-    table = make_table(people=24)  # so many that wrong labels are shown
-    hours = np.random.default_rng(2).permutation(480) / 20  # says nothing of the labels
+    table = make_table(people=40)  # so many that wrong labels are shown
+    hours = np.random.default_rng(2).permutation(800) * 24 / 800  # says nothing of the labels
     table = table.append_column("hour", [hours])
     columns = {"sequence": "person", "time": "minute", "features": "signal"}
     found = lt.audit(table, **columns, clock="minute,hour", out=tmp_path / "out")

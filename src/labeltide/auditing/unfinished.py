@@ -19,7 +19,7 @@ from labeltide._files import to_json, write_json
 from labeltide.auditing.evidence_file import read_evidence, write_evidence
 from labeltide.auditing.folder import restore_interrupted
 from labeltide.estimators import TideClassifier
-from labeltide.estimators.storage import load, save
+from labeltide.estimators.storage import load
 
 LOCK, SETTINGS = "lock", "settings.json"
 FITTED, EVIDENCE, INFERRED = "fitted.safetensors", "evidence.safetensors", "inferred.safetensors"
@@ -57,7 +57,7 @@ class Unfinished:
     def keep_fit(self, estimator: TideClassifier) -> None:
         """Keep the fit."""
         if self.folder is not None:
-            save(estimator, self.folder / FITTED)  # what may be concluded from it comes later
+            estimator.save_fit(self.folder / FITTED)
             write_evidence(self.folder / EVIDENCE, estimator.training_)  # last: it says that the fit is whole
 
     def take_findings(self, estimator: TideClassifier) -> None:
@@ -68,7 +68,7 @@ class Unfinished:
     def keep_findings(self, estimator: TideClassifier) -> None:
         """Keep the bands and tests that were computed so far."""
         if self.folder is not None:
-            save(estimator, self.folder / INFERRED)
+            estimator.save_fit(self.folder / INFERRED)
 
 
 @contextmanager

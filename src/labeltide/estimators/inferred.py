@@ -23,7 +23,7 @@ from labeltide.inference.temporality import PartTemporality, Temporality, judge_
 from labeltide.kernels.threads import torch_on_one_thread
 from labeltide.noise.base import NoiseFunction
 
-SHARE = "share"  # the one result that files do not hold: the estimates have what is needed of it
+SHARE, WARNED = "share", "warned"  # what files do not hold: the estimates have what is needed of the first
 
 
 class Inferred:
@@ -45,7 +45,7 @@ class Inferred:
         """
         self._check_one_clock("noise_estimate_", "clock_estimates_")
         estimate: NoiseEstimate = self._find("noise_estimate", lambda: self._estimate()["noise_estimate"])
-        self._find("diagnostics", self._diagnose)
+        self._warn()
         return self._agree(estimate, "noise_estimate")
 
     @property
@@ -72,7 +72,7 @@ class Inferred:
         if self.cells_ is None:
             return (self.noise_estimate_,)
         estimates: tuple[NoiseEstimate, ...] = self._find("clock_estimates", self._estimate_clocks)
-        self._find("diagnostics", self._diagnose)
+        self._warn()
         return self._agree(estimates, "clock_estimates")
 
     @property
@@ -95,7 +95,7 @@ class Inferred:
     def conclusion_(self) -> Finding:
         """Whether labels are wrong: "shown", "not shown" or "cannot be told", with the reason."""
         p_value = self.is_noisy_p_
-        denied = [check.sentence for check in self.diagnostics_ if check.is_warning and check.denies]
+        denied = [check.sentence for check in self._checks if check.is_warning and check.denies]
         return conclude_noise(0.0, p_value, denied)  # the estimate itself is always there
 
     def _may_name_labels(self) -> bool:
@@ -111,8 +111,8 @@ class Inferred:
     @property
     def diagnostics_(self) -> tuple[Diagnostic, ...]:
         """Model checks of the estimated noise, passed or not."""
-        diagnostics: tuple[Diagnostic, ...] = self._find("diagnostics", self._diagnose)
-        return diagnostics
+        self._warn()
+        return self._checks
 
     def _agree(self, found: Any, name: str) -> Any:
         """Estimates whose interval of the share agrees with the test of "no label is wrong", once that is made."""
@@ -172,12 +172,18 @@ class Inferred:
         tested, seed = self.is_noisy_p_, self._inference_seed()
         return judge_temporality(self.training_, estimate, annotators, is_noisy_p=tested, seed=seed)
 
-    def _diagnose(self) -> tuple[Diagnostic, ...]:
-        diagnostics = diagnose(self.training_, [str(name) for name in self.classes_])
-        for diagnostic in diagnostics:
-            if diagnostic.is_warning:
-                warnings.warn(f"{diagnostic.sentence} {diagnostic.advice}", NoiseWarning, stacklevel=4)
-        return diagnostics
+    @property
+    def _checks(self) -> tuple[Diagnostic, ...]:
+        names = [str(name) for name in self.classes_]
+        checks: tuple[Diagnostic, ...] = self._find("diagnostics", lambda: diagnose(self.training_, names))
+        return checks
+
+    def _warn(self) -> None:
+        """Warn of checks that fail, once, when the estimates that they doubt are first asked for."""
+        for check in self._checks if hasattr(self, "training_") and WARNED not in self.findings_ else ():
+            if check.is_warning:
+                warnings.warn(f"{check.sentence} {check.advice}", NoiseWarning, stacklevel=3)
+        self.findings_[WARNED] = True
 
     def _inference_seed(self) -> int:
         return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
@@ -186,7 +192,7 @@ class Inferred:
         if "is_noisy_p" in self.findings_:
             for name in {"noise_estimate", "clock_estimates"} & set(self.findings_):
                 self._agree(self.findings_[name], name)
-        return write_findings({name: found for name, found in self.findings_.items() if name != SHARE})
+        return write_findings({name: found for name, found in self.findings_.items() if name not in (SHARE, WARNED)})
 
     def _read_findings(self, written: Any) -> None:
         self.findings_ = read_findings(written, len(self.classes_))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +18,6 @@ from labeltide.estimators.fleet import FittedFleet, FleetFit
 from labeltide.estimators.inferred import Inferred
 from labeltide.estimators.rows import TrainingRows, digest_rows, out_of_fold_log_probs
 from labeltide.estimators.tide_steps import CROSS_FIT_FOLDS, find_posterior
-from labeltide.inference.diagnostic import NoiseWarning
 
 # Parts of the model in older files, by their key in the header.
 REMOVED_PARTS = {"difficulty": "levels of difficulty", "timing": "a model of timing errors"}
@@ -159,9 +157,11 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         The file does not hold the training data, so what is to be read from it is concluded before.
         """
         check_is_fitted(self, "model_")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NoiseWarning)
-            self._may_name_labels()
+        self._may_name_labels()
+        self.save_fit(path)
+
+    def save_fit(self, path: str | Path) -> None:
+        """Write the fitted method and what was inferred from it so far, for an audit that goes on."""
         super().save(path)
 
     def _may_name_labels(self) -> bool:

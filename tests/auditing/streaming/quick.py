@@ -44,10 +44,12 @@ class QuickTide(TideClassifier):
         self.stub = stub
         return self
 
-    def save(self, path):
+    def save_fit(self, path):
         twin = TideClassifier(**self.get_params())
         vars(twin).update({name: value for name, value in vars(self).items() if name.endswith("_")})
-        twin.save(path)
+        twin.save_fit(path)
+
+    save = save_fit
 
     is_noisy_p_ = 0.01
     noise_estimate_ = property(lambda self: self.stub.noise_estimate_)
