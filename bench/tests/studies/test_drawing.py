@@ -1,4 +1,4 @@
-"""Variants change which labels go wrong together, and never how many of each class at each step."""
+"""Variants change which labels go wrong together, but for late ones not how many of each class at each step."""
 
 import numpy as np
 import pytest
@@ -8,9 +8,12 @@ from labeltide.noise.corrupt import corrupt
 from labeltide.noise.shapes import make_noise
 from labeltide_bench.studies.drawing import (
     BURSTS,
+    LATE,
     NEAR_BOUNDARIES,
     NOISE_VARIANTS,
+    SPREAD,
     corrupt_near_boundaries,
+    delay_transitions,
     doubts,
     draw_labels,
     keep_information,
@@ -41,8 +44,8 @@ def test_the_first_two_variants_draw_as_they_always_did(train, variant):
     np.testing.assert_array_equal(drawn, corrupt(train.labels[..., 0], noise, np.random.default_rng([7, 0])))
 
 
-@pytest.mark.parametrize("variant", NOISE_VARIANTS)
-def test_in_every_variant_q_is_the_share_of_each_recorded_label_at_each_step(train, variant):
+@pytest.mark.parametrize("variant", [variant for variant in NOISE_VARIANTS if variant not in LATE])
+def test_in_every_variant_but_late_labels_q_is_the_share_of_each_recorded_label_at_each_step(train, variant):
     noise, clean = make_noise("growth", 3, 8), train.labels[..., 0]
     generator, rounds = np.random.default_rng(0), 200
     drawn = np.stack([draw_labels(train, noise, variant, generator) for _ in range(rounds)])
@@ -98,6 +101,45 @@ def test_near_boundaries_missing_labels_stay_missing_and_the_identity_changes_no
     noisy = np.asarray(make_noise("static", 3, 8))
     drawn = corrupt_near_boundaries(clean, train.features, noisy, np.random.default_rng(0))
     np.testing.assert_array_equal(drawn == -1, clean == -1)
+
+
+@pytest.mark.parametrize(("variant", "late"), LATE.items())
+def test_late_labels_have_every_transition_later_by_about_as_many_steps(variant, late):
+    clean = np.repeat([[0, 1, 2, 0, 2]], 12, axis=1).repeat(500, axis=0)  # stretches of 12 steps: none is overtaken
+    data = make_sequences(n=500, n_steps=60, n_features=2, n_classes=3, random_state=0)
+    data.labels[..., 0] = clean
+    noise = make_noise("static", 3, 60, 0.3)
+    drawn = draw_labels(data, noise, variant, np.random.default_rng(0))
+    changes = np.nonzero(drawn[:, 1:] != drawn[:, :-1])[1].reshape(500, 4) + 1
+    delays = changes - np.array([12, 24, 36, 48])
+    assert set(np.unique(delays)) == set(range(late - SPREAD, late + SPREAD + 1))
+    np.testing.assert_array_equal(np.take_along_axis(drawn, changes, 1), np.tile([1, 2, 0, 2], (500, 1)))
+    assert (drawn[:, 0] == 0).all()
+    np.testing.assert_array_equal(drawn, delay_transitions(data.labels[..., 0], late, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("late", LATE.values())
+def test_late_labels_keep_their_order_also_where_stretches_are_short(train, late):
+    clean = train.labels[..., 0]
+    drawn = delay_transitions(clean, late, np.random.default_rng(0))
+    assert drawn.dtype == clean.dtype
+    for before, after in zip(clean, drawn, strict=True):
+        stretches, kept = (row[np.append(True, row[1:] != row[:-1])].tolist() for row in (before, after))
+        names = iter(stretches)
+        assert all(name in names for name in kept), "stretches are recorded in order, or not at all"
+
+
+def test_late_labels_are_missing_where_the_clean_ones_are_and_nowhere_else(train):
+    clean = train.labels[..., 0].copy()
+    clean[::3, ::2] = -1
+    clean[5] = -1
+    drawn = delay_transitions(clean, 2, np.random.default_rng(0))
+    np.testing.assert_array_equal(drawn == -1, clean == -1)
+
+
+def test_labels_without_a_transition_are_never_late():
+    clean = np.array([[1, 1, 1, 1], [0, 0, 0, 0]])
+    np.testing.assert_array_equal(delay_transitions(clean, 8, np.random.default_rng(0)), clean)
 
 
 def test_the_key_of_a_run_names_its_variant_and_is_what_it_was(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 from labeltide.noise.levels import LEVELS
 from labeltide_bench.studies import read_study, run_study
+from labeltide_bench.studies.plan import plan_fleets
 from labeltide_bench.studies.records import read_records
 from studies.toys import DATASET, METHODS, NOISE, STUDY, TABLE, our_study, toy_study, write_study
 
@@ -114,6 +115,39 @@ def test_a_wrong_method_is_named(tmp_path, method, said):
     assert said in refusal(tmp_path, DATASET + NOISE + method)
 
 
+def test_a_method_is_fitted_to_the_variants_and_rates_that_it_names(tmp_path):
+    noise = NOISE + '[[noise]]\nshape = "static"\nrates = [0, 0.3]\nvariants = ["uniform", "late 2"]\n'
+    limits = {
+        "ignore": "",
+        "variants": 'variants = ["late 2"]',
+        "rates": "rates = [0.3]",
+        "both": 'variants = ["uniform"]\nrates = [0, 0.2]',
+    }
+    methods = "".join(f'[methods.{label}]\nmethod = "ignore"\n{limit}\n' for label, limit in limits.items())
+    study = toy_study(tmp_path, "draws = 2\n" + DATASET + noise + methods)
+    planned: dict[str, set[tuple[str, float, str]]] = {label: set() for label in limits}
+    for run in (run for plan in plan_fleets(study, 3) for run in plan.runs):
+        planned[run.method.label].add((run.noise.shape, run.noise.level["rate"], run.noise.variant))
+    assert len(planned["ignore"]) == 6
+    assert planned["variants"] == {("static", 0, "late 2"), ("static", 0.3, "late 2")}
+    assert planned["rates"] == {noise for noise in planned["ignore"] if noise[1] == 0.3}
+    assert planned["both"] == {("mixed", 0.2, "uniform"), ("static", 0, "uniform")}
+    assert study.n_runs == 2 * sum(map(len, planned.values()))
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ('without = ["magic"]', "part in [methods.'tide'].without 'magic'. Choose one of: bursts,"),
+        ('without = "bursts"', "[methods.'tide'].without must be a list of at least one value"),
+        ('variants = ["odd"]', "variant in [methods.'tide'].variants 'odd'. Choose one of: uniform,"),
+        ("rates = 0.3", "[methods.'tide'].rates must be a list of at least one value"),
+    ],
+)
+def test_wrong_parts_and_limits_of_a_method_are_named(tmp_path, limit, said):
+    assert said in refusal(tmp_path, DATASET + NOISE + f"[methods.tide]\n{limit}")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -207,6 +241,7 @@ def test_the_numbers_of_runs_in_the_comments_are_right():
         "paper-tables": 9 * 2 * 9 * 10,
         "stress": 10 * 5,
         "tide": 6 * 13 * 8 * 10,
+        "tide-ablation": 11 * (16 * 9 + 1) * 10,
         "tide-beyond": (4 * 7 + 3) * 4 * 10,
         "tide-splits": 4 * 3 * 5 * 10,
     }
