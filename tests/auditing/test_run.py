@@ -123,7 +123,7 @@ def test_each_clock_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
     assert "over the hours of the day: " in str(found)
     again = lt.load(found.folder / "model" / "model.safetensors")
     assert again.is_noisy_p_ == found.estimator.is_noisy_p_
-    assert predict_table(found.folder, table).num_rows == 480
+    assert predict_table(found.folder, table).num_rows == 800
 
 
 def test_several_clocks_and_annotators_go_together(stub, tmp_path):

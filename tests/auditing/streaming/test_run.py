@@ -230,10 +230,10 @@ def test_a_histogram_spends_the_allowance_as_sorted_qualities_do():
 
 def test_spending_the_allowance_gives_the_same_flags_in_parts_and_in_memory(tmp_path, monkeypatch):
     path = write(tmp_path / "study.parquet")
-    streamed = run(path, tmp_path / "out", spend_fdr=True)
-    usual = run(path, tmp_path / "usual")
+    streamed = run(path, tmp_path / "out", spend_fdr=True, fdr=0.4)
+    usual = run(path, tmp_path / "usual", fdr=0.4)
     monkeypatch.setattr(source, "MOST_ROWS", 10**9)
-    whole = run(path, tmp_path / "whole", spend_fdr=True)
+    whole = run(path, tmp_path / "whole", spend_fdr=True, fdr=0.4)
     found, expected, before = (
         each.labels.to_table() if each is not whole else each.labels for each in (streamed, whole, usual)
     )
