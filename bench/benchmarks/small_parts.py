@@ -1,8 +1,9 @@
-"""What two parts of `tide` buy in studies of 150 and 300 labels: the prior of k, and averaged false alarms.
+"""What two parts of `tide` buy in studies of 100 to 300 labels: the prior of k, and averaged false alarms.
 
     python bench/benchmarks/small_parts.py --studies 30      # writes bench/results/tide/small_parts.jsonl and .md
 
-Whole fits of `tide` to simulated studies with 0, 20 and 40 % wrong labels (static, growing, mixed), as in intervals.py.
+Whole fits of `tide` to simulated studies with 0, 20 and 40 % wrong labels (static, growing, mixed), as in intervals.py,
+and to studies with one label a sequence, in which only features identify the noise.
 The prior is switched off in a second fit to the same labels (`labeltide_bench/studies/parts.py`). For false alarms the
 same fit flags its labels once more with Q and k taken as known.
 """
@@ -21,27 +22,36 @@ import numpy as np
 import torch
 
 import labeltide as lt
-from intervals import FIRST_SEED, FIT_RATES, FIT_SIZES, SHAPES, SIZES, are_shown, flag, make_matrices
+from intervals import FIRST_SEED, FIT_RATES, SHAPES, SIZES, are_shown, flag, make_matrices
+from labeltide.inference.diagnostics import diagnose
 from labeltide_bench.studies.parts import without
 
 RESULTS = Path(__file__).parents[1] / "results" / "tide"
 SETTINGS = {"tide": (), "no prior of k": ("prior of k",)}
+KINDS = {
+    "150": SIZES[150],
+    "300": SIZES[300],
+    "100 sequences of one label": (100, 1),
+    "300 sequences of one label": (300, 1),
+}
 
 
 def records(studies: int) -> Iterator[dict[str, Any]]:
     """One record for each study and setting."""
-    for size in FIT_SIZES:
+    for kind in KINDS:
         for rate in FIT_RATES:
             for number in range(studies):
                 for setting, parts in SETTINGS.items():
                     with without(parts):
-                        measured = measure(size, rate, number)
-                    yield {"labels": size, "rate": rate, "study": number, "setting": setting, **measured}
+                        measured = measure(kind, rate, number)
+                    yield {"labels": kind, "rate": rate, "study": number, "setting": setting, **measured}
 
 
-def measure(size: int, rate: float, number: int) -> dict[str, Any]:
+def measure(kind: str, rate: float, number: int) -> dict[str, Any]:
     """The stated and the true share of wrong labels, and flags with averaged false alarms and without."""
-    (n, steps), shape, seed = SIZES[size], SHAPES[number % len(SHAPES)], FIRST_SEED + 500_000 + 1000 * size + number
+    n, steps = KINDS[kind]
+    shape = SHAPES[number % len(SHAPES)] if steps > 1 else "static"
+    seed = FIRST_SEED + 500_000 + 1000 * n * steps + number
     study = lt.make_sequences(n, steps, 5, stay=0.9, random_state=seed, variance=2.0)
     labels = lt.corrupt(study.clean_labels, make_matrices(shape, rate, steps), random_state=seed)
     with warnings.catch_warnings():
@@ -49,7 +59,8 @@ def measure(size: int, rate: float, number: int) -> dict[str, Any]:
         fitted = lt.TideClassifier(random_state=number, device="cpu").fit(study.features, labels)
         estimate = fitted.noise_estimate_
     wrong = fitted.training_.data.labels[0, ..., 0].numpy() != study.clean_labels
-    shown = are_shown(fitted.training_, estimate)
+    denied = any(check.is_warning and check.denies for check in diagnose(fitted.training_, ["0", "1"]))
+    shown = not denied and are_shown(fitted.training_, estimate)
     flags = {
         "averaged": flag(fitted.training_, estimate, may_name=shown),
         "plain": flag(fitted.training_, replace(estimate, false_alarms=None), may_name=shown),
@@ -69,17 +80,17 @@ def write_page(results: list[dict[str, Any]], studies: int) -> str:
         "flags, Q and k as known | false alarms |",
         "|--:|--:|---|--:|--:|--:|--:|--:|--:|",
     ]
-    for size in FIT_SIZES:
+    for kind in KINDS:
         for rate in FIT_RATES:
             for setting in SETTINGS:
-                cell = [r for r in results if (r["labels"], r["rate"], r["setting"]) == (size, rate, setting)]
+                cell = [r for r in results if (r["labels"], r["rate"], r["setting"]) == (kind, rate, setting)]
                 errors = 100 * np.array([abs(r["stated"] - r["true"]) for r in cell])
                 numbers = [f"{errors.mean():.1f} ± {errors.std(ddof=1) / len(errors) ** 0.5:.1f}"]
                 numbers.append(f"{100 * np.mean([r['covers'] for r in cell]):.0f} %")
                 for name in ("averaged", "plain"):
                     flags, false = (sum(r[f"{name}_{kind}"] for r in cell) for kind in ("flags", "false"))
                     numbers += [str(flags), f"{100 * false / flags:.1f} %" if flags else "-"]
-                lines.append(f"| {size} | {100 * rate:.0f} % | {setting} | {' | '.join(numbers)} |")
+                lines.append(f"| {kind} | {100 * rate:.0f} % | {setting} | {' | '.join(numbers)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -26,16 +26,17 @@ REMOVED_PARTS = {"difficulty": "levels of difficulty", "timing": "a model of tim
 class TideClassifier(Inferred, NoisyLabelClassifier):
     r"""Learn from wrong labels with nothing to tune and no clean label.
 
-    1. A hidden Markov model of the recorded labels alone, fitted by EM, gives a first Q(t).
+    1. A hidden Markov model of the recorded labels alone, fitted by EM, gives a first Q(t). Where it finds hardly any
+       errors, networks are trained as if a quarter of the labels were wrong: errors in bursts look like the truth.
     2. Cross-fitting: networks are trained with the forward loss (Patrini and others 2017), each without a fifth of the
        sequences, on whose recorded labels it is stopped. With `clusters` in `fit`, each leaves out whole clusters.
     3. Their out-of-fold predictions P enter the hidden Markov model as evidence,
        :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`. Labels alone (k = 0) and the paper's model (equal
        rows of A, k = 1) are special cases; A and k are estimated by EM from the likelihood of the recorded labels.
+       Errors come in bursts where that is clearly likelier than networks that fail in runs.
     4. Families of Q(t) are averaged by cross-validated likelihood.
     5. Distillation (Hinton and others 2015): a last ensemble is trained on the posterior of the true labels, half of
-       its networks with early stopping on a held-out fifth of the sequences, the others on all for all epochs. The
-       others are left out where a trial shows that training so long costs accuracy.
+       its networks with early stopping on a held-out fifth of the sequences, the others on all for all epochs.
 
     Prediction uses features only. Several annotators have a Q(t) each, with partial pooling whose strength is chosen
     too. Models of several annotators are compared by leave-one-annotator-out predictive log-likelihood, which errors
@@ -44,8 +45,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     Parameters
     ----------
     ensemble : bool, default True
-        Predict with the average of five or ten networks, or fewer where fewer than five clusters have labels. With
-        False the ensemble is distilled into a single network, for small devices and streams.
+        Predict with the average of ten networks, or fewer where fewer than five clusters have labels. With False
+        the ensemble is distilled into a single network, for small devices and streams.
     period : float, or one for each of several clocks, optional
         The period of the clock, such as 24 for hours of the day: the noise just before midnight is then close to that
         just after. A clock may run on beyond it. Of hours since the start and hours of the day,
