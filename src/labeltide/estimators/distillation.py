@@ -16,7 +16,7 @@ from labeltide.models.base import SequenceModel
 from labeltide.objectives.objective import Objective
 from labeltide.training import History
 
-DISTILLATION_PATIENCE = 30  # epochs without a better held-out loss, after which a network stops (early stopping)
+DISTILLATION_PATIENCE = 30  # by hand: epochs without a better held-out loss, after which a network stops
 KINDS = ("stopped", "whole")  # of networks: with early stopping on a held-out fold, and on all rows for all epochs
 
 

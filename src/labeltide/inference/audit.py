@@ -36,7 +36,7 @@ from labeltide.noise.base import NoiseFunction
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FDR = 0.1
+FDR = 0.1  # by hand
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,7 +23,7 @@ from labeltide.inference.noise_estimate import Change, NoiseEstimate
 from labeltide.inference.profile_likelihood import CONFIDENCE, RESOLUTION, ShareInterval, share_test
 
 NORMAL_QUANTILE = 1.959964  # half width of a 95 % interval, in standard deviations
-BIAS_SHARE = 0.5  # of the gap between undersmoothed and chosen estimate, counted as smoothing bias
+BIAS_SHARE = 0.5  # by hand: of the gap between undersmoothed and chosen estimate, counted as smoothing bias
 # In probabilities, measured by `bench/benchmarks/inference.py`. The largest smoothing bias along a curve is about a
 # hundredth, most where error rates are close to zero; pointwise coverage hardly depends on that one turn.
 MAX_CURVE_BIAS = 0.01
