@@ -24,7 +24,7 @@ TITLES = {
     "bands": "bands and tests",
     "page": "writing the page",
 }
-TRAININGS = 6  # that one fit usually runs, one after the other
+TRAININGS = 4  # that one fit usually runs, one after the other
 TRAINED = 0.7  # share of a fit that is training; the chain takes the rest
 LATE = 0.2  # of the time spent in a stage is expected to be left, where it takes longer than expected
 FEWEST_SECONDS = 3.0  # of finished work, before the speed of the machine is judged by it
