@@ -13,6 +13,7 @@ from labeltide.auditing.page import write_page
 from labeltide.auditing.page.summary import summary_text
 from labeltide.auditing.page.verdict import write_verdict
 from labeltide.inference.conclusion import CANNOT_BE_TOLD, NOT_SHOWN, SHOWN, conclude
+from labeltide.inference.noise_estimate import interval_around
 
 
 @pytest.fixture(autouse=True)
@@ -140,3 +141,51 @@ def test_sequences_of_one_step_can_be_audited():
     signal = 3.0 * true[..., None] + random.normal(size=(*true.shape, 2))
     found = lt.audit(table_of(true, true ^ (random.random(true.shape) < 0.2), signal))
     assert 0.05 < found.summary["noise"]["rate"] < 0.4
+
+
+@pytest.fixture(scope="module")
+def clean():
+    """A fit to labels without mistakes, whose posterior doubts a few of them."""
+    study = lt.make_sequences(n=40, n_steps=20, n_features=2, stay=0.9, variance=2.0, random_state=1)
+    clf = lt.TideClassifier(epochs=20, hidden_size=8, random_state=0, device="cpu")
+    return study, clf.fit(study.features, study.labels)
+
+
+def test_labels_of_a_fit_that_shows_no_wrong_ones_are_neither_named_nor_corrected(clean):
+    study, clf = clean
+    assert clf.conclusion_.answer == NOT_SHOWN
+    assert clf.conclusion_.reason
+    audit = clf.audit(study.features, study.labels)
+    assert not audit.may_name
+    assert not audit.is_issue.any()
+    np.testing.assert_array_equal(clf.corrected_labels(study.features, study.labels), study.labels)
+    assert clf.audit(study.features, study.labels, may_name=True).may_name
+
+
+def test_a_file_keeps_the_conclusion(clean, tmp_path):
+    study, clf = clean
+    clf.save(tmp_path / "model")
+    again = lt.load(tmp_path / "model")
+    assert again.conclusion_ == clf.conclusion_
+    assert not again.audit(study.features, study.labels).may_name
+
+
+def test_wrong_labels_that_are_shown_are_named_and_corrected_by_one_rule():
+    study = lt.make_sequences(n=80, n_steps=30, n_features=6, stay=0.95, random_state=1)
+    recorded = lt.corrupt(study.labels[..., 0], np.array([[0.8, 0.2], [0.2, 0.8]]), random_state=0)
+    clf = lt.TideClassifier(epochs=20, hidden_size=8, random_state=0, device="cpu").fit(study.features, recorded)
+    audit = clf.audit(study.features, recorded)
+    assert clf.conclusion_.answer == SHOWN
+    assert audit.is_issue.sum() > 200
+    corrected = clf.corrected_labels(study.features, recorded)
+    np.testing.assert_array_equal(corrected, np.where(audit.is_issue, audit.suggested, recorded))
+    assert (corrected != study.labels[..., 0]).mean() < (recorded != study.labels[..., 0]).mean() / 3
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.05, 0.2])
+@pytest.mark.parametrize(("estimate", "lower", "upper"), [(0.04, 0.02, 0.07), (0.04, 0.0, 0.07), (0.0, 0.0, 0.01)])
+def test_an_interval_is_moved_to_the_share_that_is_stated(share, estimate, lower, upper):
+    low, high = interval_around(share, estimate, lower, upper)
+    assert 0 <= low <= share <= high <= 1
+    assert (low > 0) == (lower > 0 and share > 0)
+    assert interval_around(estimate, estimate, lower, upper) == pytest.approx((lower, upper))
