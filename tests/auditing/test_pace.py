@@ -15,6 +15,7 @@ def table(rows=60_000, steps=100, annotators=1, classes=3):
     labels = np.zeros((windows, steps, annotators), dtype=np.int8)
     names = tuple(f"annotator {i}" for i in range(annotators)) if annotators > 1 else None
     return SimpleNamespace(
+        features=np.zeros((1, 1, 3)),
         fit_labels=labels,
         index=np.zeros((windows, steps)),
         class_names=("a",) * classes,
