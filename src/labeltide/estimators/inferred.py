@@ -94,9 +94,8 @@ class Inferred:
     @property
     def conclusion_(self) -> Finding:
         """Whether labels are wrong: "shown", "not shown" or "cannot be told", with the reason."""
-        p_value = self.is_noisy_p_
         denied = [check.sentence for check in self._checks if check.is_warning and check.denies]
-        return conclude_noise(0.0, p_value, denied)  # the estimate itself is always there
+        return conclude_noise(self.is_noisy_p_, denied)
 
     def _may_name_labels(self) -> bool:
         """Whether the fit shows that labels are wrong, so that an audit may name them.

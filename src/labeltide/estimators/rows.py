@@ -56,12 +56,14 @@ def out_of_fold_log_probs(
 ) -> np.ndarray:
     """Log-probabilities (n, steps, classes): out of fold for training rows, the average of all folds for others."""
     inputs, real = torch.from_numpy(features), torch.from_numpy(mask)
-    every = model_log_probs(model.to(device), inputs, real, device)  # (networks, n, steps, classes)
+    model.to(device)
     if model.is_causal:  # the second half of the networks reads rows backwards
-        order, index = reversal(real), torch.arange(len(real))[:, None]
-        half = len(every) // 2
-        mirrored = model_log_probs(model, inputs[index, order], real, device)[half:, index.to(device), order.to(device)]
-        every = join_directions(every[:half], mirrored)
+        half, order, index = model.members // 2, reversal(real), torch.arange(len(real))[:, None]
+        onwards = model_log_probs(model.member(0, half), inputs, real, device)  # (networks, n, steps, classes)
+        mirrored = model_log_probs(model.member(half, half), inputs[index, order], real, device)
+        every = join_directions(onwards, mirrored[:, index.to(device), order.to(device)])
+    else:
+        every = model_log_probs(model, inputs, real, device)
     model.cpu()
     count = int(rows.folds.max()) + 1
     every = every.double().cpu().unflatten(0, (-1, count)).mean(0).log_softmax(-1)  # (folds, n, steps, classes)

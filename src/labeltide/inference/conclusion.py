@@ -42,24 +42,23 @@ def conclude(audit: Mapping[str, Any]) -> Conclusion:
     checks = audit.get("diagnostics") or []
     denied = [str(check["sentence"]) for check in checks if check.get("is_warning") and check.get("denies")]
     rate, p_value = _number(audit["noise"].get("rate")), _number(audit["temporality"].get("is_noisy_p"))
-    noise = conclude_noise(rate, p_value, denied)
+    noise = conclude_noise(p_value if math.isfinite(rate) else math.nan, denied)
     others = audit.get("other_clocks") or []
     tests = [audit["temporality"], *(other["temporality"] for other in others)]
     return Conclusion(noise, tuple(_conclude_change(test, noise) for test in tests), noise.answer == SHOWN)
 
 
-def conclude_noise(rate: float, p_value: float, denied: Sequence[str]) -> Finding:
+def conclude_noise(p_value: float, denied: Sequence[str]) -> Finding:
     """Whether labels are wrong.
 
     Parameters
     ----------
-    rate : the estimated share of wrong labels
-    p_value : of the null hypothesis that none is wrong
+    p_value : of the null hypothesis that none is wrong; NaN where that or the share could not be estimated
     denied : sentences of the checks that find nothing to identify wrong labels by
     """
     if denied:  # the others are among the checks
         return Finding(CANNOT_BE_TOLD, denied[0])
-    if not math.isfinite(rate) or not math.isfinite(p_value):
+    if not math.isfinite(p_value):
         return Finding(CANNOT_BE_TOLD, "The share of wrong labels could not be estimated.")
     if p_value >= SURE:
         return Finding(NOT_SHOWN, "Labels without mistakes could also give this estimate.")
