@@ -73,7 +73,7 @@ def write_live_report() -> None:
     if folder.exists():
         return
     import labeltide as lt
-    from labeltide.auditing.wearable_study import simulate_study, write_study
+    from labeltide.data.studies import simulate_study, write_study
 
     with tempfile.TemporaryDirectory() as place:
         lt.audit(

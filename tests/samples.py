@@ -6,7 +6,7 @@ from itertools import pairwise, permutations
 
 import numpy as np
 
-from labeltide.inference.unequal_sampling import passed_marks
+from labeltide.inference.review import passed_marks
 
 
 def all_samples(inclusion: np.ndarray) -> list[tuple[float, np.ndarray]]:

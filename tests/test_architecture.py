@@ -18,9 +18,9 @@ ROOT = SOURCE / "labeltide"
 BENCH_SOURCE = Path(__file__).parents[1] / "bench" / "src"
 BENCH_ROOT = BENCH_SOURCE / "labeltide_bench"
 STEPS = [
-    {"_validation", "_clock", "_fleet", "_files", "_extras", "_formulas", "_display", "_workers"},
-    {"kernels", "tables", "decisions", "spans"},
-    {"data", "noise", "models", "objectives", "chain"},
+    {"_validation", "_clock", "_fleet", "_files", "_display", "_workers"},
+    {"kernels", "tables"},
+    {"data", "noise", "models", "chain", "recordings"},
     {"training"},
     {"estimators", "inference"},
     {"auditing"},
@@ -34,7 +34,7 @@ BENCH_STEP_OF = {name: step for step, names in enumerate(BENCH_STEPS) for name i
 FRIENDS = {
     ("estimators", "inference"),
     ("_clock", "_validation"),
-    ("_workers", "_extras"),
+    ("_workers", "_files"),
 }  # within one step, who may call whom
 FORWARDERS = {ROOT / "cli" / "__init__.py"}  # the only file of the library that may import labeltide_bench
 
@@ -140,7 +140,7 @@ def test_the_two_lowest_files_do_not_know_each_other():
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("import labeltide.noise.base as b", {"labeltide.noise.base"}),
+        ("import labeltide.noise.functions as b", {"labeltide.noise.functions"}),
         ("from labeltide import _validation", {"labeltide._validation"}),
         ("def f():\n    from labeltide.cli import main", {"labeltide.cli.main"}),
         ("if TYPE_CHECKING:\n    import torch\nelse:\n    import numpy", {"numpy"}),

@@ -12,21 +12,21 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv as arrow_csv
 
-from labeltide._formulas import bare_text, csv_text, safe_texts
+from labeltide._files import bare_text, csv_text, safe_texts
 from labeltide.auditing.predict import write_predictions
-from labeltide.auditing.spreadsheet import SafeCsvWriter, guarded, write_safe_csv
-from labeltide.auditing.wearable_study import write_study
-from labeltide.spans import delimited
-from labeltide.spans.table import make_spans
+from labeltide.data.studies import write_study
+from labeltide.recordings.spans import delimited
+from labeltide.recordings.spans.table import make_spans
+from labeltide.tables.frames import SafeCsvWriter, guarded, write_safe_csv
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "bench" / "src").rglob("*.py")]
 WRITERS = {"write_csv", "CSVWriter", "writer", "DictWriter", "to_csv"}
 GUARDED = {
-    ("_formulas.py", "csv.writer"),
-    ("spreadsheet.py", "csv.write_csv"),
-    ("spreadsheet.py", "csv.CSVWriter"),
-    ("wearable_study.py", "csv.write_csv"),
+    ("_files.py", "csv.writer"),
+    ("frames.py", "csv.write_csv"),
+    ("frames.py", "csv.CSVWriter"),
+    ("studies.py", "csv.write_csv"),
 }
 TEXTS = [
     *("=1+1", "+x", "-x", "@SUM(A1)", "\t=1", "=cmd|' /C calc'!A0", " =1+1", "a\n=1+1", "a;=1", "\uff1dx", "\u202e=x"),
@@ -43,7 +43,7 @@ def calls_of_writers(path: Path) -> Iterator[str]:
 
 def test_nothing_else_writes_csv():
     found = {(path.name, name) for path in SOURCES for name in calls_of_writers(path)}
-    assert found == GUARDED, "Use _formulas.csv_text or auditing.spreadsheet."
+    assert found == GUARDED, "Use _files.csv_text or tables.frames."
 
 
 def tables(text: str) -> dict[str, pa.Table]:

@@ -156,8 +156,8 @@ def test_every_file_column_and_key_is_in_the_reference(tmp_path):
     import pyarrow.parquet as pq
 
     from auditing.page.fake import write_audit
-    from labeltide.auditing.folder import DECISIONS, OURS
-    from labeltide.decisions.schema import prepare_schema
+    from labeltide.auditing.decisions import prepare_schema
+    from labeltide.auditing.results import DECISIONS, OURS
 
     text = (DOCS / "reference" / "files.md").read_text()
     folder = write_audit(tmp_path / "audit", sequences=2, steps=20)

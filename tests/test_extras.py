@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import labeltide
-from labeltide._extras import import_extra
+from labeltide._files import import_extra
 
 SOURCE = Path(labeltide.__file__).parent
 
@@ -28,4 +28,4 @@ def test_no_other_file_words_a_missing_extra(path):
     raised = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Raise)]
     texts = [part.value for node in raised for part in ast.walk(node) if isinstance(part, ast.Constant)]
     is_worded = any("labeltide[" in str(text) for text in texts)
-    assert is_worded == (path.name == "_extras.py"), "Use _extras.import_extra."
+    assert is_worded == (path.name == "_files.py"), "Use _extras.import_extra."

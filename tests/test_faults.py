@@ -20,8 +20,9 @@ from auditing.conftest import quick_fit as quick_fit
 from auditing.stub import StubTide
 from auditing.tables import make_table
 from labeltide import cli
-from labeltide.auditing import folder as results_folder
-from labeltide.decisions import Decision, DecisionStore, store
+from labeltide.auditing import decisions as store
+from labeltide.auditing import results as results_folder
+from labeltide.auditing.decisions import Decision, DecisionStore
 from labeltide.training import loop
 
 ROLES = ("--sequence", "person", "--time", "minute", "--label", "label", "--features", "signal")

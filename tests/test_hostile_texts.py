@@ -13,11 +13,11 @@ import labeltide as lt
 from auditing.page.fake import HOSTILE, write_audit
 from auditing.stub import use_stub
 from auditing.tables import make_table
-from labeltide.auditing.comparing import compare_audits
-from labeltide.auditing.page.compare_page import write_comparison
-from labeltide.auditing.spreadsheet import write_safe_csv
-from labeltide.decisions import Decision, DecisionStore
+from labeltide.auditing.compare import compare_audits
+from labeltide.auditing.decisions import Decision, DecisionStore
+from labeltide.auditing.page.page import write_comparison
 from labeltide.inference.audit import LabelAudit
+from labeltide.tables.frames import write_safe_csv
 
 MARKUP = ("<script", "<img", 'onerror="', "<b>")
 NAMES = [text.encode("utf-8", "replace").decode() for text in HOSTILE if "\x00" not in text]

@@ -12,9 +12,8 @@ from auditing.reviewed import decide
 from auditing.stub import StubTide
 from auditing.tables import make_table
 from labeltide.auditing.page import summary_text, write_page
-from labeltide.reviewing.session import open_session
+from labeltide.reviewing.session import open_session, view_item
 from labeltide.reviewing.summary import review_summary
-from labeltide.reviewing.views import view_item
 from test_cli import run as run
 
 pytestmark = pytest.mark.usefixtures("quick_fit")

@@ -13,8 +13,7 @@ import torch
 import labeltide as lt
 from labeltide import _workers
 from labeltide._workers import current_workers
-from labeltide.inference.cluster_bootstrap import chosen_spline, draw_rows
-from labeltide.inference.warm_start import refit, same_data
+from labeltide.inference.bootstrap import chosen_spline, draw_rows, refit, same_data
 
 
 def add(shared, part):
@@ -92,7 +91,7 @@ def test_tide_has_the_same_bits_with_several_workers(alone):
 
 
 def test_bootstrap_replicates_have_the_same_bits_with_several_workers(alone, monkeypatch):
-    monkeypatch.setattr("labeltide.inference.warm_start.FEWEST_FOR_WORKERS", 0)
+    monkeypatch.setattr("labeltide.inference.bootstrap.FEWEST_FOR_WORKERS", 0)
     here = noise_replicates(alone.training_, 6)
     with lt.workers(2):
         there = noise_replicates(alone.training_, 6)

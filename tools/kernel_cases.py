@@ -16,14 +16,13 @@ from torch import Tensor
 
 from labeltide._fleet import MemberLinear, member_generators
 from labeltide.chain.data import ChainData, ChainParameters, Members
-from labeltide.chain.passes import kernel_inputs
-from labeltide.chain.plain import plain_pass
-from labeltide.kernels import adam, chain, gru, library, network, objective
-from labeltide.kernels.cases import Call, Case, Comparison, write_cases
-from labeltide.kernels.sums import SumTask
+from labeltide.chain.passes import kernel_inputs, plain_pass
+from labeltide.kernels import chain, gru, library, step
+from labeltide.kernels.gru import SumTask
+from labeltide.kernels.library import Call, Case, Comparison, write_cases
 from labeltide.models.gru import GRUModel
-from labeltide.noise.base import dominant_rows
-from labeltide.objectives.objective import Multipliers, Objective
+from labeltide.noise.functions import dominant_rows
+from labeltide.training.objective import Multipliers, Objective
 from labeltide.training.state import TrainingState
 
 LINE_BYTES = 64  # every tensor starts on a cache line
@@ -126,7 +125,7 @@ def network_case() -> Case:
     matrices = dominant_rows((4 * logits / (4 + logits.abs())).unflatten(-1, (classes, classes)))
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     gradients = torch.autograd.grad((matrices * grad).sum(), parameters)
-    compiled = network.CompiledNetwork(layers, network.NetworkInput(clock, ends, 2.0, -1.0, 4.0, classes))
+    compiled = step.CompiledNetwork(layers, step.NetworkInput(clock, ends, 2.0, -1.0, 4.0, classes))
     task, computed, out = compiled.task, torch.empty(matrices.shape), torch.empty(members, compiled.size)
     recorder = Recorder("network", "network")
     recorder.add(clock, ends, grad, *parameters)
@@ -178,11 +177,11 @@ def objective_case() -> Case:
     sizes = (members, batch, steps, classes, annotators, annotators, table, steps, annotators)
     pointers = (rows, labels, mask, weights, None, None, logits, matrices, linear, quadratic)
     outputs = (losses, counts, grad_logits, grad_matrices)
-    task = objective.ObjectiveTask(*sizes, *map(library.pointer, (*pointers, *outputs)))
+    task = step.ObjectiveTask(*sizes, *map(library.pointer, (*pointers, *outputs)))
     recorder = Recorder("objective", "objective")
     recorder.add(*pointers)
     recorder.room(*outputs)
-    recorder.call("labeltide_objective", task, objective.count_items(task))
+    recorder.call("labeltide_objective", task, step.count_items(task))
     recorder.expect(grad_logits, grads[0])
     recorder.expect(grad_matrices, grads[1])
     return recorder.case
@@ -201,7 +200,7 @@ def adam_case() -> Case:
     taking_part, factor = torch.tensor([True, True, False, True]), torch.rand(size, generator=generator)
     updated = (state.parameters, state.mean, state.variance, gradients, state.count)
     settings = (state.rate, factor, taking_part, state.diverged)
-    task = adam.AdamTask(members, size, *map(library.pointer, (*updated, *settings)), 5.0)
+    task = step.AdamTask(members, size, *map(library.pointer, (*updated, *settings)), 5.0)
     recorder = Recorder("adam", "adam")
     recorder.add(*updated, *settings)
     recorder.call("labeltide_adam", task, members)

@@ -17,11 +17,15 @@ from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import fit_fleet
-from labeltide.inference.budget import affordable, coarsen
-from labeltide.inference.cluster_bootstrap import free_family
-from labeltide.inference.likelihood_ratio import MIN_TEST_REPLICATES, likelihood_ratio_test
+from labeltide.inference.bootstrap import (
+    MIN_TEST_REPLICATES,
+    REFIT_ITERATIONS,
+    affordable,
+    coarsen,
+    free_family,
+    likelihood_ratio_test,
+)
 from labeltide.inference.temporality import TEST_REPLICATES, TEST_SMOOTHNESS
-from labeltide.inference.warm_start import REFIT_ITERATIONS
 from labeltide_bench.studies import read_study
 from labeltide_bench.studies.dataset_spec import DatasetSpec
 from labeltide_bench.studies.loading import Split, load_dataset

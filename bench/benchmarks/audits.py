@@ -128,7 +128,7 @@ def read_audit(folder: Path) -> dict[str, Any]:
     """What stands in the folder of results: sizes, the verdict, and what the page says was done."""
     if not folder.exists():
         return {}
-    from labeltide.auditing.page.names import terminal_text
+    from labeltide.auditing.page.format import terminal_text
     from labeltide.auditing.page.verdict import write_verdict
 
     audit = json.loads((folder / "audit.json").read_bytes())

@@ -19,7 +19,7 @@ import numpy as np
 
 import checked_rate_page
 import labeltide as lt
-from labeltide.inference.remaining_rate import remaining_rate
+from labeltide.inference.review import remaining_rate
 
 PEOPLE, STEPS, SIZES, SEED = 40, 500, (50, 200, 500), 71_000
 CLUSTERS, BINS = np.arange(PEOPLE), np.broadcast_to(np.arange(STEPS) // 50, (PEOPLE, STEPS))

@@ -27,12 +27,10 @@ from scipy.stats import binom
 
 import labeltide as lt
 from labeltide.auditing import fitting
-from labeltide.auditing.copies import check_copies, clusters_of_copies
-from labeltide.auditing.leaks import check_leaks
+from labeltide.auditing.checks import check_copies, check_leaks, clusters_of_copies, leave_out_rare_classes
 from labeltide.auditing.options import AuditOptions
-from labeltide.auditing.rare_classes import leave_out_rare_classes
 from labeltide.auditing.reading import read_audit_table
-from labeltide.inference.diagnostic import Diagnostic
+from labeltide.inference.conclusion import Diagnostic
 from labeltide.tables.roles import Request
 
 RESULTS = Path(__file__).parents[1] / "results" / "claims"

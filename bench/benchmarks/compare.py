@@ -33,7 +33,7 @@ import contested
 import labeltide as lt
 from annotators import STEPS, distance, draw_annotators
 from compare_page import write_page
-from labeltide.inference.agreement import count_votes
+from labeltide.inference.annotators import count_votes
 
 PACKAGES = ("labeltide", "crowd-kit", "cleanlab", "numpy", "pandas")
 STEADY = np.tile(np.array([0.1, 0.2, 0.15, 0.3, 0.25])[:, None], (1, STEPS))

@@ -34,9 +34,8 @@ from intervals import intervals
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators, estimate_noise
-from labeltide.inference.cluster_bootstrap import free_family
-from labeltide.inference.diagnostics import diagnose
-from labeltide.inference.likelihood_ratio import likelihood_ratio_test
+from labeltide.inference.bootstrap import free_family, likelihood_ratio_test
+from labeltide.inference.checks import diagnose
 from labeltide.inference.temporality import TEST_SMOOTHNESS, WEAK_POOLING, judge_temporality
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 

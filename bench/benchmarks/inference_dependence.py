@@ -22,14 +22,17 @@ import labeltide as lt
 from inference_dependence_page import COMPARISON, MOST, called
 from labeltide._clock import Cells
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
-from labeltide.chain.families import Family, constant_shape, family, hold_annotator, pooled, sum_shape
-from labeltide.inference.budget import GRID_POINTS
-from labeltide.inference.change import ChangeTest, change_test, score_test, tested_labels
-from labeltide.inference.cluster_bootstrap import free_family, free_of
-from labeltide.inference.likelihood_ratio import likelihood_ratio_test
-from labeltide.inference.score import clock_moments, fit_nulls
-from labeltide.inference.study_design import study_design
-from labeltide.inference.temporality import TEST_SMOOTHNESS, WEAK_POOLING, hold_class
+from labeltide.chain.families import Family, constant_shape, family, hold_annotator, hold_class, pooled, sum_shape
+from labeltide.inference.bootstrap import GRID_POINTS, free_family, free_of, likelihood_ratio_test
+from labeltide.inference.score_tests import clock_moments, fit_nulls, study_design
+from labeltide.inference.temporality import (
+    TEST_SMOOTHNESS,
+    WEAK_POOLING,
+    ChangeTest,
+    change_test,
+    score_test,
+    tested_labels,
+)
 from labeltide_bench.simulated import Differences, SimulatedStudy, record_windows, simulate
 
 WINDOWS = {5: 32, 10: 16, 20: 8, 50: 4}  # of each person, by the number of people

@@ -16,7 +16,7 @@ steps, two classes and 30 % of labels wrong unless said otherwise. In the settin
 probability .95 and features are weak; in *features* labels are independent and features are strong. The evidence is
 drawn as calibrated probabilities, except in the whole fits at the end.
 
-The roughness penalty of the bands and the allowance for smoothing bias (`inference/cluster_bootstrap.py`,
+The roughness penalty of the bands and the allowance for smoothing bias (`inference/bootstrap.py`,
 `inference/bands.py`) were chosen on other draws of the same six shapes at the same rate. In a first run of the section
 on other kinds of noise, a jump from no noise was never covered before the jump; since then, error rates below three in
 a thousand are not distinguished from zero. That section shows new draws of the same three kinds, so they are no longer
@@ -27,7 +27,7 @@ Not all records are of the same version. Those of Must 2, of other kinds of nois
 power of the evidence had a prior (`chain/em.py`). Those of coverage, of windows that depend on each other, of
 annotators, of checks and of whole fits of 150 x 50 had a normal prior, which differs from the present Cauchy prior
 where labels are few. The table of small studies is of the present version. The prior and the tolerance of one stretch
-of errors (`inference/profile_likelihood.py`) were chosen on 864 whole fits of other draws, a ninth of which are of the
+of errors (`inference/bands.py`) were chosen on 864 whole fits of other draws, a ninth of which are of the
 kind in the table; that the prior is relative to the Q of training was chosen on studies of one label a sequence. Tests
 of change where every row runs through the clock are likelihood-ratio tests by parametric bootstrap with 39 replicates.
 """
@@ -165,7 +165,7 @@ of people whose error rates differ (standard deviation 0.5 on the logit scale), 
 its networks; elsewhere the evidence is drawn. The best possible interval knows which labels are wrong: that of Clopper
 and Pearson, and with people the t interval of their shares. Labels are flagged as in an audit of a table: where both
 tests show wrong labels (p below 5 %) and no check says that they cannot be told (*denied*), with 10 % false alarms
-allowed. Expected false alarms are averaged over the profile likelihood of the share (`inference/averaged_quality.py`).
+allowed. Expected false alarms are averaged over the profile likelihood of the share (`inference/audit.py`).
 The false discovery rate is the mean over studies of the share of flags that are false, zero where none is flagged
 (Benjamini and Hochberg 1995); *pooled* is the share among the flags of all studies, in which one bad study counts as
 much as it has flags. Of clean labels every flag is false, and their share among all labels stands in its place,

@@ -25,13 +25,11 @@ from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family
 from labeltide.chain.passes import expect
 from labeltide.inference.audit import LabelAudit
-from labeltide.inference.bands import NoiseEstimate, estimate_noise
+from labeltide.inference.bands import NoiseEstimate, estimate_noise, presence_p
+from labeltide.inference.bootstrap import likelihood_ratio_test, same_data
+from labeltide.inference.checks import diagnose
 from labeltide.inference.conclusion import SURE
-from labeltide.inference.diagnostics import diagnose
-from labeltide.inference.likelihood_ratio import likelihood_ratio_test
-from labeltide.inference.reconcile import presence_p
 from labeltide.inference.temporality import MIN_PART_REPLICATES, PART_REPLICATES
-from labeltide.inference.warm_start import same_data
 from labeltide_bench.simulated import Differences, SimulatedData, SimulatedStudy, fit_studies, record_windows, simulate
 
 SIZES = {100: (10, 10), 150: (15, 10), 300: (20, 15), 1000: (40, 25)}  # labels: rows and steps

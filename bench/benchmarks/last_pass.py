@@ -22,10 +22,9 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from labeltide.auditing import source
-from labeltide.auditing.large_study import write_large_study
+from labeltide.auditing import reading, run
 from labeltide.auditing.run import audit
-from labeltide.auditing.streaming import run
+from labeltide.data.studies import write_large_study
 
 FILES = ("labels.parquet", "issues.parquet", "issues.csv")
 
@@ -39,7 +38,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     pa.set_cpu_count(arguments.threads)
-    source.MOST_ROWS = 0  # every table is read in parts
+    reading.MOST_ROWS = 0  # every table is read in parts
     run.finish = repeated(run.finish, arguments.repeats)
     with tempfile.TemporaryDirectory() as name:
         table = Path(name) / "study.parquet"

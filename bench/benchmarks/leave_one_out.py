@@ -19,9 +19,8 @@ import torch
 
 from labeltide.chain.annotators import CANDIDATE_ITERATIONS, FINAL_ITERATIONS, FIRST_CANDIDATE, _fit, _members, _start
 from labeltide.chain.data import ChainData
-from labeltide.chain.leave_one_out import predictive_log_likelihood
-from labeltide.chain.passes import expect
-from labeltide.chain.start import BURSTS_WORTH
+from labeltide.chain.em import BURSTS_WORTH
+from labeltide.chain.passes import expect, predictive_log_likelihood
 
 RESULTS = Path(__file__).parents[1] / "results" / "annotators"
 N, STEPS, FOLDS, DRAWS = 120, 40, 3, 5

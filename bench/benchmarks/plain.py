@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from labeltide.noise.network import WIDTHS
+from labeltide.noise.functions import WIDTHS
 
 
 class PlainModel(nn.Module):

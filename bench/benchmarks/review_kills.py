@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from labeltide.decisions import DecisionStore, file_digest
+from labeltide.auditing.decisions import DecisionStore, file_digest
 
 DECISIONS, KILLS, FORGED, SEED = 1000, 10, 10_000, 5
 CLASSES, ANNOTATORS = ["rest", "sit", "walk"], ["Ada", "Ben"]

@@ -18,9 +18,9 @@ import torch
 
 import labeltide as lt
 from labeltide.chain.data import ChainData, Members
+from labeltide.chain.em import label_chain
 from labeltide.chain.passes import expect
-from labeltide.chain.start import label_chain
-from labeltide.inference.planner import plan_review
+from labeltide.inference.audit import plan_review
 
 N, STEPS, SEQUENCES, SINGLE = 100, 30, 10, 150
 GRID = np.linspace(0, 1, STEPS)

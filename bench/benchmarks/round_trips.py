@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from labeltide.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
-from labeltide.spans.formats import read_spans
-from labeltide.spans.grid import Grid, grid_to_spans, lay_on_grid
-from labeltide.spans.table import by_annotator
+from labeltide.recordings.recordings import Grid, grid_to_spans, lay_on_grid
+from labeltide.recordings.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
+from labeltide.recordings.spans.formats import read_spans
+from labeltide.recordings.spans.table import by_annotator
 
 RESULTS = Path(__file__).parents[1] / "results" / "formats"
 FILES = 200

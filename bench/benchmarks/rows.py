@@ -25,8 +25,8 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 import labeltide as lt
-from labeltide.auditing import source
-from labeltide.auditing.large_study import write_large_study
+from labeltide.auditing import reading
+from labeltide.data.studies import write_large_study
 
 RECORDS = Path(__file__).parents[1] / "results" / "scale"
 COMPARED = ("labels.parquet", "issues.parquet", "issues.csv", "noise.csv", "model/model.safetensors")
@@ -134,7 +134,7 @@ def _run(what: str, *words: object) -> dict[str, Any]:
 
 
 def _child(what: str, *words: str) -> None:
-    source.MOST_ROWS = 0  # every table is read in parts
+    reading.MOST_ROWS = 0  # every table is read in parts
     device, workers = os.environ[DEVICE], int(os.environ[WORKERS])
     started = time.monotonic()
     stages: dict[str, Any] = {}

@@ -23,7 +23,7 @@ import torch
 
 import labeltide as lt
 from intervals import FIRST_SEED, FIT_RATES, SHAPES, SIZES, are_shown, flag, make_matrices
-from labeltide.inference.diagnostics import diagnose
+from labeltide.inference.checks import diagnose
 from labeltide_bench.studies.parts import without
 
 RESULTS = Path(__file__).parents[1] / "results" / "tide"

@@ -24,16 +24,15 @@ import torch
 
 import labeltide as lt
 from labeltide._fleet import member_generators
-from labeltide.chain import select, start
+from labeltide.chain import em, select
 from labeltide.chain.data import ChainData, Members
-from labeltide.chain.passes import expect
-from labeltide.chain.plain import plain_pass
+from labeltide.chain.passes import expect, plain_pass
 from labeltide.estimators.fleet import FleetFit
 from labeltide.kernels import library
-from labeltide.kernels.threads import torch_on_one_thread
+from labeltide.kernels.library import torch_on_one_thread
 from labeltide.models.gru import GRUModel
-from labeltide.objectives.objective import Objective
 from labeltide.training import Fleet, FleetData, Schedule
+from labeltide.training.objective import Objective
 from labeltide.training.state import TrainingState, flatten_parameters
 from labeltide.training.step import TrainingStep
 from plain import PlainModel, fit_plain_continuous, plain_step
@@ -144,7 +143,7 @@ def tide_stages(device: str) -> dict[str, float]:
 
     with (
         patch.object(FleetFit, "train", timed(FleetFit.train)),
-        patch.object(start, "fit_chains", timed(start.fit_chains, "chains")),
+        patch.object(em, "fit_chains", timed(em.fit_chains, "chains")),
         patch.object(select, "fit_chains", timed(select.fit_chains, "families of Q")),
     ):
         timed(fits(device, "tide", 1), "all")()
@@ -176,7 +175,7 @@ def chain_pass(device: str, run: Callable[..., Any]) -> Callable[[], Any]:
     data = ChainData(labels.to(torch.int8), mask, None, 50, 2)
     same = torch.zeros(100, dtype=torch.int64, device=device)
     members = Members(same, same, torch.ones(100, 137, device=device))
-    parameters = start.flat_chain(100, 1, data, 0.8)
+    parameters = em.flat_chain(100, 1, data, 0.8)
     return lambda: run(data, members, parameters)
 
 

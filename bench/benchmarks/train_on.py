@@ -34,7 +34,7 @@ from pyarrow import parquet
 
 import labeltide as lt
 from labeltide.auditing import fitting
-from labeltide.auditing.wearable_study import ACTIVITIES, FEATURES, simulate_study
+from labeltide.data.studies import ACTIVITIES, FEATURES, simulate_study
 from labeltide_bench.evaluation.recovery import absolute_errors, frobenius_errors
 
 STEPS = 100  # of a window

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.annotators import FIRST_CANDIDATE, fit_annotators
+from labeltide.chain.annotators import FIRST_CANDIDATE, fit_annotators, vote_shares
 from labeltide.chain.data import ChainData
-from labeltide.chain.opinion_pool import vote_shares
 from labeltide_bench.simulated import (
     Differences,
     SharedDifficulty,

@@ -23,31 +23,31 @@ _HOMES = {
     "TableAudit": "labeltide.auditing.run",
     "UnanswerableError": "labeltide._validation",
     "predict_table": "labeltide.auditing.predict",
-    "export_audit": "labeltide.exporting.audit_files",
-    "read_spans": "labeltide.spans.formats",
-    "apply_decisions": "labeltide.auditing.applying",
-    "compare_audits": "labeltide.auditing.comparing",
+    "export_audit": "labeltide.exporting.spans",
+    "read_spans": "labeltide.recordings.spans.formats",
+    "apply_decisions": "labeltide.auditing.apply",
+    "compare_audits": "labeltide.auditing.compare",
     "load": "labeltide.estimators.storage",
     "Sequences": "labeltide.data.sequences",
     "SequenceScaler": "labeltide.data.scaler",
     "step_scorer": "labeltide.estimators.scoring",
     "make_sequences": "labeltide.data.simulate",
-    "FixedNoise": "labeltide.noise.fixed",
-    "NoiseFunction": "labeltide.noise.base",
-    "NoiseEstimate": "labeltide.inference.noise_estimate",
-    "NoiseWarning": "labeltide.inference.diagnostic",
-    "Agreement": "labeltide.inference.agreement",
-    "Consensus": "labeltide.inference.consensus",
-    "agreement": "labeltide.inference.agreement",
-    "checked_rate": "labeltide.inference.checked_rate",
-    "review_sample": "labeltide.inference.review_sample",
-    "consensus": "labeltide.inference.consensus",
-    "corrupt": "labeltide.noise.corrupt",
-    "make_noise": "labeltide.noise.shapes",
+    "FixedNoise": "labeltide.noise.functions",
+    "NoiseFunction": "labeltide.noise.functions",
+    "NoiseEstimate": "labeltide.inference.bands",
+    "NoiseWarning": "labeltide.inference.conclusion",
+    "Agreement": "labeltide.inference.annotators",
+    "Consensus": "labeltide.inference.annotators",
+    "agreement": "labeltide.inference.annotators",
+    "checked_rate": "labeltide.inference.review",
+    "review_sample": "labeltide.inference.review",
+    "consensus": "labeltide.inference.annotators",
+    "corrupt": "labeltide.noise.simulate",
+    "make_noise": "labeltide.noise.simulate",
     "SequenceModel": "labeltide.models.base",
     "wrap": "labeltide.models.wrap",
-    "backward_loss": "labeltide.objectives.losses",
-    "forward_loss": "labeltide.objectives.losses",
+    "backward_loss": "labeltide.training.objective",
+    "forward_loss": "labeltide.training.objective",
     "show_versions": "labeltide.doctor",
     "workers": "labeltide._workers",
     "read_study": "labeltide_bench.studies",
@@ -59,8 +59,8 @@ __all__ = sorted(_HOMES)
 if TYPE_CHECKING:
     from labeltide._validation import UnanswerableError as UnanswerableError
     from labeltide._workers import workers as workers
-    from labeltide.auditing.applying import apply_decisions as apply_decisions
-    from labeltide.auditing.comparing import compare_audits as compare_audits
+    from labeltide.auditing.apply import apply_decisions as apply_decisions
+    from labeltide.auditing.compare import compare_audits as compare_audits
     from labeltide.auditing.predict import predict_table as predict_table
     from labeltide.auditing.run import TableAudit as TableAudit
     from labeltide.auditing.run import audit as audit
@@ -80,24 +80,24 @@ if TYPE_CHECKING:
     from labeltide.estimators import fit_fleet as fit_fleet
     from labeltide.estimators.scoring import step_scorer as step_scorer
     from labeltide.estimators.storage import load as load
-    from labeltide.exporting.audit_files import export_audit as export_audit
-    from labeltide.inference.agreement import Agreement as Agreement
-    from labeltide.inference.agreement import agreement as agreement
-    from labeltide.inference.checked_rate import checked_rate as checked_rate
-    from labeltide.inference.consensus import Consensus as Consensus
-    from labeltide.inference.consensus import consensus as consensus
-    from labeltide.inference.diagnostic import NoiseWarning as NoiseWarning
-    from labeltide.inference.noise_estimate import NoiseEstimate as NoiseEstimate
-    from labeltide.inference.review_sample import review_sample as review_sample
+    from labeltide.exporting.spans import export_audit as export_audit
+    from labeltide.inference.annotators import Agreement as Agreement
+    from labeltide.inference.annotators import Consensus as Consensus
+    from labeltide.inference.annotators import agreement as agreement
+    from labeltide.inference.annotators import consensus as consensus
+    from labeltide.inference.bands import NoiseEstimate as NoiseEstimate
+    from labeltide.inference.conclusion import NoiseWarning as NoiseWarning
+    from labeltide.inference.review import checked_rate as checked_rate
+    from labeltide.inference.review import review_sample as review_sample
     from labeltide.models.base import SequenceModel as SequenceModel
     from labeltide.models.wrap import wrap as wrap
-    from labeltide.noise.base import NoiseFunction as NoiseFunction
-    from labeltide.noise.corrupt import corrupt as corrupt
-    from labeltide.noise.fixed import FixedNoise as FixedNoise
-    from labeltide.noise.shapes import make_noise as make_noise
-    from labeltide.objectives.losses import backward_loss as backward_loss
-    from labeltide.objectives.losses import forward_loss as forward_loss
-    from labeltide.spans.formats import read_spans as read_spans
+    from labeltide.noise.functions import FixedNoise as FixedNoise
+    from labeltide.noise.functions import NoiseFunction as NoiseFunction
+    from labeltide.noise.simulate import corrupt as corrupt
+    from labeltide.noise.simulate import make_noise as make_noise
+    from labeltide.recordings.spans.formats import read_spans as read_spans
+    from labeltide.training.objective import backward_loss as backward_loss
+    from labeltide.training.objective import forward_loss as forward_loss
     from labeltide_bench.studies import read_study as read_study
     from labeltide_bench.studies import run_study as run_study
 

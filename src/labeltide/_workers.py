@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from labeltide._extras import import_extra
+from labeltide._files import import_extra
 
 Task = Callable[[Any, Any], Any]  # of what is shared and of its own part
 Result = tuple[int, Any]  # the number of the task, and what it gave

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide.auditing.run import TableAudit, audit
-from labeltide.auditing.wearable_study import simulate_study
+from labeltide.data.studies import simulate_study
 
 
 class Truth(NamedTuple):

@@ -15,7 +15,7 @@ import torch
 
 from labeltide import __version__
 from labeltide.kernels import KERNELS, choose, library
-from labeltide.kernels.check import CheckResult
+from labeltide.kernels.library import CheckResult
 
 LEVELS = ("no AVX2", "AVX2", "AVX-512")  # what `labeltide_processor` tells apart on x86
 

@@ -2,7 +2,7 @@
 
 import json
 
-from labeltide.decisions import Decision, DecisionStore, audit_identity
+from labeltide.auditing.decisions import Decision, DecisionStore, audit_identity
 
 
 def decide(folder, decisions, audit=None):

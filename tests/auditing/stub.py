@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from labeltide.auditing import fitting
-from labeltide.auditing.unfinished import Unfinished
+from labeltide.auditing.resume import Unfinished
 from labeltide.chain.data import TrainingEvidence
 from labeltide.inference.audit import LabelAudit
-from labeltide.inference.diagnostics import Diagnostic
-from labeltide.inference.noise_estimate import Change, NoiseEstimate
+from labeltide.inference.bands import Change, NoiseEstimate
+from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.temporality import PartTemporality, Temporality
 
 

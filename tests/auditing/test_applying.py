@@ -7,8 +7,8 @@ from pyarrow import csv, parquet
 import labeltide as lt
 from auditing.reviewed import decide
 from auditing.tables import make_table
-from labeltide.auditing import applying
-from labeltide.auditing.applying import apply_decisions
+from labeltide.auditing import apply
+from labeltide.auditing.apply import apply_decisions
 
 ROLES = {"sequence": "person", "time": "minute", "label": "label", "features": "signal"}
 pytestmark = pytest.mark.usefixtures("quick_fit")
@@ -29,7 +29,7 @@ def reviewed(tmp_path):
 
 
 def test_only_settled_labels_change_and_all_else_stays(reviewed, tmp_path, monkeypatch):
-    monkeypatch.setattr(applying, "AT_ONCE", 32)  # parts end within row groups
+    monkeypatch.setattr(apply, "AT_ONCE", 32)  # parts end within row groups
     path, folder = reviewed
     table, result = make_table(), apply_decisions(folder, tmp_path / "new.parquet")
     written = parquet.read_table(tmp_path / "new.parquet")

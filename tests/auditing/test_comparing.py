@@ -12,10 +12,9 @@ import labeltide as lt
 from auditing.page.fake import HOSTILE, write_audit
 from auditing.page.test_render import Outline
 from auditing.tables import make_table
-from labeltide.auditing.comparing import compare_audits
-from labeltide.auditing.label_matching import COLUMNS
+from labeltide.auditing.compare import COLUMNS, compare_audits
 from labeltide.auditing.page import write_page
-from labeltide.auditing.page.compare_page import write_comparison
+from labeltide.auditing.page.page import write_comparison
 
 ROLES = {"sequence": "person", "time": "minute", "label": "label", "features": "signal", "fdr": 0.6}
 pytestmark = pytest.mark.usefixtures("quick_fit")

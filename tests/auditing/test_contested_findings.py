@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from labeltide.auditing.contested_findings import describe_contested
+from labeltide.auditing.findings import describe_contested
 from labeltide.inference.audit import LabelAudit
 
 

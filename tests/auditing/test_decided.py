@@ -8,7 +8,7 @@ from pyarrow import csv
 import labeltide as lt
 from auditing.reviewed import decide
 from auditing.tables import make_table
-from labeltide.auditing.decided import read_decided, trust_decided
+from labeltide.auditing.apply import read_decided, trust_decided
 from labeltide.auditing.reading import read_audit_steps
 from labeltide.tables.roles import Request
 

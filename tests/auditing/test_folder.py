@@ -14,7 +14,7 @@ from pyarrow import csv, parquet
 from auditing.tables import studies, texts
 from labeltide._files import to_json
 from labeltide.auditing import check_folder, read_audit_table, write_results
-from labeltide.auditing.folder import OURS
+from labeltide.auditing.results import OURS
 
 AUDIT = {"format": 1, "labeltide": "0", "rate": float("nan"), "curve": np.array([1.0, np.inf]), "classes": ("a", "b")}
 LABELS = pa.table(

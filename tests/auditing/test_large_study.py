@@ -3,16 +3,16 @@
 import pytest
 from pyarrow import parquet
 
-from labeltide.auditing import large_study
+from labeltide.data import studies
 
 
 def test_the_same_seed_gives_the_same_bytes_in_the_size_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(large_study, "ROWS_EACH", 90)
-    monkeypatch.setattr(large_study, "DAYS", 3)
-    monkeypatch.setattr(large_study, "AT_ONCE", 3)
+    monkeypatch.setattr(studies, "ROWS_EACH", 90)
+    monkeypatch.setattr(studies, "DAYS", 3)
+    monkeypatch.setattr(studies, "AT_ONCE", 3)
     paths = [tmp_path / f"{number}.parquet" for number in range(3)]
     for path, seed in zip(paths, (0, 0, 1), strict=True):
-        assert large_study.write_large_study(path, 700, seed=seed) == 8
+        assert studies.write_large_study(path, 700, seed=seed) == 8
     first, again, other = (path.read_bytes() for path in paths)
     assert first == again != other
     table = parquet.read_table(paths[0])
@@ -25,4 +25,4 @@ def test_the_same_seed_gives_the_same_bytes_in_the_size_asked_for(tmp_path, monk
 
 def test_only_parquet_is_written_in_parts(tmp_path):
     with pytest.raises(ValueError, match=r"\.parquet"):
-        large_study.write_large_study(tmp_path / "study.csv", 10)
+        studies.write_large_study(tmp_path / "study.csv", 10)

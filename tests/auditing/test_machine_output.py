@@ -8,8 +8,8 @@ import pytest
 
 from auditing.page.fake import HOSTILE, write_audit
 from labeltide.auditing import machine_output
-from labeltide.auditing.comparing import compare_audits
-from labeltide.auditing.page.results import Results
+from labeltide.auditing.compare import compare_audits
+from labeltide.auditing.page.payload import Results
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from labeltide.auditing import memory
+from labeltide.auditing import fitting
 
 
 def table(classes, annotators=1, rows=1800):
@@ -14,15 +14,15 @@ def table(classes, annotators=1, rows=1800):
 
 
 def test_what_does_not_fit_is_refused_with_the_memory_it_needs(monkeypatch):
-    monkeypatch.setattr(memory, "free_bytes", lambda: 2.0 * 2**30)
+    monkeypatch.setattr(fitting, "free_bytes", lambda: 2.0 * 2**30)
     with pytest.raises(ValueError, match=r"100 classes and 5 annotators over 1,800 rows needs about 1\d\.\d GiB"):
-        memory.check_memory(table(100, annotators=5))
+        fitting.check_memory(table(100, annotators=5))
 
 
 def test_twenty_classes_need_less_than_a_gigabyte(monkeypatch):
-    monkeypatch.setattr(memory, "free_bytes", lambda: 1.0 * 2**30)
-    memory.check_memory(table(20))
+    monkeypatch.setattr(fitting, "free_bytes", lambda: 1.0 * 2**30)
+    fitting.check_memory(table(20))
 
 
 def test_free_memory_is_known():
-    assert memory.free_bytes() > 0
+    assert fitting.free_bytes() > 0

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from labeltide.auditing import fitting
-from labeltide.auditing.expected_cost import expected_seconds
-from labeltide.auditing.pace import FAST, USUAL, say_pace
+from labeltide.auditing.fitting import expected_seconds
+from labeltide.auditing.options import FAST, USUAL, say_pace
 from labeltide.auditing.page.summary import _fast
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from labeltide.auditing.rate_difference import (
+from labeltide.auditing.compare import (
     Share,
     Z,
     curve_difference,

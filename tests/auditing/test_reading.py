@@ -12,7 +12,7 @@ from pyarrow import csv, feather, parquet
 
 from auditing.test_fuzz import assert_whole
 from labeltide.auditing import UnanswerableError, read_audit_table, read_new_table, simulate_study
-from labeltide.auditing.audit_summary import say_files
+from labeltide.auditing.findings import say_files
 
 LONG = {
     "person": ["p", "p", "p", "q", "q"],
@@ -127,7 +127,7 @@ def test_tables_that_cannot_answer_say_why(changes, match):
     ],
 )
 def test_broken_tables_are_refused(changes, match, monkeypatch):
-    monkeypatch.setattr("labeltide.tables.table_rows.MOST_ANNOTATORS", 3)
+    monkeypatch.setattr("labeltide.tables.rows.MOST_ANNOTATORS", 3)
     with pytest.raises(ValueError, match=match):
         read_audit_table(pa.table({**LONG, **changes}), sequence="person")
 

@@ -14,10 +14,10 @@ import labeltide as lt
 from auditing.nights import STAGES, stages, write_hypnogram, write_night
 from auditing.test_run import stub as stub
 from labeltide.auditing import UnanswerableError
-from labeltide.auditing.epoch_features import field_of
-from labeltide.auditing.recordings import RecordingRequest, read_epochs
-from labeltide.spans import delimited
-from labeltide.spans.table import make_spans
+from labeltide.recordings.epoch_features import field_of
+from labeltide.recordings.recordings import RecordingRequest, read_epochs
+from labeltide.recordings.spans import delimited
+from labeltide.recordings.spans.table import make_spans
 
 
 def read(source, labels=None, **asked):

@@ -14,10 +14,10 @@ import labeltide as lt
 from auditing.stub import use_stub
 from auditing.tables import HOSTILE, make_table, studies, tables
 from labeltide.auditing import UnanswerableError, fitting, simulate_study
-from labeltide.auditing.folder import OURS
+from labeltide.auditing.decisions import file_digest
 from labeltide.auditing.page import write_page
 from labeltide.auditing.predict import predict_table, write_predictions
-from labeltide.decisions import file_digest
+from labeltide.auditing.results import OURS
 from labeltide.demo import compare
 from labeltide.training import Checkpoint
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide._formulas import safe_texts
-from labeltide.auditing.spreadsheet import write_safe_csv
+from labeltide._files import safe_texts
+from labeltide.tables.frames import write_safe_csv
 from labeltide.tables.intake import load_table, open_table
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from labeltide.auditing import stages
 from labeltide.auditing.stages import Stages, show_stages
-from labeltide.training import progress
+from labeltide.training import loop
 
 
 def test_every_stage_is_a_line(caplog):
@@ -17,7 +17,7 @@ def test_every_stage_is_a_line(caplog):
 
 
 def test_a_long_stage_says_how_far_it_is(caplog, monkeypatch):
-    monkeypatch.setattr(progress, "LOG_EVERY", 0.0)
+    monkeypatch.setattr(loop, "LOG_EVERY", 0.0)
     with show_stages(True) as shown, shown.stage("read"), shown.stage("fit"):
         shown.done(0.5)
     assert any(record.getMessage().startswith("about ") for record in caplog.records)

@@ -4,11 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from labeltide.auditing.copies import check_copies, clusters_of_copies
-from labeltide.auditing.leaks import check_leaks
-from labeltide.auditing.rare_classes import leave_out_rare_classes
+from labeltide.auditing.checks import (
+    check_copies,
+    check_leaks,
+    check_shared_classes,
+    clusters_of_copies,
+    leave_out_rare_classes,
+)
 from labeltide.auditing.reading import read_audit_table
-from labeltide.auditing.shared_classes import check_shared_classes
 
 
 def persistent(people, steps, seed=0):

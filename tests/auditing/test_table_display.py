@@ -10,7 +10,7 @@ import pytest
 import labeltide as lt
 from auditing.stub import use_stub
 from auditing.tables import make_table
-from labeltide.auditing.table_display import correct_frame
+from labeltide.auditing.run import correct_frame
 
 mpl.use("Agg")
 DESCRIBED = {"rows": 4, "columns": {"label": "stage", "annotator": None}, "annotators": None}

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from labeltide.auditing import read_audit_table
-from labeltide.auditing.timelines import describe_timelines, rounded, telling_features
+from labeltide.auditing.findings import describe_timelines, rounded, telling_features
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,9 @@ import pytest
 
 import labeltide as lt
 from auditing.streaming.quick import WINDOW, QuickTide, study
-from labeltide.auditing import fitting, source
-from labeltide.auditing.memory import training_bytes
+from labeltide.auditing import fitting, reading
+from labeltide.auditing.fitting import check_training_memory, read_train_on, training_bytes, windows_wanted
 from labeltide.auditing.reading import read_audit_table
-from labeltide.auditing.train_on import check_training_memory, read_train_on, windows_wanted
 from labeltide.cli import app
 
 
@@ -78,8 +77,8 @@ def test_audits_in_memory_and_in_parts_learn_from_as_many_labels(tmp_path, monke
     monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
     for name in ("thin_evidence", "thin_for_tests"):
         monkeypatch.setattr(fitting, name, lambda training, *_: training)
-    monkeypatch.setattr(source, "_may_be_large", lambda path: True)
-    monkeypatch.setattr(source, "MOST_ROWS", most_rows)
+    monkeypatch.setattr(reading, "_may_be_large", lambda path: True)
+    monkeypatch.setattr(reading, "MOST_ROWS", most_rows)
     monkeypatch.setattr(fitting, "TRAINING_STEPS", 20 * WINDOW)
     parquet.write_table(study(), tmp_path / "study.parquet", row_group_size=200)
 

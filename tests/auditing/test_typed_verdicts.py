@@ -7,10 +7,8 @@ from pyarrow import csv, parquet
 import labeltide as lt
 from auditing.reviewed import decide
 from auditing.tables import make_table
-from labeltide.auditing.applying import apply_decisions
-from labeltide.auditing.decided import read_decided
-from labeltide.auditing.spreadsheet import with_verdicts
-from labeltide.auditing.typed_verdicts import read_typed
+from labeltide.auditing.apply import apply_decisions, read_decided, read_typed
+from labeltide.tables.frames import with_verdicts
 
 ROLES = {"sequence": "person", "time": "minute", "label": "label", "features": "signal"}
 pytestmark = pytest.mark.usefixtures("quick_fit")

@@ -12,10 +12,10 @@ from pyarrow import parquet
 import labeltide as lt
 from auditing.tables import make_table
 from estimators.test_storage import join, parts
-from labeltide.auditing import fitting, unfinished
-from labeltide.auditing.evidence_file import read_evidence, write_evidence
-from labeltide.auditing.folder import restore_interrupted
+from labeltide.auditing import fitting, resume
 from labeltide.auditing.options import default_folder
+from labeltide.auditing.results import restore_interrupted
+from labeltide.auditing.resume import read_evidence, write_evidence
 from labeltide.estimators import TideClassifier
 
 TIMES = ("created", "seconds")
@@ -97,7 +97,7 @@ def test_damaged_work_is_refused_with_the_way_out(tmp_path, monkeypatch):
         patch.setattr(fitting, "judge", interrupt)
         with pytest.raises(KeyboardInterrupt):
             lt.audit(make_table(), out=out)
-    path = tmp_path / ".out-unfinished" / unfinished.EVIDENCE
+    path = tmp_path / ".out-unfinished" / resume.EVIDENCE
     content = bytearray(path.read_bytes())
     content[-20] ^= 1
     path.write_bytes(content)
@@ -115,7 +115,7 @@ def test_work_of_an_earlier_version_with_parts_that_were_removed_is_refused_with
         patch.setattr(fitting, "judge", interrupt)
         with pytest.raises(KeyboardInterrupt):
             lt.audit(make_table(), out=out)
-    path = tmp_path / ".out-unfinished" / unfinished.FITTED
+    path = tmp_path / ".out-unfinished" / resume.FITTED
     about, tensors = parts(path.read_bytes())
     about["learned"][part] = {"matrices": []}
     path.write_bytes(join(about, tensors))
@@ -140,7 +140,7 @@ def test_evidence_comes_back_as_it_was(tmp_path):
 def test_two_audits_into_one_folder_are_refused(tmp_path):
     out = tmp_path / "out"
     hold = (
-        "import sys, time, pathlib\nfrom labeltide.auditing.unfinished import unfinished_work\n"
+        "import sys, time, pathlib\nfrom labeltide.auditing.resume import unfinished_work\n"
         "out = pathlib.Path(sys.argv[1])\n"
         "with unfinished_work(out.with_name('.out-unfinished'), out, False):\n"
         "    print('locked', flush=True)\n    time.sleep(60)"

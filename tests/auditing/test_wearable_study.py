@@ -6,7 +6,7 @@ import pytest
 from pyarrow import parquet
 
 from labeltide.auditing import read_audit_table, simulate_study
-from labeltide.auditing.wearable_study import ACTIVITIES, error_rates, write_study
+from labeltide.data.studies import ACTIVITIES, error_rates, write_study
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from labeltide._formulas import csv_text
+from labeltide._files import csv_text
 from labeltide.auditing import page as audit_page
 from test_csv_files import TEXTS
 

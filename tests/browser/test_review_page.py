@@ -18,8 +18,8 @@ from pyarrow import parquet
 import labeltide as lt
 from auditing.page.fake import HOSTILE
 from labeltide.auditing import fitting, simulate_study
-from labeltide.auditing.wearable_study import write_study
-from labeltide.decisions import DecisionStore
+from labeltide.auditing.decisions import DecisionStore
+from labeltide.data.studies import write_study
 from reviewing.fake_review import change_audit, write_review
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -83,8 +83,7 @@ def serve() -> Iterator[Callable[..., str]]:
     """A function that serves a review from a thread and gives its address."""
     import uvicorn
 
-    from labeltide.reviewing.app import make_app
-    from labeltide.reviewing.serve import listen
+    from labeltide.reviewing.app import listen, make_app
     from labeltide.reviewing.session import open_session
 
     running: list[tuple[Any, threading.Thread, Any]] = []

@@ -9,9 +9,9 @@ import torch
 import labeltide as lt
 from labeltide.chain.annotators import FIRST_CANDIDATE, Candidate, _members, fit_annotators
 from labeltide.chain.data import ChainData, Members
+from labeltide.chain.em import join_evidence, label_chain
 from labeltide.chain.passes import expect
 from labeltide.chain.select import choose_noise
-from labeltide.chain.start import join_evidence, label_chain
 
 STEPS = 20
 GRID = np.linspace(0, 1, STEPS)

@@ -6,10 +6,10 @@ import torch
 
 import labeltide as lt
 from chains import make_case
-from labeltide.chain import start
+from labeltide.chain import em
 from labeltide.chain.data import ChainData, Members
+from labeltide.chain.em import failing_networks, join_evidence, label_chain
 from labeltide.chain.passes import expect
-from labeltide.chain.start import failing_networks, join_evidence, label_chain
 
 ROWS, STEPS, CLASSES, RUN = 60, 50, 3, 8
 GRID = np.linspace(0, 1, STEPS)
@@ -63,9 +63,9 @@ def test_runs_in_which_networks_fail_are_not_taken_for_errors(share):
 
 @pytest.mark.parametrize("jumps", [False, True])
 def test_networks_that_hardly_ever_fail_leave_the_likelihood_of_the_chain(monkeypatch, jumps):
-    monkeypatch.setattr(start, "RUN_BEGINS", (1e-9,))
-    monkeypatch.setattr(start, "RUN_ENDS", (0.5,))
-    monkeypatch.setattr(start, "RUN_POWERS", (1.0,))
+    monkeypatch.setattr(em, "RUN_BEGINS", (1e-9,))
+    monkeypatch.setattr(em, "RUN_ENDS", (0.5,))
+    monkeypatch.setattr(em, "RUN_POWERS", (1.0,))
     data, members, parameters = make_case(3, steps=6, annotators=1, groups=1, classes=3, jumps=jumps)
     expected = expect(data, members, parameters).log_likelihood
     torch.testing.assert_close(failing_networks(data, members, parameters), expected, rtol=1e-4, atol=1e-4)

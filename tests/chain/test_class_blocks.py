@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.class_blocks import ClassBlocks
-from labeltide.chain.families import constant_shape, family, hold_class, pieces_shape, spline_shape
-from labeltide.chain.logit import Families
+from labeltide.chain.families import (
+    ClassBlocks,
+    Families,
+    constant_shape,
+    family,
+    hold_class,
+    pieces_shape,
+    spline_shape,
+)
 
 GRID = np.linspace(0, 1, 9)
 SHARINGS = [

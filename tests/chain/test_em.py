@@ -8,19 +8,25 @@ import torch
 
 import labeltide as lt
 from labeltide.chain.data import ChainData, Members, informedness
-from labeltide.chain.em import POWER_CENTRE, fit_chains, power_log_prior, power_unit
+from labeltide.chain.em import (
+    POWER_CENTRE,
+    fit_chains,
+    flat_chain,
+    join_evidence,
+    label_chain,
+    power_log_prior,
+    power_unit,
+)
 from labeltide.chain.families import (
+    Families,
     constant_shape,
     family,
     pieces_shape,
     spline_shape,
     wave_shape,
 )
-from labeltide.chain.logit import Families
 from labeltide.chain.passes import expect
-from labeltide.chain.pieces import find_pieces
-from labeltide.chain.select import choose_noise
-from labeltide.chain.start import flat_chain, join_evidence, label_chain
+from labeltide.chain.select import choose_noise, find_pieces
 
 STEPS = 30
 GRID = np.linspace(0, 1, STEPS)

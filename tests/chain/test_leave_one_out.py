@@ -11,9 +11,8 @@ import torch
 from chains import make_case
 from labeltide.chain.annotators import FIRST_CANDIDATE, fit_annotators
 from labeltide.chain.data import ChainData, Members
-from labeltide.chain.leave_one_out import predictive_log_likelihood
-from labeltide.chain.passes import expect
-from labeltide.chain.start import join_evidence, label_chain
+from labeltide.chain.em import join_evidence, label_chain
+from labeltide.chain.passes import expect, predictive_log_likelihood
 
 STEPS, N = 30, 100
 GRID = np.linspace(0, 1, STEPS)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.annotators import FIRST_CANDIDATE, fit_annotators
-from labeltide.chain.data import ChainData
-from labeltide.chain.opinion_pool import (
+from labeltide.chain.annotators import (
+    FIRST_CANDIDATE,
     average_left_out,
+    fit_annotators,
     fit_weights,
     pool,
     shared_labels,
@@ -17,6 +17,7 @@ from labeltide.chain.opinion_pool import (
     vote_prior,
     vote_shares,
 )
+from labeltide.chain.data import ChainData
 
 
 def opinions(n=4000, seed=0):

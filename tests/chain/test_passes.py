@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from chains import make_case
 from labeltide.chain import passes
-from labeltide.chain.passes import fused_pass
-from labeltide.chain.plain import plain_pass
+from labeltide.chain.passes import fused_pass, plain_pass
 
 compiled = pytest.mark.usefixtures("compiled_variant")
 

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.families import constant_shape, family, hold_annotator, pooled, spline_shape
-from labeltide.chain.logit import Families
-from labeltide.chain.pooled import PooledFamilies
+from labeltide.chain.families import (
+    Families,
+    PooledFamilies,
+    constant_shape,
+    family,
+    hold_annotator,
+    pooled,
+    spline_shape,
+)
 
 GRID = np.linspace(0, 1, 12)
 

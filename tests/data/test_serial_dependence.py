@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import labeltide as lt
-from labeltide.data.serial_dependence import MOST_ROWS, neighbours_look_alike
+from labeltide.data.clusters import MOST_ROWS, neighbours_look_alike
 
 
 def look_alike(features: np.ndarray) -> bool:

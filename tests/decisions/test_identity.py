@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from labeltide.decisions import audit_identity, file_digest
+from labeltide.auditing.decisions import audit_identity, file_digest
 
 SUMMARY = {"table": {"name": "t.csv", "rows": 3, "digest": "sha256:1"}, "settings": {"seed": 0}, "created": "now"}
 

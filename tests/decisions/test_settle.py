@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from labeltide.decisions import Decision, settled_labels
+from labeltide.auditing.decisions import Decision, settled_labels
 
 LINES = pa.table(
     {

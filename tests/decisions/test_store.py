@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from labeltide.decisions import DECISIONS, Decision, DecisionStore, Item
-from labeltide.decisions import store as store_module
+from labeltide.auditing import decisions as store_module
+from labeltide.auditing.decisions import DECISIONS, Decision, DecisionStore, Item
 
 SOURCE = Path(__file__).parents[2] / "src"
 WRITER = """
 import sys
 from pathlib import Path
-from labeltide.decisions import Decision, DecisionStore
+from labeltide.auditing.decisions import Decision, DecisionStore
 folder, who = Path(sys.argv[1]), sys.argv[2]
 with DecisionStore.open(folder, create=True) as store:
     for number in range(int(sys.argv[3])):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import labeltide as lt
 from fresh_process import run_code
-from labeltide.estimators import anchors, fleet
-from labeltide.estimators.anchors import MIN_STEPS, anchor_rows
+from labeltide.estimators import fleet, paper
+from labeltide.estimators.paper import MIN_STEPS, anchor_rows
 from labeltide.training import Checkpoint, FleetData
 from labeltide.training import loop as loop_module
 from oracles import anchor_matrix
@@ -79,7 +79,7 @@ def data_with(clock_points, mask, grid):
 
 def test_steps_of_a_shared_clock_have_estimates_of_their_own():
     mask = np.arange(4) < np.array([4, 2, 3])[:, None]
-    clock, groups = anchors._groups(data_with(None, mask, np.linspace(0, 1, 4)), temporal=True)
+    clock, groups = paper._groups(data_with(None, mask, np.linspace(0, 1, 4)), temporal=True)
     np.testing.assert_allclose(clock, np.linspace(0, 1, 4))
     assert len(groups) == 4
     for step, inside in enumerate(groups):
@@ -97,7 +97,7 @@ def test_steps_of_irregular_clocks_share_estimates_in_order_of_time(n):
     points[mask] = np.searchsorted(used, points[mask])
     points[~mask] = 0
     grid = used / 50.0
-    clock, groups = anchors._groups(data_with(points, mask, grid), temporal=True)
+    clock, groups = paper._groups(data_with(points, mask, grid), temporal=True)
     together = np.stack([inside.numpy() for inside in groups])
     np.testing.assert_array_equal(together.sum(0), mask)  # each real step in exactly one group
     assert len(clock) == len(groups)
@@ -112,7 +112,7 @@ def test_steps_of_irregular_clocks_share_estimates_in_order_of_time(n):
 
 def test_the_static_anchor_method_has_one_group():
     mask = np.arange(4) < np.array([4, 2, 3])[:, None]
-    clock, (inside,) = anchors._groups(data_with(None, mask, np.linspace(0, 1, 4)), temporal=False)
+    clock, (inside,) = paper._groups(data_with(None, mask, np.linspace(0, 1, 4)), temporal=False)
     assert clock is None
     np.testing.assert_array_equal(inside, mask)
 
@@ -123,8 +123,8 @@ def test_the_static_anchor_method_has_one_group():
 def fit_and_watch(monkeypatch, *data, **given):
     """Fit, and return the predictions from which the anchors were read."""
     read = []
-    original = anchors.anchor_rows
-    monkeypatch.setattr(anchors, "anchor_rows", lambda p, q: read.append(p) or original(p, q))
+    original = paper.anchor_rows
+    monkeypatch.setattr(paper, "anchor_rows", lambda p, q: read.append(p) or original(p, q))
     estimator = make_plugin().fit(*data, **given)
     return estimator, read
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import labeltide as lt
-from labeltide.estimators import learned
-from labeltide.estimators.learned import DEVIATIONS, choose_last
-from labeltide.noise.fixed import FixedNoise
+from labeltide.estimators import paper
+from labeltide.estimators.paper import DEVIATIONS, choose_last
+from labeltide.noise.functions import FixedNoise
 
 STEPS = 30
 OWN = ("continuous", "discontinuous")
@@ -50,7 +50,7 @@ def small(seed: int = 0, annotators: int = 3) -> tuple[np.ndarray, np.ndarray]:
 def test_own_noise_is_closer_to_the_truth_than_shared_noise_and_few_labels_lean_on_the_others(name, monkeypatch):
     study, y, truth = three_annotators()
     own = make(name, epochs=150, hidden_size=16).fit(study.features, y)
-    monkeypatch.setattr(learned, "_has_several_annotators", lambda data: False)
+    monkeypatch.setattr(paper, "_has_several_annotators", lambda data: False)
     shared = make(name, epochs=150, hidden_size=16).fit(study.features, y)
     assert shared.annotator_matrices_ is None
     error = np.abs(own.annotator_matrices_ - truth).mean((1, 2, 3))

@@ -8,7 +8,7 @@ from scipy.special import expit
 
 import labeltide as lt
 from estimators.test_storage import join, parts, refused
-from labeltide.inference.clocks import estimate_clocks
+from labeltide.inference.temporality import estimate_clocks
 
 N, STEPS, PERIOD = 200, 12, 12  # 12 x 12 cells
 

@@ -11,9 +11,8 @@ import torch
 
 import labeltide as lt
 from labeltide.data.clusters import ClusterWarning
-from labeltide.estimators.fleet import FleetFit
-from labeltide.estimators.prepare import hold_out
-from labeltide.inference.cluster_bootstrap import draw_rows
+from labeltide.estimators.fleet import FleetFit, hold_out
+from labeltide.inference.bootstrap import draw_rows
 from labeltide.training import Checkpoint
 
 PEOPLE, WINDOWS, STEPS = 7, 4, 6

@@ -9,8 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 import labeltide as lt
-from labeltide.noise.base import LearnedNoise
-from labeltide.noise.network import WIDTHS
+from labeltide.noise.functions import WIDTHS, LearnedNoise
 
 STEPS = 12
 

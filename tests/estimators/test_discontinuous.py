@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.estimators.learned import code_penalties
-from labeltide.objectives.objective import Objective
+from labeltide.estimators.paper import code_penalties
+from labeltide.training.objective import Objective
 
 
 def test_the_penalties_of_the_code_are_those_of_its_formula():

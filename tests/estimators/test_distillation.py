@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.estimators import distillation
+from labeltide.estimators import tide
 from labeltide.estimators.fleet import FleetFit
 
 
@@ -46,7 +46,7 @@ def test_networks_are_stopped_on_rows_that_they_do_not_learn_from_or_not_at_all(
         drawn = torch.randint(2, labels.shape[:3], generator=torch.Generator().manual_seed(0))
         return learn(fleet_fit, torch.nn.functional.one_hot(drawn, 2).to(labels), folds, ensemble)
 
-    original, learn = FleetFit.train, distillation.distill
+    original, learn = FleetFit.train, tide.distill
     monkeypatch.setattr(FleetFit, "train", spy)
     monkeypatch.setattr("labeltide.estimators.tide.distill", chance)
     lt.TideClassifier(epochs=60, hidden_size=32, random_state=0, ensemble=ensemble).fit(study[0], study[1][0])

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.estimators.prepare import hold_out
+from labeltide.estimators.fleet import hold_out
 
 N, STEPS, FEATURES = 24, 6, 3
 SEEDS = (3, 4, 7)

@@ -6,7 +6,7 @@ import torch
 
 import labeltide as lt
 from labeltide import _validation
-from labeltide.chain import leave_one_out, start
+from labeltide.chain import em, passes
 from labeltide.estimators import cross_fit
 from labeltide.training import data as training_data
 
@@ -46,8 +46,8 @@ def in_memory():
 def many_steps(monkeypatch):
     """Every fit has many steps, and the chain is computed in blocks of few rows."""
     monkeypatch.setattr(training_data, "MANY_STEPS", 0)
-    monkeypatch.setattr(leave_one_out, "POSTERIORS_AT_ONCE", 16 * STEPS * 2 * leave_one_out.MEMBERS_AT_ONCE)
-    monkeypatch.setattr(start, "STEPS_AT_ONCE", 16 * STEPS)
+    monkeypatch.setattr(passes, "POSTERIORS_AT_ONCE", 16 * STEPS * 2 * passes.MEMBERS_AT_ONCE)
+    monkeypatch.setattr(em, "STEPS_AT_ONCE", 16 * STEPS)
     monkeypatch.setattr(cross_fit, "STEPS_AT_ONCE", 10 * 16 * STEPS)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fresh_process import run_code
 from labeltide.estimators import NoisyLabelClassifier
-from labeltide.estimators.registry import METHODS, UnknownMethodError
+from labeltide.estimators.fleet import METHODS, UnknownMethodError
 
 
 def parameters(cls: type) -> dict[str, inspect.Parameter]:
@@ -34,7 +34,7 @@ def test_an_unknown_method_is_answered_with_the_names_there_are():
         METHODS["tides"]
 
 
-@pytest.mark.parametrize("module", ["storage", "base", "registry", "fleet"])
+@pytest.mark.parametrize("module", ["storage", "base", "paper", "tide", "fleet"])
 def test_every_module_can_be_the_first_to_be_imported(module):
     code = f"import labeltide.estimators.{module}; import labeltide; assert len(labeltide.METHODS) == 8"
     result = run_code(code)

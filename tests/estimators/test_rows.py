@@ -13,8 +13,8 @@ import torch
 import labeltide as lt
 from labeltide.chain.data import Members
 from labeltide.chain.passes import expect
-from labeltide.estimators.rows import TrainingRows, digest_rows
-from labeltide.estimators.storage_header import NO_DIGEST, seal
+from labeltide.estimators.cross_fit import TrainingRows, digest_rows
+from labeltide.estimators.storage import NO_DIGEST, seal
 
 NAMES = np.array(["sit", "walking"])
 

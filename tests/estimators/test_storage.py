@@ -20,9 +20,8 @@ from torch import nn
 
 import labeltide as lt
 from labeltide.estimators import NoisyLabelClassifier
-from labeltide.estimators.storage_header import NO_DIGEST, seal
-from labeltide.noise.fixed import FixedNoise
-from labeltide.noise.static import StaticNoise
+from labeltide.estimators.storage import NO_DIGEST, seal
+from labeltide.noise.functions import FixedNoise, StaticNoise
 
 MATRIX = np.array([[0.9, 0.1], [0.2, 0.8]])
 NETWORK = {"raw_steps": True, "scaled_weights": False, "bounded_logits": False, "noise_widths": (8, 32), "clip": None}

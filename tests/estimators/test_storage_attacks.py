@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 
 import labeltide as lt
-from labeltide.estimators.storage_header import NO_DIGEST, seal
+from labeltide.estimators.storage import NO_DIGEST, seal
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

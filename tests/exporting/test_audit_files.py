@@ -15,12 +15,12 @@ from auditing.reviewed import decide
 from auditing.stub import use_stub
 from auditing.tables import make_table
 from auditing.test_run import stub as stub
-from labeltide.auditing.applying import apply_decisions
-from labeltide.exporting.audit_files import FORMATS, export_audit
-from labeltide.spans import delimited
-from labeltide.spans.formats import read_spans
-from labeltide.spans.grid import Grid, lay_on_grid
-from labeltide.spans.table import by_annotator, by_recording
+from labeltide.auditing.apply import apply_decisions
+from labeltide.exporting.spans import FORMATS, export_audit
+from labeltide.recordings.recordings import Grid, lay_on_grid
+from labeltide.recordings.spans import delimited
+from labeltide.recordings.spans.formats import read_spans
+from labeltide.recordings.spans.table import by_annotator, by_recording
 
 
 @pytest.fixture(scope="module")

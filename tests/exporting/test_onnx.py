@@ -12,10 +12,8 @@ import torch
 
 import labeltide as lt
 from labeltide._fleet import stack
-from labeltide.exporting import onnx_check
-from labeltide.exporting.onnx import export_onnx
-from labeltide.exporting.onnx_check import TOLERANCE
-from labeltide.exporting.onnx_source import OnnxSource, find_source
+from labeltide.exporting import onnx as onnx_check
+from labeltide.exporting.onnx import TOLERANCE, OnnxSource, export_onnx, find_source
 from labeltide.tables.features import Encoder
 
 MODELS = ("gru", "tcn", "transformer", "linear")

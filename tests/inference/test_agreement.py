@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from labeltide.inference.agreement import agreement, cohen_kappas, fleiss_kappa
+from labeltide.inference.annotators import agreement, cohen_kappas, fleiss_kappa
 
 
 def some_labels(n_classes: int = 3) -> np.ndarray:

@@ -9,9 +9,15 @@ import pytest
 
 import labeltide as lt
 from labeltide.chain.data import Chain
-from labeltide.inference.audit import LabelAudit, audit_labels, choose_issues, no_persistence
-from labeltide.inference.explanations import NO_OTHER_LIKELIER
-from labeltide.inference.posterior import Recorded, true_label_posterior
+from labeltide.inference.audit import (
+    LabelAudit,
+    Recorded,
+    audit_labels,
+    choose_issues,
+    no_persistence,
+    true_label_posterior,
+)
+from labeltide.inference.conclusion import NO_OTHER_LIKELIER
 
 Q = lt.FixedNoise(np.array([[0.8, 0.2], [0.3, 0.7]]))
 

@@ -4,15 +4,8 @@ import numpy as np
 import pytest
 
 from labeltide.chain.data import cat_parameters
-from labeltide.inference.averaged_quality import (
-    LEVELS,
-    Weighted,
-    averaged_share,
-    false_alarm_curve,
-    flag_bound,
-    profile_weights,
-)
-from labeltide.inference.profile_likelihood import share_test
+from labeltide.inference.audit import LEVELS, Weighted, averaged_share, false_alarm_curve, flag_bound, profile_weights
+from labeltide.inference.bands import share_test
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 STEPS = 5

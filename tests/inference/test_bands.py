@@ -6,7 +6,7 @@ import torch
 
 from labeltide.chain.families import WeightedFamily
 from labeltide.inference.bands import estimate_annotators, estimate_noise, find_change, make_band
-from labeltide.inference.cluster_bootstrap import (
+from labeltide.inference.bootstrap import (
     SMOOTHNESS_LADDER,
     chosen_pooling,
     draw_rows,
@@ -14,7 +14,7 @@ from labeltide.inference.cluster_bootstrap import (
     smooth,
     weaker_pooling,
 )
-from labeltide.noise.shapes import make_noise
+from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 CLOCK = np.linspace(0, 1, 30)

@@ -4,9 +4,8 @@ import numpy as np
 import torch
 
 from labeltide.inference.bands import estimate_noise
-from labeltide.inference.budget import GRID_POINTS, affordable, coarsen, refine
-from labeltide.inference.cluster_bootstrap import free_family
-from labeltide.noise.shapes import make_noise
+from labeltide.inference.bootstrap import GRID_POINTS, affordable, coarsen, free_family, refine
+from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 STEPS = 120

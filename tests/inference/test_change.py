@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.families import constant_shape, family
-from labeltide.inference.budget import coarsen
-from labeltide.inference.change import change_test
-from labeltide.inference.cluster_bootstrap import free_family
-from labeltide.inference.likelihood_ratio import likelihood_ratio_test
-from labeltide.inference.temporality import hold_class
-from labeltide.noise.shapes import make_noise
+from labeltide.chain.families import constant_shape, family, hold_class
+from labeltide.inference.bootstrap import coarsen, free_family, likelihood_ratio_test
+from labeltide.inference.temporality import change_test
+from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import Differences, SimulatedStudy, fit_studies, record_windows, simulate
 
 PEOPLE, WINDOWS, STEPS = 10, 6, 30

@@ -8,7 +8,7 @@ from scipy import stats
 
 import labeltide as lt
 from labeltide.inference.audit import LabelAudit
-from labeltide.inference.remaining_rate import remaining_rate
+from labeltide.inference.review import remaining_rate
 
 
 def study(seed=0, shape=(40, 100), rate=0.1):

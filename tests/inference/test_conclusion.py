@@ -12,8 +12,8 @@ from labeltide.auditing import fitting
 from labeltide.auditing.page import write_page
 from labeltide.auditing.page.summary import summary_text
 from labeltide.auditing.page.verdict import write_verdict
+from labeltide.inference.bands import interval_around
 from labeltide.inference.conclusion import CANNOT_BE_TOLD, NOT_SHOWN, SHOWN, conclude
-from labeltide.inference.noise_estimate import interval_around
 
 
 @pytest.fixture(autouse=True)

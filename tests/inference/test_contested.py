@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from labeltide.chain.data import Chain
-from labeltide.inference.audit import audit_labels
-from labeltide.inference.contested import another_label, differs_probability
-from labeltide.inference.posterior import Recorded, true_label_posterior
-from labeltide.noise.fixed import FixedNoise
+from labeltide.inference.audit import Recorded, another_label, audit_labels, differs_probability, true_label_posterior
+from labeltide.noise.functions import FixedNoise
 
 STEPS, N = 30, 60
 CLOCK = np.tile(np.linspace(0, 1, STEPS), (N, 1))

@@ -8,18 +8,12 @@ import torch
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from labeltide.auditing.page.checks import meaning
+from labeltide.auditing.page.verdict import meaning
 from labeltide.chain.data import ChainData, Members, TrainingEvidence
-from labeltide.chain.start import label_chain
-from labeltide.inference.diagnostics import (
-    Diagnostic,
-    check_drift,
-    check_folds,
-    check_independence,
-    diagnose,
-    largest_contrast,
-)
-from labeltide.noise.shapes import make_noise
+from labeltide.chain.em import label_chain
+from labeltide.inference.checks import check_drift, check_folds, check_independence, diagnose, largest_contrast
+from labeltide.inference.conclusion import Diagnostic
+from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 STEPS = 40

@@ -3,8 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labeltide.inference.difference_estimator import Population, Reviewed, design_scores, estimate_rate, tune_weight
-from labeltide.inference.unequal_sampling import draw_systematic, inclusion_probabilities
+from labeltide.inference.review import (
+    Population,
+    Reviewed,
+    design_scores,
+    draw_systematic,
+    estimate_rate,
+    inclusion_probabilities,
+    tune_weight,
+)
 from samples import all_samples
 
 WRONG = np.array([1.0, 0.0, 1.0, 0.0, 0.0])

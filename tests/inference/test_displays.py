@@ -11,8 +11,8 @@ import pytest
 
 import labeltide as lt
 from labeltide.inference.audit import LabelAudit
-from labeltide.inference.noise_estimate import Change, NoiseEstimate
-from labeltide.inference.plots import plot_reliability
+from labeltide.inference.bands import Change, NoiseEstimate
+from labeltide.inference.display import plot_reliability
 from labeltide.inference.temporality import PartTemporality, Temporality
 
 mpl.use("Agg")

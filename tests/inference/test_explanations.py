@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labeltide.inference.explanations import explain, find_support
+from labeltide.inference.conclusion import explain, find_support
 
 NAMES = ["sitting", "walking"]
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from labeltide.chain.passes import expect
-from labeltide.inference.identification import (
+from labeltide.inference.bootstrap import same_data
+from labeltide.inference.checks import (
     check_confounding,
     check_identification,
     check_information,
@@ -15,8 +16,7 @@ from labeltide.inference.identification import (
     clock_accuracy,
     frequency_log_likelihood,
 )
-from labeltide.inference.warm_start import same_data
-from labeltide.noise.shapes import make_noise
+from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 STEPS = 20

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from labeltide.chain.families import constant_shape, family
-from labeltide.inference.cluster_bootstrap import free_family
-from labeltide.inference.likelihood_ratio import likelihood_ratio_test, p_value
-from labeltide.noise.shapes import make_noise
+from labeltide.inference.bootstrap import free_family, likelihood_ratio_test, p_value
+from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 CLOCK = np.linspace(0, 1, 20)

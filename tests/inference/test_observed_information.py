@@ -5,12 +5,17 @@ import pytest
 import torch
 
 from labeltide.chain.families import hold_annotator, pooled
-from labeltide.inference.cluster_bootstrap import free_family
-from labeltide.inference.observed_information import Directions, observed_scores
-from labeltide.inference.score import clock_moments, find_change, fit_null_families
-from labeltide.inference.sign_flips import person_scores
+from labeltide.inference.bootstrap import free_family
+from labeltide.inference.score_tests import (
+    Directions,
+    clock_moments,
+    find_change,
+    fit_null_families,
+    observed_scores,
+    person_scores,
+)
 from labeltide.inference.temporality import TEST_SMOOTHNESS, WEAK_POOLING
-from labeltide.noise.shapes import make_noise
+from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 PERSON = np.arange(40) // 4
@@ -50,5 +55,5 @@ def test_a_small_error_of_the_others_moves_the_plain_score_but_not_the_effective
 
 def test_many_entries_move_together(study, monkeypatch):
     fit, change, moments, _ = study
-    monkeypatch.setattr("labeltide.inference.observed_information.MAX_DIRECTIONS", 5)
+    monkeypatch.setattr("labeltide.inference.score_tests.MAX_DIRECTIONS", 5)
     assert observed_scores(fit, change, moments, PERSON).shape == (10, 1, 4, 2)

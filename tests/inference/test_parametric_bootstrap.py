@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from labeltide.chain.data import ChainParameters
-from labeltide.inference.parametric_bootstrap import simulate_labels
+from labeltide.inference.bootstrap import simulate_labels
 from labeltide_bench.simulated import SimulatedStudy, simulate
 
 STEPS = 12

@@ -5,8 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labeltide.inference.permutation import in_order, lasting_causes, rotate_people, rows_by_length, shuffle_rows
-from labeltide.inference.score import ClockMoments
+from labeltide.inference.score_tests import (
+    ClockMoments,
+    in_order,
+    lasting_causes,
+    rotate_people,
+    rows_by_length,
+    shuffle_rows,
+)
 from labeltide_bench.simulated import autoregression
 
 PEOPLE, WINDOWS, STEPS = 5, 32, 3

@@ -10,9 +10,9 @@ import torch
 
 import labeltide as lt
 from labeltide.chain.data import ChainData, Members
+from labeltide.chain.em import label_chain
 from labeltide.chain.passes import expect
-from labeltide.chain.start import label_chain
-from labeltide.inference.planner import PRIOR_LABELS, plan_review
+from labeltide.inference.audit import PRIOR_LABELS, plan_review
 
 STEPS = 30
 GRID = np.linspace(0, 1, STEPS)

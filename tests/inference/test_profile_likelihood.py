@@ -6,7 +6,7 @@ import torch
 from scipy.stats import beta
 
 from labeltide.chain.data import ChainData
-from labeltide.inference.profile_likelihood import (
+from labeltide.inference.bands import (
     Profile,
     critical_root,
     dispersion,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from labeltide.inference.difference_estimator import Estimate
-from labeltide.inference.rate_interval import EffectiveCount, clopper_pearson, effective_count, upper_limit
+from labeltide.inference.review import EffectiveCount, Estimate, clopper_pearson, effective_count, upper_limit
 
 
 @pytest.mark.parametrize(("wrong", "n"), [(0, 20), (1, 50), (2, 50), (30, 30)])

@@ -3,11 +3,19 @@ import math
 import numpy as np
 import pytest
 
-from labeltide.inference.bands import estimate_noise
-from labeltide.inference.noise_estimate import Change
-from labeltide.inference.profile_likelihood import null_p_value, profile_share, share_test
-from labeltide.inference.reconcile import agree_change, agree_share, both_p, fewest_wrong, presence_p
-from labeltide.noise.shapes import make_noise
+from labeltide.inference.bands import (
+    Change,
+    agree_change,
+    agree_share,
+    both_p,
+    estimate_noise,
+    fewest_wrong,
+    null_p_value,
+    presence_p,
+    profile_share,
+    share_test,
+)
+from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 CHANGE = Change(0.12, 0.064, 0.161, 1.0, 0.0, 0.2, 0.08)

@@ -6,7 +6,7 @@ from scipy import stats
 
 import labeltide as lt
 from labeltide.inference.audit import LabelAudit
-from labeltide.inference.remaining_rate import after_correction, remaining_rate
+from labeltide.inference.review import after_correction, remaining_rate
 
 
 def bound(p, wrong_after, n=200, seed=0, **options):

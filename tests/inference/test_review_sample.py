@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import labeltide as lt
-from labeltide.inference.wrong_probabilities import clock_bins
+from labeltide.inference.review import clock_bins
 
 
 def probabilities(seed=0, shape=(20, 30)):

@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
+from labeltide.chain.families import constant_shape, family, hold_annotator, hold_class, pooled
 from labeltide.chain.passes import expect
-from labeltide.inference.cluster_bootstrap import free_family
-from labeltide.inference.permutation import score_of_moments, step_residuals
-from labeltide.inference.score import Statistic, clock_moments, find_change, fit_null_families, smooth_functions
-from labeltide.inference.temporality import hold_class
-from labeltide.inference.warm_start import refit, same_data
-from labeltide.noise.shapes import make_noise
+from labeltide.inference.bootstrap import free_family, refit, same_data
+from labeltide.inference.score_tests import (
+    Statistic,
+    clock_moments,
+    find_change,
+    fit_null_families,
+    score_of_moments,
+    smooth_functions,
+    step_residuals,
+)
+from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 STEPS = 12

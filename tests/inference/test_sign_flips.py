@@ -7,11 +7,19 @@ import pytest
 import torch
 
 from labeltide.chain.families import constant_shape, family
-from labeltide.inference.cluster_bootstrap import free_family
-from labeltide.inference.permutation import score_of_moments, step_residuals
-from labeltide.inference.score import clock_moments, find_change, fit_null_families
-from labeltide.inference.sign_flips import compare_with_people, effective_design, flip_signs, person_scores
-from labeltide.noise.shapes import make_noise
+from labeltide.inference.bootstrap import free_family
+from labeltide.inference.score_tests import (
+    clock_moments,
+    compare_with_people,
+    effective_design,
+    find_change,
+    fit_null_families,
+    flip_signs,
+    person_scores,
+    score_of_moments,
+    step_residuals,
+)
+from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 PERSON = np.arange(40) // 4

@@ -8,8 +8,7 @@ import torch
 
 from labeltide._clock import Cells
 from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence
-from labeltide.inference.score import clock_moments
-from labeltide.inference.study_design import study_design
+from labeltide.inference.score_tests import clock_moments, study_design
 
 STEPS = 10
 

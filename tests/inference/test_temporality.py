@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labeltide.chain.families import family, pooled, spline_shape
+from labeltide.chain.families import family, hold_class, pooled, spline_shape
 from labeltide.inference.bands import estimate_annotators, estimate_noise
-from labeltide.inference.cluster_bootstrap import free_family
-from labeltide.inference.temporality import allow_bursts, hold_class, judge_temporality
-from labeltide.noise.shapes import make_noise
+from labeltide.inference.bootstrap import free_family
+from labeltide.inference.temporality import allow_bursts, judge_temporality
+from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 CLOCK = np.linspace(0, 1, 25)

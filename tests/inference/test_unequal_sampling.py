@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labeltide.inference.unequal_sampling import draw_systematic, inclusion_probabilities
+from labeltide.inference.review import draw_systematic, inclusion_probabilities
 from samples import all_samples
 
 

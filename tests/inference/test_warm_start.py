@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from labeltide.chain.data import Members
-from labeltide.inference.parametric_bootstrap import simulate_labels
-from labeltide.inference.warm_start import refit, weighted_log_likelihood
-from labeltide.noise.shapes import make_noise
+from labeltide.inference.bootstrap import refit, simulate_labels, weighted_log_likelihood
+from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 

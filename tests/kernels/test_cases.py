@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labeltide.kernels.cases import read_cases, write_cases
+from labeltide.kernels.library import read_cases, write_cases
 
 TOOL = Path(__file__).parents[2] / "tools" / "kernel_cases.py"
 

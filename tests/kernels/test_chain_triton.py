@@ -8,8 +8,7 @@ import torch
 
 from chains import make_case
 from labeltide.chain.data import ChainParameters, Members
-from labeltide.chain.passes import triton_pass
-from labeltide.chain.plain import plain_pass
+from labeltide.chain.passes import plain_pass, triton_pass
 from triton_device import DEVICE
 
 

@@ -14,10 +14,10 @@ import torch
 import labeltide as lt
 import labeltide.doctor
 from chains import make_case
-from labeltide.chain.passes import expect
-from labeltide.chain.plain import plain_pass
-from labeltide.kernels import KERNELS, check, choose, library
-from labeltide.kernels.cases import read_cases
+from labeltide.chain.passes import expect, plain_pass
+from labeltide.kernels import KERNELS, choose, library
+from labeltide.kernels import library as check
+from labeltide.kernels.library import read_cases
 
 CPU = torch.device("cpu")
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from labeltide._fleet import member_generators
 from labeltide.kernels import library
-from labeltide.kernels import network as kernel
-from labeltide.noise.network import NetworkNoise
+from labeltide.kernels import step as kernel
+from labeltide.noise.functions import NetworkNoise
 from labeltide.training.state import flatten_parameters
 
 compiled = pytest.mark.usefixtures("compiled_variant")

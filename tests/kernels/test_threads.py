@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.kernels.threads import _mkl_local, kernel_threads, torch_on_one_thread
+from labeltide.kernels.library import _mkl_local, kernel_threads, torch_on_one_thread
 
 
 def fit(seed):

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.models.gru import GRULayer, GRUModel
-from labeltide.models.recurrence import gru_recurrence
+from labeltide.models.gru import GRULayer, GRUModel, gru_recurrence
 from models.laws import (
     LENGTHS,
     N_FEATURES,

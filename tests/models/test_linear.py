@@ -1,6 +1,6 @@
 import torch
 
-from labeltide.models.linear import LinearModel
+from labeltide.models.base import LinearModel
 from models.laws import N_FEATURES, assert_causal, assert_obeys_every_law, make_features, run, started
 
 

@@ -5,9 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide.models.gru import GRUModel
-from labeltide.models.linear import LinearModel
-from labeltide.models.stream import ModelStream
+from labeltide.models.base import LinearModel
+from labeltide.models.gru import GRUModel, ModelStream
 from labeltide.models.tcn import TCNModel
 from models.laws import full_mask, run, started
 

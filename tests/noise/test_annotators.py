@@ -8,9 +8,7 @@ import torch
 
 from labeltide._fleet import member_generators, stack
 from labeltide.kernels import library
-from labeltide.noise.fixed import FixedNoise
-from labeltide.noise.network import NetworkNoise
-from labeltide.noise.stepwise import StepwiseNoise
+from labeltide.noise.functions import FixedNoise, NetworkNoise, StepwiseNoise
 
 MEMBERS, ANNOTATORS, CLASSES = 2, 3, 4
 GRID = np.array([-2.0, 0.0, 0.5, 7.0])

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeltide.data.sequences import Sequences
-from labeltide.noise import corrupt as corrupt_module
-from labeltide.noise.corrupt import corrupt
-from labeltide.noise.fixed import FixedNoise
-from labeltide.noise.shapes import make_noise
+from labeltide.noise import simulate as corrupt_module
+from labeltide.noise.functions import FixedNoise
+from labeltide.noise.simulate import corrupt, make_noise
 
 
 def clean_labels(n: int, n_steps: int, n_classes: int, seed: int = 1) -> np.ndarray:

@@ -9,12 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeltide._fleet import member_generators
-from labeltide.noise.base import dominant_rows
-from labeltide.noise.fixed import FixedNoise, identity_noise
-from labeltide.noise.network import NetworkNoise
-from labeltide.noise.shapes import make_noise
-from labeltide.noise.static import StaticNoise
-from labeltide.noise.stepwise import StepwiseNoise
+from labeltide.noise.functions import (
+    FixedNoise,
+    NetworkNoise,
+    StaticNoise,
+    StepwiseNoise,
+    dominant_rows,
+    identity_noise,
+)
+from labeltide.noise.simulate import make_noise
 
 MEMBERS, CLASSES = 3, 4
 GRID = np.array([-2.0, 0.0, 0.5, 7.0])

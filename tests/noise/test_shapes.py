@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide.noise.levels import DEFAULTS, LEVELS, MOST_RATE, SHAPES, level_constants
-from labeltide.noise.shapes import average_rate, make_noise
+from labeltide.noise.simulate import DEFAULTS, LEVELS, MOST_RATE, SHAPES, average_rate, level_constants, make_noise
 
 shapes = st.sampled_from(SHAPES)
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide.objectives.losses import backward_loss, cross_entropy, forward_loss
+from labeltide.training.objective import backward_loss, cross_entropy, forward_loss
 from oracles import backward_loss_of_step, cross_entropy_of_step, forward_loss_of_step, matrix_of
 
 

@@ -7,9 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labeltide.objectives.losses import backward_loss, cross_entropy, forward_loss
-from labeltide.objectives.objective import Multipliers, Objective, Penalty
-from labeltide.objectives.penalties import diagonal_norm, frobenius, log_volume
+from labeltide.training.objective import (
+    Multipliers,
+    Objective,
+    Penalty,
+    backward_loss,
+    cross_entropy,
+    diagonal_norm,
+    forward_loss,
+    frobenius,
+    log_volume,
+)
 from oracles import slow_objective
 
 PENALTIES = (

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.objectives.penalties import add_gradient, average, diagonal_norm, frobenius, log_volume, spread
+from labeltide.training.objective import add_gradient, average, diagonal_norm, frobenius, log_volume, spread
 
 PLAIN = {
     log_volume: lambda Q: np.log(abs(np.linalg.det(Q))),

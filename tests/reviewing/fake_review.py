@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from auditing.page.fake import write_audit
-from labeltide.decisions import file_digest
+from labeltide.auditing.decisions import file_digest
 from labeltide.reviewing.app import make_app
 from labeltide.reviewing.session import Session, open_session
 

@@ -8,10 +8,9 @@ import pytest
 from pyarrow import csv, parquet
 
 from auditing.page.fake import HOSTILE
-from labeltide.decisions import file_digest
-from labeltide.reviewing.audit_folder import AuditFolder
+from labeltide.auditing.decisions import file_digest
+from labeltide.reviewing.folder import MOST_SIGNALS, AuditFolder, correlation_ratio
 from labeltide.reviewing.session import open_session
-from labeltide.reviewing.signals import MOST_SIGNALS, correlation_ratio
 from reviewing.fake_review import change_audit, open_page, write_review
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from labeltide.reviewing.guard import MOST_BODY, Guard
+from labeltide.reviewing.app import MOST_BODY, Guard
 from reviewing.fake_review import HOST, PORT, TOKEN
 
 OWN = f"http://{HOST}"

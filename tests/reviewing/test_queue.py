@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from labeltide.decisions import DecisionStore
-from labeltide.reviewing.audit_folder import AuditFolder
-from labeltide.reviewing.queue import kept_sample, prepare_queue
-from labeltide.reviewing.suspects import rank_suspects, same_label_run
+from labeltide.auditing.decisions import DecisionStore
+from labeltide.reviewing.folder import AuditFolder
+from labeltide.reviewing.queue import kept_sample, prepare_queue, rank_suspects, same_label_run
 from reviewing.fake_review import change_audit
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from labeltide.auditing.decisions import DecisionStore
 from labeltide.cli import app
-from labeltide.decisions import DecisionStore
-from labeltide.reviewing import serve
+from labeltide.reviewing import app as serve
 
 SOURCE = Path(__file__).parents[2] / "src"
 

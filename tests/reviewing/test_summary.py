@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from labeltide.reviewing.outcomes import sample_outcomes
-from labeltide.reviewing.publish import publish
-from labeltide.reviewing.summary import review_summary, summarise, write_summary
+from labeltide.reviewing.queue import sample_outcomes
+from labeltide.reviewing.summary import publish, review_summary, summarise, write_summary
 from reviewing.fake_review import open_page, write_review
 
 
@@ -118,7 +117,7 @@ def test_the_audit_and_its_page_show_the_checked_rate_beside_the_models(opened, 
     session, page = opened(items=2, sample=12)
     settle(session, page, lambda item, place: place % 3 == 0)
     pages = []
-    monkeypatch.setattr("labeltide.reviewing.publish.write_page", pages.append)
+    monkeypatch.setattr("labeltide.reviewing.summary.write_page", pages.append)
     publish(session.audit.folder, summarise(session.audit, session.store))
     checked = json.loads((session.audit.folder / "audit.json").read_text())["checked"]
     assert checked["rows"][0]["of"] == "all labels"

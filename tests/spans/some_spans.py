@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from labeltide.spans.table import make_spans
+from labeltide.recordings.spans.table import make_spans
 
 LABELS = ["W", "N1", "Sleep stage 2", 'quo"ted', "a,b;c", "größe", "x(y) |2", "'single'", "<tag> & more", "=1+1"]
 ASCII = [label for label in LABELS if label.isascii()]

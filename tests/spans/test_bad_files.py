@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labeltide.spans import edf, elan, mne_annotations, nsrr, textgrid, wfdb_notes
-from labeltide.spans.formats import ADAPTERS, read_spans
-from labeltide.spans.table import make_spans
+from labeltide.recordings.spans import edf, elan, mne_annotations, nsrr, textgrid, wfdb_notes
+from labeltide.recordings.spans.formats import ADAPTERS, read_spans
+from labeltide.recordings.spans.table import make_spans
 from spans.some_spans import ASCII, random_spans
 from spans.test_round_trips import FORMATS
 
@@ -173,7 +173,9 @@ def test_a_missing_extra_says_what_to_install(tmp_path, monkeypatch, module, end
 
 def test_reading_spans_loads_no_library_until_it_is_needed():
     libraries = ("edfio", "wfdb", "pympi", "praatio", "mne")
-    code = f"import sys, labeltide.spans.formats; print([name for name in {libraries} if name in sys.modules])"
+    code = (
+        f"import sys, labeltide.recordings.spans.formats; print([name for name in {libraries} if name in sys.modules])"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide.spans import grid as grids
-from labeltide.spans.grid import Grid, grid_to_spans, label_times, lay_on_grid
-from labeltide.spans.table import make_spans
+from labeltide.recordings import recordings as grids
+from labeltide.recordings.recordings import Grid, grid_to_spans, label_times, lay_on_grid
+from labeltide.recordings.spans.table import make_spans
 
 
 def laid(*lines, count=4, length=30.0, start=0.0):

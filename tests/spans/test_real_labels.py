@@ -8,10 +8,9 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
 
-from labeltide.auditing.recordings import RecordingRequest, read_epochs
-from labeltide.spans.formats import read_spans
-from labeltide.spans.grid import Grid, grid_to_spans, lay_on_grid
-from labeltide.spans.table import by_annotator
+from labeltide.recordings.recordings import Grid, RecordingRequest, grid_to_spans, lay_on_grid, read_epochs
+from labeltide.recordings.spans.formats import read_spans
+from labeltide.recordings.spans.table import by_annotator
 from spans.test_round_trips import FORMATS
 
 

@@ -12,9 +12,9 @@ import pytest
 import wfdb
 from praatio import textgrid as praat
 
-from labeltide.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
-from labeltide.spans.formats import adapter_of, read_spans
-from labeltide.spans.table import make_spans
+from labeltide.recordings.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
+from labeltide.recordings.spans.formats import adapter_of, read_spans
+from labeltide.recordings.spans.table import make_spans
 from spans.some_spans import ASCII, differences, random_spans
 
 NAMES = ("onset", "duration", "label")

@@ -10,14 +10,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, fs, parquet
 
-from labeltide.auditing.folder import check_folder
-from labeltide.auditing.new_file import check_file
 from labeltide.auditing.options import default_folder
-from labeltide.auditing.source import read_all
-from labeltide.tables import addresses
-from labeltide.tables.addresses import UnreadableFileError, address_path, without_secrets
-from labeltide.tables.file_set import open_files
-from labeltide.tables.row_stream import RowStream
+from labeltide.auditing.reading import read_all
+from labeltide.auditing.results import check_file, check_folder
+from labeltide.tables import files as addresses
+from labeltide.tables.files import UnreadableFileError, address_path, open_files, without_secrets
+from labeltide.tables.stream import RowStream
 from s3_server import s3_server
 
 TABLE = pa.table({"person": ["a", "a", "b"], "time": [1, 2, 1], "x": [0.5, 1.5, 2.5]})

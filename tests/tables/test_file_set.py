@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
-from labeltide.auditing.source import read_all
-from labeltide.tables.file_set import is_address, open_files
+from labeltide.auditing.reading import read_all
+from labeltide.tables.files import is_address, open_files
 
 TABLE = pa.table({"person": ["a", "a", "b"], "time": [1, 2, 1], "x": [0.5, 1.5, 2.5]})
 

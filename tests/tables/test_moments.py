@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from labeltide.tables.moments import DAY, read_moments
+from labeltide.tables.times import DAY, read_moments
 
 MOMENT = datetime.datetime(2026, 3, 29, 10, 30)
 

@@ -5,8 +5,7 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from labeltide.tables.role_guesses import find_columns
-from labeltide.tables.roles import Request
+from labeltide.tables.roles import Request, find_columns
 
 START = datetime.datetime(2026, 3, 2)
 

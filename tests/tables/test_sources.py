@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from labeltide.tables.sources import Sources, check_names, find_sources, spread_labels
+from labeltide.data.clusters import Sources, check_names, find_sources, spread_labels
 
 GROUPS = ["b", "a", "b", "c"]
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from labeltide.tables.spellings import choose_spellings
+from labeltide.tables.tidy import choose_spellings
 
 EDF = ["Sleep stage W", "Sleep stage N1", "Sleep stage N2", "Sleep stage N3", "Sleep stage R"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from labeltide.tables import vocabulary
+from labeltide.tables import words
 
 
 @pytest.mark.parametrize(
@@ -10,24 +10,24 @@ from labeltide.tables import vocabulary
     [("personID_2", ["person", "id", "2"]), ("Sleep stage", ["sleep", "stage"]), ("<b>", ["b"]), ("", []), ("😀", [])],
 )
 def test_a_name_is_cut_into_words(name, expected):
-    assert vocabulary.words(name) == expected
+    assert words.words(name) == expected
 
 
 @pytest.mark.parametrize("name", ["person", "Person", "person_id", "personId", "PERSON NAME", "subject_no", "pid"])
 def test_names_of_sequences_are_known_in_any_spelling(name):
-    assert vocabulary.means(name, vocabulary.SEQUENCES)
+    assert words.means(name, words.SEQUENCES)
 
 
 @pytest.mark.parametrize("name", ["personality", "record_length", "", "😀", "id"])
 def test_other_names_are_not(name):
-    assert not vocabulary.means(name, vocabulary.SEQUENCES)
+    assert not words.means(name, words.SEQUENCES)
 
 
 @pytest.mark.parametrize("name", ["", " ", "index", "Unnamed: 0", "__index_level_0__", "row"])
 def test_saved_indices_count_rows(name):
-    assert vocabulary.is_number_of_row(name)
+    assert words.is_number_of_row(name)
 
 
 @pytest.mark.parametrize("name", ["😀", "12", "glycaemic_index", "level_0", "=@"])
 def test_other_columns_do_not_count_rows(name):
-    assert not vocabulary.is_number_of_row(name)
+    assert not words.is_number_of_row(name)

@@ -1,6 +1,6 @@
 """Names are shown so that they break no sentence."""
 
-from labeltide.tables.wording import quoted, unique_texts
+from labeltide.tables.words import quoted, unique_texts
 
 
 def test_names_in_sentences_are_short_and_few():

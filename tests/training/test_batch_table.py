@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from labeltide.kernels import library
-from labeltide.objectives.objective import Objective
 from labeltide.training import reversal
 from labeltide.training.compiled import compiled_step
+from labeltide.training.objective import Objective
 from training.test_compiled import make_data, make_fleet
 from variants import COMPILED, NONE
 

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from labeltide._fleet import member_generators
 from labeltide.kernels import library
 from labeltide.models.gru import GRUModel
-from labeltide.noise.network import NetworkNoise
-from labeltide.noise.static import StaticNoise
-from labeltide.objectives.objective import Multipliers, Objective, Penalty
-from labeltide.objectives.penalties import diagonal_norm, frobenius, log_volume, spread
+from labeltide.noise.functions import NetworkNoise, StaticNoise
 from labeltide.training import Fleet, FleetData, Schedule
 from labeltide.training.compiled import compiled_step
+from labeltide.training.objective import Multipliers, Objective, Penalty, diagonal_norm, frobenius, log_volume, spread
 from labeltide.training.state import TrainingState, flatten_parameters, join_flat, learned_parameters
 from labeltide.training.step import TrainingStep
 

@@ -14,12 +14,10 @@ from torch.utils._pytree import tree_leaves
 
 from fresh_process import run_code
 from labeltide._fleet import member_generators
+from labeltide.models.base import LinearModel
 from labeltide.models.gru import GRUModel
-from labeltide.models.linear import LinearModel
 from labeltide.models.wrap import wrap
-from labeltide.noise.stepwise import StepwiseNoise
-from labeltide.objectives.objective import Objective, Penalty
-from labeltide.objectives.penalties import frobenius
+from labeltide.noise.functions import StepwiseNoise
 from labeltide.training import (
     AugmentedLagrangian,
     Checkpoint,
@@ -32,6 +30,7 @@ from labeltide.training import (
 )
 from labeltide.training import checkpoint as checkpoint_module
 from labeltide.training import step as step_module
+from labeltide.training.objective import Objective, Penalty, frobenius
 
 N, STEPS, FEATURES, CLASSES = 14, 5, 2, 3
 SEEDS = (11, 12, 13)

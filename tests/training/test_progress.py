@@ -5,8 +5,8 @@ import pytest
 from rich.console import Console
 
 from fresh_process import run_code
-from labeltide.training import progress
-from labeltide.training.progress import epoch_bar, watch_epochs
+from labeltide.training import loop
+from labeltide.training.loop import epoch_bar, watch_epochs
 
 
 def test_nothing_is_printed_when_nobody_asked(capfd):
@@ -27,7 +27,7 @@ def test_without_a_terminal_the_log_has_a_line_at_the_end(caplog):
 
 def test_a_long_training_has_a_line_every_ten_seconds(caplog, monkeypatch):
     seconds = iter(range(0, 1000, 4))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(loop.time, "monotonic", lambda: next(seconds))
     with epoch_bar("ignore train", 9, shown=True) as on_epoch:
         for epoch in range(1, 10):
             on_epoch(epoch, 0.5)
@@ -38,7 +38,7 @@ def test_a_long_training_has_a_line_every_ten_seconds(caplog, monkeypatch):
 
 def test_lines_reach_standard_error_where_nobody_set_up_logging():
     code = (
-        "from labeltide.training.progress import epoch_bar\n"
+        "from labeltide.training.loop import epoch_bar\n"
         "with epoch_bar('ignore train', 1, True) as on_epoch: on_epoch(1, 0.5)"
     )
     result = run_code(code)
@@ -54,7 +54,7 @@ def test_a_terminal_shows_epochs_and_loss_on_standard_error(monkeypatch, capfd):
         assert stderr
         return Console(file=screen, force_terminal=True, width=100)
 
-    monkeypatch.setattr(progress, "Console", terminal)
+    monkeypatch.setattr(loop, "Console", terminal)
     with epoch_bar("ignore train", 3, shown=True) as on_epoch:
         on_epoch(3, 0.125)
     assert "ignore train" in screen.getvalue()
@@ -65,7 +65,7 @@ def test_a_terminal_shows_epochs_and_loss_on_standard_error(monkeypatch, capfd):
 
 def test_a_terminal_stays_empty_unless_asked(monkeypatch):
     screen = io.StringIO()
-    monkeypatch.setattr(progress, "Console", lambda stderr: Console(file=screen, force_terminal=True))
+    monkeypatch.setattr(loop, "Console", lambda stderr: Console(file=screen, force_terminal=True))
     with epoch_bar("ignore train", 3, shown=False) as on_epoch:
         on_epoch(1, 0.5)
     assert screen.getvalue() == ""
@@ -74,7 +74,7 @@ def test_a_terminal_stays_empty_unless_asked(monkeypatch):
 def test_the_library_adds_no_log_handlers():
     assert not logging.getLogger("labeltide").handlers
     assert not logging.getLogger("labeltide.training").handlers
-    with progress.progress_log():
+    with loop.progress_log():
         pass
     assert not logging.getLogger("labeltide.progress").handlers
     assert logging.getLogger("labeltide.progress").level == logging.NOTSET
@@ -82,7 +82,7 @@ def test_the_library_adds_no_log_handlers():
 
 def test_a_watcher_hears_the_share_done_and_no_bar_is_drawn(monkeypatch):
     screen, heard = io.StringIO(), []
-    monkeypatch.setattr(progress, "Console", lambda stderr: Console(file=screen, force_terminal=True))
+    monkeypatch.setattr(loop, "Console", lambda stderr: Console(file=screen, force_terminal=True))
     with watch_epochs(heard.append), epoch_bar("ignore train", 4, shown=True) as on_epoch:
         on_epoch(1, 0.5)
         on_epoch(4, 0.25)

@@ -6,10 +6,10 @@ import torch
 
 from labeltide._fleet import member_generators
 from labeltide.models.gru import GRUModel
-from labeltide.noise.stepwise import StepwiseNoise
-from labeltide.objectives.objective import Objective, Penalty
-from labeltide.objectives.penalties import log_volume
-from labeltide.training import AugmentedLagrangian, Checkpoint, Fleet, FleetData, Schedule, running, train
+from labeltide.noise.functions import StepwiseNoise
+from labeltide.training import AugmentedLagrangian, Checkpoint, Fleet, FleetData, Schedule, train
+from labeltide.training import step as running
+from labeltide.training.objective import Objective, Penalty, log_volume
 
 ROWS, STEPS, MEMBERS = 12, 4, 6
 SEEDS = range(MEMBERS)

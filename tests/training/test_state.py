@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from labeltide.kernels import library
-from labeltide.training.schedule import AugmentedLagrangian
-from labeltide.training.state import TrainingState, flatten_parameters
+from labeltide.training.state import AugmentedLagrangian, TrainingState, flatten_parameters
 from oracles import adam_path
 
 MEMBERS, SIZE, STEPS = 3, 11, 6

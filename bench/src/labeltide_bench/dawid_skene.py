@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labeltide.inference.agreement import count_votes
+from labeltide.inference.annotators import count_votes
 
 MAX_ITERATIONS, TOLERANCE = 200, 1e-7
 

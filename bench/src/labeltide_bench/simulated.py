@@ -15,9 +15,9 @@ import torch
 from scipy.stats import norm
 
 from labeltide.chain.data import ChainData, Members, TrainingEvidence
+from labeltide.chain.em import join_evidence, label_chain
 from labeltide.chain.select import choose_noise
-from labeltide.chain.start import join_evidence, label_chain
-from labeltide.noise.corrupt import corrupt
+from labeltide.noise.simulate import corrupt
 
 FOLDS = 5
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from labeltide.data.simulate import make_sequences
-from labeltide.noise.corrupt import corrupt
-from labeltide.noise.shapes import make_noise
+from labeltide.noise.simulate import corrupt, make_noise
 from labeltide_bench.studies.drawing import (
     BURSTS,
     LATE,

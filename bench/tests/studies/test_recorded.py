@@ -9,7 +9,7 @@ import pytest
 
 from labeltide.estimators import METHODS
 from labeltide.inference.audit import LabelAudit
-from labeltide.noise.fixed import FixedNoise
+from labeltide.noise.functions import FixedNoise
 from labeltide_bench.studies import read_records, run_fleet, run_study
 from labeltide_bench.studies.derive import derive
 from labeltide_bench.studies.loading import Split, load_folds

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labeltide.noise.shapes import average_rate, make_noise
+from labeltide.noise.simulate import average_rate, make_noise
 from labeltide_bench.studies import run_study
 from labeltide_bench.studies.lock import locked
 from labeltide_bench.studies.plan import plan_fleets

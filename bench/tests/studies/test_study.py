@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from labeltide.noise.levels import LEVELS
+from labeltide.noise.simulate import LEVELS
 from labeltide_bench.studies import read_study, run_study
 from labeltide_bench.studies.plan import plan_fleets
 from labeltide_bench.studies.records import read_records

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from labeltide.auditing.folder import AUDIT, FORMAT
+from labeltide.auditing.results import AUDIT, FORMAT
 
 MOST_DIGITS = 19  # of a whole number, as 2 ** 63 has
 MOST_ROWS = 2**53

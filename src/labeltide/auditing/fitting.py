@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import warnings
 from collections.abc import Callable
 from copy import copy
@@ -11,17 +13,16 @@ import numpy as np
 import torch
 
 from labeltide._validation import UnanswerableError
-from labeltide.auditing.audit_input import AuditInput
-from labeltide.auditing.options import AuditOptions
-from labeltide.auditing.pace import USUAL, Pace
-from labeltide.auditing.train_on import windows_wanted
-from labeltide.auditing.training_windows import Learned
+from labeltide.auditing.options import USUAL, AuditOptions, Pace
+from labeltide.auditing.reading import AuditInput, Learned
 from labeltide.chain.data import TrainingEvidence
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import as_array
+from labeltide.estimators.tide import CHAIN_POINTS
 from labeltide.inference.audit import LabelAudit
-from labeltide.inference.diagnostic import NoiseWarning
+from labeltide.inference.bootstrap import BAND_REPLICATES
+from labeltide.inference.conclusion import NoiseWarning
 
 # Limits of time (docs/decisions/018-size-of-an-audit.md).
 EPOCHS, HIDDEN_SIZE = 60, 32  # by hand
@@ -288,3 +289,168 @@ def _copy(estimator: TideClassifier) -> TideClassifier:
 
 def _class_names(estimator: TideClassifier, table: AuditInput) -> np.ndarray:
     return as_array([table.class_names[int(code)] for code in estimator.classes_])
+
+
+# ----------------------------------------------------------------------------------------------------
+# Whether an audit fits into the free memory, before it starts.
+# ----------------------------------------------------------------------------------------------------
+
+
+BAND_COPIES = 6  # of the Qs of all replicates, while bands are computed
+LABEL_COPIES = 8  # of probabilities of all classes at every step: posterior, evidence, opinions
+AT_LEAST = 400e6  # bytes of the libraries
+# Bytes of a fit for each step of its windows, from fits to 100,000 to 400,000 steps with 7 or 28 features, 4 or 12
+# classes and 1 or 4 annotators; the windows of the audit itself are counted in.
+FIT_FEATURE, FIT_CLASS, FIT_ANNOTATOR, FIT_STEP = 28, 40, 20, 60
+FIT_AT_LEAST = 600e6  # bytes of the libraries and of buffers
+# The same where windows are on disk, from audits of 10^6 and 10^7 rows and a fit to 2.5 million steps of one annotator:
+# evidence, posterior, labels, and their places on the clock. Fits then took up to 0.6 GB more than now.
+MAPPED_CLASS, MAPPED_ANNOTATOR, MAPPED_STEP, MAPPED_AT_LEAST = 12, 6, 45, 1.1e9
+
+
+def needed_bytes(n_steps: int, n_classes: int, n_annotators: int) -> float:
+    """About how much memory an audit takes at its peak."""
+    points = next(points for classes, points in CHAIN_POINTS if n_classes <= classes)
+    bands = BAND_COPIES * BAND_REPLICATES * n_annotators * points * n_classes**2
+    labels = LABEL_COPIES * n_steps * n_classes
+    return AT_LEAST + 8.0 * (bands + labels)
+
+
+def training_bytes(n_steps: int, n_features: int | None, n_classes: int, n_annotators: int) -> float:
+    """About how much memory a fit to so many steps of windows takes at its peak; features are None on disk."""
+    if n_features is None:
+        of_step = MAPPED_CLASS * n_classes + MAPPED_ANNOTATOR * n_annotators + MAPPED_STEP
+        return MAPPED_AT_LEAST + float(n_steps) * of_step
+    of_step = FIT_FEATURE * n_features + FIT_CLASS * n_classes + FIT_ANNOTATOR * n_annotators + FIT_STEP
+    return FIT_AT_LEAST + float(n_steps) * of_step
+
+
+def free_bytes() -> float:
+    """Memory that is free or can be freed; infinite where the system does not say."""
+    try:
+        with open("/proc/meminfo") as lines:
+            return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        pass
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
+
+
+def check_memory(table: AuditInput) -> None:
+    """Refuse an audit that would not fit."""
+    classes, annotators = len(table.class_names), len(table.annotator_names or ()) or 1
+    needed, free = needed_bytes(table.index.size, classes, annotators), free_bytes()
+    if needed > free:
+        raise UnanswerableError(
+            f"An audit of {classes} classes and {annotators} annotators over {table.n_rows:,} rows needs about "
+            f"{needed / 2**30:.1f} GiB of memory, most of it for Q of every pair of classes. {free / 2**30:.1f} GiB "
+            "are free. Merge classes, audit some of the annotators or rows at a time, or take a larger machine."
+        )
+
+
+# ----------------------------------------------------------------------------------------------------
+# How many labels an audit learns from, where the user asks for other than the usual number.
+# ----------------------------------------------------------------------------------------------------
+
+
+ALL = "all"
+TrainOn = int | float | str | None
+
+
+def read_train_on(value: TrainOn) -> float | None:
+    """The number of labels: None for the usual one, infinite for all."""
+    if value is None or value == ALL:
+        return None if value is None else math.inf
+    try:
+        number = float(value)
+        is_whole = not isinstance(value, bool) and number >= 1 and number.is_integer()
+    except (TypeError, ValueError):
+        is_whole = False
+    if not is_whole:
+        raise ValueError(
+            f"train_on must be a whole number of labels, as 1e6, at least 1, or {ALL!r}. Got {value!r}. Leave it out "
+            "for the usual number."
+        )
+    return number
+
+
+def written(train_on: float | None) -> int | str | None:
+    """The number of labels as audit.json holds it."""
+    if train_on is None:
+        return None
+    return ALL if math.isinf(train_on) else int(train_on)
+
+
+def windows_wanted(train_on: float, n_windows: int, n_labels: int) -> int:
+    """How many windows hold about so many labels, two at least."""
+    if math.isinf(train_on):
+        return n_windows
+    return min(n_windows, max(2, math.ceil(train_on * n_windows / max(n_labels, 1))))
+
+
+def check_training_memory(
+    wanted: tuple[int, int],
+    labels: int,
+    *sizes: *tuple[int | None, int, int],
+    free: Callable[[], float] = free_bytes,
+) -> None:
+    """Refuse to learn from more than fits into memory.
+
+    Parameters
+    ----------
+    wanted : windows to learn from, and steps of each
+    labels : that they hold
+    sizes : numbers of features (None where windows are on disk), classes and annotators
+    """
+    needed, least, there = training_bytes(wanted[0] * wanted[1], *sizes), training_bytes(0, *sizes), free()
+    if needed > there:
+        possible = labels * (there - least) / (needed - least)
+        hint = f" (--train-on {_rounded_down(possible)} would do)" if possible >= 1 else " (--train-on N)"
+        held = "their" if sizes[0] is None else "their windows and"
+        raise UnanswerableError(
+            f"Learning from {labels:,} labels needs about {needed / 2**30:.1f} GiB of memory, as {held} posteriors are "
+            f"held there. {there / 2**30:.1f} GiB are free. Ask for fewer with train_on{hint}, or take a larger "
+            "machine. Every label of the table is judged in any case."
+        )
+
+
+def _rounded_down(number: float) -> str:
+    """One digit and a power of ten, as in 4e6."""
+    power = math.floor(math.log10(number))
+    return f"{math.floor(number / 10**power)}e{power}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# What each stage of an audit is expected to cost, from counts alone.
+#
+# Coefficients are rough and by hand (docs/decisions/018-size-of-an-audit.md). Only their proportions matter: `Stages`
+# corrects their speed by what it observes.
+# ----------------------------------------------------------------------------------------------------
+
+
+TRAININGS = 2  # fleets of ten networks that a fit trains, one after the other
+TRAINING, TRAINING_OF_FEATURE = 2.5e-6, 2.5e-8  # seconds for a step and epoch of such a fleet; for each feature
+EM_PASSES = 1_500  # forward-backward passes over the windows to learn from, of all chains and iterations
+PASS, PASS_OF_CLASSES = 1.6e-8, 8e-10  # seconds for a step and annotator, and for a step and pair of classes
+BAND_PASSES, TEST_PASSES = 5_000, 20_000  # over the windows of bands, and of tests
+NEWTON = 2e-5  # seconds for a Newton step of one annotator and class
+JUDGING = 4e-6  # seconds for a row
+
+
+def expected_seconds(table: AuditInput, windows: np.ndarray, epochs: int, pace: Pace) -> dict[str, float]:
+    """Seconds of each stage after reading."""
+    steps, classes = len(windows) * table.index.shape[1], len(table.class_names)
+    annotators = len(table.annotator_names or ()) or 1
+    a_pass = PASS * annotators + PASS_OF_CLASSES * classes**2
+    limits = [int(most * pace.inference * patience(table)) for most in (INFERENCE_STEPS, TEST_STEPS)]
+    bands, tests = (min(steps, most) for most in limits)
+    newton = NEWTON * annotators * classes
+    training = TRAINING + TRAINING_OF_FEATURE * table.features.shape[-1]
+    return {
+        "fit": 1 + TRAININGS * training * steps * epochs + EM_PASSES * (steps * a_pass + newton),
+        "judge": 0.5 + JUDGING * table.n_rows * annotators,
+        "bands": 1 + BAND_PASSES * (bands * a_pass + newton) + TEST_PASSES * (tests * a_pass + newton / 4),
+        "page": 1 + 1e-5 * table.n_rows,
+    }

@@ -13,12 +13,9 @@ import pyarrow as pa
 
 from labeltide import __version__
 from labeltide._files import to_json
-from labeltide.auditing.page.checks import check_title
-from labeltide.auditing.page.compare_words import baseline_text, issues_sentence, rate_sentence
-from labeltide.auditing.page.names import display_name, terminal_text
-from labeltide.auditing.page.numbers import interval, is_known, number, percent
+from labeltide.auditing.page.format import display_name, interval, is_known, number, percent, terminal_text
 from labeltide.auditing.page.summary import summary_text
-from labeltide.auditing.page.verdict import write_verdict
+from labeltide.auditing.page.verdict import baseline_text, check_title, issues_sentence, rate_sentence, write_verdict
 from labeltide.inference.conclusion import CANNOT_BE_TOLD
 from labeltide.tables.files import TEXT
 

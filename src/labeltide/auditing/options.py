@@ -6,12 +6,12 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from labeltide import _validation
-from labeltide.auditing.pace import FAST, USUAL, Pace
-from labeltide.auditing.recordings import RecordingRequest
-from labeltide.tables.addresses import address_path
+from labeltide.auditing.page.format import percent
+from labeltide.recordings.recordings import RecordingRequest
+from labeltide.tables.files import address_path
 from labeltide.tables.roles import Reading, Request
 
 MODELS = ("gru", "tcn", "transformer")
@@ -102,3 +102,33 @@ def _audited(folder: Path) -> str | None:
         return str(json.loads((folder / "audit.json").read_bytes())["table"]["name"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+# ----------------------------------------------------------------------------------------------------
+# How much work an audit does: the usual amount, or less where a quick answer is wanted.
+# ----------------------------------------------------------------------------------------------------
+
+
+class Pace(NamedTuple):
+    """Shares of the usual limits of an audit (`fitting.py`)."""
+
+    epochs: float = 1.0  # of each network
+    training: float = 1.0  # of the steps to learn from, and of those that a network sees over all epochs
+    inference: float = 1.0  # of the steps from which bands, checks and tests are computed
+    is_fast: bool = False
+
+
+USUAL = Pace()
+FAST = Pace(epochs=1 / 4, training=1 / 4, inference=1 / 4, is_fast=True)
+
+
+def say_pace(pace: Pace, train_on: float | None = None) -> list[str]:
+    """What a fast audit leaves out, as a sentence; nothing for a usual one. `train_on` labels were asked for."""
+    if not pace.is_fast:
+        return []
+    fewer = f" and from at most {percent(pace.training)} of the usual windows" if train_on is None else ""
+    return [
+        f"This is a fast audit: networks are trained for {percent(pace.epochs)} of the usual epochs{fewer}; bands, "
+        f"checks and tests rest on at most {percent(pace.inference)} of the usual windows. Intervals are wider and "
+        "tests weaker than in a full audit, and fewer labels may be named."
+    ]

@@ -2,47 +2,231 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
+import numpy as np
 import pyarrow as pa
+from pyarrow import csv, dataset
 
 from labeltide import _validation
-from labeltide._files import to_json
+from labeltide._display import ShortRepr
+from labeltide._files import to_json, write_json
+from labeltide._validation import check_choice
 from labeltide.auditing import findings, fitting
-from labeltide.auditing.audit_input import AuditInput
-from labeltide.auditing.audit_summary import (
+from labeltide.auditing.apply import read_decided, trust_decided
+from labeltide.auditing.checks import (
+    check_copies,
+    check_leaks,
+    check_shared_classes,
+    clusters_of_copies,
+    kept_codes,
+    leave_out_rare_classes,
+)
+from labeltide.auditing.compare import compare_audits, open_results
+from labeltide.auditing.findings import (
+    CONTESTED_PARTS,
+    describe_agreement,
     describe_labels,
     describe_run,
     describe_settings,
     describe_table,
     say_limits,
+    telling_features,
 )
-from labeltide.auditing.common_steps import check_table, check_training, learn, say_reading
-from labeltide.auditing.comparing import compare_audits, open_results
-from labeltide.auditing.decided import read_decided, trust_decided
-from labeltide.auditing.epoch_features import OwnFeatures
-from labeltide.auditing.expected_cost import expected_seconds
-from labeltide.auditing.folder import check_folder, rank_issues, write_results
-from labeltide.auditing.options import AuditOptions
-from labeltide.auditing.pace import say_pace
+from labeltide.auditing.fitting import TrainOn, check_memory, check_training_memory, expected_seconds, read_train_on
+from labeltide.auditing.judging import (
+    QUALITY,
+    SUPPORT,
+    Flags,
+    JudgeJob,
+    Scorer,
+    Totals,
+    describe_stretches,
+    find_flags,
+    judge_all,
+    make_scorer,
+    read_parts,
+)
+from labeltide.auditing.options import AuditOptions, say_pace
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
-from labeltide.auditing.rare_classes import leave_out_rare_classes
-from labeltide.auditing.reading import read_audit_steps
-from labeltide.auditing.recordings import RecordingRequest, is_recording, lay_out
-from labeltide.auditing.source import choose_source
+from labeltide.auditing.page.verdict import reading_text
+from labeltide.auditing.reading import AuditInput, Learned, choose_source, read_audit_steps
+from labeltide.auditing.results import (
+    AUDIT,
+    ISSUES,
+    LABELS,
+    MODEL,
+    MODEL_FILE,
+    NOISE,
+    check_folder,
+    put_in_place,
+    rank_issues,
+    write_results,
+)
+from labeltide.auditing.resume import FITTED_IN_PARTS, Unfinished, disk_needed, read_fitted, say_disk, unfinished_work
+from labeltide.auditing.sampling import LargeTable, read_large_table, sizes
 from labeltide.auditing.stages import Stages, show_stages
-from labeltide.auditing.table_display import TableAuditDisplay
-from labeltide.auditing.train_on import TrainOn, read_train_on
-from labeltide.auditing.unfinished import Unfinished, unfinished_work
+from labeltide.auditing.survey import Layout, check_options, needs_copy
+from labeltide.auditing.writing import finish
 from labeltide.estimators import TideClassifier
-from labeltide.inference.audit import FDR
-from labeltide.inference.conclusion import conclude
-from labeltide.tables.file_set import FileSet
-from labeltide.tables.frames import frame_index
+from labeltide.estimators.storage import load
+from labeltide.inference.audit import FDR, LabelAudit, flag_bound
+from labeltide.inference.conclusion import Diagnostic, conclude
+from labeltide.kernels.library import torch_on_one_thread
+from labeltide.recordings.epoch_features import OwnFeatures
+from labeltide.recordings.recordings import RecordingRequest, is_recording, lay_out
+from labeltide.tables.files import FileSet, UnreadableFileError
+from labeltide.tables.frames import as_frame, frame_index, write_safe_csv
 from labeltide.tables.roles import Names, Reading, Request
 from labeltide.training.checkpoint import fingerprint
+
+# ----------------------------------------------------------------------------------------------------
+# Steps that audits of tables in memory and in parts have in common.
+# ----------------------------------------------------------------------------------------------------
+
+
+def say_reading(about: Mapping[str, Any], read: AuditInput, stages: Stages) -> None:
+    """Say what was read and decided, before anything is fitted; too little memory is an error."""
+    stages.say(reading_text(about))
+    check_memory(read)
+
+
+def check_table(
+    read: AuditInput, seed: int, learned: Learned | None = None
+) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
+    """The recording of each sequence, which copies share, and the checks for copies and for leaks of labels.
+
+    `learned` are the windows to learn from where they are more than those read into memory. Annotators who name classes
+    differently are refused.
+    """
+    check_shared_classes(read)
+    windows = read if learned is None else learned
+    clusters = clusters_of_copies(windows)
+    return clusters, (*check_copies(windows, clusters), *check_leaks(read, seed))
+
+
+def check_training(read: AuditInput, windows: np.ndarray, options: AuditOptions) -> None:
+    """Refuse to learn from more than fits into memory, where the user asked for many labels."""
+    if options.train_on is not None:
+        labels = int((read.fit_labels[windows] >= 0).sum())
+        sizes = read.features.shape[2], len(read.class_names), read.labels.shape[2]
+        check_training_memory((len(windows), read.index.shape[1]), labels, *sizes)
+
+
+def learn(
+    read: Learned, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions, kept: Unfinished
+) -> TideClassifier:
+    """Fit to some windows, or take the fit that an interrupted audit has kept."""
+    estimator = kept.fitted(fitting.new_estimator(read, windows, options))
+    if estimator is None:
+        estimator = fitting.fit(read, windows, clusters[read.groups], options)
+        kept.keep_fit(estimator)
+    return estimator
+
+
+# ----------------------------------------------------------------------------------------------------
+# How the audit of a table is shown, drawn and given back on the user's own rows.
+# ----------------------------------------------------------------------------------------------------
+
+
+TABLES = ("labels", "issues", "noise")
+
+
+class TableAuditDisplay(ShortRepr):
+    """Frames, a plot and corrected labels of a `TableAudit`."""
+
+    def to_frame(self: Any, kind: str = "pandas", *, of: str = "labels") -> Any:
+        """One line for every label, or another table of the audit, as "pandas", "polars" or "pyarrow".
+
+        Parameters
+        ----------
+        kind : {"pandas", "polars", "pyarrow"}
+            In pandas, labels and issues have the index of the frame that was audited.
+        of : {"labels", "issues", "noise"}
+        """
+        table = getattr(self, check_choice("table of an audit", of, TABLES))
+        frame = as_frame(table, kind)
+        if kind == "pandas" and self.index is not None and of != "noise":
+            frame.index = self.index.take(table["row"].to_numpy())
+        return frame
+
+    def corrected(self: Any, frame: Any) -> Any:
+        """The audited frame with its labels corrected where the model is sure, in its own kind, index and values.
+
+        Parameters
+        ----------
+        frame : pandas, polars or Arrow
+            The table that was audited, in the same order of rows.
+        """
+        return correct_frame(frame, self.labels, self.summary["table"])
+
+    def plot(self: Any, ax: Any = None) -> Any:
+        """Draw the share of wrong labels over the first clock, with its 95 % band."""
+        from labeltide.inference.display import new_axes
+
+        ax = new_axes(ax)
+        noise = self.summary["noise"]
+        moments = np.asarray(noise["clock"], dtype=float)
+        for curve in noise["curves"]:
+            name = "all labels" if curve.get("annotator") is None else str(curve["annotator"]).replace("$", r"\$")
+            (line,) = ax.plot(moments, np.asarray(curve["rate"], dtype=float), label=name)
+            ends = (np.asarray(curve[f"rate_{end}"], dtype=float) for end in ("lower", "upper"))
+            ax.fill_between(moments, *ends, color=line.get_color(), alpha=0.2, linewidth=0)
+        clock = str(self.summary["clock"]["name"]).replace("$", r"\$")
+        ax.set(xlabel=clock, ylabel="share of wrong labels", ylim=(0, None))
+        ax.legend(frameon=False)
+        return ax
+
+
+def correct_frame(frame: Any, lines: pa.Table, described: dict[str, Any]) -> Any:
+    """See `TableAuditDisplay.corrected`."""
+    try:
+        table = nw.from_native(frame, eager_only=True)
+    except TypeError:
+        kind = type(frame).__name__
+        raise ValueError(f"corrected needs the audited frame of pandas, polars or Arrow. Got {kind}.") from None
+    if len(table) != described["rows"]:
+        raise ValueError(f"The frame must be the audited one, with {described['rows']} rows. Got {len(table)}.")
+    for column, part in _by_column(lines, described).items():
+        if column not in table.columns:
+            raise ValueError(f"The frame must be the audited one, with the label column {column!r}.")
+        table = table.with_columns(_corrected_column(table[column], part))
+    return table.to_native()
+
+
+def _by_column(lines: pa.Table, described: dict[str, Any]) -> dict[str, pa.Table]:
+    """The audited lines of every label column: one column, or one for each annotator."""
+    columns = described["columns"]
+    names = described["annotators"]
+    if columns.get("annotator") is not None or not names:
+        return {columns["label"]: lines}
+    annotators = np.asarray(lines["annotator"].to_pylist(), dtype=object)
+    return {name: lines.filter(pa.array(annotators == name)) for name in names}
+
+
+def _corrected_column(values: Any, lines: pa.Table) -> Any:
+    """The column with other values where the corrected label differs; values are those that the column has."""
+    rows = lines["row"].to_numpy()
+    recorded, corrected = (np.asarray(lines[name].to_pylist(), dtype=object) for name in ("recorded", "corrected"))
+    changed = np.flatnonzero(recorded != corrected)
+    if not len(changed):
+        return values
+    of_text = dict(zip(recorded.tolist(), rows.tolist(), strict=True))  # a row that has the label
+    unknown = sorted({str(text) for text in corrected[changed]} - {str(text) for text in of_text})
+    if unknown:
+        raise ValueError(f"The label column holds no {unknown[0]!r}, to which labels would be corrected.")
+    known = {text: values[row] for text, row in of_text.items()}
+    if values.dtype not in (nw.Categorical, nw.Enum):  # of several spellings, the one that stands for the class
+        known = {text: text if isinstance(value, str) else value for text, value in known.items()}
+    new = [known[text] for text in corrected[changed]]
+    return values.scatter(rows[changed].tolist(), new)
+
 
 FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
 SMALLEST_WINDOW = 8
@@ -197,8 +381,6 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
     baseline = None if options.baseline is None else open_results(options.baseline, in_memory=True)
     source = table if is_recording(table, options.recordings.labels) else choose_source(table)
     if isinstance(source, FileSet):
-        from labeltide.auditing.streaming.run import stream_audit
-
         return stream_audit(table, source, options, kept, stages)
     with stages.stage("read"):
         laid, columns, recordings = lay_out(source, options.recordings, options.columns)
@@ -274,3 +456,230 @@ def _read(table: Any, options: AuditOptions) -> AuditInput:
 def _digest(read: AuditInput) -> str:
     """By which an audit that goes on knows that the table has not changed."""
     return fingerprint(read.features, read.labels, read.clock, read.lengths, read.trusted, read.gaps, read.groups)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The audit of a table that does not fit in memory: survey, draw, fit, judge chunk by chunk, write.
+# ----------------------------------------------------------------------------------------------------
+
+
+CODED = "coded.safetensors"  # the fit with codes for classes, as it judges
+SECONDS = {"read": 2e-6, "judge": 6e-6, "page": 2e-6}  # that a row takes; the machine's own speed corrects it
+
+
+@dataclass(frozen=True, repr=False)
+class StreamedAudit(TableAudit):
+    """What an audit of a large table found; its tables stay on disk.
+
+    Attributes
+    ----------
+    labels : pyarrow.dataset.Dataset over labels.parquet, in place of a table
+    """
+
+    @property
+    def issues(self) -> Any:
+        """The labels to check, the surest first: a pyarrow.dataset.Dataset over issues.parquet."""
+        assert self.folder is not None
+        return dataset.dataset(self.folder / ISSUES)
+
+
+@dataclass(frozen=True)
+class FlaggedAudit(LabelAudit):
+    """A label audit whose flags follow from a threshold that was found elsewhere."""
+
+    threshold: float = 0.0
+
+    @cached_property
+    def _is_issue(self) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            low = self._quality < self.threshold
+        return low if self.spend_fdr else low & (self.labels != self._suggested[..., None])
+
+
+@dataclass(frozen=True)
+class StreamedResults(Results):
+    """Results of which the lines that timelines show are in memory."""
+
+    lines: pa.Table = field(default_factory=lambda: pa.table({}))
+
+    def labels_of(self, sequences: list[str]) -> pa.Table:
+        return self.lines
+
+
+def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> StreamedAudit:
+    """Audit the files of a large table; see `labeltide.audit`."""
+    check_options(files, options)
+    if options.out is None or options.checkpoint is None:
+        raise ValueError(
+            f"A table of {files.n_rows:,} rows is read in parts, and its results are written to a folder. Name it with "
+            "out."
+        )
+    stages.expect({name: files.n_rows * seconds for name, seconds in SECONDS.items()})
+    kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
+    try:
+        return _run_in_parts(table, files, options, kept, stages)
+    except UnreadableFileError as error:
+        raise ValueError(f"{error} What was done is kept: the same audit with resume (--resume) goes on.") from None
+
+
+def _run_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> StreamedAudit:
+    work = options.checkpoint
+    assert work is not None
+    assert options.out is not None
+    with stages.stage("read"):
+        stages.say(say_disk(disk_needed(files, needs_copy(files), train_on=options.train_on), work))
+        read = read_large_table(files, options, stages)
+        layout, sample = read.layout, read.sample
+        about = {**describe_table(table, sample, []), **sizes(layout)}
+        say_reading(about, sample, stages)
+    fitted = _fit(read, options, kept, stages)
+    del read  # the windows that were learned from are no longer mapped
+    may_name = fitted["conclusion"]["names_labels"]
+    with stages.stage("judge"):
+        with torch_on_one_thread():
+            scorer = make_scorer(load(work / CODED), sample, options.device)
+            doubt = fitted["false_alarms"]
+            judged = _judge_sample(scorer, sample, options.fdr, None if doubt is None else np.asarray(doubt))
+        job = JudgeJob(layout, scorer, work, judged.probabilities[judged.mask].mean(0))
+        judge_all(job, lambda done: stages.rows(done, layout.survey.n_rows))
+    with stages.stage("page"):
+        total = layout.survey.n_rows
+        parts = read_parts(work, len(layout.plan.chunks), [QUALITY, SUPPORT])
+        bound = flag_bound(judged.false_alarms, options.fdr)
+        flags = find_flags(parts if may_name else (), bound, options.spend_fdr)
+        totals = _new_totals(layout, sample, scorer)
+        draft = _new_draft(work)
+        finish(job, flags, totals, draft, lambda done: stages.rows(done, total, (0.0, 0.9)))
+        judged = FlaggedAudit(**_fields(replace(judged, spend_fdr=flags.spend_fdr)), threshold=flags.threshold)
+        described = _describe(layout, sample, judged, (totals, flags, job))
+        lines = described.pop("lines")
+        summary = to_json(
+            {
+                **describe_run(options.command, {"read": 0.0, "fit": 0.0, "judge": 0.0, "bands": 0.0}),
+                "seconds": {**fitted["seconds"], **stages.seconds, "write": stages.spent()},
+                "table": {**about, "said": [*about["said"], *fitted["said"]]},
+                "settings": fitted["settings"],
+                "conclusion": fitted["conclusion"],
+                **_with_counts(fitted["findings"], layout, totals),
+                **described,
+            }
+        )
+        _write_in_parts(work, draft, options.out, summary, lines)
+    labels, noise = dataset.dataset(options.out / LABELS), csv.read_csv(options.out / NOISE)
+    return StreamedAudit(summary, labels, noise, load(options.out / MODEL / MODEL_FILE), options.out)
+
+
+def _fit(read: LargeTable, options: AuditOptions, kept: Unfinished, stages: Stages) -> dict[str, Any]:
+    """Fit and infer, and keep what the rest needs; an audit that goes on takes it from there."""
+    work = options.checkpoint
+    assert work is not None
+    known = read_fitted(work)
+    if known is not None:
+        return known
+    sample, learned = read.sample, read.learned or read.sample
+    every = np.arange(len(learned.lengths))
+    epochs = fitting.choose_epochs(learned, every, options.pace)
+    stages.expect({name: expected_seconds(sample, every, epochs, options.pace)[name] for name in ("fit", "bands")})
+    with stages.stage("fit"):
+        clusters, checks = check_table(sample, options.seed, learned)
+        coded = learn(learned, every, clusters, options, kept)
+    with stages.stage("bands"):
+        estimator = fitting.with_class_names(coded, sample)
+        said = say_pace(options.pace, options.train_on) + say_limits(len(every), read.n_windows, options, estimator)
+        kept.take_findings(estimator)
+        said += fitting.infer(estimator, sample, options, stages.done, kept.keep_findings)
+        noise_found = findings.describe_noise_found(sample, estimator, checks)
+        described = {
+            **noise_found,
+            "encoders": [asdict(encoder) for encoder in sample.encoders],
+        }
+        write_safe_csv(findings.noise_table(sample, estimator), work / NOISE)
+        (work / MODEL).mkdir(exist_ok=True)
+        estimator.save(work / MODEL / MODEL_FILE)
+        coded.save(work / CODED)
+        settings = describe_settings(sample, options, estimator, len(every))
+        seconds = {name: stages.seconds.get(name, 0.0) for name in ("read", "fit")}
+    seconds["bands"] = stages.seconds["bands"]
+    conclusion = conclude(to_json(noise_found)).to_json()
+    fitted = {
+        "said": said,
+        "findings": described,
+        "conclusion": conclusion,
+        "false_alarms": estimator.clock_estimates_[0].false_alarms,
+        "settings": settings,
+        "seconds": seconds,
+    }
+    write_json(work / FITTED_IN_PARTS, fitted)
+    return dict(to_json(fitted))
+
+
+def _judge_sample(scorer: Scorer, sample: AuditInput, fdr: float, false_alarms: np.ndarray | None) -> LabelAudit:
+    """The audit of the windows that were learned from."""
+    mask = _validation.steps_mask(sample.lengths, sample.index.shape[1])
+    posterior, signal = scorer.score_windows(sample, mask)
+    clock = sample.each_clock[0]
+    classes = np.array(sample.class_names)
+    rates = np.zeros((*mask.shape, len(classes)), dtype=np.float32)
+    more: dict[str, Any] = {"trusted": sample.fit_trusted, "false_alarms": false_alarms}
+    return LabelAudit(classes, sample.fit_labels, clock, mask, posterior, signal, rates, fdr, True, **more)
+
+
+def _fields(judged: LabelAudit) -> dict[str, Any]:
+    return {name: getattr(judged, name) for name in LabelAudit.__dataclass_fields__}
+
+
+def _new_totals(layout: Layout, sample: AuditInput, scorer: Scorer) -> Totals:
+    labelled = (sample.fit_labels >= 0).any(-1)
+    clock = sample.each_clock[0][labelled]
+    return Totals(
+        edges=np.linspace(float(clock.min()), float(clock.max()), CONTESTED_PARTS + 1),
+        codes=kept_codes(layout.rare),
+        by_class=np.zeros((3, len(layout.class_names))),
+        by_sequence=np.zeros((2, len(layout.survey.names)), dtype=np.int64),
+        by_annotator=np.zeros(len(layout.annotator_names or ()), dtype=np.int64),
+        several=scorer.several,
+    )
+
+
+def _new_draft(work: Path) -> Path:
+    """The folder of results, which is moved into place once it is whole; begun anew where it was left."""
+    draft = work / "new"
+    shutil.rmtree(draft, ignore_errors=True)
+    shutil.rmtree(work / "buckets", ignore_errors=True)
+    draft.mkdir()
+    return draft
+
+
+def _describe(
+    layout: Layout, sample: AuditInput, judged: FlaggedAudit, found: tuple[Totals, Flags, JudgeJob]
+) -> dict[str, Any]:
+    """The parts of audit.json that follow from the judgements, and the lines of the stretches that the page draws."""
+    totals, flags, job = found
+    stretches, lines = describe_stretches(job, flags, totals, telling_features(sample, judged))
+    return {
+        "issues": totals.describe_issues(layout.survey.names, layout.class_names, judged),
+        "contested": totals.describe_contested(layout.class_names),
+        "agreement": describe_agreement(sample),
+        "plan": findings.describe_plan(sample, judged),
+        "timelines": stretches,
+        "lines": lines,
+    }
+
+
+def _with_counts(described: dict[str, Any], layout: Layout, totals: Totals) -> dict[str, Any]:
+    """Curves with the numbers of labels of the whole table, not of the windows that were drawn, and its share."""
+    of_annotator = dict(zip(layout.annotator_names or (), totals.by_annotator.tolist(), strict=True))
+    for clock in (described, *described["other_clocks"]):
+        for curve in clock["noise"]["curves"]:
+            who = curve["annotator"]
+            curve["labels"] = layout.n_labels if who is None else of_annotator.get(who, 0)
+    return findings.state_share(described, totals.share_wrong)
+
+
+def _write_in_parts(work: Path, draft: Path, folder: Path, summary: dict[str, Any], lines: pa.Table) -> None:
+    write_json(draft / AUDIT, summary)
+    shutil.copy(work / NOISE, draft / NOISE)
+    shutil.copytree(work / MODEL, draft / MODEL)
+    write_page(draft, StreamedResults(summary, draft / LABELS, draft / ISSUES, lines))
+    check_folder(folder)
+    put_in_place(draft, folder)

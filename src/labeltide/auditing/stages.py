@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from labeltide.training.progress import LogLines, OnEpochShare, progress_log, watch_epochs
+from labeltide.training.loop import LogLines, OnEpochShare, progress_log, watch_epochs
 
 EXPECTED = {"read": 1.0, "fit": 45.0, "judge": 4.0, "bands": 45.0, "page": 5.0}  # seconds, until more is known
 TITLES = {

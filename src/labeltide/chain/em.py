@@ -9,13 +9,17 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import t as student
 from torch import Tensor
 
-from labeltide.chain.data import ChainData, ChainParameters, Expected, Members, informedness
-from labeltide.chain.logit import Families
-from labeltide.chain.passes import expect, is_compiled
-from labeltide.kernels.threads import torch_on_one_thread
+from labeltide._clock import Period
+from labeltide.chain.data import ChainData, ChainParameters, Expected, Members, cat_parameters, informedness
+from labeltide.chain.families import Families, families_of, family, pooled, spline_shape
+from labeltide.chain.passes import TINY, expect, is_compiled, label_likelihoods, normalise, predictive_log_likelihood
+from labeltide.kernels.library import torch_on_one_thread
 
 PSEUDO_COUNT = 0.5  # by hand: added to every expected transition and its exposure (docs/decisions/008-starts-of-em.md)
 # The power k has a Cauchy prior (Gelman and others 2008), because small networks that err with confidence look like
@@ -110,3 +114,215 @@ def _linked_labels(data: ChainData, members: Members) -> Tensor:
 
 def _normalise(values: Tensor) -> Tensor:
     return values / values.sum(-1, keepdim=True)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Starting values of the hidden Markov model: EM from the labels alone, then with evidence.
+#
+# EM finds local maxima. Each function therefore starts it from several places and keeps the best.
+# ----------------------------------------------------------------------------------------------------
+
+
+START_SMOOTHNESS = 10.0  # by hand: roughness penalty of Q(t) before it is selected
+# docs/decisions/009-several-annotators.md
+POOLING = 1.0  # by hand: precision of annotators' logits around the common ones; they differ by about one
+POOLING_STRENGTHS = (0.01, 0.1, 10.0, 100.0, 1e5)  # by hand: compared with it, from each annotator alone to all alike
+# Where EM starts (docs/decisions/008-starts-of-em.md): probability that a true label persists, and that a recorded one
+# is right.
+STAY, RIGHT = 0.8, 0.75  # by hand
+LABEL_ITERATIONS, JOINT_ITERATIONS = 60, 40  # by hand, of EM: with the labels alone, and after
+# Bursts of errors (docs/decisions/003-bursts.md).
+BURSTS = 0.3  # by hand: where EM starts
+BURSTS_WORTH = 5.0  # by hand: log-likelihood that this one more parameter must gain
+CLEAR = 0.01  # by hand: level of the one-sided t test over clusters
+# The chance at each step that networks begin to fail, or that a run in which they fail ends; factors on the exponent k.
+RUN_BEGINS, RUN_ENDS = (0.0005, 0.002, 0.01, 0.04), (0.005, 0.03, 0.1, 0.3)  # by hand
+RUN_POWERS = (1.0, 1.5, 2.5)  # by hand
+STEPS_AT_ONCE = 2**20  # whose votes are counted together
+
+
+def flat_chain(members: int, groups: int, data: ChainData, stay: float | None = None) -> ChainParameters:
+    """Uninformed chains: equal rows of A or persistence `stay`, and the same moderate noise at all times."""
+    classes, device = data.n_classes, data.mask.device
+    matrices = _mostly(classes, RIGHT, device).expand(members, groups, data.n_points, -1, -1).clone()
+    transition = _mostly(classes, 1 / classes if stay is None else stay, device)
+    start = torch.full((members, classes), 1 / classes, device=device)
+    power = torch.full((members,), 0.0 if data.evidence is None else 1.0, device=device)
+    return ChainParameters(start, transition.expand(members, -1, -1).clone(), power, matrices)
+
+
+@torch_on_one_thread()
+def label_chain(
+    data: ChainData, fits: Members, grid: np.ndarray, period: Period = None, groups: int = 1
+) -> ChainParameters:
+    """Fit A and Q(t) to the recorded labels alone, with one Q for all annotators or one for each (`groups` of them).
+
+    Without features the states are identified up to a permutation (label switching). It is resolved so that recorded
+    labels are mostly right.
+    """
+    labels_only = data.with_evidence(None)
+    kinds = _spline(data, len(fits.labels), 1, grid, period)
+    start = flat_chain(len(fits.labels), 1, labels_only, STAY)
+    fitted = fit_chains(labels_only, fits, kinds, start, iterations=LABEL_ITERATIONS)
+    named = _name_states(fitted.parameters, expect(labels_only, fits, fitted.parameters).counts)
+    return named if groups == 1 else tell_apart(labels_only, fits, named, grid, period)
+
+
+def tell_apart(
+    data: ChainData, fits: Members, alike: ChainParameters, grid: np.ndarray, period: Period = None
+) -> ChainParameters:
+    """Fit a Q for each annotator by EM from two starts, all alike and a majority vote, and keep the likelier.
+
+    Both starts prevent label switching within an annotator.
+    """
+    n_fits, groups = len(fits.labels), data.labels.shape[-1]
+    alike = alike._replace(matrices=alike.matrices.expand(-1, groups, -1, -1, -1))
+    both = Members(*(torch.cat([tensor] * 2) for tensor in fits))
+    starts = cat_parameters([alike, _from_votes(data, fits, alike)])
+    kinds, learn = _spline(data, 2 * n_fits, groups, grid, period), data.evidence is not None
+    fitted = fit_chains(data, both, kinds, starts, iterations=JOINT_ITERATIONS, learn_power=learn)
+    reached = (fitted.log_likelihood * both.weights).sum(1).view(2, n_fits)
+    return fitted.parameters.take(reached.argmax(0) * n_fits + torch.arange(n_fits, device=reached.device))
+
+
+@torch_on_one_thread()
+def join_evidence(
+    data: ChainData,
+    fits: Members,
+    start: ChainParameters,
+    grid: np.ndarray,
+    period: Period = None,
+    clusters: Tensor | None = None,
+) -> ChainParameters:
+    """Fit the chain with evidence by EM from four starts and keep the best by predictive log-likelihood.
+
+    The starts are the chain of the labels and an uninformed one, each without bursts of errors and with them. Bursts
+    must gain `BURSTS_WORTH`, clearly over clusters, over the chain without them; and over a chain in which the
+    networks fail in runs and labels do not (docs/decisions/003-bursts.md).
+
+    Parameters
+    ----------
+    clusters : int64 Tensor of shape (rows,), optional
+        The person or recording of each row; every row by itself when left out.
+    """
+    n_fits = len(fits.labels)
+    kinds = _spline(data, 4 * n_fits, start.matrices.shape[1], grid, period)
+    informed = start._replace(power=torch.ones_like(start.power), bursts=torch.zeros_like(start.power))
+    flat = flat_chain(n_fits, start.matrices.shape[1], data)._replace(bursts=torch.zeros_like(start.power))
+    bursty = [chain._replace(bursts=torch.full_like(start.power, BURSTS)) for chain in (informed, flat)]
+    four = Members(*(torch.cat([tensor] * 4) for tensor in fits))
+    starts = cat_parameters([informed, flat, *bursty])
+    fitted = fit_chains(data, four, kinds, starts, iterations=JOINT_ITERATIONS, learn_power=True)
+    scores = predictive_log_likelihood(data, four, fitted.parameters, fitted.log_likelihood, four.weights > 0)
+    reached = (scores * four.weights).sum(1).view(2, 2, n_fits)
+    index = torch.arange(n_fits, device=reached.device)
+    # The better of both starts: without bursts, and with them.
+    plain, bursts = ((2 * kind + reached[kind].argmax(0)) * n_fits + index for kind in (0, 1))
+    gain = (scores[bursts] - scores[plain]) * fits.weights  # (fits, rows)
+    accepted = (gain.sum(1) > BURSTS_WORTH) & _is_clear(gain, clusters)
+    if bool(accepted.any()) and scores is fitted.log_likelihood:  # no step has labels of several annotators
+        rival = failing_networks(data, fits, fitted.parameters.take(plain))
+        accepted &= _is_clear((scores[bursts] - rival) * fits.weights, clusters)
+    return fitted.parameters.take(torch.where(accepted, bursts, plain))
+
+
+def _is_clear(gain: Tensor, clusters: Tensor | None) -> Tensor:
+    """Whether gains in log-likelihood (fits, rows) are above zero at level `CLEAR`, by a t test over clusters: (fits,).
+
+    Rows are the units where there are fewer than two clusters.
+    """
+    if clusters is not None:
+        names, cluster_of_row = clusters.to(gain.device).unique(return_inverse=True)
+        if len(names) > 1:
+            gain = gain.new_zeros(len(gain), len(names)).index_add_(1, cluster_of_row, gain)
+    units = gain.shape[1]
+    quantile = float(student.isf(CLEAR, max(units - 1, 1)))
+    error = gain.std(1) / units**0.5 if units > 1 else torch.full_like(gain[:, 0], torch.inf)
+    return gain.mean(1) > quantile * error
+
+
+def failing_networks(data: ChainData, fits: Members, chain: ChainParameters) -> Tensor:
+    """Log-likelihood of each row if networks fail in runs, in which true labels follow A alone: (fits, rows).
+
+    Runs of steps at which networks and labels differ look the same, whichever of them is wrong. But labels that are
+    right change with A inside a run, too, and labels in a burst of errors change where it begins and ends. A run begins
+    and ends at any step with fixed probabilities. The best of a grid of these, and of exponents of the evidence outside
+    runs, is taken for each fit; all else is that of `chain`.
+    """
+    assert data.evidence is not None
+    likelihood, evidence = label_likelihoods(data, fits, chain.matrices), data.evidence[fits.evidence]
+    transitions = data.transitions(chain.transition)  # (fits, gaps, classes, classes)
+    pairs = torch.cartesian_prod(torch.tensor(RUN_BEGINS), torch.tensor(RUN_ENDS)).to(likelihood)
+    begins, ends = pairs.T[..., None, None, None]  # (runs, 1, 1, 1) each
+    share = begins / (begins + ends)
+    totals = []
+    for factor in RUN_POWERS:
+        scaled = factor * chain.power[:, None, None, None] * evidence
+        ratio = (scaled - scaled.amax(-1, keepdim=True)).exp()  # (fits, rows, steps, classes)
+        works = (1 - share) * normalise(chain.start[:, None] * ratio[:, :, 0])  # (runs, fits, rows, classes)
+        fails = share * chain.start[:, None].expand_as(likelihood[:, :, 0])
+        total = torch.zeros_like(works[..., 0])
+        for t in range(likelihood.shape[2]):
+            if t:
+                base = transitions[:, :1] if data.jumps is None else transitions[:, data.jumps[:, t].long()]
+                move = normalise(base * ratio[:, :, t, None])  # (fits, rows, from, to)
+                on, off = (1 - begins) * works + ends * fails, begins * works + (1 - ends) * fails
+                on = torch.einsum("gfri,frij->gfrj", on, move)
+                off = torch.einsum("gfri,frij->gfrj", off, base.expand_as(move))
+                real = data.mask[:, t, None]
+                works, fails = torch.where(real, on, works), torch.where(real, off, fails)
+            emission = torch.where(data.mask[:, t, None], likelihood[:, :, t], 1.0)
+            works, fails = works * emission, fails * emission
+            scale = (works + fails).sum(-1, keepdim=True).clamp_min(TINY)
+            works, fails, total = works / scale, fails / scale, total + scale[..., 0].log()
+        totals.append(total)
+    every = torch.cat(totals)  # (runs * powers, fits, rows)
+    best = (every * fits.weights).sum(-1).argmax(0)  # (fits,)
+    return every[best, torch.arange(len(best), device=best.device)]
+
+
+def _spline(data: ChainData, members: int, groups: int, grid: np.ndarray, period: Period) -> Families:
+    kind = family(data.n_classes, spline_shape(grid, START_SMOOTHNESS, period), "each", "by class")
+    return families_of([kind if groups == 1 else pooled(kind, POOLING)] * members, data.mask.device)
+
+
+def _from_votes(data: ChainData, fits: Members, other: ChainParameters) -> ChainParameters:
+    """Transitions and constant Q if the majority vote, or a trusted label, were the truth (as Dawid and Skene 1979)."""
+    blocks = torch.arange(len(data.mask), device=data.mask.device).split(max(1, STEPS_AT_ONCE // data.mask.shape[1]))
+    parts = [_count_votes(data if len(blocks) == 1 else data.take_rows(rows), fits.labels) for rows in blocks]
+    counts, pairs = (torch.stack(of_all).sum(0) + 1 for of_all in zip(*parts, strict=True))
+    matrices = (counts / counts.sum(-1, keepdim=True))[:, :, None].expand_as(other.matrices)
+    return other._replace(transition=pairs / pairs.sum(-1, keepdim=True), matrices=matrices)
+
+
+def _count_votes(data: ChainData, label_sets: Tensor) -> tuple[Tensor, Tensor]:
+    """Recorded labels by voted ones, (fits, annotators, classes, classes), and transitions of the voted ones."""
+    names = torch.arange(data.n_classes, device=data.mask.device)
+    labels = data.labels[label_sets, ..., None]  # (fits, rows, steps, annotators, 1)
+    recorded = (labels == names).float() * data.mask[..., None, None]  # (fits, rows, steps, annotators, classes)
+    votes = recorded.sum(3)
+    if data.trusted is not None:
+        votes = torch.where((data.trusted >= 0)[..., None], (data.trusted[..., None] == names).float(), votes)
+    top = ((votes == votes.amax(-1, keepdim=True)) & (votes > 0)).float()
+    truth = top / top.sum(-1, keepdim=True).clamp_min(1)  # (fits, rows, steps, classes), zero without a vote
+    counts = torch.einsum("mrti,mrtaj->maij", truth, recorded)
+    after = truth[:, :, 1:] if data.jumps is None else truth[:, :, 1:] * (data.jumps[:, 1:, None] == 0)
+    return counts, torch.einsum("mrti,mrtj->mij", truth[:, :, :-1], after)
+
+
+def _mostly(classes: int, right: float, device: torch.device) -> Tensor:
+    matrix = torch.full((classes, classes), (1 - right) / (classes - 1), device=device)
+    return matrix.fill_diagonal_(right)
+
+
+def _name_states(parameters: ChainParameters, counts: Tensor) -> ChainParameters:
+    """Match hidden states to labels by the assignment problem (Kuhn 1955) on how often each label is recorded."""
+    start, transition, power, matrices, bursts = parameters
+    totals = counts.sum((1, 2)).double().cpu().numpy()  # (members, state, recorded)
+    shares = totals / totals.sum(-1, keepdims=True).clip(1e-12)
+    order = np.stack([linear_sum_assignment(-share.T)[1] for share in shares])  # the state of each label
+    index = torch.from_numpy(order).to(start.device)
+    member = torch.arange(len(start), device=start.device)[:, None]
+    rows = matrices.permute(0, 3, 1, 2, 4)[member, index].permute(0, 2, 3, 1, 4)
+    moved = transition[member, index].mT[member, index].mT
+    return ChainParameters(start[member, index], moved, power, rows.contiguous(), bursts)

@@ -11,11 +11,14 @@ by held-out likelihood (`select.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
+import torch
 from scipy.interpolate import BSpline
 from scipy.linalg import block_diag
+from torch import Tensor
 
 from labeltide._clock import Period, one_period
 
@@ -194,3 +197,425 @@ def shared(n_classes: int, sharing: str) -> np.ndarray:
     if sharing == "by class":
         return np.repeat(np.eye(n_classes), n_classes - 1, axis=0)
     return np.eye(entries)
+
+
+# ----------------------------------------------------------------------------------------------------
+# M-step for Q(t): penalised multinomial logit by Newton's method (Fisher scoring), one damped step an iteration.
+#
+# The coefficients maximise :math:`\sum_{tij} N_{tij} \log Q_{ij}(t; \beta) - \tfrac{1}{2} \beta^\top S \beta`, where N
+# are the expected counts of the E-step and S is the roughness penalty. The logit is the canonical link, so that
+# Newton's method and Fisher scoring agree. Double precision: rounding depends on how many members are computed
+# together, and a member must end alike in any fleet.
+# ----------------------------------------------------------------------------------------------------
+
+
+MAX_STEP = 2.0  # the most by which a logit may move in one step
+RIGID = 1e8  # the ridge penalty of a coefficient that is held at zero
+NUMBERS_AT_ONCE = 2**23  # of the weighted designs that a Newton step holds at once
+Coefficients = list[Tensor]  # of each group, (members of the group, annotators, coefficients)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Members whose families have the same name and size, so that they can be computed together."""
+
+    members: Tensor  # (members of the group,)
+    blocks: ClassBlocks
+    held: int | None = None  # the annotator whose noise does not change over the clock
+
+    @property
+    def penalty(self) -> Tensor:
+        """(members of the group or 1, blocks, size, size)."""
+        return self.blocks.penalty
+
+    def split(self, coefficients: Tensor) -> Tensor:
+        """Coefficients by block: (..., coefficients) → (..., blocks, size)."""
+        return coefficients.unflatten(-1, (self.blocks.n_blocks, self.blocks.size))
+
+
+@dataclass(frozen=True)
+class Families:
+    """The family of each member of a fleet of chains, and the M-step for their coefficients."""
+
+    groups: tuple[Group, ...]
+    n_points: int
+    n_classes: int
+
+    @classmethod
+    def of(cls, families: Sequence[Family], device: torch.device | None = None) -> Self:
+        """From the family of each member; those of one name and size form a group."""
+        keys: dict[tuple[str, int], list[int]] = {}
+        for member, family in enumerate(families):
+            keys.setdefault((family.name, family.basis.shape[1]), []).append(member)
+        groups = []
+        for members in keys.values():
+            in_group = [families[member] for member in members]
+            if all(family is in_group[0] for family in in_group):
+                in_group = in_group[:1]
+            blocks = ClassBlocks.of(in_group, device)
+            groups.append(Group(torch.tensor(members, device=device), blocks, in_group[0].held))
+        return cls(tuple(groups), len(families[0].basis), families[0].n_classes)
+
+    def fit_start(self, matrices: Tensor) -> Coefficients:
+        """Least-squares coefficients for the logits of Q, (members, annotators, points, classes, classes)."""
+        logs = matrices.double().clamp_min(1e-4).log()
+        target = _others(logs) - logs.diagonal(dim1=-2, dim2=-1)[..., None]
+        return [self._fit_start(group, target[group.members]) for group in self.groups]
+
+    def noise(self, coefficients: Coefficients) -> Tensor:
+        """Q on the grid: (members, annotators, points, true, recorded)."""
+        parts = [self._noise(group, of_group) for group, of_group in zip(self.groups, coefficients, strict=True)]
+        order = torch.cat([group.members for group in self.groups]).argsort()
+        return torch.cat(parts)[order].float()
+
+    def step(self, coefficients: Coefficients, counts: Tensor) -> Coefficients:
+        """One Newton step for expected counts (members, annotators, points, true, recorded)."""
+        pairs = zip(self.groups, coefficients, strict=True)
+        return [self._newton(group, of_group, counts[group.members].double()) for group, of_group in pairs]
+
+    def _fit_start(self, group: Group, target: Tensor) -> Tensor:
+        coefficients = _least_squares(group, target)
+        if group.held is not None:
+            moving = group.blocks.moving()
+            level = _least_squares(group, target[:, [group.held]], ~moving)
+            coefficients[:, group.held] = level[:, 0]
+        return coefficients
+
+    def _noise(self, group: Group, coefficients: Tensor) -> Tensor:
+        logits = group.blocks.logits(coefficients)  # (members, annotators, points, true, others)
+        whole = logits.new_zeros(*logits.shape[:3], self.n_classes, self.n_classes)
+        off = ~torch.eye(self.n_classes, dtype=torch.bool, device=logits.device)
+        whole[..., off] = logits.flatten(3)
+        return whole.softmax(-1)
+
+    def _newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
+        score, information = self._slopes(group, coefficients, counts)
+        pull = (group.penalty.unsqueeze(1) @ group.split(coefficients)[..., None])[..., 0]
+        factor = torch.linalg.cholesky_ex(information + group.penalty.unsqueeze(1)).L
+        step = torch.cholesky_solve((group.split(score) - pull)[..., None], factor)[..., 0].flatten(2)
+        largest = group.blocks.logits(step).abs().amax((2, 3, 4))[..., None]  # (members, annotators, 1)
+        return coefficients + step * (MAX_STEP / largest.clamp_min(MAX_STEP))
+
+    def _slopes(self, group: Group, coefficients: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Score (members, annotators, coefficients) and Fisher information (members, annotators, blocks, size, size).
+
+        Some annotators at a time, to save memory.
+        """
+        blocks = group.blocks
+        numbers = len(counts) * self.n_points * self.n_classes * blocks.size
+        at_once = max(1, NUMBERS_AT_ONCE // numbers)
+        pairs = zip(coefficients.split(at_once, 1), counts.split(at_once, 1), strict=True)
+        parts = [self._slopes_of(blocks, self._noise(group, some), of_some) for some, of_some in pairs]
+        score, information = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
+        if group.held is not None:
+            ridge = RIGID * blocks.moving().to(score)
+            score[:, group.held] -= ridge * coefficients[:, group.held]
+            information[:, group.held] += torch.diag_embed(group.split(ridge))
+        return score, information
+
+    def _slopes_of(self, blocks: ClassBlocks, noise: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        totals, probs = counts.sum(-1, keepdim=True), _others(noise)  # (members, annotators, points, true, others)
+        expected = totals * probs
+        return blocks.project(_others(counts) - expected), blocks.information(expected, totals.sqrt() * probs)
+
+
+def _others(values: Tensor) -> Tensor:
+    """Leave out the diagonal: (..., true, recorded) → (..., true, recorded - 1)."""
+    classes = values.shape[-1]
+    flat = values.flatten(-2)[..., 1:].unflatten(-1, (classes - 1, classes + 1))[..., :-1]
+    return flat.flatten(-2).unflatten(-1, (classes, classes - 1))
+
+
+def _least_squares(group: Group, target: Tensor, kept: Tensor | None = None) -> Tensor:
+    """Coefficients of logits (members, annotators, points, true, others), by the normal equations.
+
+    Only those that are kept; the others are zero.
+    """
+    blocks = group.blocks
+    gram = blocks.information(
+        target.new_ones(len(blocks.basis), 1, *target.shape[2:])
+    )  # (members or 1, 1, blocks, ...)
+    right = group.split(blocks.project(target))
+    if kept is not None:
+        used = group.split(kept.to(right))
+        gram, right = gram * used[..., None] * used[..., None, :], right * used
+    trace = gram.diagonal(dim1=-2, dim2=-1).mean((-2, -1))[..., None, None, None]
+    eye = torch.eye(blocks.size, dtype=gram.dtype, device=gram.device)
+    factor = torch.linalg.cholesky(gram + 1e-10 * trace * eye)
+    return torch.cholesky_solve(right[..., None], factor)[..., 0].flatten(2)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Blocks of the Fisher information of a multinomial logit, one for each true class.
+#
+# Labels of one true class are one multinomial draw, so the information of all logits is block diagonal by true class i.
+# At each point t the block is :math:`W_{ti} = \mathrm{diag}(d) - r r^\top`, and with the functions of the clock
+# :math:`c_t = (1, b_t)` the information of the coefficients of class i is a sum over points of few products. Design
+# matrices are never formed: with 18 classes they hold 560 coefficients of 306 logits, and a block 31. Where classes
+# share coefficients the blocks are added up into one.
+# ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassBlocks:
+    """Coefficients of families of one name and size, ordered by true class, and products with their design.
+
+    Every class has the coefficients of its level, then those of its change over the clock. `size` is the number of
+    coefficients of a block, of which there are `n_blocks`: one for each true class, or a single one where classes
+    share coefficients; `places` then says which of them each class uses.
+    """
+
+    n_classes: int
+    basis: Tensor  # (members or 1, points, functions)
+    level_each: bool  # whether each entry has a level of its own, or all entries of a class share one
+    movement_each: bool  # the same for the change over the clock
+    moves: Tensor  # (classes,), 0 where the entries of a true class do not change, else 1
+    places: Tensor | None  # (classes, coefficients of a class); None where no two classes share a coefficient
+    n_blocks: int
+    size: int
+    penalty: Tensor  # (members or 1, blocks, size, size)
+
+    @classmethod
+    def of(cls, families: list[Family], device: torch.device | None = None) -> ClassBlocks:
+        """The blocks of families that differ in their functions of the clock alone."""
+        first = families[0]
+        classes, functions = first.n_classes, first.basis.shape[1]
+        level_each, movement_each = first.level == "each", first.movement == "each"
+        n_level, n_movement = (classes - 1 if each else 1 for each in (level_each, movement_each))
+        places = None if _apart(first) else _places(first, n_level, n_movement)
+        size = n_level + functions * n_movement if places is None else int(places.max()) + 1
+        moves = np.array([float(place != first.held_class) for place in range(classes)])
+        penalties = [_penalty(each.smoothing, n_level, n_movement, places, classes, size) for each in families]
+        return cls(
+            classes,
+            torch.from_numpy(np.stack([each.basis for each in families])).to(device),
+            level_each,
+            movement_each,
+            torch.from_numpy(moves).to(device),
+            None if places is None else torch.from_numpy(places).to(device),
+            1 if places is not None else classes,
+            size,
+            torch.from_numpy(np.stack(penalties)).to(device),
+        )
+
+    @property
+    def n_level(self) -> int:
+        """Coefficients of the level of one class."""
+        return self.n_classes - 1 if self.level_each else 1
+
+    @property
+    def n_coefficients(self) -> int:
+        """Coefficients of all blocks."""
+        return self.n_blocks * self.size
+
+    def moving(self) -> Tensor:
+        """Which coefficients make Q change over the clock: bool (coefficients,)."""
+        of_class = torch.arange(self._of_class) >= self.n_level
+        if self.places is None:
+            return of_class.repeat(self.n_classes)
+        moving = torch.zeros(self.size, dtype=torch.bool)
+        moving[self.places.cpu().flatten()] = of_class.repeat(self.n_classes)
+        return moving
+
+    def logits(self, coefficients: Tensor) -> Tensor:
+        """(members, annotators, coefficients) → (members, annotators, points, true, others)."""
+        of_class = self._take(coefficients)  # (members, annotators, classes, coefficients of a class)
+        level, movement = of_class[..., : self.n_level], of_class[..., self.n_level :]
+        functions = self.basis.shape[2]
+        over_clock = (movement * self.moves[:, None]).unflatten(-1, (functions, -1)) if functions else None
+        whole = level.unsqueeze(2).expand(-1, -1, self.basis.shape[1], -1, -1)
+        if over_clock is not None:
+            by_function = over_clock.movedim(3, 2)  # (members, annotators, functions, classes, others or 1)
+            added = self.basis.unsqueeze(1) @ by_function.flatten(3)
+            whole = whole + added.unflatten(-1, by_function.shape[3:])
+        return whole.expand(*whole.shape[:4], self.n_classes - 1)
+
+    def project(self, values: Tensor) -> Tensor:
+        """The transpose: (members, annotators, points, true, others) → (members, annotators, coefficients)."""
+        level = values.sum(2)  # (members, annotators, true, others)
+        parts = [level if self.level_each else level.sum(-1, keepdim=True)]
+        if self.basis.shape[2]:
+            shared = values if self.movement_each else values.sum(-1, keepdim=True)
+            over_clock = self.basis.mT.unsqueeze(1) @ shared.flatten(3)  # (members, annotators, functions, ...)
+            over_clock = over_clock.unflatten(-1, shared.shape[3:]).movedim(2, 3).flatten(3)
+            parts.append(over_clock * self.moves[:, None])
+        return self._add_up(torch.cat(parts, -1))
+
+    def information(self, diagonal: Tensor, root: Tensor | None = None) -> Tensor:
+        """Information from W = diag(diagonal) - root root': (members, annotators, blocks, size, size).
+
+        Parameters
+        ----------
+        diagonal, root : Tensors of shape (members, annotators, points, true, others)
+        """
+        blocks = self._diagonal_part(diagonal.transpose(2, 3))
+        if root is not None:
+            spread = self._weigh(root.transpose(2, 3))  # (members, annotators, true, points, coefficients of a class)
+            blocks = blocks - spread.mT @ spread
+        if self.places is None:
+            return blocks
+        index = (self.places[:, :, None] * self.size + self.places[:, None]).flatten()
+        joined = blocks.new_zeros(*blocks.shape[:2], self.size**2).index_add_(2, index, blocks.flatten(2))
+        return joined.unflatten(2, (1, self.size, self.size))
+
+    @property
+    def _of_class(self) -> int:
+        """Coefficients that one class uses."""
+        return self.size if self.places is None else self.places.shape[1]
+
+    def _take(self, coefficients: Tensor) -> Tensor:
+        """The coefficients that each class uses: (members, annotators, classes, coefficients of a class)."""
+        if self.places is None:
+            return coefficients.unflatten(-1, (self.n_classes, self.size))
+        return coefficients[..., self.places]
+
+    def _add_up(self, of_class: Tensor) -> Tensor:
+        """The transpose of `_take`."""
+        if self.places is None:
+            return of_class.flatten(2)
+        return of_class.new_zeros(*of_class.shape[:2], self.size).index_add_(
+            2, self.places.flatten(), of_class.flatten(2)
+        )
+
+    def _weigh(self, root: Tensor) -> Tensor:
+        """The design of a class, weighted: (..., points, others) → (..., points, coefficients of a class)."""
+        total = root.sum(-1, keepdim=True)
+        parts = [root if self.level_each else total]
+        if self.basis.shape[2]:
+            shared = (root if self.movement_each else total) * self.moves[:, None, None]
+            parts.append((self.basis[:, None, None, :, :, None] * shared.unsqueeze(-2)).flatten(-2))
+        return torch.cat(parts, -1)
+
+    def _diagonal_part(self, diagonal: Tensor) -> Tensor:
+        """The information from diag(diagonal), (members, annotators, true, points, others)."""
+        total = diagonal.sum(-1, keepdim=True)
+        level = diagonal if self.level_each else total
+        first = torch.diag_embed(level.sum(3))  # (members, annotators, true, levels, levels)
+        if not self.basis.shape[2]:
+            return first
+        moves = self.moves[:, None, None]
+        basis = self.basis[:, None, None]  # (members or 1, 1, 1, points, functions)
+        squares = (basis[..., :, None] * basis[..., None, :]).flatten(-2)  # (..., points, functions ** 2)
+        shared = (diagonal if self.movement_each else total) * moves
+        last = (squares.mT @ shared).unflatten(3, (basis.shape[-1], -1))  # (..., functions, functions, others or 1)
+        last = torch.diag_embed(last).transpose(4, 5).flatten(5).flatten(3, 4)  # (..., movements, movements)
+        cross = basis.mT @ (level * moves)  # (..., functions, levels)
+        if self.movement_each and self.level_each:
+            cross = torch.diag_embed(cross).flatten(3, 4)  # (..., functions * others, levels)
+        elif self.movement_each:
+            cross = (basis.mT @ (diagonal * moves)).flatten(3).unsqueeze(-1)
+        rows = torch.cat([first, cross.mT], -1), torch.cat([cross, last], -1)
+        return torch.cat(rows, -2)
+
+
+def _apart(family: Family) -> bool:
+    """Whether no two true classes share a coefficient."""
+    return family.level != "alike" and (family.movement != "alike" or not family.basis.shape[1])
+
+
+def _places(family: Family, n_level: int, n_movement: int) -> np.ndarray:
+    """The number of each coefficient of each class, where some are shared: (classes, coefficients of a class)."""
+    classes, functions = family.n_classes, family.basis.shape[1]
+
+    def numbers(sharing: str, count: int, start: int) -> np.ndarray:
+        each = np.arange(count) + start + count * np.arange(1 if sharing == "alike" else classes)[:, None]
+        return np.broadcast_to(each, (classes, count))
+
+    level = numbers(family.level, n_level, 0)
+    return np.concatenate([level, numbers(family.movement, functions * n_movement, int(level.max()) + 1)], 1)
+
+
+def _penalty(
+    smoothing: np.ndarray, n_level: int, n_movement: int, places: np.ndarray | None, classes: int, size: int
+) -> np.ndarray:
+    """The ridge and the roughness penalty of all blocks: (blocks, size, size)."""
+    of_class = n_level + len(smoothing) * n_movement
+    rough = np.zeros((of_class, of_class))
+    rough[n_level:, n_level:] = np.kron(smoothing, np.eye(n_movement))
+    if places is None:
+        return np.broadcast_to(rough + RIDGE * np.eye(size), (classes, size, size)).copy()
+    joined = np.zeros((size, size))
+    for of_one in np.unique(places, axis=0):  # a coefficient that classes share is penalised once
+        joined[np.ix_(of_one, of_one)] = rough
+    return (joined + RIDGE * np.eye(size))[None]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Partial pooling of annotators (Gelman and Hill 2007): a hierarchical multinomial logit for Q(t) of each annotator.
+#
+# Coefficients of annotator a have the prior :math:`\beta_a \sim N(\beta_0, (\lambda M + S)^{-1})` around the common
+# ones. M is the mean squared difference of logits over the clock, and S is the family's roughness penalty, which the
+# common coefficients have too. The estimate of an annotator with few labels stays close to the common one. The strength
+# :math:`\lambda` is the precision of a logit around the common one.
+# ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PooledFamilies(Families):
+    """Families whose coefficients hold the common ones first, then those of each annotator."""
+
+    strength: Tensor  # (members,)
+
+    @classmethod
+    def of(cls, families: Sequence[Family], device: torch.device | None = None) -> Self:
+        """The pooled family of each member."""
+        plain = Families.of(families, device)
+        strength = torch.tensor([family.pooling for family in families], dtype=torch.float64, device=device)
+        return cls(plain.groups, plain.n_points, plain.n_classes, strength)
+
+    def fit_start(self, matrices: Tensor) -> Coefficients:
+        """Least-squares coefficients for the logits of Q, (members, annotators, points, classes, classes)."""
+        return [
+            torch.cat([self._centre(group, of_group).unsqueeze(1), of_group], 1)
+            for group, of_group in zip(self.groups, super().fit_start(matrices), strict=True)
+        ]
+
+    def noise(self, coefficients: Coefficients) -> Tensor:
+        """Q of each annotator on the grid: (members, annotators, points, true, recorded)."""
+        return super().noise([of_group[:, 1:] for of_group in coefficients])
+
+    def common(self, matrices: Tensor) -> Tensor:
+        """The common Q(t) behind those of fitted annotators: (members, points, true, recorded)."""
+        return super().noise([of_group[:, :1] for of_group in self.fit_start(matrices)])[:, 0]
+
+    def _newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
+        r"""One joint Newton step for the common and all annotators' coefficients.
+
+        Alternating steps would converge slowly under strong pooling. With :math:`H_a` the information of annotator a
+        and :math:`G = \lambda M + S`, eliminating the annotators' steps (a Schur complement) leaves
+        :math:`(S + \sum_a H_a (H_a + G)^{-1} G)\, d_0 = g_0 + \sum_a G (H_a + G)^{-1} g_a`.
+        """
+        common, annotators = coefficients[:, :1], coefficients[:, 1:]
+        prior, penalty = self._prior(group).unsqueeze(1), group.penalty.unsqueeze(1)
+        score, information = self._slopes(group, annotators, counts)
+        pull = prior @ group.split(annotators - common)[..., None]  # (members, annotators, blocks, size, 1)
+        gradient = group.split(score)[..., None] - pull
+        factor = torch.linalg.cholesky_ex(information + prior).L
+        carried = torch.cholesky_solve(torch.cat([gradient, prior.expand_as(information)], -1), factor)
+        of_common = pull.sum(1, keepdim=True) - penalty @ group.split(common)[..., None]
+        right = of_common + (prior @ carried[..., :1]).sum(1, keepdim=True)
+        left = penalty + (information @ carried[..., 1:]).sum(1, keepdim=True)
+        first = torch.linalg.solve(left, right)  # (members, 1, blocks, size, 1)
+        steps = torch.cat([first, carried[..., :1] + carried[..., 1:] @ first], 1)[..., 0].flatten(2)
+        largest = group.blocks.logits(steps).abs().amax((1, 2, 3, 4))[:, None, None]
+        return coefficients + steps * (MAX_STEP / largest.clamp_min(MAX_STEP))
+
+    def _prior(self, group: Group) -> Tensor:
+        """The precision of an annotator's coefficients around the common ones: (members, blocks, size, size)."""
+        blocks = group.blocks
+        ones = blocks.basis.new_ones(len(blocks.basis), 1, self.n_points, self.n_classes, self.n_classes - 1)
+        eye = torch.eye(blocks.size, dtype=ones.dtype, device=ones.device)
+        mean_square = blocks.information(ones)[:, 0] / self.n_points + RIDGE * eye
+        return self.strength[group.members][:, None, None, None] * mean_square + group.penalty
+
+    def _centre(self, group: Group, annotators: Tensor) -> Tensor:
+        """Posterior mode of the common coefficients given those of all annotators."""
+        prior = self._prior(group)
+        left = group.penalty + annotators.shape[1] * prior
+        right = prior @ group.split(annotators.sum(1))[..., None]
+        return torch.linalg.solve(left, right)[..., 0].flatten(1)
+
+
+def families_of(families: Sequence[Family], device: torch.device | None = None) -> Families:
+    """The family of each member, for annotators who are pooled or for one Q."""
+    return (Families if families[0].pooling is None else PooledFamilies).of(families, device)

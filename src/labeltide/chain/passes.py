@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import torch
+from torch import Tensor
 
 from labeltide.chain.data import ChainData, ChainParameters, Expected, Members
-from labeltide.chain.plain import plain_pass
 from labeltide.kernels import choose
 from labeltide.kernels.chain import ChainInputs, compiled_pass
 
@@ -64,3 +67,257 @@ def kernel_inputs(data: ChainData, members: Members, parameters: ChainParameters
         data.transitions(parameters.transition),
         *parameters[2:],
     )
+
+
+# ----------------------------------------------------------------------------------------------------
+# Forward-backward pass (Rabiner 1989) in torch: the reference, and what runs where nothing is compiled.
+# ----------------------------------------------------------------------------------------------------
+
+
+TINY = 1e-30
+
+
+def label_likelihoods(data: ChainData, members: Members, matrices: Tensor) -> Tensor:
+    """Emission probability of all annotators' labels for each true label: (members, rows, steps, classes)."""
+    n_annotators = data.labels.shape[-1]
+    flat = matrices.transpose(-1, -2).flatten(2, 3)  # (members, annotators or 1, points * recorded, true)
+    total: Tensor | None = None
+    for annotator in range(n_annotators):
+        labels = data.labels[members.labels, ..., annotator].long()  # (members, rows, steps)
+        index = data.places() * data.n_classes + labels.clamp_min(0)
+        table = flat[:, annotator if flat.shape[1] > 1 else 0]
+        emission = table[torch.arange(len(table), device=table.device)[:, None, None], index]
+        emission = torch.where((labels >= 0)[..., None], emission, 1.0)
+        total = emission if total is None else total * emission
+    assert total is not None
+    if data.trusted is not None:
+        known = torch.nn.functional.one_hot(data.trusted.long().clamp_min(0), data.n_classes).to(total)
+        total = torch.where((data.trusted >= 0)[..., None], total * known, total)
+    return total.clamp_min(TINY)
+
+
+def pair_likelihoods(
+    data: ChainData, members: Members, matrices: Tensor, bursts: Tensor, t: int
+) -> tuple[Tensor, Tensor]:
+    """Emission probability of the labels of step t given the true labels at t - 1 and t, and the share from kept draws.
+
+    With bursts, the uniform draw behind a label is kept from the step before with probability rho (`bursts`). The error
+    is the lowest part of the draw, so that the error rate at every moment is that of Q(t). An error that goes on is
+    recorded as the same label, unless that has become the true one. Shapes (members, rows, from, to).
+    """
+    m, rows, classes = len(matrices), len(data.mask), data.n_classes
+    total, kept = matrices.new_ones(m, rows, classes, classes), matrices.new_zeros(m, rows, classes, classes)
+    names = torch.arange(classes, device=matrices.device)
+    rho, places = bursts[:, None, None, None], data.places()
+    for annotator in range(data.labels.shape[-1]):
+        noise = matrices[:, annotator if matrices.shape[1] > 1 else 0]  # (members, points, true, recorded)
+        here, there = noise[:, places[:, t]], noise[:, places[:, t - 1]]  # (members, rows, true, recorded)
+        now, before = (data.labels[members.labels, :, step, annotator].long() for step in (t, t - 1))
+        index = now.clamp_min(0)[..., None, None].expand(-1, -1, classes, 1)
+        q = here.gather(-1, index)[..., 0][:, :, None]  # (members, rows, 1, to)
+        error = 1 - here.diagonal(dim1=-2, dim2=-1)[:, :, None]  # (members, rows, 1, to)
+        earlier = 1 - there.diagonal(dim1=-2, dim2=-1)[..., None]  # (members, rows, from, 1)
+        was_wrong = (before[..., None] != names)[..., None]  # (members, rows, from, 1)
+        is_right = (now[..., None] == names)[:, :, None]  # (members, rows, 1, to)
+        again = torch.where(
+            was_wrong, error / earlier.clamp_min(1e-6), (error - earlier) / (1 - earlier).clamp_min(1e-6)
+        ).clamp(0, 1)
+        goes_on = was_wrong & (before[..., None] != names)[:, :, None]  # (members, rows, from, to)
+        repeated = (now == before)[..., None, None].to(q)
+        named = torch.where(goes_on, repeated, q / error.clamp_min(1e-6))  # the chance of this label, given an error
+        same = rho * torch.where(is_right, 1 - again, again * named)
+        mixed = (1 - rho) * q + same
+        linked = ((now >= 0) & (before >= 0) & (_follows(data, t) > 0))[..., None, None]
+        alone = torch.where((now >= 0)[..., None, None], q, 1.0)
+        total = total * torch.where(linked, mixed, alone)
+        kept = kept + torch.where(linked, same / mixed.clamp_min(TINY), 0.0)
+    if data.trusted is not None:
+        known = data.trusted[:, t].long()
+        wrong = ((known >= 0)[:, None] & (known[:, None] != names))[:, None]  # (rows, 1, to)
+        total = total.masked_fill(wrong, 0.0)
+    return total.clamp_min(TINY), kept
+
+
+def plain_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
+    """One forward and one backward recursion over all rows of all members; see `expect`."""
+    likelihood = label_likelihoods(data, members, parameters.matrices)
+    evidence = torch.zeros_like(likelihood) if data.evidence is None else data.evidence[members.evidence]
+    forward = _run_forward(data, members, parameters, likelihood, evidence)
+    gamma, pairs, power, kept = _run_backward(data, members, forward, evidence)
+    weights = members.weights * data.mask[:, 0]  # (members, rows)
+    first, e = forward.first, evidence[:, :, 0]
+    apart = e - (first * e).sum(-1, keepdim=True)
+    power[:, 0] += (((gamma[:, :, 0] - first) * e).sum(-1) * weights).sum(1)
+    power[:, 1] += ((first * apart.square()).sum(-1) * weights).sum(1)
+    exposure = (first * weights[..., None]).sum(1) / parameters.start.clamp_min(TINY)
+    # Exposure per unit of A_ij: P_tj^k / Z_t(i) = T_t(i, j) / A_ij, with T the transition and Z its normaliser.
+    pairs[:, 1] /= parameters.transition.clamp_min(TINY)
+    return Expected(
+        (forward.scales[..., 0].log() * data.mask).sum(-1),
+        count_labels(data, members, gamma * members.weights[..., None, None], parameters.matrices.shape[1]),
+        torch.stack([(gamma[:, :, 0] * weights[..., None]).sum(1), exposure], 1),
+        pairs,
+        power,
+        kept,
+        gamma if posterior else None,
+    )
+
+
+class _Forward(NamedTuple):
+    """What the backward recursion needs of the forward one; lists have an entry for each step but the first."""
+
+    first: Tensor  # (members, rows, classes), prior of the first label
+    filtered: Tensor  # (members, rows, steps, classes)
+    scales: Tensor  # (members, rows, steps, 1)
+    moves: list[Tensor]  # (members, rows, from, to)
+    links: list[tuple[Tensor, Tensor | None]]  # emission of each pair, and the share from kept draws
+
+
+def _run_forward(
+    data: ChainData, members: Members, parameters: ChainParameters, likelihood: Tensor, evidence: Tensor
+) -> _Forward:
+    start, transition, power, matrices, bursts = parameters
+    scaled = power[:, None, None, None] * evidence
+    ratio = (scaled - scaled.amax(-1, keepdim=True)).exp()  # (members, rows, steps, classes)
+    powers = data.transitions(transition)  # (members, gaps, classes, classes)
+    first = normalise(start[:, None] * ratio[:, :, 0])
+    joint = first * likelihood[:, :, 0]
+    scales = [joint.sum(-1, keepdim=True).clamp_min(TINY)]
+    filtered, moves = [joint / scales[0]], []
+    links: list[tuple[Tensor, Tensor | None]] = []
+    for t in range(1, likelihood.shape[2]):
+        base = powers[:, :1] if data.jumps is None else powers[:, data.jumps[:, t].long()]
+        moves.append(normalise(base * ratio[:, :, t, None]))  # (members, rows, from, to)
+        if bursts is None:
+            links.append((likelihood[:, :, t, None], None))
+        else:
+            links.append(pair_likelihoods(data, members, matrices, bursts, t))
+        joint = (filtered[-1][..., None] * moves[-1] * links[-1][0]).sum(-2)
+        scales.append(joint.sum(-1, keepdim=True).clamp_min(TINY))
+        filtered.append(joint / scales[-1])
+    return _Forward(first, torch.stack(filtered, 2), torch.stack(scales, 2), moves, links)
+
+
+def _run_backward(
+    data: ChainData, members: Members, forward: _Forward, evidence: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The posterior, expected transitions and exposure, gradient and information of the power, and kept draws."""
+    filtered, scales = forward.filtered, forward.scales
+    m, _, steps, classes = filtered.shape
+    real = data.mask.to(filtered)  # (rows, steps)
+    back = torch.ones_like(filtered[:, :, 0])
+    smoothed = torch.empty_like(filtered)
+    pairs, power, kept = (filtered.new_zeros(m, *shape) for shape in ((2, classes, classes), (2,), ()))
+    for t in range(steps - 1, 0, -1):
+        smoothed[:, :, t] = filtered[:, :, t] * back * real[:, t, None]
+        counted = (members.weights * real[:, t])[..., None, None]  # (members, rows, 1, 1)
+        move, (link, share) = forward.moves[t - 1], forward.links[t - 1]
+        ahead = move * link * (back / scales[:, :, t])[..., None, :]  # (members, rows, from, to)
+        both = filtered[:, :, t - 1, :, None] * ahead * counted
+        if share is not None:
+            kept += (both * share).sum((1, 2, 3))
+        before = both.sum(-1)  # (members, rows, from)
+        follows = _follows(data, t)[:, None, None]
+        pairs[:, 0] += (both * follows).sum(1)
+        pairs[:, 1] += (before[..., None] * move * follows).sum(1)
+        e = evidence[:, :, t, None]  # (members, rows, 1, to)
+        apart = e - (move * e).sum(-1, keepdim=True)
+        power[:, 0] += (both * apart).sum((1, 2, 3))
+        power[:, 1] += (before * (move * apart.square()).sum(-1)).sum((1, 2))
+        back = torch.where(real[:, t, None] > 0, ahead.sum(-1), back)
+    smoothed[:, :, 0] = filtered[:, :, 0] * back * real[:, 0, None]
+    return smoothed, pairs, power, kept
+
+
+def _follows(data: ChainData, t: int) -> Tensor:
+    """1 for rows whose step t follows at once, 0 after a gap: (rows,)."""
+    return (
+        torch.ones_like(data.mask[:, t], dtype=torch.float32) if data.jumps is None else (data.jumps[:, t] == 0).float()
+    )
+
+
+def normalise(values: Tensor) -> Tensor:
+    """Probabilities that sum to one over the last axis."""
+    return values / values.sum(-1, keepdim=True).clamp_min(TINY)
+
+
+def count_labels(data: ChainData, members: Members, weighted: Tensor, groups: int) -> Tensor:
+    """Expected counts of true and recorded labels on the grid: (members, groups, points, true, recorded)."""
+    m, _, _, classes = weighted.shape
+    n_annotators = data.labels.shape[-1]
+    if data.points is None:
+        recorded = torch.arange(classes, device=weighted.device)
+        seen = (data.labels[members.labels].unsqueeze(-1) == recorded).to(weighted)  # (..., annotators, classes)
+        by_annotator = torch.einsum("mnti,mntaj->matij", weighted, seen)
+        return by_annotator if groups > 1 else by_annotator.sum(1, keepdim=True)
+    out = weighted.new_zeros(m, groups, data.n_points * (classes + 1), classes)
+    index = torch.arange(m, device=weighted.device)[:, None, None]
+    for annotator in range(n_annotators):
+        labels = data.labels[members.labels, ..., annotator].long()
+        place = data.points * (classes + 1) + torch.where(labels < 0, classes, labels)  # (members, rows, steps)
+        out[:, annotator if groups > 1 else 0].index_put_((index.expand_as(place), place), weighted, accumulate=True)
+    return out.unflatten(2, (data.n_points, classes + 1))[..., :classes, :].transpose(-1, -2)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Leave-one-annotator-out predictive log-likelihood, by which models of several annotators are compared.
+#
+# The labels of annotator a are predicted from the labels of all others:
+# :math:`\sum_t \log \sum_i P(y_t = i \mid \text{labels of others})\, Q_a(t)_{i \tilde y_{ta}}`, as in leave-one-out
+# cross-validation. The ordinary likelihood misleads where annotators err together or a step lies between two classes:
+# the likeliest model is then the one that explains how each annotator continues from step to step, and its posterior
+# drifts away from what the annotators agree on. Labels of other annotators predict only through the true label
+# (docs/decisions/009-several-annotators.md).
+# ----------------------------------------------------------------------------------------------------
+
+
+POSTERIORS_AT_ONCE = 2**24  # numbers of the posteriors that are held in memory together
+MEMBERS_AT_ONCE = 8  # members that a block of rows leaves room for
+
+
+def predictive_log_likelihood(
+    data: ChainData, members: Members, parameters: ChainParameters, log_likelihood: Tensor, scored: Tensor
+) -> Tensor:
+    """Predictive log-likelihood of the scored rows: (members, rows).
+
+    Rows with labels of several annotators are predicted, each annotator's labels from those of the others. All other
+    rows, and all rows where annotators share one Q, keep `log_likelihood`.
+
+    Parameters
+    ----------
+    log_likelihood, scored : Tensors of shape (members, rows), the second of bool
+    """
+    several = ((data.labels >= 0) & data.mask[..., None]).any(2).sum(-1) > 1  # (sets, rows)
+    predicted = scored & several[members.labels]
+    if parameters.matrices.shape[1] == 1 or not bool(predicted.any()):
+        return log_likelihood
+    result = log_likelihood.clone()
+    row_sets, row_set = predicted.unique(dim=0, return_inverse=True)  # members with the same predicted rows
+    most = max(1, POSTERIORS_AT_ONCE // (MEMBERS_AT_ONCE * data.mask.shape[1] * data.n_classes))
+    for number, in_set in enumerate(row_sets):
+        for rows in in_set.nonzero().flatten().split(most) if bool(in_set.any()) else ():
+            part = data.take_rows(rows)
+            at_once = max(1, POSTERIORS_AT_ONCE // (part.mask.numel() * data.n_classes))
+            for index in (row_set == number).nonzero().flatten().split(at_once):
+                some = members.take(index)
+                some = some._replace(weights=some.weights[:, rows])
+                result[index[:, None], rows] = _leave_one_out(part, some, parameters.take(index)).to(result)
+    return result
+
+
+def _leave_one_out(data: ChainData, members: Members, parameters: ChainParameters) -> Tensor:
+    """Log-probability of each annotator's labels given those of all others, summed over steps: (members, rows)."""
+    total = torch.zeros_like(members.weights)
+    for annotator in range(data.labels.shape[-1]):
+        left_out = slice(annotator, annotator + 1)
+        others = data.labels.clone()
+        others[..., left_out] = -1
+        posterior = expect(replace(data, labels=others), members, parameters, posterior=True).posterior
+        assert posterior is not None
+        alone = replace(data, labels=data.labels[..., left_out], trusted=None)
+        emission = label_likelihoods(
+            alone, members, parameters.matrices[:, left_out]
+        )  # (members, rows, steps, classes)
+        recorded = (alone.labels[members.labels, ..., 0] >= 0) & data.mask
+        total += ((posterior * emission).sum(-1).clamp_min(1e-30).log() * recorded).sum(-1)
+    return total

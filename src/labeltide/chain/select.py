@@ -8,7 +8,7 @@ pseudo-Bayesian model averaging (Geisser and Eddy 1979; Yao and others 2018).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -17,12 +17,13 @@ from torch import Tensor
 
 from labeltide._clock import Period, one_period
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
-from labeltide.chain.em import fit_chains
+from labeltide.chain.em import POOLING, POOLING_STRENGTHS, fit_chains
 from labeltide.chain.families import (
     Family,
     Shape,
     WeightedFamily,
     constant_shape,
+    families_of,
     family,
     pieces_shape,
     pooled,
@@ -30,12 +31,8 @@ from labeltide.chain.families import (
     sum_shape,
     wave_shape,
 )
-from labeltide.chain.leave_one_out import predictive_log_likelihood
-from labeltide.chain.passes import expect
-from labeltide.chain.pieces import find_pieces
-from labeltide.chain.pooled import families_of
-from labeltide.chain.start import POOLING, POOLING_STRENGTHS
-from labeltide.kernels.threads import torch_on_one_thread
+from labeltide.chain.passes import expect, predictive_log_likelihood
+from labeltide.kernels.library import torch_on_one_thread
 
 # Of EM, from chains that have converged with another family (docs/decisions/008-starts-of-em.md).
 SELECTION_ITERATIONS = 12  # by hand
@@ -278,3 +275,55 @@ def _average(parts: Sequence[Tried]) -> Chosen:
     matrices = torch.einsum("jf,jf...->j...", weights.to(matrices), matrices)
     families = [[tried for part in parts for tried in part.families[fit]] for fit in range(n_fits)]
     return Chosen(families, weights, _best(parts)._replace(matrices=matrices))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Change-point detection by binary segmentation (Scott and Knott 1974) of the expected counts of Q.
+# ----------------------------------------------------------------------------------------------------
+
+
+# At least twenty labels on either side of a change point (docs/decisions/007-families-of-q.md). Expected counts sum to
+# whole numbers up to rounding, which differs with the size of the fleet: a threshold between two whole numbers is not
+# affected.
+MIN_COUNT = 19.5  # by hand
+TIE = 1e-5  # gains in log-likelihood that differ by less are ties, and the first is taken
+
+
+def find_pieces(counts: np.ndarray, n_pieces: int) -> np.ndarray:
+    """Split the clock greedily, each time where two constant matrices gain the most log-likelihood.
+
+    Parameters
+    ----------
+    counts : array of shape (points, true, recorded)
+
+    Returns
+    -------
+    array of shape (points,), the number of each point's piece, from 0; fewer pieces where no split gains
+    """
+    edges = [0, len(counts)]
+    for _ in range(n_pieces - 1):
+        gains = [(_best_split(counts[low:high]), low) for low, high in pairwise(edges)]
+        (gain, at), low = max(gains, key=lambda split: round(split[0][0] / TIE))
+        if gain <= TIE:
+            break
+        edges = sorted([*edges, low + at])
+    return np.searchsorted(edges[1:-1], np.arange(len(counts)), side="right")
+
+
+def _best_split(counts: np.ndarray) -> tuple[float, int]:
+    """The gain in log-likelihood of the best split, and the first point after it."""
+    left = counts.cumsum(0)[:-1]  # (points - 1, true, recorded)
+    right = counts.sum(0) - left
+    gain = _fit(left) + _fit(right) - _fit(counts.sum(0)[None])
+    enough = (left.sum((1, 2)) >= MIN_COUNT) & (right.sum((1, 2)) >= MIN_COUNT)
+    if not enough.any():
+        return 0.0, 0
+    best = int(np.where(enough, np.round(gain / TIE), -np.inf).argmax())
+    return float(gain[best]), best + 1
+
+
+def _fit(counts: np.ndarray) -> np.ndarray:
+    """Maximised multinomial log-likelihood of counts: (splits, true, recorded) → (splits,)."""
+    totals = counts.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nansum(np.where(counts > 0, counts * np.log(counts / totals), 0.0), (1, 2))

@@ -1,4 +1,4 @@
-"""The command line: parses, calls, prints. One file for each group of commands."""
+"""The command line: parses, calls, prints."""
 
 from __future__ import annotations
 
@@ -18,19 +18,9 @@ from cyclopts import CycloptsError, Parameter
 from rich.console import Console
 
 import labeltide
-from labeltide.cli import audit_commands, export_commands, result_commands, review_commands, trial_commands
-from labeltide.cli.app import app, console
+from labeltide.cli.commands import app, console
 
-__all__ = [
-    "app",
-    "audit_commands",
-    "console",
-    "export_commands",
-    "main",
-    "result_commands",
-    "review_commands",
-    "trial_commands",
-]
+__all__ = ["app", "console", "main"]
 
 BENCH = ("bench", "report", "pack", "datasets")  # commands of labeltide-bench
 WAYS_ON = {  # from a command that was stopped

@@ -5,12 +5,15 @@ These are the groups of scikit-learn's GroupKFold. Rows without clusters are spl
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import rankdata
 
-from labeltide.tables.sources import check_names
+from labeltide import _validation
 
 
 class ClusterWarning(UserWarning):
@@ -79,3 +82,162 @@ def draw_units(units: np.ndarray, labelled: np.ndarray, target: int, generator: 
     if not taken:
         taken = [drawn[sizes[drawn].argmin()]]
     return np.isin(unit_of_row, taken[: len(drawn) - 1])
+
+
+# ----------------------------------------------------------------------------------------------------
+# Do neighbouring rows look alike? A permutation test of serial dependence (Wald and Wolfowitz 1943), on ranks.
+#
+# Windows of one person that follow each other have similar features. The statistic is the mean squared distance between
+# adjacent rows, in ranks of the mean of each feature over a row, divided by that between random pairs. For one feature
+# it is the rank version of von Neumann's ratio (Bartels 1982). Rows that are independent and drawn alike are as likely
+# in any other order.
+# ----------------------------------------------------------------------------------------------------
+
+
+MOST_ROWS = 512  # that are compared; of more rows, pairs of neighbours at even distances
+PERMUTATIONS = 1999  # none may bring neighbours as close together: level 1 in 2,000
+# Of the distance of random pairs; weaker dependence matters little (docs/decisions/019-people-are-the-unit.md).
+FAR_CLOSER = 0.8  # by hand
+
+
+def neighbours_look_alike(features: np.ndarray, mask: np.ndarray) -> bool:
+    """Whether adjacent rows are far closer than random pairs, beyond chance at a level of 1 in 2,000.
+
+    Parameters
+    ----------
+    features : array of shape (rows, steps, features)
+    mask : bool array of shape (rows, steps), False on padding
+    """
+    rows, first = _choose_pairs(len(features))
+    if not len(first):
+        return False
+    ranks = _ranks_of_means(features[rows], mask[rows])
+    squares = (ranks**2).sum(1)
+    distances = squares[:, None] + squares - 2 * ranks @ ranks.T  # (rows, rows)
+    n = len(rows)
+    expected = distances.sum() / (n * (n - 1))
+    observed = distances[first, first + 1].mean()
+    if observed >= FAR_CLOSER * expected:
+        return False
+    orders = np.random.default_rng(0).permuted(np.tile(np.arange(n), (PERMUTATIONS, 1)), axis=1)
+    permuted = distances[orders[:, first], orders[:, first + 1]].mean(1)
+    return bool(np.all(permuted > observed * (1 + 1e-9)))
+
+
+def _choose_pairs(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows to compare, and the places among them that are followed by their neighbour."""
+    if n <= MOST_ROWS:
+        return np.arange(n), np.arange(n - 1)
+    starts = np.linspace(0, n - 2, MOST_ROWS // 2).astype(np.int64)
+    return np.stack([starts, starts + 1], 1).ravel(), np.arange(0, 2 * len(starts), 2)
+
+
+def _ranks_of_means(features: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Ranks of each feature's mean over the steps of a row, with mean zero and variance one: (rows, features)."""
+    real = mask[..., None]
+    ranks = rankdata((features * real).sum(1, dtype=np.float64) / real.sum(1), axis=0)
+    ranks -= ranks.mean(0)
+    return ranks / np.where(ranks.any(0), ranks.std(0), 1.0)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The sources of labels: annotators, or annotators within groups (site, device, type of person).
+#
+# Labels of ``A`` annotators in ``G`` groups stand in ``A * G`` columns: those of a sequence in the columns of its own
+# group, and all others are missing. Nothing that learns from them needs to know of groups.
+# ----------------------------------------------------------------------------------------------------
+
+
+class Sources(NamedTuple):
+    """The columns of labels: the first annotator in every group, then the second, and so on."""
+
+    annotators: int
+    groups: tuple[Hashable, ...] | None = None  # None where none were told
+
+    @property
+    def names(self) -> list[tuple[int, Hashable]]:
+        """(annotator, group) for every column; the group is None where none were told."""
+        return [(annotator, group) for annotator in range(self.annotators) for group in self.groups or (None,)]
+
+    @classmethod
+    def of(cls, names: Sequence[tuple[int, Hashable]]) -> Self:
+        """The sources that have these names."""
+        groups = tuple(dict.fromkeys(group for _, group in names))
+        return cls(len(names) // len(groups), None if groups == (None,) else groups)
+
+    def place(self, annotator: int | None, group: Hashable) -> int | None:
+        """The column of an annotator, or of one in a group; None where neither is named."""
+        if annotator is None and group is None:
+            return None
+        if annotator is None and self.annotators > 1:
+            raise ValueError(f"Name one of the {self.annotators} annotators (0 to {self.annotators - 1}) too.")
+        _validation.check_number("annotator", annotator or 0, 0, self.annotators - 1, whole=True)
+        if group is None and self.groups is not None:
+            raise ValueError(f"The noise differs among groups. Name one of: {_listed(self.groups)}.")
+        return self.names.index((int(annotator or 0), None if group is None else self._known(group)))
+
+    def places(self, groups: ArrayLike | None, n: int) -> np.ndarray:
+        """The column of every annotator for each of n sequences: shape (n, annotators)."""
+        if self.groups is None:
+            if groups is not None:
+                raise ValueError("groups were given, but fit was told of none. Fit with groups=..., or leave them out.")
+            return np.tile(np.arange(self.annotators), (n, 1))
+        if groups is None:
+            raise ValueError(f"fit was told of groups: name one per sequence, groups=..., of: {_listed(self.groups)}.")
+        group_places = np.array([self.groups.index(self._known(group)) for group in check_names(groups, n, "groups")])
+        return np.arange(self.annotators) * len(self.groups) + group_places[:, None]
+
+    def _known(self, group: Hashable) -> Hashable:
+        if self.groups is None or group not in self.groups:
+            known = "none" if self.groups is None else _listed(self.groups)
+            raise ValueError(f"Unknown group {group!r}. The fit knows: {known}.")
+        return group
+
+
+def find_sources(annotators: int, groups: ArrayLike | None, n: int) -> Sources:
+    """The sources of labels of n sequences."""
+    if groups is None:
+        return Sources(annotators)
+    names: list[Any] = list(dict.fromkeys(check_names(groups, n, "groups")))
+    with suppress(TypeError):
+        names = sorted(names)
+    return Sources(annotators, tuple(names))
+
+
+def check_names(names: ArrayLike, n: int, argument: str) -> list[Hashable]:
+    """A hashable name for each of n sequences, as plain values; `argument` is what the caller knows them by."""
+    values = names if isinstance(names, np.ndarray) else _objects(names if np.iterable(names) else ())
+    if values.shape != (n,):
+        raise ValueError(f"{argument} must be {n} names, one per sequence. Got shape {values.shape}.")
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    try:  # NaN is the only value that differs from itself; the comparison of pandas.NA is neither True nor False
+        missing = [
+            i for i, name in enumerate(plain) if hash(name) is None or name is None or (name != name) is not False
+        ]
+    except TypeError:
+        raise ValueError(f"{argument} must hold hashable names: numbers, strings, tuples and the like.") from None
+    # NaN is the only value that differs from itself; the comparison of pandas.NA is neither True nor False.
+    missing = [place for place, name in enumerate(plain) if name is None or (name != name) is not False]
+    if missing:
+        raise ValueError(f"{argument} must name one for every sequence. Sequence {missing[0]} has none: give it one.")
+    return plain
+
+
+def spread_labels(labels: np.ndarray, places: np.ndarray, count: int) -> np.ndarray:
+    """Put labels (..., n, steps, annotators) in their columns (n, annotators) of `count`; -1 elsewhere."""
+    spread = np.full((*labels.shape[:-1], count), -1, dtype=labels.dtype)
+    np.put_along_axis(spread, np.broadcast_to(places[:, None], labels.shape), labels, -1)
+    return spread
+
+
+def _objects(names: Any) -> np.ndarray:
+    """A list as an array of its own values: NumPy would make a table of tuples, and text of numbers beside text."""
+    values = list(names)
+    array = np.empty(len(values), dtype=object)
+    for index, value in enumerate(values):
+        array[index] = value
+    return array
+
+
+def _listed(groups: tuple[Hashable, ...]) -> str:
+    return ", ".join(repr(group) for group in groups[:8]) + (", ..." if len(groups) > 8 else "")

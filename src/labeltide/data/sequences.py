@@ -157,7 +157,7 @@ class Sequences(ShortRepr):
             positive offset follows the paper's rule, ``range(offset, rows - window, window)``, so that its
             windows come out the same: it leaves out a last window that would end exactly at the last row.
         """
-        from labeltide.tables.layout import TableLayout  # here, so that arrays need no table library
+        from labeltide.tables.windows import TableLayout  # here, so that arrays need no table library
 
         layout = TableLayout(
             sequence=sequence,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from labeltide.estimators.anchor import AnchorClassifier
 from labeltide.estimators.base import NoisyLabelClassifier
-from labeltide.estimators.continuous import ContinuousClassifier
-from labeltide.estimators.discontinuous import DiscontinuousClassifier
-from labeltide.estimators.fleet import fit_fleet, predict_fleet
-from labeltide.estimators.ignore import IgnoreClassifier
-from labeltide.estimators.known import KnownNoiseClassifier
-from labeltide.estimators.plugin import PlugInClassifier
-from labeltide.estimators.registry import METHODS, Methods, UnknownMethodError
+from labeltide.estimators.fleet import METHODS, Methods, UnknownMethodError, fit_fleet, predict_fleet
+from labeltide.estimators.paper import (
+    AnchorClassifier,
+    ContinuousClassifier,
+    DiscontinuousClassifier,
+    IgnoreClassifier,
+    KnownNoiseClassifier,
+    PlugInClassifier,
+    VolMinClassifier,
+)
 from labeltide.estimators.tide import TideClassifier
-from labeltide.estimators.volmin import VolMinClassifier
 
 METHODS.update(
     {

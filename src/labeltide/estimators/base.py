@@ -2,29 +2,204 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from labeltide import _validation
-from labeltide._clock import Cells, Period
+from labeltide._clock import Cells, Period, check_clocks, check_gaps
 from labeltide.chain.data import Chain
-from labeltide.estimators.display import EstimatorDisplay, refuse_scorer
+from labeltide.data.clusters import Sources
+from labeltide.estimators.cross_fit import TrainingRows
 from labeltide.estimators.fleet import FittedFleet, FleetFit, find_moments, fit_fleet, predict_fleet
-from labeltide.estimators.label_audit import audit_sequences, correct_labels
-from labeltide.estimators.rows import TrainingRows
 from labeltide.estimators.storage import save
-from labeltide.estimators.stream import Stream
-from labeltide.inference.audit import FDR, LabelAudit, no_persistence
+from labeltide.inference.audit import FDR, LabelAudit, Recorded, audit_labels, no_persistence
 from labeltide.models.base import SequenceModel
-from labeltide.tables.sources import Sources
+from labeltide.models.gru import ModelStream
+from labeltide.tables.frames import like_given
+
+# ----------------------------------------------------------------------------------------------------
+# Audit and correction of recorded labels with a fitted method, in the shape and values of the caller.
+# ----------------------------------------------------------------------------------------------------
+
+
+def audit_sequences(
+    estimator: NoisyLabelClassifier,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    clock: ArrayLike | None,
+    lengths: ArrayLike | None,
+    trusted: ArrayLike | None,
+    groups: ArrayLike | None,
+    gaps: ArrayLike | None,
+    fdr: float,
+    spend_fdr: bool,
+    may_name: bool | None,
+) -> LabelAudit:
+    """See `NoisyLabelClassifier.audit`."""
+    features, counts = estimator._check_features(X, lengths)
+    shape = features.shape[:2]
+    labels = estimator.encode(_validation.check_labels(y, *shape), counts)
+    mask = _validation.steps_mask(counts, shape[1])
+    clocks = check_clocks(clock, counts, shape[1])
+    if (clocks.ndim == 3) != (estimator.cells_ is not None):
+        raise ValueError(f"clock must hold as many clocks as in fit. Got shape {clocks.shape}.")
+    moments = find_moments(estimator, clocks)
+    between = check_gaps(gaps, counts, shape[1])
+    known = None if trusted is None else estimator.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
+    recorded = Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups), between)
+    evidence = estimator._evidence(features, mask)
+    audit = audit_labels(
+        recorded,
+        evidence,
+        estimator._persistence(),
+        estimator.noise_,
+        estimator.classes_,
+        fdr=fdr,
+        spend_fdr=spend_fdr,
+        has_annotators=_validation.as_labels(y).ndim == 3,
+        may_name=estimator._may_name_labels() if may_name is None else may_name,
+    )
+    return replace(audit, clock=moments if estimator.cells_ is None else clocks[..., 0])
+
+
+def correct_labels(
+    estimator: NoisyLabelClassifier, y: ArrayLike, lengths: ArrayLike | None, codes: np.ndarray
+) -> np.ndarray:
+    """The labels `y` in the caller's values, replaced where the corrected codes of an audit differ.
+
+    Labels in a pandas frame, one row for each sequence, come back in a frame with the same index and columns.
+    """
+    recorded = _validation.as_labels(y)
+    plain = recorded.dtype != object and estimator.classes_.dtype != object
+    labels = recorded.astype(np.promote_types(recorded.dtype, estimator.classes_.dtype) if plain else object)
+    changed = codes != estimator.encode(y, lengths).reshape(codes.shape)
+    labels[changed] = estimator.classes_[codes[changed]]
+    return like_given(labels, y)
+
+
+def _find_places(estimator: NoisyLabelClassifier, labels: np.ndarray, groups: ArrayLike | None) -> np.ndarray | None:
+    """The source of the labels of each sequence, (n, annotators), as an index into Q; None where all share one Q."""
+    sources = Sources.of(estimator.sources_)
+    shared = estimator.noise_.annotators == 1
+    if shared and groups is None:
+        return None
+    places = sources.places(groups, len(labels))
+    if shared:
+        return None
+    if labels.shape[2] != sources.annotators:
+        raise ValueError(
+            f"y must hold labels of the {sources.annotators} annotators of fit, each of whom has an own noise: shape "
+            f"{(*labels.shape[:2], sources.annotators)}, -1 or None where one is missing. Got {labels.shape[2]}."
+        )
+    return places
+
+
+# ----------------------------------------------------------------------------------------------------
+# How an estimator is shown, how well its probabilities hold, and what it says to wrong use.
+# ----------------------------------------------------------------------------------------------------
+
+
+SCORER_DEPTH = 8  # frames between a scorer and `predict`, as inside a Pipeline
+SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
+COPY = re.compile(r"<(i|button)\b[^>]*\bcopy-paste-icon\b[^>]*>\s*</\1>")  # buttons of that script
+
+
+class EstimatorDisplay:
+    """scikit-learn's diagram without its script, and once fitted what was learned."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let Python's error about an unknown parameter name the user's class, not the one that has `__init__`."""
+        super().__init_subclass__(**options)
+        if "__init__" not in cls.__dict__ and isinstance(cls.__init__, FunctionType):
+            cls.__init__ = _renamed(cls.__init__, f"{cls.__qualname__}.__init__")  # type: ignore[method-assign]
+
+    def __dir__(self) -> list[str]:
+        """Names of attributes. scikit-learn's own asks for each value, which would compute bands and tests."""
+        lazy = {name for cls in type(self).__mro__ for name, value in vars(cls).items() if isinstance(value, property)}
+        return [name for name in object.__dir__(self) if name in lazy or hasattr(self, name)]
+
+    def _html_repr(self: Any) -> str:
+        diagram = COPY.sub("", SCRIPT.sub("", estimator_html_repr(self)))
+        if not hasattr(self, "noise_matrices_"):
+            return diagram
+        from labeltide.inference.display import estimator_html
+
+        return diagram + estimator_html(self)
+
+    def _repr_html_inner(self) -> str:
+        """What scikit-learn's `_repr_html_` gives; before 1.7 it did not ask `_html_repr`."""
+        return self._html_repr()
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        plain = {"text/plain": repr(self)}
+        return plain | {"text/html": self._html_repr()} if get_config()["display"] == "diagram" else plain
+
+    def plot_reliability(
+        self: Any, X: ArrayLike, trusted: ArrayLike, lengths: ArrayLike | None = None, ax: Any = None, *, bins: int = 10
+    ) -> Any:
+        """Draw how often the predicted label is right against its probability, on labels that you trust.
+
+        Parameters
+        ----------
+        X : array of shape (n, steps, features), not seen in `fit`
+        trusted : array of shape (n, steps)
+            Labels known to be right; missing where none is known.
+        lengths : array of shape (n,), optional
+        ax : matplotlib Axes, optional
+        bins : int, default 10
+        """
+        from labeltide.inference.display import plot_reliability, trusted_codes
+
+        chances = self.predict_proba(X, lengths)
+        codes = trusted_codes(trusted, chances.sum(-1) > 0, self.classes_)
+        top = chances.max(-1)
+        top[codes < 0] = float("nan")
+        return plot_reliability(top, chances.argmax(-1) == codes, ax, bins=bins)
+
+
+def _renamed(function: FunctionType, name: str) -> FunctionType:
+    """The same function under another qualified name, which is what errors show."""
+    copied = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copied.__kwdefaults__, copied.__annotations__ = function.__kwdefaults__, function.__annotations__
+    copied.__doc__, copied.__module__, copied.__qualname__ = function.__doc__, function.__module__, name
+    return copied
+
+
+def refuse_scorer() -> None:
+    """Refuse to predict for a scorer of scikit-learn that would compare whole sequences.
+
+    ``scoring="accuracy"`` takes labels of shape (n, steps) as n labels that must agree in all steps, or raises for more
+    than two classes. It does not ask the estimator, so the call can only be seen from `predict`.
+    """
+    frame = sys._getframe(2)
+    for _ in range(SCORER_DEPTH):
+        if frame.f_globals.get("__name__") == "sklearn.utils._response":
+            raise ValueError(
+                "scikit-learn's scorers by name, such as scoring='accuracy', take one label per sequence, and here "
+                "every step has one. Leave scoring out, which gives the accuracy over steps, or pass "
+                "scoring=labeltide.step_scorer('accuracy')."
+            )
+        if frame.f_back is None:
+            return
+        frame = frame.f_back
+
 
 ModelChoice = str | torch.nn.Module | Callable[..., Any]
 RandomState = int | np.random.RandomState | None
@@ -303,3 +478,64 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
         tags.target_tags.two_d_labels = tags.target_tags.multi_output = True
         return tags
+
+
+# ----------------------------------------------------------------------------------------------------
+# Online prediction: filtering with a causal model, one step at a time.
+# ----------------------------------------------------------------------------------------------------
+
+
+class Stream:
+    """Follows one sequence, or several side by side, and predicts every step as it comes.
+
+    The probabilities are those that `predict_proba` gives for whole sequences.
+
+    Attributes
+    ----------
+    n_steps : int
+        Steps seen so far.
+    """
+
+    def __init__(self, estimator: NoisyLabelClassifier) -> None:
+        if not estimator.model_.is_causal:
+            raise ValueError(
+                "stream needs a model that judges a step by itself and earlier steps only. This one looks ahead: "
+                "fit it with causal=True, or give whole sequences to predict_proba."
+            )
+        self.estimator, self.model = estimator, estimator.model_
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: the next step is the first of new sequences."""
+        self.n_steps = 0
+        self._stream: ModelStream | None = None
+
+    def push(self, features: ArrayLike) -> np.ndarray:
+        """The probability of each true label at the next step.
+
+        Parameters
+        ----------
+        features : array of shape (features,), or (streams, features) for several sequences at once
+
+        Returns
+        -------
+        array of shape (classes,) or (streams, classes)
+        """
+        shape = np.shape(features)
+        if len(shape) not in (1, 2) or 0 in shape:
+            raise ValueError(
+                "push takes one step: shape (features,), or (streams, features) for several sequences at once. "
+                f"Got shape {shape}."
+            )
+        values, _ = self.estimator._check_features(np.reshape(features, (-1, 1, shape[-1])), None)
+        if self._stream is None:
+            self._stream = ModelStream(self.model, len(values))
+        if len(values) != self._stream.streams:
+            raise ValueError(
+                f"This stream follows {self._stream.streams} sequences, one row of features for each. "
+                f"Got {len(values)}. Call reset, or start another stream."
+            )
+        logits = self._stream.push(torch.from_numpy(values[:, 0]))
+        self.n_steps += 1
+        probabilities = logits.log_softmax(-1).exp().mean(0).double().numpy()  # over the networks of an ensemble
+        return probabilities if len(shape) == 2 else probabilities[0]

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
 from torch import Tensor
 
 from labeltide import _validation
-from labeltide._clock import Cells, one_period, wrap_clock
-from labeltide._fleet import member_generators, stack
-from labeltide.estimators.log_probs import model_log_probs
-from labeltide.estimators.prepare import prepare
-from labeltide.estimators.registry import METHODS
-from labeltide.estimators.settings import UNRELATED, check_fleet, find_seed
+from labeltide._clock import Cells, Period, check_clocks, check_gaps, check_period, find_cells, one_period, wrap_clock
+from labeltide._fleet import member_generators, put_members, stack
+from labeltide._workers import Workers, current_workers
+from labeltide.data.clusters import (
+    ClusterWarning,
+    Sources,
+    count_clusters,
+    draw_units,
+    encode_clusters,
+    find_sources,
+    neighbours_look_alike,
+    splitting_units,
+    spread_labels,
+)
 from labeltide.models import make_model
-from labeltide.models.base import SequenceModel
-from labeltide.models.checks import check_logits
-from labeltide.noise.base import NoiseFunction
-from labeltide.objectives.objective import Objective
-from labeltide.tables.sources import Sources
+from labeltide.models.base import SequenceModel, check_logits
+from labeltide.noise.functions import FixedNoise, NoiseFunction
 from labeltide.training import (
     AugmentedLagrangian,
     Checkpoint,
@@ -34,14 +41,17 @@ from labeltide.training import (
     FleetData,
     History,
     Schedule,
+    clock_grid,
     epoch_bar,
     fingerprint,
     free_memory,
     train,
 )
+from labeltide.training.objective import Objective
 
 if TYPE_CHECKING:
     from labeltide.estimators.base import NoisyLabelClassifier
+
 
 logger = logging.getLogger("labeltide.estimators")
 
@@ -293,3 +303,314 @@ def _remove_checkpoints(folder: str | Path | None) -> None:
         path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # someone else's files lie there too
         Path(folder).rmdir()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Train fleets whole, or in parts by several workers; numbers are the same.
+# ----------------------------------------------------------------------------------------------------
+
+
+class Training(NamedTuple):
+    """Networks to be trained with the forward loss and a fixed Q, in place."""
+
+    fleet_fit: FleetFit
+    model: SequenceModel
+    noise: FixedNoise
+    stage: str
+    how: dict[str, Any]  # for `FleetFit.train`; with "stop_together" so many members stay in one part
+
+    def run(self) -> None:
+        """Train all networks here."""
+        self.fleet_fit.train(self.model, self.noise, Objective(), stage=self.stage, **self.how)
+
+
+class Part(NamedTuple):
+    """Some members of a training, with their untrained networks."""
+
+    training: int  # its place among the trainings
+    members: Tensor
+    model: SequenceModel
+    noise: FixedNoise
+    stage: str
+
+
+def take_fits(fleet_fit: FleetFit, index: Tensor) -> FleetFit:
+    """The same for some of the fits."""
+    chosen = index.tolist()
+    estimators, seeds = [fleet_fit.estimators[i] for i in chosen], tuple(fleet_fit.seeds[i] for i in chosen)
+    return replace(fleet_fit, estimators=estimators, data=fleet_fit.data.members_in(index), seeds=seeds)
+
+
+def train_all(trainings: Sequence[Training]) -> None:
+    """Train independent fleets: one after the other here, or in parts by the workers of the context."""
+    engine = current_workers()
+    if engine.count == 1:
+        for training in trainings:
+            training.run()
+        return
+    shared = [(_copy(training.fleet_fit), training.how) for training in trainings]
+    parts = [part for place, training in enumerate(trainings) for part in _parts_of(place, training, engine)]
+    for number, trained in engine.run(_train_part, shared, parts):
+        part, whole = parts[number], trainings[parts[number].training]
+        device = whole.fleet_fit.data.features.device
+        every = torch.arange(len(part.members), device=device)
+        put_members(whole.model, part.members.to(device), trained.to(device), every)
+
+
+def _parts_of(place: int, training: Training, engine: Workers) -> list[Part]:
+    """As many parts as there are workers, each of whole groups that stop together."""
+    members = torch.arange(training.fleet_fit.members).unflatten(0, (-1, training.how.get("stop_together", 1)))
+    pieces = [piece.flatten() for piece in members.tensor_split(engine.count) if len(piece)]
+    return [
+        Part(
+            place,
+            piece,
+            training.model.take(piece).cpu(),
+            training.noise.take(piece).cpu(),
+            f"{training.stage}, part {number} of {len(pieces)}" if len(pieces) > 1 else training.stage,
+        )
+        for number, piece in enumerate(pieces, 1)
+    ]
+
+
+def _copy(fleet_fit: FleetFit) -> FleetFit:
+    """A copy on the CPU: torch moves a tensor that is sent to a process to shared memory, away from arrays on it."""
+    parts = vars(fleet_fit.data)
+    data: dict[str, Any] = {name: v.cpu().clone() if isinstance(v, Tensor) else v for name, v in parts.items()}
+    return replace(fleet_fit, data=FleetData(**data))
+
+
+def _train_part(shared: list[tuple[FleetFit, dict[str, Any]]], part: Part) -> SequenceModel:
+    """Train one part, on the device that its worker has."""
+    whole, how = shared[part.training]
+    device = _validation.check_device(whole.settings.device)
+    whole.settings.verbose = False  # the bars of several workers would mix
+    fleet_fit = take_fits(whole, part.members)
+    fleet_fit = replace(fleet_fit, data=fleet_fit.data.to(device))
+    model = part.model.to(device)
+    Training(fleet_fit, model, part.noise.to(device), part.stage, how).run()
+    return model.cpu()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Validation and encoding: from the arguments of `fit` to the tensors that the training loop takes.
+# ----------------------------------------------------------------------------------------------------
+
+
+# Of several clocks, up to `FEW_CLASSES` classes and beyond (docs/decisions/007-families-of-q.md).
+MAX_CELLS, MAX_CELLS_MANY_CLASSES = 576, 144  # by hand
+FEW_CLASSES = 3
+# Share of the labelled rows that one cluster may hold without a warning (docs/decisions/019-people-are-the-unit.md).
+MOST_OF_ONE = 0.6  # by hand
+
+
+class Prepared(NamedTuple):
+    """Checked and encoded arguments of `fit`."""
+
+    data: FleetData
+    classes: tuple[Any, ...]
+    sources: Sources
+    cells: Cells | None  # of several clocks
+    clusters: np.ndarray | None  # int64 (rows,)
+
+
+def prepare(
+    X: ArrayLike,
+    labels: Sequence[ArrayLike],
+    seeds: Sequence[int],
+    *,
+    clock: ArrayLike | None,
+    lengths: ArrayLike | None,
+    trusted: ArrayLike | None,
+    groups: ArrayLike | None,
+    gaps: ArrayLike | None,
+    clusters: ArrayLike | None,
+    held_out: float,
+    splits: bool,
+    period: Period,
+) -> Prepared:
+    """Check all inputs, encode labels by the classes of all members, and hold out a share of each member's rows.
+
+    Where the method splits rows, it warns of rows that depend on each other and are told apart by no clusters.
+    """
+    features, counts = _validation.check_features(X, lengths)
+    n, n_steps = features.shape[:2]
+    mask = _validation.steps_mask(counts, n_steps)
+    moments = check_clocks(clock, counts, n_steps)
+    between = check_gaps(gaps, counts, n_steps)
+    codes, classes = _encode(labels, mask)
+    sources = find_sources(codes.shape[-1], groups, n)
+    codes = spread_labels(codes, sources.places(groups, n), len(sources.names))
+    grid, points, cells = _find_grid(moments, mask, period, len(classes))
+    labelled = np.asarray((codes >= 0).any((2, 3)))  # (members, rows)
+    people = None if clusters is None else encode_clusters(clusters, n)
+    held = np.zeros((len(labels), n), dtype=bool)
+    if held_out:
+        held = np.stack([hold_out(seed, rows, held_out, people) for seed, rows in zip(seeds, labelled, strict=True)])
+    if splits:
+        _warn_of_splits(features, mask, labelled, people)
+    data = FleetData(
+        features=torch.from_numpy(features),
+        mask=torch.from_numpy(mask),
+        labels=torch.from_numpy(codes),
+        grid=torch.from_numpy(grid),
+        points=None if points is None else torch.from_numpy(points),
+        weights=torch.from_numpy(~held).float(),
+        held_out=torch.from_numpy(held),
+        trusted=None if trusted is None else torch.from_numpy(_encode_trusted(trusted, mask, classes)),
+        gaps=None if between is None else torch.from_numpy(between),
+    )
+    return Prepared(data, classes, sources, cells, people)
+
+
+def _find_grid(
+    moments: np.ndarray, mask: np.ndarray, period: Period, n_classes: int
+) -> tuple[np.ndarray, np.ndarray | None, Cells | None]:
+    """The distinct moments of the clock and the place of each step among them; with several clocks, their cells."""
+    if moments.ndim == 3:
+        cells = find_cells(moments, mask, period, MAX_CELLS if n_classes <= FEW_CLASSES else MAX_CELLS_MANY_CLASSES)
+        return np.arange(len(cells.grid), dtype=np.float64), cells.places(moments), cells
+    return *clock_grid(wrap_clock(moments, one_period(period)), mask), None
+
+
+def _encode(labels: Sequence[ArrayLike], mask: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
+    """Codes of shape (members, rows, steps, annotators) and the classes that any member has."""
+    arrays = [_validation.check_labels(y, *mask.shape) for y in labels]
+    if len({y.shape for y in arrays}) > 1:
+        raise ValueError("The label arrays of one fleet must have one shape. Pad annotators who are missing with -1.")
+    together = np.stack(arrays)
+    present = mask[..., None] & ~_validation.missing_labels(together)
+    classes = _validation.find_classes(together, present)
+    for y, recorded in zip(arrays, present, strict=True):
+        _validation.find_classes(y, recorded)  # each member needs two classes
+    return _validation.encode_labels(together, present, classes), classes
+
+
+def _encode_trusted(trusted: ArrayLike, mask: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
+    labels = _validation.check_labels(trusted, *mask.shape)
+    if labels.shape[2] != 1:
+        raise ValueError(f"trusted must hold one label per step. Got shape {labels.shape}.")
+    present = mask[..., None] & ~_validation.missing_labels(labels)
+    return _validation.encode_labels(labels, present, classes, "trusted")[..., 0]
+
+
+def hold_out(seed: int, labelled: np.ndarray, fraction: float, clusters: np.ndarray | None = None) -> np.ndarray:
+    """Draw a validation share of the rows that hold a label, in whole clusters: only those can decide when to stop."""
+    n = int(labelled.sum())
+    if n < 2:
+        raise ValueError(f"early_stopping needs at least two sequences with labels, one to hold out. Got {n}.")
+    target = min(max(1, round(fraction * n)), n - 1)
+    return draw_units(splitting_units(clusters, labelled), labelled, target, np.random.default_rng([seed, 2]))
+
+
+def _warn_of_splits(features: np.ndarray, mask: np.ndarray, labelled: np.ndarray, clusters: np.ndarray | None) -> None:
+    """Warn where rows that look dependent are split one by one, or where a cluster leaves too little beside itself."""
+    said = None
+    if clusters is None:
+        if neighbours_look_alike(features, mask):
+            said = (
+                "Adjacent rows look alike, as windows of one person do, so rows that are held out say less than they "
+                "seem to. Pass clusters=, naming the person, night or recording of each row."
+            )
+    elif min(count_clusters(clusters, rows) for rows in labelled) < 2:
+        said = (
+            "clusters must name at least two clusters with labels, to hold out one of them. Got fewer, so rows are "
+            "split as if they were independent. Give more people or recordings."
+        )
+    elif (share := max(np.bincount(clusters[rows]).max() / rows.sum() for rows in labelled)) > MOST_OF_ONE:
+        said = (
+            f"One of the clusters holds {100 * share:.0f} % of the rows with labels, so the networks that judge it "
+            "learn from few rows. Name shorter recordings in clusters, such as days, or give more people."
+        )
+    if said is not None:
+        warnings.warn(said, ClusterWarning, stacklevel=5)  # at the call of `fit`
+
+
+# ----------------------------------------------------------------------------------------------------
+# Validation of the parameters of estimators that are fitted as one fleet.
+# ----------------------------------------------------------------------------------------------------
+
+
+PER_MEMBER = {"random_state", "noise"}  # the parameters in which the estimators of one fleet may differ
+UNRELATED = PER_MEMBER | {"device", "checkpoint", "verbose", "model"}  # parameters that a resumed fit may change
+
+
+def check_fleet(estimators: Sequence[NoisyLabelClassifier], labels: Sequence[ArrayLike]) -> None:
+    """Check that estimators are of one method with the same settings, with a label array for each."""
+    if not len(estimators) or len(estimators) != len(labels):
+        raise ValueError(f"Give one label array for each estimator. Got {len(estimators)} and {len(labels)}.")
+    first = estimators[0]
+    _check_settings(first)
+    for other in estimators[1:]:
+        theirs, wanted = other.get_params(deep=False), first.get_params(deep=False)
+        differing = [name for name in wanted if name not in PER_MEMBER and theirs.get(name) != wanted[name]]
+        if type(other) is not type(first) or differing:
+            raise ValueError(
+                "The estimators of one fleet must be of one method and differ in "
+                f"{' and '.join(sorted(PER_MEMBER))} only. Got {type(other).__name__} with other values of "
+                f"{differing}. A module of your own must be the same object in all of them; better pass a factory."
+            )
+
+
+def _check_settings(estimator: NoisyLabelClassifier) -> None:
+    for name in ("hidden_size", "epochs", "batch_size"):
+        _validation.check_number(name, getattr(estimator, name), 1, whole=True)
+    _validation.check_number("learning_rate", estimator.learning_rate, 0, above=True)
+    _validation.check_number("validation_fraction", estimator.validation_fraction, 0, 0.9, above=True)
+    check_period(estimator.period)
+    if estimator.checkpoint is not None and not isinstance(estimator.random_state, int | np.integer):
+        raise ValueError(
+            "With checkpoint, random_state must be a whole number: a resumed fit goes on with the same seed. "
+            f"Got random_state={estimator.random_state!r}."
+        )
+
+
+def find_seed(random_state: Any) -> int:
+    """A whole number from what scikit-learn calls a random state."""
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        _validation.check_number("random_state", random_state, 0, 2**32 - 1, whole=True)
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+# ----------------------------------------------------------------------------------------------------
+# The registry of methods by name, below the estimators, so that files and fleets can look methods up.
+# ----------------------------------------------------------------------------------------------------
+
+
+class UnknownMethodError(KeyError, ValueError):
+    """Raised for a name that is no method; it reads as a sentence."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Methods(dict[str, "type[NoisyLabelClassifier]"]):
+    """Name → class. An unknown name is answered with the names there are."""
+
+    def __missing__(self, name: str) -> type[NoisyLabelClassifier]:
+        raise UnknownMethodError(f"Unknown method {name!r}. Choose one of: {', '.join(self)}.")
+
+
+METHODS = Methods()  # filled by `labeltide.estimators`, which imports every method
+
+
+# ----------------------------------------------------------------------------------------------------
+# Predictions of the networks of a fleet, in pieces that fit into memory.
+# ----------------------------------------------------------------------------------------------------
+
+
+STEPS_AT_ONCE = 2**20  # steps that are predicted together, over all sequences and members
+
+
+@torch.no_grad()
+def model_log_probs(model: SequenceModel, features: Tensor, mask: Tensor, device: str | torch.device) -> Tensor:
+    """Predictions of every member for the same sequences: shape (members, n, steps, classes)."""
+    rows = max(1, STEPS_AT_ONCE // (model.members * features.shape[1]))
+    pieces = []
+    model.eval()
+    for start in range(0, len(features), rows):
+        chunk, real = features[start : start + rows].to(device), mask[start : start + rows].to(device)
+        shared = chunk.expand(model.members, -1, -1, -1)
+        pieces.append(model(shared, real.expand(model.members, -1, -1)).log_softmax(-1))
+    return torch.cat(pieces, 1)

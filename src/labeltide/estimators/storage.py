@@ -6,7 +6,12 @@ looked up in tables here, and holds numbers, whose shapes must be those that the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+import reprlib
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,32 +19,21 @@ import numpy as np
 import safetensors.torch
 import torch
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
 
-from labeltide._clock import Cells, cells_of, one_period
+from labeltide import __version__, _validation
+from labeltide._clock import Cells, cells_of, check_period, one_period
 from labeltide._files import write_atomically
-from labeltide.estimators.fleet import as_array, grid_matrices
-from labeltide.estimators.rows import DIGEST_SIZE, TrainingRows
-from labeltide.estimators.storage_header import Described, describe, read_description, seal
-from labeltide.estimators.stored_tensors import (
-    Shapes,
-    Tensors,
-    check_rising,
-    check_tensors,
-    read_tensors,
-    take_part,
-    wanted_shapes,
-)
-from labeltide.models import SequenceModel, make_model
-from labeltide.noise.base import NoiseFunction
-from labeltide.noise.fixed import FixedNoise
-from labeltide.noise.network import NetworkNoise
-from labeltide.noise.static import StaticNoise
-from labeltide.noise.stepwise import StepwiseNoise
+from labeltide.data.clusters import Sources
+from labeltide.estimators.cross_fit import DIGEST_SIZE, TrainingRows
+from labeltide.estimators.fleet import METHODS, as_array, grid_matrices
+from labeltide.models import MODELS, SequenceModel, make_model
+from labeltide.noise.functions import WIDTHS, FixedNoise, NetworkNoise, NoiseFunction, StaticNoise, StepwiseNoise
 from labeltide.training import History
 
 if TYPE_CHECKING:
     from labeltide.estimators.base import NoisyLabelClassifier
+
 
 CROSS_FIT_PARTS = ("judges", "rows")  # of a file: the networks of folds and the training rows
 LARGEST_WEIGHT = 1e15  # beyond which products of weights and features leave single precision
@@ -276,3 +270,377 @@ def _fill(part: str, module: Module, tensors: Tensors, may_be_infinite: bool = F
             raise ValueError(f"its {part} tensor {name!r} holds values that are not finite.")
     module.load_state_dict(tensors, assign=True)
     return module
+
+
+# ----------------------------------------------------------------------------------------------------
+# The JSON header of a saved file: writing, reading, validation, and a SHA-256 digest of the whole file.
+# ----------------------------------------------------------------------------------------------------
+
+
+FORMAT = 1
+NOISES: dict[str, type[NoiseFunction]] = {
+    "fixed": FixedNoise,
+    "static": StaticNoise,
+    "stepwise": StepwiseNoise,
+    "network": NetworkNoise,
+}
+SHAPE_FIELDS = ("classes", "n_features", "n_points", "noise", "sources")
+FIELDS = ("sha256", "format", "labeltide", "method", "params", *SHAPE_FIELDS, "learned")
+OLD_FIELDS = {"sources": {"annotators": 1, "groups": None}}  # of files written before annotators had a Q each
+MAX_SOURCES = 100_000
+DIGEST_MARK = b'\\"sha256\\": \\"'  # the digest follows; JSON within the JSON header, hence the backslashes
+NO_DIGEST = "0" * 64  # stands in for the digest while the file is digested
+MAX_HEADER = 100_000_000  # bytes, the limit of safetensors itself
+MAX_DIGITS = 19  # of a whole number, as 2 ** 63 has
+MAX_DEPTH = 16  # of tuples within tuples in a class name
+
+
+@dataclass(frozen=True)
+class Described:
+    """The validated content of the header.
+
+    Attributes
+    ----------
+    method : the class of the estimator
+    params : its parameters; `model` is None where it was the user's own
+    classes, n_features : what fit saw
+    n_points : how many moments the training clock has
+    noise : key of `NOISES`
+    raw_steps : of the noise network
+    annotators : how many have a Q each
+    sources : who stands where along that axis
+    learned : further fitted attributes, for the method to check
+    """
+
+    method: type[NoisyLabelClassifier]
+    params: dict[str, Any]
+    classes: tuple[Any, ...]
+    n_features: int
+    n_points: int
+    noise: str
+    raw_steps: int | None
+    annotators: int
+    sources: Sources
+    learned: Any
+
+
+class LongNumberError(ValueError):
+    """A whole number with more digits than any of ours."""
+
+
+def describe(estimator: NoisyLabelClassifier) -> str:
+    """The JSON for a fitted method, with room for the digest."""
+    kinds = {cls: kind for kind, cls in NOISES.items()}
+    if METHODS.get(estimator.name) is not type(estimator) or type(estimator.noise_) not in kinds:
+        raise ValueError(
+            "Only the methods in labeltide.METHODS and their noise functions can be saved. "
+            f"Got {type(estimator).__name__} with {type(estimator.noise_).__name__}."
+        )
+    about = {
+        "sha256": NO_DIGEST,  # first, so that its mark is the first in the file
+        "format": FORMAT,
+        "labeltide": __version__,
+        "method": estimator.name,
+        "params": plain_params(estimator),
+        "classes": [_plain_class(name) for name in estimator.classes_.tolist()],
+        "n_features": estimator.n_features_in_,
+        "n_points": len(estimator.clock_grid_),
+        "noise": {
+            "kind": kinds[type(estimator.noise_)],
+            "raw_steps": getattr(estimator.noise_, "raw_steps", None),
+            "annotators": estimator.noise_.annotators,
+        },
+        "sources": _plain_sources(Sources.of(estimator.sources_)),
+        "learned": estimator._learned(),
+    }
+    return json.dumps(about)
+
+
+def seal(raw: bytes) -> bytes:
+    """The file with its digest in place."""
+    start = _digest_start(raw)
+    return raw[:start] + _digest(raw, start).encode() + raw[start + len(NO_DIGEST) :]
+
+
+def read_description(raw: bytes) -> Described:
+    """Read and validate the header of a file that is whole and unaltered."""
+    about = _read_about(raw)
+    start = _digest_start(raw)
+    if about["sha256"] != _digest(raw, start) or raw[start : start + 64] != about["sha256"].encode():
+        raise ValueError("it is corrupted: its content has changed since it was saved. Use another copy.")
+    return _check_about(about)
+
+
+def _plain_class(name: Any) -> Any:
+    """A class name as JSON can carry it: tuples become lists."""
+    name = name.item() if isinstance(name, np.generic) else name
+    if type(name) is tuple:
+        return [_plain_class(part) for part in name]
+    if type(name) not in PLAIN:
+        raise ValueError(
+            "Names of classes and groups can be saved if they are strings, numbers, booleans or tuples of these. Got "
+            f"{name!r} of type {type(name).__name__}: fit with strings instead, such as {str(name)!r}."
+        )
+    return name
+
+
+def _plain_sources(sources: Sources) -> dict[str, Any]:
+    groups = None if sources.groups is None else [_plain_class(name) for name in sources.groups]
+    return {"annotators": sources.annotators, "groups": groups}
+
+
+def _check_sources(about: Any) -> Sources:
+    check_fields("sources", about, ("annotators", "groups"))
+    groups = about["groups"]
+    if groups is not None:
+        if not isinstance(groups, list) or not groups:
+            raise ValueError(f"its groups must be a list of names. Got {reprlib.repr(groups)}.")
+        groups = tuple(_check_class(name) for name in groups)
+        if len(set(groups)) != len(groups) or None in groups:
+            raise ValueError(f"its groups must be distinct names. Got {reprlib.repr(groups)}.")
+    most = MAX_SOURCES // len(groups or (None,))
+    _validation.check_number("annotators", about["annotators"], 1, most, whole=True)
+    return Sources(about["annotators"], groups)
+
+
+def _digest_start(raw: bytes) -> int:
+    return raw.find(DIGEST_MARK) + len(DIGEST_MARK)
+
+
+def _digest(raw: bytes, start: int) -> str:
+    """SHA-256 of the whole file, in which the digest itself, at `start`, reads as zeros."""
+    view, end = memoryview(raw), start + len(NO_DIGEST)
+    digest = hashlib.sha256(view[:start])
+    digest.update(NO_DIGEST.encode())
+    digest.update(view[end:])
+    return digest.hexdigest()
+
+
+def _read_about(raw: bytes) -> dict[str, Any]:
+    """The JSON of the header, its fields and its version, of a file that is whole."""
+    start = 8 + int.from_bytes(raw[:8], "little")  # safetensors: the header's length, the header, the tensors
+    if raw[8:9] != b"{" or start > MAX_HEADER:
+        raise ValueError("it is not a labeltide file.")
+    try:
+        header = json.loads(raw[8:start], parse_int=_whole_number)
+        about = json.loads(header.pop("__metadata__")["labeltide"], parse_int=_whole_number)
+        end = start + max(entry["data_offsets"][1] for entry in header.values())
+        truncated = len(raw) < end
+    except LongNumberError as error:
+        raise ValueError(f"it holds a whole number of {error.args[0]} digits.") from None
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        cut = "it is truncated." if len(raw) < start else "it is not a labeltide file, or its header is corrupted."
+        raise ValueError(cut) from None
+    if truncated:
+        raise ValueError(f"it is truncated: {len(raw)} of {end} bytes are there.")
+    if not isinstance(about, dict) or type(about.get("format")) is not int:
+        raise ValueError("it holds no fitted method. Was it written by `save`?")
+    if about["format"] > FORMAT:
+        raise ValueError(
+            f"it is from a newer version, labeltide {reprlib.repr(about.get('labeltide'))}. This is "
+            f"{__version__}: update it with `pip install --upgrade labeltide`."
+        )
+    about = {**OLD_FIELDS, **about}
+    check_fields("header", about, FIELDS)
+    if type(about["sha256"]) is not str:
+        raise ValueError("its digest must be a string.")
+    return about
+
+
+def _whole_number(digits: str) -> int:
+    """A whole number of JSON that fits into 64 bits."""
+    if len(digits) > MAX_DIGITS:
+        raise LongNumberError(len(digits))
+    return int(digits)
+
+
+def _check_about(about: dict[str, Any]) -> Described:
+    _validation.check_number("format", about["format"], 1, FORMAT, whole=True)
+    if type(about["labeltide"]) is not str:
+        raise ValueError("its version must be a string.")
+    method = METHODS[_validation.check_choice("method", about["method"], METHODS)]
+    params = check_params(method, about["params"])
+    _validation.check_number("n_features", about["n_features"], 1, whole=True)
+    _validation.check_number("n_points", about["n_points"], 1, whole=True)
+    noise = {"annotators": 1, **about["noise"]} if isinstance(about["noise"], dict) else about["noise"]
+    check_fields("noise", noise, ("kind", "raw_steps", "annotators"))
+    kind, raw_steps = _validation.check_choice("noise", noise["kind"], NOISES), noise["raw_steps"]
+    sources = _check_sources(about["sources"])
+    if noise["annotators"] != 1 and (kind == "static" or noise["annotators"] != len(sources.names)):
+        raise ValueError(
+            f"its noise must be for {len(sources.names)} sources. Got {reprlib.repr(noise['annotators'])}."
+        )
+    if raw_steps is not None:
+        _validation.check_number("raw_steps", raw_steps, about["n_points"], about["n_points"], whole=True)
+    return Described(
+        method=method,
+        params=params,
+        classes=_check_classes(about["classes"]),
+        n_features=about["n_features"],
+        n_points=about["n_points"],
+        noise=kind,
+        raw_steps=raw_steps,
+        annotators=int(noise["annotators"]),
+        sources=sources,
+        learned=about["learned"],
+    )
+
+
+def _check_classes(names: Any) -> tuple[Any, ...]:
+    if not isinstance(names, list) or not 2 <= len(names) <= _validation.MAX_CLASSES:
+        raise ValueError(f"it must name 2 to {_validation.MAX_CLASSES} classes. Got {reprlib.repr(names)}.")
+    classes = tuple(_check_class(name) for name in names)
+    if len(set(classes)) != len(classes) or None in classes:
+        raise ValueError(f"its classes must be distinct names. Got {reprlib.repr(names)}.")
+    return classes
+
+
+def _check_class(name: Any, depth: int = 0) -> Any:
+    """A class name as it was before JSON: lists become tuples again."""
+    if isinstance(name, dict) or depth > MAX_DEPTH or name != name:
+        raise ValueError(f"a class name must be a string, a number or a tuple. Got {reprlib.repr(name)}.")
+    return tuple(_check_class(part, depth + 1) for part in name) if isinstance(name, list) else name
+
+
+# ----------------------------------------------------------------------------------------------------
+# The parameters of a method in a saved file: what JSON carries of them, and their validation.
+# ----------------------------------------------------------------------------------------------------
+
+
+PLAIN = (str, int, float, bool, type(None))  # what JSON carries with its type
+NOT_SAVED = ("checkpoint", "noise", "noise_function")  # parameters that are None in the file
+MAY_BE_NONE = ("rounds", "noise_learning_rate", "clip")
+WHOLE_NUMBERS = ("noise_widths", "noise_milestones")  # parameters that are lists of them
+# Parameters that files of earlier versions lack, with the values that they then had.
+OLD_PARAMS: dict[str, dict[str, Any]] = {
+    "tide": {"period": None},
+    "discontinuous": {"objective": "volume", "diagonal_weight": 0.01},
+    "continuous": {
+        "linear": 1.0,
+        "quadratic": 1.0,
+        "gamma": 2.0,
+        "eta": 2.0,
+        "rounds": None,
+        "epochs_per_round": 10,
+        "noise_widths": list(WIDTHS),
+        "noise_learning_rate": None,
+        "noise_milestones": [50, 100],
+        "noise_function": None,
+        "clip": 5.0,
+        "max_restarts": 8,
+    },
+}
+
+
+def plain_params(estimator: NoisyLabelClassifier) -> dict[str, Any]:
+    """The parameters as JSON can carry them."""
+    params = estimator.get_params(deep=False)
+    params = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
+    params |= {name: None for name in NOT_SAVED if name in params}
+    params["model"] = params["model"] if isinstance(params["model"], str) else None
+    params["device"] = "cpu" if str(params["device"]) == "cpu" else "auto"  # a GPU of ours may not be there
+    params["random_state"] = params["random_state"] if type(params["random_state"]) is int else None
+    for name, value in params.items():
+        many = name == "period" or name in WHOLE_NUMBERS
+        each = value if many and isinstance(value, tuple | list) else (value,)
+        if any(type(part) not in PLAIN for part in each):
+            raise ValueError(f"The parameter {name} must be a number or a string to be saved. Got {value!r}.")
+    return params
+
+
+def check_params(method: type[NoisyLabelClassifier], saved: Any) -> dict[str, Any]:
+    """The validated parameters of a method in a file."""
+    defaults = method().get_params(deep=False)
+    params = _with_old_params(method.name, saved) if isinstance(saved, dict) else saved
+    check_fields("params", params, defaults)
+    for name, default in defaults.items():
+        _check_param(name, params[name], default)
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
+
+
+def check_fields(part: str, fields: Any, wanted: Iterable[str]) -> None:
+    """Refuse a part of the header that does not hold exactly the wanted fields."""
+    if not isinstance(fields, dict) or set(fields) != set(wanted):
+        names = reprlib.repr(sorted(fields) if isinstance(fields, dict) else fields)
+        raise ValueError(f"its {part} must hold the fields {', '.join(wanted)}. Got {names}.")
+
+
+def _with_old_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a file, with those that it is too old to have."""
+    params = {**OLD_PARAMS.get(method, {}), **params}
+    if method == "continuous":  # the network with raw steps was that of the paper's code in these respects too
+        departs = not params.get("raw_steps")
+        params = {"scaled_weights": departs, "bounded_logits": departs, **params}
+    return params
+
+
+def _check_param(name: str, value: Any, default: Any) -> None:
+    if name in NOT_SAVED:
+        if value is not None:
+            raise ValueError(f"{name} must be empty in a file. Got {reprlib.repr(value)}.")
+    elif name == "model":
+        if value is not None:
+            _validation.check_choice("model", value, MODELS)
+    elif name == "device":
+        _validation.check_choice("device", value, ("auto", "cpu"))
+    elif name == "period":
+        check_period(value)
+    elif name in WHOLE_NUMBERS:
+        _validation.check_whole_numbers(name, value, 0, may_be_empty=True)
+    elif value is None and name in MAY_BE_NONE:
+        return
+    elif name == "random_state":
+        if value is not None:
+            _validation.check_number(name, value, 0, 2**32 - 1, whole=True)
+    elif isinstance(default, str | bool):
+        if not isinstance(value, str if isinstance(default, str) else int):
+            raise ValueError(f"{name} must be of type {type(default).__name__}. Got {reprlib.repr(value)}.")
+    elif isinstance(default, int):
+        _validation.check_number(name, value, 0 if name == "max_restarts" else 1, whole=True)
+    else:
+        _validation.check_number(name, value, -sys.float_info.max, sys.float_info.max)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The tensors of a stored method: read, taken apart, and checked against the shapes that they must have.
+# ----------------------------------------------------------------------------------------------------
+
+
+Tensors = dict[str, Tensor]
+Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
+
+
+def wanted_shapes(module: nn.Module) -> Shapes:
+    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in module.state_dict().items()}
+
+
+def check_tensors(part: str, tensors: Tensors, wanted: Shapes) -> None:
+    if set(tensors) != set(wanted):
+        names = reprlib.repr(sorted(set(tensors) ^ set(wanted)))
+        raise ValueError(f"its {part} tensors do not fit its settings: {names} are missing or too many.")
+    for name, (shape, dtype) in wanted.items():
+        tensor = tensors[name]
+        if (tuple(tensor.shape), tensor.dtype) != (shape, dtype):
+            raise ValueError(
+                f"its {part} tensor {name!r} must have shape {shape} and type {dtype} to fit its settings. "
+                f"Got {tuple(tensor.shape)} and {tensor.dtype}."
+            )
+
+
+def check_rising(moments: Tensor) -> None:
+    if not bool(moments.isfinite().all()) or bool((moments.diff() < 0).any()):
+        raise ValueError("the moments of its clock must be finite and rising.")
+
+
+def take_part(tensors: Tensors, prefix: str) -> Tensors:
+    """Remove the tensors of one part, and give them back under their own names."""
+    names = [name for name in tensors if name.startswith(prefix)]
+    return {name.removeprefix(prefix): tensors.pop(name) for name in names}
+
+
+def read_tensors(raw: bytes) -> Tensors:
+    try:
+        # Copies lie where torch puts its own tensors: products can differ in the last bit with the alignment.
+        return {name: tensor.clone() for name, tensor in safetensors.torch.load(raw).items()}
+    except Exception as error:  # a malformed header is reported by many kinds of error
+        raise ValueError(f"its tensors cannot be read ({error}).") from None

@@ -2,22 +2,477 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from labeltide import _validation
-from labeltide._clock import Period
-from labeltide.chain.data import Chain
+from labeltide._clock import Cells, Period, one_period
+from labeltide._fleet import stack
+from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence, informedness
+from labeltide.chain.em import flat_chain, join_evidence, label_chain
+from labeltide.chain.passes import expect
+from labeltide.chain.select import Chosen, choose_noise
+from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.base import ModelChoice, NoisyLabelClassifier, RandomState
-from labeltide.estimators.distillation import distill
+from labeltide.estimators.cross_fit import (
+    TrainingRows,
+    cross_fit,
+    digest_rows,
+    every_weight,
+    hold_out_folds,
+    out_of_fold_log_probs,
+    repeat,
+    small_batches,
+)
 from labeltide.estimators.fleet import FittedFleet, FleetFit
-from labeltide.estimators.inferred import Inferred
-from labeltide.estimators.rows import TrainingRows, digest_rows, out_of_fold_log_probs
-from labeltide.estimators.tide_steps import CROSS_FIT_FOLDS, find_posterior
+from labeltide.inference.bands import (
+    NoiseEstimate,
+    ShareInterval,
+    agree_share,
+    estimate_annotators,
+    presence_p,
+    share_test,
+)
+from labeltide.inference.checks import diagnose
+from labeltide.inference.conclusion import SHOWN, Diagnostic, Finding, NoiseWarning, conclude_noise
+from labeltide.inference.serialization import read_findings, write_findings
+from labeltide.inference.temporality import (
+    PartTemporality,
+    Temporality,
+    estimate_clocks,
+    judge_clocks,
+    judge_presence,
+    judge_temporality,
+)
+from labeltide.kernels.library import torch_on_one_thread
+from labeltide.models.base import SequenceModel
+from labeltide.noise.functions import FixedNoise, NoiseFunction
+from labeltide.training import FleetData, History
+from labeltide.training.objective import Objective
+
+# ----------------------------------------------------------------------------------------------------
+# The steps of `tide`: cross-fitted networks, EM of the hidden Markov model with their evidence, and its posterior.
+# ----------------------------------------------------------------------------------------------------
+
+
+CROSS_FIT_FOLDS = 5  # by hand (docs/decisions/006-cross-fitting.md)
+# Classes, and moments at which Q is estimated with at most so many; linear interpolation between them. With many
+# classes each has few labels at a moment, and Q has the square of their number of entries
+# (docs/decisions/007-families-of-q.md).
+CHAIN_POINTS = ((12, 128), (39, 48), (127, 24))  # by hand
+CLEAN_ERROR_RATE = 0.1  # by hand: by the labels alone, below which bursts of errors are suspected
+
+
+class Posterior(NamedTuple):
+    """The posterior of the true labels (forward-backward smoothing), and Q(t)."""
+
+    labels: Tensor  # (fits, rows, steps, classes), zero on padding
+    folds: Tensor  # (fits, rows)
+    noise: FixedNoise
+    learned: list[dict[str, Any]]  # more attributes for each estimator
+
+
+def find_posterior(fleet_fit: FleetFit) -> Posterior:
+    """Estimate the posterior of the true labels and Q(t) from recorded labels and features."""
+    folds = make_folds(fleet_fit)
+    data, grid = chain_data(fleet_fit.data, fleet_fit.n_classes, fleet_fit.cells)
+    fits, period = _every_row(folds), fleet_fit.settings.period
+    annotators = data.labels.shape[-1] if _has_several_annotators(data) else 1
+    chain = label_chain(data, fits, grid, period, annotators)
+    if data.trusted is not None and bool((data.trusted >= 0)[data.mask].all()):
+        return _conclude(data, fits, folds, chain, grid, period, ())  # every true label is known
+    taught = chain._replace(matrices=_training_noise(data, chain))
+    noise = _noise_function(data, taught, grid, period).to(folds.device)
+    log_probs, networks = cross_fit(fleet_fit, folds, noise)
+    joined = data.with_evidence(log_probs, informedness(taught.matrices))
+    clusters = None if fleet_fit.clusters is None else torch.from_numpy(fleet_fit.clusters)
+    chain = join_evidence(joined, fits, chain, grid, period, clusters)
+    return _conclude(joined, fits, folds, chain, grid, period, networks)
+
+
+def _training_noise(data: ChainData, chain: ChainParameters) -> Tensor:
+    """The Q of each fit with which its networks are trained: that of the labels alone, where it has errors.
+
+    Labels that look clean by themselves may be clean, or have errors in bursts, which persist as true labels do.
+    Networks that are trained as if a quarter were wrong let the features decide (docs/decisions/002-training-noise.md).
+    """
+    error_rate = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3))  # (fits,)
+    wary = flat_chain(len(error_rate), chain.matrices.shape[1], data).matrices
+    return torch.where((error_rate < CLEAN_ERROR_RATE)[:, None, None, None, None], wary, chain.matrices)
+
+
+def make_folds(fleet_fit: FleetFit) -> Tensor:
+    """The fold of every row, drawn from the seed of each fit, in whole clusters: (fits, rows).
+
+    Folds are balanced by their labelled rows, and those without labels are spread evenly. Where fewer than five
+    clusters have labels, there are as many folds.
+    """
+    labelled = (fleet_fit.data.labels >= 0).any(-1).any(-1).cpu().numpy()  # (fits, rows)
+    fewest = int(labelled.sum(1).min())
+    if fewest < 2:
+        raise ValueError(
+            "tide needs at least two sequences with labels, to judge one by the other. "
+            f"Got {fewest}. Cut a long sequence into windows."
+        )
+    units = [splitting_units(fleet_fit.clusters, rows) for rows in labelled]
+    count = min(CROSS_FIT_FOLDS, *map(count_clusters, units, labelled))
+    folds = [
+        deal_units(unit, rows, count, np.random.default_rng([seed, 3]))
+        for unit, rows, seed in zip(units, labelled, fleet_fit.seeds, strict=True)
+    ]
+    return torch.from_numpy(np.stack(folds)).to(fleet_fit.data.features.device)
+
+
+def chain_data(data: FleetData, n_classes: int, cells: Cells | None = None) -> tuple[ChainData, np.ndarray]:
+    """The data of the hidden Markov model, and the moments at which it estimates Q."""
+    grid, points = data.grid.double().cpu().numpy() if cells is None else cells.grid, data.points
+    most = next(points for classes, points in CHAIN_POINTS if n_classes <= classes)
+    if cells is None and len(grid) > most:
+        coarse = np.linspace(grid[0], grid[-1], most)
+        nearest = np.searchsorted((coarse[1:] + coarse[:-1]) / 2, grid)
+        place = torch.from_numpy(nearest).to(data.mask.device)
+        points = place.expand_as(data.mask) if points is None else place[points]
+        grid = coarse
+    labels = ChainData(data.labels, data.mask, points, len(grid), n_classes, trusted=data.trusted)
+    return labels.with_gaps(None if data.gaps is None else data.gaps.cpu().numpy()), grid
+
+
+def _has_several_annotators(data: ChainData) -> bool:
+    """Whether any fit has labels of more than one annotator."""
+    return bool((data.label_shares() > 0).sum(1).max() > 1)
+
+
+def _conclude(
+    data: ChainData,
+    fits: Members,
+    folds: Tensor,
+    chain: ChainParameters,
+    grid: np.ndarray,
+    period: Period,
+    networks: tuple[SequenceModel, ...],
+) -> Posterior:
+    """Select the families of Q, and compute the posterior of the true labels under their average."""
+    chosen = choose_noise(data, fits, chain, folds, grid, period)
+    labels = expect(data, fits, chosen.parameters, posterior=True).posterior
+    assert labels is not None
+    shares = data.label_shares().cpu()
+    learned = _learned(chosen)
+    count = networks[0].members // len(learned) if networks else 0  # networks of one fit and direction
+    for fit, attributes in enumerate(learned):
+        parameters = chosen.parameters.take(torch.tensor([fit], device=folds.device)).cpu()
+        fold = folds[fit : fit + 1].cpu()
+        attributes["training_"] = TrainingEvidence(
+            data.of_fit(fit),
+            parameters,
+            fold,
+            grid,
+            shares=shares[fit],
+            period=period,
+            families=chosen.weighted(fit),
+        )
+        of_fit = [fleet.member(fit * count, count).cpu().eval() for fleet in networks]
+        attributes["fold_model_"] = stack(of_fit) if networks else None
+    noise = _noise_function(data, chosen.parameters, grid, period).to(folds.device)
+    return Posterior(labels, folds, noise, learned)
+
+
+def _noise_function(data: ChainData, chain: ChainParameters, grid: np.ndarray, period: Period) -> FixedNoise:
+    """Q of each annotator, and the common Q: their mean weighted by shares of the labels."""
+    # With several clocks, the indices of cells stand for moments.
+    moments, length = (grid, one_period(period)) if grid.ndim == 1 else (np.arange(len(grid)), None)
+    matrices = chain.matrices.double().cpu()  # (fits, annotators, points, classes, classes)
+    if matrices.shape[1] == 1:
+        return FixedNoise(matrices[:, 0].numpy(), moments, period=length)
+    common = torch.einsum("ja,ja...->j...", data.label_shares().cpu(), matrices)
+    return FixedNoise(matrices.numpy(), moments, common.numpy(), length)
+
+
+def _learned(chosen: Chosen) -> list[dict[str, Any]]:
+    chain = chosen.parameters.cpu()
+    start, transition, power = (tensor.double().numpy() for tensor in chain[:3])
+    bursts = [0.0] * len(power) if chain.bursts is None else chain.bursts.tolist()
+    weights = chosen.weights.double().cpu().numpy()
+    return [
+        {
+            "chain_": Chain(start[fit], transition[fit], float(power[fit]), bursts[fit]),
+            "families_": dict(zip(chosen.names[fit], weights[fit].tolist(), strict=True)),
+        }
+        for fit in range(len(weights))
+    ]
+
+
+def _every_row(folds: Tensor) -> Members:
+    index = torch.arange(len(folds), device=folds.device)
+    return Members(index, index, torch.ones_like(folds, dtype=torch.float32))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Distillation (Hinton and others 2015): the last ensemble is trained on the posterior of the true labels.
+# ----------------------------------------------------------------------------------------------------
+
+
+DISTILLATION_PATIENCE = 30  # by hand: epochs without a better held-out loss, after which a network stops
+KINDS = ("stopped", "whole")  # of networks: with early stopping on a held-out fold, and on all rows for all epochs
+
+
+def distill(
+    fleet_fit: FleetFit, labels: Tensor, folds: Tensor, ensemble: bool
+) -> tuple[SequenceModel, History, list[int]]:
+    """Train an ensemble for each fit on the posterior as soft targets; or distil the ensemble into a single network.
+
+    One network for each fold leaves it out and is stopped on it; as many are trained on all rows to the end. How long
+    decisions improve differs between data sets, and the two kinds make different errors
+    (docs/decisions/004-distillation.md).
+
+    Parameters
+    ----------
+    labels : Tensor of shape (fits, rows, steps, classes)
+    folds : int64 Tensor of shape (fits, rows)
+
+    Returns
+    -------
+    The networks of all fits, those of a fit next to each other; their history; their number in each fit.
+    """
+    count = int(folds.max()) + 1
+    fleets = []
+    if "stopped" in KINDS:
+        stopped = _with_targets(hold_out_folds(fleet_fit, folds, first_seed=60), labels)
+        fleets.append(_train(stopped, "stopped", patience=DISTILLATION_PATIENCE))
+    if "whole" in KINDS:
+        whole = _with_targets(repeat(fleet_fit, count, first_seed=100), labels)
+        fleets.append(_train(whole, "whole", cosine=True))
+    model, history = _side_by_side(fleets, fleet_fit.members)
+    counts = [len(fleets) * count] * fleet_fit.members
+    if ensemble:
+        return model, history, counts
+    members = fleet_fit.log_probs(model).exp().split(counts)
+    ensemble_probs = torch.stack([networks.mean(0) for networks in members]) * fleet_fit.data.mask[..., None]
+    single = _with_targets(replace(fleet_fit, data=every_weight(fleet_fit.data)), ensemble_probs)
+    return *_train(single, "single", cosine=True), [1] * fleet_fit.members
+
+
+def _with_targets(networks: FleetFit, targets: Tensor) -> FleetFit:
+    """The same with the soft targets of each fit for its networks."""
+    trusted = () if networks.data.trusted is None else (networks.data.trusted,)
+    return replace(networks, data=networks.data.with_targets(targets), extra_inputs=trusted)
+
+
+def _train(networks: FleetFit, stage: str, **schedule: Any) -> tuple[SequenceModel, History]:
+    model = networks.new_model()
+    history = networks.train(model, None, Objective(), stage=stage, batch_size=small_batches(networks), **schedule)
+    return model, history
+
+
+def _side_by_side(fleets: list[tuple[SequenceModel, History]], fits: int) -> tuple[SequenceModel, History]:
+    """Join the networks of several fleets, those of a fit next to each other, and average their histories."""
+    histories = [history for _, history in fleets]
+    longest = max(len(history.loss) for history in histories)
+
+    def networks(name: str) -> np.ma.MaskedArray:
+        """A value for each epoch, fit and network, masked where it has stopped."""
+        values = [getattr(history, name).astype(float) for history in histories]
+        if values[0].ndim == 2:  # of each epoch
+            values = [np.pad(v, ((0, longest - len(v)), (0, 0)), constant_values=np.nan) for v in values]
+        return np.ma.masked_invalid(np.concatenate([v.reshape(*v.shape[:-1], fits, -1) for v in values], -1))
+
+    history = History(
+        networks("loss").mean(-1).filled(np.nan),
+        networks("held_out").mean(-1).filled(np.nan),
+        networks("best_epoch").max(-1).filled(0).astype(np.int64),
+        networks("restarts").sum(-1).filled(0).astype(np.int64),
+        networks("linear").mean(-1).filled(np.nan),
+        networks("quadratic").mean(-1).filled(np.nan),
+    )
+    order = torch.arange(len(fleets) * len(histories[0].best_epoch)).reshape(len(fleets), fits, -1)
+    return stack([model for model, _ in fleets]).take(order.movedim(1, 0).flatten()), history
+
+
+# ----------------------------------------------------------------------------------------------------
+# Lazy inference of a fitted method: bootstrap bands, tests and diagnostics, computed on first use and saved.
+# ----------------------------------------------------------------------------------------------------
+
+
+SHARE, WARNED = "share", "warned"  # what files do not hold: the estimates have what is needed of the first
+
+
+class Inferred:
+    """Bands, tests and checks of a method that keeps the evidence from which it learned Q."""
+
+    classes_: np.ndarray
+    families_: dict[str, float]
+    noise_: NoiseFunction
+    cells_: Cells | None
+    training_: TrainingEvidence
+    findings_: dict[str, Any]
+    random_state: Any
+
+    @property
+    def noise_estimate_(self) -> NoiseEstimate:
+        """The common Q over the clock with 95 % bootstrap bands; diagnostics that fail warn once.
+
+        Once `is_noisy_p_` is computed, the interval of the total share begins at zero where that test does not reject.
+        """
+        self._check_one_clock("noise_estimate_", "clock_estimates_")
+        estimate: NoiseEstimate = self._find("noise_estimate", lambda: self._estimate()["noise_estimate"])
+        self._warn()
+        return self._agree(estimate, "noise_estimate")
+
+    @property
+    def annotator_estimates_(self) -> tuple[NoiseEstimate, ...]:
+        """The same for each annotator; with one annotator `noise_estimate_` alone."""
+        self._check_one_clock("annotator_estimates_", "noise_at(clock, annotator)")
+        if self.noise_.annotators == 1:
+            return (self.noise_estimate_,)
+        estimates: tuple[NoiseEstimate, ...] = self._find(
+            "annotator_estimates", lambda: self._estimate()["annotator_estimates"]
+        )
+        return estimates
+
+    @property
+    def temporality_(self) -> Temporality:
+        """Whether the noise changes over the clock, whose, whether there is any, and whether classes differ in it."""
+        self._check_one_clock("temporality_", "clock_temporality_")
+        temporality: Temporality = self._find("temporality", self._judge)
+        return temporality
+
+    @property
+    def clock_estimates_(self) -> tuple[NoiseEstimate, ...]:
+        """Q along each clock with 95 % bands, averaged over the other clocks (partial dependence)."""
+        if self.cells_ is None:
+            return (self.noise_estimate_,)
+        estimates: tuple[NoiseEstimate, ...] = self._find("clock_estimates", self._estimate_clocks)
+        self._warn()
+        return self._agree(estimates, "clock_estimates")
+
+    @property
+    def clock_temporality_(self) -> tuple[PartTemporality, ...]:
+        """Tests of a change of the noise over each clock, with free change over the others."""
+        if self.cells_ is None:
+            whole = self.temporality_
+            test = (whole.statistic, whole.p_value, self.noise_estimate_.change, whole.method, whole.n_units)
+            return (PartTemporality(*test),)
+        tests: tuple[PartTemporality, ...] = self._find("clock_temporality", self._judge_clocks)
+        return tests
+
+    @property
+    def is_noisy_p_(self) -> float:
+        """p-value of the null hypothesis that labels have no errors, with one clock or several."""
+        p_value: float = self._find("is_noisy_p", self._judge_presence)
+        return p_value
+
+    @property
+    def conclusion_(self) -> Finding:
+        """Whether labels are wrong: "shown", "not shown" or "cannot be told", with the reason."""
+        denied = [check.sentence for check in self._checks if check.is_warning and check.denies]
+        return conclude_noise(self.is_noisy_p_, denied)
+
+    def _may_name_labels(self) -> bool:
+        """Whether the fit shows that labels are wrong, so that an audit may name them.
+
+        Files of earlier versions may lack the test. Their labels are named, as they were.
+        """
+        check_is_fitted(self, "model_")
+        if not hasattr(self, "training_") and not {"is_noisy_p", "diagnostics"} <= set(self.findings_):
+            return True
+        return self.conclusion_.answer == SHOWN
+
+    @property
+    def diagnostics_(self) -> tuple[Diagnostic, ...]:
+        """Model checks of the estimated noise, passed or not."""
+        self._warn()
+        return self._checks
+
+    def _agree(self, found: Any, name: str) -> Any:
+        """Estimates whose interval of the share agrees with the test of "no label is wrong", once that is made."""
+        if "is_noisy_p" in self.findings_ and hasattr(self, "training_"):
+            p_value, several = self.findings_["is_noisy_p"], isinstance(found, tuple)
+            agreed = tuple(agree_share(each, p_value, self.training_) for each in (found if several else (found,)))
+            self.findings_[name] = agreed if several else agreed[0]
+        return self.findings_[name]
+
+    def _find(self, name: str, compute: Callable[[], Any]) -> Any:
+        check_is_fitted(self, "model_")
+        if name not in self.findings_:
+            if not hasattr(self, "training_"):
+                raise AttributeError(
+                    f"{name}_ was not computed before this {type(self).__name__} was saved, and a file does not hold "
+                    f"the training data. Ask for {name}_ before saving, or fit again."
+                )
+            with torch_on_one_thread():
+                self.findings_[name] = compute()
+        return self.findings_[name]
+
+    def _estimate(self) -> dict[str, Any]:
+        """The common estimate and those of annotators, from one bootstrap."""
+        common, annotators = estimate_annotators(self.training_, self._share, seed=self._inference_seed())
+        self.findings_["noise_estimate"] = common
+        if len(annotators) > 1:
+            self.findings_["annotator_estimates"] = annotators
+        return self.findings_
+
+    def _estimate_clocks(self) -> tuple[NoiseEstimate, ...]:
+        return estimate_clocks(self.training_, self._share, seed=self._inference_seed())
+
+    def _judge_clocks(self) -> tuple[PartTemporality, ...]:
+        return judge_clocks(self.training_, self.clock_estimates_, seed=self._inference_seed())
+
+    def _judge_presence(self) -> float:
+        if "temporality" in self.findings_:  # of a file of an earlier version
+            return float(self.findings_["temporality"].is_noisy_p)
+        tested = judge_presence(self.training_, seed=self._inference_seed())
+        estimates = (self.findings_.get("noise_estimate"), *self.findings_.get("clock_estimates", ())[:1])
+        of_share = next((each.total_p for each in estimates if each is not None), None)
+        return presence_p(tested, self._share.p_value if of_share is None else of_share, self.training_)
+
+    @property
+    def _share(self) -> ShareInterval:
+        """Interval and test of the share of wrong labels, computed once for bands and the conclusion."""
+        share: ShareInterval = self._find(SHARE, lambda: share_test(self.training_))
+        return share
+
+    def _check_one_clock(self, name: str, instead: str) -> None:
+        check_is_fitted(self, "model_")
+        if self.cells_ is not None:
+            raise AttributeError(f"{name} is for one clock, and this was fitted with several. See {instead}.")
+
+    def _judge(self) -> Temporality:
+        estimate, annotators = self.noise_estimate_, self.findings_.get("annotator_estimates", ())
+        tested, seed = self.is_noisy_p_, self._inference_seed()
+        return judge_temporality(self.training_, estimate, annotators, is_noisy_p=tested, seed=seed)
+
+    @property
+    def _checks(self) -> tuple[Diagnostic, ...]:
+        names = [str(name) for name in self.classes_]
+        checks: tuple[Diagnostic, ...] = self._find("diagnostics", lambda: diagnose(self.training_, names))
+        return checks
+
+    def _warn(self) -> None:
+        """Warn of checks that fail, once, when the estimates that they doubt are first asked for."""
+        for check in self._checks if hasattr(self, "training_") and WARNED not in self.findings_ else ():
+            if check.is_warning:
+                warnings.warn(f"{check.sentence} {check.advice}", NoiseWarning, stacklevel=3)
+        self.findings_[WARNED] = True
+
+    def _inference_seed(self) -> int:
+        return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
+
+    def _write_findings(self) -> dict[str, Any]:
+        if "is_noisy_p" in self.findings_:
+            for name in {"noise_estimate", "clock_estimates"} & set(self.findings_):
+                self._agree(self.findings_[name], name)
+        return write_findings({name: found for name, found in self.findings_.items() if name not in (SHARE, WARNED)})
+
+    def _read_findings(self, written: Any) -> None:
+        self.findings_ = read_findings(written, len(self.classes_))
+
 
 # Parts of the model in older files, by their key in the header.
 REMOVED_PARTS = {"difficulty": "levels of difficulty", "timing": "a model of timing errors"}
@@ -77,10 +532,10 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         `corrected_labels` name and correct labels only where it is "shown".
     temporality_ : labeltide.inference.temporality.Temporality
         Whether the noise changes over the clock, whose, by how much, whether there is any, and whether classes differ.
-    diagnostics_ : tuple of labeltide.inference.diagnostics.Diagnostic
+    diagnostics_ : tuple of labeltide.inference.checks.Diagnostic
         Reasons to doubt the above; those that warn are a `labeltide.NoiseWarning`, once.
     fold_model_ : fleet of networks, each trained without one fold; None where every label was trusted
-    training_rows_ : labeltide.estimators.rows.TrainingRows
+    training_rows_ : labeltide.estimators.cross_fit.TrainingRows
         A digest of each training row and its fold, by which an audit predicts it out of fold.
 
     Examples

@@ -10,11 +10,10 @@ import numpy as np
 
 from labeltide import __version__
 from labeltide._files import to_json
-from labeltide.exporting.onnx_source import OnnxSource
 
 if TYPE_CHECKING:
-    from labeltide.exporting.onnx import OnnxExport
-    from labeltide.exporting.onnx_check import Case
+    from labeltide.exporting.onnx import Case, OnnxExport, OnnxSource
+
 
 MOMENTS = 5  # of the clock, at which the card gives error rates
 

@@ -13,28 +13,42 @@ nearly all errors.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from labeltide import _validation
-from labeltide.chain.data import Chain
-from labeltide.inference.averaged_quality import averaged_share, flag_bound
-from labeltide.inference.contested import another_label, differs_probability
-from labeltide.inference.displays import LabelAuditDisplay
-from labeltide.inference.explanations import explain, find_support
-from labeltide.inference.label_table import label_table
-from labeltide.inference.planner import Plan, plan_review
-from labeltide.inference.posterior import Recorded, true_label_posterior
-from labeltide.kernels.threads import torch_on_one_thread
-from labeltide.noise.base import NoiseFunction
+from labeltide._display import short
+from labeltide.chain.annotators import (
+    average_left_out,
+    fit_weights,
+    left_out_opinions,
+    pool,
+    shared_labels,
+    stack_opinions,
+    vote_prior,
+    vote_shares,
+)
+from labeltide.chain.data import Chain, ChainData, ChainParameters, Members
+from labeltide.chain.passes import expect
+from labeltide.data.clusters import spread_labels
+from labeltide.inference.bootstrap import same_data
+from labeltide.inference.conclusion import explain, find_support
+from labeltide.inference.display import LabelAuditDisplay
+from labeltide.kernels.library import torch_on_one_thread
+from labeltide.noise.functions import NoiseFunction
+from labeltide.training import clock_grid
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 FDR = 0.1  # by hand
 
@@ -284,3 +298,407 @@ def no_persistence(n_classes: int) -> Chain:
     """A chain without persistence: uniform transitions, so that steps are independent given the evidence."""
     even = np.full(n_classes, 1 / n_classes)
     return Chain(even, np.tile(even, (n_classes, 1)), 1.0)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Expected false alarms among flagged labels, averaged over what is not known of the share of wrong labels.
+#
+# The quality of a label under the fitted chain takes Q and k as known. Where few labels tell them, flags at a bound on
+# its mean have more false alarms than the bound. The quality is therefore averaged over the profile likelihood of the
+# share S, :math:`\bar q_i = \int q_i(S) L(S) dS / \int L(S) dS`, as in Bayesian model averaging (Hoeting and others
+# 1999) with a uniform prior of S. The likelihood is raised to the power that makes its 95 % interval that of clusters
+# (docs/decisions/013-false-alarms.md).
+# ----------------------------------------------------------------------------------------------------
+
+
+# Mean qualities of flags under the fitted chain at which the averaged mean is computed.
+LEVELS = np.array([0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])
+SMALLEST_WEIGHT = 1e-3  # of a point of the profile, under which it is left out
+
+
+class Weighted(NamedTuple):
+    """Points of a profile likelihood: their chains, their weights, and which of them is the estimate."""
+
+    parameters: ChainParameters
+    weights: np.ndarray  # (points,), they sum to one
+    centre: int
+
+
+def profile_weights(shares: np.ndarray, roots: np.ndarray, critical: float, quantile: float) -> np.ndarray:
+    """Weights of the points: likelihood from signed roots, tempered so that `critical` has the place of `quantile`."""
+    weights = np.exp(-0.5 * (roots * quantile / critical) ** 2) * np.gradient(shares)
+    weights[len(weights) // 2] += 1e-12  # all of the weight where every point has the same share
+    return np.asarray(weights / weights.sum())
+
+
+def false_alarm_curve(data: ChainData, points: Weighted) -> np.ndarray:
+    """Averaged quality of the labels whose mean quality under the fitted chain is at most each of `LEVELS`: (levels,).
+
+    Labels are taken lowest quality first. A level that no label reaches is its own average.
+    """
+    said = _quality(data, points.parameters, points.centre)
+    averaged = np.zeros_like(said)
+    kept = np.where(points.weights >= SMALLEST_WEIGHT, points.weights, 0.0)
+    for place in np.flatnonzero(kept):
+        averaged += kept[place] / kept.sum() * _quality(data, points.parameters, int(place))
+    order = np.argsort(said, kind="stable")
+    count = np.arange(1, len(order) + 1)
+    said_means, means = said[order].cumsum() / count, averaged[order].cumsum() / count
+    last = np.searchsorted(said_means, LEVELS, side="right") - 1
+    return np.asarray(np.maximum.accumulate(np.where(last >= 0, means[last.clip(0)], LEVELS)))
+
+
+def flag_bound(curve: np.ndarray | None, fdr: float) -> float:
+    """The bound on the mean quality of flags at which their averaged quality is at most `fdr`; never above it."""
+    if curve is None or np.interp(fdr, LEVELS, curve) <= fdr:
+        return fdr
+    fine = np.linspace(0, fdr, 201)
+    return float(fine[np.flatnonzero(np.interp(fine, LEVELS, curve) <= fdr)].max(initial=0.0))
+
+
+def averaged_share(curve: np.ndarray | None, mean_quality: float) -> float:
+    """The expected share of false alarms among flags of this mean quality under the fitted chain."""
+    return mean_quality if curve is None else max(mean_quality, float(np.interp(mean_quality, LEVELS, curve)))
+
+
+def _quality(data: ChainData, parameters: ChainParameters, place: int) -> np.ndarray:
+    """The probability that each recorded label is right under one of the chains: (labels,)."""
+    one = same_data(1, torch.ones(1, data.labels.shape[1]))
+    posterior = expect(data, one, parameters.take(torch.tensor([place])), posterior=True).posterior
+    assert posterior is not None
+    labels, values = data.labels[0].numpy(), posterior[0].double().numpy()
+    row, step, annotator = np.nonzero((labels >= 0) & data.mask.numpy()[..., None])
+    of_step = values[row, step]  # (labels, classes)
+    return np.asarray(of_step[np.arange(len(row)), labels[row, step, annotator]] / of_step.sum(1).clip(1e-300))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Contested labels: the probability that another expert would record another label.
+#
+# With the recorded label j,
+#
+# .. math:: P(\text{another differs}) = 1 - p_t(j),
+#
+# where :math:`p_t` is the distribution of the label of an annotator who has not labelled the step.
+#
+# *Several annotators.* :math:`p_t` is a logarithmic opinion pool (`opinion_pool.py`) of what the chain expects of
+# another annotator, of the shares of votes at the step, and of the out-of-fold networks. Its weights are those with
+# which each annotator is best predicted from the others. Steps that are hard for all annotators (Whitehill and others
+# 2009) are thereby allowed for.
+#
+# *One annotator.* How far two experts agree beyond what the features say cannot be learned from one. Either the
+# annotator sees a truth that the features do not hold, and another expert sees it too (:math:`\pi_t Q(t)`), or another
+# expert shares no more than the features (:math:`f_t`, the networks' prediction, calibrated on the annotator's own
+# labels out of fold). :math:`p_t = s\, \pi_t Q(t) + (1 - s) f_t` is a linear opinion pool (Stone 1961) with the fixed
+# weight s = 1/3 (docs/decisions/011-contested.md). A habit that the annotator keeps everywhere, such as a border
+# between two classes that lies elsewhere than for other experts, leaves no trace in the annotator's own labels. It is
+# not part of the probability, so real experts differ more often than predicted.
+# ----------------------------------------------------------------------------------------------------
+
+
+NUMBERS_AT_ONCE = 2**22  # of Q at steps that are held in memory together
+SEEN_ALIKE = 1 / 3  # by hand, with one annotator: the weight of what the annotator sees and the features do not hold
+
+
+def another_label(
+    recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction, posterior: np.ndarray
+) -> np.ndarray:
+    """Probability of each label of another annotator, given all labels and features: (n, steps, classes).
+
+    Parameters
+    ----------
+    evidence : array of shape (n, steps, classes)
+        Out-of-fold log-probabilities of the true label given the features.
+    posterior : array of shape (n, steps, classes)
+        That of the true labels, given all recorded ones.
+    """
+    expected = partial(_expected_label, clock=recorded.clock, noise=noise)
+    by_features, by_chain = expected(np.exp(evidence)), expected(posterior)
+    labels, mask = torch.from_numpy(recorded.labels), torch.from_numpy(recorded.mask)
+    shared = shared_labels(labels, mask)
+    if not bool(shared.any()):
+        values = _of_one_annotator(labels, mask, by_chain, by_features)
+    else:
+        left_out = torch.stack(
+            [
+                expected(_posterior_without(recorded, annotator, evidence, chain, noise))
+                for annotator in range(labels.shape[-1])
+            ]
+        )
+        prior = vote_prior(labels, posterior.shape[-1])
+        weights = fit_weights(*left_out_opinions(labels, shared, left_out, prior, [by_features]))
+        averaged = average_left_out(by_chain, left_out, shared)
+        values = pool(weights, stack_opinions(averaged, vote_shares(labels, prior), by_features))
+    return values.numpy() * recorded.mask[..., None]
+
+
+def differs_probability(another: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Probability that another annotator records another label than each recorded one; NaN where there is none.
+
+    Parameters
+    ----------
+    another : array of shape (n, steps, classes)
+    labels : array of shape (n, steps, annotators), -1 where nothing was recorded
+    """
+    codes = labels.clip(0).astype(np.intp)
+    return np.where(labels >= 0, 1 - np.take_along_axis(another, codes, -1), np.nan)
+
+
+def _of_one_annotator(labels: Tensor, mask: Tensor, by_chain: Tensor, by_features: Tensor) -> Tensor:
+    """The linear opinion pool where no step has labels of two annotators."""
+    only = labels.amax(-1).long()  # the one label of each step, or -1
+    opinion, labelled = stack_opinions(by_features), (only >= 0) & mask
+    power = fit_weights(opinion[labelled], only[labelled], torch.ones(1, dtype=torch.float64))
+    return SEEN_ALIKE * by_chain + (1 - SEEN_ALIKE) * pool(power, opinion)
+
+
+def _posterior_without(
+    recorded: Recorded, annotator: int, evidence: np.ndarray, chain: Chain, noise: NoiseFunction
+) -> np.ndarray:
+    """Posterior of the true labels given the labels of all annotators but one."""
+    others = recorded.labels.copy()
+    others[..., annotator] = -1
+    return true_label_posterior(recorded._replace(labels=others, trusted=None), evidence, chain, noise)
+
+
+def _expected_label(belief: np.ndarray, clock: np.ndarray, noise: NoiseFunction) -> Tensor:
+    """Probability of each recorded label given beliefs in the true ones: (n, steps, classes).
+
+    Q at every step is large with many classes, so some rows are taken at a time.
+    """
+    rows = max(1, NUMBERS_AT_ONCE // (clock.shape[1] * belief.shape[-1] ** 2))
+    parts = []
+    for start in range(0, len(clock), rows):
+        moments, place = np.unique(clock[start : start + rows], return_inverse=True)
+        common = torch.from_numpy(noise.common_at(moments)[place.reshape(-1, clock.shape[1])])  # (rows, steps, ...)
+        parts.append(torch.einsum("nti,ntij->ntj", torch.from_numpy(belief[start : start + rows]).double(), common))
+    return torch.cat(parts)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Posterior of the true labels: forward-backward smoothing of a fitted hidden Markov model (Rabiner 1989).
+#
+# :math:`P(y_t \mid \tilde y_{1:T}, x) \propto \alpha_t \beta_t` with the chain's start, its transition matrix, the
+# evidence to the power k, and Q(t) as emission probabilities.
+# ----------------------------------------------------------------------------------------------------
+
+
+class Recorded(NamedTuple):
+    """Labels to audit, as codes; NumPy arrays of what `ChainData` holds as tensors."""
+
+    labels: np.ndarray  # int8 (n, steps, annotators), -1 where nothing was recorded
+    mask: np.ndarray  # bool (n, steps), False on padding
+    clock: np.ndarray  # (n, steps)
+    trusted: np.ndarray | None = None  # int8 (n, steps), true labels where they are known, -1 elsewhere
+    sources: np.ndarray | None = None  # int64 (n, annotators), whose Q applies to each column; None for one Q
+    gaps: np.ndarray | None = None  # int64 (n, steps), steps of time before each step; None where all are one
+
+
+def true_label_posterior(recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction) -> np.ndarray:
+    """Posterior of the true labels under a fitted chain: (n, steps, classes), zero on padding.
+
+    Parameters
+    ----------
+    evidence : array of shape (n, steps, classes)
+        Out-of-fold log-probabilities of the true label given the features.
+    """
+    posterior = expect(*_chain_inputs(recorded, evidence, chain, noise), posterior=True).posterior
+    assert posterior is not None
+    values: np.ndarray = posterior[0].double().numpy() * recorded.mask[..., None]
+    return values / values.sum(-1, keepdims=True).clip(1e-300)
+
+
+def _chain_inputs(
+    recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction
+) -> tuple[ChainData, Members, ChainParameters]:
+    """The inputs of a forward-backward pass over labels to audit, with one member."""
+    grid, points = clock_grid(recorded.clock, recorded.mask)
+    labels = recorded.labels
+    if recorded.sources is not None:
+        labels = spread_labels(labels, recorded.sources, noise.annotators)
+    data = ChainData(
+        labels=torch.from_numpy(labels)[None],
+        mask=torch.from_numpy(recorded.mask),
+        points=None if points is None else torch.from_numpy(points),
+        n_points=len(grid),
+        n_classes=len(chain.start),
+        evidence=torch.from_numpy(evidence).float()[None],
+        trusted=None if recorded.trusted is None else torch.from_numpy(recorded.trusted),
+    ).with_gaps(recorded.gaps)
+    matrices = noise.at(grid)
+    numbers = (chain.start, chain.transition, chain.power, matrices if matrices.ndim == 4 else matrices[None])
+    start, transition, power, noise_matrices = (torch.as_tensor(values).float()[None] for values in numbers)
+    bursts = torch.tensor([chain.bursts]) if chain.bursts else None
+    first = torch.zeros(1, dtype=torch.int64)
+    members = Members(first, first, torch.ones(1, len(recorded.labels)))
+    return data, members, ChainParameters(start, transition, power, noise_matrices, bursts)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Export of a label audit to an Arrow table: one table row for every recorded label, under the user's names.
+# ----------------------------------------------------------------------------------------------------
+
+
+def label_table(
+    audit: LabelAudit,
+    ids: Sequence[Hashable] | None = None,
+    times: ArrayLike | None = None,
+    annotators: Sequence[Hashable] | None = None,
+) -> pa.Table:
+    """See `LabelAudit.to_table`."""
+    import pyarrow as pa  # imported late, because it is slow and often not needed
+
+    n, n_steps, n_annotators = audit.labels.shape
+    if ids is not None and len(ids) != n:
+        raise ValueError(f"ids must be {n} names, one per sequence. Got {len(ids)}.")
+    if times is not None and np.shape(times) != (n, n_steps):
+        raise ValueError(f"times must have shape {(n, n_steps)}, one per step. Got shape {np.shape(times)}.")
+    if annotators is not None and len(annotators) != n_annotators:
+        raise ValueError(f"annotators must be {n_annotators} names. Got {len(annotators)}.")
+    row, step, annotator = np.nonzero(audit.labels >= 0)
+    whole = (n, n_steps, n_annotators)
+    columns: dict[str, Any] = {
+        "sequence": row if ids is None else _take(ids, row),
+        "step": step,
+        "time": step if times is None else np.asarray(times)[row, step],
+    }
+    if audit.has_annotators:
+        columns["annotator"] = annotator if annotators is None else _take(annotators, annotator)
+    columns |= {
+        "clock": audit.clock[row, step],
+        "recorded": _take(audit.classes.tolist(), audit.labels[row, step, annotator]),
+        "probability_right": audit.quality.reshape(whole)[row, step, annotator],
+        "probability_contested": audit.contested.reshape(whole)[row, step, annotator],
+        "suggested": _take(audit.classes.tolist(), audit.probabilities.argmax(-1)[row, step]),
+        "suggested_probability": audit.suggested_probability[row, step],
+        "is_issue": audit.is_issue.reshape(whole)[row, step, annotator],
+        "reason": pa.array(audit.reason.reshape(whole)[row, step, annotator], pa.string()),
+    }
+    return pa.table({name: _column(values) for name, values in columns.items()})
+
+
+def _take(names: Sequence[Any], index: np.ndarray) -> list[Any]:
+    return [names[i] for i in index.tolist()]
+
+
+def _column(values: Any) -> Any:
+    """An Arrow array of the values; text where Arrow has no type for them, as for mixed tuples."""
+    import pyarrow as pa
+
+    if isinstance(values, np.ndarray) and values.dtype.kind == "M":
+        values = values.astype("datetime64[us]")  # Arrow knows no minutes or days with a time
+    try:
+        return pa.array(values) if not isinstance(values, pa.Array) else values
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+# ----------------------------------------------------------------------------------------------------
+# Greedy D-optimal design: the sequences or steps whose re-annotation adds most information on Q (Fedorov 1972).
+# ----------------------------------------------------------------------------------------------------
+
+
+CLOCK_BINS = 10  # by hand: of the clock, within each of which Q is taken as constant
+PRIOR_LABELS = 1.0  # by hand: pseudo-observations of every row of Q in every bin
+
+
+class Plan(NamedTuple):
+    """What to re-annotate, the most useful first."""
+
+    rows: np.ndarray  # (k,), numbers of sequences
+    steps: np.ndarray | None  # (k,), or None where whole sequences were asked for
+    gain: np.ndarray  # (k,), increase of the log-determinant of the information on Q, given those before it
+
+    def __repr__(self) -> str:
+        return f"Plan(rows={short(self.rows)}, steps={short(self.steps)}, gain={short(self.gain)})"
+
+
+def plan_review(
+    labels: np.ndarray,
+    mask: np.ndarray,
+    clock: np.ndarray,
+    probabilities: np.ndarray,
+    k: int,
+    by: str = "sequence",
+    trusted: np.ndarray | None = None,
+) -> Plan:
+    r"""Choose what to re-annotate by greedy D-optimal design for Q, over true labels and bins of the clock.
+
+    A step with a recorded label whose true label becomes known is one observation of one row of Q at one moment. A cell
+    is a true label in a bin of the clock. The information on a cell is its number of such steps :math:`N_c`, and a
+    D-optimal set maximises :math:`\sum_c \log N_c`. True labels are not known beforehand; expected counts under their
+    posterior take their place. The gain is submodular, so the greedy set reaches at least 63 % of the best gain
+    (Nemhauser, Wolsey and Fisher 1978).
+
+    Uncertainty sampling is not used: it relies on the model that is to be checked (docs/decisions/020-review.md).
+
+    Parameters
+    ----------
+    labels : int8 array of shape (n, steps, annotators)
+    mask : bool array of shape (n, steps)
+    clock : array of shape (n, steps)
+    probabilities : array of shape (n, steps, classes), posterior of the true label
+    k : int
+    by : {"sequence", "step"}
+    trusted : int8 array of shape (n, steps), optional
+        True labels that are known already, -1 elsewhere; they are not asked for again.
+    """
+    _validation.check_choice("by", by, ("sequence", "step"))
+    n, _, n_classes = probabilities.shape
+    recorded = (labels >= 0).any(-1) & mask
+    done = np.zeros_like(mask) if trusted is None else (trusted >= 0) & recorded
+    cell = _clock_bin(clock, mask)  # (n, steps)
+    known = np.full((CLOCK_BINS, n_classes), PRIOR_LABELS)
+    np.add.at(known, cell[done], probabilities[done])
+    open_steps = recorded & ~done
+    if by == "sequence":
+        candidates = np.flatnonzero(open_steps.any(1))
+        _check_k(k, len(candidates), "sequences")
+        gains = np.zeros((n, CLOCK_BINS, n_classes))
+        np.add.at(gains, (np.arange(n)[:, None], cell), probabilities * open_steps[..., None])
+        everywhere = np.zeros(len(candidates), np.intp)
+        chosen, gain = _greedy(gains[candidates].reshape(len(candidates), -1), everywhere, known.reshape(1, -1), k)
+        return Plan(candidates[chosen], None, gain)
+    row, step = np.nonzero(open_steps)
+    _check_k(k, len(row), "steps")
+    chosen, gain = _greedy(probabilities[row, step], cell[row, step], known, k)
+    return Plan(row[chosen], step[chosen], gain)
+
+
+def _check_k(k: int, most: int, what: str) -> None:
+    if most == 0:
+        raise ValueError(f"There are no {what} left to re-annotate: every recorded label is trusted.")
+    _validation.check_number("k", k, 1, most, whole=True)
+
+
+def _clock_bin(clock: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The bin of the clock of every step; bins are quantiles, with about the same number of steps."""
+    edges = np.quantile(clock[mask], np.linspace(0, 1, CLOCK_BINS + 1)[1:-1])
+    return np.searchsorted(edges, clock, side="right")
+
+
+def _greedy(gains: np.ndarray, cell: np.ndarray, information: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k candidates with the largest gain, one after the other: lazy greedy (Minoux 1978), as gains only shrink.
+
+    Parameters
+    ----------
+    gains : array of shape (candidates, rows of Q)
+    cell : the row of `information` to which each candidate adds
+    information : array of shape (cells, rows of Q)
+    """
+    information = information.copy()
+    first = np.log1p(gains / information[cell]).sum(1)
+    heap = [(-value, i) for i, value in enumerate(first.tolist())]
+    heapq.heapify(heap)
+    chosen: list[int] = []
+    added: list[float] = []
+    while len(chosen) < k:
+        _, i = heapq.heappop(heap)
+        now = float(np.log1p(gains[i] / information[cell[i]]).sum())
+        if heap and now < -heap[0][0]:
+            heapq.heappush(heap, (-now, i))
+            continue
+        chosen.append(i)
+        added.append(now)
+        information[cell[i]] += gains[i]
+    return np.array(chosen), np.array(added)

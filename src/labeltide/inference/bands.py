@@ -10,17 +10,34 @@ estimate :math:`\tilde\psi`. Back on the scale of probabilities, `RESOLUTION` is
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from scipy.optimize import brentq
 from scipy.special import expit
+from scipy.stats import norm
+from scipy.stats import t as student
+from torch import Tensor
 
-from labeltide.chain.data import TrainingEvidence
-from labeltide.inference.cluster_bootstrap import BAND_REPLICATES, Replicates, bootstrap_noise
-from labeltide.inference.noise_estimate import Change, NoiseEstimate
-from labeltide.inference.profile_likelihood import CONFIDENCE, RESOLUTION, ShareInterval, share_test
+from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence
+from labeltide.chain.em import fit_chains, power_log_prior, power_unit
+from labeltide.chain.families import Coefficients, Families, Family, families_of, pooled
+from labeltide.chain.passes import expect
+from labeltide.inference.audit import Weighted, false_alarm_curve, profile_weights
+from labeltide.inference.bootstrap import (
+    BAND_REPLICATES,
+    Replicates,
+    bootstrap_noise,
+    chosen_pooling,
+    chosen_spline,
+    coarsen,
+    same_data,
+)
+from labeltide.inference.display import NoiseDisplay
+from labeltide.inference.review import EffectiveCount, clopper_pearson
 
 NORMAL_QUANTILE = 1.959964  # half width of a 95 % interval, in standard deviations
 BIAS_SHARE = 0.5  # by hand: of the gap between undersmoothed and chosen estimate, counted as smoothing bias
@@ -246,3 +263,408 @@ def _total(class_rate: np.ndarray, totals: np.ndarray) -> np.ndarray:
 def _join_annotators(values: np.ndarray) -> np.ndarray:
     """The classes of all annotators on one axis: (..., annotators, points, classes) → (..., points, both)."""
     return np.ascontiguousarray(moved := np.moveaxis(values, -3, -2)).reshape(*moved.shape[:-2], -1)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Estimated noise over the clock, as a result that shows itself.
+# ----------------------------------------------------------------------------------------------------
+
+
+def interval_around(share: float, estimate: float, lower: float, upper: float) -> tuple[float, float]:
+    """The interval of one estimate moved to another estimate of the same share, which it then holds.
+
+    The share that is stated is the mean over all labels under the averaged Q. The interval belongs to the maximum of a
+    likelihood, sometimes of some of the windows. The upper end keeps its distance. The lower end does, or keeps its
+    ratio where that is smaller, so that it is zero if and only if it was.
+    """
+    below = max(estimate - lower, 0.0) * min(1.0, share / max(estimate, 1e-12))
+    return (max(share - below, 0.0) if lower > 0 else 0.0), min(share + max(upper - estimate, 0.0), 1.0)
+
+
+class Change(NamedTuple):
+    """How much an error rate changes over the clock: largest minus smallest, with a 95 % interval."""
+
+    value: float
+    lower: float
+    upper: float
+    worst_at: float
+    best_at: float
+    worst_rate: float
+    best_rate: float
+
+
+@dataclass(frozen=True, repr=False)
+class NoiseEstimate(NoiseDisplay):
+    """Q over the clock with 95 % confidence bands.
+
+    Pointwise bands cover the truth at each moment, simultaneous bands the whole curve of an entry. The estimate is that
+    of one annotator, or the common one: the mean over annotators, weighted by their numbers of labels.
+
+    Attributes
+    ----------
+    clock : array of shape (points,)
+    mean, lower, upper, simultaneous_lower, simultaneous_upper : arrays of shape (points, classes, classes)
+        Q, the probability of each recorded label given the true one.
+    class_rate, and the same four bands of it : arrays of shape (points, classes)
+        Error rate of each true class: P(recorded wrong | true class).
+    rate, and the same four bands of it : arrays of shape (points,)
+        Error rate: P(recorded label is wrong).
+    total, total_lower, total_upper, total_p : float
+        The share of all recorded labels that are wrong: profile likelihood interval and test (annotators: bootstrap).
+    false_alarms : array, optional
+        Expected shares of false alarms among flags, Q and k not taken as known (`averaged_quality.py`).
+    labels : array of shape (points, classes)
+        The expected number of recorded labels of each true class, averaged over neighbouring moments.
+    change, class_change : Change, and one for each class
+        How much the error rates change over the clock.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.TideClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> estimate = clf.noise_estimate_
+    >>> estimate.mean.shape
+    (10, 2, 2)
+    >>> bool((estimate.lower <= estimate.mean).all())
+    True
+    """
+
+    clock: np.ndarray
+    mean: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    simultaneous_lower: np.ndarray
+    simultaneous_upper: np.ndarray
+    class_rate: np.ndarray
+    class_rate_lower: np.ndarray
+    class_rate_upper: np.ndarray
+    class_rate_simultaneous_lower: np.ndarray
+    class_rate_simultaneous_upper: np.ndarray
+    rate: np.ndarray
+    rate_lower: np.ndarray
+    rate_upper: np.ndarray
+    rate_simultaneous_lower: np.ndarray
+    rate_simultaneous_upper: np.ndarray
+    total: float
+    total_lower: float
+    total_upper: float
+    labels: np.ndarray
+    change: Change
+    class_change: tuple[Change, ...]
+    total_p: float = np.nan
+    false_alarms: np.ndarray | None = None
+
+
+# ----------------------------------------------------------------------------------------------------
+# Profile likelihood interval of the share of wrong labels (Venzon and Moolgavkar 1988), robust to clusters.
+#
+# The profile of the share S is the largest likelihood that the hidden Markov model reaches for each value of S, with A,
+# k, the bursts and the shape of Q free. Its maximisers are also those of :math:`\ell(\theta) + c \log S(\theta)` above
+# the estimate and of :math:`\ell(\theta) + c \log(1 - S(\theta))` below it. EM finds them with c labels added, wrong
+# ones or right ones, spread like those that are expected. The interval holds the shares with :math:`2 (\hat\ell -
+# \ell(S)) \le \max(t^2_{n-1}, t^2_{G-1} D)`, for n rows and G clusters. D is the variance of the profile score, summed
+# over each cluster, divided by its variance under the model (Kent 1982; Chandler and Bate 2007). The quantile
+# :math:`t_{G-1}` is for few clusters (Cameron, Gelbach and Miller 2008). The likelihood is penalised by the prior of k
+# (Cole, Chu and Greenland 2014).
+#
+# A bootstrap interval of S is degenerate where no label is wrong. This one is not: of n labels that are surely right it
+# says 0 to about 2 / n.
+# ----------------------------------------------------------------------------------------------------
+
+
+CONFIDENCE = 0.95
+# docs/decisions/012-share-interval.md
+RESOLUTION = 0.003  # by hand, in probabilities: three wrong labels in a thousand cannot be told from none
+PROFILE_ITERATIONS = 40  # by hand: of EM at every point of the profile, from the fitted chain
+# The signed root has a mean in small samples (Barndorff-Nielsen 1986): shares are estimated too low, where A, k and the
+# shape of Q are fitted to the same labels. This is the mean, divided by the share.
+ROOT_MEAN = 1.0  # by hand
+# Added labels on either side, in units of one plus the binomial standard deviation of the number of wrong labels.
+ADDED_LABELS = (0.15, 0.4, 0.8, 1.5, 2.5, 5.0, 12.0)  # by hand
+
+
+class Profile(NamedTuple):
+    """Points of a profile likelihood in order of the share; the estimate is in the middle."""
+
+    shares: np.ndarray  # (points,)
+    log_likelihood: np.ndarray  # (points, rows)
+    parameters: ChainParameters | None = None  # the chain of each point
+
+    @property
+    def estimate(self) -> float:
+        """The share at the maximum of the likelihood."""
+        return float(self.shares[len(self.shares) // 2])
+
+    def signed_roots(self) -> np.ndarray:
+        """Signed root of the likelihood ratio, which grows with the share: (points,)."""
+        totals = self.log_likelihood.sum(1)
+        centre = len(totals) // 2
+        roots = np.sqrt(2 * (totals[centre] - totals).clip(0))
+        roots[:centre] *= -1
+        return _increasing(roots)
+
+
+class ShareInterval(NamedTuple):
+    """The 95 % interval of the share of wrong labels, and the p-value of the null that none is wrong."""
+
+    lower: float  # zero if and only if the p-value is at least 5 %
+    upper: float
+    p_value: float
+    false_alarms: np.ndarray  # see `NoiseEstimate`
+    estimate: float  # the share at which the likelihood is largest
+
+    def around(self, share: float) -> tuple[float, float]:
+        """Both ends of the interval around another estimate of the same share (`interval_around`)."""
+        return interval_around(share, self.estimate, self.lower, self.upper)
+
+
+def share_interval(training: TrainingEvidence) -> tuple[float, float]:
+    """Both ends of the 95 % interval of the share of wrong labels."""
+    return share_test(training)[:2]
+
+
+def share_test(training: TrainingEvidence) -> ShareInterval:
+    """Interval and test of the share of wrong labels from one profile likelihood: the interval inverts the test."""
+    profile = profile_share(training)
+    clusters = np.arange(len(profile.log_likelihood[0])) if training.clusters is None else training.clusters.numpy()
+    mean = ROOT_MEAN * profile.estimate
+    p_value = null_p_value(profile, clusters, max(RESOLUTION, stretch_share(training.data)), mean)
+    critical = critical_root(profile, clusters, _count_labels(training.data) * profile.estimate)
+    lower, upper = invert(profile, critical, mean)
+    lower = lower if p_value < 1 - CONFIDENCE else 0.0
+    # States are named so that recorded labels are mostly right. Beyond the share of wrong labels that are given at
+    # random, a model in which classes have changed their names is as likely.
+    upper = max(min(upper, 1 - 1 / training.data.n_classes), profile.estimate)
+    return ShareInterval(lower, upper, p_value, _false_alarms(training, profile, critical), profile.estimate)
+
+
+def _false_alarms(training: TrainingEvidence, profile: Profile, critical: float) -> np.ndarray:
+    """`false_alarm_curve` over the profile."""
+    assert profile.parameters is not None
+    shares, roots = _increasing(profile.shares), profile.signed_roots()
+    weights = profile_weights(shares, roots, critical, float(norm.ppf((1 + CONFIDENCE) / 2)))
+    return false_alarm_curve(coarsen(training).data, Weighted(profile.parameters, weights, len(shares) // 2))
+
+
+def stretch_share(data: ChainData) -> float:
+    """The share of all labels in one stretch of equal labels of average length: one over the number of stretches.
+
+    A network that takes one stretch for another class looks like as many wrong labels, and in small studies networks
+    do. Wrong labels that come one by one make stretches short.
+    """
+    labels = data.labels[0].masked_fill(~data.mask[..., None], -1)  # (rows, steps, annotators)
+    there = labels >= 0
+    goes_on = there[:, 1:] & (labels[:, 1:] == labels[:, :-1])
+    return 1 / max(int(there.sum()) - int(goes_on.sum()), 1)
+
+
+def null_p_value(profile: Profile, clusters: np.ndarray, share: float, mean: float = 0.0) -> float:
+    """p-value of the null that at most this share of labels is wrong; below 5 % where `invert` ends above it."""
+    root = float(np.interp(share, _increasing(profile.shares), profile.signed_roots()))
+    if root >= 0:
+        return 1.0
+    root -= mean
+    names, cluster = np.unique(clusters, return_inverse=True)
+    tails = [_two_sided(root, profile.log_likelihood.shape[1])]
+    if len(names) > 1:
+        tails.append(_two_sided(root / np.sqrt(max(dispersion(profile, cluster), 1e-12)), len(names)))
+    return max(tails)
+
+
+def _two_sided(root: float, units: int) -> float:
+    """The two-sided tail of Student's t at a signed root, for a number of independent units."""
+    return float(2 * student.sf(abs(root), max(units - 1, 1)))
+
+
+def invert(profile: Profile, critical: float, mean: float = 0.0) -> tuple[float, float]:
+    """The shares at which the signed root is the critical value away from its mean, by linear interpolation."""
+    roots, centre = profile.signed_roots(), len(profile.shares) // 2
+    shares, below, above = _increasing(profile.shares), min(mean - critical, 0.0), mean + critical
+    lower = 0.0 if roots[0] > below else np.interp(below, roots[: centre + 1], shares[: centre + 1])
+    upper = shares[-1] if roots[-1] < above else np.interp(above, roots[centre:], shares[centre:])
+    return float(lower), float(upper)
+
+
+def critical_root(profile: Profile, clusters: np.ndarray, expected_wrong: float) -> float:
+    """The critical value of the signed root: by the model, or by the spread between clusters where that is larger.
+
+    The model's is the t quantile for the number of rows in place of the normal one: A, k and the shape of Q are
+    estimated too. With fewer expected wrong labels than clusters, differences between clusters cannot be estimated, and
+    matter little compared with chance (docs/decisions/012-share-interval.md).
+    """
+    by_model = _quantile(profile.log_likelihood.shape[1])
+    names, cluster = np.unique(clusters, return_inverse=True)
+    if len(names) < 2 or expected_wrong < len(names):
+        return by_model
+    return max(by_model, _quantile(len(names)) * float(np.sqrt(dispersion(profile, cluster))))
+
+
+def _quantile(units: int) -> float:
+    """Half width of a 95 % interval in standard errors from a number of independent units (Student 1908)."""
+    return float(student.ppf((1 + CONFIDENCE) / 2, max(units - 1, 1)))
+
+
+def dispersion(profile: Profile, cluster: np.ndarray) -> float:
+    """Variance of the profile score, summed over clusters, divided by its variance under the model.
+
+    The score is a difference of log-likelihoods between two shares, one on either side of the estimate, whose signed
+    roots are closest to one.
+    """
+    roots, centre = profile.signed_roots(), len(profile.shares) // 2
+    low = int(np.abs(roots[: centre + 1] + 1).argmin())
+    high = centre + int(np.abs(roots[centre:] - 1).argmin())
+    distance = roots[high] - roots[low]
+    if distance <= 0:
+        return 1.0
+    scores = np.bincount(cluster, profile.log_likelihood[high] - profile.log_likelihood[low])
+    return float(len(scores) * scores.var(ddof=1) / distance**2)
+
+
+def profile_share(training: TrainingEvidence) -> Profile:
+    """The profile likelihood of the share of wrong labels, all its points as one fleet of chains."""
+    coarse = coarsen(training)
+    data, start = coarse.data, coarse.parameters
+    ones = torch.ones(1, data.labels.shape[1])
+    share = float(_shares(expect(data, same_data(1, ones), start).counts, start)[0])
+    added = torch.tensor(_added_labels(_count_labels(data), share))
+    members = same_data(len(added), ones)
+    free = families_of([_family(coarse)] * len(added))
+    families = TiltedFamilies((), data.n_points, data.n_classes, free, added)
+    if start.bursts is not None and not bool(start.bursts.any()):
+        start = start._replace(bursts=None)  # the pass without bursts is faster
+    fitted = fit_chains(
+        data,
+        members,
+        families,
+        start.take(torch.zeros(len(added), dtype=torch.int64)),
+        iterations=PROFILE_ITERATIONS,
+        learn_power=data.evidence is not None,
+    )
+    shares = _shares(expect(data, members, fitted.parameters).counts, fitted.parameters)
+    log_likelihood = fitted.log_likelihood.double()
+    if data.evidence is not None:  # the prior belongs to what EM maximises; rows share it
+        unit = power_unit(data, members, fitted.parameters.matrices).double()
+        log_likelihood += power_log_prior(fitted.parameters.power.double(), unit)[:, None] / log_likelihood.shape[1]
+    return Profile(shares, log_likelihood.numpy(), fitted.parameters)
+
+
+def _added_labels(labels: int, share: float) -> list[float]:
+    """Added labels at each point of the profile: right ones as negative numbers, zero at the estimate, wrong ones.
+
+    To move the share by as much, (1 - S) / S right labels are needed in place of one wrong label.
+    """
+    wrong = (1 + np.sqrt(labels * share * (1 - share))) * np.array(ADDED_LABELS)
+    right = wrong * (1 - share) / max(share, 0.5 / labels)
+    return [*-right[::-1], 0.0, *wrong]
+
+
+@dataclass(frozen=True)
+class TiltedFamilies(Families):
+    """Families whose M-step counts some more labels: wrong ones where `added` is positive, right ones elsewhere.
+
+    Both are spread over annotators, moments and classes like the labels that are expected to be wrong, or right.
+    """
+
+    free: Families
+    added: Tensor  # (members,)
+
+    def fit_start(self, matrices: Tensor) -> Coefficients:
+        """Least-squares coefficients of the free families."""
+        return self.free.fit_start(matrices)
+
+    def noise(self, coefficients: Coefficients) -> Tensor:
+        """Q on the grid."""
+        return self.free.noise(coefficients)
+
+    def step(self, coefficients: Coefficients, counts: Tensor) -> Coefficients:
+        """One Newton step with the added labels."""
+        expected = counts.sum(-1, keepdim=True) * self.noise(coefficients)
+        right = torch.eye(self.n_classes, dtype=torch.bool, device=counts.device)
+        weight = torch.where((self.added[:, None, None, None, None] > 0) ^ right, expected, torch.zeros_like(expected))
+        weight = weight / weight.sum((1, 2, 3, 4), keepdim=True).clamp_min(1e-12)
+        return self.free.step(coefficients, counts + self.added.abs().to(counts)[:, None, None, None, None] * weight)
+
+
+def _family(coarse: TrainingEvidence) -> Family:
+    """The chosen spline, with partial pooling where there are several annotators."""
+    spline = chosen_spline(coarse.data.n_classes, coarse.grid, coarse.families, coarse.period)
+    several = coarse.parameters.matrices.shape[1] > 1
+    return pooled(spline, chosen_pooling(coarse.families)) if several else spline
+
+
+def _count_labels(data: ChainData) -> int:
+    return int(((data.labels[0] >= 0) & data.mask[..., None]).sum())
+
+
+def _increasing(values: np.ndarray) -> np.ndarray:
+    """Values made monotone on either side of the middle one; EM that has not converged can lower a point."""
+    centre = len(values) // 2
+    below = np.minimum.accumulate(values[: centre + 1][::-1])[::-1]
+    return np.concatenate([below[:-1], np.maximum.accumulate(values[centre:])])
+
+
+def _shares(counts: Tensor, parameters: ChainParameters) -> np.ndarray:
+    """The share of wrong labels of each member: error rates of Q times the expected labels of each true class."""
+    totals = counts.sum(-1).double()  # (members, annotators, points, classes)
+    wrong = 1 - parameters.matrices.double().diagonal(dim1=-2, dim2=-1)
+    shares = (totals * wrong).sum((1, 2, 3)) / totals.sum((1, 2, 3)).clamp_min(1e-12)
+    return shares.numpy()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Intervals that exclude zero if and only if the test of the same quantity rejects zero at 5 %.
+#
+# The interval of a change over the clock comes from a bootstrap of clusters, its test from sign flips, permutations or
+# a parametric bootstrap. The two can differ, so the lower end follows the test. Where the test does not reject, the
+# interval is widened to zero. Where it does and the bootstrap's interval still holds zero, the lower end is the
+# test-based limit :math:`v (1 - z_{.975} / z_p)` of the estimate v, in which :math:`z_p` is the two-sided normal
+# quantile of the p-value (Miettinen 1976). The share of wrong labels is shown where two tests reject that it is zero;
+# otherwise its interval begins at zero. Where annotators differ on a step no test is needed: all but one of their
+# labels at most are right, whatever the truth is.
+# ----------------------------------------------------------------------------------------------------
+
+
+LEVEL = 0.05
+
+
+def both_p(first: float, second: float) -> float:
+    """The p-value of "both null hypotheses are false": the larger of the two (Berger 1982); NaN counts as not made."""
+    return max((p for p in (first, second) if not math.isnan(p)), default=math.nan)
+
+
+def presence_p(first: float, second: float, training: TrainingEvidence) -> float:
+    """The p-value of the null that no label is wrong: of two tests, or zero where annotators contradict each other."""
+    return 0.0 if fewest_wrong(training)[0] else both_p(first, second)
+
+
+def fewest_wrong(training: TrainingEvidence) -> tuple[int, int]:
+    """How many labels are wrong at least, if every step has one true label, and the number of labels."""
+    labels = training.data.labels[0].numpy()[training.data.mask.numpy()]  # (steps, annotators)
+    recorded = int((labels >= 0).sum())
+    if labels.shape[1] == 1:
+        return 0, recorded
+    votes = np.stack([(labels == code).sum(1) for code in range(training.data.n_classes)], 1)
+    return recorded - int(votes.max(1).sum()), recorded
+
+
+def agree_change(change: Change, p_value: float) -> Change:
+    """The same change with a lower end that agrees with its test; an unknown p-value rejects nothing."""
+    if math.isnan(p_value) or p_value >= LEVEL:
+        return change._replace(lower=0.0)
+    if change.lower > 0:
+        return change
+    limit = 1 - norm.isf(LEVEL / 2) / norm.isf(p_value / 2)
+    return change._replace(lower=max(change.value, 0.0) * float(limit))
+
+
+def agree_share(estimate: NoiseEstimate, p_value: float, training: TrainingEvidence) -> NoiseEstimate:
+    """The same estimate; its interval of the total share begins at zero where the test does not reject that.
+
+    Where annotators differ it begins no lower than the limit of Clopper and Pearson (1934) for the fewest wrong labels,
+    which takes labels as independent: with few people it is close to the share of these labels themselves.
+    """
+    least, _ = clopper_pearson(EffectiveCount(*fewest_wrong(training)), 1 - LEVEL)
+    lower = max(estimate.total_lower if p_value < LEVEL else 0.0, least)
+    return replace(estimate, total_lower=min(lower, estimate.total))

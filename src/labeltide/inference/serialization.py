@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from labeltide.inference.averaged_quality import LEVELS
-from labeltide.inference.diagnostic import Diagnostic
-from labeltide.inference.noise_estimate import Change, NoiseEstimate
-from labeltide.inference.study_design import METHODS
+from labeltide.inference.audit import LEVELS
+from labeltide.inference.bands import Change, NoiseEstimate
+from labeltide.inference.conclusion import Diagnostic
+from labeltide.inference.score_tests import METHODS
 from labeltide.inference.temporality import PartTemporality, Temporality
 
 

@@ -6,24 +6,74 @@ are parametric bootstrap tests (`likelihood_ratio.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from labeltide._clock import Cells, cells_of
 from labeltide.chain.data import TrainingEvidence
-from labeltide.chain.families import Family, constant_shape, family, hold_annotator, hold_class, pooled, spline_shape
-from labeltide.chain.start import BURSTS, BURSTS_WORTH
-from labeltide.inference.budget import coarsen
-from labeltide.inference.change import ChangeTest, change_test, change_tests
-from labeltide.inference.cluster_bootstrap import chosen_pooling, free_family
-from labeltide.inference.displays import TemporalityDisplay
-from labeltide.inference.likelihood_ratio import OBSERVED_ITERATIONS, likelihood_ratio_test
-from labeltide.inference.noise_estimate import Change, NoiseEstimate
-from labeltide.inference.reconcile import agree_change, presence_p
-from labeltide.inference.warm_start import refit, same_data, weighted_log_likelihood
+from labeltide.chain.em import BURSTS, BURSTS_WORTH
+from labeltide.chain.families import (
+    Family,
+    constant_shape,
+    family,
+    hold_annotator,
+    hold_class,
+    pooled,
+    spline_shape,
+    sum_shape,
+)
+from labeltide.inference.bands import (
+    Change,
+    NoiseEstimate,
+    ShareInterval,
+    agree_change,
+    estimate,
+    presence_p,
+    share_test,
+    share_wrong,
+)
+from labeltide.inference.bootstrap import (
+    BAND_REPLICATES,
+    MIN_TEST_REPLICATES,
+    OBSERVED_ITERATIONS,
+    Replicates,
+    bootstrap_noise,
+    chosen_pooling,
+    coarsen,
+    free_family,
+    free_of,
+    likelihood_ratio_test,
+    p_value,
+    refit,
+    same_data,
+    smooth,
+    weighted_log_likelihood,
+)
+from labeltide.inference.display import TemporalityDisplay
+from labeltide.inference.score_tests import (
+    NUMBERS_AT_ONCE,
+    Alternative,
+    ClockMoments,
+    NullFit,
+    Statistic,
+    StudyDesign,
+    clock_moments,
+    compare_with_people,
+    find_change,
+    fit_null_families,
+    flip_signs,
+    lasting_causes,
+    person_scores,
+    rotate_people,
+    score_of_moments,
+    shuffle_rows,
+    step_residuals,
+    study_design,
+)
 
 TEST_REPLICATES = 199
 PART_REPLICATES = 99  # for each class or annotator, for any noise at all, and for differences between classes
@@ -205,3 +255,229 @@ def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:
 
 def _pool(unpooled: Family, strength: float | None) -> Family:
     return unpooled if strength is None else pooled(unpooled, strength)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Test of whether the noise changes over a clock, with a reference distribution that suits the design of the study.
+# ----------------------------------------------------------------------------------------------------
+
+
+# Power of slow waves over that of fast ones, above which rotations are not trusted to keep their size
+# (docs/decisions/015-tests-of-change.md).
+MAX_LASTING = 1.75  # by hand
+ROUNDING = 1e-9  # relative difference of statistics that are equal but for the order of sums
+
+
+class ChangeTest(NamedTuple):
+    """A test of change: its statistic, its p-value, its reference distribution and the units behind it."""
+
+    statistic: float  # NaN, like the p-value, where it cannot be told
+    p_value: float
+    method: str  # one of METHODS of study_design.py
+    n_units: int  # people, or rows where people are not known
+
+
+def change_test(
+    training: TrainingEvidence,
+    null: Family,
+    alternative: Family,
+    n_replicates: int,
+    seed: int,
+    min_replicates: int = MIN_TEST_REPLICATES,
+    clock: int = 0,
+) -> ChangeTest:
+    """Test whether the noise changes over a clock in the way that only the alternative allows.
+
+    Labels of one person share causes that the chain does not model: illness, equipment, difficulty. Such causes can
+    last for many windows. Labels drawn from the chain vary too little then, and shuffled windows lose what connects
+    them; by both a cause that lasts passes for a change. The reference distribution is therefore chosen by design
+    (`study_design.py`): a likelihood-ratio test by parametric bootstrap, or a score test by permuted moments or flipped
+    signs of people. Where no reference keeps its size, the p-value is NaN and the method is "none".
+    """
+    (test,) = change_tests(training, {seed: null}, alternative, n_replicates, min_replicates, clock)
+    return test
+
+
+def change_tests(
+    training: TrainingEvidence,
+    nulls: Mapping[int, Family],
+    alternative: Family,
+    n_replicates: int,
+    min_replicates: int = MIN_TEST_REPLICATES,
+    clock: int = 0,
+) -> list[ChangeTest]:
+    """The same for several nulls, each under its seed, against one alternative; nulls of score tests run together."""
+    moments = clock_moments(training, clock)
+    designs = {seed: study_design(training, moments, tested_labels(training, null)) for seed, null in nulls.items()}
+    scored = [seed for seed, design in designs.items() if design.method not in ("bootstrap", "none")]
+    fits = zip(scored, _fit_in_parts(training, [nulls[seed] for seed in scored]), strict=True)
+    tests = {
+        seed: score_test(fit, moments, designs[seed], nulls[seed], alternative, n_replicates, seed)
+        for seed, fit in fits
+    }
+    for seed, design in designs.items():
+        if design.method == "none":
+            tests[seed] = ChangeTest(np.nan, np.nan, "none", design.n_units)
+        elif design.method == "bootstrap":
+            test = likelihood_ratio_test(training, nulls[seed], alternative, n_replicates, seed, min_replicates)
+            tests[seed] = ChangeTest(*test, "bootstrap", _bootstrap_units(training, nulls[seed]))
+    return [tests[seed] for seed in nulls]
+
+
+def _fit_in_parts(training: TrainingEvidence, nulls: Sequence[Family]) -> Iterator[NullFit]:
+    """Fits of nulls, of which as many run together as have their posteriors in memory."""
+    at_once = max(1, NUMBERS_AT_ONCE // (training.data.mask.numel() * training.data.n_classes))
+    for first in range(0, len(nulls), at_once):
+        yield from fit_null_families(training, nulls[first : first + at_once])
+
+
+def score_test(
+    fit: NullFit,
+    moments: ClockMoments,
+    design: StudyDesign,
+    null: Family,
+    alternative: Family,
+    n_replicates: int,
+    seed: int,
+) -> ChangeTest:
+    """Score test of a fitted null, with people, rotations or permutations as its reference."""
+    change = find_change(fit, moments, null, alternative)
+    generator, statistic = np.random.default_rng([seed, 12]), Statistic.of(fit, change)
+    if design.method == "people":
+        of_people = person_scores(fit, change, moments, null, _person(design))
+        scores = np.concatenate([of_people.sum(0)[None], flip_signs(of_people, n_replicates, generator)])
+    else:
+        scores = _moved(fit, change, moments, design, n_replicates, generator)
+    if not len(scores):
+        return ChangeTest(np.nan, np.nan, "none", design.n_units)
+    observed, *replicates = statistic(scores).tolist()
+    p = p_value(observed * (1 - ROUNDING), np.array(replicates))
+    if design.method == "rotations":  # approximate; a change must also stand out from how people differ
+        of_people = person_scores(fit, change, moments, null, _person(design))
+        p = max(p, compare_with_people(of_people, statistic.inverses))
+    return ChangeTest(observed, p, design.method, design.n_units)
+
+
+def tested_labels(training: TrainingEvidence, null: Family) -> np.ndarray:
+    """Which steps have labels that the test is about, those of one annotator or of all: (rows, steps)."""
+    recorded = (training.data.labels[0] >= 0).numpy() & training.data.mask.numpy()[..., None]
+    of_tested: np.ndarray = recorded[..., null.held] if null.held is not None else recorded.any(-1)
+    return of_tested
+
+
+def _bootstrap_units(training: TrainingEvidence, null: Family) -> int:
+    """The number of people, or of rows, whose labels a parametric bootstrap test is about."""
+    part = training.for_bootstrap()
+    rows = np.flatnonzero(tested_labels(part, null).any(1))
+    return len(rows) if part.clusters is None else len(np.unique(part.clusters.numpy()[rows]))
+
+
+def _person(design: StudyDesign) -> np.ndarray:
+    """The number of the person of each row; rows without labels count for the first, to whom they add nothing."""
+    person = np.zeros(len(design.mask), dtype=np.int64)
+    for number, rows in enumerate(design.units):
+        person[rows] = number
+    return person
+
+
+def _moved(
+    fit: NullFit,
+    change: Alternative,
+    moments: ClockMoments,
+    design: StudyDesign,
+    n_replicates: int,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """The observed score, then scores with moved moments; none where rotations would not keep their size."""
+    residuals = step_residuals(fit, change)
+    if design.method == "permutations":
+        moved = shuffle_rows(moments.places, design.units, n_replicates, generator)
+    elif lasting_causes(residuals, design.units) > MAX_LASTING:
+        return np.empty(0)
+    else:
+        moved = rotate_people(moments.places, design.mask, design.units, n_replicates, generator)
+    return np.stack([score_of_moments(residuals, index, change) for index in (moments.places, *moved)])
+
+
+# ----------------------------------------------------------------------------------------------------
+# Several clocks: partial dependence of Q on each clock with bands, and a test of each clock's effect.
+#
+# The effects of the clocks add up on the logit scale. Along one clock, Q is averaged over the marginal distribution of
+# the others (partial dependence, Friedman 2001; direct standardisation).
+# ----------------------------------------------------------------------------------------------------
+
+
+EMPTY_CELL_LABELS = 1e-6  # labels added to every cell, so that cells without any have an average
+
+
+def estimate_clocks(
+    training: TrainingEvidence,
+    tested: ShareInterval | None = None,
+    *,
+    n_replicates: int = BAND_REPLICATES,
+    seed: int = 0,
+) -> tuple[NoiseEstimate, ...]:
+    """Q along each clock with bands, averaged over the marginal distribution of the other clocks.
+
+    Averaged over the conditional distribution at each moment, a clock without effect would show that of the others
+    (docs/decisions/014-bands.md).
+    """
+    matrices = training.parameters.matrices[0].double().numpy()  # (annotators or 1, cells, classes, classes)
+    replicates = bootstrap_noise(training, n_replicates, seed)
+    cells = cells_of(training.grid, training.period)
+    total = share_wrong(matrices, replicates)[0]  # over labels as observed
+    tested = tested or share_test(training)
+    lower, upper = tested.around(total)
+    found: dict[str, Any] = {
+        "total": total,
+        "total_lower": lower,
+        "total_upper": upper,
+        "total_p": tested.p_value,
+        "false_alarms": tested.false_alarms,
+    }
+    estimates = []
+    for clock, (axis, period) in enumerate(zip(cells.axes, cells.periods, strict=True)):
+        in_cell = (training.grid[:, clock] == axis[:, None]).astype(float)  # (moments, cells)
+        marginal = _marginal_labels(replicates.totals[0] + EMPTY_CELL_LABELS, cells, clock)
+        weights = np.einsum("mc,aci->amci", in_cell, marginal)
+        weights /= weights.sum(2, keepdims=True)
+        along_clock = Replicates(
+            matrices=np.einsum("amci,racij->ramij", weights, replicates.matrices),
+            totals=smooth(in_cell @ replicates.totals, axis, period),
+        )
+        of_clock = estimate(axis, np.einsum("amci,acij->amij", weights, matrices), along_clock, training.weights())
+        estimates.append(replace(of_clock, **found))
+    return tuple(estimates)
+
+
+def _marginal_labels(totals: np.ndarray, cells: Cells, clock: int) -> np.ndarray:
+    """Labels (annotators, cells, classes) with the marginal distribution of the other clocks at every moment of one."""
+    shape = (len(totals), *(len(axis) for axis in cells.axes), totals.shape[-1])
+    marginal = totals.reshape(shape).sum(1 + clock, keepdims=True)
+    return np.broadcast_to(marginal, shape).reshape(totals.shape)
+
+
+def judge_clocks(
+    training: TrainingEvidence,
+    estimates: Sequence[NoiseEstimate],
+    *,
+    n_replicates: int = TEST_REPLICATES,
+    seed: int = 0,
+) -> tuple[PartTemporality, ...]:
+    """Test for each clock whether the noise changes over it; under the null it may still change over the others."""
+    training = allow_bursts(training)
+    clocks = range(training.grid.shape[1])
+    free = _moving(training, clocks)
+    tests = [
+        change_test(training, _moving(training, {*clocks} - {held}), free, n_replicates, seed + 500 + held, clock=held)
+        for held in clocks
+    ]
+    return tuple(part_of(test, of_clock.change) for test, of_clock in zip(tests, estimates, strict=True))
+
+
+def _moving(training: TrainingEvidence, over: Collection[int]) -> Family:
+    """The family of noise that may change over some of the clocks."""
+    smoothness = [TEST_SMOOTHNESS if clock in over else None for clock in range(training.grid.shape[1])]
+    unpooled = free_of(training.data.n_classes, sum_shape(training.grid, smoothness, training.period))
+    several = training.parameters.matrices.shape[1] > 1
+    return pooled(unpooled, chosen_pooling(training.families)) if several else unpooled

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from labeltide.kernels import choose, library
-from labeltide.kernels.sums import sum_parts
 
 TILE_ROWS = 8  # sequences that run through the steps together; ROWS in c/gru.c
 LINE_FLOATS = 16  # floats in a cache line; torch aligns every tensor to one
@@ -125,3 +124,25 @@ def make_gru_task(features: Tensor, parameters: Sequence[Tensor]) -> GRUTask:
     for i, parameter in enumerate(parameters):
         task.strides[i], task.parameters[i] = parameter.stride(0), parameter.data_ptr()
     return task
+
+
+# ----------------------------------------------------------------------------------------------------
+# Compiled deterministic reduction: sums over the tiles of each member, taken in a fixed order.
+# ----------------------------------------------------------------------------------------------------
+
+
+class SumTask(ctypes.Structure):
+    """The arguments of one call, laid out as in c/pool.c. Results have the same bits on any number of threads."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("members", "count", "size", "stride")),
+        *((name, ctypes.c_void_p) for name in ("parts", "sums")),
+    ]
+
+
+def sum_parts(parts: Tensor) -> Tensor:
+    """Sum (members, count, size) over its second axis."""
+    members, count, size = parts.shape
+    sums = parts.new_empty(members, size)
+    library.run("labeltide_sum", SumTask(members, count, size, size, parts.data_ptr(), sums.data_ptr()), members)
+    return sums

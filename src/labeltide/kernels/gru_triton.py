@@ -1,7 +1,7 @@
 """GRU (Cho and others 2014) of a fleet as two Triton kernels: one program runs all steps of 16 rows of one member.
 
 State and weights stay in registers over all steps, and the weight gradient is summed there too. Only the gates and
-states that the backward pass needs are written to memory. The equations are those of `models/recurrence.py`. Each
+states that the backward pass needs are written to memory. The equations are those of `models/gru.py`. Each
 matrix product is three tf32 products, which gives float32 accuracy on tensor cores. Without a GPU the kernels run in
 Triton's interpreter (``TRITON_INTERPRET=1``).
 """

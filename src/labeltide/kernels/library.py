@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+import torch
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
-
-from labeltide.kernels.calls import call
-from labeltide.kernels.check import CheckResult, check_library
-from labeltide.kernels.threads import kernel_threads
 
 ENVIRONMENT = "LABELTIDE_KERNELS"
 VARIANTS = ("avx512", "avx2", "plain")  # best first
@@ -145,3 +148,242 @@ def _load(path: Path) -> ctypes.CDLL | None:
         return ctypes.CDLL(str(path))
     except OSError:  # built for another system
         return None
+
+
+# ----------------------------------------------------------------------------------------------------
+# Self-check of the compiled kernels: small ragged cases are computed and compared with torch's stored results.
+# ----------------------------------------------------------------------------------------------------
+
+
+LINE_BYTES = 64  # bytes in a cache line, on which the memory of a case starts
+THREADS = 2  # so that another thread computes part of the items
+
+
+class CheckResult(NamedTuple):
+    """The result of the self-check of one kernel."""
+
+    passed: bool
+    difference: float  # the largest, relative to the largest value of its tensor
+    seconds: float
+
+
+def check_library(compiled: ctypes.CDLL) -> dict[str, CheckResult]:
+    """The self-check of every kernel of a loaded library."""
+    results: dict[str, CheckResult] = {}
+    for case in read_cases():
+        earlier = results.get(case.kernel, CheckResult(True, 0.0, 0.0))
+        result = _check_case(compiled, case)
+        results[case.kernel] = CheckResult(
+            earlier.passed and result.passed,
+            max(earlier.difference, result.difference),
+            earlier.seconds + result.seconds,
+        )
+    return results
+
+
+def _check_case(compiled: ctypes.CDLL, case: Case) -> CheckResult:
+    started = time.perf_counter()
+    room = np.zeros(case.size + LINE_BYTES, np.uint8)
+    memory = room[-room.ctypes.data % LINE_BYTES :][: case.size]
+    for offset, values in case.inputs:
+        memory[offset : offset + len(values)] = np.frombuffer(values, np.uint8)
+    for stored in case.calls:
+        task = ctypes.create_string_buffer(stored.task, len(stored.task))
+        for position, offset in stored.pointers:
+            ctypes.c_void_p.from_buffer(task, position).value = memory.ctypes.data + offset
+        call(compiled, stored.function, task, stored.items, THREADS)
+    passed, worst = True, 0.0
+    for comparison in case.comparisons:
+        start, stored_values = comparison.offset, comparison.expected
+        expected = stored_values.astype(np.float64)
+        computed = memory[start : start + stored_values.nbytes].view(stored_values.dtype)
+        scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
+        difference = float(np.abs(computed - expected).max(initial=0.0)) / scale
+        worst = max(worst, difference if np.isfinite(difference) else np.inf)
+        passed &= difference <= comparison.tolerance  # False where the difference is NaN
+    return CheckResult(passed, worst, time.perf_counter() - started)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Regression cases of the compiled kernels: stored calls and the results that torch gave, replayed by self-checks.
+#
+# A case is a block of memory, the calls that run on it and the parts of it that are compared afterwards. Pointers in a
+# task are stored as offsets into that memory. `tools/kernel_cases.py` writes the file; the Python self-check and the C
+# program `tools/kernels/replay.c`, which also runs under emulators, read it. All numbers are little-endian, and every
+# part starts at a multiple of eight bytes.
+# ----------------------------------------------------------------------------------------------------
+
+
+PATH = Path(__file__).parent / "cases.bin"
+MAGIC = b"LTCASES1"
+KINDS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8))
+NAME_BYTES = 32
+
+
+@dataclass
+class Call:
+    """One kernel function, its task as bytes, and its pointers: (offset in the task, offset in the memory) each."""
+
+    function: str
+    items: int
+    task: bytes
+    pointers: list[tuple[int, int]]
+
+
+@dataclass
+class Comparison:
+    """Expected values of a part of the memory after the calls; the tolerance is relative to the largest of them."""
+
+    offset: int
+    expected: np.ndarray
+    tolerance: float
+
+
+@dataclass
+class Case:
+    """A memory of `size` bytes, its initial content, the calls and the comparisons."""
+
+    name: str
+    kernel: str
+    size: int
+    inputs: list[tuple[int, bytes]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
+
+
+def write_cases(cases: list[Case], path: Path = PATH) -> None:
+    """Store cases in the order given."""
+    out = bytearray(MAGIC + struct.pack("<q", len(cases)))
+    for case in cases:
+        out += _name(case.name) + _name(case.kernel) + struct.pack("<q", case.size)
+        out += struct.pack("<q", len(case.inputs))
+        for offset, values in case.inputs:
+            out += struct.pack("<qq", offset, len(values)) + _padded(values)
+        out += struct.pack("<q", len(case.calls))
+        for call in case.calls:
+            out += _name(call.function) + struct.pack("<qq", call.items, len(call.task)) + _padded(call.task)
+            out += struct.pack("<q", len(call.pointers))
+            for offsets in call.pointers:
+                out += struct.pack("<qq", *offsets)
+        out += struct.pack("<q", len(case.comparisons))
+        for comparison in case.comparisons:
+            expected = comparison.expected
+            sizes = (comparison.offset, expected.size, KINDS.index(expected.dtype), comparison.tolerance)
+            out += struct.pack("<qqqd", *sizes) + _padded(expected.tobytes())
+    path.write_bytes(out)
+
+
+def read_cases(path: Path = PATH) -> list[Case]:
+    """All stored cases."""
+    reader = _Reader(path.read_bytes())
+    if reader.take(8) != MAGIC:
+        raise ValueError(f"{path} does not hold kernel cases.")
+    return [_read_case(reader) for _ in range(reader.number())]
+
+
+def _read_case(reader: _Reader) -> Case:
+    case = Case(reader.name(), reader.name(), reader.number())
+    for _ in range(reader.number()):
+        offset, size = reader.number(), reader.number()
+        case.inputs.append((offset, reader.take(size)))
+    for _ in range(reader.number()):
+        function, items, size = reader.name(), reader.number(), reader.number()
+        task = reader.take(size)
+        case.calls.append(Call(function, items, task, [reader.numbers(2) for _ in range(reader.number())]))  # type: ignore[misc]
+    for _ in range(reader.number()):
+        offset, count, kind = reader.numbers(3)
+        (tolerance,) = struct.unpack("<d", reader.take(8))
+        expected = np.frombuffer(reader.take(count * KINDS[kind].itemsize), KINDS[kind])
+        case.comparisons.append(Comparison(offset, expected, tolerance))
+    return case
+
+
+class _Reader:
+    """Reads numbers and bytes in order; every part starts at a multiple of eight bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.position = data, 0
+
+    def take(self, size: int) -> bytes:
+        start, self.position = self.position, self.position + -(-size // 8) * 8
+        return self.data[start : start + size]
+
+    def number(self) -> int:
+        return self.numbers(1)[0]
+
+    def numbers(self, count: int) -> tuple[int, ...]:
+        return struct.unpack(f"<{count}q", self.take(8 * count))
+
+    def name(self) -> str:
+        return self.take(NAME_BYTES).rstrip(b"\0").decode()
+
+
+def _name(text: str) -> bytes:
+    encoded = text.encode()
+    assert len(encoded) <= NAME_BYTES
+    return encoded.ljust(NAME_BYTES, b"\0")
+
+
+def _padded(values: bytes) -> bytes:
+    return values.ljust(-(-len(values) // 8) * 8, b"\0")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Call a function of the compiled library through ctypes, with its items shared among threads.
+# ----------------------------------------------------------------------------------------------------
+
+
+def call(compiled: ctypes.CDLL, name: str, task: ctypes.Structure | ctypes.Array, items: int, threads: int) -> None:
+    """Run a kernel on all items of a task, on at most `threads` threads of the compiled library."""
+    kernel = ctypes.cast(getattr(compiled, name), ctypes.c_void_p)
+    if compiled.labeltide_run(kernel, ctypes.byref(task), ctypes.c_int64(items), ctypes.c_int64(threads)):
+        raise MemoryError(f"Not enough memory for {name}.")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Thread counts: of the compiled kernels, and of the OpenMP pool that torch's operations use around them.
+# ----------------------------------------------------------------------------------------------------
+
+
+_kernel_threads: ContextVar[int | None] = ContextVar("kernel_threads", default=None)
+
+
+def kernel_threads() -> int:
+    """The largest number of threads for a call of a compiled kernel."""
+    return _kernel_threads.get() or torch.get_num_threads()
+
+
+@contextmanager
+def torch_on_one_thread() -> Iterator[None]:
+    """Limit torch's operations to one thread while compiled kernels use as many as torch had; also a decorator.
+
+    Around a fused kernel torch's operations are small. Threads speed them up little on an idle machine, and on a busy
+    machine every operation waits for the slowest thread: a fit took ten times as long beside one other process.
+    OpenMP keeps this number per Python thread (`torch.set_num_threads` would set it for the process), so fits in
+    several Python threads do not affect each other, and the number is restored at the end. MKL follows OpenMP's number
+    only until `torch.set_num_threads` is called, so that MKL's own number for this Python thread is set as well.
+    """
+    token = _kernel_threads.set(kernel_threads())
+    set_for_products = _mkl_local()
+    before = set_for_products(1)
+    try:
+        with _openmp().limit(limits=1):
+            yield
+    finally:
+        set_for_products(before)
+        _kernel_threads.reset(token)
+
+
+@cache
+def _openmp() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="openmp")
+
+
+@cache
+def _mkl_local() -> Callable[[int], int]:
+    """MKL's function that sets the number of threads of this Python thread and gives back the one before."""
+    for path in sorted((Path(torch.__file__).parent / "lib").glob("*torch_cpu*")):
+        function = getattr(ctypes.CDLL(str(path)), "MKL_Set_Num_Threads_Local", None)
+        if function is not None:
+            return function
+    return lambda threads: 0  # a torch without MKL

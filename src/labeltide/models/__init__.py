@@ -8,9 +8,8 @@ from typing import Any
 from torch import nn
 
 from labeltide import _validation
-from labeltide.models.base import SequenceModel
+from labeltide.models.base import LinearModel, SequenceModel
 from labeltide.models.gru import GRUModel
-from labeltide.models.linear import LinearModel
 from labeltide.models.tcn import TCNModel
 from labeltide.models.transformer import TransformerModel
 from labeltide.models.wrap import ModelFactory, wrap

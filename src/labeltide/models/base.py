@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 from torch import Tensor
 
-from labeltide._fleet import FleetModule
+from labeltide._fleet import FleetModule, MemberLinear
 
 
 class SequenceModel(FleetModule):
@@ -55,3 +56,47 @@ class SequenceModel(FleetModule):
         -------
         Tensor of shape (members, batch, steps, classes)
         """
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a network of a user's own must give.
+# ----------------------------------------------------------------------------------------------------
+
+
+def check_logits(shape: Sequence[int], expected: Sequence[int]) -> None:
+    """The shape of a model's logits must be the expected one."""
+    if tuple(shape) != tuple(expected):
+        raise ValueError(
+            f"The model must give logits of shape (batch, steps, classes) = {tuple(expected)[-3:]}, "
+            f"one per step and class. Got {tuple(shape)[-3:]}."
+        )
+
+
+# ----------------------------------------------------------------------------------------------------
+# Multinomial logistic regression: the logits of a step are an affine function of its features.
+# ----------------------------------------------------------------------------------------------------
+
+
+class LinearModel(SequenceModel):
+    """Multinomial logistic regression, applied to every step on its own.
+
+    Parameters
+    ----------
+    hidden_size : int
+        Unused: there is no hidden layer. Accepted because every model is built with the same arguments.
+    causal : bool
+        Unused: the model is always causal, as a step depends on its own features only.
+    """
+
+    name = "linear"
+    reach = 1
+
+    def __init__(
+        self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True
+    ) -> None:
+        super().__init__()
+        self.members, self.is_causal = members, True
+        self.head = MemberLinear(members, n_features, n_classes)
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        return self.head(features)

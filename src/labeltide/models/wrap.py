@@ -17,8 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.func import functional_call, vmap
 from torch.nn.parameter import is_lazy
 
-from labeltide.models.base import SequenceModel
-from labeltide.models.checks import check_logits
+from labeltide.models.base import SequenceModel, check_logits
 
 ModuleSource = nn.Module | Callable[[int, int], nn.Module]
 Tensors = dict[str, Tensor]

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
-from collections.abc import Callable
+import signal
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from labeltide import auditing
-from labeltide._files import write_json
-from labeltide.reviewing.guard import Guard
-from labeltide.reviewing.requests import check_reviewer, decide, whole_number
-from labeltide.reviewing.session import Session
-from labeltide.reviewing.summary import REVIEW, summarise
-from labeltide.reviewing.views import CONTEXT, view_item
+from labeltide import _validation, auditing
+from labeltide._files import import_extra, write_json
+from labeltide.auditing.decisions import ACTIONS, MOST_ROWS, MOST_TEXT, Decision, Item
+from labeltide.reviewing.session import CONTEXT, Session, find_item, open_session, stretch_of, target_place, view_item
+from labeltide.reviewing.summary import REVIEW, publish, summarise
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 PAGE = Path(__file__).parent / "page"
@@ -125,3 +134,331 @@ class Answers:
         if not self.session.is_blind:
             return found
         return {"blind": True, **{name: found[name] for name in ("items", "decisions", "disputed")}}
+
+
+# ----------------------------------------------------------------------------------------------------
+# Who may speak to the server: only a page of its own, on this machine, that knows the token.
+# ----------------------------------------------------------------------------------------------------
+
+
+MOST_BODY = 1 << 16  # bytes of a request
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
+}
+
+
+class Guard:
+    """Middleware that refuses every request but those of the page itself.
+
+    The Host must be this server (else a name that is made to point here, DNS rebinding, could read the page). The
+    Origin, where there is one, must be this server too, and a POST must have one. Sec-Fetch-Site must not be another
+    site. The first part of the path must be the token, compared in constant time.
+
+    Parameters
+    ----------
+    app : what answers the requests that pass, with the token as root of their path
+    token : random text
+    port : the port of the server
+    """
+
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+        self.app = app
+        self.token = token
+        self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # a web socket, which no page of ours opens: refused with 403
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        refusal = self.refuse(scope)
+        if refusal is not None:
+            await _answer(send, *refusal)
+            return
+        body = await _read_body(receive) if scope["method"] == "POST" else b""
+        if body is None:
+            await _answer(send, 413, f"A request must have at most {MOST_BODY} bytes. Shorten the comment.")
+            return
+        await self.app(_below(scope, self.token), _replay(body), _with_headers(send))
+
+    def refuse(self, scope: Scope) -> tuple[int, str] | None:
+        """The status and sentence with which a request is refused; None where it may pass."""
+        headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+        hosts = [value for name, value in headers if name == "host"]
+        origins = [value for name, value in headers if name == "origin"]
+        sites = [value for name, value in headers if name == "sec-fetch-site"]
+        if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
+            return 403, "Refused: the request names another host."
+        if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in origins) or len(origins) > 1:
+            return 403, "Refused: the request comes from another site."
+        if any(site not in ("same-origin", "none") for site in sites):
+            return 403, "Refused: the request comes from another site."
+        given = unquote(scope["path"]).split("/")[1:2]
+        if not given or not secrets.compare_digest(given[0].encode("utf-8", "replace"), self.token.encode()):
+            return 403, "Refused: the address lacks the token. Open the address that labeltide review printed."
+        if scope["method"] not in ("GET", "POST"):
+            return 405, "Only GET and POST are answered."
+        if scope["method"] == "POST":
+            kinds = [value for name, value in headers if name == "content-type"]
+            if not origins or [kind.split(";")[0].strip().lower() for kind in kinds] != ["application/json"]:
+                return 403, "Refused: a change must come from the page itself, as JSON."
+        return None
+
+
+def _below(scope: Scope, token: str) -> Scope:
+    """The request as the app sees it: with the token as the root of its path."""
+    return {**scope, "root_path": f"/{token}"}
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b""
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > MOST_BODY:
+            return None
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _replay(body: bytes) -> Receive:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+def _with_headers(send: Send) -> Send:
+    async def add(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", []), *_encoded(HEADERS)]
+        await send(message)
+
+    return add
+
+
+async def _answer(send: Send, status: int, sentence: str) -> None:
+    body = json.dumps({"error": sentence}).encode()
+    headers = _encoded({**HEADERS, "content-type": "application/json", "content-length": str(len(body))})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+# ----------------------------------------------------------------------------------------------------
+# What the page asks to be kept: checked, and turned into a decision.
+# ----------------------------------------------------------------------------------------------------
+
+
+MOST_NAME = 200  # characters of a reviewer's name
+MOST_SHOWN = 40  # characters of a wrong number that are repeated
+
+
+def decide(session: Session, body: Any) -> Item:
+    """Keep a decision that the page sent; returns the item that it is about."""
+    if not isinstance(body, Mapping):
+        raise ValueError("A decision must be a JSON object.")
+    item = find_item(session, body.get("position"))
+    decided, (first, last) = _unit(session, item, body)
+    action, label = _outcome(session, body)
+    decision = Decision(
+        item_id=decided.item_id,
+        audit=session.audit.identity,
+        reviewer=check_reviewer(body.get("reviewer")),
+        action=action,
+        label=label,
+        first_row=first,
+        last_row=last,
+        sequence=item.sequence,
+        annotator=item.annotator,
+        comment=_text(body.get("comment") or "", "comment", MOST_TEXT),
+        shown=_shown(session, decided, body),
+        probability=decided.probability,
+        request=_check_request(body.get("request")),
+    )
+    session.store.add(decision, decided)
+    return decided
+
+
+def whole_number(text: Any) -> Any:
+    """A number that was written in an address; what is none, or too long to be one, stays as it is, cut short."""
+    is_number = isinstance(text, str) and len(text) < 19 and text.isascii() and text.isdigit()
+    return int(text) if is_number else text[:MOST_SHOWN] if isinstance(text, str) else text
+
+
+def check_reviewer(name: Any) -> str:
+    """A reviewer's name that is not empty and not too long."""
+    text = _text(name, "reviewer", MOST_NAME).strip()
+    if not text:
+        raise ValueError("A decision must name its reviewer. Write a name into the field at the top.")
+    return text
+
+
+def _check_request(request: Any) -> str:
+    text = _text(request, "request", 100)
+    if not text:
+        raise ValueError("A decision must have a request, a text by which it is known when sent again. Got none.")
+    return text
+
+
+def _unit(session: Session, item: Item, body: Mapping[str, Any]) -> tuple[Item, tuple[int, int]]:
+    """What is decided: the item, over its stretch or its marked step, or another step as an item of its own."""
+    unit = body.get("unit")
+    if unit == "stretch":
+        return item, stretch_of(session, item)
+    if unit != "step":
+        raise ValueError(f"Unknown unit {unit!r}. Choose one of: stretch, step.")
+    row = body.get("row", item.target)
+    lines = session.audit.lines
+    is_row = isinstance(row, int) and not isinstance(row, bool) and 0 <= row < MOST_ROWS
+    place = lines.find(row, item.annotator) if is_row else None
+    if place is None or lines.sequence[place] != lines.sequence[target_place(session, item)]:
+        raise ValueError(f"A step must be a table row of the item's sequence and annotator. Got {row!r}.")
+    if row == item.target:
+        return item, (row, row)
+    name = hashlib.sha256(f"{session.audit.identity} step {row} {item.annotator}".encode()).hexdigest()[:16]
+    split = Item(name, item.audit, "suspect", item.sequence, item.annotator, row, row, target=row)
+    return split, (row, row)
+
+
+def _outcome(session: Session, body: Mapping[str, Any]) -> tuple[str, str | None]:
+    action, code = body.get("action"), body.get("class")
+    if action not in ACTIONS:
+        raise ValueError(f"Unknown action {action!r}. Choose one of: {', '.join(ACTIONS)}.")
+    if action != "label":
+        return action, None
+    classes = session.audit.classes
+    if not isinstance(code, int) or isinstance(code, bool) or not 0 <= code < len(classes):
+        raise ValueError(f"There is no class number {code!r}. The audit has {len(classes)} classes, numbered from 0.")
+    return action, classes[code]
+
+
+def _shown(session: Session, item: Item, body: Mapping[str, Any]) -> str:
+    """What was on the screen, as JSON."""
+    lines, place = session.audit.lines, target_place(session, item)
+
+    def name(code: int) -> str | None:
+        return lines.classes[code] if code >= 0 else None
+
+    shown: dict[str, Any] = {
+        "blind": session.is_blind,
+        "unit": body.get("unit"),
+        "position": item.position,
+        "recorded": name(int(lines.recorded[place])),
+        "signals": [] if session.signals is None else session.signals.names,
+    }
+    if not session.is_blind:
+        shown |= {"suggested": name(int(lines.suggested[place])), "quality": round(float(lines.right[place]), 6)}
+    return json.dumps(shown)
+
+
+def _text(value: Any, name: str, most: int) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"The {name} must be a text. Got {type(value).__name__}.")
+    if len(value) > most:
+        raise ValueError(f"The {name} must have at most {most} characters. Got {len(value)}.")
+    return value.encode("utf-8", "replace").decode()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Run the server of a review on this machine and open its page.
+# ----------------------------------------------------------------------------------------------------
+
+
+HOST = "127.0.0.1"
+
+
+def review(
+    folder: Path,
+    *,
+    table: Path | None = None,
+    items: int | None = None,
+    sample: int | None = None,
+    is_blind: bool = False,
+    reviewer: str = "reviewer",
+    port: int | None = None,
+    opens_browser: bool = True,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Serve the review of an audit's folder until it is stopped, then write review.json.
+
+    Parameters
+    ----------
+    table : the table of the audit, where it is no longer where it was
+    items, sample : how many stretches that are likely wrong, and how many labels of the probability sample, to queue
+    say : called with the address as soon as the server listens
+    """
+    check_extra()
+    listener = listen(port)
+    with listener:
+        session = open_session(
+            folder, table=table, items=items, sample=sample, is_blind=is_blind, reviewer=check_reviewer(reviewer)
+        )
+        with session.store:
+            app = make_app(session, listener.getsockname()[1])
+            address = f"http://{HOST}:{listener.getsockname()[1]}/{app.token}/"
+            say(address)
+            if opens_browser:
+                open_browser(address)
+            try:
+                _run(app, listener)
+            finally:
+                publish(session.audit.folder, summarise(session.audit, session.store))
+
+
+def check_extra() -> None:
+    """The server is an extra."""
+    for module in ("starlette", "uvicorn"):
+        import_extra(module, "review", "The page of `labeltide review`")
+
+
+def listen(port: int | None) -> socket.socket:
+    """A socket on this machine alone, on the wished port or a free one."""
+    if port is not None:
+        _validation.check_number("port", port, 1, 65535, whole=True)
+    # With the protocol named, asyncio sets TCP_NODELAY; without it answers may wait for a delayed acknowledgement.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port or 0))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise ValueError(f"Port {port} cannot be used: {error.strerror}. Name another with --port, or none.") from None
+    return listener
+
+
+def open_browser(address: str) -> None:
+    """Open the page; where no browser can be opened, the printed address is enough."""
+    try:
+        webbrowser.open(address)
+    except (webbrowser.Error, OSError):
+        return
+
+
+def _run(app: object, listener: socket.socket) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)  # type: ignore[arg-type]
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises it again when it has shut down
+    with suppress(KeyboardInterrupt):  # the usual end
+        uvicorn.Server(config).run(sockets=[listener])

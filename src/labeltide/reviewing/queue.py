@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from labeltide import _validation
-from labeltide.decisions import DecisionStore, Item
-from labeltide.inference.review_sample import ReviewSample, review_sample
-from labeltide.inference.wrong_probabilities import clock_bins
-from labeltide.reviewing.audit_folder import AuditFolder
-from labeltide.reviewing.lines import Lines
-from labeltide.reviewing.suspects import rank_suspects
+from labeltide.auditing.decisions import Decision, DecisionStore, Item, Settled, settled_labels
+from labeltide.inference.review import ReviewSample, clock_bins, review_sample
+from labeltide.reviewing.folder import AuditFolder, Lines
 
 SUSPECTS, SAMPLE = 100, 100
 DRAWS = "smallest inclusion probability of each draw"
@@ -155,3 +154,183 @@ def _mix(suspects: list[Item], sample: list[Item], start: int, seed: int) -> lis
 def _seed(audit: AuditFolder) -> int:
     """The seed of the audit; with the same audit and the same numbers the queue is the same."""
     return int((audit.summary.get("settings") or {}).get("seed") or 0)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Stretches of labels that are likely wrong, ranked for review.
+# ----------------------------------------------------------------------------------------------------
+
+
+MOST_STEPS = 200  # of one stretch; longer ones are cut
+REACH = 50  # steps on each side of a marked one that may be settled with it
+
+
+class Stretch(NamedTuple):
+    """Labels of one annotator that follow each other: first and last table row, and the least likely right."""
+
+    first_row: int
+    last_row: int
+    target: int  # a place in the lines
+    size: int
+
+
+def rank_suspects(lines: Lines, plan: Sequence[Mapping[str, Any]] = ()) -> list[Stretch]:
+    """Stretches of flagged labels with one recorded and one suggested class.
+
+    Whole stretches come before single labels. Among each, those within the audit's plan come first, then those with
+    the most labels expected to be wrong.
+    """
+    order = np.lexsort((lines.step, lines.annotator, lines.sequence))
+    starts = _starts(lines, order)
+    ends = np.append(starts[1:], len(order))
+    flagged = lines.is_issue[order[starts]] if len(starts) else np.zeros(0, bool)
+    planned = planned_steps(lines, plan)
+    ranked: list[tuple[tuple[bool, bool, float], Stretch]] = []
+    for start, end in zip(starts[flagged].tolist(), ends[flagged].tolist(), strict=True):
+        places = order[start:end]
+        worst = int(places[np.argmin(lines.right[places])])
+        stretch = Stretch(int(lines.row[places].min()), int(lines.row[places].max()), worst, len(places))
+        inside = any(first <= lines.step[worst] < last for first, last in planned)
+        ranked.append(((len(places) == 1, not inside, -float(lines.wrong[places].sum())), stretch))
+    return [stretch for _, stretch in sorted(ranked, key=lambda entry: entry[0])]
+
+
+def _starts(lines: Lines, order: np.ndarray) -> np.ndarray:
+    """Places in `order` at which a new stretch begins.
+
+    A stretch is a run in time whose table rows also follow each other among those of its sequence and annotator, so
+    that its first and last row say which labels it holds.
+    """
+    if not len(order):
+        return np.zeros(0, np.int64)
+    same = np.diff(lines.table_rank[order]) == 1
+    for values in (lines.sequence, lines.annotator, lines.recorded, lines.suggested, lines.is_issue):
+        same &= np.diff(values[order].astype(np.int64)) == 0
+    starts = np.flatnonzero(np.append(True, ~same))
+    ends = np.append(starts[1:], len(order))
+    long = ends - starts > MOST_STEPS
+    cuts = [np.arange(start + MOST_STEPS, end, MOST_STEPS) for start, end in zip(starts[long], ends[long], strict=True)]
+    return np.sort(np.concatenate([starts, *cuts]))
+
+
+def planned_steps(lines: Lines, plan: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """The steps of the stretches that the audit planned for review: first, and one past the last."""
+    codes = {name: code for code, name in enumerate(lines.sequence_names)}
+    found = []
+    for entry in plan:
+        code = codes.get(str(entry.get("sequence")))
+        if code is None:
+            continue
+        places = np.flatnonzero(lines.sequence == code)
+        times = np.array(lines.texts(places, ["time"])["time"], dtype=object)
+        ends = [lines.step[places[times == entry.get(end)]] for end in ("first", "last")]
+        if all(map(len, ends)):
+            found.append((int(ends[0].min()), int(ends[1].max()) + 1))
+    return found
+
+
+def same_label_run(lines: Lines, place: int) -> tuple[int, int]:
+    """First and last table row of the run of one recorded label around a line, up to `REACH` steps on each side.
+
+    It ends where table rows no longer follow each other in time.
+    """
+    first, end = lines.sequence_steps[lines.sequence[place]]
+    step = int(lines.step[place])
+    around = lines.between(max(int(first), step - REACH), min(int(end), step + REACH + 1))
+    around = around[lines.annotator[around] == lines.annotator[place]]
+    here = int(np.flatnonzero(around == place)[0])
+    joined = (np.diff(lines.table_rank[around]) == 1) & (np.diff(lines.recorded[around]) == 0)  # with the next
+    after = np.flatnonzero(~joined[here:])
+    before = np.flatnonzero(~joined[:here][::-1])
+    last = here + (int(after[0]) if len(after) else len(around) - 1 - here)
+    start = here - (int(before[0]) if len(before) else here)
+    return int(lines.row[around[start]]), int(lines.row[around[last]])
+
+
+# ----------------------------------------------------------------------------------------------------
+# What reviewers said of the labels of the probability sample.
+# ----------------------------------------------------------------------------------------------------
+
+
+UNTOLD = -1
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """The reviewed part of the sample: its first items, up to the first that nobody has looked at.
+
+    Items stand in random order, so that the first of them are a probability sample too. Later answers wait until those
+    before them are there: a reviewer who picks items would make the sample another one.
+
+    Attributes
+    ----------
+    sample : the reviewed items; None where there are none
+    truth : int array of shape (items,), the class that is right; -1 where reviewers skipped or differ
+    n_drawn : all items of the sample
+    n_waiting : answers after the first item that nobody has looked at
+    settled : labels settled by decisions on suspects
+    """
+
+    sample: ReviewSample | None
+    truth: np.ndarray
+    n_drawn: int
+    n_waiting: int
+    settled: np.ndarray
+
+    @property
+    def untold(self) -> np.ndarray:
+        return self.truth == UNTOLD
+
+
+def sample_outcomes(store: DecisionStore, items: Sequence[Item], lines: Lines) -> Outcomes:
+    """Join the sample with the standing decisions."""
+    standing = store.standing()
+    table = line_table(lines)
+    truth = _settled_codes(settled_labels(standing, table), lines)  # -2: nothing said
+    kinds = {item.item_id: item.kind for item in items}
+    on_suspects = [decision for decision in standing if kinds.get(decision.item_id) != "sample"]
+    settled = _settled_codes(settled_labels(on_suspects, table), lines) >= 0
+    sample = kept_sample(store, items, lines)
+    if sample is None:
+        return Outcomes(None, np.zeros(0, np.int64), 0, 0, settled)
+    ids = _sample_ids(items)
+    seen = np.array([name in _looked_at(standing) for name in ids]) | (truth[sample.items] >= 0)
+    reviewed = len(seen) if seen.all() else int(np.argmin(seen))
+    said = np.maximum(truth[sample.items[:reviewed]], UNTOLD)
+    first = sample.first(reviewed) if reviewed else None
+    return Outcomes(first, said, len(sample), int(seen[reviewed:].sum()), settled)
+
+
+def line_table(lines: Lines) -> pa.Table:
+    """The columns of labels.parquet by which decisions find their labels."""
+
+    def texts(codes: np.ndarray, names: list[str]) -> pa.Array:
+        return pa.DictionaryArray.from_arrays(
+            pa.array(codes, pa.int32(), mask=codes < 0), pa.array(names, pa.string())
+        ).cast(pa.string())
+
+    return pa.table(
+        {
+            "row": lines.row,
+            "sequence": texts(lines.sequence, lines.sequence_names),
+            "annotator": texts(lines.annotator, lines.annotator_names),
+            "recorded": texts(lines.recorded, lines.classes),
+        }
+    )
+
+
+def _settled_codes(settled: Settled, lines: Lines) -> np.ndarray:
+    """The class that is right for each line, -2 where none is settled."""
+    codes = {name: code for code, name in enumerate(lines.classes)}
+    truth = np.full(len(lines), -2, np.int64)
+    truth[settled.line] = [codes.get(label, UNTOLD) for label in settled.label]
+    return truth
+
+
+def _sample_ids(items: Sequence[Item]) -> list[str]:
+    sample = [item for item in items if item.kind == "sample" and item.position is not None]
+    return [item.item_id for item in sorted(sample, key=lambda item: (item.draw, item.position))]
+
+
+def _looked_at(standing: Sequence[Decision]) -> set[str]:
+    return {decision.item_id for decision in standing}

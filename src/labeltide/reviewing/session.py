@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labeltide.decisions import Decision, DecisionStore, Item
-from labeltide.decisions.settle import disputed_items
-from labeltide.reviewing.audit_folder import AuditFolder
-from labeltide.reviewing.queue import prepare_queue
-from labeltide.reviewing.signals import Signals
+import numpy as np
+from pyarrow import parquet
+
+from labeltide import _validation
+from labeltide._files import to_json
+from labeltide.auditing.decisions import Decision, DecisionStore, Item, disputed_items
+from labeltide.reviewing.folder import AuditFolder, Signals
+from labeltide.reviewing.queue import REACH, prepare_queue, same_label_run
 
 
 @dataclass
@@ -101,3 +104,135 @@ def _describe(decision: Decision) -> dict[str, Any]:
     """A decision without its rows, which would tell suspects from the sample."""
     names = ("reviewer", "action", "label", "comment", "decided_at")
     return {name: getattr(decision, name) for name in names}
+
+
+# ----------------------------------------------------------------------------------------------------
+# One item as the page shows it: signals, recorded labels and, unless blind, what the model thinks.
+# ----------------------------------------------------------------------------------------------------
+
+
+CONTEXT, MOST_CONTEXT = 60, 1000  # steps on each side
+MODEL_COLUMNS = ["probability_contested", "reason"]
+
+
+def view_item(session: Session, position: int, reviewer: str, context: int = CONTEXT) -> dict[str, Any]:
+    """All that is shown of an item; in blind mode nothing of the model, nor of the kind of the item."""
+    item = find_item(session, position)
+    _validation.check_number("context", context, REACH, MOST_CONTEXT, whole=True)
+    lines, place = session.audit.lines, target_place(session, item)
+    first_row, last_row = stretch_of(session, item)
+    first, end = _window(session, item, place, (first_row, last_row), context)
+    around = lines.between(first, end)
+    inside = stretch_places(session, item, around, first_row, last_row)
+    view = {
+        "position": position,
+        "sequence": item.sequence,
+        "annotator": item.annotator,
+        "unit": default_unit(session, item),
+        "target": int(lines.step[place]) - first,
+        "stretch": [int(lines.step[inside].min()) - first, int(lines.step[inside].max()) - first],
+        "recorded": int(lines.recorded[place]),
+        "window": _describe_window(session, item, around, first, end),
+        "model": None if session.is_blind else _describe_model(session, item, place),
+        "context": context,
+        **session.decisions_on(item, reviewer),
+    }
+    return to_json(view)
+
+
+def find_item(session: Session, position: Any) -> Item:
+    """The item at a place of the queue."""
+    _validation.check_number("position", position, 0, len(session.queue) - 1, whole=True)
+    return session.queue[position]
+
+
+def target_place(session: Session, item: Item) -> int:
+    """The place in the lines of the marked label."""
+    place = session.audit.lines.find(int(item.target if item.target is not None else item.first_row), item.annotator)
+    if place is None:
+        raise ValueError("The item is no label of this audit.")
+    return place
+
+
+def stretch_of(session: Session, item: Item) -> tuple[int, int]:
+    """First and last table row of the stretch: that of a suspect or, where kinds are hidden, the run of one label."""
+    if item.kind == "suspect" and not session.is_blind:
+        return item.first_row, item.last_row
+    return same_label_run(session.audit.lines, target_place(session, item))
+
+
+def default_unit(session: Session, item: Item) -> str:
+    """Whether a decision is at first about the stretch or about the marked step."""
+    return "stretch" if item.kind == "suspect" and not session.is_blind else "step"
+
+
+def stretch_places(session: Session, item: Item, around: np.ndarray, first_row: int, last_row: int) -> np.ndarray:
+    """Among some lines, those of the item's annotator and sequence between two table rows."""
+    lines, place = session.audit.lines, target_place(session, item)
+    inside = (lines.row[around] >= first_row) & (lines.row[around] <= last_row)
+    inside &= (lines.annotator[around] == lines.annotator[place]) & (lines.sequence[around] == lines.sequence[place])
+    return around[inside]
+
+
+def _window(session: Session, item: Item, place: int, rows: tuple[int, int], context: int) -> tuple[int, int]:
+    """The steps that are shown: the stretch and as many on each side; where kinds are hidden, around the mark alone."""
+    lines = session.audit.lines
+    start, stop = (int(step) for step in lines.sequence_steps[lines.sequence[place]])
+    ends = [int(lines.step[place])]
+    if not session.is_blind:
+        places = [lines.find(row, item.annotator) for row in rows]
+        ends += [int(lines.step[found]) for found in places if found is not None]
+    return max(start, min(ends) - context), min(stop, max(ends) + context + 1)
+
+
+def _describe_window(session: Session, item: Item, around: np.ndarray, first: int, end: int) -> dict[str, Any]:
+    lines, n = session.audit.lines, end - first
+    step = lines.step[around] - first
+    representative = np.full(n, -1, np.int64)
+    representative[step[::-1]] = around[::-1]  # the first line of each step
+    tracks: list[dict[str, Any]] = []
+    for code in np.unique(lines.annotator[around]).tolist():
+        own = lines.annotator[around] == code
+        recorded, rows = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+        recorded[step[own]], rows[step[own]] = lines.recorded[around[own]], lines.row[around[own]]
+        name = lines.annotator_names[code] if code >= 0 else None
+        track: dict[str, Any] = {"annotator": name, "recorded": recorded, "is_own": name == item.annotator}
+        if name == item.annotator:
+            track["rows"] = rows
+        if not session.is_blind:
+            right = np.full(n, np.nan)
+            right[step[own]] = lines.right[around[own]].round(4)
+            track["right"] = right
+        if name is not None or not lines.annotator_names:  # rows of nobody hold no label
+            tracks.append(track)
+    window = {
+        "times": lines.texts(representative, ["time"])["time"],
+        "tracks": tracks,
+        "signals": _signals(session, lines.row[representative]),
+    }
+    return window if session.is_blind else window | {"suggested": lines.suggested[representative]}
+
+
+def _signals(session: Session, rows: np.ndarray) -> list[dict[str, Any]]:
+    if session.signals is None:
+        return []
+    with session.turn:
+        values = session.signals.read(rows)
+    return [{"name": name, "values": _rounded(column)} for name, column in values.items()]
+
+
+def _rounded(values: np.ndarray) -> list[float]:
+    return [float(f"{value:.6g}") for value in values.tolist()]
+
+
+def _describe_model(session: Session, item: Item, place: int) -> dict[str, Any]:
+    lines = session.audit.lines
+    present = [name for name in MODEL_COLUMNS if name in parquet.read_schema(lines.path).names]
+    texts = lines.texts(np.array([place]), present)
+    return {
+        "kind": item.kind,
+        "suggested": int(lines.suggested[place]),
+        "sure": float(lines.sure[place]),
+        "right": float(lines.right[place]),
+        **{name.removeprefix("probability_"): texts.get(name, [None])[0] for name in MODEL_COLUMNS},
+    }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +13,17 @@ import numpy as np
 
 from labeltide import __version__
 from labeltide._files import to_json, write_json
-from labeltide.auditing.page.names import display_name
-from labeltide.auditing.page.numbers import count, interval, percent
-from labeltide.decisions import DecisionStore
-from labeltide.inference.wrong_probabilities import clock_bins
-from labeltide.reviewing.audit_folder import AuditFolder
-from labeltide.reviewing.lines import Lines
-from labeltide.reviewing.outcomes import Outcomes, sample_outcomes
+from labeltide.auditing.decisions import DecisionStore
+from labeltide.auditing.page import write_page
+from labeltide.auditing.page.format import count, display_name, interval, percent
+from labeltide.auditing.results import AUDIT
+from labeltide.inference.review import clock_bins
+from labeltide.reviewing.folder import AuditFolder, Lines
+from labeltide.reviewing.queue import Outcomes, sample_outcomes
 
 if TYPE_CHECKING:
-    from labeltide.inference.checked_rate import CheckedRate, CheckedRates
-    from labeltide.inference.remaining_rate import RemainingRate
+    from labeltide.inference.review import CheckedRate, CheckedRates, RemainingRate
+
 
 REVIEW = "review.json"
 FORMAT = 1
@@ -107,7 +109,7 @@ def _both_ways(
     probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes, **how: Any
 ) -> tuple[CheckedRates, CheckedRates, CheckedRates]:
     """The rates; with every untold label taken as right; and with every one taken as wrong."""
-    from labeltide.inference.checked_rate import checked_rate  # a local import, because scipy.stats is slow to load
+    from labeltide.inference.review import checked_rate  # a local import, because scipy.stats is slow to load
 
     assert outcomes.sample is not None
     wrong = (outcomes.truth != labels[outcomes.sample.items]) & ~outcomes.untold
@@ -164,7 +166,7 @@ def _remaining(lines: Lines, outcomes: Outcomes) -> dict[str, Any]:
 
 def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes) -> dict[str, Any]:
     """Labels that decisions on suspects settled are right from now on; one that nobody could tell counts as wrong."""
-    from labeltide.inference.remaining_rate import remaining_rate  # likewise
+    from labeltide.inference.review import remaining_rate  # likewise
 
     assert outcomes.sample is not None
     settled = outcomes.settled & np.isfinite(probabilities)
@@ -208,3 +210,38 @@ def _compare(what: str, entry: dict[str, Any]) -> str:
     checked = f"Of {what}, {percent(entry['rate'])} are wrong by the review (95 % interval {ends})"
     verdict = "outside the interval: they disagree" if entry["disagrees"] else "within the interval"
     return f"{checked}. The model says {percent(entry['model'])}, {verdict}."
+
+
+# ----------------------------------------------------------------------------------------------------
+# Put what a review has shown beside the model's estimate: review.json, audit.json and the page of the audit.
+# ----------------------------------------------------------------------------------------------------
+
+
+GROUPS = {"class": "recorded as", "annotator": "by", "clock": "at clock"}
+
+
+def publish(folder: Path, found: Mapping[str, Any]) -> None:
+    """Write review.json and, once some of the sample was reviewed, the checked rates into audit.json and its page."""
+    write_json(folder / REVIEW, found)
+    if found["checked"] is None:
+        return
+    audit = json.loads((folder / AUDIT).read_bytes())
+    audit["checked"] = describe_checked(found)
+    write_json(folder / AUDIT, audit)
+    write_page(folder)
+
+
+def describe_checked(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The part `checked` of audit.json: rows of rates, and sentences."""
+    checked, remaining = found["checked"], found["remaining"] or {}
+    rows = [{"of": "all labels", "name": None, **checked["overall"]}]
+    rows += [
+        {"of": words, **entry} for kind, words in GROUPS.items() for entry in checked.get(kind, ()) if entry["reviewed"]
+    ]
+    return {
+        "written": found["written"],
+        "reviewed": found["sample"]["reviewed"],
+        "rows": rows,
+        "sentences": found["sentences"],
+        "remaining": {name: {"bound": each["bound"], "sentence": each["sentence"]} for name, each in remaining.items()},
+    }

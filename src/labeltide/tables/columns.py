@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from labeltide._validation import missing_labels
-from labeltide.tables.intake import Column, is_number
-from labeltide.tables.wording import name_rows, quoted
+from labeltide._validation import encode_labels, missing_labels
+from labeltide.tables.intake import Column, is_number, is_text, whole
+from labeltide.tables.words import name_rows, quoted
 
 
 def read_numbers(column: Column, role: str) -> np.ndarray:
@@ -126,3 +128,130 @@ def _check_full(name: str, role: str, missing: np.ndarray) -> None:
     if missing.any():
         rows = name_rows(np.flatnonzero(missing))
         raise ValueError(f"The {role} column {quoted([name])} must be given in every row. It is null in {rows}.")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Table rows grouped into steps: by sequence and time, one row for each annotator of a step.
+# ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How table rows become steps: several rows, one for each annotator, may describe the same step."""
+
+    rows: np.ndarray  # (steps,) the row that stands for each step; steps ordered by sequence, then time
+    sequence: np.ndarray  # (steps,) codes into ids
+    ids: list[Hashable]
+    times: np.ndarray  # (steps,)
+    step_of_row: np.ndarray  # (rows,)
+    annotator_of_row: np.ndarray  # (rows,) codes into annotators
+    annotators: tuple[Hashable, ...] | None  # sorted; None without a column of annotators
+
+    @property
+    def counts(self) -> np.ndarray:
+        """The number of steps of every sequence."""
+        return np.bincount(self.sequence)
+
+    @property
+    def first(self) -> np.ndarray:
+        """The first step of the sequence to which each step belongs: shape (steps,)."""
+        counts = self.counts
+        return np.repeat(np.cumsum(counts) - counts, counts)
+
+    def pick(self, name: str, values: np.ndarray) -> np.ndarray:
+        """One value for each step, after a check that its rows agree."""
+        differs = values != values[self.rows[self.step_of_row]]
+        if differs.any():
+            raise ValueError(
+                f"Column {quoted([name])} must agree among annotators of the same sequence and time. "
+                f"It differs in {name_rows(np.flatnonzero(differs))}."
+            )
+        return values[self.rows]
+
+    def spread(self, codes: np.ndarray, annotator: np.ndarray, n_annotators: int) -> np.ndarray:
+        """Labels of table rows as int8 of shape (steps, annotators); rows of annotator -1 are left out."""
+        labels = np.full((len(self.rows), n_annotators), -1, dtype=np.int8)
+        named = annotator >= 0
+        labels[self.step_of_row[named], annotator[named]] = codes[named]
+        return labels
+
+
+def find_steps(columns: Mapping[str, Column], roles: Mapping[str, list[str]], single_key: bool) -> Steps:
+    """Group rows by sequence and time, and refuse those that say the same thing twice.
+
+    With `single_key` the ids are the values of the one sequence column, else tuples.
+    """
+    sequence, ids = group_rows(columns, roles["sequence"], "sequence")
+    times, moment = read_times(columns[roles["time"][0]])
+    n_rows = len(sequence)
+    annotator, annotators = np.zeros(n_rows, dtype=np.int64), None
+    for name in roles["annotator"]:
+        annotator, people = sort_codes(name, *factorize(columns[name], "annotator"))
+        annotators = tuple(people)
+    order = np.lexsort((annotator, moment, sequence))
+    keys = np.stack([sequence, moment, annotator])[:, order]
+    same_step = np.append(False, (keys[:2, 1:] == keys[:2, :-1]).all(0))
+    repeats = same_step & np.append(False, keys[2, 1:] == keys[2, :-1])
+    _check_repeats(np.sort(order[repeats]), bool(roles["annotator"]))
+    rows = order[~same_step]
+    step_of_row = np.empty(n_rows, dtype=np.int64)
+    step_of_row[order] = np.cumsum(~same_step) - 1
+    names: list[Hashable] = [key[0] if single_key else key for key in ids]
+    return Steps(rows, sequence[rows], names, times[rows], step_of_row, annotator, annotators)
+
+
+def _check_repeats(rows: np.ndarray, with_annotator: bool) -> None:
+    """No rows that repeat the key of an earlier one."""
+    if not len(rows):
+        return
+    key, hint = "sequence, time and annotator", "Drop the repeats."
+    if not with_annotator:
+        key, hint = (
+            "sequence and time",
+            "Give annotator= if several people labelled a step, or drop repeats.",
+        )
+    raise ValueError(f"Every {key} may occur once. An earlier row is repeated in {name_rows(rows)}. {hint}")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Columns of a part of a table as codes into values that were collected from the whole of it.
+# ----------------------------------------------------------------------------------------------------
+
+
+def code_values(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Codes into the distinct values, -1 for nulls, and the values: also of columns that are dictionary-encoded."""
+    array = whole(column) if isinstance(column, pa.ChunkedArray) else column
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    codes = array.indices.fill_null(-1) if array.null_count else array.indices
+    return codes.to_numpy(zero_copy_only=False).astype(np.int32, copy=False), array.dictionary
+
+
+def label_values(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndarray, list[Hashable]]:
+    """Codes of rows, the label of each code (-1 where it stands for none), and the distinct labels of a column."""
+    codes, values = code_values(column)
+    if pa.types.is_null(values.type):
+        return codes, np.full(len(values), -1), []
+    used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
+    if not used.all():  # levels of a categorical column that no row has
+        codes, values = np.append(np.cumsum(used) - 1, -1)[codes], values.filter(pa.array(used))
+    if is_text(values.type):
+        empty = pc.equal(pc.utf8_trim_whitespace(values), "").fill_null(False)
+        values = pc.if_else(empty, pa.scalar(None, values.type), values)
+    of_value, distinct = factorize_labels(Column.of_array("label", values))
+    return codes, of_value, list(distinct)
+
+
+def encode_column(column: pa.ChunkedArray | pa.Array, classes: Sequence[Hashable], subject: str) -> np.ndarray:
+    """Labels as codes into the classes of the whole table: int8 of shape (rows,), -1 where nothing was recorded."""
+    codes, of_value, distinct = label_values(column)
+    known = np.fromiter(distinct, dtype=object, count=len(distinct))
+    class_of = np.append(encode_labels(known, np.ones(len(known), dtype=bool), tuple(classes), subject), np.int8(-1))
+    return np.append(class_of[of_value], np.int8(-1))[codes].astype(np.int8, copy=False)
+
+
+def find_places(column: pa.ChunkedArray | pa.Array, names: pa.Array) -> np.ndarray:
+    """The place of each row's value among `names`, -1 where it is none of them: int32 of shape (rows,)."""
+    codes, values = code_values(column)
+    places = pc.index_in(values, names.cast(values.type)).fill_null(-1).to_numpy(zero_copy_only=False)
+    return np.append(places, -1).astype(np.int32)[codes]

@@ -15,12 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide.tables.column_counts import WHOLE, WholeColumns
+from labeltide.tables.columns import Steps
 from labeltide.tables.intake import is_number, is_text, whole
-from labeltide.tables.label_leakage import gives_labels_away
-from labeltide.tables.steps import Steps
-from labeltide.tables.text_numbers import LEAST_NUMBERS, MOST_LEVELS, NOTE, count_numbers, text_numbers
-from labeltide.tables.wording import name_rows, quoted, unique_texts
+from labeltide.tables.tidy import LEAST_NUMBERS, MOST_LEVELS, NOTE, WHOLE, WholeColumns, count_numbers, text_numbers
+from labeltide.tables.words import name_rows, quoted, unique_texts
 
 LARGEST = 1e30  # what is larger is a gap: its square must fit a float64
 TAIL = 0.001  # share of values on either side that do not count as the usual range
@@ -296,3 +294,26 @@ def _sentences(
 def encoder_from_json(fields: dict[str, Any]) -> Encoder:
     """The encoder that `dataclasses.asdict` wrote."""
     return Encoder(**{**fields, "names": tuple(fields["names"]), "levels": tuple(fields["levels"])})
+
+
+# ----------------------------------------------------------------------------------------------------
+# Label leakage: columns that give the labels away.
+# ----------------------------------------------------------------------------------------------------
+
+
+FEW_TO_JUDGE = 50  # with fewer labels, a measurement can match them by chance
+
+
+def gives_labels_away(values: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether a column and the labels of some annotator match one to one."""
+    for codes in labels.T:
+        marked = np.flatnonzero(codes >= 0)
+        n_classes = len(np.unique(codes[marked]))
+        sample = values[marked[:1000]]
+        if len(marked) < FEW_TO_JUDGE or n_classes < 2 or len(np.unique(sample)) > n_classes:
+            continue
+        distinct, level = np.unique(values[marked], return_inverse=True)
+        pairs = np.unique(level.reshape(-1).astype(np.int64) * 128 + codes[marked])
+        if len(distinct) == len(pairs) == n_classes:
+            return True
+    return False

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, time
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote
+from zipfile import BadZipFile, ZipFile
 
 import pyarrow as pa
-from pyarrow import csv, feather, ipc, parquet
+from pyarrow import csv, feather, fs, ipc, parquet
 
-from labeltide.tables.excel import read_excel
+from labeltide._files import import_extra
+from labeltide.tables.words import quoted
 
 TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 ARROW = (".arrow", ".feather", ".ipc")
@@ -99,3 +109,406 @@ def _separator(path: Path, name: str) -> str:
         line = source.read(FIRST_LINE).split(b"\n")[0].decode("utf-8", "replace")
     bare = re.sub(r'"[^"]*"', "", line)
     return max(SEPARATORS, key=bare.count)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Several files as one table: a folder, a glob, or an address of any file system that pyarrow knows (s3://, gs://).
+# ----------------------------------------------------------------------------------------------------
+
+
+KINDS = (".parquet", *TEXT)
+GLOB = re.compile(r"[*?\[]")
+HEAD = 1 << 20  # bytes of a CSV file from which the types of its columns are told
+MOST_ROWS_TOLD = 20_000  # rows of the head
+
+
+@dataclass(frozen=True)
+class FileSet:
+    """Files of one kind, sorted by their paths, and the schema that they share.
+
+    Attributes
+    ----------
+    kind : "parquet" or "csv"
+    rows : number of rows of every file; for CSV an estimate from the size of its first rows
+    separator : between the cells of a CSV file
+    """
+
+    filesystem: fs.FileSystem
+    paths: tuple[str, ...]
+    kind: str
+    schema: pa.Schema
+    rows: tuple[int, ...]
+    sizes: tuple[int, ...]
+    separator: str = ","
+
+    @property
+    def n_rows(self) -> int:
+        return sum(self.rows)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(self.sizes)
+
+
+def is_address(table: object) -> bool:
+    """Whether a table is named by more than the path of one file: a folder, a glob or an address."""
+    if not isinstance(table, str | Path):
+        return False
+    text = str(table)
+    path = Path(text)
+    return bool(ADDRESS.match(text)) or path.is_dir() or (bool(GLOB.search(text)) and not path.exists())
+
+
+def open_files(table: str | Path) -> FileSet:
+    """Find the files of an address, and check that all have the same columns."""
+    filesystem, found = _find(str(table))
+    ends = {_ending(info.path) for info in found}
+    if len({"parquet" if end == ".parquet" else end.removesuffix(".gz") for end in ends}) > 1:
+        raise ValueError(
+            f"The files of a table must be of one kind. {str(table)!r} names {quoted(sorted(ends))}. Name the files of "
+            "one kind with a glob, such as 'folder/*.parquet'."
+        )
+    found = sorted((info for info in found if info.size), key=lambda info: info.path)  # files of no bytes hold no rows
+    if not found:
+        raise ValueError(f"The files of a table must hold rows. All files of {str(table)!r} are empty.")
+    paths, sizes = tuple(info.path for info in found), tuple(info.size for info in found)
+    if ".parquet" in ends:
+        schema, rows = _parquet_schema(filesystem, paths)
+        return FileSet(filesystem, paths, "parquet", schema, rows, sizes)
+    separator = "\t" if any(".tsv" in end for end in ends) else _separator_of_set(filesystem, paths[0])
+    schema, rows = _csv_schema(filesystem, paths, sizes, separator)
+    return FileSet(filesystem, paths, "csv", schema, rows, sizes, separator)
+
+
+def csv_options(separator: str, schema: pa.Schema | None = None) -> dict[str, object]:
+    """The options with which pyarrow reads CSV here."""
+    types = None if schema is None else {field.name: field.type for field in schema}
+    return {
+        "parse_options": csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+        "convert_options": csv.ConvertOptions(strings_can_be_null=True, column_types=types),
+    }
+
+
+def _find(text: str) -> tuple[fs.FileSystem, list[fs.FileInfo]]:
+    try:
+        filesystem, path = open_address(text) if ADDRESS.match(text) else (fs.LocalFileSystem(), text)
+        if GLOB.search(path) and filesystem.get_file_info(path).type == fs.FileType.NotFound:
+            base = path[: GLOB.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]
+            selector = fs.FileSelector(
+                base or ("/" if path.startswith("/") else "."), recursive="/" in path[len(base) + 1 :]
+            )
+            pattern = path if base or path.startswith("/") else f"./{path}"
+            found = [info for info in filesystem.get_file_info(selector) if _matches(info.path, path, pattern)]
+        elif filesystem.get_file_info(path).type == fs.FileType.Directory:
+            found = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
+        else:
+            found = [filesystem.get_file_info(path)]
+    except (OSError, pa.ArrowException) as error:
+        raise refusal(text, error) from None
+    files = [info for info in found if info.type == fs.FileType.File and _ending(info.path)]
+    if not files:
+        ends = ", ".join(KINDS)
+        raise FileNotFoundError(
+            f"No file of a table is found at {without_secrets(text)!r}. Its files must end in {ends}."
+        )
+    return filesystem, files
+
+
+def _matches(path: str, *patterns: str) -> bool:
+    return any(fnmatch.fnmatch(path, pattern) for pattern in patterns)
+
+
+def _ending(path: str) -> str:
+    name = path.rpartition("/")[2].lower()
+    if name.startswith((".", "_")):  # what other programs leave beside their files
+        return ""
+    return next((end for end in sorted(KINDS, key=len, reverse=True) if name.endswith(end)), "")
+
+
+def _parquet_schema(filesystem: fs.FileSystem, paths: tuple[str, ...]) -> tuple[pa.Schema, tuple[int, ...]]:
+    first: pa.Schema | None = None
+    rows = []
+    for path in paths:
+        with reading(path), filesystem.open_input_file(path) as source:
+            file = parquet.ParquetFile(source, pre_buffer=False)
+            schema, count = file.schema_arrow.remove_metadata(), file.metadata.num_rows
+        first = first or schema
+        if not schema.equals(first):
+            raise ValueError(_difference(first, paths[0], schema, path))
+        rows.append(count)
+    assert first is not None
+    return first, tuple(rows)
+
+
+def _csv_schema(
+    filesystem: fs.FileSystem, paths: tuple[str, ...], sizes: tuple[int, ...], separator: str
+) -> tuple[pa.Schema, tuple[int, ...]]:
+    """The schema of all files: whole numbers are numbers, and what is empty is anything, where another file says so."""
+    joined: pa.Schema | None = None
+    rows = []
+    for path, size in zip(paths, sizes, strict=True):
+        head = _csv_head(filesystem, path, separator)
+        rows.append(int(len(head) * max(1.0, size / max(head.nbytes_read, 1))) if len(head.table) else 0)
+        joined = head.table.schema if joined is None else _join(joined, paths[0], head.table.schema, path)
+    assert joined is not None
+    fields = [pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in joined]
+    return pa.schema(fields), tuple(rows)
+
+
+@dataclass(frozen=True)
+class _Head:
+    table: pa.Table
+    nbytes_read: int
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
+def _csv_head(filesystem: fs.FileSystem, path: str, separator: str) -> _Head:
+    """The first rows of a CSV file, and how many of its bytes they take; a compressed file is taken as ten times."""
+    packed = path.lower().endswith(".gz")
+    with reading(path, "csv"):
+        with filesystem.open_input_stream(path) as source:
+            raw = source.read(HEAD)
+        cut = raw if len(raw) < HEAD else raw[: raw.rfind(b"\n") + 1]
+        if not raw.strip():
+            return _Head(pa.table({}), len(raw))
+        table = csv.read_csv(pa.BufferReader(cut), **csv_options(separator))
+    return _Head(table, len(cut) // 10 if packed else len(cut))
+
+
+def _join(first: pa.Schema, first_path: str, schema: pa.Schema, path: str) -> pa.Schema:
+    if not schema.names:
+        return first
+    if first.names != schema.names:
+        raise ValueError(_difference(first, first_path, schema, path))
+    fields = []
+    for one, other in zip(first, schema, strict=True):
+        kind = _wider(one.type, other.type)
+        if kind is None:
+            raise ValueError(_difference(first, first_path, schema, path))
+        fields.append(pa.field(one.name, kind))
+    return pa.schema(fields)
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    numbers = {pa.int64(), pa.float64()}
+    if {one, other} == numbers:
+        return pa.float64()
+    moments = pa.types.is_timestamp(one) and pa.types.is_timestamp(other)
+    return pa.timestamp("ns") if moments and one.tz == other.tz is None else None
+
+
+def _difference(first: pa.Schema, first_path: str, schema: pa.Schema, path: str) -> str:
+    """A sentence that names the file that differs, and in what."""
+    rule = "All files of a table must have the same columns of the same types."
+    if sorted(first.names) == sorted(schema.names):
+        kinds = [
+            f"{f.name!r} ({schema.field(f.name).type}, not {f.type})"
+            for f in first
+            if schema.field(f.name).type != f.type
+        ]
+        what = f"differs in {', '.join(kinds[:5])}" if kinds else "has its columns in another order"
+    else:
+        lacks = [name for name in first.names if name not in schema.names]
+        more = [name for name in schema.names if name not in first.names]
+        parts = [f"has no {quoted(lacks)}" if lacks else "", f"also has {quoted(more)}" if more else ""]
+        what = " and ".join(part for part in parts if part) or "repeats a column"
+    return f"{rule} {path!r} {what}, unlike {first_path!r}. Leave it out, or write it anew."
+
+
+def _separator_of_set(filesystem: fs.FileSystem, path: str) -> str:
+    with reading(path, "csv"), filesystem.open_input_stream(path) as source:
+        line = source.read(1 << 16).split(b"\n")[0].decode("utf-8", "replace")
+    return max(",;\t|", key=re.sub(r'"[^"]*"', "", line).count)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Excel workbooks (.xlsx) by openpyxl: the first sheet, whose first row names the columns.
+# ----------------------------------------------------------------------------------------------------
+
+
+MOST_BYTES = 2**30  # of a workbook, unpacked
+MOST_CELLS = 50_000_000
+
+
+def read_excel(path: Path) -> pa.Table:
+    """The first sheet of a workbook as a table, or a sentence that says why it is none."""
+    openpyxl = import_extra("openpyxl", "excel", "Reading Excel workbooks", "save the sheet as CSV")
+    try:
+        _check_size(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and extensions, which hold no data
+            book = openpyxl.load_workbook(path, read_only=False, data_only=True)
+            sheet = book.worksheets[0] if book.worksheets else None
+            return _table(path, sheet)
+    except (ValueError, MemoryError) as error:
+        raise ValueError(_sentence(path, error)) from None
+    except OSError:
+        raise
+    except Exception as error:  # openpyxl raises what its parser does
+        raise ValueError(_sentence(path, error)) from None
+
+
+def _check_size(path: Path) -> None:
+    """Refuse a workbook that unpacks to more than memory should hold."""
+    try:
+        with ZipFile(path) as parts:
+            size = sum(part.file_size for part in parts.infolist())
+    except BadZipFile:
+        raise ValueError("it is no workbook") from None
+    if size > MOST_BYTES:
+        raise ValueError(f"it unpacks to more than {MOST_BYTES >> 30} GB. Save the sheet as CSV or Parquet")
+
+
+def _table(path: Path, sheet: Any) -> pa.Table:
+    if sheet is None:
+        raise ValueError("it has no sheet")
+    merged = [str(cells) for cells in sheet.merged_cells.ranges]
+    if merged:
+        raise ValueError(
+            f"cells of the sheet {sheet.title!r} are merged: {quoted(merged, 3)}. Unmerge them, or save as CSV"
+        )
+    if sheet.max_row * sheet.max_column > MOST_CELLS:
+        raise ValueError("the sheet is too large. Save it as CSV or Parquet")
+    rows = [row for row in sheet.iter_rows(values_only=True) if any(cell is not None for cell in row)]
+    if not rows:
+        raise ValueError(f"the sheet {sheet.title!r} is empty. The table must lie in the first sheet")
+    header = rows[0]
+    used = [k for k in range(len(header)) if any(row[k] is not None for row in rows)]
+    unnamed = [k for k in used if header[k] is None or not str(header[k]).strip()]
+    if unnamed:
+        letter = sheet.cell(1, unnamed[0] + 1).column_letter
+        raise ValueError(
+            f"column {letter} of the sheet {sheet.title!r} has no name in the first row. Name every column"
+        )
+    names = [str(header[k]).strip() for k in used]
+    return pa.Table.from_arrays([_array([row[k] for row in rows[1:]]) for k in used], names=names)
+
+
+def _array(cells: list[Any]) -> pa.Array:
+    """Cells as Arrow's own type where they share one; whole numbers stay whole; else texts."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds <= {int, float} or kinds <= {date, datetime} or len(kinds) < 2:
+        if kinds == {int, float}:
+            return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
+        if kinds == {date, datetime}:
+            cells = [datetime.combine(c, time()) if type(c) is date else c for c in cells]
+        return pa.array(cells)
+    return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
+
+
+def _sentence(path: Path, error: BaseException) -> str:
+    cause = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+    return f"The file {str(path)!r} cannot be read as xlsx: {cause}."
+
+
+# ----------------------------------------------------------------------------------------------------
+# Addresses of files (s3://, gs://, hdfs://): opened by pyarrow, refused within seconds, shown without secrets.
+# ----------------------------------------------------------------------------------------------------
+
+
+ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+ADDRESS_AS_PATH = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:[/\\]")  # Path leaves out the second slash
+PASSWORD = re.compile(r"(?<=:/)(/?)[^/?#@]*:[^/?#@]*@")
+SECRET = re.compile(r"([?&][^=&#]*(?:secret|key|token|password|ticket|sig)[^=&#]*=)[^&#]*", re.IGNORECASE)
+
+# pyarrow's own limits are a quarter of an hour for gs:// and, where an S3 server accepts a call and then is silent,
+# above a hundred seconds.
+GCS_RETRIES = "retry_limit_seconds"
+GCS_SECONDS = 10
+S3_CONNECT, S3_SILENCE, S3_ATTEMPTS = 3.0, 5.0, 4  # seconds, seconds, calls
+S3_REBUILT = {"region", "scheme", "endpoint_override", "tls_ca_file_path"}  # what S3FileSystem can be asked for again
+SIGNS = "/:@%*!$&'()+,;=~"  # of an address as they are; blanks and brackets are escaped
+LONGEST = 300  # characters of what a file system says
+
+CREDENTIALS = (
+    "Check the credentials, which come from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+    "GOOGLE_APPLICATION_CREDENTIALS) or a profile; buckets open to all are gs://anonymous@bucket."
+)
+WAYS_OUT = (  # what a file system says, and what to do
+    (r"libhdfs|libjvm|HDFS", "hdfs:// needs Java and Hadoop's libhdfs: set JAVA_HOME, HADOOP_HOME and CLASSPATH."),
+    (r"Unrecognized filesystem", "Addresses begin with s3://, gs://, abfs://, hdfs:// or file://. Download the files."),
+    (r"ACCESS_DENIED|ACCESS_KEY|SIGNATURE|UNAUTH|PERMISSION|OAuth2|[Cc]redential|\b40[13]\b", CREDENTIALS),
+    (r"NETWORK|UNAVAILABLE|CURL|curl|[Tt]imeout|DEADLINE", "Check the network and the server (endpoint_override=...)."),
+)
+WAY_OUT = "Check it, or copy the files to this machine."
+Errors = type[Exception] | tuple[type[Exception], ...]
+
+
+class UnreadableFileError(ValueError):
+    """A file of a table cannot be read, or no longer."""
+
+
+def open_address(text: str) -> tuple[fs.FileSystem, str]:
+    """The file system of an address, which gives up within seconds, and the path in it."""
+    if text.startswith(("gs://", "gcs://")) and GCS_RETRIES not in text:
+        text += f"{'&' if '?' in text else '?'}{GCS_RETRIES}={GCS_SECONDS}"
+    place, mark, query = text.partition("?")
+    filesystem, path = fs.FileSystem.from_uri(quote(place, safe=SIGNS) + mark + query)
+    asked = {name for name, _ in parse_qsl(query)}
+    if isinstance(filesystem, getattr(fs, "S3FileSystem", ())) and asked <= S3_REBUILT:
+        filesystem = _impatient(filesystem)
+    return filesystem, path
+
+
+def address_path(table: str | Path) -> str:
+    """What an address names, without its query (which says how a server is reached); paths as they are."""
+    text = str(table)
+    return without_secrets(text).partition("?")[0] if ADDRESS.match(text) else text
+
+
+def without_secrets(text: str) -> str:
+    """Any text with passwords and keys of the addresses in it replaced by stars."""
+    return SECRET.sub(r"\1***", PASSWORD.sub(r"\1***@", text))
+
+
+def check_local(path: Path) -> None:
+    """Refuse an address where results are written."""
+    if ADDRESS_AS_PATH.match(str(path)):
+        raise ValueError(
+            f"Results are written to a disk of this machine. Got the address {without_secrets(str(path))!r}. Name a "
+            "folder or file here, and copy it to its place afterwards."
+        )
+
+
+def refusal(text: str, error: Exception) -> ValueError:
+    """The sentence for an address that cannot be opened."""
+    return ValueError(f"The address {without_secrets(text)!r} cannot be opened: {_in_short(error)}. {_way_out(error)}")
+
+
+@contextmanager
+def reading(path: str, kind: str = "parquet", errors: Errors = (pa.ArrowException, OSError)) -> Iterator[None]:
+    """Turn what a file system or pyarrow says while a file is read into a sentence that names the file."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except errors as error:
+        words = f"The file {path!r} cannot be read as {kind}: {_in_short(error)}. {_way_out(error)}"
+        raise UnreadableFileError(words) from None
+
+
+def _impatient(filesystem: fs.FileSystem) -> fs.FileSystem:
+    """The same S3 file system with short timeouts: an address has no words for them, pickling has."""
+    _, (options,) = filesystem.__reduce__()
+    options |= {"connect_timeout": S3_CONNECT, "request_timeout": S3_SILENCE}
+    return fs.S3FileSystem(**options, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS))
+
+
+def _in_short(error: Exception) -> str:
+    """What a file system says, without the traces of its libraries."""
+    text = without_secrets(str(error)).split("\n")[0]
+    text = re.sub(r"^google::cloud::Status\(|\s*error_info=.*|\s*\(Request ID: [^)]*\)", "", text)
+    return (text if len(text) <= LONGEST else text[: LONGEST - 3] + "...").rstrip(".: ")
+
+
+def _way_out(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "Check whether it is still there."
+    found = [way for pattern, way in WAYS_OUT if re.search(pattern, str(error))]
+    return found[0] if found else WAY_OUT

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import csv
 
+from labeltide._files import safe_texts
 from labeltide._validation import check_choice
+from labeltide.tables.intake import is_text
 
 KINDS = ("pandas", "polars", "pyarrow")
 
@@ -54,3 +59,68 @@ def like_table(lines: pa.Table, given: Any) -> Any:
     polars = sys.modules.get("polars")
     is_polars = polars is not None and isinstance(given, polars.DataFrame)
     return as_frame(lines, "polars") if is_polars else lines
+
+
+# ----------------------------------------------------------------------------------------------------
+# CSV that spreadsheet programs show and never run.
+# ----------------------------------------------------------------------------------------------------
+
+
+VERDICT = "verdict"  # the last column of issues.csv, in which people type
+
+
+def with_verdicts(issues: pa.Table) -> pa.Table:
+    """The issues with an empty column in which people type what is right."""
+    return issues.append_column(VERDICT, pa.nulls(len(issues), pa.string()))
+
+
+def write_safe_csv(table: pa.Table, path: Path) -> None:
+    """Write a table as CSV in which no text starts a formula; numbers stay numbers.
+
+    It starts with a byte-order mark, as the page's downloads do: without one Excel reads UTF-8 as something else.
+    """
+    with path.open("wb") as file:
+        file.write(codecs.BOM_UTF8)
+        csv.write_csv(guarded(table), file)
+
+
+def guarded(table: pa.Table) -> pa.Table:
+    """The table with safe texts and titles."""
+    table = _plain(table)
+    for place, field in enumerate(table.schema):
+        if is_text(field.type):
+            table = table.set_column(place, field.name, safe_texts(table.column(place)))
+    return table.rename_columns(safe_texts(pa.array(table.column_names, pa.string())).to_pylist())
+
+
+class SafeCsvWriter:
+    """Writes a table part by part as `write_safe_csv` writes a whole one."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._file = path.open("wb")
+        self._file.write(codecs.BOM_UTF8)
+        try:
+            self._writer = csv.CSVWriter(self._file, guarded(schema.empty_table()).schema)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def write_table(self, table: pa.Table) -> None:
+        self._writer.write_table(guarded(table))
+
+    def close(self) -> None:
+        self._writer.close()
+        self._file.close()
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The table with plain texts in place of dictionary encoding and bytes, which could not be guarded."""
+    for place, field in enumerate(table.schema):
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            values = table.column(place).to_pylist()
+            texts = [None if value is None else value.decode("utf-8", "replace") for value in values]
+            table = table.set_column(place, field.name, pa.array(texts, pa.string()))
+        elif kind != field.type:
+            table = table.set_column(place, field.name, table.column(place).cast(kind))
+    return table

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from labeltide._validation import UnanswerableError
 from labeltide.tables.files import open_file
-from labeltide.tables.wording import listed, quoted
+from labeltide.tables.words import listed, quoted
 
 
 class OpenTable(NamedTuple):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
-from labeltide.tables.intake import check_unique
-from labeltide.tables.time_zones import check_timezone
-from labeltide.tables.wording import listed, quoted
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from labeltide.tables import words
+from labeltide.tables.intake import check_unique, is_moment, is_number, is_text, whole
+from labeltide.tables.times import check_timezone, looks_written
+from labeltide.tables.words import listed, quoted
 
 ROLES = ("sequence", "time", "label", "features", "annotator", "clock", "clean", "zscore")
 OPTIONAL = ("annotator", "clock", "clean", "zscore")
@@ -123,3 +128,228 @@ def _split(role: str, value: Names, there: list[str]) -> list[str]:
         )
         raise ValueError(f"{role} must be {rule}. Got {value!r}.")
     return names
+
+
+# ----------------------------------------------------------------------------------------------------
+# The columns of an audit: as the user named them, or guessed from names and types, and every guess said.
+# ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class RoleColumns:
+    """The columns of each role in an audit."""
+
+    sequence: list[str]  # empty: the whole table is one sequence
+    time: str | None  # None: the order of the rows
+    label: list[str]  # one, or one for each annotator
+    annotator: str | None
+    clock: list[str]  # columns or some of DERIVED; empty: the position in the sequence
+    trusted: str | None
+    features: list[str]
+    features_named: bool
+    said: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)  # why a column is no feature
+
+    def describe(self) -> dict[str, str | None]:
+        """The columns of each role, as audit.json names them."""
+        joined = {"sequence": ",".join(self.sequence) or None, "label": ",".join(self.label)}
+        return {**joined, "time": self.time, "annotator": self.annotator, "trusted": self.trusted}
+
+
+def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) -> RoleColumns:
+    """Fill the roles that the user left open, or say why it cannot be done; without labels, no features either."""
+    named = request.columns(table.column_names)
+    guess = _Guess(table, {name for names in named.values() for name in names})
+    label = named["label"] or (guess.label(bool(named["annotator"])) if labelled else [])
+    annotator = named["annotator"] or ([] if len(label) > 1 else guess.annotator())
+    sequence = named["sequence"] or guess.sequence()
+    time = named["time"] or guess.time(sequence)
+    if annotator and not time:
+        raise ValueError(
+            f"With annotators ({quoted(annotator)}) the table needs a time column, which says whose rows belong to the "
+            f"same step. None is plain. {guess.way_out('time')}"
+        )
+    if not time:
+        guess.said.append("I found no column of times, so steps follow the order of the rows.")
+    features = named["features"] or (guess.features() if labelled else [])
+    for role, names in {**named, "label": label, "annotator": annotator, "sequence": sequence, "time": time}.items():
+        _check_plain(table, role, names if role != "features" else [])
+    return RoleColumns(
+        sequence=sequence,
+        time=time[0] if time else None,
+        label=label,
+        annotator=annotator[0] if annotator else None,
+        clock=request.clocks(table.column_names),
+        trusted=named["trusted"][0] if named["trusted"] else None,
+        features=features,
+        features_named=bool(named["features"]),
+        said=guess.said,
+        left_out=guess.left_out,
+    )
+
+
+def _check_plain(table: pa.Table, role: str, names: list[str]) -> None:
+    nested = [name for name in names if pa.types.is_nested(table.schema.field(name).type)]
+    if nested:
+        kind = table.schema.field(nested[0]).type
+        raise ValueError(f"The {role} column {quoted(nested[:1])} must hold one value in each row. Got {kind}.")
+
+
+class _Guess:
+    """Guesses role after role, never the same column twice, and remembers what to say."""
+
+    def __init__(self, table: pa.Table, taken: set[str]) -> None:
+        self.table, self.taken, self.said = table, taken, list[str]()
+        self.left_out: dict[str, str] = {}
+
+    def way_out(self, role: str) -> str:
+        several = {
+            "sequence": ", or several columns with commas between",
+            "label": ", or one column for each annotator with commas between",
+        }.get(role, "")
+        names = quoted(self.table.column_names, 20)
+        return f"Name it with the option {role} (--{role} COLUMN{several}). The columns are: {names}."
+
+    def free(self) -> list[str]:
+        """Columns without a role so far that hold one value in each row."""
+        return [name for name in self.left() if not pa.types.is_nested(self.kind(name))]
+
+    def left(self) -> list[str]:
+        return [name for name in self.table.column_names if name not in self.taken]
+
+    def kind(self, name: str) -> pa.DataType:
+        return self.table.schema.field(name).type
+
+    def take(self, role: str, names: list[str], why: str = "") -> list[str]:
+        self.taken |= set(names)
+        self.said.append(f"I took {quoted(names)} for the {role}{why}.")
+        return names
+
+    def not_plain(self, role: str, candidates: list[str]) -> ValueError:
+        """The sentence for a role that several columns could play, or none."""
+        why = f"{quoted(candidates)} could each be it" if candidates else "no name says it"
+        return ValueError(f"Which column is the {role} is not plain: {why}. {self.way_out(role)}")
+
+    def label(self, one_only: bool) -> list[str]:
+        free = [name for name in self.free() if not words.holds(name, words.TRUTHS)]
+        exact = [name for name in free if words.means(name, words.LABELS)]
+        if len(exact) == 1:
+            return self.take("label", exact)
+        wide = [] if one_only else self._one_for_each_annotator(free)
+        if wide:
+            return self.take("label", wide, ", one column for each annotator")
+        every = words.LABELS | words.LESSER_LABELS
+        lesser = exact or [name for name in free if words.means(name, words.LESSER_LABELS)]
+        lesser = lesser or [name for name in free if words.holds(name, every) and not is_moment(self.kind(name))]
+        if len(lesser) == 1:
+            return self.take("label", lesser)
+        raise self.not_plain("label", lesser)
+
+    def _one_for_each_annotator(self, free: list[str]) -> list[str]:
+        """Columns such as scorer_1 and scorer_2, of one kind."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for name in free:
+            parts = words.words(name)
+            if len(parts) == 2 and parts[0] in words.ANNOTATORS:
+                groups.setdefault((parts[0], str(self.kind(name))), []).append(name)
+        several = [names for names in groups.values() if len(names) > 1]
+        return several[0] if len(several) == 1 else []
+
+    def annotator(self) -> list[str]:
+        candidates = [name for name in self.free() if words.means(name, words.ANNOTATORS)]
+        if len(candidates) > 1:
+            raise self.not_plain("annotator", candidates)
+        return self.take("annotator", candidates) if candidates else []
+
+    def sequence(self) -> list[str]:
+        usable = [name for name in self.free() if self._can_name(name)]
+        candidates = [name for name in usable if words.means(name, words.SEQUENCES)]
+        candidates = candidates or [
+            name for name in usable if words.means(name, {"id"}) and not self._counts_rows(name)
+        ]
+        candidates = candidates or [name for name in usable if words.ends_with(name, words.SEQUENCES)]
+        if not candidates:
+            self.said.append("I found no column that names sequences, so the whole table is one sequence.")
+            return []
+        finest = [name for name in candidates if all(self._is_within(name, other) for other in candidates)]
+        if not finest:
+            raise self.not_plain("sequence", candidates)
+        others = [name for name in candidates if name != finest[0]]
+        return self.take("sequence", finest[:1], f": each lies within one {quoted(others)}" if others else "")
+
+    def _can_name(self, name: str) -> bool:
+        kind = self.kind(name)
+        fits = is_text(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind)
+        return bool(fits and not self.table[name].null_count)
+
+    def _counts_rows(self, name: str) -> bool:
+        return len(self.table) > 1 and pc.count_distinct(self.table[name]).as_py() == len(self.table)
+
+    def _is_within(self, name: str, other: str) -> bool:
+        """Whether every value of one column comes with one value of the other."""
+        if name == other:
+            return True
+        inner, outer = (whole(self.table[each]).dictionary_encode().indices.to_numpy() for each in (name, other))
+        pairs = np.unique(inner.astype(np.int64) * (int(outer.max()) + 1) + outer)
+        return len(pairs) == int(inner.max()) + 1
+
+    def time(self, sequence: list[str]) -> list[str]:
+        free = [name for name in self.free() if self._can_order(name)]
+        moments = [name for name in free if is_moment(self.kind(name))]
+        written = [name for name in free if is_text(self.kind(name)) and looks_written(self.table[name])]
+        moments = moments or written[: len(written) == 1]
+        for known in (words.TIMES, words.LESSER_TIMES):
+            candidates = [name for name in free if words.means(name, known)]
+            if len(candidates) > 1:
+                candidates = [name for name in candidates if name in moments] or candidates
+            if len(candidates) == 1:
+                return self.take("time", candidates)
+            if candidates:
+                raise self.not_plain("time", candidates)
+        if len(moments) > 1:
+            raise self.not_plain("time", moments)
+        rising = [name for name in free if words.ends_with(name, words.TIMES | words.LESSER_TIMES)]
+        candidates = moments or [name for name in rising if self._rises(name, sequence)]
+        return self.take("time", candidates) if len(candidates) == 1 else []
+
+    def _can_order(self, name: str) -> bool:
+        kind = self.kind(name)
+        return is_number(kind) or is_moment(kind) or is_text(kind) or pa.types.is_duration(kind)
+
+    def _rises(self, name: str, sequence: list[str]) -> bool:
+        """Whether the numbers of a column rise from row to row within each sequence."""
+        if not is_number(self.kind(name)) or self.table[name].null_count:
+            return False
+        values = whole(self.table[name]).to_numpy(zero_copy_only=False)
+        rises = values[1:] > values[:-1]
+        for each in sequence:
+            codes = whole(self.table[each]).dictionary_encode(null_encoding="encode").indices.to_numpy()
+            rises |= codes[1:] != codes[:-1]
+        return bool(rises.all())
+
+    def features(self) -> list[str]:
+        """All that is left, but for what names things, holds labels or counts rows."""
+        kept = self.left()
+        for why, leaves_out in _NO_FEATURES.items():
+            out = [name for name in kept if leaves_out(name)]
+            kept = [name for name in kept if name not in out]
+            self.left_out |= dict.fromkeys(out, why)
+            if out:
+                self.said.append(f"I left {quoted(out)} out of the features: {why}.")
+        return kept
+
+
+def _tells_labels(name: str) -> bool:
+    first = words.words(name)[:1]
+    return (
+        words.holds(name, words.LABELS | words.TRUTHS | words.ANNOTATORS)
+        or words.means(name, words.LESSER_LABELS)
+        or bool(first and first[0] in words.LABELS_WITH_MORE)
+    )
+
+
+_NO_FEATURES: dict[str, Callable[[str], bool]] = {
+    "what names someone or something is no measurement": lambda name: words.means(name, words.SEQUENCES | {"id"}),
+    "what is called a label or the truth would give the answer away": _tells_labels,
+    "what counts rows is no measurement": words.is_number_of_row,
+}

@@ -2,10 +2,8 @@
 
 from labeltide.training.checkpoint import Checkpoint, fingerprint
 from labeltide.training.data import Batch, FleetData, clock_grid, free_memory, reversal
-from labeltide.training.history import History
-from labeltide.training.loop import evaluate, train
-from labeltide.training.progress import OnEpoch, OnEpochShare, epoch_bar, watch_epochs
-from labeltide.training.schedule import AugmentedLagrangian, Schedule
+from labeltide.training.loop import History, OnEpoch, OnEpochShare, epoch_bar, evaluate, train, watch_epochs
+from labeltide.training.state import AugmentedLagrangian, Schedule
 from labeltide.training.step import Fleet
 
 __all__ = [

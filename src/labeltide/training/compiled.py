@@ -14,19 +14,15 @@ from torch import Tensor
 
 from labeltide.kernels import choose, library
 from labeltide.kernels import gru as gru_kernel
-from labeltide.kernels import network as network_kernel
-from labeltide.kernels import objective as objective_kernel
-from labeltide.kernels.gru import TILE_ROWS, GRUTask
-from labeltide.kernels.objective import ObjectiveTask
-from labeltide.kernels.sums import SumTask
+from labeltide.kernels import step as network_kernel
+from labeltide.kernels import step as objective_kernel
+from labeltide.kernels.gru import TILE_ROWS, GRUTask, SumTask
+from labeltide.kernels.step import ObjectiveTask
 from labeltide.models.base import SequenceModel
 from labeltide.models.gru import GRUModel
-from labeltide.noise.base import LearnedNoise, NoiseFunction
-from labeltide.noise.network import NetworkNoise
-from labeltide.objectives.objective import Multipliers, Objective
-from labeltide.objectives.penalties import add_gradient
-from labeltide.training.batch_table import BatchTable
-from labeltide.training.data import FleetData
+from labeltide.noise.functions import LearnedNoise, NetworkNoise, NoiseFunction
+from labeltide.training.data import BatchTable, FleetData
+from labeltide.training.objective import Multipliers, Objective, add_gradient
 from labeltide.training.state import join_flat, learned_parameters
 
 

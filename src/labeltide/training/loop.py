@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from labeltide.kernels.threads import torch_on_one_thread
+from labeltide._display import ShortRepr
+from labeltide.kernels.library import torch_on_one_thread
 from labeltide.models.base import SequenceModel
-from labeltide.objectives.objective import Objective
 from labeltide.training.checkpoint import Checkpoint
 from labeltide.training.data import FleetData
-from labeltide.training.history import History
-from labeltide.training.progress import OnEpoch
-from labeltide.training.running import Running
-from labeltide.training.schedule import Schedule
-from labeltide.training.state import TrainingState, flatten_parameters
-from labeltide.training.step import Fleet, TrainingStep
+from labeltide.training.objective import Objective
+from labeltide.training.state import Schedule, TrainingState, flatten_parameters
+from labeltide.training.step import Fleet, Running, TrainingStep
 
 logger = logging.getLogger("labeltide.training")
 
@@ -168,3 +172,141 @@ def _threads_for(model: SequenceModel) -> contextlib.AbstractContextManager[None
     """One thread for our own networks on a CPU: beside another job a transformer took 14 s with one, 140 with two."""
     small = model.is_small and next(model.parameters()).device.type == "cpu"
     return torch_on_one_thread() if small else contextlib.nullcontext()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Learning curves: training and validation loss by epoch and member, as arrays.
+# ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class History(ShortRepr):
+    """One value per epoch and member.
+
+    Attributes
+    ----------
+    loss : array of shape (epochs, members)
+        The average loss of a recorded label during the epoch; NaN once the member has stopped.
+    held_out : array of shape (epochs, members)
+        The same on the validation rows; NaN where there are none.
+    best_epoch : array of shape (members,)
+        The epoch whose parameters are kept.
+    restarts : array of shape (members,)
+        How often a member diverged and started again at a lower rate.
+    linear, quadratic : arrays of shape (epochs, members)
+        The multipliers of the augmented Lagrangian during the epoch; NaN without one and once the member has stopped.
+    """
+
+    loss: np.ndarray
+    held_out: np.ndarray
+    best_epoch: np.ndarray
+    restarts: np.ndarray
+    linear: np.ndarray
+    quadratic: np.ndarray
+
+    def member(self, index: int) -> Self:
+        """The history of one member as a fleet of one."""
+        chosen = slice(index, index + 1)
+        return type(self)(**{name: values[..., chosen] for name, values in vars(self).items()})
+
+
+# ----------------------------------------------------------------------------------------------------
+# Progress over epochs: a bar on a terminal, lines in the log elsewhere, or calls of a callback.
+# ----------------------------------------------------------------------------------------------------
+
+
+OnEpoch = Callable[[int, float], None]  # epochs done, average loss
+OnEpochShare = Callable[[float], None]  # share of the epochs done
+
+LOG_EVERY = 10.0  # seconds between two lines in the log
+progress_logger = logging.getLogger("labeltide.progress")
+
+_watcher: ContextVar[OnEpochShare | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watch_epochs(watcher: OnEpochShare) -> Iterator[None]:
+    """Call `watcher` with the share of epochs done instead of drawing a bar, as for a bar over many fits."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+class LogLines:
+    """Lines in the log: those that matter at once, others at most every ten seconds."""
+
+    def __init__(self) -> None:
+        self.started = self._last = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def say(self, text: str) -> None:
+        self._last = time.monotonic()
+        progress_logger.info("%s (%.0f s)", text, self.seconds)
+
+    def say_seldom(self, text: str) -> None:
+        if time.monotonic() - self._last >= LOG_EVERY:
+            self.say(text)
+
+
+@contextmanager
+def progress_log() -> Iterator[LogLines]:
+    """Write progress to the log; to standard error where nobody has set up logging."""
+    handler = None if progress_logger.hasHandlers() else logging.StreamHandler(sys.stderr)
+    level = progress_logger.level
+    if handler is not None:
+        progress_logger.addHandler(handler)
+    if level == logging.NOTSET:
+        progress_logger.setLevel(logging.INFO)
+    try:
+        yield LogLines()
+    finally:
+        progress_logger.setLevel(level)
+        if handler is not None:
+            progress_logger.removeHandler(handler)
+
+
+@contextmanager
+def epoch_bar(title: str, epochs: int, shown: bool) -> Iterator[OnEpoch]:
+    """Yield the callback that advances the bar on a terminal's standard error, or writes lines where there is none."""
+    watcher = _watcher.get()
+    if watcher is not None:
+        yield lambda done, loss: watcher(done / epochs)
+        return
+    console = Console(stderr=True)
+    if not shown:  # a disabled bar of rich below 14.3 still writes an empty line
+        yield lambda done, loss: None
+        return
+    if not console.is_terminal:
+        with _logged_epochs(title, epochs) as on_epoch:
+            yield on_epoch
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("epochs, loss {task.fields[loss]:.3f}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(title, total=epochs, loss=float("nan"))
+        yield lambda done, loss: progress.update(task, completed=done, loss=loss)
+
+
+@contextmanager
+def _logged_epochs(title: str, epochs: int) -> Iterator[OnEpoch]:
+    """A line every ten seconds and one at the end."""
+    last = (0, float("nan"))
+
+    def on_epoch(done: int, loss: float) -> None:
+        nonlocal last
+        last = (done, loss)
+        lines.say_seldom(f"{title}: {done} of {epochs} epochs, loss {loss:.3f}")
+
+    with progress_log() as lines:
+        yield on_epoch
+        lines.say(f"{title}: done after {last[0]} of {epochs} epochs, loss {last[1]:.3f}")

@@ -1,6 +1,6 @@
 import pytest
 
-from labeltide.auditing.page.clock_words import Clock, nice_step
+from labeltide.auditing.page.format import Clock, nice_step
 
 
 def clock(kind, name="hour of day", unit="", period=None):

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from auditing.page.fake import write_audit
-from labeltide.auditing.page.curves import PAIRS, Drawer
-from labeltide.auditing.page.drawing import top_of
+from labeltide.auditing.page.draw import PAIRS, Drawer, top_of
 
 
 @pytest.fixture

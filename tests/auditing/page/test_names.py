@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labeltide.auditing.page.names import (
+from labeltide.auditing.page.format import (
     clean,
     display_name,
     in_quotes,

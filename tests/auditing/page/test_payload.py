@@ -5,8 +5,7 @@ import pytest
 
 from auditing.page.fake import write_audit
 from labeltide.auditing.page import payload as subject
-from labeltide.auditing.page.payload import build_payload, embed
-from labeltide.auditing.page.results import Results
+from labeltide.auditing.page.payload import Results, build_payload, embed
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A caveat stands beside a kappa that is low because one class rules."""
 
-from labeltide.auditing.page.prevalence import prevalence_caveat
+from labeltide.auditing.page.verdict import prevalence_caveat
 
 
 def test_a_low_kappa_beside_high_agreement_is_explained_by_the_class_that_rules():

@@ -1,6 +1,6 @@
 """What was read and decided is said in a few aligned lines."""
 
-from labeltide.auditing.page.reading_words import reading_line, reading_text
+from labeltide.auditing.page.verdict import reading_line, reading_text
 
 COLUMN = {"name": "pulse", "type": "number", "missing": 3, "levels": None, "role": "feature", "why": ""}
 TABLE = {

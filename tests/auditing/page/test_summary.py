@@ -3,7 +3,7 @@ import re
 
 from auditing.page.fake import HOSTILE, write_audit
 from labeltide.auditing.page import summary_html, summary_text
-from labeltide.auditing.page.names import terminal_text
+from labeltide.auditing.page.format import terminal_text
 from labeltide.auditing.page.verdict import write_verdict
 
 

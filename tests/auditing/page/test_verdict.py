@@ -3,8 +3,7 @@ import json
 import pytest
 
 from auditing.page.fake import write_audit
-from labeltide.auditing.page.clock_words import Clock
-from labeltide.auditing.page.names import terminal_text
+from labeltide.auditing.page.format import Clock, terminal_text
 from labeltide.auditing.page.verdict import change_sentence, write_verdict
 
 

@@ -6,11 +6,10 @@ import numpy as np
 
 from auditing.stub import StubTide
 from labeltide._validation import steps_mask
-from labeltide.auditing import fitting, simulate_study, source
+from labeltide.auditing import fitting, reading, simulate_study, survey
 from labeltide.auditing.reading import read_audit_table
-from labeltide.auditing.streaming import chunks
 from labeltide.estimators import TideClassifier
-from labeltide.estimators.rows import TrainingRows, digest_rows
+from labeltide.estimators.cross_fit import TrainingRows, digest_rows
 
 WINDOW = 16
 
@@ -65,6 +64,6 @@ def stream_quickly(monkeypatch):
     monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
     for name in ("thin_evidence", "thin_for_tests"):
         monkeypatch.setattr(fitting, name, lambda training, *_: training)
-    monkeypatch.setattr(source, "MOST_ROWS", 100)
-    monkeypatch.setattr(source, "_may_be_large", lambda path: True)
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 300)
+    monkeypatch.setattr(reading, "MOST_ROWS", 100)
+    monkeypatch.setattr(reading, "_may_be_large", lambda path: True)
+    monkeypatch.setattr(survey, "CHUNK_ROWS", 300)

@@ -7,9 +7,9 @@ from pyarrow import fs, parquet
 
 import labeltide as lt
 from auditing.streaming.quick import WINDOW, stream_quickly, study
+from labeltide.auditing import judging
 from labeltide.auditing.predict import predict_to_file
-from labeltide.auditing.streaming import judging
-from labeltide.tables import addresses
+from labeltide.tables import files
 from s3_server import s3_server
 
 FILES = ("labels.parquet", "issues.parquet", "issues.csv", "noise.csv")
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not hasattr(fs, "S3FileSystem"), reason="this py
 def quick(monkeypatch):
     """No training, small parts, and every file read in parts."""
     stream_quickly(monkeypatch)
-    monkeypatch.setattr(addresses, "S3_ATTEMPTS", 1)
+    monkeypatch.setattr(files, "S3_ATTEMPTS", 1)
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import numpy as np
 
 from labeltide._validation import steps_mask
-from labeltide.auditing.streaming import known_rows
-from labeltide.auditing.streaming.known_rows import find_known_rows, sketch_rows
-from labeltide.estimators.rows import TrainingRows, digest_rows
+from labeltide.auditing import judging
+from labeltide.auditing.judging import find_known_rows, sketch_rows
+from labeltide.estimators.cross_fit import TrainingRows, digest_rows
 
 
 def windows(n=40, steps=12, seed=0):
@@ -32,7 +32,7 @@ def test_folds_are_those_of_digests(monkeypatch):
         digested.append(len(rows))
         return digest_rows(rows, real)
 
-    monkeypatch.setattr("labeltide.estimators.rows.digest_rows", digest)
+    monkeypatch.setattr("labeltide.estimators.cross_fit.digest_rows", digest)
     np.testing.assert_array_equal(found.find_folds(features, mask), expected)
     assert digested == [30]
     longer = np.pad(features, ((0, 0), (0, 4), (0, 0)), constant_values=9)
@@ -40,7 +40,7 @@ def test_folds_are_those_of_digests(monkeypatch):
 
 
 def test_padding_never_changes_a_sketch(monkeypatch):
-    monkeypatch.setattr(known_rows, "FIRST", 100)
+    monkeypatch.setattr(judging, "FIRST", 100)
     features, mask = windows()
     padded = np.pad(features, ((0, 0), (0, 5), (0, 0)), constant_values=7)
     np.testing.assert_array_equal(sketch_rows(features, mask), sketch_rows(padded, np.pad(mask, ((0, 0), (0, 5)))))

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from labeltide.auditing.streaming import reasons
-from labeltide.auditing.streaming.reasons import Reasons, pack_support, unpack_support
-from labeltide.inference.explanations import Support, explain
+from labeltide.auditing import judging
+from labeltide.auditing.judging import Reasons, pack_support, unpack_support
+from labeltide.inference.conclusion import Support, explain
 
 CLASSES = ("rest", "walk", "run")
 
@@ -27,7 +27,7 @@ def supports(n=3000, seed=0):
 
 @pytest.mark.parametrize("most", [200_000, 10])
 def test_every_flagged_label_has_its_own_sentence(monkeypatch, most):
-    monkeypatch.setattr(reasons, "MOST_KEPT", most)
+    monkeypatch.setattr(judging, "MOST_KEPT", most)
     writer = Reasons(CLASSES)
     for seed in range(3):
         packed = pack_support(supports(seed=seed))

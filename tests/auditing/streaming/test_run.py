@@ -9,13 +9,15 @@ from pyarrow import csv, parquet
 
 import labeltide as lt
 from auditing.streaming.quick import WINDOW, QuickTide, stream_quickly, study
-from labeltide.auditing import fitting, source
-from labeltide.auditing.folder import OURS
+from labeltide.auditing import fitting, judging, reading, resume, survey, writing
+from labeltide.auditing import judging as flags
+from labeltide.auditing import survey as chunks
+from labeltide.auditing import survey as sorting
 from labeltide.auditing.page import write_page
 from labeltide.auditing.predict import predict_table, predict_to_file
-from labeltide.auditing.streaming import chunks, finishing, flags, judging, sorting, survey, work
+from labeltide.auditing.results import OURS
 from labeltide.inference.audit import choose_issues
-from labeltide.inference.explanations import NO_OTHER_LIKELIER
+from labeltide.inference.conclusion import NO_OTHER_LIKELIER
 
 PROBABILITIES = ["probability_right", "probability_contested", "suggested_probability"]
 
@@ -37,7 +39,7 @@ def run(table, out, **more):
 
 def in_memory(table, out, **more):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source, "MOST_ROWS", 10**9)
+        patch.setattr(reading, "MOST_ROWS", 10**9)
         return run(table, out, **more)
 
 
@@ -179,7 +181,7 @@ def test_unsorted_rows_without_duckdb_are_a_sentence(tmp_path, monkeypatch):
 
 
 def test_too_little_disk_is_said_before_anything_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "PART_BYTES", 10**15)
+    monkeypatch.setattr(resume, "PART_BYTES", 10**15)
     with pytest.raises(ValueError, match="GB of disk"):
         run(write(tmp_path / "study.parquet"), tmp_path / "out")
 
@@ -199,7 +201,7 @@ def test_predictions_in_parts_are_those_in_memory(tmp_path, monkeypatch):
     path = write(tmp_path / "study.parquet")
     folder = run(path, tmp_path / "out").folder
     assert predict_to_file(folder, path, tmp_path / "p.parquet") == len(study())
-    monkeypatch.setattr(source, "MOST_ROWS", 10**9)
+    monkeypatch.setattr(reading, "MOST_ROWS", 10**9)
     expected, found = predict_table(folder, path), parquet.read_table(tmp_path / "p.parquet")
     assert found.column_names == expected.column_names
     assert found["predicted"].to_pylist() == expected["predicted"].to_pylist()
@@ -232,7 +234,7 @@ def test_spending_the_allowance_gives_the_same_flags_in_parts_and_in_memory(tmp_
     path = write(tmp_path / "study.parquet")
     streamed = run(path, tmp_path / "out", spend_fdr=True, fdr=0.4)
     usual = run(path, tmp_path / "usual", fdr=0.4)
-    monkeypatch.setattr(source, "MOST_ROWS", 10**9)
+    monkeypatch.setattr(reading, "MOST_ROWS", 10**9)
     whole = run(path, tmp_path / "whole", spend_fdr=True, fdr=0.4)
     found, expected, before = (
         each.labels.to_table() if each is not whole else each.labels for each in (streamed, whole, usual)
@@ -254,7 +256,7 @@ def test_spending_the_allowance_gives_the_same_flags_in_parts_and_in_memory(tmp_
 
 
 def test_issues_of_many_ranges_are_the_flagged_labels_in_the_order_of_their_quality(tmp_path, monkeypatch):
-    monkeypatch.setattr(finishing, "BUCKET", 20)
+    monkeypatch.setattr(writing, "BUCKET", 20)
     result = run(write(tmp_path / "study.parquet"), tmp_path / "out")
     labels, issues = (parquet.read_table(result.folder / f"{name}.parquet") for name in ("labels", "issues"))
     flagged = labels.filter(labels["is_issue"])

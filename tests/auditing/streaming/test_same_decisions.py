@@ -8,11 +8,11 @@ from pyarrow import csv, parquet
 import labeltide as lt
 from auditing.streaming.quick import WINDOW, QuickTide, study
 from auditing.streaming.test_run import assert_same_labels
-from labeltide.auditing import fitting, source
+from labeltide.auditing import fitting, sampling, survey
+from labeltide.auditing import reading as source
 from labeltide.auditing.predict import predict_table, predict_to_file
-from labeltide.auditing.streaming import chunks, reading, step_counts
-from labeltide.auditing.streaming.step_counts import TimesBetween, TrustedSteps
-from labeltide.tables.column_counts import ColumnCount
+from labeltide.auditing.survey import TimesBetween, TrustedSteps
+from labeltide.tables.tidy import ColumnCount
 
 PARTS = ("The table is read in", "The rows were not in the order")  # sentences that only audits in parts say
 
@@ -24,7 +24,7 @@ def quick(monkeypatch):
     for name in ("thin_evidence", "thin_for_tests"):
         monkeypatch.setattr(fitting, name, lambda training, *_: training)
     monkeypatch.setattr(source, "_may_be_large", lambda path: True)
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 300)
+    monkeypatch.setattr(survey, "CHUNK_ROWS", 300)
 
 
 def messy():
@@ -101,7 +101,7 @@ def test_texts_among_numbers_are_gaps_also_in_a_part_that_holds_many_of_them(tmp
     lux = ["off" if step in off else f"{20 + step[1].hour}.{step[1].minute}" for step in steps]
     device = table.column_names.index("device")
     path = write(tmp_path, "parquet", table.set_column(device, "device", pa.array(lux)).drop_columns(["posture"]))
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 200)
+    monkeypatch.setattr(survey, "CHUNK_ROWS", 200)
     memory, parts = both(path, tmp_path, monkeypatch)
     assert any("read as numbers, texts among them as gaps" in sentence for sentence in decided(memory))
     assert decided(parts) == decided(memory)
@@ -163,9 +163,9 @@ def test_a_column_that_varies_elsewhere_is_not_called_constant(tmp_path, monkeyp
     monkeypatch.setattr(source, "MOST_ROWS", 0)
     table = messy().append_column("alarm", pa.array([row == 0 for row in range(len(messy()))]))
     captured = {}
-    read_large_table = reading.read_large_table
+    read_large_table = sampling.read_large_table
     monkeypatch.setattr(
-        "labeltide.auditing.streaming.run.read_large_table",
+        "labeltide.auditing.run.read_large_table",
         lambda *given: captured.setdefault("read", read_large_table(*given)),
     )
     lt.audit(write(tmp_path, "parquet", table), window=WINDOW, out=tmp_path / "out", device="cpu", seed=1)
@@ -174,7 +174,7 @@ def test_a_column_that_varies_elsewhere_is_not_called_constant(tmp_path, monkeyp
 
 
 def test_times_that_differ_too_much_are_said_not_to_be_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(step_counts, "MOST_LENGTHS", 1)
+    monkeypatch.setattr(survey, "MOST_LENGTHS", 1)
     _, parts = both(write(tmp_path, "parquet"), tmp_path, monkeypatch)
     assert any("too much for gaps to be counted in parts" in sentence for sentence in decided(parts))
 

@@ -10,11 +10,11 @@ from pyarrow import parquet
 
 import labeltide as lt
 from auditing.streaming.quick import WINDOW, QuickTide, study
-from labeltide.auditing import fitting, source
-from labeltide.auditing.streaming import chunks, reading, run, windows_file
-from labeltide.auditing.streaming.work import disk_needed
-from labeltide.chain import select, start
-from labeltide.tables.file_set import open_files
+from labeltide.auditing import fitting, run, sampling, survey
+from labeltide.auditing import reading as source
+from labeltide.auditing.resume import disk_needed
+from labeltide.chain import em, select
+from labeltide.tables.files import open_files
 
 ARRAYS = ("features", "fit_labels", "lengths", "clock", "gaps", "groups")
 Usage = namedtuple("Usage", "total used free")
@@ -25,7 +25,7 @@ def in_parts(monkeypatch):
     """Small parts of a file, and few windows in memory."""
     monkeypatch.setattr(source, "MOST_ROWS", 100)
     monkeypatch.setattr(source, "_may_be_large", lambda path: True)
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 300)
+    monkeypatch.setattr(survey, "CHUNK_ROWS", 300)
     monkeypatch.setattr(fitting, "TRAINING_STEPS", 20 * WINDOW)
 
 
@@ -39,7 +39,7 @@ def quick(monkeypatch):
 @pytest.fixture
 def seen(monkeypatch):
     """What every audit reads."""
-    found, read = [], reading.read_large_table
+    found, read = [], sampling.read_large_table
     monkeypatch.setattr(run, "read_large_table", lambda *given: found.append(read(*given)) or found[-1])
     return found
 
@@ -93,7 +93,7 @@ def test_the_order_and_number_of_files_do_not_matter(tmp_path, quick, seen):
 
 def test_an_audit_killed_while_it_writes_windows_leaves_none_and_goes_on(tmp_path, quick, seen, monkeypatch):
     path = write(tmp_path / "study.parquet")
-    whole, put, calls = audit(path, tmp_path / "whole"), windows_file._put, []
+    whole, put, calls = audit(path, tmp_path / "whole"), sampling._put, []
 
     def stop(*arguments):
         calls.append(1)
@@ -101,7 +101,7 @@ def test_an_audit_killed_while_it_writes_windows_leaves_none_and_goes_on(tmp_pat
             raise KeyboardInterrupt
         put(*arguments)
 
-    monkeypatch.setattr(windows_file, "_put", stop)
+    monkeypatch.setattr(sampling, "_put", stop)
     with pytest.raises(KeyboardInterrupt):
         audit(path, tmp_path / "killed")
     work = tmp_path / ".killed-unfinished"
@@ -120,7 +120,7 @@ def test_windows_that_were_written_are_not_written_again(tmp_path, quick, seen, 
         with pytest.raises(KeyboardInterrupt):
             audit(path, tmp_path / "killed")
     first = as_arrays(seen[0].learned)
-    monkeypatch.setattr(windows_file, "_write", None)
+    monkeypatch.setattr(sampling, "_write", None)
     audit(path, tmp_path / "killed", resume=True)
     for name, values in as_arrays(seen[1].learned).items():
         np.testing.assert_array_equal(first[name], values)
@@ -128,7 +128,7 @@ def test_windows_that_were_written_are_not_written_again(tmp_path, quick, seen, 
 
 def test_a_fit_from_disk_has_the_bits_of_one_from_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "EPOCHS", 1)
-    for module, name in ((start, "LABEL_ITERATIONS"), (start, "JOINT_ITERATIONS"), (select, "SELECTION_ITERATIONS")):
+    for module, name in ((em, "LABEL_ITERATIONS"), (em, "JOINT_ITERATIONS"), (select, "SELECTION_ITERATIONS")):
         monkeypatch.setattr(module, name, 1)
     path = write(tmp_path / "study.parquet")
     kept, fit, load = [], fitting.fit, np.load
@@ -139,7 +139,7 @@ def test_a_fit_from_disk_has_the_bits_of_one_from_memory(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fitting, "fit", fit_and_stop)
     for how in ("c", None):
-        monkeypatch.setattr(windows_file.np, "load", lambda file, mmap_mode, how=how: load(file, mmap_mode=how))
+        monkeypatch.setattr(sampling.np, "load", lambda file, mmap_mode, how=how: load(file, mmap_mode=how))
         with pytest.raises(KeyboardInterrupt):
             audit(path, tmp_path / str(how))
     for name in ("model_", "fold_model_"):

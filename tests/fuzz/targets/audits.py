@@ -17,14 +17,13 @@ from fuzz.engine import Room, Target
 from fuzz.mutations import NUMBERS, TEXTS
 from fuzz.targets.samples import reviewed_audit
 from fuzz.targets.stored import mutate_text_json
-from labeltide.auditing.applying import apply_decisions
-from labeltide.auditing.comparing import compare_audits
-from labeltide.auditing.page.compare_page import write_comparison
+from labeltide.auditing.apply import apply_decisions
+from labeltide.auditing.compare import compare_audits
+from labeltide.auditing.page.page import write_comparison
 from labeltide.auditing.predict import predict_table, write_predictions
-from labeltide.exporting.audit_files import export_audit
-from labeltide.reviewing.session import open_session
+from labeltide.exporting.spans import export_audit
+from labeltide.reviewing.session import open_session, view_item
 from labeltide.reviewing.summary import summarise
-from labeltide.reviewing.views import view_item
 
 AUDIT, LABELS, DECISIONS = "audit.json", "labels.parquet", "decisions.sqlite"
 

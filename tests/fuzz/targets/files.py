@@ -17,7 +17,7 @@ from fuzz.engine import Room, Target
 from fuzz.mutations import NUMBERS, TEXTS, mutate_bytes
 from fuzz.targets.audits import mutate_parquet
 from labeltide.auditing import read_audit_table
-from labeltide.spans.formats import read_spans
+from labeltide.recordings.spans.formats import read_spans
 from spans.some_spans import random_spans
 from spans.test_round_trips import FORMATS
 

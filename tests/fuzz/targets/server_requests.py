@@ -14,10 +14,8 @@ from typing import Any
 
 from fuzz.engine import ForbiddenError, Room, Target
 from fuzz.request_mutations import PIECE, first_requests, mutate_request, read_request
-from labeltide.decisions import DECISIONS, Decision, DecisionStore
-from labeltide.reviewing.app import make_app
-from labeltide.reviewing.guard import HEADERS, MOST_BODY, Guard
-from labeltide.reviewing.requests import MOST_NAME
+from labeltide.auditing.decisions import DECISIONS, Decision, DecisionStore
+from labeltide.reviewing.app import HEADERS, MOST_BODY, MOST_NAME, Guard, make_app
 from labeltide.reviewing.session import Session, open_session
 from reviewing.fake_review import HOST, PORT, TOKEN, write_review
 

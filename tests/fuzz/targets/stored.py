@@ -14,10 +14,9 @@ import labeltide as lt
 from fuzz.engine import ForbiddenError, Room, Target
 from fuzz.mutations import NOT_FINITE, mutate_bytes, mutate_json
 from fuzz.targets.samples import reviewed_audit, saved_model
-from labeltide.auditing.evidence_file import read_evidence, write_evidence
-from labeltide.auditing.unfinished import SETTINGS, Unfinished
+from labeltide.auditing.resume import SETTINGS, Unfinished, read_evidence, write_evidence
 from labeltide.estimators import TideClassifier
-from labeltide.estimators.storage_header import NO_DIGEST, seal
+from labeltide.estimators.storage import NO_DIGEST, seal
 from labeltide.training.checkpoint import Checkpoint, fingerprint
 from labeltide.training.loop import _resume
 from labeltide.training.state import TrainingState

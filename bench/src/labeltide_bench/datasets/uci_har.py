@@ -8,7 +8,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from labeltide._formulas import csv_text
+from labeltide._files import csv_text
 from labeltide_bench.datasets.files import find_member, members, read_numbers, write_table
 from labeltide_bench.datasets.public import PublicDataset
 from labeltide_bench.datasets.source import Source

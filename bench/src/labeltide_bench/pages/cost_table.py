@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labeltide._formulas import csv_text
+from labeltide._files import csv_text
 from labeltide_bench.pages.cells import UNIFORM, Cell, DrawSummary
 from labeltide_bench.pages.cost import CellCost, find_costs
 from labeltide_bench.pages.goals import Goal, write_goals

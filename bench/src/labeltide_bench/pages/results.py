@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from labeltide.noise.levels import noise_matrices
+from labeltide.noise.simulate import noise_matrices
 from labeltide_bench.pages.method_order import Q_ERRORS, base_name
 from labeltide_bench.studies.packed import read_packed
 from labeltide_bench.studies.records import PACKED_FILE, RECORD_FORMAT, open_records, record_files

@@ -7,8 +7,8 @@ import hashlib
 import numpy as np
 
 from labeltide.data.sequences import Sequences
-from labeltide.noise.corrupt import corrupt
-from labeltide.noise.fixed import FixedNoise
+from labeltide.noise.functions import FixedNoise
+from labeltide.noise.simulate import corrupt
 
 CONDITIONAL = "class-conditional"  # the one variant that changes Q itself
 BURSTS = {"bursts 0.5": 0.5, "bursts 0.9": 0.9}

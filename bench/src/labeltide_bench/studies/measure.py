@@ -8,10 +8,9 @@ import numpy as np
 
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import NoisyLabelClassifier, TideClassifier
-from labeltide.inference.audit import LabelAudit
-from labeltide.inference.posterior import Recorded, true_label_posterior
-from labeltide.noise.fixed import FixedNoise
-from labeltide.noise.shapes import average_rate
+from labeltide.inference.audit import LabelAudit, Recorded, true_label_posterior
+from labeltide.noise.functions import FixedNoise
+from labeltide.noise.simulate import average_rate
 from labeltide_bench.evaluation import (
     absolute_errors,
     balanced_error,

@@ -15,10 +15,9 @@ from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.families import family, spline_shape
 from labeltide.chain.select import SHARING_SMOOTHNESS, Chosen, _average, try_families
 from labeltide.estimators import cross_fit as cross_fitting
-from labeltide.estimators.fleet import FleetFit
-from labeltide.estimators.fleet_parts import train_all
+from labeltide.estimators.fleet import FleetFit, train_all
 from labeltide.models.base import SequenceModel
-from labeltide.noise.fixed import FixedNoise
+from labeltide.noise.functions import FixedNoise
 
 
 def _one_direction(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise) -> tuple[Tensor, tuple[SequenceModel, ...]]:
@@ -43,12 +42,12 @@ def _one_spline(
 
 
 PARTS: dict[str, tuple[str, Any]] = {
-    "bursts": ("chain.start.BURSTS_WORTH", np.inf),
-    "both directions of time": ("estimators.tide_steps.cross_fit", _one_direction),
-    "wary training": ("estimators.tide_steps.CLEAN_ERROR_RATE", 0.0),
-    "averaging over families": ("estimators.tide_steps.choose_noise", _one_spline),
-    "long training": ("estimators.distillation.KINDS", ("stopped",)),
-    "early stopping": ("estimators.distillation.KINDS", ("whole",)),
+    "bursts": ("chain.em.BURSTS_WORTH", np.inf),
+    "both directions of time": ("estimators.tide.cross_fit", _one_direction),
+    "wary training": ("estimators.tide.CLEAN_ERROR_RATE", 0.0),
+    "averaging over families": ("estimators.tide.choose_noise", _one_spline),
+    "long training": ("estimators.tide.KINDS", ("stopped",)),
+    "early stopping": ("estimators.tide.KINDS", ("whole",)),
     "prior of k": ("chain.em.POWER_SCALE", 1e6),
 }
 

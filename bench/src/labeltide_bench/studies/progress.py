@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from labeltide.training import OnEpochShare
-from labeltide.training.progress import LogLines, progress_log
+from labeltide.training.loop import LogLines, progress_log
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -15,7 +15,7 @@ Q(t) is about errors, and the count is of disagreement. Of `tide`, the predicted
 
 .. math:: D_b[i, j] = \frac{\sum_{t \in b} p_t(i)\, [j \text{ recorded at } t]}{\sum_{t \in b} p_t(i)},
 
-with :math:`p_t` the predicted label of another expert (`labeltide/inference/contested.py`) and t the recorded labels of
+with :math:`p_t` the predicted label of another expert (`labeltide/inference/audit.py`) and t the recorded labels of
 bin b. It is compared with :math:`N_b` and with the mean count against each single other annotator, whom D predicts.
 Where Q(t) has the true label, D has that of the other expert. It therefore also holds the other expert's errors, and
 steps on which experts differ although neither errs.

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from labeltide import _validation
-from labeltide.noise.fixed import FixedNoise
-from labeltide.noise.levels import LEVELS, SHAPES
-from labeltide.noise.shapes import make_noise
+from labeltide.noise.functions import FixedNoise
+from labeltide.noise.simulate import LEVELS, SHAPES, make_noise
 from labeltide_bench.studies import keys
 from labeltide_bench.studies.dataset_spec import DatasetSpec, read_dataset
 from labeltide_bench.studies.drawing import CONDITIONAL, NOISE_VARIANTS

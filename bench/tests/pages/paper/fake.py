@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from labeltide.noise.levels import LEVELS
-from labeltide.noise.shapes import average_rate, make_noise
+from labeltide.noise.simulate import LEVELS, average_rate, make_noise
 from labeltide_bench.pages.paper.values import CORRECTIONS, FIGURES, MAE, SHAPES, SIX, STATIC_STUDY, figure_values
 
 Record = dict[str, Any]

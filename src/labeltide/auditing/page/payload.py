@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from labeltide.auditing.page.names import LONG, shorten, sound
-from labeltide.auditing.page.results import Results
+from labeltide.auditing.audit_json import load_audit_json
+from labeltide.auditing.page.draw import Drawer
+from labeltide.auditing.page.format import (
+    LONG,
+    SIGN,
+    clock_views,
+    count,
+    display_name,
+    interval,
+    is_known,
+    number,
+    numbers,
+    p_value,
+    percent,
+    points,
+    seconds,
+    shorten,
+    sound,
+)
+from labeltide.auditing.results import AUDIT, ISSUES, LABELS
 
 MOST_ISSUES = 20_000
 ISSUE_BYTES, TIMELINE_BYTES = 1_800_000, 2_200_000
@@ -166,9 +189,9 @@ def _timelines(results: Results, words: Mapping[str, SharedTexts]) -> KeptTimeli
         rows = lines["row"].to_pylist()
         built[at] = (timeline, [(row, step) for row, step in zip(rows, steps, strict=True) if step >= 0])
     places: dict[int, tuple[int, int]] = {}
-    for number, at in enumerate(sorted(built)):
+    for index, at in enumerate(sorted(built)):
         for row, step in built[at][1]:
-            places.setdefault(row, (number, step))
+            places.setdefault(row, (index, step))
     return KeptTimelines([described[at] for at in sorted(built)], [built[at][0] for at in sorted(built)], places)
 
 
@@ -248,3 +271,217 @@ def _gaps(times: Sequence[Any]) -> list[int]:
 
 def _rounded(column: pa.Array, digits: int) -> list[float | None]:
     return [None if each is None or not math.isfinite(each) else round(each, digits) for each in column.to_pylist()]
+
+
+# ----------------------------------------------------------------------------------------------------
+# The tables of the page: numbers chosen, ordered and put in words, for the template to lay out.
+# ----------------------------------------------------------------------------------------------------
+
+
+PLAN, PAIRS, SEQUENCES = 50, 30, 15  # rows shown
+MOMENTS = 13  # rows of the curve as numbers
+
+
+class ChangeRow(NamedTuple):
+    """One row: how much an error rate moves over the clock."""
+
+    name: str
+    labels: str
+    rate: str
+    change: str
+    sure: str
+
+
+class Pair(NamedTuple):
+    """How far two annotators agree."""
+
+    a: str
+    b: str
+    kappa: str
+    word: str
+    steps: str
+
+
+def changes(
+    entries: Sequence[Mapping[str, Any]], key: str, rates: Mapping[str, str], labels: Mapping[str, int]
+) -> list[ChangeRow]:
+    """Change over the clock with its interval and test, per class or annotator."""
+    rows = []
+    for entry in entries:
+        name = str(entry[key])
+        moved = number(entry.get("change"))
+        range_ = interval(number(entry.get("change_lower")), number(entry.get("change_upper"))).removesuffix(SIGN)
+        change = f"{points(moved)}{f' ({range_})' if range_ else ''}" if is_known(moved) else "unknown"
+        amount = f"{labels[name]:,}" if name in labels else ""
+        p = "cannot be told" if entry.get("method") == "none" else p_value(number(entry.get("p_value")))
+        rows.append(ChangeRow(name, amount, rates.get(name, ""), change, p))
+    return rows
+
+
+def as_numbers(drawer: Drawer) -> tuple[list[str], list[list[str]]]:
+    """The curves at a few moments: headings, then rows of texts."""
+    curve = drawer.curves[0]
+    moments = np.unique(np.linspace(0, len(drawer.points) - 1, min(MOMENTS, len(drawer.points))).round().astype(int))
+    names = drawer.classes[:8]
+    columns = [("rate", ())] + [("class_rate", (place,)) for place in range(len(names))]
+    rows = []
+    for at in moments:
+        row = [drawer.clock.short(float(drawer.points[at]))]
+        for name, place in columns:
+            value, low, high = (_pick(curve.get(f"{name}{end}"), (*place, int(at))) for end in ("", "_lower", "_upper"))
+            range_ = interval(low, high)
+            row.append(f"{percent(value)}{f' ({range_})' if range_ else ''}")
+        rows.append(row)
+    return names, rows
+
+
+def _pick(content: Any, place: tuple[int, ...]) -> float:
+    values = numbers(content)
+    inside = values.ndim == len(place) and all(at < size for at, size in zip(place, values.shape, strict=True))
+    return float(values[place]) if inside else float("nan")
+
+
+class ContestedRow(NamedTuple):
+    """One row: how many labels of a class, or of a part of the clock, are contested."""
+
+    name: str
+    labels: str
+    contested: str
+
+
+def contested_rows(
+    entries: Sequence[Mapping[str, Any]], name: Callable[[Mapping[str, Any]], str]
+) -> list[ContestedRow]:
+    """Shares of contested labels, named by class or by moment."""
+    return [
+        ContestedRow(name(entry), f"{entry['labels']:,}", percent(number(entry.get("contested"))))
+        for entry in entries
+        if entry.get("labels")
+    ]
+
+
+def pairs(agreement: Mapping[str, Any]) -> list[Pair]:
+    """The pairs that agree least, first."""
+    ranked = sorted(agreement.get("cohen") or [], key=lambda entry: number(entry.get("kappa")))[:PAIRS]
+    return [
+        Pair(
+            str(each["a"]),
+            str(each["b"]),
+            kappa(each.get("kappa")),
+            kappa_word(each.get("kappa")),
+            f"{each['steps']:,}",
+        )
+        for each in ranked
+    ]
+
+
+def kappa(value: Any) -> str:
+    return f"{value:.2f}" if is_known(number(value)) else "unknown"
+
+
+def kappa_word(value: Any) -> str:
+    """Landis and Koch's words, which readers of kappa expect."""
+    coefficient = number(value)
+    if not is_known(coefficient):
+        return ""
+    steps = ((0.0, "none"), (0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"))
+    return next((word for limit, word in steps if coefficient <= limit), "almost perfect")
+
+
+def facts(audit: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was read, how long it took, with what."""
+    table, clocks = audit["table"], [view.clock.title for view in clock_views(audit)]
+    columns = [f"{role} = {name}" for role, name in (table.get("columns") or {}).items() if name is not None]
+    spent = audit.get("seconds") or {}
+    times = [f"{stage} {seconds(number(amount))}" for stage, amount in spent.items() if is_known(number(amount))]
+    rows = [
+        ("Table", str(table["name"])),
+        ("Size", ", ".join(count(table[f"{each}s"], each) for each in ("row", "label", "sequence"))),
+        ("Columns", "; ".join(columns)),
+        ("Classes", _name_list(table["classes"])),
+        ("Features", _name_list(table.get("features") or [])),
+        ("Annotators", _name_list(table.get("annotators") or [])),
+        ("Clocks" if len(clocks) > 1 else "Clock", "; ".join(clocks)),
+        ("Made", str(audit.get("created") or "")),
+        ("Time", ", ".join(times)),
+        ("Command", str(audit.get("command") or "")),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def _name_list(names: Sequence[Any], most: int = 12) -> str:
+    texts = [display_name(name) for name in names[:most]]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(texts) + more
+
+
+# ----------------------------------------------------------------------------------------------------
+# The results of an audit that its page shows: in memory, or read from the folder that the audit wrote.
+# ----------------------------------------------------------------------------------------------------
+
+
+PART = 2000  # rows of the ranked issues read at once
+COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "probability_right", "suggested", "is_issue"]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of an audit, tables in memory or in files of which parts are read when asked for.
+
+    Attributes
+    ----------
+    audit : the content of audit.json
+    labels : one row for every label, as in labels.parquet
+    issues : the ranked issues, as in issues.parquet
+    """
+
+    audit: Mapping[str, Any]
+    labels: pa.Table | Path
+    issues: pa.Table | Path
+
+    @classmethod
+    def in_folder(cls, folder: Path, needed: Sequence[str] = ()) -> Results:
+        """The results that an audit wrote into a folder; `needed` as of `load_audit_json`."""
+        return cls(read_audit(folder, needed), Path(folder) / LABELS, Path(folder) / ISSUES)
+
+    def first_issues(self, most: int) -> tuple[Iterator[pa.RecordBatch], int]:
+        """The first ranked issues, a part at a time (their texts may be long), and how many there are in all."""
+        parts, total = _batches(self.issues, min(most, PART))
+        return islice(parts, -(-most // PART)), total
+
+    def labels_of(self, sequences: list[str]) -> pa.Table:
+        """The labels of some sequences, with their `position` among all labels."""
+        parts, _ = _batches(self.labels, 1 << 17, COLUMNS)
+        kept, start = [], 0
+        wanted = pa.array([sound(name) for name in sequences], pa.string())
+        for batch in parts:
+            table = pa.Table.from_batches([batch])
+            places = pa.array(range(start, start + len(table)), pa.int64())
+            start += len(table)
+            table = table.append_column("position", places)
+            kept.append(table.filter(pc.is_in(table["sequence"].cast(pa.string()), wanted)))
+        if not kept:
+            empty = self.labels if isinstance(self.labels, pa.Table) else pq.read_table(self.labels)
+            return empty.select(COLUMNS).append_column("position", pa.array([], pa.int64()))
+        return pa.concat_tables(kept, promote_options="permissive")
+
+
+def read_audit(folder: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
+    """The numbers of an audit; `needed` as of `load_audit_json`."""
+    path = Path(folder) / AUDIT
+    if not path.exists():
+        raise FileNotFoundError(f"{path.parent} holds no {AUDIT}. Name a folder that `labeltide audit` wrote.")
+    return load_audit_json(path, needed)
+
+
+def _batches(
+    source: pa.Table | Path, size: int, columns: list[str] | None = None
+) -> tuple[Iterator[pa.RecordBatch], int]:
+    """Batches of at most so many rows, and the number of all rows."""
+    if isinstance(source, pa.Table):
+        table = source if columns is None else source.select(columns)
+        return iter(table.combine_chunks().to_batches(max_chunksize=size)), len(source)
+    if not source.exists():
+        raise FileNotFoundError(f"{source.parent} must hold {source.name} beside {AUDIT}. Audit again to write it.")
+    file = pq.ParquetFile(source)
+    return file.iter_batches(batch_size=size, columns=columns), file.metadata.num_rows

@@ -9,24 +9,34 @@ from typing import Any
 
 from markupsafe import Markup
 
-from labeltide.auditing.page.change_words import units
-from labeltide.auditing.page.checks import check_title
-from labeltide.auditing.page.clock_words import View, clock_views
-from labeltide.auditing.page.curves import Drawer
-from labeltide.auditing.page.names import display_name, name_markup, terminal_text
-from labeltide.auditing.page.numbers import (
+from labeltide.auditing.page.draw import Drawer
+from labeltide.auditing.page.format import (
     SIGN,
+    View,
+    clock_views,
     count,
+    display_name,
     interval,
     is_known,
     join_words,
+    name_markup,
     number,
     p_value,
     percent,
     points,
+    terminal_text,
 )
-from labeltide.auditing.page.results import read_audit
-from labeltide.auditing.page.verdict import again_words, is_noisy, is_temporal, size, untold, write_verdict
+from labeltide.auditing.page.payload import read_audit
+from labeltide.auditing.page.verdict import (
+    again_words,
+    check_title,
+    is_noisy,
+    is_temporal,
+    size,
+    units,
+    untold,
+    write_verdict,
+)
 from labeltide.inference.conclusion import SURE
 
 HEAD = 11  # letters before each line's words

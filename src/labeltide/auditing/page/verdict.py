@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from labeltide.auditing.page.change_words import by_chance, sureness, too_few, units, units_behind
-from labeltide.auditing.page.checks import check_title
-from labeltide.auditing.page.clock_words import Clock, View, clock_views
-from labeltide.auditing.page.names import in_quotes
-from labeltide.auditing.page.numbers import (
+from labeltide.auditing.page.format import (
     SIGN,
+    Clock,
+    View,
+    clock_views,
     count,
+    display_name,
+    in_quotes,
     interval,
     is_known,
     join_words,
@@ -23,8 +24,10 @@ from labeltide.auditing.page.numbers import (
     p_value,
     percent,
     points,
+    terminal_text,
 )
 from labeltide.inference.conclusion import CANNOT_BE_TOLD, SHOWN, SURE, conclude
+from labeltide.tables.tidy import LEFT_OUT
 
 MOST_OF_IT = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
 MUCH = 0.05  # share of wrong labels that matters
@@ -293,3 +296,284 @@ def _round(amount: float) -> str:
         return count(round(amount), "label")
     digits = max(0, len(str(int(amount))) - 2)
     return f"{round(amount, -digits):,.0f} labels"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Words for a test of change over the clock: what stands behind it, and how sure it is.
+# ----------------------------------------------------------------------------------------------------
+
+
+def units(test: Mapping[str, Any]) -> str:
+    """What stands behind a test: 5 people or recordings."""
+    return count(number(test.get("n_units")), "person or recording", "people or recordings")
+
+
+def too_few(test: Mapping[str, Any]) -> str:
+    """Why a test cannot tell: too few people stand behind it."""
+    few = f"These labels come from only {units(test)}."
+    return f"{few} A cause that lasts for many of their windows would look the same as a change over the clock."
+
+
+def units_behind(test: Mapping[str, Any]) -> str:
+    """How a test was made, by its method."""
+    method, windows = test.get("method"), count(number(test.get("n_units")), "window")
+    said = {
+        "people": f" Each of {units(test)} was judged as a whole.",
+        "rotations": f" The windows of {units(test)} were rotated against the clock.",
+        "permutations": f" The moments of {windows} were swapped, as if windows were independent.",
+    }
+    return said.get(str(method), "")
+
+
+def sureness(p: float) -> str:
+    """An answer as sure as the p-value."""
+    return "Yes, very surely" if p < 0.001 else "Yes, surely" if p < 0.01 else "Probably"
+
+
+def by_chance(p: float, others: int) -> str:
+    """The p-value as how often chance alone would do the same."""
+    many = 1000 if p < 0.0195 else 100
+    times = max(1, round(many * p))
+    often = "less than once" if p < 0.001 else "about once" if times == 1 else f"about {times} times"
+    constant = "it did not follow this clock" if others else "it were constant"
+    return f"If {constant}, a change this large would appear {often} in {many:,} such studies ({p_value(p)})."
+
+
+# ----------------------------------------------------------------------------------------------------
+# Titles and explanations of the diagnostics of an audit.
+# ----------------------------------------------------------------------------------------------------
+
+
+class CheckWords(NamedTuple):
+    """What a check is called on the page, and what it means when it warns."""
+
+    title: str
+    meaning: str
+
+
+_SPLIT = "If labels do not persist and nothing is clear-cut, noise and real ambiguity cannot be told apart."
+_AGAIN = "The same data were fitted several times; where the fits disagree, so would a repeat of the audit."
+_SPARSE = "Where a class has few labels, its curve rests on little and the band there is wide."
+CHECKS = {  # by a part of the check's name
+    "burst": CheckWords(
+        "Bursts of mistakes", "Mistakes that come in runs look like true changes, so some may be missed."
+    ),
+    "identif": CheckWords("Identifiability", _SPLIT),
+    "persist": CheckWords("Identifiability", _SPLIT),
+    "confident": CheckWords("Identifiability", _SPLIT),
+    "information": CheckWords(
+        "Information", "If nothing foretells the labels, every share of wrong labels explains them equally well."
+    ),
+    "mostly_right": CheckWords(
+        "Right more often than not", "If most labels of a class name another class, the two exchange their names."
+    ),
+    "confounding": CheckWords(
+        "Clock and class", "If each class has its own moments, features and moments cannot be told apart."
+    ),
+    "copies": CheckWords("Copies", "Copies of a recording confirm each other, whether their labels are right or not."),
+    "leak": CheckWords("Leaking column", "A column made from the labels agrees with their mistakes as well."),
+    "drift": CheckWords(
+        "Drift", "If people or sensors change with the clock, that may be taken for changing mistakes."
+    ),
+    "balance": CheckWords(
+        "Class balance", "If classes are more common at some times, that may be taken for changing mistakes."
+    ),
+    "few": CheckWords("Labels per class", _SPARSE),
+    "support": CheckWords("Labels per class", _SPARSE),
+    "members": CheckWords("Repeatability", _AGAIN),
+    "disagree": CheckWords("Repeatability", _AGAIN),
+    "together": CheckWords(
+        "Shared mistakes", "If annotators err together, the truth that is estimated is what they see in common."
+    ),
+}
+
+
+def check_title(name: str) -> str:
+    """The heading of a check; an unknown one keeps its own name."""
+    check = _find(name)
+    return check.title if check else str(name).replace("_", " ")
+
+
+def meaning(name: str) -> str:
+    """What a check looks for, where it is known."""
+    check = _find(name)
+    return check.meaning if check else ""
+
+
+def _find(name: str) -> CheckWords | None:
+    return next((check for key, check in CHECKS.items() if key in str(name).lower()), None)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The kappa paradox: kappa is low though annotators agree, because one class rules (Feinstein and Cicchetti 1990).
+# ----------------------------------------------------------------------------------------------------
+
+
+RULES = 0.7  # share of the labels from which one class rules
+LOW, APART = 0.8, 0.15  # kappa under which it is read as less than full; observed agreement above it by so much
+
+
+def prevalence_caveat(agreement: Mapping[str, Any]) -> str:
+    """A sentence where kappa falls because one class rules; empty elsewhere."""
+    kappa, observed, share = (number(agreement.get(key)) for key in ("fleiss", "observed", "largest_share"))
+    if not is_known(kappa, observed, share) or share < RULES or kappa > LOW or observed - kappa < APART:
+        return ""
+    return (
+        f"Two annotators gave the same label in {percent(observed)} of cases, and yet kappa is {kappa:.2f}. One class, "
+        f"{in_quotes(agreement.get('largest_class'))}, makes up {percent(share)} of the labels: chance alone would "
+        "agree often, and few disagreements lower kappa much (the kappa paradox, Feinstein and Cicchetti 1990). Read "
+        "it beside the observed agreement, and compare it only where classes are about as common."
+    )
+
+
+# ----------------------------------------------------------------------------------------------------
+# What was read of a table and what was decided about it, said before anything is fitted.
+# ----------------------------------------------------------------------------------------------------
+
+
+COLUMNS = 40  # lines of the overview on a terminal
+HEADS = ("column", "type", "missing", "levels", "role", "")
+
+
+def reading_text(table: Mapping[str, Any]) -> str:
+    """The part `table` of an audit for a terminal: size, one line for each column, every decision."""
+    overview = table.get("overview") or []
+    size = ", ".join(count(table[f"{each}s"], each) for each in ("row", "label", "sequence"))
+    lines = [f"Read       {display_name(table['name'], 60)}: {size}, {count(len(overview), 'column')}."]
+    lines += _aligned([HEADS, *(_cells(each) for each in overview[:COLUMNS])])
+    if len(overview) > COLUMNS:
+        lines.append(f"  ... and {len(overview) - COLUMNS} more, which audit.json and the page list")
+    return "\n".join([*lines, decided_text(table.get("said") or [])])
+
+
+def decided_text(said: Sequence[str]) -> str:
+    """Every decision about a table on a line of its own."""
+    return "\n".join(["Decided", *(f"  - {terminal_text(sentence)}" for sentence in said)])
+
+
+def reading_line(table: Mapping[str, Any]) -> str:
+    """Columns, used columns and decisions in half a sentence."""
+    overview, said = table.get("overview") or [], table.get("said") or []
+    used = sum(column["role"] != LEFT_OUT for column in overview)
+    parts = [f"{count(len(overview), 'column')}, {used:,} of them used"] if overview else []
+    return "; ".join([*parts, count(len(said), "decision")])
+
+
+def _cells(column: Mapping[str, Any]) -> tuple[str, ...]:
+    unknown = "many" if column["type"] else ""
+    missing, levels = (f"{column[key]:,}" if column[key] is not None else unknown for key in ("missing", "levels"))
+    why = terminal_text(column["why"])
+    return (display_name(column["name"], 30), column["type"], missing, levels, column["role"], why)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of equal width, numbers to the right."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
+    return [
+        "  "
+        + "  ".join(
+            cell.rjust(width) if 2 <= place <= 3 else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row[:-1], widths, strict=True))
+        )
+        + (f"  {row[-1]}" if row[-1] else "")
+        for row in rows
+    ]
+
+
+# ----------------------------------------------------------------------------------------------------
+# A comparison of two audits in words: for a terminal, and for the page.
+# ----------------------------------------------------------------------------------------------------
+
+
+HEAD = 11  # letters before each line's words
+
+
+def comparison_text(compare: Mapping[str, Any]) -> str:
+    """The comparison in a few lines, for a terminal."""
+    title = f"{_title(compare['old'])}, then {_title(compare['new'])}."
+    return f"{title}\n{_lines(compare, 'Wrong')}"
+
+
+def baseline_text(compare: Mapping[str, Any]) -> str:
+    """What changed since the baseline, as further lines below the summary of an audit."""
+    return _lines(compare, "Baseline")
+
+
+def _lines(compare: Mapping[str, Any], first: str) -> str:
+    lines = {
+        first: rate_sentence(compare["rate"]),
+        "Issues": issues_sentence(compare),
+        "Classes": classes_sentence(compare),
+        "Careful": " ".join(compare["said"]),
+    }
+    return "\n".join(f"{head:<{HEAD}}{terminal_text(text)}" for head, text in lines.items() if text)
+
+
+def rate_sentence(rate: Mapping[str, Any]) -> str:
+    """Then 19 %, now 10 %: 9.0 percentage points lower (8.1 to 10), p < 0.001."""
+    then, now = number(rate["then"]["value"]), number(rate["now"]["value"])
+    if not is_known(then, now):
+        return "The share of wrong labels is not known in both audits."
+    p, difference = number(rate["p_value"]), number(rate["difference"])
+    said = f"{percent(then)} then, {percent(now)} now"
+    if not is_known(p):
+        return f"{said}. The difference cannot be tested: an interval is missing."
+    low, high = number(rate["lower"]), number(rate["upper"])
+    if p < SURE:
+        ends = (low, high) if difference > 0 else (-high, -low)
+        more = "higher" if difference > 0 else "lower"
+        moved = f"{points(abs(difference))} {more} (95 % interval {points_range(*ends)})"
+        return f"{said}: {moved}, {p_value(p)}; {_method(rate)}."
+    return f"{said}. No difference is shown (95 % interval {points_range(low, high)}, {p_value(p)}); {_method(rate)}."
+
+
+def issues_sentence(compare: Mapping[str, Any]) -> str:
+    """12 new, 40 resolved (38 relabelled), 900 persisting; 4,958 labels matched by sequence and time."""
+    found, matched = compare["issues"], compare["matched"]
+    if found is None:
+        return "New, resolved and persisting labels cannot be told: no label could be matched."
+    parts = [f"{found[kind]['count']:,} {kind}{_why(found[kind], kind)}" for kind in ("new", "resolved", "persisting")]
+    alone = [f"{matched[f'only_{which}']:,} in the {which} audit alone" for which in ("old", "new")]
+    told = [words for words, which in zip(alone, ("old", "new"), strict=True) if matched[f"only_{which}"]]
+    rest = f" ({join_words(told)})" if told else ""
+    return f"{join_words(parts)}. {count(matched['labels'], 'label')} matched by {matched['by']}{rest}."
+
+
+def classes_sentence(compare: Mapping[str, Any]) -> str:
+    """The true classes whose error rate over the clock differs."""
+    if not compare["classes"]:
+        return ""
+    clock = Clock.read(compare["clock"])
+    sure = [entry for entry in compare["classes"] if entry["p_corrected"] < SURE]
+    if not sure:
+        return "No true class has an error rate over the clock that is shown to differ."
+    parts = [
+        f"{in_quotes(entry['class'])} ({percent(entry['then'])} then, {percent(entry['now'])} now "
+        f"{clock.moment(entry['at'])}, {p_value(entry['p_corrected'])})"
+        for entry in sorted(sure, key=lambda entry: entry["p_corrected"])
+    ]
+    return f"The error rate over the clock differs for true {join_words(parts)}."
+
+
+def _why(found: Mapping[str, Any], kind: str) -> str:
+    reasons = {"relabelled": "relabelled", "not_in_the_other": "gone" if kind == "resolved" else "not there before"}
+    told = [f"{found[key]:,} {words}" for key, words in reasons.items() if found.get(key) and kind != "persisting"]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _method(rate: Mapping[str, Any]) -> str:
+    if rate["method"] != "people":
+        return "z-test of two independent estimates"
+    paired = f", {rate['n_paired']} of them in both audits and paired" if rate["n_paired"] else ""
+    return f"t-test with sequences as the unit{paired}"
+
+
+def points_range(low: float, high: float) -> str:
+    """The two ends of an interval of percentage points."""
+    return interval(low, high).removesuffix(SIGN)
+
+
+def _title(side: Mapping[str, Any]) -> str:
+    made = f" of {str(side['created'])[:10]}" if side.get("created") else ""
+    size = f"{count(side['labels'], 'label')}, {count(side['issues'] or 0, 'issue')}"
+    return f"{display_name(side['name'], 60)}{made} ({size})"

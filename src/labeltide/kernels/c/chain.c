@@ -1,5 +1,5 @@
 /* Forward-backward algorithm for hidden Markov models (Rabiner 1989), for many sequences and many models. The reference
-   implementation in torch is chain/plain.py.
+   implementation in torch is chain/passes.py.
 
    An item is a member. ROWS of its sequences run side by side, one in each lane of VECTORS vectors. Vectors are written out:
    gcc 12.2 at -O3 compiles the conditional update of the backward pass, `back = t < length ? flow : back` over lanes, to

@@ -1,7 +1,7 @@
 /* GRU layers (Cho and others 2014) of a fleet with a linear head, fused over time, forward and backward.
 
    Plain C without any header of Python or torch: it is built once for each vector width (see setup.py) and called
-   through ctypes. The equations and the reference implementation in torch are in models/recurrence.py.
+   through ctypes. The equations and the reference implementation in torch are in models/gru.py.
 
    An item is a tile: ROWS sequences of one member, which run through all steps together, so that their state and the
    member's weights stay in the nearest caches. Weights are copied to cache-aligned memory first. Vectors run

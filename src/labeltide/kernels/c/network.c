@@ -1,5 +1,5 @@
 /* Multilayer perceptron from the clock to Q, for a fleet, forward and backward. The reference implementation in torch is
-   noise/network.py.
+   noise/functions.py.
 
    Forward and back through the layers, an item is a tile of ROWS moments of one member. The gradient of the weights is
    taken afterwards, an item being some rows of one member's weights, summed over all moments in their order. */

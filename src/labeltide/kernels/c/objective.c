@@ -1,5 +1,5 @@
 /* Forward-corrected cross-entropy (Patrini and others 2017), averaged over recorded labels, and its gradient, for a fleet. The
-   reference implementation in torch is objectives/objective.py with forward_loss or cross_entropy of losses.py. Trusted labels
+   reference implementation in torch is training/objective.py with forward_loss or cross_entropy of losses.py. Trusted labels
    are annotators after those whose labels go through Q. Targets come with one annotator, whose labels are -1 where there is
    no target.
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labeltide._formulas import csv_text
+from labeltide._files import csv_text
 from labeltide_bench.pages.cells import Cell, methods_of
 from labeltide_bench.pages.method_order import base_name
 from labeltide_bench.pages.paper.match import MatchedFigure, Point, interval

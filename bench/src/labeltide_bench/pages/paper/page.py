@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from labeltide._files import write_atomically
-from labeltide._formulas import csv_text
+from labeltide._files import csv_text, write_atomically
 from labeltide_bench.pages.environment import make_environment
 from labeltide_bench.pages.paper.agreement import (
     Agreement,

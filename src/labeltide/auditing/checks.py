@@ -1,0 +1,266 @@
+"""Sequences with the same features: the same recording under several ids.
+
+Copies must not lie on both sides of a split, or networks judge labels that they have seen. Windows are compared by
+digests of their features.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import combinations, compress
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from labeltide.auditing.reading import AuditInput, Learned
+from labeltide.estimators.cross_fit import digest_rows
+from labeltide.inference.conclusion import Diagnostic
+from labeltide.tables.words import quoted
+
+# Different steps in a window; shorter or simpler ones may be equal by chance
+# (docs/decisions/016-when-nothing-can-be-told.md).
+LEAST_DISTINCT = 8  # by hand
+
+
+def clusters_of_copies(table: Learned) -> np.ndarray:
+    """The cluster of each sequence, int64 of shape (sequences,): itself, or the first of those that share a window."""
+    mask = np.arange(table.fit_labels.shape[1]) < table.lengths[:, None]
+    windows: dict[bytes, list[int]] = defaultdict(list)
+    for window, digest in enumerate(digest_rows(table.features, mask)):
+        windows[digest.tobytes()].append(window)
+    cluster = np.arange(len(table.sequence_names))
+    for alike in windows.values():
+        sequences = np.unique(table.groups[alike])
+        if len(sequences) > 1 and _is_distinct(table.features[alike[0], mask[alike[0]]]):
+            joined = np.isin(cluster, cluster[sequences])
+            cluster[joined] = cluster[joined].min()
+    return cluster
+
+
+def _is_distinct(steps: np.ndarray) -> bool:
+    return len(np.unique(steps, axis=0)) >= LEAST_DISTINCT
+
+
+def check_copies(table: Learned, clusters: np.ndarray) -> tuple[Diagnostic, ...]:
+    """A warning where sequences are copies of others; where all are, labels cannot be judged by other sequences."""
+    copies = np.flatnonzero(clusters != np.arange(len(clusters)))
+    if not len(copies):
+        return ()
+    pair = quoted([table.sequence_names[clusters[copies[0]]], table.sequence_names[copies[0]]])
+    count = f"{len(copies)} sequences have" if len(copies) > 1 else "1 sequence has"
+    sentence = f"{count} the features of another (such as {pair}): copies count as one recording."
+    whole = len(np.unique(clusters)) < 2
+    if whole:
+        sentence = f"All sequences have the same features (such as {pair}): none can be judged by others."
+    return (Diagnostic("copies", True, sentence, "Check why a recording is there several times.", denies=whole),)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Label leakage: a column that was made from the recorded labels, perhaps shifted by some rows or with a jitter.
+#
+# A column that tells the recorded labels nearly without error, while all other columns and the labels before and after
+# do not, also tells the wrong ones. Then no label looks wrong, however many are.
+# ----------------------------------------------------------------------------------------------------
+
+
+# docs/decisions/016-when-nothing-can-be-told.md
+SHIFTS = (0, 1, -1, 2, -2)  # by hand: rows by which a column may be shifted against the labels
+MOST_STEPS, LEAST_STEPS = 4_000, 100  # that are looked at
+BINS = 64  # by hand: quantiles of a column, each with its most frequent label
+MOST_ERRORS = 0.02  # by hand: of a column that may be a copy; also at most a tenth of those of the most frequent label
+LEAST_OTHER_ERRORS, TIMES_AS_MANY = 0.05, 4.0  # by hand: of everything else
+MOST_COLUMNS = 60  # with more, neighbouring steps of the other columns are not used
+
+
+class Labelled(NamedTuple):
+    """The labels of one annotator, with the features around them."""
+
+    codes: np.ndarray  # (labels,)
+    values: dict[int, np.ndarray]  # features at the step, and some steps before or after: (labels, features) each
+    inside: dict[int, np.ndarray]  # bool (labels,): whether that step is there; at the ends it is the last one
+    neighbours: np.ndarray  # the labels before and after as indicators: (labels, 2 * classes)
+    half: np.ndarray  # bool (labels,): sequences are divided into two halves
+
+
+def check_leaks(table: AuditInput, seed: int = 0) -> tuple[Diagnostic, ...]:
+    """A warning that names the columns which look like copies of the labels; nothing where there is none."""
+    if table.features.shape[2] < 2:
+        return ()
+    found: dict[str, float] = {}
+    windows = _draw_windows(table, seed)
+    for annotator in range(table.labels.shape[2]):
+        labelled = _gather(table, windows, annotator)
+        if labelled is not None:
+            found |= find_leaks(labelled, table.feature_names)
+    if not found:
+        return ()
+    sentence = (
+        f"{quoted(list(found))} alone {'tell' if len(found) > 1 else 'tells'} {100 * min(found.values()):.1f} % of the "
+        "recorded labels, far more than everything else does. A column that was made from the labels also copies their "
+        "mistakes, so that none can be seen."
+    )
+    return (Diagnostic("leak", True, sentence, "Leave such a column out of the features.", denies=True),)
+
+
+def find_leaks(labelled: Labelled, names: tuple[str, ...]) -> dict[str, float]:
+    """The columns that look like copies of the labels, and the share of labels that each tells."""
+    usual = 1 - np.bincount(labelled.codes).max() / len(labelled.codes)
+    found = {}
+    for column, name in enumerate(names):
+        errors = min(_column_errors(labelled, column, shift) for shift in SHIFTS)
+        if errors > min(MOST_ERRORS, 0.1 * usual):
+            continue
+        if _other_errors(labelled, column) > max(LEAST_OTHER_ERRORS, TIMES_AS_MANY * errors):
+            found[name] = 1 - errors
+    return found
+
+
+def _column_errors(labelled: Labelled, column: int, shift: int) -> float:
+    """Share of labels that differ from the most frequent one in their bin of the column, by the other half."""
+    inside = labelled.inside[shift]
+    values, codes, half = labelled.values[shift][inside, column], labelled.codes[inside], labelled.half[inside]
+    if min(half.sum(), (~half).sum()) < LEAST_STEPS // 2:
+        return 1.0
+    wrong = 0
+    for judged in (half, ~half):
+        edges = np.unique(np.quantile(values[~judged], np.linspace(0, 1, BINS + 1)[1:-1]))
+        place = np.searchsorted(edges, values, side="right")
+        counts = np.zeros((len(edges) + 1, codes.max() + 1))
+        np.add.at(counts, (place[~judged], codes[~judged]), 1)
+        wrong += int((counts.argmax(1)[place[judged]] != codes[judged]).sum())
+    return wrong / len(values)
+
+
+def _other_errors(labelled: Labelled, column: int) -> float:
+    """Share of labels that a logistic regression on all other columns and the neighbouring labels does not tell."""
+    shifts = SHIFTS[:3] if labelled.values[0].shape[1] <= MOST_COLUMNS else SHIFTS[:1]
+    rest = [np.delete(labelled.values[shift], column, axis=1) for shift in shifts]
+    inputs = np.concatenate([*rest, labelled.neighbours], axis=1)
+    wrong = 0
+    for judged in (labelled.half, ~labelled.half):
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+        model.fit(inputs[~judged], labelled.codes[~judged])
+        wrong += int((model.predict(inputs[judged]) != labelled.codes[judged]).sum())
+    return wrong / len(inputs)
+
+
+def _draw_windows(table: AuditInput, seed: int) -> np.ndarray:
+    labelled = np.flatnonzero((table.fit_labels >= 0).any((1, 2)))
+    drawn = np.random.default_rng([seed, 13]).permutation(labelled)
+    return np.sort(drawn[: max(2, MOST_STEPS // table.index.shape[1])])
+
+
+def _gather(table: AuditInput, windows: np.ndarray, annotator: int) -> Labelled | None:
+    """The labels of an annotator in some windows; None where they are too few, or of one class in a half."""
+    labels, steps = table.fit_labels[windows, :, annotator], np.arange(table.index.shape[1])
+    last = table.lengths[windows][:, None] - 1
+    row, step = np.nonzero(labels >= 0)
+    if len(row) < LEAST_STEPS:
+        return None
+    groups = np.unique(table.groups[windows], return_inverse=True)[1]
+    half = (groups if groups.max() > 0 else np.arange(len(windows)))[row] % 2 == 0
+    codes = labels[row, step].astype(np.int64)
+    if min(len(np.unique(codes[half])), len(np.unique(codes[~half]))) < 2:
+        return None
+    features = table.features[windows]
+    moved = {shift: np.clip(steps + shift, 0, last) for shift in SHIFTS}  # (windows, steps)
+    values = {shift: features[row, place[row, step]] for shift, place in moved.items()}
+    inside = {shift: place[row, step] == step + shift for shift, place in moved.items()}
+    kinds = np.arange(len(table.class_names))
+    beside = [labels[row, moved[shift][row, step]][:, None] == kinds for shift in (1, -1)]
+    return Labelled(codes, values, inside, np.concatenate(beside, axis=1).astype(float), half)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Classes with so few labels that nothing can be learned of them are left out of the fit, neither judged nor
+# suggested.
+#
+# Of three stray labels of a class among 720 right ones, an error rate of that class cannot be estimated, and Q would be
+# free to explain many other labels by it.
+# ----------------------------------------------------------------------------------------------------
+
+
+# A class with fewer labels and a smaller share is left out (docs/decisions/016-when-nothing-can-be-told.md).
+FEWEST_LABELS, LEAST_SHARE = 20, 0.02  # by hand
+
+
+def leave_out_rare_classes(table: AuditInput) -> AuditInput:
+    """The same table without the labels of rare classes, and a sentence that names them; others keep their order."""
+    counts = np.bincount(table.fit_labels[table.fit_labels >= 0], minlength=len(table.class_names))
+    trusted = () if table.fit_trusted is None else np.unique(table.fit_trusted[table.fit_trusted >= 0])
+    rare = find_rare(counts, trusted)
+    said = (*table.said, *say_rare(table.class_names, counts, rare))
+    return replace(leave_out(table, rare), said=said) if rare.any() else table
+
+
+def find_rare(counts: np.ndarray, trusted: Collection[int] | np.ndarray) -> np.ndarray:
+    """Which classes are left out: bool of shape (classes,).
+
+    Classes with trusted labels stay, and so do all where fewer than two would be left.
+    """
+    rare = (counts < FEWEST_LABELS) & (counts < LEAST_SHARE * counts.sum())
+    rare[list(trusted)] = False
+    return rare if (~rare).sum() >= 2 else np.zeros_like(rare)
+
+
+def kept_codes(rare: np.ndarray) -> np.ndarray:
+    """The new code of each class, -1 for rare ones: int8 of shape (classes + 1,); the last one stands for -1."""
+    return np.append(np.where(rare, -1, np.cumsum(~rare) - 1), -1).astype(np.int8)
+
+
+def leave_out(table: AuditInput, rare: np.ndarray) -> AuditInput:
+    """The same table without the labels of some classes."""
+    if not rare.any():
+        return table
+    codes = kept_codes(rare)
+    return replace(
+        table,
+        labels=codes[table.labels],
+        fit_labels=codes[table.fit_labels],
+        trusted=None if table.trusted is None else codes[table.trusted],
+        fit_trusted=None if table.fit_trusted is None else codes[table.fit_trusted],
+        class_names=tuple(compress(table.class_names, ~rare)),
+    )
+
+
+def say_rare(class_names: Sequence[str], counts: np.ndarray, rare: np.ndarray) -> list[str]:
+    """A sentence that names the classes left out; none where there are none."""
+    names = list(compress(class_names, rare))
+    few = ", ".join(str(count) for count in counts[rare][:20])
+    noun = "class" if len(names) == 1 else "classes"
+    sentence = (
+        f"The {noun} {quoted(names)} had too few labels to learn from ({few} of {FEWEST_LABELS} that are needed); "
+        "they were left as recorded, neither judged nor suggested for other rows."
+    )
+    return [sentence] if names else []
+
+
+# ----------------------------------------------------------------------------------------------------
+# Annotators of the same steps must name classes alike: 'Wake' of one and 'Wach' of another would be two classes.
+# ----------------------------------------------------------------------------------------------------
+
+
+FEWEST_STEPS = 20  # that two annotators labelled both, before their names are compared
+
+
+def check_shared_classes(table: AuditInput) -> None:
+    """Refuse two annotators who labelled the same steps, both with several classes, of which none is in common."""
+    labels, names = table.fit_labels, table.annotator_names or ()
+    classes = [set(np.unique(labels[..., place]).tolist()) - {-1} for place in range(len(names))]
+    for first, second in combinations(range(len(names)), 2):
+        if classes[first] & classes[second] or min(len(classes[first]), len(classes[second])) < 2:
+            continue
+        both = int(((labels[..., first] >= 0) & (labels[..., second] >= 0)).sum())
+        if both >= FEWEST_STEPS:
+            of_first, of_second = (
+                quoted([table.class_names[code] for code in sorted(classes[k])]) for k in (first, second)
+            )
+            raise ValueError(
+                f"Annotators must use the same names for classes. {names[first]!r} has {of_first}, {names[second]!r} "
+                f"has {of_second}, and on {both:,} steps that both labelled they never agree. Rename the labels of one."
+            )

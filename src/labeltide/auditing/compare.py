@@ -1,0 +1,516 @@
+"""Two audits compared: new, resolved and persisting issues, and Q(t) then and now with a test of the difference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from json import JSONDecodeError
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+from scipy.special import ndtri, stdtr, stdtrit
+
+from labeltide._files import to_json
+from labeltide.auditing.page.format import number, numbers
+from labeltide.auditing.page.payload import Results
+from labeltide.auditing.page.verdict import comparison_text
+from labeltide.auditing.results import read_labels
+from labeltide.tables.words import quoted
+
+EXAMPLES = 20  # labels of each kind in the summary
+POINTS = 100  # moments at which curves are compared
+NEEDED = ("table.columns", "table.classes", "table.rows", "noise", "clock", "issues")  # of audit.json
+FEWEST_PEOPLE = 8  # in each audit, for them to be the unit of the test
+ENDS = ("", "_lower", "_upper")
+
+
+@dataclass(frozen=True)
+class AuditComparison:
+    """What changed between two audits; shows itself as text.
+
+    Attributes
+    ----------
+    summary : dict
+        All numbers, as the part `compare` of audit.json holds them.
+    issues : pyarrow.Table
+        One line for each label that is an issue in either audit; `change` is new, resolved or persisting.
+    """
+
+    summary: dict[str, Any]
+    issues: pa.Table = field(repr=False)
+
+    def __str__(self) -> str:
+        return comparison_text(self.summary)
+
+
+def compare_audits(old: str | Path | Results, new: str | Path | Results) -> AuditComparison:
+    """Compare two audits: which issues are new, resolved or persisting, and whether the noise differs.
+
+    Labels are matched by sequence, time and annotator; where there is no time, by row number. The difference of the
+    shares of wrong labels is tested with people as the unit, those in both audits paired, where each audit has at least
+    eight; else as that of two independent estimates (`rate_difference.py`). The error rate of each true class over the
+    clock is tested at its most striking moment.
+
+    Parameters
+    ----------
+    old, new : folders that `labeltide audit` wrote
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> comparison = lt.compare_audits("audit-before", "audit")
+    >>> sorted(comparison.summary["issues"])
+    ['new', 'persisting', 'resolved']
+    """
+    old, new = (each if isinstance(each, Results) else open_results(Path(each)) for each in (old, new))
+    sides = old.audit, new.audit
+    lines = read_lines(old.labels), read_lines(new.labels)
+    matched = match_labels(*lines, *sides)
+    issues = label_changes(matched)
+    curves, said = _compare_curves(*sides)
+    summary = {
+        "old": _describe(old.audit),
+        "new": _describe(new.audit),
+        "matched": _describe_match(matched),
+        "issues": _describe_issues(issues) if matched.by else None,
+        "rate": _compare_rates(sides, lines, _same_labels(matched)),
+        **curves,
+        "said": [*matched.said, *said],
+    }
+    return AuditComparison(to_json(summary), issues)
+
+
+def open_results(folder: Path, *, in_memory: bool = False) -> Results:
+    """The results in a folder, or a sentence that says why they cannot be compared.
+
+    With in_memory they do not change if the folder does.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"An audit is a folder that `labeltide audit` wrote. There is no folder {str(folder)!r}.")
+    try:
+        results = Results.in_folder(folder, NEEDED)
+        labels = parquet.read_schema(results.labels).empty_table().select(COLUMNS)
+        return Results(results.audit, read_lines(results.labels), labels) if in_memory else results
+    except (KeyError, TypeError, UnicodeDecodeError, JSONDecodeError, RecursionError, pa.ArrowException):
+        raise ValueError(f"The files in {str(folder)!r} are not what this version writes. Audit again.") from None
+
+
+def _describe(audit: Mapping[str, Any]) -> dict[str, Any]:
+    table = audit["table"]
+    known = {name: table.get(name) for name in ("name", "rows", "labels", "sequences")}
+    return known | {"created": audit.get("created"), "issues": audit["issues"].get("count")}
+
+
+def _same_labels(matched: MatchedLabels) -> float:
+    """The share of labels that both audits have and that were recorded alike."""
+    if not matched.by:
+        return 0.0
+    same = pc.sum(pc.equal(matched.both["recorded"], matched.both["recorded_now"])).as_py() or 0
+    return float(same / (len(matched.both) + max(len(matched.old), len(matched.new))))
+
+
+def _describe_match(matched: MatchedLabels) -> dict[str, Any]:
+    both = matched.both
+    differs = pc.sum(pc.not_equal(both["recorded"], both["recorded_now"])).as_py() if matched.by else 0
+    counts = {"labels": len(both) if matched.by else 0, "relabelled": differs or 0}
+    return {"by": matched.by or None, **counts, "only_old": len(matched.old), "only_new": len(matched.new)}
+
+
+def _describe_issues(issues: pa.Table) -> dict[str, Any]:
+    """Counts of each kind, why they are of it, and the surest examples."""
+    found: dict[str, Any] = {}
+    for kind in KINDS:
+        part = issues.filter(pc.equal(issues["change"], kind))
+        then, now = pc.is_valid(part["recorded"]), pc.is_valid(part["recorded_now"])
+        changed = pc.fill_null(pc.not_equal(part["recorded"], part["recorded_now"]), False)
+        reasons = {"relabelled": changed, "same_label": pc.and_not(pc.and_(then, now), changed)}
+        reasons["not_in_the_other"] = pc.invert(pc.and_(then, now))
+        found[kind] = {"count": len(part), **{name: pc.sum(chosen).as_py() or 0 for name, chosen in reasons.items()}}
+        by = "probability_right" if kind == "resolved" else "probability_right_now"
+        found[kind]["first"] = part.sort_by([(by, "ascending")]).slice(0, EXAMPLES).drop_columns("change").to_pylist()
+    return found
+
+
+def _compare_rates(
+    sides: tuple[Mapping[str, Any], Mapping[str, Any]], lines: tuple[pa.Table, pa.Table], same_labels: float
+) -> dict[str, Any]:
+    then, now = (Share(*(number(audit["noise"].get(f"rate{end}")) for end in ENDS)) for audit in sides)
+    people = _people(lines[0]), _people(lines[1])
+    of_people = min(map(len, people)) >= FEWEST_PEOPLE
+    difference = people_difference(then, now, people, same_labels) if of_people else independent_difference(then, now)
+    described = {"then": then._asdict(), "now": now._asdict(), **_describe_difference(difference)}
+    n_paired = len(people[0].keys() & people[1].keys())
+    return described | {"method": "people" if of_people else "independent", "n_paired": n_paired}
+
+
+def _people(lines: pa.Table) -> dict[str, tuple[float, int]]:
+    """Of each sequence the expected number of wrong labels and the number of labels."""
+    right = pc.fill_null(lines["probability_right"], 1.0)
+    sums = pa.table({"sequence": lines["sequence"], "wrong": pc.subtract(1.0, right)}).group_by("sequence")
+    found = sums.aggregate([("wrong", "sum"), ("wrong", "count")]).to_pylist()
+    return {each["sequence"]: (each["wrong_sum"], each["wrong_count"]) for each in found}
+
+
+def _describe_difference(difference: Difference) -> dict[str, float]:
+    limits = {"difference": difference.value, "lower": difference.lower, "upper": difference.upper}
+    return limits | {"p_value": difference.p_value}
+
+
+def _compare_curves(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The error rates of all labels and of each true class over the first clock, where both audits have them."""
+    nothing: dict[str, Any] = {"clock": None, "curves": [], "classes": []}
+    clocks, names = [audit["clock"] for audit in (old, new)], [audit["table"]["classes"] for audit in (old, new)]
+    if any(clocks[0].get(key) != clocks[1].get(key) for key in ("kind", "name", "period")):
+        titles = quoted([clocks[0].get("name"), clocks[1].get("name")])
+        return nothing, [f"The clocks differ ({titles}), so Q is not compared over the clock."]
+    points = _common_points(*(numbers(audit["noise"].get("clock")) for audit in (old, new)))
+    if not len(points):
+        return nothing, ["The clocks of the two audits have no moment in common, so Q is not compared over the clock."]
+    shared, said = [name for name in names[0] if name in names[1]], []
+    for which, alone in (("old", set(names[0]) - set(names[1])), ("new", set(names[1]) - set(names[0]))):
+        said += [f"In the {which} audit alone: class {quoted(sorted(alone))}."] if alone else []
+    pairs = {name: tuple(_class_curve(audit, name, points) for audit in (old, new)) for name in shared}
+    curves = [_describe_curves(None, *(_rate_curve(audit, points) for audit in (old, new)))]
+    curves += [_describe_curves(name, then[0], now[0]) for name, (then, now) in pairs.items()]
+    tested = {
+        name: curve_difference(points, then[0], now[0], (then[1] + now[1]) / 2) for name, (then, now) in pairs.items()
+    }
+    return {"clock": new["clock"] | {"points": points}, "curves": curves, "classes": _describe_tests(tested)}, said
+
+
+def _describe_tests(tested: dict[str, CurveDifference | None]) -> list[dict[str, Any]]:
+    found = {name: test for name, test in tested.items() if test is not None}
+    corrected = holm([test.difference.p_value for test in found.values()])
+    return [
+        {
+            "class": name,
+            "at": test.at,
+            "then": test.then,
+            "now": test.now,
+            **_describe_difference(test.difference),
+            "p_corrected": p_corrected,
+        }
+        for (name, test), p_corrected in zip(found.items(), corrected, strict=True)
+    ]
+
+
+def _describe_curves(name: str | None, then: Share, now: Share) -> dict[str, Any]:
+    return {"class": name, "then": then._asdict(), "now": now._asdict()}
+
+
+def _common_points(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Moments that lie within both clocks."""
+    if not (len(old) and len(new)):
+        return np.array([])
+    low, high = max(old.min(), new.min()), min(old.max(), new.max())
+    return np.linspace(low, high, POINTS) if high > low else np.array([low] if high == low else [])
+
+
+def _rate_curve(audit: Mapping[str, Any], points: np.ndarray) -> Share:
+    curve = (audit["noise"].get("curves") or [{}])[0]
+    return Share(*(_at(audit, curve.get(f"rate{end}"), points) for end in ENDS))
+
+
+def _class_curve(audit: Mapping[str, Any], name: str, points: np.ndarray) -> tuple[Share, float]:
+    """The error rate of a true class, and the half-width of its simultaneous band in standard errors."""
+    curve, place = (audit["noise"].get("curves") or [{}])[0], audit["table"]["classes"].index(name)
+
+    def row(key: str) -> np.ndarray:
+        values = curve.get(key) or []
+        return _at(audit, values[place] if place < len(values) else None, points)
+
+    share = Share(*(row(f"class_rate{end}") for end in ENDS))
+    wide = row("class_rate_simultaneous_upper") - row("class_rate_simultaneous_lower")
+    near = np.asarray(share.upper) - np.asarray(share.lower)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = (wide / near)[np.isfinite(wide / near) & (near > 0)]
+    return share, float(Z * np.median(ratio)) if len(ratio) else Z
+
+
+def _at(audit: Mapping[str, Any], values: Any, points: np.ndarray) -> np.ndarray:
+    """A curve at other moments, by linear interpolation."""
+    clock, curve = numbers(audit["noise"].get("clock")), numbers(values)
+    return np.interp(points, clock, curve) if curve.shape == clock.shape else np.full(len(points), np.nan)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Tests of a difference between two audits: of the share of wrong labels, and of a curve over the clock.
+#
+# With enough people the difference of two shares has a cluster-robust variance (Liang and Zeger 1986) and quantiles of
+# Student's t. What a person adds to the two shares is subtracted first, so people who are in both audits are paired.
+# People say nothing about errors that a fit makes for all of them alike. These are added from the intervals of the two
+# shares; labels that are the same in both audits make them correlated.
+#
+# With few people the interval of the difference comes from the two intervals by MOVER, the method of variance estimates
+# recovery (Newcombe 1998; Zou and Donner 2008), which needs neither symmetric intervals nor a variance.
+#
+# A curve is tested at its most striking moment, by MOVER. The p-value of that moment is corrected for the many moments
+# at which one could have looked by Šidák's formula (1967), with the effective number of moments that the simultaneous
+# bands imply, at most as many as are compared.
+# ----------------------------------------------------------------------------------------------------
+
+
+Z = float(ndtri(0.975))
+MOST_CORRELATION = 0.95  # by hand: of two fits to the same labels (docs/decisions/020-review.md)
+People = dict[str, tuple[float, int]]  # expected number of wrong labels and number of labels of each person
+
+
+class Share(NamedTuple):
+    """An estimated share with its 95 % interval; arrays where it is a curve."""
+
+    value: float | np.ndarray
+    lower: float | np.ndarray
+    upper: float | np.ndarray
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Now minus then, with a 95 % interval and the p-value of no difference; NaN where it cannot be told."""
+
+    value: float
+    lower: float
+    upper: float
+    p_value: float
+
+
+def independent_difference(old: Share, new: Share) -> Difference:
+    """The difference of two independent shares by MOVER, with a z-test."""
+    value = float(new.value - old.value)
+    down, up = (float(half) for half in _half_widths(old, new))
+    if not math.isfinite(value + down + up) or (down + up == 0 and value):
+        return Difference(value, math.nan, math.nan, math.nan)
+    side = down if value > 0 else up
+    p_value = 1.0 if value == 0 else 0.0 if side == 0 else _two_sided(Z * abs(value) / side)
+    return Difference(value, max(-1.0, value - down), min(1.0, value + up), p_value)
+
+
+def people_difference(old: Share, new: Share, people: tuple[People, People], same_labels: float) -> Difference:
+    """The difference of two shares with people as the unit; those who are in both audits are paired.
+
+    Parameters
+    ----------
+    people : of the old and of the new audit, at least two in each
+    same_labels : share of the labels that are in both audits and recorded alike
+    """
+    value = float(new.value - old.value)
+    errors = [float(np.subtract(share.upper, share.lower)) / (2 * Z) for share in (old, new)]
+    correlation = min(same_labels, MOST_CORRELATION)
+    variance = errors[0] ** 2 + errors[1] ** 2 - 2 * correlation * errors[0] * errors[1] + _people_variance(*people)
+    if not math.isfinite(value + variance) or variance <= 0:
+        return Difference(value, math.nan, math.nan, math.nan)
+    freedom = min(map(len, people)) - 1
+    half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
+    p_value = 2 * float(stdtr(freedom, -abs(value) / math.sqrt(variance)))
+    return Difference(value, max(-1.0, value - half), min(1.0, value + half), p_value)
+
+
+def _people_variance(old: People, new: People) -> float:
+    """Cluster-robust variance of the difference of two shares."""
+    names = sorted(old.keys() | new.keys())
+    moved = _influence(new, names) - _influence(old, names)  # (people,)
+    return float((moved**2).sum()) * len(names) / (len(names) - 1)
+
+
+def _influence(people: People, names: list[str]) -> np.ndarray:
+    """What each person adds to the deviation of the share from its expectation: shape (people,)."""
+    wrong, labels = (sum(each[place] for each in people.values()) for place in (0, 1))
+    each_one = [people.get(name, (0.0, 0)) for name in names]
+    return np.array([(own_wrong - wrong / labels * own_labels) / labels for own_wrong, own_labels in each_one])
+
+
+@dataclass(frozen=True)
+class CurveDifference:
+    """Two curves at the moment at which they differ most surely; the p-value is corrected for the choice of it."""
+
+    at: float
+    then: float
+    now: float
+    difference: Difference  # at that moment, with the limits and the p-value of the whole curve
+
+
+def curve_difference(points: np.ndarray, old: Share, new: Share, critical: float) -> CurveDifference | None:
+    """Compare two curves on the same points; None where no moment has both.
+
+    Parameters
+    ----------
+    critical : half-width of a simultaneous 95 % band in standard errors, at least that of a single moment
+    """
+    value = np.asarray(new.value) - np.asarray(old.value)
+    down, up = (np.asarray(half) for half in _half_widths(old, new))
+    side = np.where(value > 0, down, up)
+    known = np.isfinite(value + down + up) & (side > 0)
+    if not known.any():
+        return None
+    z = np.where(known, Z * np.abs(value) / np.where(known, side, 1), -1)
+    place = int(z.argmax())
+    looks = min(effective_moments(critical), float(known.sum()))
+    p_value = -math.expm1(looks * math.log1p(-min(_two_sided(float(z[place])), 1 - 1e-12)))
+    wide = float(ndtri((1 + 0.95 ** (1 / looks)) / 2)) / Z
+    limits = float(value[place] - wide * down[place]), float(value[place] + wide * up[place])
+    difference = Difference(float(value[place]), max(-1.0, limits[0]), min(1.0, limits[1]), float(p_value))
+    then, now = (float(np.asarray(curve.value)[place]) for curve in (old, new))
+    return CurveDifference(float(points[place]), then, now, difference)
+
+
+def effective_moments(critical: float) -> float:
+    """The number of independent looks for which Šidák's correction gives this critical value at 5 %."""
+    alone = _two_sided(min(max(critical, Z), 6.0))
+    return max(1.0, math.log(0.95) / math.log1p(-alone))
+
+
+def holm(p_values: list[float]) -> list[float]:
+    """P-values corrected for their number (Holm 1979); NaN stays and does not count."""
+    known = [place for place, p in enumerate(p_values) if math.isfinite(p)]
+    corrected, highest = list(p_values), 0.0
+    for rank, place in enumerate(sorted(known, key=lambda place: p_values[place])):
+        highest = max(highest, min(1.0, (len(known) - rank) * p_values[place]))
+        corrected[place] = highest
+    return corrected
+
+
+def _half_widths(old: Share, new: Share) -> tuple[np.ndarray, np.ndarray]:
+    """How far the interval of the difference reaches below and above it."""
+    down = np.hypot(np.subtract(new.value, new.lower), np.subtract(old.upper, old.value))
+    up = np.hypot(np.subtract(new.upper, new.value), np.subtract(old.value, old.lower))
+    return down, up
+
+
+def _two_sided(z: float) -> float:
+    return math.erfc(abs(z) / math.sqrt(2))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which label of one audit is which of another: matched by sequence, time and annotator.
+# ----------------------------------------------------------------------------------------------------
+
+
+COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "probability_right", "is_issue"]
+KINDS = ("new", "resolved", "persisting")
+
+
+@dataclass(frozen=True)
+class MatchedLabels:
+    """The labels of two audits side by side.
+
+    Attributes
+    ----------
+    both : one line for each label that is in both; columns of the new audit end in _now
+    old, new : the labels that are in one audit alone
+    by : the columns by which they were matched, in words; "" where they cannot be matched
+    said : sentences about it
+    """
+
+    both: pa.Table
+    old: pa.Table
+    new: pa.Table
+    by: str
+    said: tuple[str, ...] = ()
+
+
+def read_lines(labels: pa.Table | Path) -> pa.Table:
+    """Every recorded label of an audit; texts are of one type, and no annotator is an empty name."""
+    table = read_labels(labels, COLUMNS)
+    texts = {name: table[name].cast(pa.large_string()) for name in ("sequence", "time", "annotator", "recorded")}
+    texts["annotator"] = pc.fill_null(texts["annotator"], "")
+    for name, column in texts.items():
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table.filter(pc.is_valid(table["recorded"]))
+
+
+def match_labels(
+    old: pa.Table, new: pa.Table, old_audit: Mapping[str, Any], new_audit: Mapping[str, Any]
+) -> MatchedLabels:
+    """Match the lines of two audits, or say why that cannot be done.
+
+    Parameters
+    ----------
+    old, new : as of `read_lines`
+    old_audit, new_audit : what their audit.json hold
+    """
+    timed = [audit["table"]["columns"].get("time") is not None for audit in (old_audit, new_audit)]
+    if timed[0] != timed[1]:
+        which = ("old", "new")[timed.index(False)]
+        return _unmatched(
+            old, new, f"The {which} audit has no column of times and the other has one, so labels cannot be matched."
+        )
+    people = [audit["table"].get("annotators") or [] for audit in (old_audit, new_audit)]
+    one_each = max(map(len, people)) <= 1
+    keys = ["sequence", "time"] if one_each else ["sequence", "time", "annotator"]
+    right_names = [f"{name}_now" if name not in keys else name for name in COLUMNS]
+    both = old.join(new.rename_columns(right_names), keys, join_type="inner")
+    if not len(both):
+        return _unmatched(old, new, _why_none(people, timed[0]))
+    if len(both) > min(len(old), len(new)):
+        return _unmatched(old, new, "Several labels share a sequence, time and annotator, so they cannot be matched.")
+    by = f"sequence{', ' if not one_each else ' and '}{'time' if timed[0] else 'row number'}"
+    by += "" if one_each else " and annotator"
+    only_old, only_new = (side.join(both.select(keys), keys, join_type="left anti") for side in (old, new))
+    return MatchedLabels(both, only_old, only_new, by, tuple(_cautions(both, (old, new), people, timed[0])))
+
+
+def label_changes(matched: MatchedLabels) -> pa.Table:
+    """One line for each label that is an issue in either audit; `change` is new, resolved or persisting.
+
+    Empty where labels could not be matched.
+    """
+    both, parts = matched.both, []
+    if not matched.by:
+        return _columns(both, "new")
+    then, now = both["is_issue"], both["is_issue_now"]
+    choices = {"new": pc.and_not(now, then), "resolved": pc.and_not(then, now), "persisting": pc.and_(then, now)}
+    for kind, chosen in choices.items():
+        parts.append(_columns(both.filter(chosen), kind))
+    renamed = matched.new.rename_columns([_now(name) for name in COLUMNS])
+    parts.append(_columns(matched.old.filter(matched.old["is_issue"]), "resolved"))
+    parts.append(_columns(renamed.filter(renamed["is_issue_now"]), "new"))
+    return pa.concat_tables(parts)
+
+
+def _now(name: str) -> str:
+    return name if name in ("sequence", "time", "annotator") else f"{name}_now"
+
+
+def _columns(table: pa.Table, kind: str) -> pa.Table:
+    """The columns of `label_changes`, null where an audit lacks the label."""
+    types = {"row": pa.int64(), "recorded": pa.large_string(), "probability_right": pa.float64()}
+    columns = {"change": pa.array([kind] * len(table), pa.string())}
+    columns |= {name: table[name] for name in ("sequence", "time", "annotator")}
+    for name in ("row", "row_now", "recorded", "recorded_now", "probability_right", "probability_right_now"):
+        there = name in table.column_names
+        kind_of = types[name.removesuffix("_now")]
+        columns[name] = table[name].cast(kind_of) if there else pa.nulls(len(table), kind_of)
+    return pa.table(columns)
+
+
+def _unmatched(old: pa.Table, new: pa.Table, why: str) -> MatchedLabels:
+    return MatchedLabels(old.slice(0, 0), old, new, "", (why,))
+
+
+def _why_none(people: list[list[str]], timed: bool) -> str:
+    if people[0] and people[1] and not set(people[0]) & set(people[1]):
+        return "No annotator is in both audits, so labels cannot be matched."
+    if bool(people[0]) != bool(people[1]):
+        which = "new" if people[0] else "old"
+        return f"The {which} audit names no annotators and the other does, so labels cannot be matched."
+    key = "sequence and time" if timed else "sequence and row number"
+    return f"No label of one audit has the {key} of a label of the other, so labels cannot be matched."
+
+
+def _cautions(both: pa.Table, sides: tuple[pa.Table, pa.Table], people: list[list[str]], timed: bool) -> list[str]:
+    said = []
+    if not timed:
+        said.append("There is no column of times: labels are matched by row number, which is right if no row moved.")
+    if 2 * len(both) < min(map(len, sides)):
+        said.append(
+            f"Only {len(both):,} of {min(map(len, sides)):,} labels could be matched: read the counts with care."
+        )
+    for which, mine, other in (("old", people[0], people[1]), ("new", people[1], people[0])):
+        alone = sorted(set(mine) - set(other)) if max(map(len, people)) > 1 else []
+        if alone:
+            said.append(f"{len(alone)} annotator{'s are' if len(alone) > 1 else ' is'} in the {which} audit alone.")
+    return said

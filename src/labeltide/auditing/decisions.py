@@ -1,0 +1,562 @@
+"""The database of decisions: one transaction for each, nothing ever deleted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import reprlib
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import numpy as np
+import pyarrow as pa
+
+# ----------------------------------------------------------------------------------------------------
+# Items of a review and decisions on them, as the database holds them.
+# ----------------------------------------------------------------------------------------------------
+
+
+ACTIONS = ("label", "keep", "skip")
+KINDS = ("suspect", "sample")
+MOST_ROWS = 2**53  # of a table
+MOST_TEXT = 10_000  # characters of a comment, a name or a label
+
+
+@dataclass(frozen=True)
+class Item:
+    """One stretch of labels of one annotator that is to be settled.
+
+    Attributes
+    ----------
+    kind : "suspect", or "sample" for an item of the probability sample
+    sequence, annotator : None where the table names none
+    first_row, last_row : rows of the user's table from 0, both included
+        The item is made of the rows between them that belong to its sequence and annotator.
+    probability : inclusion probability of a sample item, None for a suspect
+    draws : how many times it was drawn; 0 for a suspect
+    target : the marked row, which a decision must cover; the drawn label of a sample item
+    position : place in the queue; None for a single step that was split off a stretch
+    draw : number of the draw, from 0; None for a suspect
+    """
+
+    item_id: str
+    audit: str
+    kind: str
+    sequence: str | None
+    annotator: str | None
+    first_row: int
+    last_row: int
+    probability: float | None = None
+    draws: int = 0
+    target: int | None = None
+    position: int | None = None
+    draw: int | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one reviewer decided about one item.
+
+    Attributes
+    ----------
+    action : "label", "keep" for the recorded labels are right, or "skip"
+    label : the label that is right; None unless the action is "label"
+    first_row, last_row : rows of the user's table from 0, both included; they may be fewer than those of the item
+    shown : JSON of what was on the screen
+    request : random text that the browser made, by which a repeated request is known
+    decided_at, undone_at : UTC in ISO 8601; `decided_at` is set by the store where it is empty
+    """
+
+    item_id: str
+    audit: str
+    reviewer: str
+    action: str
+    label: str | None
+    first_row: int
+    last_row: int
+    sequence: str | None = None
+    annotator: str | None = None
+    comment: str = ""
+    shown: str = "{}"
+    probability: float | None = None
+    request: str | None = None
+    decided_at: str = ""
+    undone_at: str | None = None
+    decision_id: int | None = None
+
+    @property
+    def outcome(self) -> tuple[str, str | None]:
+        """What two decisions on one item must share in order to agree."""
+        return self.action, self.label
+
+
+def check_decision(decision: Decision) -> None:
+    """Refuse a decision that the database must not hold."""
+    if decision.action not in ACTIONS:
+        raise ValueError(f"Unknown action {decision.action!r}. Choose one of: {', '.join(ACTIONS)}.")
+    if (decision.label is not None) != (decision.action == "label"):
+        raise ValueError("A decision must have a label if its action is 'label', and none otherwise.")
+    if not decision.reviewer.strip():
+        raise ValueError("A decision must name its reviewer. Got an empty name.")
+    for name in ("reviewer", "label", "comment"):
+        length = len(getattr(decision, name) or "")
+        if length > MOST_TEXT:
+            raise ValueError(f"The {name} of a decision must have at most {MOST_TEXT} characters. Got {length}.")
+    if not 0 <= decision.first_row <= decision.last_row:
+        raise ValueError(
+            "The rows of a decision must be whole numbers from 0, the first not after the last. "
+            f"Got {decision.first_row} to {decision.last_row}."
+        )
+
+
+def check_stored(record: Item | Decision) -> Item | Decision:
+    """Refuse a row of the database that the store did not write: SQLite itself keeps any value in any column."""
+    for name, kinds in _FIELD_TYPES[type(record)]:
+        value = getattr(record, name)
+        if not (type(value) in kinds or (float in kinds and type(value) is int)):
+            raise ValueError(f"the {name} of an entry is {reprlib.repr(value)}")
+    if not 0 <= record.first_row <= record.last_row < MOST_ROWS:
+        raise ValueError(f"an entry has the rows {record.first_row} to {record.last_row}")
+    if isinstance(record, Item):
+        _check_item(record)
+    else:
+        check_decision(record)
+    return record
+
+
+def _types_of_fields(kind: type[Item] | type[Decision]) -> list[tuple[str, tuple[type, ...]]]:
+    types = get_type_hints(kind)
+    return [(field.name, get_args(types[field.name]) or (types[field.name],)) for field in fields(kind)]
+
+
+# Worked out once, because it takes 80 times as long as the check of an entry.
+_FIELD_TYPES = {Item: _types_of_fields(Item), Decision: _types_of_fields(Decision)}
+
+
+def _check_item(item: Item) -> None:
+    numbers = [number for number in (item.target, item.position, item.draw) if number is not None]
+    if item.kind not in KINDS or not all(0 <= number < MOST_ROWS for number in numbers):
+        raise ValueError(f"an item is of the kind {reprlib.repr(item.kind)} with the numbers {numbers}")
+    is_drawn = item.kind == "sample" and item.position is not None
+    if is_drawn and (item.draw is None or item.probability is None or not 0 < item.probability <= 1):
+        raise ValueError("an item of the sample lacks its inclusion probability")
+
+
+# ----------------------------------------------------------------------------------------------------
+# The tables of `decisions.sqlite` and their version.
+# ----------------------------------------------------------------------------------------------------
+
+
+VERSION = 1
+
+TABLES = (
+    """CREATE TABLE items(
+        item_id TEXT PRIMARY KEY, audit TEXT, kind TEXT CHECK(kind IN ('suspect','sample')), sequence TEXT,
+        annotator TEXT, first_row INTEGER, last_row INTEGER, probability REAL, draws INTEGER,
+        target INTEGER, position INTEGER, draw INTEGER)""",
+    """CREATE TABLE decisions(
+        decision_id INTEGER PRIMARY KEY AUTOINCREMENT, item_id TEXT, audit TEXT, reviewer TEXT, decided_at TEXT,
+        action TEXT CHECK(action IN ('label','keep','skip')), label TEXT, first_row INTEGER, last_row INTEGER,
+        sequence TEXT, annotator TEXT, comment TEXT, shown TEXT, probability REAL, request TEXT UNIQUE,
+        undone_at TEXT)""",
+    "CREATE INDEX decisions_of_items ON decisions(item_id, reviewer)",
+    "CREATE INDEX undone_decisions ON decisions(undone_at) WHERE undone_at IS NOT NULL",
+    "CREATE TABLE settings(name TEXT PRIMARY KEY, value TEXT)",
+)
+
+
+def prepare_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Create the tables of an empty database; refuse one of a newer version, or of another program."""
+    version = read_version(connection)
+    if version == 0:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = read_version(connection)  # another process may have been first
+            if version == 0:
+                _create(connection, path)
+                version = VERSION
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+    check_version(version, path)
+
+
+def read_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def check_version(version: int, path: Path) -> None:
+    """Refuse a version that this one cannot know."""
+    if version > VERSION:
+        raise ValueError(
+            f"{str(path)!r} was written by a newer version of labeltide (its format is {version}, this one reads up "
+            f"to {VERSION}). Update labeltide with: pip install -U labeltide."
+        )
+
+
+def _create(connection: sqlite3.Connection, path: Path) -> None:
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if tables:
+        raise ValueError(f"{str(path)!r} is a database of another program. Move it away.")
+    for statement in TABLES:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+DECISIONS = "decisions.sqlite"
+WAY_OUT = "Bring back a copy, or move it away to start anew."
+PATIENCE = 10.0  # seconds to wait while another process writes
+
+_ITEM = [field.name for field in fields(Item)]
+_DECISION = [field.name for field in fields(Decision)]
+
+Record = TypeVar("Record", Item, Decision)
+
+
+class DecisionStore:
+    """The decisions in the folder of an audit, safe for several threads and several processes at once.
+
+    The database is in WAL mode with full synchronisation: a decision whose `add` has returned survives the end of the
+    process and of the machine. Use it as a context manager.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self.path = path
+        self._connection = connection
+        self._turn = threading.RLock()
+        self._known: list[Decision] = []  # read before; rows are only ever added or undone
+        self._n_undone = 0
+
+    @classmethod
+    def open(cls, folder: Path, *, create: bool) -> DecisionStore:
+        """Open the database of a folder; with create=False it must be there."""
+        path = Path(folder) / DECISIONS
+        if not create and not path.is_file():
+            raise ValueError(
+                f"The folder {str(folder)!r} holds no decisions. Make some with: labeltide review {str(folder)!r}."
+            )
+        if not path.parent.is_dir():
+            raise ValueError(f"Decisions are kept in the folder of an audit. There is no folder {str(folder)!r}.")
+        with _sentences(path):
+            connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+            try:
+                _set_up(connection, path)
+            except BaseException:
+                connection.close()
+                raise
+        return cls(connection, path)
+
+    def __enter__(self) -> DecisionStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database; what was added is on the disk already."""
+        with self._turn:
+            self._connection.close()
+
+    def add_items(self, items: Iterable[Item]) -> None:
+        """Add items in one transaction; those that are there stay as they are."""
+        with self._transaction() as connection:
+            _insert_items(connection, items)
+
+    def items(self) -> list[Item]:
+        """All items in the order of the queue; single steps that were split off come last."""
+        query = f"SELECT {', '.join(_ITEM)} FROM items ORDER BY position IS NULL, position, item_id"
+        return [self._entry(Item, row) for row in self._read(query)]
+
+    def add(self, decision: Decision, item: Item | None = None) -> int:
+        """Keep a decision, with the item that it is about where that may be new, and return its number.
+
+        A request that was kept before is not kept again.
+        """
+        check_decision(decision)
+        values = {name: getattr(decision, name) for name in _DECISION if name != "decision_id"}
+        values["decided_at"] = decision.decided_at or _now()
+        names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+        with self._transaction() as connection:
+            if decision.request is not None:
+                number = _find_request(connection, decision)
+                if number is not None:
+                    return number
+            if item is not None:
+                _insert_items(connection, [item])
+            return int(connection.execute(f"INSERT INTO decisions({names}) VALUES ({marks})", values).lastrowid or 0)
+
+    def undo(self, reviewer: str) -> Decision | None:
+        """Take back the reviewer's last decision that stands; it stays in the database with the time of this."""
+        with self._transaction() as connection:
+            query = f"SELECT {', '.join(_DECISION)} FROM decisions WHERE reviewer = ? AND undone_at IS NULL"
+            row = connection.execute(f"{query} ORDER BY decision_id DESC LIMIT 1", [reviewer]).fetchone()
+            if row is None:
+                return None
+            now = _now()
+            number = row[_DECISION.index("decision_id")]
+            connection.execute("UPDATE decisions SET undone_at = ? WHERE decision_id = ?", [now, number])
+            return Decision(**dict(zip(_DECISION, row, strict=True)) | {"undone_at": now})
+
+    def all(self) -> list[Decision]:
+        """Every decision ever made, in order, those undone included."""
+        with self._turn:
+            last = self._known[-1].decision_id if self._known else 0
+            query = f"SELECT {', '.join(_DECISION)} FROM decisions WHERE decision_id > ? ORDER BY decision_id"
+            self._known += [self._entry(Decision, row) for row in self._read(query, [last])]
+            undone = dict(self._read("SELECT decision_id, undone_at FROM decisions WHERE undone_at IS NOT NULL"))
+            if len(undone) > self._n_undone:
+                self._known = [replace(d, undone_at=undone.get(d.decision_id)) for d in self._known]
+                self._n_undone = len(undone)
+            return list(self._known)
+
+    def standing(self) -> list[Decision]:
+        """The latest decision of each reviewer on each item, those undone left out."""
+        return standing_decisions(self.all())
+
+    def disputed(self) -> dict[str, list[Decision]]:
+        """The items on which reviewers differ, with their standing decisions; a skip does not count."""
+        return disputed_items(self.standing())
+
+    def setting(self, name: str, default: Any = None) -> Any:
+        """A value that was kept beside the items, such as the seed of the sample."""
+        found = self._read("SELECT value FROM settings WHERE name = ?", [name])
+        try:
+            return json.loads(found[0][0]) if found else default
+        except (ValueError, TypeError, RecursionError):
+            raise ValueError(f"{str(self.path)!r} is damaged: its setting {name!r} cannot be read. {WAY_OUT}") from None
+
+    def keep_setting(self, name: str, value: Any) -> None:
+        """Keep a value beside the items."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", [name, json.dumps(value)])
+
+    def _entry(self, kind: type[Record], row: tuple[Any, ...]) -> Record:
+        """A row as an item or a decision, checked."""
+        record = kind(*row)
+        try:
+            check_stored(record)
+        except ValueError as error:
+            raise ValueError(f"{str(self.path)!r} is damaged: {str(error).rstrip('.')}. {WAY_OUT}") from None
+        return record
+
+    def _read(self, query: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._turn, _sentences(self.path):
+            return self._connection.execute(query, tuple(values)).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._turn, _sentences(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+
+
+def _insert_items(connection: sqlite3.Connection, items: Iterable[Item]) -> None:
+    marks = ", ".join("?" * len(_ITEM))
+    query = f"INSERT OR IGNORE INTO items({', '.join(_ITEM)}) VALUES ({marks})"
+    connection.executemany(query, [astuple(item) for item in items])
+
+
+def _find_request(connection: sqlite3.Connection, decision: Decision) -> int | None:
+    """The number of the decision that was kept for the same request; None where there is none."""
+    query = "SELECT decision_id, item_id, reviewer, action, label FROM decisions WHERE request = ?"
+    row = connection.execute(query, [decision.request]).fetchone()
+    if row is None:
+        return None
+    if row[1:] != (decision.item_id, decision.reviewer, decision.action, decision.label):
+        raise ValueError("This request was kept before for another decision. Reload the page, then decide again.")
+    return int(row[0])
+
+
+def _set_up(connection: sqlite3.Connection, path: Path) -> None:
+    _use_wal(connection)
+    connection.execute("PRAGMA synchronous = FULL")
+    prepare_schema(connection, path)
+    said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if said != "ok":
+        raise sqlite3.DatabaseError(said)
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch to WAL mode; SQLite does not wait by itself while another process does the same."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+
+
+@contextmanager
+def _sentences(path: Path) -> Iterator[None]:
+    """SQLite's errors as sentences."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "busy" in str(error):
+            raise ValueError(
+                f"{str(path)!r} is locked by another program. Close it there, then try again; nothing was lost."
+            ) from None
+        raise ValueError(f"{str(path)!r} cannot be used: {error}. Check its permissions and the free disk.") from None
+    except sqlite3.DatabaseError as error:
+        raise ValueError(f"{str(path)!r} is damaged or no database of decisions: {error}. {WAY_OUT}") from None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which decisions stand, where reviewers differ, and the labels that follow.
+# ----------------------------------------------------------------------------------------------------
+
+
+def standing_decisions(decisions: Iterable[Decision]) -> list[Decision]:
+    """The latest decision of each reviewer on each item, those undone left out, in the order they were made."""
+    latest: dict[tuple[str, str], Decision] = {}
+    for decision in decisions:
+        if decision.undone_at is None:
+            latest[decision.reviewer, decision.item_id] = decision
+    return sorted(latest.values(), key=lambda decision: decision.decision_id or 0)
+
+
+def disputed_items(standing: Iterable[Decision]) -> dict[str, list[Decision]]:
+    """The items on which reviewers differ, with their decisions; one who skipped has said nothing."""
+    by_item: dict[str, list[Decision]] = {}
+    for decision in standing:
+        if decision.action != "skip":
+            by_item.setdefault(decision.item_id, []).append(decision)
+    return {item: found for item, found in by_item.items() if len({decision.outcome for decision in found}) > 1}
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Labels that reviewers settled, one entry for each line of a table that a decision covers.
+
+    Attributes
+    ----------
+    line : int64 array of shape (settled,), places in the lines that were passed
+    row : int64 array of shape (settled,), rows of the user's table
+    annotator, label, reviewer, comment, action : lists of texts
+        The label that is right. Reviewers who agree are joined by ", ".
+    n_disputed : number of lines on which reviewers differ, which are left out
+    """
+
+    line: np.ndarray
+    row: np.ndarray
+    annotator: list[str | None]
+    label: list[str]
+    reviewer: list[str]
+    comment: list[str]
+    action: list[str]
+    n_disputed: int
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+
+def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
+    """The labels that standing decisions settle.
+
+    A reviewer's latest decision on a label stands. Where reviewers differ, the label is left out and counted. A kept
+    label is the recorded one; where nothing was recorded, nothing is settled.
+
+    Parameters
+    ----------
+    decisions : as of `DecisionStore.standing`
+    lines : pyarrow.Table with the columns row, sequence, annotator and recorded, as labels.parquet has them
+    """
+    votes = _votes(decisions, lines)
+    places = sorted(votes)
+    table = lines.select(["row", "annotator", "recorded"]).take(pa.array(places, pa.int64())).to_pylist()
+    kept: list[tuple[int, dict[str, object], str, list[Decision]]] = []
+    n_disputed = 0
+    for place, line in zip(places, table, strict=True):
+        said = {d.label if d.action == "label" else line["recorded"]: d.action for d in votes[place].values()}
+        if len(said) > 1:
+            n_disputed += 1
+        elif (label := next(iter(said))) is not None:
+            kept.append((place, line, label, list(votes[place].values())))
+    return Settled(
+        line=np.array([place for place, *_ in kept], np.int64),
+        row=np.array([line["row"] for _, line, *_ in kept], np.int64),
+        annotator=[line["annotator"] for _, line, *_ in kept],  # type: ignore[misc]
+        label=[label for _, _, label, _ in kept],
+        reviewer=[", ".join(dict.fromkeys(d.reviewer for d in said)) for *_, said in kept],
+        comment=["; ".join(d.comment for d in said if d.comment) for *_, said in kept],
+        action=["label" if any(d.action == "label" for d in said) else "keep" for *_, said in kept],
+        n_disputed=n_disputed,
+    )
+
+
+def _votes(decisions: Iterable[Decision], lines: pa.Table) -> dict[int, dict[str, Decision]]:
+    """For each line that is covered, the latest decision of each reviewer."""
+    rows = lines["row"].to_numpy()
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    columns = {name: lines[name].combine_chunks() for name in ("sequence", "annotator")}
+    votes: dict[int, dict[str, Decision]] = {}
+    for decision in sorted(decisions, key=lambda decision: decision.decision_id or 0):
+        if decision.action == "skip" or decision.undone_at is not None:
+            continue
+        first, last = np.searchsorted(ordered, [decision.first_row, decision.last_row + 1])
+        places = order[first:last]
+        inside = np.ones(len(places), bool)
+        for name, value in (("sequence", decision.sequence), ("annotator", decision.annotator)):
+            if value is not None:
+                texts = columns[name].take(pa.array(places)).to_pylist()
+                inside &= np.array([text == value for text in texts], bool)
+        for place in places[inside].tolist():
+            votes.setdefault(place, {})[decision.reviewer] = decision
+    return votes
+
+
+# ----------------------------------------------------------------------------------------------------
+# What an audit and its table are known by, so that decisions are never used for another table.
+# ----------------------------------------------------------------------------------------------------
+
+
+TABLE = ("name", "rows", "sequences", "labels", "columns", "classes", "features", "annotators", "digest")
+SETTINGS = ("model", "seed", "window", "fdr")
+BLOCK = 1 << 20
+
+
+def audit_identity(summary: Mapping[str, Any]) -> str:
+    """A hash over what audit.json says of the table and the settings: 16 hexadecimal digits.
+
+    Two audits of one table with the same settings have the same identity.
+    """
+    table, settings = summary.get("table") or {}, summary.get("settings") or {}
+    content = [[table.get(name) for name in TABLE], [settings.get(name) for name in SETTINGS]]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, or of the names and contents of all files of a folder."""
+    digest = hashlib.sha256()
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    for file in files:
+        if file != path:
+            digest.update(f"{file.relative_to(path).as_posix()}\0{file.stat().st_size}\0".encode("utf-8", "replace"))
+        with file.open("rb") as source:
+            while block := source.read(BLOCK):
+                digest.update(block)
+    return f"sha256:{digest.hexdigest()}"

@@ -1,0 +1,945 @@
+"""Judge every row, chunk by chunk: a chunk is a task of its own, and its result a file that is written whole."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from pyarrow import ipc
+from torch import Tensor
+
+from labeltide import _validation
+from labeltide._clock import MAX_GAP, gap_ladder
+from labeltide._files import write_atomically
+from labeltide._workers import Workers, current_workers
+from labeltide.auditing.checks import kept_codes, leave_out
+from labeltide.auditing.findings import CONTESTED_PARTS, FEWEST, MAX_TIMELINES, SEQUENCES, rounded, worst_stretch
+from labeltide.auditing.page.payload import COLUMNS
+from labeltide.auditing.reading import AuditInput
+from labeltide.auditing.sampling import mix, read_chunk
+from labeltide.auditing.survey import Chunk, Layout
+from labeltide.chain.annotators import fit_weights, left_out_opinions, shared_labels, stack_opinions, vote_prior
+from labeltide.chain.data import ChainData, ChainParameters, Members
+from labeltide.chain.passes import expect
+from labeltide.data.clusters import Sources
+from labeltide.estimators import TideClassifier
+from labeltide.estimators.cross_fit import TrainingRows, digest_rows
+from labeltide.estimators.fleet import find_moments
+from labeltide.inference.audit import SEEN_ALIKE, LabelAudit, averaged_share
+from labeltide.inference.conclusion import Support, explain, find_support
+from labeltide.kernels.library import kernel_threads, torch_on_one_thread
+from labeltide.training.data import MAX_GRID_POINTS, reversal
+
+SUPPORT = "support"  # the column of parts from which reasons are written once the flags are known
+
+
+class JudgeJob(NamedTuple):
+    """All that judging a chunk needs; it can be sent to another process.
+
+    Attributes
+    ----------
+    folder : where parts are written
+    class_shares : float array of shape (classes,), the mean posterior, with which error rates are averaged
+    """
+
+    layout: Layout
+    scorer: Scorer
+    folder: Path
+    class_shares: np.ndarray
+
+
+def judge_range(job: JudgeJob, first: int, last: int) -> int:
+    """Judge the chunks from first to last that have not been judged yet; give back the number of their rows."""
+    chunks = job.layout.plan.chunks[first:last]
+    with torch_on_one_thread():
+        for number, chunk in enumerate(chunks, first):
+            path = part_path(job.folder, number)
+            if not path.exists():
+                shown, rows = read_chunk(job.layout, chunk)
+                write_atomically(path, partial(_write_part, judge_lines(job, shown, rows)))
+    return sum(chunk.last_row - chunk.first_row for chunk in chunks)
+
+
+def judge_all(job: JudgeJob, on_rows: Callable[[int], None]) -> None:
+    """Judge all chunks: on as many threads as torch has, or by the workers of the context."""
+    engine = current_workers()
+    if engine.count > 1:
+        _judge_by_workers(job, engine, on_rows)
+        return
+    done = 0
+    for rows in work_ahead(lambda place: judge_range(job, place, place + 1), range(len(job.layout.plan.chunks))):
+        done += rows
+        on_rows(done)
+
+
+def _judge_by_workers(job: JudgeJob, engine: Workers, on_rows: Callable[[int], None]) -> None:
+    """Workers read and judge chunks, and this process writes them: only the table need be within their reach."""
+    chunks = job.layout.plan.chunks
+    left = [number for number in range(len(chunks)) if not part_path(job.folder, number).exists()]
+    done = sum(chunk.last_row - chunk.first_row for chunk in chunks) - _rows(job, left)
+    # A copy, because torch moves tensors that are sent to a process to shared memory, away from arrays on them.
+    for place, content in engine.run(_judge_chunk, copy.deepcopy(job), left):
+        write_atomically(part_path(job.folder, left[place]), content)
+        done += _rows(job, [left[place]])
+        on_rows(done)
+
+
+def _rows(job: JudgeJob, numbers: list[int]) -> int:
+    return sum(job.layout.plan.chunks[number].last_row - job.layout.plan.chunks[number].first_row for number in numbers)
+
+
+def _judge_chunk(job: JudgeJob, number: int) -> bytes:
+    """The result of one chunk, as its file holds it."""
+    with torch_on_one_thread():
+        return _part_bytes(judge_lines(job, *read_chunk(job.layout, job.layout.plan.chunks[number])))
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """The file of the result of a chunk."""
+    return folder / f"part-{number:06d}.arrow"
+
+
+def read_parts(folder: Path, count: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """The results of all chunks in their order, some columns or all; threads read ahead."""
+    return work_ahead(lambda number: read_part(folder, number, columns), range(count))
+
+
+def read_part(folder: Path, number: int, columns: list[str] | None = None) -> pa.Table:
+    """The result of a chunk, some columns or all."""
+    with pa.memory_map(str(part_path(folder, number))) as source:
+        names = ipc.open_file(source).schema.names
+        places = None if columns is None else [names.index(name) for name in columns]
+        return ipc.open_file(source, options=ipc.IpcReadOptions(included_fields=places)).read_all()
+
+
+def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Table:
+    """The lines of labels.parquet but for flags, in whose place stands what speaks for another label.
+
+    Parameters
+    ----------
+    given : the windows of a chunk with labels of all classes; those of rare ones are kept as they are
+    numbers : int64 array, the number of each row in the user's table
+    """
+    rare = job.layout.rare
+    table = leave_out(given, rare)
+    scores = job.scorer.score(table)
+    step, who = table.line_step, table.line_annotator
+    recorded = given.from_steps(given.labels)[step, who]
+    recorded[who < 0] = -1
+    label = kept_codes(rare)[recorded]
+    there = label >= 0
+    code = np.where(there, label, 0).astype(np.int64)
+    suggested = scores.posterior.argmax(1).astype(np.int8)
+    sure = scores.posterior.max(1)
+    quality = _where(there, scores.posterior[step, code])
+    names, people = pa.array(given.class_names), pa.array(table.annotator_names or (), pa.string())
+    suggested_class = np.flatnonzero(~rare).astype(np.int8)[suggested[step]]
+    rows = pa.array(table.line_row)
+    columns = {
+        "row": pa.array(numbers[table.line_row]),
+        "sequence": table.ids.take(rows),
+        "time": table.times.take(rows),
+        "annotator": _coded(who if len(people) else np.full(len(who), -1), people),
+        **_clocks(table),
+        "recorded": _coded(recorded, names),
+        "probability_right": quality,
+        "probability_contested": _where(there, 1 - scores.another[step, code]),
+        "suggested": _coded(suggested_class, names),
+        "suggested_probability": sure[step],
+        SUPPORT: _support(job, table, scores, suggested),
+    }
+    return pa.table(columns)
+
+
+def _part_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    _write_part(table, sink)
+    return bytes(sink.getvalue())
+
+
+def _write_part(table: pa.Table, sink: Path | pa.NativeFile) -> None:
+    options = ipc.IpcWriteOptions(compression="lz4")
+    with ipc.new_file(str(sink) if isinstance(sink, Path) else sink, table.schema, options=options) as writer:
+        writer.write_table(table.combine_chunks())
+
+
+def _where(there: np.ndarray, values: np.ndarray) -> pa.Array:
+    return pa.array(values.astype(np.float32, copy=False), mask=None if there.all() else ~there)
+
+
+def _coded(codes: np.ndarray, names: pa.Array) -> pa.DictionaryArray:
+    small = codes.astype(np.int8 if len(names) < 128 else np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(small, mask=codes < 0), names)
+
+
+def _clocks(table: AuditInput) -> dict[str, np.ndarray]:
+    titles = ["clock", *(f"clock_{number}" for number in range(2, 1 + len(table.clocks)))]
+    return {
+        title: table.from_steps(values)[table.line_step] for title, values in zip(titles, table.each_clock, strict=True)
+    }
+
+
+def _support(job: JudgeJob, table: AuditInput, scores: Scores, suggested: np.ndarray) -> np.ndarray:
+    """What speaks for the suggested label, packed in one number: uint64 of shape (lines,), 0 where labels agree."""
+    shape = table.index.shape
+    best = np.full(shape[0] * shape[1], -1, dtype=np.int8)
+    best[table.place] = suggested
+    best = best.reshape(shape)
+    signal = np.zeros((shape[0] * shape[1], scores.signal.shape[1]), dtype=np.float32)
+    signal[table.place] = scores.signal
+    differs = (table.fit_labels >= 0) & (table.fit_labels != best[..., None])
+    rates = (job.scorer.error_rates @ job.class_shares).astype(np.float32)  # (annotators or 1, points)
+    flat = np.zeros((len(rates), best.size), dtype=np.float32)
+    flat[:, table.place] = rates[:, scores.point]
+    wrong = np.broadcast_to(np.moveaxis(flat.reshape(len(rates), *shape), 0, -1), table.labels.shape)
+    found = find_support(table.fit_labels, differs, best, signal.reshape(*shape, -1), wrong)
+    packed = np.zeros(table.labels.shape, dtype=np.uint64)
+    packed[differs] = pack_support(found)
+    of_lines = packed.reshape(-1, table.labels.shape[2])[table.place[table.line_step], table.line_annotator]
+    of_lines[table.line_annotator < 0] = 0
+    return of_lines
+
+
+# ----------------------------------------------------------------------------------------------------
+# Fast judgement of many windows by a fitted estimator: what `TideClassifier.audit` computes, in single precision.
+#
+# Three things are fixed beforehand, from the windows that were learned from, so that a label gets the same numbers in
+# whatever chunk it stands: the grid of the clock, the lengths of gaps, and the weights of the opinion pool.
+# ----------------------------------------------------------------------------------------------------
+
+
+STEPS_AT_ONCE = 50_000  # of windows that one call of the networks takes
+LEAST = 1e-6  # probabilities in the opinion pool are clipped here, as in chain/annotators.py
+
+
+class Scores(NamedTuple):
+    """Of every step that belongs to one of the windows: float32 arrays of shape (steps, classes), and its moment."""
+
+    posterior: np.ndarray
+    another: np.ndarray
+    signal: np.ndarray
+    point: np.ndarray  # int64 (steps,), the place on the grid
+
+
+@dataclass
+class Scorer:
+    """A fitted estimator as fixed numbers.
+
+    Attributes
+    ----------
+    grid : moments of the clock, rising
+    noise : Tensor of shape (annotators or 1, points, classes, classes), points are moments of the grid
+    common : Tensor of shape (points, classes, classes)
+    weights : of the opinions of chain, votes and features where steps have several labels, else of features alone
+    prior : votes that are added to those of a step
+    several : whether any step has labels of two annotators
+    known_rows : by which windows that were learned from are found
+    """
+
+    estimator: TideClassifier
+    grid: np.ndarray
+    noise: Tensor
+    common: Tensor
+    gap_lengths: tuple[int, ...]
+    device: str
+    weights: Tensor
+    prior: Tensor
+    several: bool
+    known_rows: KnownRows | None = None
+
+    @property
+    def error_rates(self) -> np.ndarray:
+        """1 less the diagonal of Q: shape (annotators or 1, points, classes)."""
+        return 1 - torch.diagonal(self.noise, dim1=-2, dim2=-1).numpy()
+
+    def score(self, table: AuditInput) -> Scores:
+        """Judge the windows of a table."""
+        mask = _validation.steps_mask(table.lengths, table.index.shape[1])
+        signal = self.signal(table.features, mask)
+        inputs = self._chain_inputs(table, mask)
+        posterior = self._posterior(inputs, signal)
+        place = torch.from_numpy(table.place)
+        point = inputs.points.reshape(-1)[place]  # type: ignore[union-attr]
+        flat = [values.flatten(0, 1)[place] for values in (posterior, signal)]
+        another = self._another(inputs, flat[0], flat[1], point, place, signal)
+        return Scores(flat[0].numpy(), another.numpy(), flat[1].numpy(), point.numpy())
+
+    def score_windows(self, table: AuditInput, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior and prediction from the features at every step of the windows: (n, steps, classes) each."""
+        signal = self.signal(table.features, mask)
+        return self._posterior(self._chain_inputs(table, mask), signal).numpy(), signal.numpy()
+
+    def signal(self, features: np.ndarray, mask: np.ndarray) -> Tensor:
+        """Probabilities of the true labels from the features: (n, steps, classes); out of fold for training rows.
+
+        Predictions of one fold are a normalised geometric mean over its networks and both directions of time, in which
+        the normalising constants cancel: it is the softmax of their mean logit. Folds are then averaged.
+        """
+        if self.estimator.fold_model_ is None:  # every label was trusted: nothing was cross-fitted
+            return torch.from_numpy(self.estimator.predict_proba(features, mask.sum(1))).float()
+        rows = self.estimator.training_rows_
+        folds = torch.from_numpy((self.known_rows or rows).find_folds(features, mask))
+        count = int(rows.folds.max()) + 1
+        inputs, real = torch.from_numpy(features), torch.from_numpy(mask)
+        size = max(8, STEPS_AT_ONCE // features.shape[1] // 8 * 8)
+        parts = [
+            self._fold_average(
+                inputs[start : start + size], real[start : start + size], folds[start : start + size], count
+            )
+            for start in range(0, len(inputs), size)
+        ]
+        return torch.cat(parts) * real[..., None]
+
+    @torch.no_grad()
+    def _fold_average(self, features: Tensor, mask: Tensor, folds: Tensor, count: int) -> Tensor:
+        onwards, backwards = self._networks
+        logits = mean_logits(onwards, features, mask, count, self.device)
+        if backwards is not None:
+            order, index = reversal(mask), torch.arange(len(mask))[:, None]
+            mirrored = mean_logits(backwards, features[index, order], mask, count, self.device)
+            logits = (logits + mirrored[:, index, order]) / 2
+        chances = small_softmax(logits)  # (folds, n, steps, classes)
+        result = chances.mean(0)
+        known = torch.nonzero(folds >= 0)[:, 0]
+        result[known] = chances[folds[known], known]
+        return result
+
+    @property
+    def _networks(self) -> tuple[Any, Any]:
+        """Networks that read onwards, and those that read backwards; the latter None where networks read both ways."""
+        if not hasattr(self, "_halves"):
+            model = self.estimator.fold_model_
+            assert model is not None
+            half = model.members // 2
+            halves: tuple[Any, Any] = (model, None)
+            if model.is_causal:
+                halves = model.take(torch.arange(half)), model.take(torch.arange(half, 2 * half))
+            self._halves = tuple(None if part is None else part.eval().to(self.device) for part in halves)
+        return self._halves  # type: ignore[return-value]
+
+    def _chain_inputs(self, table: AuditInput, mask: np.ndarray) -> ChainData:
+        moments = find_moments(self.estimator, table.clock)
+        points = np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, moments)
+        gaps = table.gaps
+        jumps = None
+        if gaps is not None:
+            gaps = np.where(mask, np.minimum(gaps, MAX_GAP), 1)
+            gaps[:, 0] = 1
+            places = np.searchsorted(np.array(self.gap_lengths), gaps)
+            jumps = torch.from_numpy(np.minimum(places, len(self.gap_lengths) - 1).astype(np.int8))
+        return ChainData(
+            labels=torch.from_numpy(table.labels)[None],
+            mask=torch.from_numpy(mask),
+            points=torch.from_numpy(points),
+            n_points=self.noise.shape[1],
+            n_classes=self.noise.shape[-1],
+            trusted=None if table.trusted is None else torch.from_numpy(table.trusted),
+            jumps=jumps,
+            gaps=self.gap_lengths if jumps is not None else (1,),
+        )
+
+    def _posterior(self, inputs: ChainData, signal: Tensor) -> Tensor:
+        """Posterior of the true labels, with probabilities from the features as evidence: (n, steps, classes)."""
+        chain = self.estimator.chain_
+        first = torch.zeros(1, dtype=torch.int64)
+        members = Members(first, first, torch.ones(1, len(inputs.mask)))
+        start, transition, power = (
+            torch.as_tensor(v).float()[None] for v in (chain.start, chain.transition, chain.power)
+        )
+        bursts = torch.tensor([chain.bursts]) if chain.bursts else None
+        parameters = ChainParameters(start, transition, power, self.noise[None].float(), bursts)
+        evidence = signal.clamp_min(1e-30).log()[None]
+        found = expect(inputs.with_evidence(evidence), members, parameters, posterior=True).posterior
+        assert found is not None
+        posterior = found[0].float() * inputs.mask[..., None]
+        return posterior / (posterior @ ones_matrix(posterior.shape[-1])).clamp_min(1e-30)
+
+    def _another(
+        self, inputs: ChainData, posterior: Tensor, signal: Tensor, point: Tensor, place: Tensor, evidence: Tensor
+    ) -> Tensor:
+        """Probability of each label of another annotator (`inference/audit.py`): (steps, classes)."""
+        common = self.common[point]
+        by_features, by_chain = (torch.bmm(belief[:, None], common)[:, 0] for belief in (signal, posterior))
+        if not self.several:
+            opinion = by_features.clamp_min(LEAST).log() * self.weights[0]
+            return SEEN_ALIKE * by_chain + (1 - SEEN_ALIKE) * small_softmax(opinion)
+        labels = inputs.labels[0].flatten(0, 1)[place]  # (steps, annotators)
+        by_chain = self._without_each(inputs, by_chain, common, place, evidence)
+        votes = (labels[..., None] == torch.arange(len(self.prior))).float().sum(1) + self.prior
+        shares = votes / votes.sum(-1, keepdim=True)
+        logs = [opinion.clamp_min(LEAST).log() for opinion in (by_chain, shares, by_features)]
+        return small_softmax(sum(weight * log for weight, log in zip(self.weights, logs, strict=True)))
+
+    def _without_each(
+        self, inputs: ChainData, by_chain: Tensor, common: Tensor, place: Tensor, signal: Tensor
+    ) -> Tensor:
+        """What the chains that each leave out one annotator expect, where a step has labels of several."""
+        shared = shared_labels(inputs.labels[0], inputs.mask)
+        rows = torch.nonzero(shared.any(-1).any(-1))[:, 0]
+        if not len(rows):
+            return by_chain
+        some = inputs.take_rows(rows)
+        sums, counts = torch.zeros(*shared.shape[:2], by_chain.shape[1]), shared.sum(-1).float()
+        for annotator in range(shared.shape[-1]):
+            others = some.labels.clone()
+            others[..., annotator] = -1
+            without = self._posterior(_relabelled(some, others), signal[rows])
+            sums[rows] += without * shared[rows, :, annotator, None]
+        counted = counts.reshape(-1)[place]
+        mean = sums.flatten(0, 1)[place] / counted.clamp_min(1)[:, None]
+        expected = torch.bmm(mean[:, None], common)[:, 0]
+        return torch.where(counted[:, None] > 0, expected, by_chain)
+
+
+def make_scorer(estimator: TideClassifier, sample: AuditInput, device: str) -> Scorer:
+    """Fix the grid, the gaps and the weights of the opinion pool from the windows that were learned from."""
+    mask = _validation.steps_mask(sample.lengths, sample.index.shape[1])
+    moments = find_moments(estimator, sample.clock)
+    grid = np.unique(moments[mask])
+    if len(grid) > MAX_GRID_POINTS:
+        grid = np.linspace(grid[0], grid[-1], MAX_GRID_POINTS)
+    noise, common = _noise_tables(estimator, grid)
+    lengths: tuple[int, ...] = (1,)
+    if sample.gaps is not None:
+        inner = np.where(mask, np.minimum(sample.gaps, MAX_GAP), 1)
+        inner[:, 0] = 1
+        lengths = gap_ladder(inner)[1]
+    n_classes = noise.shape[-1]
+    several = bool(shared_labels(torch.from_numpy(sample.labels), torch.from_numpy(mask)).any())
+    first = Scorer(estimator, grid, noise, common, lengths, device, torch.ones(3), torch.ones(n_classes), several)
+    if estimator.fold_model_ is not None:
+        first.known_rows = find_known_rows(estimator.training_rows_, sample.features, mask)
+    first.weights, first.prior = _fit_pool(first, sample, mask)
+    return first
+
+
+def _noise_tables(estimator: TideClassifier, grid: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Q of annotators, and the common Q, at the moments of a grid."""
+    matrices = estimator.noise_.at(grid)
+    if estimator.noise_.annotators > 1:
+        matrices = matrices[Sources.of(estimator.sources_).places(None, 1)[0]]
+    common = torch.from_numpy(estimator.noise_.common_at(grid)).float()
+    return torch.from_numpy(matrices if matrices.ndim == 4 else matrices[None]).float(), common
+
+
+def _fit_pool(scorer: Scorer, sample: AuditInput, mask: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Weights and prior of the opinion pool, as `inference/audit.py` fits them."""
+    signal = scorer.signal(sample.features, mask)
+    inputs = scorer._chain_inputs(sample, mask)
+    common = scorer.common[inputs.places()].double()
+    by_features = torch.einsum("nti,ntij->ntj", signal.double(), common)
+    labels, real = inputs.labels[0], inputs.mask
+    if not scorer.several:
+        only = labels.amax(-1).long()
+        labelled = (only >= 0) & real
+        opinion = stack_opinions(by_features)[labelled]
+        return fit_weights(opinion, only[labelled], torch.ones(1, dtype=torch.float64)).float(), scorer.prior
+    left_out = []
+    for annotator in range(labels.shape[-1]):
+        others = inputs.labels.clone()
+        others[..., annotator] = -1
+        without = scorer._posterior(_relabelled(inputs, others), signal).double()
+        left_out.append(torch.einsum("nti,ntij->ntj", without, common))
+    prior = vote_prior(labels, scorer.noise.shape[-1])
+    shared = shared_labels(labels, real)
+    opinions = left_out_opinions(labels, shared, torch.stack(left_out), prior, [by_features])
+    return fit_weights(*opinions).float(), prior.float()
+
+
+def _relabelled(inputs: ChainData, labels: Tensor) -> ChainData:
+    fields = {**vars(inputs), "labels": labels, "trusted": None}
+    return ChainData(**fields)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which windows a fit has seen: a sketch of numbers rules out nearly all others, digests decide the rest.
+#
+# A digest of each window is computed in Python, one after another, whatever the number of threads. Of an audit whose
+# networks run on a GPU it was a third of the time in which other threads waited.
+# ----------------------------------------------------------------------------------------------------
+
+
+FIRST = 8  # steps of a row that are looked at
+
+
+class KnownRows(NamedTuple):
+    """The training rows of a fit.
+
+    Attributes
+    ----------
+    sketches : of the training rows, uint64, in order; None where they are not known, and every row gets a digest
+    """
+
+    rows: TrainingRows
+    sketches: np.ndarray | None
+
+    def find_folds(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """As `TrainingRows.find_folds`."""
+        if self.sketches is None:
+            return self.rows.find_folds(features, mask)
+        maybe = np.flatnonzero(np.isin(sketch_rows(features, mask), self.sketches))
+        folds = np.full(len(features), -1)
+        folds[maybe] = self.rows.find_folds(features[maybe], mask[maybe])
+        return folds
+
+
+def find_known_rows(rows: TrainingRows, features: np.ndarray, mask: np.ndarray) -> KnownRows:
+    """The rows that a fit has seen, from windows among which all of them should be."""
+    digests = {digest.tobytes() for digest in digest_rows(features, mask)}
+    if not all(digest.tobytes() in digests for digest in rows.digests):
+        return KnownRows(rows, None)
+    return KnownRows(rows, np.unique(sketch_rows(features, mask)))
+
+
+def sketch_rows(features: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """One number for the first features of every row, the same for equal rows: uint64 of shape (rows,).
+
+    It is a sum of their bits as whole numbers, weighted by fixed odd numbers (universal hashing, Dietzfelbinger 1996).
+    """
+    bits = np.ascontiguousarray(features[:, :FIRST], dtype=np.float32).view(np.uint32)
+    bits = np.where(mask[:, :FIRST, None], bits, 0).reshape(len(features), -1).astype(np.uint64)
+    weights = mix(np.zeros(1, dtype=np.uint64), np.arange(bits.shape[1])) | np.uint64(1)
+    return bits @ weights
+
+
+# ----------------------------------------------------------------------------------------------------
+# Flags at a false discovery rate from a histogram of the probabilities that labels are right.
+# ----------------------------------------------------------------------------------------------------
+
+
+BINS = 1 << 16
+QUALITY = "probability_right"
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Which labels are flagged: those with a quality below the threshold for which another is likelier, or all such.
+
+    Attributes
+    ----------
+    threshold : the upper end of the last bin that is flagged; 0 where none is
+    counts : int64 array, the number of flagged labels in each bin up to the threshold
+    spend_fdr : whether labels for which no other is likelier are flagged too
+    """
+
+    threshold: float
+    counts: np.ndarray
+    spend_fdr: bool = False
+
+    @property
+    def n_issues(self) -> int:
+        return int(self.counts.sum())
+
+    def of(self, part: pa.Table) -> np.ndarray:
+        """The flags of the lines of a part: bool of shape (lines,)."""
+        quality = part[QUALITY].to_numpy()
+        with np.errstate(invalid="ignore"):
+            return may_flag(part, self.spend_fdr) & (quality < self.threshold)
+
+    def buckets(self, size: int) -> np.ndarray:
+        """Rising borders of quality, between which lie about `size` flagged labels each."""
+        total = np.cumsum(self.counts)
+        wanted = np.arange(size, self.n_issues, size)
+        return (np.unique(np.searchsorted(total, wanted)) + 1) / BINS
+
+
+def may_flag(part: pa.Table, spend_fdr: bool) -> np.ndarray:
+    """The lines of a part for which another label is likelier; with `spend_fdr` all lines with a label."""
+    return np.asarray(part[QUALITY].is_valid().to_numpy() if spend_fdr else part[SUPPORT].to_numpy() > 0)
+
+
+def find_flags(parts: Iterable[pa.Table], fdr: float, spend_fdr: bool = False) -> Flags:
+    """The largest number of bins of lowest quality whose mean quality is at most `fdr`.
+
+    This is the rule of `choose_issues` (Newton and others 2004) in steps of 1/65,536: it flags at most the labels of
+    one bin fewer.
+    """
+    counts, sums = np.zeros(BINS, dtype=np.int64), np.zeros(BINS)
+    for part in parts:
+        quality = part[QUALITY].to_numpy()[may_flag(part, spend_fdr)].astype(np.float64)
+        place = np.minimum((quality * BINS).astype(np.int64), BINS - 1)
+        counts += np.bincount(place, minlength=BINS)
+        sums += np.bincount(place, quality, minlength=BINS)
+    total = np.cumsum(counts)
+    within = np.flatnonzero((total > 0) & (np.cumsum(sums) <= fdr * total))
+    last = int(within[-1]) + 1 if len(within) else 0
+    # A label that is surely right lies at the upper end of the last bin.
+    return Flags(last / BINS if last < BINS else 2.0, counts[:last], spend_fdr)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Reasons of flags: what speaks for another label is kept in one whole number, and written in words at the end.
+# ----------------------------------------------------------------------------------------------------
+
+
+MOST_KEPT = 200_000  # sentences
+
+# Bits of each part, the first of which marks a label from which the suggested one differs.
+BITS = {
+    "marked": 1,
+    "recorded": 8,
+    "suggested": 8,
+    "agreeing": 10,
+    "neighbours": 10,
+    "same": 1,
+    "signal_percent": 7,
+    "others": 7,
+    "wrong_percent": 7,
+}
+SHIFTS = dict(zip(BITS, accumulate(BITS.values(), initial=0), strict=False))  # bits before each part
+
+
+def pack_support(support: Support) -> np.ndarray:
+    """One number for every label: uint64 of shape (labels,); shares are whole percents, as they are shown."""
+    parts = {
+        "marked": np.ones(len(support.recorded)),
+        "recorded": support.recorded,
+        "suggested": support.suggested,
+        "agreeing": support.agreeing,
+        "neighbours": support.neighbours,
+        "same": support.signal == support.suggested,
+        "signal_percent": np.rint(100 * support.signal_probability.astype(np.float64)),
+        "others": support.others,
+        "wrong_percent": np.rint(100 * support.wrong.astype(np.float64)),
+    }
+    packed = np.zeros(len(support.recorded), dtype=np.uint64)
+    for name, bits in BITS.items():
+        whole = np.minimum(np.asarray(parts[name]).astype(np.int64), 2**bits - 1)
+        packed |= whole.astype(np.uint64) << np.uint64(SHIFTS[name])
+    return packed
+
+
+def unpack_support(packed: np.ndarray) -> Support:
+    """What `pack_support` packed; where the features speak for another label than the suggested one, it is -1."""
+    parts = {name: _part(packed, name).astype(np.int64) for name in BITS}
+    return Support(
+        recorded=parts["recorded"],
+        suggested=parts["suggested"],
+        agreeing=parts["agreeing"],
+        neighbours=parts["neighbours"],
+        signal=np.where(parts["same"] > 0, parts["suggested"], -1),
+        signal_probability=parts["signal_percent"] / 100,
+        others=parts["others"],
+        wrong=parts["wrong_percent"] / 100,
+    )
+
+
+@dataclass
+class Reasons:
+    """Writes sentences; those of earlier parts are kept, because Python writes a million of them in two seconds.
+
+    Attributes
+    ----------
+    _known : what sentences are written from, rising, and the sentences; replaced as a whole, as several threads write
+    """
+
+    classes: Sequence[str]
+    _known: tuple[np.ndarray, pa.Array] = (np.zeros(0, dtype=np.uint64), pa.array([], pa.string()))
+
+    def write(self, packed: np.ndarray, flagged: np.ndarray) -> pa.DictionaryArray:
+        """A sentence for every flagged label, null for the others; each distinct sentence is written once.
+
+        Nothing is packed, and zero unpacks to equal labels, where no other label is likelier.
+        """
+        coded = pa.array(_shown(packed[flagged])).dictionary_encode()  # several times faster than np.unique
+        # Parquet's writer leaves bytes of its memory in the file where a dictionary repeats a value.
+        sentences = self._sentences(coded.dictionary.to_numpy()).dictionary_encode()
+        indices = np.full(len(packed), -1, dtype=np.int32)
+        indices[flagged] = sentences.indices.to_numpy()[coded.indices.to_numpy()]
+        return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~flagged), sentences.dictionary)
+
+    def _sentences(self, packed: np.ndarray) -> pa.Array:
+        """A sentence for each of some distinct numbers."""
+        numbers, texts = self._known if len(self._known[0]) < MOST_KEPT else Reasons._known
+        new = np.setdiff1d(packed, numbers, assume_unique=True)
+        if len(new):
+            merged = np.concatenate([numbers, new])
+            order = np.argsort(merged, kind="stable")
+            written = pa.array(explain(unpack_support(new), list(self.classes)), pa.string())
+            numbers, texts = merged[order], pa.concat_arrays([texts, written]).take(pa.array(order))
+            self._known = numbers, texts
+        return texts.take(pa.array(np.searchsorted(numbers, packed)))
+
+
+def _shown(packed: np.ndarray) -> np.ndarray:
+    """Without what a sentence does not say: neighbours where fewer than half agree, a signal for another label."""
+    agreeing, neighbours = _part(packed, "agreeing"), _part(packed, "neighbours")
+    silent = np.where(2 * agreeing > neighbours, np.uint64(0), _mask("agreeing") | _mask("neighbours"))
+    silent |= np.where(_part(packed, "same") > 0, np.uint64(0), _mask("signal_percent"))
+    return packed & ~silent
+
+
+def _part(packed: np.ndarray, name: str) -> np.ndarray:
+    return (packed >> np.uint64(SHIFTS[name])) & np.uint64(2 ** BITS[name] - 1)
+
+
+def _mask(name: str) -> np.uint64:
+    return np.uint64((2 ** BITS[name] - 1) << SHIFTS[name])
+
+
+# ----------------------------------------------------------------------------------------------------
+# Mean logits of networks, and a softmax over few classes that is fast on long arrays.
+# ----------------------------------------------------------------------------------------------------
+
+
+LARGEST_LOGIT = 60.0
+
+
+def mean_logits(model: Any, features: Tensor, mask: Tensor, count: int, device: str) -> Tensor:
+    """Mean logits of the networks of each fold: (folds, n, steps, classes)."""
+    shape = (model.members, -1, -1)
+    logits = model(features.to(device).expand(*shape, -1), mask.to(device).expand(*shape))
+    return logits.unflatten(0, (-1, count)).mean(0).cpu()
+
+
+def small_softmax(logits: Tensor) -> Tensor:
+    """Softmax over few classes: by a product with ones, several times faster than torch's own over a short axis."""
+    powers = logits.clamp(-LARGEST_LOGIT, LARGEST_LOGIT).exp_()
+    return powers / (powers @ ones_matrix(logits.shape[-1]))
+
+
+def ones_matrix(n_classes: int) -> Tensor:
+    return torch.ones(n_classes, n_classes)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Sums over all labels of a large table, part by part, for the page and audit.json.
+# ----------------------------------------------------------------------------------------------------
+
+
+class PartTotals(NamedTuple):
+    """Sums over the labels of a part, of the shapes of `Totals`; sequences are those of the part."""
+
+    by_class: list[np.ndarray]
+    by_clock: list[np.ndarray]
+    by_sequence: list[np.ndarray]
+    by_annotator: np.ndarray
+    corrected: int
+    false_alarms: float
+    wrong: float
+    lines: int
+
+
+@dataclass
+class Totals:
+    """Sums over all labels.
+
+    Attributes
+    ----------
+    edges : borders of the parts of the first clock
+    codes : of each class of the table among those that are judged, -1 for others: (classes + 1,)
+    by_class : labels, issues and expected contested labels of each class: (3, classes)
+    by_clock : labels and expected contested labels in each part of the clock: (2, parts)
+    by_sequence : labels and issues of each sequence: (2, sequences)
+    by_annotator : labels of each annotator
+    wrong : the expected number of wrong labels
+    position : lines before each chunk
+    """
+
+    edges: np.ndarray
+    codes: np.ndarray
+    by_class: np.ndarray
+    by_sequence: np.ndarray
+    by_annotator: np.ndarray
+    by_clock: np.ndarray = field(default_factory=lambda: np.zeros((2, CONTESTED_PARTS)))
+    corrected: int = 0
+    false_alarms: float = 0.0
+    wrong: float = 0.0
+    several: bool = False
+    positions: list[int] = field(default_factory=lambda: [0])
+
+    def count(self, part: pa.Table, flagged: np.ndarray) -> PartTotals:
+        """Count the lines of a part; several threads may do so at a time."""
+        codes = self.codes[_codes(part, "recorded")]
+        there: np.ndarray | slice = codes >= 0
+        if codes.min(initial=0) >= 0:
+            there = slice(None)  # without copies
+        quality, contested = (
+            part[name].to_numpy()[there].astype(np.float64) for name in (QUALITY, "probability_contested")
+        )
+        classes, flags = codes[there], flagged[there]
+        at = np.searchsorted(self.edges, part["clock"].to_numpy()[there], side="right") - 1
+        at = np.clip(at, 0, CONTESTED_PARTS - 1)
+        sequence, people = _codes(part, "sequence")[there], _codes(part, "annotator")[there]
+        n_classes, n_sequences = self.by_class.shape[1], len(_whole(part, "sequence").dictionary)
+        return PartTotals(
+            by_class=[np.bincount(classes, weights, n_classes) for weights in (None, flags, contested)],
+            by_clock=[np.bincount(at, weights, CONTESTED_PARTS) for weights in (None, contested)],
+            by_sequence=[np.bincount(chosen, minlength=n_sequences) for chosen in (sequence, sequence[flags])],
+            by_annotator=np.bincount(people[people >= 0], minlength=len(self.by_annotator)),
+            corrected=int((self.codes[_codes(part, "corrected")][there] != classes).sum()),
+            false_alarms=float(quality[flags].sum()),
+            wrong=float((1 - quality).sum()),
+            lines=len(part),
+        )
+
+    def add(self, part: PartTotals, first_sequence: int) -> None:
+        """Add the next part; sums of fractions depend on the order, which is that of the chunks."""
+        self.by_class += part.by_class
+        self.by_clock += part.by_clock
+        self.by_sequence[:, first_sequence : first_sequence + len(part.by_sequence[0])] += part.by_sequence
+        self.by_annotator += part.by_annotator
+        self.corrected += part.corrected
+        self.false_alarms += part.false_alarms
+        self.wrong += part.wrong
+        self.positions.append(self.positions[-1] + part.lines)
+
+    @property
+    def share_wrong(self) -> float:
+        """The expected share of wrong labels."""
+        labels = float(self.by_class[0].sum())
+        return self.wrong / labels if labels else float("nan")
+
+    def describe_issues(self, names: pa.Array, classes: tuple[str, ...], judged: LabelAudit) -> dict[str, Any]:
+        """The part `issues` of audit.json."""
+        labels, issues = self.by_sequence
+        worst = self.worst_sequences(SEQUENCES)
+        count = int(self.by_class[1].sum())
+        return {
+            "count": count,
+            "fdr": judged.fdr,
+            "spend_fdr": judged.spend_fdr,
+            "expected_false_alarms": averaged_share(judged.false_alarms, self.false_alarms / count) if count else 0.0,
+            "corrected": self.corrected,
+            "by_class": [
+                {"recorded": name, "labels": int(self.by_class[0, code]), "issues": int(self.by_class[1, code])}
+                for code, name in enumerate(classes)
+            ],
+            "by_sequence": [
+                {"sequence": names[int(place)].as_py(), "labels": int(labels[place]), "issues": int(issues[place])}
+                for place in worst
+            ],
+        }
+
+    def worst_sequences(self, most: int) -> list[int]:
+        """The sequences with the most issues."""
+        issues = self.by_sequence[1]
+        return [int(place) for place in np.argsort(-issues, kind="stable")[:most] if issues[place]]
+
+    def describe_contested(self, classes: tuple[str, ...]) -> dict[str, Any]:
+        """The part `contested` of audit.json."""
+        labels, _, contested = self.by_class
+        middles = (self.edges[1:] + self.edges[:-1]) / 2
+        return {
+            "from_several": self.several,
+            "contested": _share(contested.sum(), labels.sum()),
+            "by_class": [
+                {"recorded": name, "labels": int(labels[code]), "contested": _share(contested[code], labels[code])}
+                for code, name in enumerate(classes)
+            ],
+            "over_clock": [
+                {"clock": float(middle), "labels": int(count), "contested": _share(differ, count)}
+                for middle, (count, differ) in zip(middles, self.by_clock.T, strict=True)
+                if count >= FEWEST
+            ],
+        }
+
+
+def _codes(part: pa.Table, name: str) -> np.ndarray:
+    """Codes of a dictionary-encoded column, -1 for null."""
+    return _whole(part, name).indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _whole(part: pa.Table, name: str) -> pa.DictionaryArray:
+    return part[name].chunk(0) if part[name].num_chunks == 1 else part[name].combine_chunks()
+
+
+def _share(amount: float, labels: float) -> float | None:
+    return float(amount / labels) if labels else None
+
+
+# ----------------------------------------------------------------------------------------------------
+# The sequences with the most issues, step by step, for the page of a large audit to draw.
+# ----------------------------------------------------------------------------------------------------
+
+
+def describe_stretches(
+    job: JudgeJob, flags: Flags, totals: Totals, signals: list[int]
+) -> tuple[list[dict[str, Any]], pa.Table]:
+    """The part `timelines` of audit.json, and the lines that it shows, with their position in labels.parquet."""
+    timelines, shown = [], []
+    with torch_on_one_thread():
+        for sequence in totals.worst_sequences(MAX_TIMELINES):
+            chunk, base = _chunk_of(job, totals, sequence)
+            timeline, lines = _stretch(job, chunk, base, flags, signals)
+            timelines.append(timeline)
+            shown.append(lines)
+    if shown:
+        return timelines, pa.concat_tables(shown)
+    return timelines, pa.table({name: pa.array([], pa.string()) for name in (*COLUMNS, "position")})
+
+
+def _chunk_of(job: JudgeJob, totals: Totals, sequence: int) -> tuple[Chunk, int]:
+    """The rows of a sequence, or of the first part of a long one, and the position of its first line."""
+    plan, survey = job.layout.plan, job.layout.survey
+    firsts = np.array([chunk.first_sequence for chunk in plan.chunks])
+    place = int(np.searchsorted(firsts, sequence, side="left"))
+    if place < len(firsts) and plan.chunks[place].last_window:
+        return plan.chunks[place], totals.positions[place]
+    place = int(np.searchsorted(firsts, sequence, side="right")) - 1
+    chunk = plan.chunks[place]
+    ends = np.append(survey.first_rows, survey.n_rows)
+    first, last = int(ends[sequence]), int(ends[sequence + 1])
+    each = max(len(job.layout.columns.label), 1)
+    base = totals.positions[place] + (first - chunk.first_row) * each
+    return Chunk(first, last, sequence, sequence + 1, 0, 0, 0), base
+
+
+def _stretch(
+    job: JudgeJob, chunk: Chunk, base: int, flags: Flags, signals: list[int]
+) -> tuple[dict[str, Any], pa.Table]:
+    table, numbers = read_chunk(job.layout, chunk)
+    lines = judge_lines(job, table, numbers)
+    flagged = flags.of(lines)
+    n_steps = len(table.place)
+    issues = np.bincount(table.line_step[flagged], minlength=n_steps) > 0
+    stretch = worst_stretch(np.append(0, np.cumsum(issues)), 0, n_steps)
+    first = table.first_lines()[stretch]
+    timeline = {
+        "sequence": table.sequence_names[0],
+        "times": table.times.take(pa.array(table.line_row[first])).to_pylist(),
+        "signals": {table.feature_names[place]: rounded(table.signal(place)[stretch]) for place in signals},
+        "rows": (base + first).tolist(),
+    }
+    kept = (table.line_step >= stretch[0]) & (table.line_step <= stretch[-1])
+    lines = lines.append_column("is_issue", pa.array(flagged))
+    lines = lines.append_column("position", pa.array(base + np.arange(len(lines)))).select([*COLUMNS, "position"])
+    fields = [pa.field(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type) for f in lines.schema]
+    return timeline, lines.filter(pa.array(kept)).cast(pa.schema(fields))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Work on several chunks at a time with results in order, a bounded number of them waiting.
+# ----------------------------------------------------------------------------------------------------
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def work_ahead(function: Callable[[Item], Result], items: Iterable[Item], most: int | None = None) -> Iterator[Result]:
+    """The results of a function in the order of the items, computed on as many threads as torch has, or at most so."""
+    threads = min(kernel_threads(), most or kernel_threads())
+    waiting: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(copy_context().run, function, item))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise

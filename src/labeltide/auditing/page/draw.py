@@ -1,0 +1,366 @@
+"""The drawings of the page: the error rate over the clock, Q as small multiples, annotators side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from labeltide.auditing.page.format import Clock, display_name, nice_step, number, numbers, percent
+from labeltide.auditing.page.verdict import change_sentence, is_noisy, is_temporal
+
+PANELS = 12  # classes or annotators drawn; the files beside the page have all
+GRID = 6  # classes up to which all of Q is drawn
+PAIRS = 18  # entries of a larger Q that are drawn, the largest first
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A drawing with its name; `detail` is a number in words."""
+
+    name: str
+    drawing: Markup
+    detail: str = ""
+    colour: int = -1
+    said: str = ""  # a sentence
+
+
+@dataclass(frozen=True)
+class Multiples:
+    """Q over the clock: a full grid for a few classes, else the largest mistakes."""
+
+    annotator: str | None
+    names: list[str]
+    grid: list[list[Panel]]  # [true][recorded]; empty where `pairs` holds the largest
+    pairs: list[tuple[str, str, Panel]]
+    top: str  # the height of every panel
+
+
+class Drawer:
+    """Draws from one audit."""
+
+    def __init__(self, audit: Mapping[str, Any]) -> None:
+        self.audit = audit
+        self.clock = Clock.read(audit["clock"])
+        self.points = numbers(audit["noise"].get("clock"))
+        self.curves: list[Mapping[str, Any]] = [curve for curve in audit["noise"].get("curves") or []]
+        self.classes: list[str] = [str(name) for name in audit["table"]["classes"]]
+        self.ends = self.clock.range(self.points.tolist())
+
+    @property
+    def can_draw(self) -> bool:
+        return bool(len(self.points) and self.curves)
+
+    def overall(self) -> list[Panel]:
+        """The error rate of all labels, once for wide and once for narrow screens."""
+        curve = self.curves[0]
+        values, band = self._line(curve, "rate")
+        alt = f"Share of wrong labels over the clock: {alt_text(values, self.points, self.clock)}."
+        said = change_sentence(self.audit["temporality"], self.clock, self.ends) if is_noisy(self.audit) else ""
+        top = top_of(values, band.upper)
+        return [
+            Panel(
+                name,
+                draw_svg(
+                    [Curve(values, [band], marks=self._marks(size))],
+                    self.points,
+                    Frame(self.clock, self.ends, top, size),
+                    alt,
+                ),
+                said=said,
+            )
+            for name, size in (("wide", WIDE), ("narrow", NARROW))
+        ]
+
+    def by_class(self) -> list[Panel]:
+        """How often each true class is recorded as another, all on one scale."""
+        curve = self.curves[0]
+        rates = self._classes(curve, "class_rate")
+        near = self._classes(curve, "class_rate_lower"), self._classes(curve, "class_rate_upper")
+        far = [self._classes(curve, f"class_rate_simultaneous_{end}") for end in ("lower", "upper")]
+        top = top_of(rates, near[1], far[1])
+        panels = []
+        for place in self._worst_first(rates)[:PANELS]:
+            bands = [DrawnBand(far[0][place], far[1][place], "far"), DrawnBand(near[0][place], near[1][place], "near")]
+            said = alt_text(rates[place], self.points, self.clock)
+            alt = f"True {display_name(self.classes[place])} recorded as another class: {said}."
+            frame = Frame(self.clock, self.ends, top, NARROW)
+            drawing = draw_svg([Curve(rates[place], bands, place)], self.points, frame, alt)
+            panels.append(Panel(self.classes[place], drawing, _mean(rates[place]), place))
+        return panels
+
+    def annotators(self) -> list[Panel]:
+        """The error rate of each annotator, all on one scale."""
+        curves = [curve for curve in self.curves if curve.get("annotator") is not None][:PANELS]
+        lines = [self._line(curve, "rate") for curve in curves]
+        top = top_of(*(part for values, band in lines for part in (values, band.upper))) if lines else 1.0
+        tests = {str(each["annotator"]): each for each in self.audit["temporality"].get("per_annotator") or []}
+        panels = []
+        for curve, (values, band) in zip(curves, lines, strict=True):
+            alt = f"Annotator {display_name(curve['annotator'])}: {alt_text(values, self.points, self.clock)} wrong."
+            drawing = draw_svg([Curve(values, [band])], self.points, Frame(self.clock, self.ends, top, NARROW), alt)
+            name = str(curve["annotator"])
+            known = name in tests and is_noisy(self.audit)
+            said = change_sentence(tests[name], self.clock, self.ends) if known else ""
+            panels.append(Panel(name, drawing, _mean(values), said=said))
+        return panels
+
+    def agreement(self) -> Markup | None:
+        """Fleiss' kappa over the clock."""
+        agreement = self.audit.get("agreement") or {}
+        points, values = numbers(agreement.get("clock")), numbers(agreement.get("fleiss_over_clock"))
+        if not len(points) or len(points) != len(values) or not np.isfinite(values).any():
+            return None
+        high, low = int(np.nanargmax(values)), int(np.nanargmin(values))
+        at = [self.clock.moment(float(points[place])) for place in (high, low)]
+        alt = f"Fleiss' kappa over the clock: highest {values[high]:.2f} {at[0]}, lowest {values[low]:.2f} {at[1]}."
+        frame = Frame(self.clock, self.ends, 1.0, NARROW, is_share=False)
+        return draw_svg([Curve(np.clip(values, 0, 1))], points, frame, alt)
+
+    def multiples(self) -> list[Multiples]:
+        """Q of all together, then of each annotator."""
+        return [self._multiples(curve) for curve in self.curves[: 1 + PANELS // 2]]
+
+    def _multiples(self, curve: Mapping[str, Any]) -> Multiples:
+        mean, lower, upper = (self._matrices(curve, name) for name in ("mean", "lower", "upper"))
+        count = len(self.classes)
+        off = ~np.eye(count, dtype=bool)
+        top = top_of(mean[:, off], upper[:, off]) if count > 1 else 1.0
+
+        def panel(true: int, recorded: int) -> Panel:
+            values = mean[:, true, recorded]
+            limit = 1.0 if true == recorded else top
+            alt = f"True {display_name(self.classes[true])} recorded as {display_name(self.classes[recorded])}: "
+            alt += f"{alt_text(values, self.points, self.clock)}."
+            band = DrawnBand(lower[:, true, recorded], upper[:, true, recorded], "near")
+            frame = Frame(self.clock, self.ends, limit, SMALL)
+            return Panel("", draw_svg([Curve(values, [band], true)], self.points, frame, alt), _mean(values))
+
+        who = curve.get("annotator")
+        if count <= GRID:
+            grid = [[panel(true, recorded) for recorded in range(count)] for true in range(count)]
+            return Multiples(who, self.classes, grid, [], percent(top))
+        size = np.where(off, np.nan_to_num(mean, nan=0.0).max(axis=0), -1)
+        order = np.argsort(-size, axis=None, kind="stable")[:PAIRS]
+        cells = [divmod(int(place), count) for place in order]
+        pairs = [(self.classes[true], self.classes[recorded], panel(true, recorded)) for true, recorded in cells]
+        return Multiples(who, self.classes, [], pairs, percent(top))
+
+    def _line(self, curve: Mapping[str, Any], name: str) -> tuple[np.ndarray, DrawnBand]:
+        values = self._row(curve.get(name))
+        return values, DrawnBand(self._row(curve.get(f"{name}_lower")), self._row(curve.get(f"{name}_upper")), "near")
+
+    def _row(self, values: Any) -> np.ndarray:
+        return _of_shape(values, (len(self.points),))
+
+    def _classes(self, curve: Mapping[str, Any], name: str) -> np.ndarray:
+        return _of_shape(curve.get(name), (len(self.classes), len(self.points)))
+
+    def _matrices(self, curve: Mapping[str, Any], name: str) -> np.ndarray:
+        return _of_shape(curve.get(name), (len(self.points), len(self.classes), len(self.classes)))
+
+    def _worst_first(self, rates: np.ndarray) -> Sequence[int]:
+        """The table's own order for a few classes; the worst first where not all can be drawn."""
+        if len(rates) <= PANELS:
+            return range(len(rates))
+        means = np.array([np.nanmean(rate) if np.isfinite(rate).any() else -1.0 for rate in rates])
+        return [int(place) for place in np.argsort(-means, kind="stable")]
+
+    def _marks(self, size: tuple[int, int]) -> list[tuple[float, float, str]]:
+        """The worst and the best moment, where the change is sure."""
+        test, marks = self.audit["temporality"], list[tuple[float, float, str]]()
+        for word in ("worst", "best") if is_temporal(self.audit) else ():
+            place, share = number(test.get(f"{word}_at")), number(test.get(f"{word}_rate"))
+            if np.isfinite([place, share]).all() and self.ends[0] <= place <= self.ends[1]:
+                at = self.clock.short(place)
+                marks.append((place, share, f"{word}: {percent(share)} at {at}" if size == WIDE else f"{word} {at}"))
+        return marks
+
+
+def _of_shape(content: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """The numbers, or all unknown where they are missing."""
+    values = numbers(content)
+    return values if values.shape == shape else np.full(shape, np.nan)
+
+
+def _mean(values: np.ndarray) -> str:
+    return percent(float(np.nanmean(values))) if np.isfinite(values).any() else "no estimate"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Curves over the clock as small SVG drawings in the page's own colours; they need no script and print as they are.
+# ----------------------------------------------------------------------------------------------------
+
+
+POINTS = 200  # on a line of the widest drawing
+WIDE, NARROW, SMALL = (900, 270), (350, 220), (200, 116)
+
+
+@dataclass(frozen=True)
+class DrawnBand:
+    """A band between two curves, as it is drawn."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    look: str  # class in the style sheet: near, far
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line over the clock with its bands, widest first."""
+
+    values: np.ndarray
+    bands: Sequence[DrawnBand] = ()
+    colour: int = -1  # number of the class, -1 for the page's accent
+    marks: Sequence[tuple[float, float, str]] = field(default=())  # place, height, words
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The axes: where a place on the clock and a share lie in the drawing."""
+
+    clock: Clock
+    ends: tuple[float, float]
+    top: float
+    size: tuple[int, int]
+    is_share: bool = True  # in percent; else plain numbers
+
+    @property
+    def margins(self) -> tuple[int, int, int, int]:  # left, right, top, bottom
+        return (36, 8, 6, 18) if self.size == SMALL else (44, 18, 10, 40)
+
+    def x(self, value: np.ndarray | float) -> np.ndarray:
+        left, right, _, _ = self.margins
+        low, high = self.ends
+        return left + (np.asarray(value, float) - low) / (high - low) * (self.size[0] - left - right)
+
+    def y(self, share: np.ndarray | float) -> np.ndarray:
+        _, _, top, bottom = self.margins
+        return self.size[1] - bottom - np.asarray(share, float) / self.top * (self.size[1] - top - bottom)
+
+
+def top_of(*curves: np.ndarray) -> float:
+    """The end of a shared axis of shares, at least 5 % and at most 100 %."""
+    finite = [float(np.nanmax(curve)) for curve in curves if np.isfinite(curve).any()]
+    highest = max([0.05, *finite])
+    step = nice_step(highest / 5)
+    return min(1.0, step * np.ceil(highest / step - 1e-9))
+
+
+def draw_svg(curves: Sequence[Curve], points: np.ndarray, frame: Frame, alt: str) -> Markup:
+    """One drawing: axes with their unit, bands, lines, marks."""
+    keep = _thinned(len(points), POINTS if frame.size == WIDE else POINTS // 2)
+    body = [_small_axes(frame) if frame.size == SMALL else _axes(frame)]
+    for curve in curves:
+        parts = [_area(frame, points[keep], band, keep) for band in curve.bands]
+        look = "line dashed" if curve.dashed else "line"
+        parts.append(f'<path class="{look}" d="{_path(frame.x(points[keep]), frame.y(curve.values[keep]))}"/>')
+        parts += [_mark(frame, *mark) for mark in curve.marks]
+        body.append(f'<g class="curve c{curve.colour % 10 if curve.colour >= 0 else "x"}">{"".join(parts)}</g>')
+    width, height = frame.size
+    axes = Markup("") if frame.size == SMALL else Markup(_axes_for_script(frame))
+    head = Markup('<svg role="img" viewBox="0 0 {} {}" aria-label="{}"{}>').format(width, height, alt, axes)
+    return head + Markup("".join(body)) + Markup("</svg>")
+
+
+def _axes_for_script(frame: Frame) -> str:
+    """What the page's script needs to read a curve back from the drawing: the box, and the values at its ends."""
+    width, height = frame.size
+    left, right, top, bottom = frame.margins
+    axes = (left, width - right, top, height - bottom, *frame.ends, frame.top)
+    share = ' data-share="1"' if frame.is_share else ""
+    kinds = ("hour_of_day", "day_of_week", "position")
+    kind = frame.clock.kind if frame.clock.kind in kinds else "number"
+    return f' data-axes="{" ".join(f"{float(end):.10g}" for end in axes)}" data-kind="{kind}"{share}'
+
+
+def alt_text(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:
+    """What a curve says, for those who do not see it."""
+    if not np.isfinite(values).any():
+        return "no estimate"
+    high, low = int(np.nanargmax(values)), int(np.nanargmin(values))
+    ends = [f"{percent(float(values[place]))} {clock.moment(float(points[place]))}" for place in (high, low)]
+    return f"{percent(float(np.nanmean(values)))} on average, highest {ends[0]}, lowest {ends[1]}"
+
+
+def _thinned(n: int, most: int) -> np.ndarray:
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int)) if n else np.array([], int)
+
+
+def _path(x: np.ndarray, y: np.ndarray) -> str:
+    """Lines between known points; a gap lifts the pen."""
+    pieces, is_drawing = [], False
+    for across, down in zip(x, y, strict=True):
+        if not (np.isfinite(across) and np.isfinite(down)):
+            is_drawing = False
+            continue
+        pieces.append(f"{'L' if is_drawing else 'M'}{across:.1f} {down:.1f}")
+        is_drawing = True
+    return "".join(pieces)
+
+
+def _area(frame: Frame, points: np.ndarray, band: DrawnBand, keep: np.ndarray) -> str:
+    lower, upper = np.clip(band.lower[keep], 0, frame.top), np.clip(band.upper[keep], 0, frame.top)
+    known = np.isfinite(lower) & np.isfinite(upper)
+    paths = []
+    for run in np.split(np.arange(len(points)), np.flatnonzero(np.diff(known)) + 1):
+        if len(run) and known[run[0]]:
+            x = frame.x(points[run])
+            there = _path(x, frame.y(upper[run]))
+            back = _path(x[::-1], frame.y(lower[run])[::-1])
+            paths.append(f"{there}L{back[1:]}Z")
+    return f'<path class="band {band.look}" d="{"".join(paths)}"/>' if paths else ""
+
+
+def _axes(frame: Frame) -> str:
+    width, height = frame.size
+    left, right, _, bottom = frame.margins
+    floor, parts = height - bottom, []
+    step = nice_step(frame.top / (5 if height > 180 else 3))
+    for place in range(round(frame.top / step) + 1):
+        y = float(frame.y(place * step))
+        label = f"{100 * place * step:.4g} %" if frame.is_share else f"{place * step:.2g}"
+        parts.append(f'<path class="grid" d="M{left} {y:.1f}H{width - right}"/>')
+        parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+    for value in frame.clock.ticks(*frame.ends, 12 if width > 500 else 4):
+        x = float(frame.x(value))
+        parts.append(f'<path class="tick" d="M{x:.1f} {floor}v4"/>')
+        parts.append(f'<text x="{x:.1f}" y="{floor + 17}" text-anchor="middle">{frame.clock.short(value)}</text>')
+    parts.append(f'<path class="axis" d="M{left} {floor}H{width - right}"/>')
+    title = Markup('<text class="title" x="{}" y="{}" text-anchor="end">{}</text>')
+    parts.append(str(title.format(width - right, height - 6, frame.clock.title)))
+    return "".join(parts)
+
+
+def _small_axes(frame: Frame) -> str:
+    """The ends of both axes only."""
+    width, height = frame.size
+    left, right, top, bottom = frame.margins
+    floor, half = height - bottom, float(frame.y(frame.top / 2))
+    text = '<text class="small" x="{}" y="{}" text-anchor="{}">{}</text>'
+    ends = [frame.clock.short(end) for end in frame.ends]
+    labels = [
+        text.format(left - 4, top + 8, "end", f"{100 * frame.top:.3g} %"),
+        text.format(left - 4, floor, "end", "0 %"),
+        text.format(left, height - 5, "start", ends[0]),
+        text.format(width - right, height - 5, "end", ends[1]),
+    ]
+    box = f"M{left} {top}H{width - right}V{floor}H{left}ZM{left} {half:.1f}H{width - right}"
+    return f'<path class="grid" d="{box}"/>{"".join(labels)}'
+
+
+def _mark(frame: Frame, place: float, share: float, words: str) -> str:
+    """A point with its words: above a peak, below a dip where there is room, and within the drawing."""
+    width, height = frame.size
+    left, right, top, bottom = frame.margins
+    x, y = float(frame.x(place)), float(frame.y(share))
+    is_dip = share < frame.top / 2
+    down = (26 if height - bottom - y > 34 else -22) if is_dip else (-16 if y - top > 24 else 28)
+    half = 3.6 * len(words)
+    across = min(max(x, left + half), width - right - half)
+    text = Markup('<text class="mark" x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>')
+    return f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="4"/>{text.format(across, y + down, words)}'

@@ -1,0 +1,289 @@
+"""The folder of results: written atomically, and never over files that an audit did not write."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from labeltide._files import write_json
+from labeltide.tables.files import check_local
+from labeltide.tables.frames import with_verdicts, write_safe_csv
+
+FORMAT = 1  # of audit.json
+AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE = "audit.json", "labels.parquet", "issues.parquet", "issues.csv", "noise.csv"
+ROW_GROUP = 1 << 16  # rows of labels.parquet that a review reads at once
+PAGE, MODEL, MODEL_FILE = "report.html", "model", "model.safetensors"
+DECISIONS = ("decisions.sqlite", "decisions.sqlite-wal", "decisions.sqlite-shm", "review.json")
+OURS = frozenset((AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE, PAGE, MODEL))
+DERIVED = frozenset(("compare.html",))  # of `labeltide compare`, which can be made again
+MOST_IN_CSV = 20_000  # issues of a large table in issues.csv, for a person to read; all are in issues.parquet
+EDITED = "issues-edited"  # and a number: an issues.csv in which somebody has typed
+
+
+def write_results(
+    folder: Path,
+    audit_json: Mapping[str, Any],
+    labels: pa.Table,
+    noise: pa.Table,
+    save_model: Callable[[Path], None],
+    write_page: Callable[[Path], Any] | None = None,
+) -> Path:
+    """Write all results of an audit; the folder appears whole, or stays as it was.
+
+    Parameters
+    ----------
+    folder : new or empty, or the results of an earlier audit, which are replaced
+    audit_json : the content of audit.json; what is not finite becomes null
+    labels : labels.parquet, from which the issues are taken
+    noise : noise.csv
+    save_model : called with the path of the file to write
+    write_page : called with a folder that holds all other files, to add report.html
+    """
+    folder = Path(folder)
+    check_folder(folder)
+    with draft_beside(folder) as draft:
+        write_json(draft / AUDIT, audit_json)
+        issues = rank_issues(labels)
+        parquet.write_table(labels, draft / LABELS, compression="zstd", row_group_size=ROW_GROUP)
+        parquet.write_table(issues, draft / ISSUES, compression="zstd")
+        write_safe_csv(with_verdicts(issues), draft / ISSUES_CSV)
+        write_safe_csv(noise, draft / NOISE)
+        (draft / MODEL).mkdir()
+        save_model(draft / MODEL / MODEL_FILE)
+        if write_page is not None:
+            write_page(draft)
+        check_folder(folder)  # the audit may have taken an hour
+        put_in_place(draft, folder)
+    return folder
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything but the results of an audit; ask before the work starts, too."""
+    check_local(folder)
+    if folder.is_symlink() and not folder.exists():
+        raise ValueError(f"The results need a folder. {str(folder)!r} is a link that leads nowhere.")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"The results need a folder. {str(folder)!r} is a file; name another place with --out.")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    others = sorted(
+        path.name for path in folder.iterdir() if path.name not in OURS | DERIVED and not is_kept(path.name)
+    )
+    model = folder / MODEL
+    if model.is_dir() and not model.is_symlink():
+        others += [f"{MODEL}/{path.name}" for path in sorted(model.iterdir()) if path.name != MODEL_FILE]
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise ValueError(
+            f"The folder {str(folder)!r} must be new, empty or hold the results of an audit alone, which are then "
+            f"replaced. It also holds {others[0]!r}{more}. Name another folder with --out."
+        )
+    if not _is_audit(folder / AUDIT):
+        raise ValueError(
+            f"The folder {str(folder)!r} holds files with the names of ours, but no {AUDIT} that says they are. Name "
+            "another folder with --out."
+        )
+
+
+def is_kept(name: str) -> bool:
+    """Whether a file holds what people wrote: decisions, or an earlier issues.csv in which somebody has typed."""
+    return name in DECISIONS or (name.startswith(f"{EDITED}-") and name.endswith(".csv"))
+
+
+def restore_interrupted(folder: Path) -> None:
+    """Put earlier results back that a kill left in a hidden folder, between two renames; remove drafts of a kill."""
+    place = folder.resolve()
+    if not place.parent.is_dir():
+        return
+    name = re.compile(re.escape(f".{place.name[:100]}-") + "[a-z0-9_]{8}")  # as tempfile.mkdtemp names it
+    for work in [path for path in place.parent.iterdir() if name.fullmatch(path.name) and path.is_dir()]:
+        if not {path.name for path in work.iterdir()} <= {"new", "old"}:
+            continue
+        if (work / "old").is_dir() and not place.exists():
+            _move_kept(work / "new", work / "old")
+            os.rename(work / "old", place)
+        if not (work / "old").exists():
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def rank_issues(labels: pa.Table) -> pa.Table:
+    """The lines that are issues, least likely right first, with their rank from 1."""
+    issues = labels.filter(labels["is_issue"])
+    order = np.argsort(issues["probability_right"].to_numpy(), kind="stable")  # NaN last
+    issues = issues.take(pa.array(order))
+    return issues.add_column(0, "rank", pa.array(np.arange(1, len(issues) + 1)))
+
+
+def _is_audit(path: Path) -> bool:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and "format" in content and "labeltide" in content
+
+
+@contextmanager
+def draft_beside(folder: Path) -> Iterator[Path]:
+    """A hidden folder on the same disk, gone afterwards whatever happens."""
+    parent = folder.resolve().parent
+    new_parents = [path for path in (parent, *parent.parents) if not path.exists()]
+    parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{folder.resolve().name[:100]}-", dir=parent))
+    try:
+        draft = work / "new"
+        draft.mkdir()  # with the usual permissions, which mkdtemp's own folder has not
+        yield draft
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        for path in new_parents:
+            if path.exists() and not any(path.iterdir()):
+                path.rmdir()
+
+
+def put_in_place(draft: Path, folder: Path) -> None:
+    """One rename, or two where an earlier audit steps aside; it returns if the second fails.
+
+    Decisions of reviewers and what somebody typed into issues.csv move into the new results. A review that is running
+    keeps its file open, which stays the same file.
+    """
+    place = folder.resolve()
+    if not place.exists():
+        os.rename(draft, place)
+        return
+    old = draft.with_name("old")
+    os.rename(place, old)
+    try:
+        _keep_edited(old)
+        _move_kept(old, draft)
+        os.rename(draft, place)
+    except BaseException:
+        _move_kept(draft, old)
+        os.rename(old, place)
+        raise
+
+
+def _move_kept(source: Path, target: Path) -> None:
+    """Move what people wrote; what the target has already stays."""
+    names = sorted(path.name for path in source.iterdir()) if source.is_dir() else []
+    for name in names:
+        if is_kept(name) and not (target / name).exists():
+            os.rename(source / name, target / name)
+
+
+def _keep_edited(folder: Path) -> None:
+    """Give an issues.csv in which somebody has typed a name under which it is kept."""
+    try:
+        issues, ours = parquet.read_table(folder / ISSUES), folder / f"{ISSUES_CSV}.ours"
+        same = False
+        for table in (with_verdicts(issues), with_verdicts(issues.slice(0, MOST_IN_CSV)), issues):  # also as of old
+            write_safe_csv(table, ours)
+            same |= ours.read_bytes() == (folder / ISSUES_CSV).read_bytes()
+        ours.unlink()
+    except (OSError, ValueError):
+        return
+    if not same:
+        number = len(list(folder.glob(f"{EDITED}-*.csv"))) + 1
+        os.rename(folder / ISSUES_CSV, folder / f"{EDITED}-{number}.csv")
+
+
+# ----------------------------------------------------------------------------------------------------
+# labels.parquet as it is read: columns of the types that an audit writes, or a sentence.
+# ----------------------------------------------------------------------------------------------------
+
+
+NUMBERS = ("probability_right", "suggested_probability", "clock")
+MOST_ROWS = 2**53
+
+
+def read_labels(source: pa.Table | Path, columns: Sequence[str]) -> pa.Table:
+    """Some columns of the labels of an audit, of a table in memory or of the file in a folder."""
+    if isinstance(source, pa.Table):
+        return source.select(list(columns))
+    path = source / LABELS if source.is_dir() else source
+    if not path.is_file():
+        raise ValueError(f"{str(path.parent)!r} must hold {path.name}. Audit again to write it.")
+    try:
+        table = parquet.read_table(path, columns=list(columns))
+        table.validate(full=True)
+        names = parquet.read_schema(path).names
+        odd = [name for name in {*columns, *names} if names.count(name) != 1]
+        if odd:
+            raise ValueError(f"it must have the column {odd[0]!r} once. It has it {names.count(odd[0])} times")
+        return pa.table({name: _check_column(name, table[name]) for name in columns})
+    except (pa.ArrowException, OSError, ValueError) as error:
+        why = " ".join(str(error).split())[:300].rstrip(".")
+        raise ValueError(f"{str(path)!r} is not what an audit of this version writes: {why}. Audit again.") from None
+
+
+def _check_column(name: str, column: pa.ChunkedArray) -> Any:
+    kind = column.type
+    if name == "row":
+        _expect(pa.types.is_integer(kind) and not column.null_count, name, "whole numbers")
+        column = column.cast(pa.int64())
+        ends = pc.min_max(column).as_py()
+        _expect(not len(column) or (ends["min"] >= 0 and ends["max"] < MOST_ROWS), name, "rows of a table")
+        return column
+    if name == "is_issue":
+        _expect(pa.types.is_boolean(kind), name, "true or false")
+        return column
+    if name in NUMBERS:
+        _expect(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind), name, "numbers")
+        column = column.cast(pa.float64())
+        _expect(_is_within(column, 1.0 if name != "clock" else float("inf")), name, "finite numbers, chances in [0, 1]")
+        return column
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
+    _expect(is_text or pa.types.is_dictionary(kind), name, "texts")
+    _expect(name != "sequence" or not column.null_count, name, "texts without gaps")
+    return column.cast(pa.string())
+
+
+def _is_within(column: pa.ChunkedArray, most: float) -> bool:
+    """Whether all numbers are finite or missing and, where there is a limit, from 0 to it."""
+    values = column.to_numpy()
+    known = values[~np.isnan(values)]
+    if not np.isfinite(known).all():
+        return False
+    return most == float("inf") or not len(known) or (known.min() >= -1e-6 and known.max() <= most + 1e-6)
+
+
+def _expect(is_right: bool, name: str, rule: str) -> None:
+    if not is_right:
+        raise ValueError(f"its column {name!r} must hold {rule}")
+
+
+# ----------------------------------------------------------------------------------------------------
+# New .parquet and .csv files, whole or not at all, and never in place of one that is there.
+# ----------------------------------------------------------------------------------------------------
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that is there already, or of a kind or in a place that we do not write."""
+    check_local(path)
+    if not path.name.lower().endswith((".parquet", ".csv")):
+        raise ValueError(f"The file must end in .parquet or .csv. Got {str(path)!r}.")
+    if path.exists():
+        raise ValueError(f"The file must be new. {str(path)!r} is there already; remove it or name another.")
+
+
+@contextmanager
+def draft_of(path: Path) -> Iterator[Path]:
+    """A file to write, which gets its name once it is whole."""
+    check_file(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as work:
+        draft = Path(work) / "draft"
+        yield draft
+        check_file(path)  # the work may have taken long
+        os.rename(draft, path)

@@ -1,0 +1,355 @@
+"""The work of an audit that has not ended, kept beside its folder: a lock, its settings, its fit and its findings.
+
+A killed audit goes on from there with the same numbers. Results are written by `folder.py`, whole, at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import reprlib
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+
+from labeltide import _validation
+from labeltide._files import to_json, write_atomically, write_json
+from labeltide.auditing.results import restore_interrupted
+from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence
+from labeltide.chain.families import WeightedFamily
+from labeltide.estimators import TideClassifier
+from labeltide.estimators.storage import load
+from labeltide.tables.files import FileSet
+from labeltide.tables.windows import OVERLAP
+from labeltide.training.checkpoint import fingerprint
+
+LOCK, SETTINGS = "lock", "settings.json"
+FITTED, EVIDENCE, INFERRED = "fitted.safetensors", "evidence.safetensors", "inferred.safetensors"
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """What an audit has done so far; keeps nothing where `folder` is None."""
+
+    folder: Path | None
+
+    def begin(self, settings: Mapping[str, Any], resume: bool) -> None:
+        """Go on with the work of the same settings and data, or start anew; earlier work is kept until this moment."""
+        if self.folder is None:
+            return
+        if resume:
+            _check_same(_read_settings(self.folder / SETTINGS), to_json(settings))
+            return
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
+                path.unlink()
+        write_json(self.folder / SETTINGS, settings)
+
+    def fitted(self, settings: TideClassifier) -> TideClassifier | None:
+        """The fit, where it had ended; files do not hold all of its settings."""
+        if self.folder is None or not (self.folder / EVIDENCE).exists():
+            return None
+        estimator = _load_tide(self.folder / FITTED)
+        estimator.training_ = read_evidence(self.folder / EVIDENCE)
+        estimator.set_params(**settings.get_params())
+        return estimator
+
+    def keep_fit(self, estimator: TideClassifier) -> None:
+        """Keep the fit."""
+        if self.folder is not None:
+            estimator.save_fit(self.folder / FITTED)
+            write_evidence(self.folder / EVIDENCE, estimator.training_)  # last: it says that the fit is whole
+
+    def take_findings(self, estimator: TideClassifier) -> None:
+        """Give the estimator the bands and tests that were computed before."""
+        if self.folder is not None and (self.folder / INFERRED).exists():
+            estimator.findings_ = _load_tide(self.folder / INFERRED).findings_
+
+    def keep_findings(self, estimator: TideClassifier) -> None:
+        """Keep the bands and tests that were computed so far."""
+        if self.folder is not None:
+            estimator.save_fit(self.folder / INFERRED)
+
+
+@contextmanager
+def unfinished_work(folder: Path | None, out: Path | None, resume: bool) -> Iterator[Unfinished]:
+    """Lock the folder of unfinished work for one audit; it is gone after a good end, or if nothing was begun."""
+    if folder is None:
+        yield Unfinished(None)
+        return
+    if resume and not (folder / SETTINGS).exists():
+        raise ValueError(
+            f"There is no interrupted audit to go on with beside {str(out)!r}. Leave --resume out to start one."
+        )
+    handle = _lock(folder, out)
+    try:
+        if out is not None:
+            restore_interrupted(out)
+        yield Unfinished(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        if not (folder / SETTINGS).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+def _lock(folder: Path, out: Path | None) -> int:
+    """An open file that only one process can hold; the system lets go of it when the process ends, however it does."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / LOCK
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:  # another audit has just ended
+            continue
+        if not _take(handle):
+            os.close(handle)
+            raise ValueError(
+                f"Another audit is at work on {str(out)!r}. Wait until it ends, or name another folder with --out."
+            )
+        if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
+            return handle
+        os.close(handle)
+
+
+def _take(handle: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _load_tide(path: Path) -> TideClassifier:
+    try:
+        estimator = load(path)
+    except ValueError as error:
+        raise ValueError(f"The kept work {error} Leave --resume out to start anew.") from None
+    if not isinstance(estimator, TideClassifier):
+        raise ValueError(f"The kept work {path} holds another method. Leave --resume out to start anew.")
+    return estimator
+
+
+def _read_settings(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise ValueError(f"The kept work {path} cannot be read. Leave --resume out to start anew.") from None
+
+
+def _check_same(earlier: Any, now: Mapping[str, Any]) -> None:
+    earlier = earlier if isinstance(earlier, dict) else {}
+    others = [name for name in now if earlier.get(name) != now[name]]
+    if others:
+        words = "; ".join(_difference(name, earlier.get(name), now[name]) for name in others[:3])
+        raise ValueError(
+            f"The interrupted audit had other settings or data: {words}. Give the same to go on with it, or leave "
+            "--resume out to start anew."
+        )
+
+
+def _difference(name: str, earlier: Any, now: Any) -> str:
+    if name == "data":
+        return "the table has changed"
+    return f"{name} was {reprlib.repr(earlier)} and is now {reprlib.repr(now)}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# The evidence of a fit as one file, from which bands and tests of an interrupted audit are computed.
+# ----------------------------------------------------------------------------------------------------
+
+
+DATA = ("labels", "mask", "points", "evidence", "trusted", "jumps", "trained_with")
+OTHERS = ("folds", "clusters", "shares")
+
+
+def write_evidence(path: Path, training: TrainingEvidence) -> None:
+    """Write labels, evidence and chain of a fit, whole or not at all."""
+    found = {f"data.{name}": getattr(training.data, name) for name in DATA}
+    found |= {f"chain.{name}": getattr(training.parameters, name) for name in ChainParameters._fields}
+    found |= {name: getattr(training, name) for name in OTHERS} | {"grid": torch.from_numpy(training.grid)}
+    tensors = {name: tensor.contiguous() for name, tensor in sorted(found.items()) if tensor is not None}
+    about = {
+        "digest": fingerprint(*tensors.values()),
+        "n_points": training.data.n_points,
+        "n_classes": training.data.n_classes,
+        "gaps": training.data.gaps,
+        "period": training.period,
+        "families": training.families,
+    }
+    metadata = {"labeltide": json.dumps(about)}
+    write_atomically(path, lambda draft: safetensors.torch.save_file(tensors, draft, metadata=metadata))
+
+
+def read_evidence(path: Path) -> TrainingEvidence:
+    """Read what `write_evidence` wrote; a damaged file is a ValueError."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads(file.metadata()["labeltide"])
+            tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
+        if about["digest"] != fingerprint(*tensors.values()):
+            raise ValueError("its content has changed")
+        training = _restore(about, tensors)
+        _check(training)
+        return training
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ValueError(f"The kept work {path} cannot be read ({error}). Leave --resume out to start anew.") from None
+
+
+def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> TrainingEvidence:
+    by_name: dict[str, Any] = {name: tensors.get(f"data.{name}") for name in DATA}
+    gaps, sizes = tuple(about["gaps"]), {name: about[name] for name in ("n_points", "n_classes")}
+    period = tuple(about["period"]) if isinstance(about["period"], list) else about["period"]
+    chain: list[Any] = [tensors.get(f"chain.{name}") for name in ChainParameters._fields]
+    return TrainingEvidence(
+        ChainData(**by_name, **sizes, gaps=gaps),
+        ChainParameters(*chain),
+        tensors["folds"],
+        tensors["grid"].numpy(),
+        clusters=tensors.get("clusters"),
+        shares=tensors.get("shares"),
+        period=period,
+        families=tuple(WeightedFamily(*family) for family in about["families"]),
+    )
+
+
+def _check(training: TrainingEvidence) -> None:
+    """Refuse numbers that the kernels must not meet: a digest says that a file is whole, not that it is sound."""
+    data, chain, grid = training.data, training.parameters, training.grid
+    needed = ((data.labels, 4), (data.mask, 2), (data.evidence, 4), (chain.start, 2), (chain.transition, 3))
+    for tensor, axes in (*needed, (chain.power, 1), (chain.matrices, 5)):
+        if tensor is None or tensor.ndim != axes:
+            raise ValueError("one of its tensors is missing or has another number of axes")
+    if grid.ndim not in (1, 2):
+        raise ValueError("its grid must have one or two axes")
+    _validation.check_number("n_classes", data.n_classes, 2, _validation.MAX_CLASSES, whole=True)
+    _validation.check_number("n_points", data.n_points, 1, grid.shape[0], whole=True)
+    n, steps = data.mask.shape
+    _, _, _, people = data.labels.shape
+    classes, points = data.n_classes, data.n_points
+    shapes: list[tuple[str, torch.Tensor | None, tuple[int, ...], torch.dtype]] = [
+        ("labels", data.labels, (1, n, steps, people), torch.int8),
+        ("mask", data.mask, (n, steps), torch.bool),
+        ("points", data.points, (n, steps), torch.int64),
+        ("trusted", data.trusted, (n, steps), torch.int8),
+        ("jumps", data.jumps, (n, steps), torch.int8),
+        ("evidence", data.evidence, (1, n, steps, classes), torch.float32),
+        ("start", chain.start, (1, classes), torch.float32),
+        ("transition", chain.transition, (1, classes, classes), torch.float32),
+        ("power", chain.power, (1,), torch.float32),
+        ("matrices", chain.matrices, (1, chain.matrices.shape[1], points, classes, classes), torch.float32),
+        ("bursts", chain.bursts, (1,), torch.float32),
+        ("folds", training.folds, (1, n), torch.int64),
+        ("clusters", training.clusters, (n,), torch.int64),
+        ("shares", training.shares, (people,), torch.float64),
+    ]
+    for name, part, shape, dtype in shapes:
+        if part is not None and (tuple(part.shape) != shape or part.dtype != dtype):
+            raise ValueError(f"its {name} must have shape {shape} and type {dtype}")
+    if chain.matrices.shape[1] not in (1, people) or len(grid) != points or data.evidence is None:
+        raise ValueError("its parts do not fit each other")
+    _check_ranges(training)
+
+
+def _check_ranges(training: TrainingEvidence) -> None:
+    data, chain = training.data, training.parameters
+    ranges: list[tuple[str, torch.Tensor | None, int, int]] = [
+        ("labels", data.labels, -1, data.n_classes - 1),
+        ("trusted", data.trusted, -1, data.n_classes - 1),
+        ("points", data.points, 0, data.n_points - 1),
+        ("jumps", data.jumps, 0, len(data.gaps) - 1),
+        ("folds", training.folds, 0, data.mask.shape[0]),
+        ("clusters", training.clusters, -1, 2**53),
+    ]
+    for name, tensor, low, high in ranges:
+        if tensor is not None and tensor.numel() and not low <= int(tensor.min()) <= int(tensor.max()) <= high:
+            raise ValueError(f"its {name} must be from {low} to {high}")
+    if data.gaps[:1] != (1,) or not all(type(gap) is int and 1 <= gap < 2**31 for gap in data.gaps):
+        raise ValueError("its gaps must be whole numbers from 1")
+    for tensor in (chain.start, chain.transition, chain.matrices):
+        if not (tensor >= 0).all() or not ((tensor.sum(-1) - 1).abs() < 1e-3).all():
+            raise ValueError("its chain must be made of probabilities")
+    others = [tensor for tensor in (data.evidence, chain.power, chain.bursts, training.shares) if tensor is not None]
+    if any(tensor.isnan().any() or (tensor == torch.inf).any() for tensor in others) or np.isnan(training.grid).any():
+        raise ValueError("its numbers must be finite")
+    if data.points is None and data.mask.shape[1] > data.n_points:
+        raise ValueError("its grid must have a point for every step")
+
+
+# ----------------------------------------------------------------------------------------------------
+# The work folder of a large audit, from which an interrupted one goes on, and the disk that it needs.
+# ----------------------------------------------------------------------------------------------------
+
+
+# Bytes on disk for each label, measured on simulated studies with seven features: judged parts, and the two tables of
+# results.
+PART_BYTES, RESULT_BYTES = 35, 35
+SORT_BYTES = 160  # of a row that DuckDB sorts: its copy in order, and its temporary files
+# Of a step of a window to learn from: labels, clock, gaps and the evidence that is kept of the fit; and of a feature.
+WINDOW_BYTES, FEATURE_BYTES = 50, 4
+FITTED_IN_PARTS, WINDOWS = "fitted.json", "windows"
+GIGABYTE = 1e9
+
+
+def disk_needed(files: FileSet, copies: bool, n_labels: int | None = None, train_on: float | None = None) -> float:
+    """The bytes on disk that an audit needs while it runs; `train_on` as in `AuditOptions`."""
+    rows = files.n_rows
+    of_step = (WINDOW_BYTES + FEATURE_BYTES * len(files.schema.names)) / (1 - OVERLAP)
+    windows = 0.0 if train_on is None else min(train_on, rows) * of_step
+    return rows * (SORT_BYTES if copies else 0) + (n_labels or rows) * (PART_BYTES + RESULT_BYTES) + windows
+
+
+def check_windows_disk(needed: float, folder: Path) -> None:
+    """Refuse to write more windows to learn from than the disk holds."""
+    place, free = _free(folder)
+    if not (folder / WINDOWS).exists() and free < needed:
+        raise ValueError(
+            f"The windows to learn from take {needed / GIGABYTE:.1f} GB of disk in {str(place)!r}, and "
+            f"{free / GIGABYTE:.1f} GB are free. Free some, name a folder on another disk, or learn from fewer labels "
+            "with train_on (--train-on N)."
+        )
+
+
+def _free(folder: Path) -> tuple[Path, float]:
+    """The folder, or the closest one above it that is there, and the bytes that are free on its disk."""
+    place = folder
+    while not place.exists():
+        place = place.parent
+    return place, shutil.disk_usage(place).free
+
+
+def say_disk(needed: float, folder: Path) -> str:
+    """A sentence on the disk needed; too little of it is an error."""
+    place, free = _free(folder)
+    amounts = (
+        f"about {needed / GIGABYTE:.1f} GB of disk beside its results while it runs; {free / GIGABYTE:.1f} GB are free"
+    )
+    if free < needed:
+        raise ValueError(f"This audit needs {amounts} in {str(place)!r}. Free some, or name a folder on another disk.")
+    return f"The audit takes {amounts}."
+
+
+def read_fitted(folder: Path) -> dict[str, Any] | None:
+    """What was written once the fit and its bands were done; None before."""
+    path = folder / FITTED_IN_PARTS
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None

@@ -1,1 +1,0 @@
-"""Audits and predictions of tables that do not fit in memory: passes over sorted rows, chunk by chunk."""

@@ -1,0 +1,804 @@
+"""Open a large table: find its columns, put its rows in order where they are not, and survey them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import compress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv, parquet
+
+from labeltide._files import import_extra
+from labeltide._validation import UnanswerableError, encode_labels, find_classes
+from labeltide.auditing.checks import find_rare
+from labeltide.auditing.fitting import TableSize
+from labeltide.auditing.options import AuditOptions
+from labeltide.tables.columns import code_values, label_values
+from labeltide.tables.features import Encoder
+from labeltide.tables.files import FileSet, csv_options, open_files, reading
+from labeltide.tables.intake import is_text, load_table, open_table, whole
+from labeltide.tables.roles import Reading, Request, RoleColumns, find_columns
+from labeltide.tables.rows import MOST_ANNOTATORS, UNNAMED, no_trusted, trusted_differ
+from labeltide.tables.stream import RowStream
+from labeltide.tables.tidy import NOTHING, TableCounts, Tidying
+from labeltide.tables.windows import OVERLAP, ClockInfo, Windows, choose_window, cut_windows
+from labeltide.tables.words import name_rows, quoted, unique_texts
+
+HEAD_ROWS = 100_000  # from which columns are found
+OnRows = Callable[[int], None]
+
+
+def check_options(files: FileSet, options: AuditOptions) -> None:
+    """Refuse what is only for tables that are read into memory."""
+    if options.decisions is not None or options.baseline is not None:
+        raise ValueError(
+            f"Decisions and a baseline are for tables that are read into memory. This one has {files.n_rows:,} rows: "
+            "audit a part of it, or compare the two folders afterwards with `labeltide compare`."
+        )
+    if options.reading != Reading():
+        raise ValueError(
+            "drop_bad_rows (--drop-bad-rows) and timezone (--timezone) are for tables that are read into memory. This "
+            f"one has {files.n_rows:,} rows: leave bad rows out and convert times beforehand."
+        )
+
+
+def find_roles(files: FileSet, request: Request, *, labelled: bool = True) -> RoleColumns:
+    """Which column plays which role, from the first rows."""
+    head, held = [], 0
+    for batch in read_batches(files, files.schema.names):
+        head.append(batch)
+        held += len(batch)
+        if held >= HEAD_ROWS:
+            break
+    table = pa.Table.from_batches(head).drop_columns([ROW]) if head else files.schema.empty_table()
+    return find_columns(load_table(open_table(table)), request, labelled=labelled)
+
+
+def count_columns(files: FileSet, roles: RoleColumns, names: set[str] | None, on_rows: OnRows) -> TableCounts:
+    """Count what some columns hold, or all, in one pass over the files as they were given."""
+    counts, done = TableCounts(), 0
+    for batch in read_batches(files, [name for name in files.schema.names if names is None or name in names]):
+        table = pa.Table.from_batches([batch]).drop_columns([ROW])
+        if len(table):
+            counts.add(load_table(open_table(table)), roles)
+        done += len(table)
+        on_rows(done)
+    return counts
+
+
+def used_columns(files: FileSet, roles: RoleColumns, more: list[str] | None = None) -> list[str]:
+    """The columns to read, in the order of the files."""
+    single = [roles.time, roles.annotator, roles.trusted]
+    wanted = {*roles.sequence, *roles.label, *roles.clock, *roles.features, *single, *(more or [])}
+    return [name for name in files.schema.names if name in wanted]
+
+
+def needs_copy(files: FileSet) -> bool:
+    """Whether ranges of rows cannot be read from the files as they are: CSV, or parquet with huge row groups."""
+    return files.kind == "csv" or not RowStream.of_files(files, [], []).is_fine
+
+
+def open_layout(
+    files: FileSet,
+    roles: RoleColumns,
+    columns: list[str],
+    window: int | None,
+    work: Path,
+    on_rows: OnRows,
+    tidy: Tidying = NOTHING,
+) -> tuple[Layout, list[str]]:
+    """The rows in order, surveyed and cut into chunks, and sentences about what had to be done."""
+    said: list[str] = []
+    files = _with_numbers(files, roles)
+    sorted_path, copy_path = work / "sorted.parquet", work / "table.parquet"
+    coded = [name for name in (*roles.sequence, *roles.label, roles.annotator) if name and is_text(_kind(files, name))]
+    if not sorted_path.exists() and needs_copy(files):
+        if not copy_path.exists():
+            _write_whole(copy_path, lambda path: write_in_order(files, columns, path, on_rows))
+        files = open_files(copy_path)
+    copied = files.paths == (str(copy_path),)
+    stream = RowStream.of_files(files, [*columns, ROW] if copied else columns, coded, tidy)
+    try:
+        if sorted_path.exists():
+            raise UnsortedError("It has been sorted before.")
+        found = survey(stream, roles, on_rows)
+    except UnsortedError:
+        if not sorted_path.exists():
+            wanted = [*columns, ROW] if copied else columns
+            _write_whole(sorted_path, lambda path: write_sorted(files, wanted, roles, path, work / "sort", tidy))
+        said.append("The rows were not in the order of sequences and times and were sorted on disk.")
+        stream = RowStream.of_path(sorted_path, [*columns, ROW], coded, tidy)
+        found = survey(stream, roles, on_rows)
+        copied = True
+    layout = Layout(stream, roles, found, plan_chunks(found, window), row_column=ROW if copied else None)
+    return layout, said
+
+
+def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Write to another name first: what bears this one is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".partial")
+    draft.unlink(missing_ok=True)
+    write(draft)
+    draft.rename(path)
+
+
+def _kind(files: FileSet, name: str) -> pa.DataType:
+    return files.schema.field(name).type
+
+
+def _with_numbers(files: FileSet, roles: RoleColumns) -> FileSet:
+    """Whole numbers of features in CSV files as numbers: later rows may hold fractions."""
+    if files.kind != "csv":
+        return files
+    fields = [
+        pa.field(each.name, pa.float64() if each.name in roles.features and each.type == pa.int64() else each.type)
+        for each in files.schema
+    ]
+    return replace(files, schema=pa.schema(fields))
+
+
+# ----------------------------------------------------------------------------------------------------
+# What is counted of the steps of a large table: times between them, and labels known to be right.
+# ----------------------------------------------------------------------------------------------------
+
+
+MOST_LENGTHS = 10_000  # different times between two steps that are counted
+
+
+@dataclass
+class TimesBetween:
+    """How often each time lies between two steps of a sequence; None where there are too many different ones."""
+
+    counts: dict[float, int] | None = field(default_factory=dict)
+
+    def add(self, spent: np.ndarray) -> None:
+        """Count more of them, in the unit of the times."""
+        if self.counts is None or not len(spent):
+            return
+        if (spent == spent[0]).all():
+            found: dict[float, int] = {float(spent[0]): len(spent)}
+        else:
+            lengths, times = np.unique(spent, return_counts=True)
+            if len(lengths) > MOST_LENGTHS:
+                self.counts = None
+                return
+            found = dict(zip(lengths.tolist(), times.tolist(), strict=True))
+        for length, times_met in found.items():
+            self.counts[length] = self.counts.get(length, 0) + times_met
+        if len(self.counts) > MOST_LENGTHS:
+            self.counts = None
+
+    def find_gaps(self) -> tuple[float, int] | None:
+        """The usual time between two steps, their median, and how many times more than one of these lies between two.
+
+        None where times were not counted, or have no usual length.
+        """
+        if not self.counts:
+            return None
+        lengths = np.sort(np.array(list(self.counts)))
+        counts = np.array([self.counts[length] for length in lengths.tolist()])
+        ends = np.cumsum(counts)
+        middles = np.searchsorted(ends, [(ends[-1] - 1) // 2, ends[-1] // 2], side="right")
+        usual = float(lengths[middles].mean())
+        if not 0 < usual < np.inf:
+            return None
+        return usual, int(counts[np.rint(lengths / usual) > 1].sum())
+
+
+@dataclass
+class TrustedSteps:
+    """Steps with a label known to be right."""
+
+    name: str
+    count: int = 0
+    values: dict[Hashable, None] = field(default_factory=dict)
+    last: Hashable = None  # of the step with which the group before ended
+
+    def add(self, column: pa.ChunkedArray, new_step: np.ndarray, first: int) -> None:
+        """Count those of more rows, the first of which has this number; rows of one step must agree."""
+        codes, of_value, distinct = label_values(column)
+        labels = np.append(of_value, -1)[codes]
+        rows = np.flatnonzero(labels >= 0)
+        step = np.cumsum(new_step)  # 0 for rows of the step with which the group before ended
+        known = np.full(int(step[-1]) + 1, -1)
+        if self.last is not None and self.last in distinct:
+            known[0] = distinct.index(self.last)
+        known[step[rows]] = labels[rows]
+        differs = labels[rows] != known[step[rows]]
+        if self.last is not None:
+            differs |= (step[rows] == 0) & np.array([distinct[code] != self.last for code in labels[rows]], dtype=bool)
+        if differs.any():
+            raise trusted_differ(self.name, rows[differs] + first)
+        self.count += int((known[1:] >= 0).sum()) + int(self.last is None and known[0] >= 0)
+        self.values |= dict.fromkeys(distinct)
+        ended = None if known[-1] < 0 else distinct[known[-1]]
+        self.last = ended if len(known) > 1 or ended is not None else self.last
+
+    def codes(self, classes: tuple[Hashable, ...]) -> list[int]:
+        """The classes that have such labels."""
+        if not self.count:
+            raise no_trusted(self.name)
+        values = np.fromiter(self.values, dtype=object, count=len(self.values))
+        subject = f"The trusted column {quoted([self.name])}"
+        return [int(code) for code in encode_labels(values, np.ones(len(values), dtype=bool), classes, subject)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# The first pass over a large table: counts rows, steps, sequences, classes and annotators, and checks their order.
+# ----------------------------------------------------------------------------------------------------
+
+
+ANCHOR = 4096  # steps of a sequence, after which the number of the row is noted
+
+
+class UnsortedError(ValueError):
+    """Rows that are not in the order of sequences and times."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the first pass found.
+
+    Attributes
+    ----------
+    names : one text for every sequence, in the order of the rows
+    first_rows, counts : int64 arrays of shape (sequences,), the first row and the number of steps
+    anchors, anchor_starts : the row of every `ANCHOR`-th step, and where those of each sequence begin
+    classes : the user's own values, sorted
+    class_counts : how many labels each has
+    annotators : the values of the column of annotators, sorted; None without one
+    earliest : the least time on the wall clock in microseconds; None where times are numbers
+    unit : of the texts of times: "s", "ms" or "us"
+    usual, n_gaps : the usual time between two steps, in seconds or the unit of the column, and how many times more
+        lies between two; None where there are no times, or too many different ones to be counted
+    trusted : how many steps have a label known to be right
+    trusted_codes : the classes of these
+    """
+
+    n_rows: int
+    names: pa.Array
+    first_rows: np.ndarray
+    counts: np.ndarray
+    anchors: np.ndarray
+    anchor_starts: np.ndarray
+    classes: tuple[Hashable, ...]
+    class_counts: np.ndarray
+    annotators: pa.Array | None
+    unnamed_hold_labels: bool
+    earliest: int | None
+    unit: str
+    usual: float | None = None
+    n_gaps: int | None = None
+    trusted: int = 0
+    trusted_codes: tuple[int, ...] = ()
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return tuple(unique_texts(self.classes))
+
+    def row_of_step(self, sequence: int, anchor: int) -> int:
+        """The row of step `anchor * ANCHOR` of a sequence; the row after its last where there are fewer steps."""
+        if anchor * ANCHOR >= self.counts[sequence]:
+            after = np.append(self.first_rows, self.n_rows)
+            return int(after[sequence + 1])
+        return int(self.anchors[self.anchor_starts[sequence] + anchor])
+
+
+@dataclass
+class _State:
+    """What the pass carries from one row group to the next."""
+
+    key: tuple[Any, ...] | None = None
+    time: Any = None
+    step: int = -1  # of the sequence, the last one met
+    people: set[int] = field(default_factory=set)  # annotators of the last step
+    names: list[pa.Array] = field(default_factory=list)
+    first_rows: list[np.ndarray] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    anchors: list[np.ndarray] = field(default_factory=list)
+    classes: Counter[Hashable] = field(default_factory=Counter)
+    annotators: dict[Any, int] = field(default_factory=dict)
+    unnamed_hold_labels: bool = False
+    earliest: int | None = None
+    fraction: int = 1_000_000  # the greatest whole number of microseconds that divides all times
+    between: TimesBetween = field(default_factory=TimesBetween)
+    trusted: TrustedSteps | None = None
+
+
+def survey(stream: RowStream, columns: RoleColumns, on_rows: Callable[[int], None] = lambda rows: None) -> Survey:
+    """Read sequences, times, labels and annotators of all rows; unsorted rows are an `UnsortedError`."""
+    state = _State(trusted=TrustedSteps(columns.trusted) if columns.trusted else None)
+    single = [name for name in (columns.time, columns.annotator, columns.trusted) if name]
+    wanted = [*columns.sequence, *single, *columns.label]
+    for first, table in stream.read_groups(list(dict.fromkeys(wanted))):
+        _take_group(state, table, first, columns)
+        on_rows(first + len(table))
+    if not state.counts:
+        raise UnanswerableError("The table must hold at least one row. Got none.")
+    return _conclude(state, stream.n_rows, columns)
+
+
+def _take_group(state: _State, table: pa.Table, first: int, columns: RoleColumns) -> None:
+    starts = _sequence_starts(state, table, columns.sequence)
+    times = _times(state, table, columns.time)
+    person = _annotators(state, table, columns.annotator)
+    _labels(state, table, columns, person)
+    new_step = np.ones(len(table), dtype=bool)
+    if times is not None:
+        before = np.append(times[:1] if state.time is None else np.asarray([state.time], times.dtype), times[:-1])
+        late = np.flatnonzero((times < before) & ~starts)
+        if len(late):
+            raise UnsortedError(f"Times must rise within a sequence. They fall in row {first + late[0]}.")
+        new_step = starts | (times != before)
+        _check_repeats(state, new_step, person, first)
+        with np.errstate(invalid="ignore"):
+            state.between.add((times - before)[new_step & ~starts].astype(np.float64))
+        state.time = times[-1]
+    if state.trusted is not None:
+        state.trusted.add(table[state.trusted.name], new_step, first)
+    _count_steps(state, starts, new_step, first)
+
+
+def _sequence_starts(state: _State, table: pa.Table, names: list[str]) -> np.ndarray:
+    starts = np.zeros(len(table), dtype=bool)
+    key = []
+    for name in names:
+        codes, values = code_values(table[name])
+        if (codes < 0).any():
+            rows = name_rows(np.flatnonzero(codes < 0))
+            raise ValueError(f"The sequence column {quoted([name])} must be given in every row. It is null in {rows}.")
+        starts[1:] |= codes[1:] != codes[:-1]
+        key.append((values[int(codes[0])].as_py(), values[int(codes[-1])].as_py()))
+    starts[0] = state.key is None or state.key != tuple(first for first, _ in key)
+    state.key = tuple(last for _, last in key)
+    places = pa.array(np.flatnonzero(starts))
+    if names:
+        state.names.append(join_texts([whole(table[name]).take(places) for name in names]))
+    elif starts.any():
+        state.names.append(pa.array(["table"]))
+    return starts
+
+
+def join_texts(columns: list[pa.Array]) -> pa.Array:
+    """One text for each row of the columns that name a sequence."""
+    texts = [column.cast(pa.string()) for column in columns]
+    return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " / ")
+
+
+def _times(state: _State, table: pa.Table, name: str | None) -> np.ndarray | None:
+    if name is None:
+        return None
+    column = table[name]
+    times = time_numbers(name, column)
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        local = times
+        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+            local = time_numbers(name, pc.local_timestamp(column))
+        state.earliest = int(local.min()) if state.earliest is None else min(state.earliest, int(local.min()))
+        for divisor in (1_000_000, 1000, 1):
+            if state.fraction >= divisor and not (local % divisor).any():
+                state.fraction = divisor
+                break
+    return times
+
+
+def _annotators(state: _State, table: pa.Table, name: str | None) -> np.ndarray:
+    if name is None:
+        return np.zeros(len(table), dtype=np.int32)
+    codes, values = code_values(table[name])
+    known = [state.annotators.setdefault(value, len(state.annotators)) for value in values.to_pylist()]
+    if len(state.annotators) > 4 * MOST_ANNOTATORS:
+        raise ValueError(
+            f"There can be at most {MOST_ANNOTATORS} annotators. {quoted([name])} holds more: "
+            f"{quoted(list(state.annotators))}."
+        )
+    return np.append(np.array(known, dtype=np.int32), np.int32(-1))[codes]
+
+
+def _labels(state: _State, table: pa.Table, columns: RoleColumns, person: np.ndarray) -> None:
+    for name in columns.label:
+        codes, of_value, distinct = label_values(table[name])
+        labels = np.append(of_value, -1)[codes]
+        for value, count in zip(distinct, np.bincount(labels[labels >= 0], minlength=len(distinct)), strict=True):
+            state.classes[value] += int(count)
+        state.unnamed_hold_labels |= bool(((person < 0) & (labels >= 0)).any())
+
+
+def _check_repeats(state: _State, new_step: np.ndarray, person: np.ndarray, first: int) -> None:
+    """No two rows of one sequence, time and annotator."""
+    step = np.cumsum(new_step)  # 0 for rows of the step with which the group before ended
+    key = step * (4 * MOST_ANNOTATORS + 2) + person
+    order = np.argsort(key, kind="stable")
+    again = order[1:][key[order][1:] == key[order][:-1]]
+    again = again if len(again) else np.flatnonzero((step == 0) & np.isin(person, list(state.people)))
+    if len(again):
+        raise ValueError(
+            f"Every sequence, time and annotator may occur once. An earlier row is repeated in "
+            f"{name_rows(np.sort(again) + first)}. Drop the repeats, or name the column of annotators."
+        )
+    last = set(person[step == step[-1]].tolist())
+    state.people = last | state.people if step[-1] == 0 else last
+
+
+def _count_steps(state: _State, starts: np.ndarray, new_step: np.ndarray, first: int) -> None:
+    """The number of steps of every sequence so far, and the rows of every `ANCHOR`-th step."""
+    begins = np.flatnonzero(starts)
+    rising = np.cumsum(new_step)
+    base = np.zeros(len(starts), dtype=np.int64)
+    base[begins] = rising[begins] - 1
+    base = np.maximum.accumulate(np.where(starts, base, -1))
+    step = np.where(base >= 0, rising - 1 - base, state.step + rising)  # of each row, within its sequence
+    state.anchors.append(first + np.flatnonzero(new_step & (step % ANCHOR == 0)))
+    state.first_rows.append(first + begins)
+    ends = np.append(begins, len(starts))
+    if ends[0] > 0 and state.counts:
+        state.counts[-1] = int(step[ends[0] - 1]) + 1
+    state.counts += (step[ends[1:] - 1] + 1).tolist()
+    state.step = int(step[-1])
+
+
+def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
+    names = pa.concat_arrays(state.names)
+    if pc.count_distinct(names).as_py() < len(names):
+        raise UnsortedError("The rows of a sequence must follow one another. Some sequences occur in several places.")
+    if not state.classes and columns.label:
+        raise UnanswerableError(f"The label column {quoted(columns.label)} must hold labels. Every row is empty or -1.")
+    counts = np.array(state.counts, dtype=np.int64)
+    n_anchors = -(-counts // ANCHOR)
+    values = np.fromiter(state.classes, dtype=object, count=len(state.classes))
+    classes = _sorted_classes(values, columns)
+    usual, n_gaps = state.between.find_gaps() or (None, None)
+    if usual is not None and state.earliest is not None:
+        usual /= 1e6  # seconds
+    return Survey(
+        n_rows=n_rows,
+        names=names,
+        first_rows=np.concatenate(state.first_rows),
+        counts=counts,
+        anchors=np.concatenate(state.anchors),
+        anchor_starts=np.cumsum(n_anchors) - n_anchors,
+        classes=classes,
+        class_counts=np.array([state.classes[value] for value in classes], dtype=np.int64),
+        annotators=_sorted_annotators(state, columns),
+        unnamed_hold_labels=state.unnamed_hold_labels,
+        earliest=state.earliest,
+        unit={1_000_000: "s", 1000: "ms"}.get(state.fraction, "us"),
+        usual=usual,
+        n_gaps=n_gaps,
+        trusted=state.trusted.count if state.trusted else 0,
+        trusted_codes=tuple(state.trusted.codes(classes)) if state.trusted else (),
+    )
+
+
+def _sorted_classes(values: np.ndarray, columns: RoleColumns) -> tuple[Hashable, ...]:
+    if not columns.label:
+        return ()
+    try:
+        return find_classes(values, np.ones(len(values), dtype=bool), f"The label column {quoted(columns.label)}")
+    except ValueError as error:
+        raise UnanswerableError(str(error)) from None
+
+
+def _sorted_annotators(state: _State, columns: RoleColumns) -> pa.Array | None:
+    if columns.annotator is None:
+        return None
+    named = [value for value in state.annotators if value is not None]
+    if state.unnamed_hold_labels:
+        named = [*map(str, named), UNNAMED]
+    if len(named) > MOST_ANNOTATORS:
+        raise ValueError(f"There can be at most {MOST_ANNOTATORS} annotators. Got {len(named)}: {quoted(named)}.")
+    return pa.array(sorted(named)) if named else None
+
+
+# ----------------------------------------------------------------------------------------------------
+# Tables on disk in the order of sequences and times: sorted outside memory by DuckDB where they are not.
+# ----------------------------------------------------------------------------------------------------
+
+
+ROW = "labeltide row number"  # added, so that results can name the rows of the user's own table
+BATCH = 100_000
+GROUP = 250_000  # rows of a row group that is written here
+MEMORY = "1GB"  # that DuckDB may take before it sorts on disk
+
+
+def read_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """All rows of parquet or CSV files in batches, with the number of each row."""
+    first = 0
+    source = _parquet_batches(files, columns) if files.kind == "parquet" else _csv_batches(files, columns)
+    for batch in source:
+        if ROW in batch.schema.names:  # it has been added before
+            yield batch
+            continue
+        numbers = pa.array(np.arange(first, first + len(batch)))
+        yield pa.record_batch([*batch.columns, numbers], names=[*batch.schema.names, ROW])
+        first += len(batch)
+
+
+def write_in_order(
+    files: FileSet, columns: list[str], path: Path, on_rows: Callable[[int], None] = lambda rows: None
+) -> None:
+    """Write the rows as they come to a parquet file with small row groups, from which ranges can be read."""
+    writer, waiting, held, done = None, list[pa.RecordBatch](), 0, 0
+    for batch in read_batches(files, columns):
+        waiting.append(batch)
+        held += len(batch)
+        writer = writer or parquet.ParquetWriter(path, batch.schema, compression="zstd", compression_level=1)
+        if held >= GROUP:
+            writer.write_table(pa.Table.from_batches(waiting))
+            done, waiting, held = done + held, [], 0
+            on_rows(done)
+    if waiting and writer is not None:
+        writer.write_table(pa.Table.from_batches(waiting))
+    if writer is None:
+        raise ValueError("The table must hold at least one row. Got none.")
+    writer.close()
+
+
+def write_sorted(
+    files: FileSet, columns: list[str], roles: RoleColumns, path: Path, work: Path, tidy: Tidying = NOTHING
+) -> None:
+    """Sort by sequence, time and annotator with DuckDB, which uses disk where memory does not suffice.
+
+    Columns are tidied first, because texts of numbers have another order.
+    """
+    purpose = "Sorting a table that does not fit into memory, and is not in the order of sequences and times,"
+    duckdb = import_extra("duckdb", "sort", purpose, "sort it before")
+    work.mkdir(parents=True, exist_ok=True)
+    batches = (_tidy_batch(batch, tidy) for batch in read_batches(files, columns))
+    head = next(batches, None)
+    if head is None:
+        raise ValueError("The table must hold at least one row. Got none.")
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield head
+        yield from batches
+
+    reader = pa.RecordBatchReader.from_batches(head.schema, rows())
+    keys = [
+        *roles.sequence,
+        *([roles.time] if roles.time else []),
+        *([roles.annotator] if roles.annotator else []),
+        ROW,
+    ]
+    with duckdb.connect() as connection:
+        connection.execute(f"SET memory_limit = '{MEMORY}'")
+        connection.execute(f"SET temp_directory = {_quoted(str(work), chr(39))}")
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("rows", reader)
+        order = ", ".join(_quoted(key, '"') for key in dict.fromkeys(keys))
+        options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {GROUP}"
+        target = _quoted(str(path), chr(39))
+        connection.execute(f"COPY (SELECT * FROM rows ORDER BY {order}) TO {target} ({options})")
+    with suppress(OSError):
+        work.rmdir()
+
+
+def _tidy_batch(batch: pa.RecordBatch, tidy: Tidying) -> pa.RecordBatch:
+    """A batch with the changes of a table."""
+    return tidy(pa.Table.from_batches([batch])).combine_chunks().to_batches()[0] if len(batch) else batch
+
+
+def _quoted(text: str, mark: str) -> str:
+    return mark + text.replace(mark, 2 * mark) + mark
+
+
+def _parquet_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    yield from RowStream.of_files(files, columns, []).batches(BATCH)
+
+
+def _csv_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    options = csv_options(files.separator, files.schema)
+    options["convert_options"].include_columns = columns  # type: ignore[attr-defined]
+    for path in files.paths:
+        try:
+            with (
+                reading(path, "csv", OSError),
+                files.filesystem.open_input_stream(path) as source,
+                csv.open_csv(source, **options) as reader,
+            ):
+                yield from (batch for batch in reader if len(batch))
+        except pa.ArrowException as error:
+            raise ValueError(
+                f"The file {path!r} cannot be read as the first rows of all files suggest: {str(error).rstrip('.')}. "
+                "Write it as parquet, where columns have types."
+            ) from None
+
+
+# ----------------------------------------------------------------------------------------------------
+# Chunks: ranges of rows that hold whole sequences, or whole windows of a long one, and are judged on their own.
+# ----------------------------------------------------------------------------------------------------
+
+
+CHUNK_ROWS = 250_000
+HISTORY = 1  # anchors of a long sequence that are read before a part of it, for the last values before gaps
+FEW_WINDOWS, SMALLEST_WINDOW = 10, 8  # as in audits of tables in memory
+
+
+class Chunk(NamedTuple):
+    """A range of rows, and what they are.
+
+    A part of a long sequence has one sequence, starts at one of its steps, and holds some of its windows; other chunks
+    hold whole sequences.
+    """
+
+    first_row: int
+    last_row: int  # exclusive, as are the others
+    first_sequence: int
+    last_sequence: int
+    first_step: int
+    first_window: int
+    last_window: int  # 0 for whole sequences
+
+
+@dataclass(frozen=True)
+class ChunkPlan:
+    """All chunks of a table, and the windows within them."""
+
+    window: int
+    chunks: tuple[Chunk, ...]
+    counts: np.ndarray  # (sequences,), steps
+
+    @property
+    def stride(self) -> int:
+        return self.window - int(self.window * OVERLAP)
+
+    @property
+    def n_windows(self) -> np.ndarray:
+        """The number of windows of every sequence."""
+        return 1 + np.ceil(np.maximum(self.counts - self.window, 0) / self.stride).astype(np.int64)
+
+    def windows(self, chunk: Chunk) -> Windows:
+        """The windows of a chunk, their starts and sequences counted within it."""
+        counts = self.counts[chunk.first_sequence : chunk.last_sequence]
+        if not chunk.last_window:
+            return cut_windows(counts, self.window)
+        turn = np.arange(chunk.first_window, chunk.last_window)
+        starts = np.minimum(turn * self.stride, counts[0] - self.window)
+        warm_up = np.where(turn > 0, (turn - 1) * self.stride + self.window - starts, 0)
+        lengths = np.full(len(turn), self.window)
+        return Windows(starts - chunk.first_step, lengths, warm_up, np.zeros(len(turn), dtype=np.int64), self.window)
+
+    def numbers(self, chunk: Chunk) -> np.ndarray:
+        """The number of every window of a chunk within its sequence."""
+        if chunk.last_window:
+            return np.arange(chunk.first_window, chunk.last_window)
+        each = self.n_windows[chunk.first_sequence : chunk.last_sequence]
+        return np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+
+
+def plan_chunks(survey: Survey, window: int | None) -> ChunkPlan:
+    """Cut the table; None chooses the window from the lengths of sequences, as for tables in memory."""
+    counts = survey.counts
+    plan = ChunkPlan(_choose_window(counts, window), (), counts)
+    rows = np.diff(np.append(survey.first_rows, survey.n_rows))
+    chunks: list[Chunk] = []
+    start, held = 0, 0
+    for sequence, n_rows in enumerate(rows.tolist()):
+        if held and held + n_rows > CHUNK_ROWS:
+            chunks.append(_whole(survey, start, sequence))
+            start, held = sequence, 0
+        if n_rows > 2 * CHUNK_ROWS and counts[sequence] > 2 * ANCHOR:
+            chunks += _parts(survey, plan, sequence, n_rows)
+            start, held = sequence + 1, 0
+        else:
+            held += n_rows
+    if held:
+        chunks.append(_whole(survey, start, len(rows)))
+    return ChunkPlan(plan.window, tuple(chunks), counts)
+
+
+def _choose_window(counts: np.ndarray, window: int | None) -> int:
+    if window is not None or counts.sum() > FEW_WINDOWS * choose_window(counts) * 2:
+        return min(choose_window(counts) if window is None else int(window), int(counts.max()))
+    windows = cut_windows(counts)
+    shorter = max(SMALLEST_WINDOW, int(windows.lengths.sum()) // FEW_WINDOWS)
+    enough = len(windows.starts) >= FEW_WINDOWS or shorter >= windows.lengths.max()
+    return windows.window if enough else shorter
+
+
+def _whole(survey: Survey, first: int, last: int) -> Chunk:
+    ends = np.append(survey.first_rows, survey.n_rows)
+    return Chunk(int(ends[first]), int(ends[last]), first, last, 0, 0, 0)
+
+
+def _parts(survey: Survey, plan: ChunkPlan, sequence: int, n_rows: int) -> list[Chunk]:
+    """The parts of a long sequence; each is read from an anchor before its first window on."""
+    steps = int(plan.counts[sequence])
+    n_windows = int(plan.n_windows[sequence])
+    each = max(1, int(CHUNK_ROWS * steps / n_rows) // plan.stride)  # windows of a part
+    parts = []
+    for first in range(0, n_windows, each):
+        last = min(first + each, n_windows)
+        begin = min(first * plan.stride, steps - plan.window)
+        end = min((last - 1) * plan.stride, steps - plan.window) + plan.window
+        low, high = max(0, begin // ANCHOR - HISTORY), -(-end // ANCHOR)
+        rows = survey.row_of_step(sequence, low), survey.row_of_step(sequence, high)
+        parts.append(Chunk(*rows, sequence, sequence + 1, low * ANCHOR, first, last))
+    return parts
+
+
+# ----------------------------------------------------------------------------------------------------
+# How the rows of a large table are read.
+# ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of a large table are read.
+
+    Attributes
+    ----------
+    encoders, clocks, usual : found from the windows that were drawn; empty or None before
+    usual : the usual time between two steps, in seconds or the unit of the column
+    row_column : the column that holds the number of each row before sorting; None where rows are as they were
+    """
+
+    stream: RowStream
+    columns: RoleColumns
+    survey: Survey
+    plan: ChunkPlan
+    encoders: tuple[Encoder, ...] = ()
+    clocks: tuple[ClockInfo, ...] = ()
+    usual: float | None = None
+    row_column: str | None = None
+
+    @cached_property
+    def rare(self) -> np.ndarray:
+        """Which classes have too few labels to be learned from: bool of shape (classes,)."""
+        return find_rare(self.survey.class_counts, self.survey.trusted_codes)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes that are learned, judged and suggested."""
+        return tuple(compress(self.survey.class_names, ~self.rare))
+
+    @property
+    def n_labels(self) -> int:
+        """How many labels of these classes there are."""
+        return int(self.survey.class_counts[~self.rare].sum())
+
+    @property
+    def size(self) -> TableSize:
+        plan = self.plan
+        return TableSize(int(plan.counts.sum()), int(plan.n_windows.sum()), plan.window, self.n_labels)
+
+    @property
+    def annotator_names(self) -> tuple[str, ...] | None:
+        if len(self.columns.label) > 1:
+            return tuple(unique_texts(self.columns.label))
+        annotators = self.survey.annotators
+        return None if annotators is None else tuple(unique_texts(annotators.to_pylist()))
+
+
+# ----------------------------------------------------------------------------------------------------
+# The times of rows of a large table as numbers.
+# ----------------------------------------------------------------------------------------------------
+
+
+def time_numbers(name: str, column: pa.ChunkedArray) -> np.ndarray:
+    """Times as numbers in their order: microseconds, or the numbers of the column."""
+    kind = column.type
+    if column.null_count:
+        raise ValueError(
+            f"The time column {quoted([name])} must be given in every row. {column.null_count} rows have none."
+        )
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        zone = kind.tz if pa.types.is_timestamp(kind) else None
+        column = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
+    elif pa.types.is_duration(kind):
+        column = column.cast(pa.duration("us"), safe=False).cast(pa.int64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ValueError(
+            f"In a table of this size the time column {quoted([name])} must hold moments or numbers. Got {kind}. Write "
+            "moments as in 2026-11-15 10:30."
+        )
+    return whole(column).to_numpy(zero_copy_only=False)

@@ -1,0 +1,247 @@
+"""A simulated wearable study with known true labels and annotators whose error rates change over time."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv, parquet
+
+from labeltide._validation import check_number
+from labeltide.tables.frames import guarded
+
+ACTIVITIES = ("exercise", "rest", "sit", "walk")
+ANNOTATORS = ("Ada", "Ben")
+FEATURES = ("movement", "movement_sd", "posture", "heart_rate", "skin_temperature", "light")
+STEPS_PER_DAY = 96  # one row for every 15 minutes
+START = np.datetime64("2026-03-02T00:00:00", "s")  # a Monday
+STAY = 0.78  # the probability that an activity goes on by itself
+
+# Means of the features by activity, and how much a single quarter of an hour departs from them.
+_MEANS = np.array(
+    [
+        [2.6, 1.6, 0.9, 128.0, 33.4, 4.0],
+        [0.2, 0.2, 0.1, 60.0, 34.8, 0.8],
+        [0.8, 0.6, 0.6, 72.0, 33.8, 3.0],
+        [1.8, 1.2, 0.9, 92.0, 33.3, 4.2],
+    ]
+)
+_SPREAD = np.array([0.6, 0.5, 0.3, 11.0, 0.7, 1.3])
+_PERSON = np.array([0.25, 0.2, 0.1, 8.0, 0.4, 0.5])  # standard deviation of people's own offsets
+# When a label is wrong, what it is taken for: rows are true activities.
+_MISTAKEN = np.array(
+    [
+        [0.0, 0.05, 0.15, 0.8],
+        [0.03, 0.0, 0.87, 0.1],
+        [0.05, 0.65, 0.0, 0.3],
+        [0.35, 0.1, 0.55, 0.0],
+    ]
+)
+
+
+def simulate_study(people: int = 60, days: int = 14, rate: float = 0.2, seed: int = 0, worn: float = 0.9) -> pa.Table:
+    """Simulate people who wear a sensor for some days, and two annotators who label what they did.
+
+    Ada errs a little more in the evening. Ben errs far more at night, and more from day to day. Each person's day is
+    labelled by Ada, by Ben, or by both in two rows.
+
+    Parameters
+    ----------
+    people, days : int
+    rate : float from 0 to 0.5
+        The share of labels that are wrong.
+    seed : int
+    worn : float
+        The share of time for which the sensor is worn.
+
+    Returns
+    -------
+    pyarrow.Table
+        person, time, six features, annotator, label and, kept aside, true_label.
+    """
+    check_number("people", people, 1, whole=True)
+    check_number("days", days, 1, whole=True)
+    check_number("rate", rate, 0, 0.5)
+    check_number("seed", seed, 0, whole=True)
+    check_number("worn", worn, 0, 1, above=True)
+    streams = np.random.default_rng(seed).spawn(5)
+    n_steps = days * STEPS_PER_DAY
+    hours = np.arange(n_steps) % STEPS_PER_DAY / 4  # (steps,)
+    truth = _activities(streams[0], people, hours)  # (people, steps)
+    features, lost = _features(streams[1], truth)
+    who, when = np.nonzero(_worn(streams[2], people, days, worn))
+    side = streams[3].choice(3, size=(people, days), p=(0.375, 0.375, 0.25))[who, when // STEPS_PER_DAY]
+    rows = np.repeat(np.arange(len(who)), 1 + (side == 2))
+    second = np.append(False, rows[1:] == rows[:-1])
+    annotator = np.where(side[rows] == 2, second, side[rows]).astype(np.int64)
+    who, when = who[rows], when[rows]
+    true = truth[who, when]
+    chance = error_rates(hours[when], when / n_steps, annotator)
+    label = _mistake(streams[4], true, np.clip(chance * (rate / chance.mean()), 0, 0.9))
+    columns = {
+        "person": pa.array(np.char.add("p", np.char.zfill((who + 1).astype(str), len(str(people))))),
+        "time": pa.array(START + when.astype("timedelta64[s]") * 900),
+    }
+    for number, name in enumerate(FEATURES):
+        columns[name] = pa.array(features[who, when, number], mask=lost[who, when] & (name == "heart_rate"))
+    names = pa.array(ACTIVITIES)
+    columns |= {"annotator": pa.array(ANNOTATORS).take(pa.array(annotator))}
+    return pa.table({**columns, "label": names.take(pa.array(label)), "true_label": names.take(pa.array(true))})
+
+
+def error_rates(hours: np.ndarray, progress: np.ndarray, annotator: np.ndarray) -> np.ndarray:
+    """How likely a label is wrong, up to a common factor.
+
+    Parameters
+    ----------
+    hours : array of hours of the day
+    progress : array from 0, the start of the study, to 1, its end
+    annotator : array of 0 (Ada) and 1 (Ben)
+    """
+    evening = np.exp(-0.5 * ((hours - 20) / 2.5) ** 2)
+    night = 0.5 + 0.5 * np.cos(2 * np.pi * (hours - 3) / 24)  # 1 at three in the morning, 0 at three in the afternoon
+    return np.where(annotator == 0, 0.1 + 0.12 * evening, 0.1 + 0.33 * night**2 + 0.12 * progress)
+
+
+def write_study(table: pa.Table, path: Path) -> Path:
+    """Write a simulated table to a new .parquet or .csv file, whole or not at all."""
+    name = path.name.lower()
+    if not name.endswith((".parquet", ".csv", ".csv.gz")):
+        raise ValueError(f"The file must end in .parquet, .csv or .csv.gz. Got {str(path)!r}.")
+    if path.exists():
+        raise ValueError(f"The file must be new. {str(path)!r} is there already; remove it or name another.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as work:
+        draft = Path(work) / path.name.lower()
+        if name.endswith(".parquet"):
+            parquet.write_table(table, draft, compression="zstd")
+        else:
+            with pa.output_stream(str(draft)) as sink:  # packs by the ending of the name
+                csv.write_csv(guarded(table), sink)
+        os.rename(draft, path)
+    return path
+
+
+def _activities(generator: np.random.Generator, people: int, hours: np.ndarray) -> np.ndarray:
+    """What each person does at each step: it goes on, or something is chosen that fits the hour."""
+    shift = generator.normal(0, 1, people)  # early birds and night owls
+    draws = generator.random((2, len(hours), people))
+    truth = np.empty((people, len(hours)), dtype=np.int64)
+    for step, hour in enumerate(hours):
+        chosen = (draws[0, step][:, None] > _rhythm(hour - shift).cumsum(1)).sum(1).clip(max=len(ACTIVITIES) - 1)
+        goes_on = (draws[1, step] < STAY) & (step > 0)
+        truth[:, step] = np.where(goes_on, truth[:, step - 1], chosen)
+    return truth
+
+
+def _rhythm(hour: np.ndarray) -> np.ndarray:
+    """The probability of each activity at an hour: shape (people, activities)."""
+    asleep = 1 / (1 + np.exp(-4 * (np.cos(2 * np.pi * (hour - 3) / 24) - 0.35) * 2))
+    active = np.exp(-0.5 * (((hour - 6) % 24 - 12) / 1.5) ** 2)  # around six in the evening
+    weights = np.stack([0.03 + 0.25 * active, 0.12 + 3 * asleep, np.full_like(hour, 0.55), 0.3 + 0.2 * active], axis=1)
+    weights[:, [0, 2, 3]] *= (1 - 0.95 * asleep)[:, None]
+    return weights / weights.sum(1, keepdims=True)
+
+
+def _features(generator: np.random.Generator, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Features (people, steps, features) as float32, and where the heart rate was lost."""
+    people, n_steps = truth.shape
+    offsets = generator.normal(0, 1, (people, 1, len(FEATURES))) * _PERSON
+    strength = generator.normal(1, 0.1, (people, 1, 1))
+    noise = generator.normal(0, 1, (people, n_steps, len(FEATURES))) * _SPREAD
+    values = _MEANS[truth] * np.where(np.arange(len(FEATURES)) < 2, strength, 1) + offsets + noise
+    values[..., [0, 1, 5]] = np.maximum(values[..., [0, 1, 5]], 0)
+    values[..., 3] = np.maximum(values[..., 3], 38)
+    return values.round(3).astype(np.float32), generator.random((people, n_steps)) < 0.03
+
+
+def _worn(generator: np.random.Generator, people: int, days: int, worn: float) -> np.ndarray:
+    """Whether the sensor is worn: it comes off once a day, at any time, for as long as it takes."""
+    off = generator.integers(0, STEPS_PER_DAY, (people, days, 1))
+    length = generator.gamma(4, (1 - worn) * STEPS_PER_DAY / 4, (people, days, 1)) if worn < 1 else 0
+    since = (np.arange(STEPS_PER_DAY) - off) % STEPS_PER_DAY
+    kept = since >= length
+    kept[:, 0, 0] = True  # nobody is left without a row
+    return kept.reshape(people, -1)
+
+
+def _mistake(generator: np.random.Generator, true: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    taken_for = (generator.random(len(true))[:, None] > _MISTAKEN.cumsum(1)[true]).sum(1).clip(max=len(ACTIVITIES) - 1)
+    return np.where(generator.random(len(true)) < chance, taken_for, true)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A simulated wearable study of any number of rows, made and written person by person in bounded memory.
+# ----------------------------------------------------------------------------------------------------
+
+
+ROWS_EACH = 5000  # of one person
+DAYS = 60  # enough for as many rows: about 108 a day, and a person who wears the sensor less has 90
+AT_ONCE = 50  # people who are simulated together and make a row group
+MOST_ROWS = 10**11
+# A seventh feature, from the activity: sounds around the person, in decibels.
+_LOUDNESS, _LOUDNESS_SPREAD = {"exercise": 66.0, "rest": 34.0, "sit": 50.0, "walk": 58.0}, 9.0
+
+
+def write_large_study(path: Path, rows: int, rate: float = 0.2, seed: int = 0) -> int:
+    """Write a study of so many rows to a new .parquet file, whole or not at all; give back the number of people.
+
+    Seven features, two annotators, four activities, 5,000 rows for each person. People are simulated in parts of 50,
+    each from its own seed, so that memory does not grow with the rows and the same seed gives the same bytes.
+    """
+    check_number("rows", rows, 1, MOST_ROWS, whole=True)
+    check_number("rate", rate, 0, 0.5)
+    check_number("seed", seed, 0, whole=True)
+    if not path.name.lower().endswith(".parquet"):
+        raise ValueError(f"A study of a given number of rows is written to a .parquet file. Got {str(path)!r}.")
+    people = -(-int(rows) // ROWS_EACH)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as work:
+        draft = Path(work) / path.name
+        writer = None
+        for part in _parts(people, int(rows), rate, seed):
+            writer = writer or parquet.ParquetWriter(draft, part.schema, compression="zstd")
+            writer.write_table(part)
+        assert writer is not None
+        writer.close()
+        os.rename(draft, path)
+    return people
+
+
+def _parts(people: int, rows: int, rate: float, seed: int) -> Iterator[pa.Table]:
+    digits = len(str(people))
+    for first in range(0, people, AT_ONCE):
+        count = min(AT_ONCE, people - first)
+        table = _simulate_part(first, count, rate, seed, digits)
+        yield table.slice(0, rows - first * ROWS_EACH)
+
+
+def _simulate_part(first: int, count: int, rate: float, seed: int, digits: int) -> pa.Table:
+    """The rows of some people, named by their numbers from `first` on."""
+    part_seed = int(np.random.SeedSequence([seed, first]).generate_state(1, np.uint64)[0])
+    table = simulate_study(people=count, days=DAYS, rate=rate, seed=part_seed)
+    person = table["person"].combine_chunks().dictionary_encode().indices.to_numpy()
+    starts = np.searchsorted(person, np.arange(count))
+    sizes = np.diff(np.append(starts, len(person)))
+    if sizes.min() < ROWS_EACH:
+        raise ValueError(f"A simulated person wore the sensor too little. Take another seed than {seed}.")
+    table = table.take(pa.array((starts[:, None] + np.arange(ROWS_EACH)).reshape(-1)))
+    names = np.char.add("p", np.char.zfill((first + 1 + np.arange(count)).astype(str), digits))
+    table = table.set_column(0, "person", pa.array(np.repeat(names, ROWS_EACH)))
+    return table.add_column(8, "loudness", pa.array(_loudness(table, part_seed)))
+
+
+def _loudness(table: pa.Table, seed: int) -> np.ndarray:
+    """The seventh feature; rows of one moment, which two annotators labelled, have the same value."""
+    names = pa.array(list(_LOUDNESS))
+    code = pc.index_in(table["true_label"], names).to_numpy()
+    minute = table["time"].combine_chunks().cast(pa.int64()).to_numpy()
+    same = np.append(False, minute[1:] == minute[:-1])
+    step = np.cumsum(~same) - 1
+    noise = np.random.default_rng([seed, 7]).normal(0, _LOUDNESS_SPREAD, step[-1] + 1)[step]
+    return (np.array(list(_LOUDNESS.values()))[code] + noise).round(2).astype(np.float32)

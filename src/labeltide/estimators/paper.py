@@ -1,0 +1,868 @@
+"""Cross-entropy training on the recorded labels without correction: the baseline."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor, nn
+
+from labeltide import _validation
+from labeltide._fleet import member_generators
+from labeltide.estimators.base import ModelChoice, NoisyLabelClassifier, RandomState
+from labeltide.estimators.fleet import FittedFleet, FleetFit, hold_out
+from labeltide.models.base import SequenceModel
+from labeltide.noise.functions import (
+    WIDTHS,
+    FixedNoise,
+    LearnedNoise,
+    NetworkNoise,
+    NoiseFunction,
+    StaticNoise,
+    StepwiseNoise,
+    identity_noise,
+)
+from labeltide.training import AugmentedLagrangian, Fleet, FleetData, History, evaluate
+from labeltide.training.objective import LOSSES, Objective, Penalty, diagonal_norm, frobenius, log_volume, spread
+
+
+class IgnoreClassifier(NoisyLabelClassifier):
+    """Train as if no label were wrong; its Q is the identity.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.IgnoreClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> clf.noise_at([0.5]).tolist()
+    [[[1.0, 0.0], [0.0, 1.0]]]
+    """
+
+    name = "ignore"
+
+    def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
+        model = fleet_fit.new_model()
+        history = fleet_fit.train(model, None, Objective())
+        return FittedFleet(model, identity_noise(fleet_fit.members, fleet_fit.n_classes), history)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Loss correction with a known Q: the forward and backward losses of Patrini and others (2017).
+# ----------------------------------------------------------------------------------------------------
+
+
+class KnownNoiseClassifier(NoisyLabelClassifier):
+    """Train with a known Q, through the forward or the backward loss.
+
+    Parameters
+    ----------
+    noise : NoiseFunction or array of shape (classes, classes) or (points, classes, classes)
+        A series of matrices belongs to the distinct moments of the training clock, in their order. A noise function
+        with annotators, such as `FixedNoise` of five axes, gives each column of `y` a Q.
+    loss : {"forward", "backward"}, default "forward"
+    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
+    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.KnownNoiseClassifier(noise=noise, epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> clf.predict(data.features).shape
+    (20, 10)
+    """
+
+    name = "known"
+
+    def __init__(
+        self,
+        *,
+        noise: NoiseFunction | ArrayLike | None = None,
+        loss: str = "forward",
+        model: ModelChoice = "gru",
+        hidden_size: int = 32,
+        causal: bool = True,
+        epochs: int = 150,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.2,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        super().__init__(
+            model=model,
+            hidden_size=hidden_size,
+            causal=causal,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            device=device,
+            checkpoint=checkpoint,
+            verbose=verbose,
+            random_state=random_state,
+        )
+        self.noise = noise
+        self.loss = loss
+
+    def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
+        _validation.check_choice("loss", self.loss, LOSSES)
+        grid = fleet_fit.data.grid.cpu().double().numpy()
+        known = [_check_noise(estimator.noise, grid, fleet_fit) for estimator in fleet_fit.estimators]
+        matrices = np.stack([noise.at(grid) for noise in known])  # (members, [sources,] points, classes, classes)
+        common = np.stack([noise.common_at(grid) for noise in known])
+        if self.loss == "backward":
+            _check_inverse(matrices, grid)
+        noise = FixedNoise(matrices, grid, common).to(fleet_fit.data.features.device)
+        model = fleet_fit.new_model()
+        history = replace(fleet_fit, extra_inputs=(matrices,)).train(model, noise, Objective(loss=self.loss))
+        return FittedFleet(model, noise, history)
+
+
+def _check_noise(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, fleet_fit: FleetFit) -> NoiseFunction:
+    """The known Q as a noise function that covers every moment of the training clock."""
+    n_sources, n_classes = len(fleet_fit.sources.names), fleet_fit.n_classes
+    if noise is None:
+        raise ValueError(
+            "The method 'known' needs to be told the noise. Pass noise=Q, or use 'continuous' to learn it."
+        )
+    if not isinstance(noise, NoiseFunction):
+        series = np.asarray(noise)
+        if series.ndim == 3 and len(series) not in (1, len(grid)):
+            raise ValueError(
+                f"noise must hold one matrix for each of the {len(grid)} clock moments. Got {len(series)}."
+            )
+        noise = FixedNoise(series, grid if series.ndim == 3 and len(series) == len(grid) else None)
+    if noise.n_classes != n_classes:
+        raise ValueError(f"noise must be for the {n_classes} classes of y. Got one for {noise.n_classes}.")
+    if noise.annotators not in (1, n_sources):
+        raise ValueError(f"noise must be for one annotator or the {n_sources} of y. Got one for {noise.annotators}.")
+    noise.check_covers(grid)
+    return noise
+
+
+def _check_inverse(matrices: np.ndarray, grid: np.ndarray) -> None:
+    """The backward loss inverts Q, which must not be close to singular at any moment."""
+    condition = np.linalg.cond(matrices).max(tuple(range(matrices.ndim - 3)))  # (points,)
+    if condition.max() > 1e6:
+        raise ValueError(
+            f"The backward loss needs a Q that can be inverted. At the clock value {grid[condition.argmax()]:g} it "
+            'cannot. Use loss="forward".'
+        )
+
+
+# ----------------------------------------------------------------------------------------------------
+# Anchor points (Liu and Tao 2016; Patrini and others 2017): Q from steps that almost surely belong to a class.
+#
+# At such a step x of class i, :math:`Q_{ij} = P(\tilde y = j \mid x)`.
+# ----------------------------------------------------------------------------------------------------
+
+
+MIN_STEPS = 100  # steps that share one estimate where sequences do not share one clock
+
+
+class AnchorPointClassifier(NoisyLabelClassifier):
+    """Warm up on recorded labels, estimate Q at the anchor points, and continue training with the forward loss.
+
+    Parameters
+    ----------
+    warm_up : int, default 25
+        Epochs on recorded labels, out of all `epochs`, before Q is estimated at the anchor points.
+    percentile : float, default 97
+        An anchor point is the step on this percentile of the class's predicted probability.
+    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
+    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+    """
+
+    is_temporal: ClassVar[bool]
+
+    def __init__(
+        self,
+        *,
+        warm_up: int = 25,
+        percentile: float = 97.0,
+        model: ModelChoice = "gru",
+        hidden_size: int = 32,
+        causal: bool = True,
+        epochs: int = 150,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.2,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        super().__init__(
+            model=model,
+            hidden_size=hidden_size,
+            causal=causal,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            device=device,
+            checkpoint=checkpoint,
+            verbose=verbose,
+            random_state=random_state,
+        )
+        self.warm_up = warm_up
+        self.percentile = percentile
+
+    def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
+        _validation.check_number("warm_up", self.warm_up, 1, whole=True)
+        _validation.check_number("percentile", self.percentile, 0, 100)
+        model = fleet_fit.new_model()
+        fleet_fit.train(model, None, Objective(), stage="warm-up", epochs=min(self.warm_up, self.epochs))
+        probabilities = fleet_fit.log_probs(model).exp()  # of the recorded label: (members, rows, steps, classes)
+        clock, groups = _groups(fleet_fit.data, self.is_temporal)
+        matrices = torch.stack([anchor_rows(probabilities[:, inside], self.percentile) for inside in groups], 1)
+        noise = FixedNoise(matrices.cpu().double().numpy(), clock).to(fleet_fit.data.features.device)
+        history = fleet_fit.train(model, noise, Objective(), epochs=max(self.epochs - self.warm_up, 1))
+        return FittedFleet(model, noise, history)
+
+
+def anchor_rows(probabilities: Tensor, percentile: float) -> Tensor:
+    """The rows of Q: for each class, the prediction at the step on that percentile of the class's probability.
+
+    Parameters
+    ----------
+    probabilities : Tensor of shape (members, steps, classes)
+
+    Returns
+    -------
+    Tensor of shape (members, classes, classes)
+    """
+    order = probabilities.argsort(1)  # (members, steps, classes)
+    rank = round(percentile / 100 * (order.shape[1] - 1))
+    member = torch.arange(len(order), device=order.device)[:, None]
+    rows = probabilities[member, order[:, rank]]  # (members, classes, classes)
+    return rows / rows.sum(-1, keepdim=True)
+
+
+def _groups(data: FleetData, temporal: bool) -> tuple[np.ndarray | None, list[Tensor]]:
+    """The moments of the estimates, and for each a mask over (rows, steps) of the steps it is estimated from."""
+    grid = data.grid.cpu().double().numpy()
+    if not temporal:
+        return None, [data.mask]
+    if data.points is None:
+        steps = torch.arange(len(grid), device=data.mask.device)
+        return grid, [data.mask & (steps == step) for step in range(len(grid))]
+    counts = np.bincount(data.points[data.mask].cpu().numpy(), minlength=len(grid))
+    cell_of_point = np.minimum((np.cumsum(counts) - 1) // MIN_STEPS, max(counts.sum() // MIN_STEPS - 1, 0))
+    cells = np.unique(cell_of_point)
+    clock = np.array([np.average(grid[cell_of_point == cell], weights=counts[cell_of_point == cell]) for cell in cells])
+    cell_of_step = torch.from_numpy(cell_of_point).to(data.points.device)[data.points]
+    return clock, [data.mask & (cell_of_step == int(cell)) for cell in cells]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Forward correction with one Q from anchor points (Patrini and others 2017).
+# ----------------------------------------------------------------------------------------------------
+
+
+class AnchorClassifier(AnchorPointClassifier):
+    """Estimate one Q for all times from anchor points, then train with it.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.AnchorClassifier(warm_up=2, epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> bool((clf.noise_at([0.0]) == clf.noise_at([1.0])).all())
+    True
+    """
+
+    name = "anchor"
+    is_temporal = False
+
+
+# ----------------------------------------------------------------------------------------------------
+# The paper's Plug-In: forward correction with Q(t) from the anchor points (Patrini and others 2017) of a step.
+# ----------------------------------------------------------------------------------------------------
+
+
+class PlugInClassifier(AnchorPointClassifier):
+    """Estimate Q at every moment of the clock from that moment's anchor points, then train with it.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.PlugInClassifier(warm_up=2, epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> clf.noise_matrices_.shape  # a Q for each moment
+    (10, 2, 2)
+    """
+
+    name = "plugin"
+    is_temporal = True
+
+
+# ----------------------------------------------------------------------------------------------------
+# VolMinNet (Li and others 2021): a static Q of minimum volume, :math:`\log |\det Q|`, trained with the classifier.
+# ----------------------------------------------------------------------------------------------------
+
+
+class VolMinClassifier(NoisyLabelClassifier):
+    """Learn a static Q of least volume together with the network.
+
+    Parameters
+    ----------
+    volume_weight : float, default 1e-4
+        The weight of ``log |det Q|``.
+    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
+    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.VolMinClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> bool((clf.noise_at([0.0]) == clf.noise_at([1.0])).all())
+    True
+    """
+
+    name = "volmin"
+
+    def __init__(
+        self,
+        *,
+        volume_weight: float = 1e-4,
+        model: ModelChoice = "gru",
+        hidden_size: int = 32,
+        causal: bool = True,
+        epochs: int = 150,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.2,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        super().__init__(
+            model=model,
+            hidden_size=hidden_size,
+            causal=causal,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            device=device,
+            checkpoint=checkpoint,
+            verbose=verbose,
+            random_state=random_state,
+        )
+        self.volume_weight = volume_weight
+
+    def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
+        _validation.check_number("volume_weight", self.volume_weight, 0)
+        model, noise = fleet_fit.new_model(), fleet_fit.new_noise(StaticNoise(fleet_fit.members, fleet_fit.n_classes))
+        history = fleet_fit.train(
+            model, noise, Objective(penalties=(Penalty("log volume", log_volume, self.volume_weight),))
+        )
+        return FittedFleet(model, noise, history)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Joint training of Q and the classifier, with partial pooling where several annotators have a Q each.
+#
+# The prior :math:`Q_a \sim N(Q, s^2)` adds a penalty on deviations from the common Q. The data term averages over all
+# labels while the penalty is the same for every annotator, so that annotators with few labels stay close to the common
+# Q. The standard deviation s is chosen by the likelihood of held-out sequences, with the one-standard-error rule
+# (Breiman and others 1984) at half a standard error.
+# ----------------------------------------------------------------------------------------------------
+
+
+# Standard deviations of an annotator's entries of Q around the common ones: from hardly pooled to all alike
+# (docs/decisions/009-several-annotators.md).
+DEVIATIONS = (0.1, 0.03, 0.01, 0.0)  # by hand
+CHOOSING_FRACTION = 0.2  # by hand: the share of sequences held out to choose among them
+N_BLOCKS = 20  # by hand: of held-out sequences, for the standard error of a comparison
+TOLERANCE = 0.5  # by hand: standard errors by which stronger pooling may be worse; it helps where labels are few
+BuildNoise = Callable[[int, int], Any]  # from members and annotators to a noise function
+
+
+class Trained(NamedTuple):
+    """A trained fleet with a Q for each annotator."""
+
+    model: SequenceModel
+    noise: LearnedNoise
+    objective: Objective
+    history: History
+
+
+class LearnedNoiseClassifier(NoisyLabelClassifier):
+    """Learns Q and the network jointly; with several annotators, a Q for each."""
+
+    def _networks_at_once(self, annotators: int) -> tuple[int, int]:
+        return (len(DEVIATIONS), len(DEVIATIONS) * annotators) if annotators > 1 else (1, 1)
+
+    def _learn(
+        self,
+        fleet_fit: FleetFit,
+        build: BuildNoise,
+        penalties: Sequence[Penalty],
+        *,
+        pooled: bool = True,
+        **schedule: Any,
+    ) -> FittedFleet:
+        """Train a fleet with the noise function that `build` makes, regularised by the penalties.
+
+        Annotators who are not `pooled` share one Q. `schedule` goes to the `Schedule`.
+        """
+        if not pooled or not _has_several_annotators(fleet_fit.data):
+            model, noise = fleet_fit.new_model(), fleet_fit.new_noise(build(fleet_fit.members, 1))
+            history = fleet_fit.train(model, noise, Objective(penalties=tuple(penalties)), **schedule)
+            return FittedFleet(model, noise, history)
+        learn = partial(_learn_pooled, build=build, penalties=penalties, schedule=schedule)
+        trained = learn(fleet_fit, deviations=_choose_deviations(fleet_fit, learn))
+        return FittedFleet(trained.model, trained.noise, trained.history)
+
+
+def code_penalties(n_points: int, volume_weight: float, diagonal_weight: float) -> list[Penalty]:
+    """The penalties on Q in the paper's published code, for a clock of so many moments."""
+    volume = Penalty("log volume", log_volume, volume_weight / n_points)
+    return [volume, Penalty("diagonal", diagonal_norm, diagonal_weight)]
+
+
+def _has_several_annotators(data: FleetData) -> bool:
+    """Whether any member has labels of more than one annotator."""
+    return bool(((data.labels >= 0).any(1).any(1).sum(1) > 1).any())
+
+
+def _learn_pooled(
+    fleet_fit: FleetFit,
+    deviations: Tensor,
+    *,
+    build: BuildNoise,
+    penalties: Sequence[Penalty],
+    schedule: dict[str, Any],
+    stage: str = "train",
+) -> Trained:
+    r"""Train with a Q for each annotator under a Gaussian prior of standard deviation s around the common Q.
+
+    On the scale of the average label the penalty is :math:`A \,\mathrm{mean}_a \lVert Q_a - Q \rVert^2 / (2 s^2 N)` for
+    A annotators and N labels. The other penalties of each Q are weighted by the annotator's share of the labels, so
+    that their weight relative to the annotator's labels is as if the annotator were alone.
+    """
+    data = fleet_fit.data
+    annotators = data.labels.shape[-1]
+    counts = ((data.labels >= 0) * data.weights[..., None, None]).sum((1, 2))  # (members, annotators)
+    shares = counts / counts.sum(1, keepdim=True)
+    model, noise = fleet_fit.new_model(), fleet_fit.new_noise(build(fleet_fit.members, annotators))
+    noise.shares.copy_(shares)
+    noise.tied.copy_(deviations == 0)
+    strength = annotators / (2 * deviations.square() * counts.sum(1))  # infinite where all are alike
+    pull = torch.where(noise.tied, 0.0, strength)[:, None]
+    sizes = [replace(penalty, weight=penalty.weight * annotators * shares) for penalty in penalties]
+    pooling = Penalty("pooling", partial(spread, shares=noise.shares), pull, with_data=True)
+    objective = Objective(penalties=(*sizes, pooling))
+    history = fleet_fit.train(model, noise, objective, stage=stage, **schedule)
+    return Trained(model, noise, objective, history)
+
+
+def _choose_deviations(fleet_fit: FleetFit, learn: Callable[..., Trained]) -> Tensor:
+    """For each member the standard deviation chosen by held-out likelihood: (members,)."""
+    every = torch.tensor(DEVIATIONS, device=fleet_fit.data.features.device)
+    held = _held_out(fleet_fit)
+    if held is None:
+        return every[len(DEVIATIONS) // 2].expand(fleet_fit.members)
+    copies = _with_copies(fleet_fit, held, len(every))
+    trained = learn(copies, every.repeat(fleet_fit.members), stage="pooling")
+    size = math.ceil(CHOOSING_FRACTION * len(fleet_fit.data.features) / N_BLOCKS)
+    fleet, rows = (
+        Fleet(trained.model, trained.noise),
+        copies.data.held_out_rows(size),
+    )  # (blocks, members * copies, size)
+    losses = torch.stack([evaluate(fleet, copies.data, trained.objective, block[None]) for block in rows])
+    per_member = losses.unflatten(1, (fleet_fit.members, -1)).cpu().double().numpy().swapaxes(0, 1)
+    return every[[choose_last(losses_of_member) for losses_of_member in per_member]]
+
+
+def choose_last(losses: np.ndarray) -> int:
+    """The last candidate within `TOLERANCE` standard errors of the best, from paired differences over blocks.
+
+    Parameters
+    ----------
+    losses : array of shape (blocks, candidates), NaN for blocks without labels
+    """
+    losses = losses[~np.isnan(losses).any(1)].clip(max=1e6)
+    if len(losses) < 2:
+        return losses.shape[1] // 2
+    worse = losses - losses[:, [losses.mean(0).argmin()]]
+    good = worse.mean(0) <= TOLERANCE * worse.std(0, ddof=1) / len(losses) ** 0.5
+    return int(np.flatnonzero(good)[-1])
+
+
+def _held_out(fleet_fit: FleetFit) -> Tensor | None:
+    """Sequences held out to choose: those of early stopping, or some drawn from each member's seed; None if too few."""
+    if bool(fleet_fit.data.held_out.any()):
+        return fleet_fit.data.held_out
+    labelled = (fleet_fit.data.labels >= 0).any(-1).any(-1).cpu().numpy()  # (members, rows)
+    if labelled.sum(1).min() < 2:
+        return None
+    rows = [
+        hold_out(seed, has_label, CHOOSING_FRACTION, fleet_fit.clusters)
+        for seed, has_label in zip(fleet_fit.seeds, labelled, strict=True)
+    ]
+    return torch.from_numpy(np.stack(rows)).to(fleet_fit.data.features.device)
+
+
+def _with_copies(fleet_fit: FleetFit, held: Tensor, copies: int) -> FleetFit:
+    """Copies of every member with the same seed and early stopping on the held-out rows.
+
+    At the end of training the networks have memorised their labels, and the likelihood says little about Q.
+    """
+    data = fleet_fit.data
+    tensors: dict[str, Any] = {"labels": data.labels, "weights": data.weights * ~held, "held_out": held}
+    tensors = {name: values.repeat_interleave(copies, 0) for name, values in tensors.items()}
+    return replace(
+        fleet_fit,
+        estimators=[estimator for estimator in fleet_fit.estimators for _ in range(copies)],
+        data=replace(data, **tensors),
+        seeds=tuple(seed for seed in fleet_fit.seeds for _ in range(copies)),
+    )
+
+
+# ----------------------------------------------------------------------------------------------------
+# The paper's Discontinuous method: minimum-volume estimation (VolMinNet, Li and others 2021) of Q at every step.
+# ----------------------------------------------------------------------------------------------------
+
+
+class DiscontinuousClassifier(LearnedNoiseClassifier):
+    """Learn a free Q of least volume for each moment of the clock, together with the network.
+
+    Several annotators have a Q each, partially pooled; held-out likelihood chooses the strength.
+
+    Parameters
+    ----------
+    objective : {"volume", "penalised"}, default "volume"
+        The minimum volume of the paper's text, forward loss + `volume_weight` mean log|det Q_t|, or what its published
+        code minimises: forward loss + `volume_weight` mean log|det Q_t| / T + `diagonal_weight` mean ||diag Q_t||.
+    volume_weight : float, default 1e-4
+    diagonal_weight : float, default 0.01
+        Used by the penalised objective. The paper's code has .05 for moving, .01 for senior and sleeping, .001 for
+        blinking, as for `ContinuousClassifier`.
+    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
+    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.DiscontinuousClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> clf.noise_matrices_.shape  # a Q for each moment
+    (10, 2, 2)
+    """
+
+    name = "discontinuous"
+
+    def __init__(
+        self,
+        *,
+        objective: str = "volume",
+        volume_weight: float = 1e-4,
+        diagonal_weight: float = 0.01,
+        model: ModelChoice = "gru",
+        hidden_size: int = 32,
+        causal: bool = True,
+        epochs: int = 150,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.2,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        super().__init__(
+            model=model,
+            hidden_size=hidden_size,
+            causal=causal,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            device=device,
+            checkpoint=checkpoint,
+            verbose=verbose,
+            random_state=random_state,
+        )
+        self.objective = objective
+        self.volume_weight = volume_weight
+        self.diagonal_weight = diagonal_weight
+
+    def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
+        _validation.check_number("volume_weight", self.volume_weight, 0)
+        _validation.check_number("diagonal_weight", self.diagonal_weight, 0)
+        penalties = [Penalty("log volume", log_volume, self.volume_weight)]
+        if _validation.check_choice("objective", self.objective, ("volume", "penalised")) == "penalised":
+            penalties = code_penalties(len(fleet_fit.data.grid), self.volume_weight, self.diagonal_weight)
+
+        def build(members: int, annotators: int) -> StepwiseNoise:
+            return StepwiseNoise(members, fleet_fit.n_classes, fleet_fit.data.grid.cpu(), annotators)
+
+        return self._learn(fleet_fit, build, penalties)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The paper's Continuous method: Q(t) as a neural network of time, by the augmented Lagrangian (Hestenes 1969).
+# ----------------------------------------------------------------------------------------------------
+
+
+BOUND_MARGIN, BOUND_SHARE = 0.005, 0.9  # Q(t) stays at its bound if it is this near for this share of the clock
+VOLUME_WEIGHT = 1e-4  # of the penalised objective, in the paper's code
+
+
+class ContinuousClassifier(LearnedNoiseClassifier):
+    r"""Learn a smooth Q(t) of least size together with the network.
+
+    Several annotators have a Q(t) each, partially pooled; held-out likelihood chooses the strength.
+
+    The defaults depart from the paper in five ways, each of which can be undone: ``raw_steps=True`` (the paper's code
+    reads the step index), ``scaled_weights=False``, ``bounded_logits=False``, ``clip=None`` and ``max_restarts=0``. The
+    halving of Q's rate is in the paper's code and not in its text; ``noise_milestones=()`` undoes it.
+
+    Parameters
+    ----------
+    objective : {"lagrangian", "penalised"}, default "lagrangian"
+        The augmented Lagrangian of the paper's section 4.2 and algorithm 1, or what its published code minimises:
+        forward loss + 1e-4 mean log|det Q_t| / T + `diagonal_weight` mean ||diag Q_t||.
+    diagonal_weight : float, default 0.01
+        Used by the penalised objective. The paper's code has .05 for moving, .01 for senior and sleeping, .001 for
+        blinking.
+    linear, quadratic : float, default 1
+        The first values of the multipliers of the augmented Lagrangian, :math:`\lambda` and c.
+    gamma, eta : float, default 2
+        After a round in which the average loss exceeds `gamma` times that of the round before, c grows by `eta`.
+    rounds : int, optional
+        After so many rounds the multipliers stay. By default they change until training ends.
+    epochs_per_round : int, default 10
+        With 150 epochs, the 15 rounds of the paper.
+    noise_widths : sequence of int
+        Hidden layers of Q's network. The default has the ten of the paper's code.
+    noise_learning_rate : float, optional
+        Of Q; by default that of the network.
+    noise_milestones : sequence of int, default (50, 100)
+        Epochs at which the learning rate of Q is halved, as in the paper's code.
+    noise_function : callable, optional
+        A noise function of your own in place of the network: called with the number of members and of classes, it
+        gives a `labeltide.NoiseFunction` whose parameters are learned. Its docstring has an example. All
+        annotators then share one Q, and the fit cannot be saved.
+    raw_steps : bool, default False
+        Feed Q's network the step index 0, 1, 2, ... as the paper's code does, instead of a clock scaled to [-1, 1].
+    scaled_weights : bool, default True
+        Multiply the weights of Q's network by ``1 / sqrt(inputs)`` (NTK parametrisation, Jacot and others 2018). Off:
+        PyTorch's own parametrisation, as in the paper's code.
+    bounded_logits : bool, default True
+        Keep the logits of Q between -4 and 4, so that their softmax never saturates.
+    clip : float or None, default 5
+        The largest norm of a gradient (gradient clipping, Pascanu and others 2013).
+    max_restarts : int, default 8
+        How often a fit whose gradient is not finite goes back by an epoch and on at half the learning rate.
+    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
+    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> clf = lt.ContinuousClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
+    >>> clf.noise_at([0.25, 0.251]).shape  # Q at any moment
+    (2, 2, 2)
+    """
+
+    name = "continuous"
+
+    def __init__(
+        self,
+        *,
+        objective: str = "lagrangian",
+        diagonal_weight: float = 0.01,
+        linear: float = 1.0,
+        quadratic: float = 1.0,
+        gamma: float = 2.0,
+        eta: float = 2.0,
+        rounds: int | None = None,
+        epochs_per_round: int = 10,
+        noise_widths: Sequence[int] = WIDTHS,
+        noise_learning_rate: float | None = None,
+        noise_milestones: Sequence[int] = (50, 100),
+        noise_function: Callable[[int, int], NoiseFunction] | None = None,
+        raw_steps: bool = False,
+        scaled_weights: bool = True,
+        bounded_logits: bool = True,
+        clip: float | None = 5.0,
+        max_restarts: int = 8,
+        model: ModelChoice = "gru",
+        hidden_size: int = 32,
+        causal: bool = True,
+        epochs: int = 150,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.2,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        super().__init__(
+            model=model,
+            hidden_size=hidden_size,
+            causal=causal,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            device=device,
+            checkpoint=checkpoint,
+            verbose=verbose,
+            random_state=random_state,
+        )
+        self.objective = objective
+        self.diagonal_weight = diagonal_weight
+        self.linear = linear
+        self.quadratic = quadratic
+        self.gamma = gamma
+        self.eta = eta
+        self.rounds = rounds
+        self.epochs_per_round = epochs_per_round
+        self.noise_widths = noise_widths
+        self.noise_learning_rate = noise_learning_rate
+        self.noise_milestones = noise_milestones
+        self.noise_function = noise_function
+        self.raw_steps = raw_steps
+        self.scaled_weights = scaled_weights
+        self.bounded_logits = bounded_logits
+        self.clip = clip
+        self.max_restarts = max_restarts
+
+    def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
+        self._check_settings()
+        is_lagrangian = self.objective == "lagrangian"
+        penalties = [Penalty("frobenius", frobenius, 1.0)]
+        if not is_lagrangian:
+            penalties = code_penalties(len(fleet_fit.data.grid), VOLUME_WEIGHT, self.diagonal_weight)
+        fitted = self._learn(
+            fleet_fit,
+            self._build_noise(fleet_fit),
+            penalties,
+            pooled=self.noise_function is None,
+            lagrangian=self._lagrangian() if is_lagrangian else None,
+            noise_learning_rate=self.noise_learning_rate,
+            noise_milestones=tuple(self.noise_milestones),
+            clip=self.clip,
+            max_restarts=self.max_restarts,
+        )
+        _warn_at_bound(fitted.noise.common(fleet_fit.data.grid).detach(), fleet_fit.classes)
+        return fitted
+
+    def _check_settings(self) -> None:
+        _validation.check_choice("objective", self.objective, ("lagrangian", "penalised"))
+        for name in ("raw_steps", "scaled_weights", "bounded_logits"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False. Got {getattr(self, name)!r}.")
+        for name in ("diagonal_weight", "linear", "quadratic", "gamma"):
+            _validation.check_number(name, getattr(self, name), 0)
+        _validation.check_number("eta", self.eta, 1)
+        _validation.check_number("epochs_per_round", self.epochs_per_round, 1, whole=True)
+        _validation.check_number("max_restarts", self.max_restarts, 0, whole=True)
+        _validation.check_whole_numbers("noise_widths", self.noise_widths, 1)
+        _validation.check_whole_numbers("noise_milestones", self.noise_milestones, 0, may_be_empty=True)
+        if self.rounds is not None:
+            _validation.check_number("rounds", self.rounds, 1, whole=True)
+        for name in ("noise_learning_rate", "clip"):
+            if getattr(self, name) is not None:
+                _validation.check_number(name, getattr(self, name), 0, above=True)
+
+    def _lagrangian(self) -> AugmentedLagrangian:
+        return AugmentedLagrangian(
+            self.epochs_per_round, self.rounds, self.linear, self.quadratic, self.gamma, self.eta
+        )
+
+    def _build_noise(self, fleet_fit: FleetFit) -> BuildNoise:
+        """Gives the noise function for a number of members and annotators."""
+        grid, n_classes = fleet_fit.data.grid, fleet_fit.n_classes
+        if self.noise_function is not None:
+            return lambda members, _: _own_noise(self.noise_function, members, n_classes, grid.cpu())
+        bounds = (float(grid[0]), float(grid[-1]))
+
+        def build(members: int, annotators: int) -> NetworkNoise:
+            return NetworkNoise(
+                members,
+                n_classes,
+                bounds,
+                len(grid) if self.raw_steps else None,
+                annotators,
+                tuple(self.noise_widths),
+                scaled_weights=self.scaled_weights,
+                bounded_logits=self.bounded_logits,
+            )
+
+        return build
+
+
+def _warn_at_bound(matrices: Tensor, classes: Sequence[Any]) -> None:
+    """Warn where Q(t), (members, points, classes, classes), of a class stays at its bound of one half."""
+    at_bound = (matrices.diagonal(dim1=-2, dim2=-1) < 0.5 + BOUND_MARGIN).double().mean(1) > BOUND_SHARE
+    if bool(at_bound.any()):
+        names = ", ".join(repr(name) for name, stuck in zip(classes, at_bound.any(0).tolist(), strict=True) if stuck)
+        warnings.warn(
+            f"Q(t) stays at its bound of one half for the true class {names}, in {int(at_bound.any(1).sum())} of "
+            f"{len(at_bound)} fits. Either half of its labels are wrong, or training ended where this class is not "
+            "predicted. Compare with noise_learning_rate=0.003 or linear=10.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+
+
+def _own_noise(make: Any, members: int, n_classes: int, grid: Tensor) -> NoiseFunction:
+    """The noise function that the user's callable gives, checked on the clock's grid."""
+    rule = (
+        f"noise_function(members, n_classes) must give a labeltide.NoiseFunction with members={members} and "
+        f"n_classes={n_classes}, whose docstring has an example."
+    )
+    if not callable(make) or isinstance(make, nn.Module):
+        raise ValueError(f"{rule} Got {type(make).__name__}, which does not make one: pass the class or a function.")
+    noise = make(members, n_classes)
+    sizes = tuple(getattr(noise, name, None) for name in ("members", "n_classes"))
+    if not isinstance(noise, NoiseFunction) or sizes != (members, n_classes):
+        raise ValueError(f"{rule} Got {type(noise).__name__} with members={sizes[0]} and n_classes={sizes[1]}.")
+    matrices = noise.initialise(member_generators(range(members)))(grid).detach()
+    wanted = (members, len(grid), n_classes, n_classes)
+    if tuple(matrices.shape) != wanted:
+        raise ValueError(
+            f"forward(clock) of a noise function must give Q of shape (members, points, classes, classes) = {wanted} "
+            f"for {len(grid)} moments. Got {tuple(matrices.shape)}."
+        )
+    _validation.check_matrices(matrices.numpy(), None)
+    return noise

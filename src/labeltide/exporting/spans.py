@@ -1,0 +1,338 @@
+"""Write the issues and the corrected labels of an audit as files of annotation tools."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from labeltide import _validation
+from labeltide.auditing.apply import find_decisions
+from labeltide.auditing.decisions import settled_labels
+from labeltide.auditing.page.payload import read_audit
+from labeltide.auditing.results import draft_beside, read_labels
+from labeltide.recordings.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
+from labeltide.recordings.spans.table import by_annotator, by_recording, make_spans, no_spans
+from labeltide.tables.words import unique_texts
+
+WHAT = ("issues", "corrected", "both")
+EVERYTHING = {"csv": ".csv", "labelstudio": ".json"}  # one file for all recordings
+TIERS = {"elan": ".eaf", "textgrid": ".TextGrid"}  # one file for each recording, with a tier for each annotator
+SINGLE = {
+    "edf": ".edf",
+    "bids": "_events.tsv",
+    "wfdb": "",
+    "nsrr": ".xml",
+    "mne": "-annot.fif",
+}  # one for each annotator
+FORMATS = (*EVERYTHING, *TIERS, *SINGLE)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The files that were written, and sentences about what was moved or left out."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    said: tuple[str, ...]
+
+
+def export_audit(folder: str | Path, to: str, out: str | Path | None = None, what: str = "both") -> Exported:
+    """Write the issues, the corrected labels or both of an audit in a format that annotation tools open.
+
+    Parameters
+    ----------
+    folder : of an audit
+    to : one of FORMATS
+    out : a folder, new or empty; FOLDER-FORMAT by default
+    what : "issues", "corrected" or "both"
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> written = lt.export_audit("audit", to="csv", what="corrected")
+    >>> [path.name for path in written.files]
+    ['corrected.csv']
+    """
+    _validation.check_choice("to", to, FORMATS)
+    _validation.check_choice("what", what, WHAT)
+    folder = Path(folder)
+    place = folder.with_name(f"{folder.absolute().name}-{to}") if out is None else Path(out)
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise ValueError(f"The export needs a folder that is new or empty. {str(place)!r} is not; name one with --out.")
+    found = read_audit_spans(folder, arrow=to != "labelstudio")
+    kinds = {kind: getattr(found, kind) for kind in WHAT[:2] if what in (kind, "both")}
+    said = list(found.said)
+    said += [f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows]
+    planned = _plan({kind: spans for kind, spans in kinds.items() if spans.num_rows}, to, found)
+    if planned:
+        with draft_beside(place) as draft:
+            for name, spans, recording in planned:
+                said += _writer(to, recording, found.places)(spans, draft / name) or ()
+            _put_in_place(draft, place.resolve())
+    return Exported(place, tuple(place / name for name, *_ in planned), tuple(dict.fromkeys(said)))
+
+
+def _put_in_place(draft: Path, place: Path) -> None:
+    """All files appear at once; a folder that was there is empty."""
+    if place.exists():
+        place.rmdir()
+    os.rename(draft, place)
+
+
+def _plan(kinds: dict[str, pa.Table], to: str, found: AuditSpans) -> list[tuple[str, pa.Table, str]]:
+    """The name of each file, its spans and its recording."""
+    if to == "csv":
+        return [(f"{kind}.csv", spans, "") for kind, spans in kinds.items()]
+    several = several_annotators(found)
+    stems = dict(zip(found.places, _file_names(list(found.places)), strict=True))
+    if to == "labelstudio" or to in TIERS:
+        tables = [_as_tiers(kind, spans, several) for kind, spans in kinds.items()]
+        whole = pa.concat_tables(tables) if tables else found.issues.slice(0, 0)
+        if to == "labelstudio":
+            return [("tasks.json", whole, "")] if tables else []
+        return [(stems[name] + TIERS[to], part, name) for name, part in by_recording(whole).items() if name is not None]
+    return [
+        (_single_name(stems[name], kind, annotator if several else None, to), own, name)
+        for kind, spans in kinds.items()
+        for name, part in by_recording(spans).items()
+        if name is not None
+        for annotator, own in by_annotator(part).items()
+    ]
+
+
+def _as_tiers(kind: str, spans: pa.Table, several: bool) -> pa.Table:
+    """The kind as the annotator, before the annotator's own name where there are several."""
+    names = [f"{kind} {who}" if several and who else kind for who in spans["annotator"].to_pylist()]
+    place = spans.column_names.index("annotator")
+    return spans.set_column(place, "annotator", pa.array(names, pa.string()))
+
+
+def _single_name(stem: str, kind: str, annotator: str | None, to: str) -> str:
+    if to == "wfdb":  # the extension is the annotator, of letters alone
+        record, letters = re.sub(r"[^-\w]", "_", stem), re.sub("[^a-zA-Z]", "", annotator or "")
+        return f"{record}.{kind}{letters}"
+    joint = "_" if to == "bids" else "-"
+    return joint.join([stem, kind, *([_file_names([annotator])[0]] if annotator else [])]) + SINGLE[to]
+
+
+def _file_names(names: list[str]) -> list[str]:
+    """Distinct names of files, of letters, digits, dots, - and _."""
+    return unique_texts(re.sub(r"[^\w.-]+", "_", name).strip(".")[:100] or "recording" for name in names)
+
+
+def _writer(to: str, recording: str, places: dict[str, Place]) -> Callable[[pa.Table, Path], Any]:
+    """The function that writes a format, with what it needs to know of the recording."""
+    place = places.get(recording)
+    if to == "labelstudio":
+        files: dict[str | None, str] = {name: one.signals for name, one in places.items() if one.signals}
+        return lambda spans, path: label_studio.write(spans, path, files=files)
+    if to == "edf":
+        return lambda spans, path: edf.write(spans, path, start=place.began if place else None)
+    if to == "wfdb":
+        return lambda spans, path: wfdb_notes.write(spans, path, rate=place.rate if place else 1000.0)
+    if to == "textgrid":
+        return lambda spans, path: textgrid.write(spans, path, end=place.end if place else None)
+    if to == "bids":
+        return lambda spans, path: delimited.write(spans, path, bids=True)
+    modules = {"csv": delimited, "elan": elan, "nsrr": nsrr, "mne": mne_annotations}
+    return modules[to].write
+
+
+# ----------------------------------------------------------------------------------------------------
+# The issues and the corrected labels of an audit as spans of its recordings.
+# ----------------------------------------------------------------------------------------------------
+
+
+COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "suggested", "corrected", "is_issue"]
+ARROW = " -> "  # between the recorded and the suggested label of an issue
+TOUCHING = 1e-3  # of a step, between two rows that follow each other
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a recording lies: the wall clock at second 0, its end, its samples in a second, and its file of signals."""
+
+    began: datetime | None
+    end: float
+    rate: float
+    signals: str | None = None
+
+
+@dataclass(frozen=True)
+class AuditSpans:
+    """Spans of the issues and of the corrected labels, and the place of every recording."""
+
+    issues: pa.Table
+    corrected: pa.Table
+    places: dict[str, Place]
+    said: tuple[str, ...] = ()
+
+
+def read_audit_spans(folder: Path, *, arrow: bool = True) -> AuditSpans:
+    """Read the folder of an audit; without arrow an issue is labelled with the suggestion alone.
+
+    Rows that follow each other and have the same label are one span.
+    """
+    audit = read_audit(folder, ("table.columns", "table.classes"))
+    lines = read_labels(Path(folder), COLUMNS)
+    if not len(lines):
+        raise ValueError(f"The audit in {str(folder)!r} has no labels to write. Audit again.")
+    lines, said = use_settled(Path(folder), audit, lines)
+    lines = _with_single_annotator(lines, audit)
+    if audit.get("recordings"):
+        onset, length, places = _rows_of_recordings(lines["row"].to_numpy(), audit["recordings"])
+    elif audit["table"]["columns"].get("time") is None:
+        onset, length, places = _rows_without_times(lines)
+        said += ("The table has no times, so its rows count as seconds from the first of each sequence.",)
+    else:
+        onset, length, places = _rows_of_table(lines)
+    recorded, suggested = lines["recorded"], lines["suggested"]
+    text = pc.binary_join_element_wise(recorded, suggested, ARROW) if arrow else suggested
+    issue = pc.if_else(lines["is_issue"], text, pa.scalar(None, pa.string()))
+    timed = lines.select(["sequence", "annotator"])
+    timed = timed.append_column("onset", pa.array(onset)).append_column("length", pa.array(length))
+    return AuditSpans(_merge(timed, issue), _merge(timed, lines["corrected"]), places, said)
+
+
+def _with_single_annotator(lines: pa.Table, audit: Mapping[str, Any]) -> pa.Table:
+    """The labels with the name of their only annotator, which is in audit.json alone."""
+    about = audit.get("recordings") or audit["table"]
+    names = about.get("annotators") or []
+    if names == [None]:  # as where there are several files: each is an annotator
+        files = {path for file in about.get("files") or () for path in file.get("labels") or ()}
+        names = [Path(path).stem for path in files] if len(files) == 1 else []
+    if len(names) != 1 or lines["annotator"].null_count < len(lines):
+        return lines
+    every = pa.array(names * len(lines), pa.string())
+    return lines.set_column(lines.column_names.index("annotator"), "annotator", every)
+
+
+def _rows_of_recordings(rows: np.ndarray, about: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:
+    epoch, files = float(about["epoch"]), about["files"]
+    first = np.array([file["first_row"] for file in files])
+    owner = np.searchsorted(first, rows, "right") - 1
+    starts = np.array([file["start"] for file in files])
+    onset = starts[owner] + (rows - first[owner]) * epoch
+    places = {
+        file["recording"]: Place(
+            None if file["began"] is None else datetime.fromisoformat(file["began"]),
+            file["start"] + file["rows"] * epoch,
+            float(file["rate"]),
+            file["signals"],
+        )
+        for file in files
+    }
+    return onset, np.full(len(rows), epoch), places
+
+
+def _rows_of_table(lines: pa.Table) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:
+    """Times from the time column; a row lasts until the next, at most as long as is usual."""
+    moments, dated = _read_times(lines["time"])
+    codes = lines["sequence"].combine_chunks().dictionary_encode()
+    names, sequence = codes.dictionary.to_pylist(), codes.indices.to_numpy(zero_copy_only=False)
+    order = np.lexsort((moments, sequence))
+    steps = np.diff(moments[order])
+    follows = (np.diff(sequence[order]) == 0) & (steps > 0)
+    usual = float(np.median(steps[follows])) if follows.any() else 1.0
+    onset, length, places = moments.copy(), np.full(len(moments), usual), {}
+    for code, name in enumerate(names):
+        own = np.flatnonzero(sequence == code)
+        distinct = np.unique(moments[own])
+        spent = np.minimum(np.diff(distinct, append=distinct[-1] + usual), usual)
+        length[own] = spent[np.searchsorted(distinct, moments[own])]
+        began = np.datetime64(round(distinct[0] * 1e6), "us").item() if dated else None
+        if dated:
+            onset[own] -= distinct[0]
+        places[name] = Place(began, float((onset[own] + length[own]).max()), 1000.0)
+    return onset, length, places
+
+
+def _rows_without_times(lines: pa.Table) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:
+    """The number of each row in its sequence, as seconds."""
+    row, sequence = lines["row"].to_numpy(), np.array(lines["sequence"].to_pylist(), dtype=object)
+    onset, places = np.zeros(len(row)), {}
+    for name in dict.fromkeys(sequence):
+        own = sequence == name
+        distinct, onset[own] = np.unique(row[own], return_inverse=True)
+        places[name] = Place(None, float(len(distinct)), 1000.0)
+    return onset, np.ones(len(row)), places
+
+
+def _read_times(times: pa.ChunkedArray) -> tuple[np.ndarray, bool]:
+    """Times in seconds, and whether they are moments; these count from 1970."""
+    try:
+        return times.cast(pa.float64()).to_numpy(), False
+    except pa.ArrowInvalid:
+        pass
+    try:
+        return times.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy().astype(np.float64) / 1e6, True
+    except pa.ArrowInvalid:
+        return times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy().astype(np.float64) / 1e6, True
+
+
+def _merge(timed: pa.Table, label: Any) -> pa.Table:
+    """Spans of rows that follow each other with the same label; rows without one belong to none."""
+    table = timed.append_column("label", label)
+    table = table.filter(pc.is_valid(table["label"]))
+    if not table.num_rows:
+        return no_spans()
+    table = table.sort_by([(name, "ascending") for name in ("sequence", "annotator", "onset")])
+    onset, length = table["onset"].to_numpy(), table["length"].to_numpy()
+    same = np.abs(onset[1:] - onset[:-1] - length[:-1]) <= TOUCHING * length[:-1]
+    for name in ("sequence", "annotator", "label"):
+        codes = table[name].combine_chunks().dictionary_encode("encode").indices.to_numpy(zero_copy_only=False)
+        same &= codes[1:] == codes[:-1]
+    first = np.flatnonzero(np.append(True, ~same))
+    last = np.append(first[1:], len(onset)) - 1
+    kept = table.take(pa.array(first))
+    duration = onset[last] + length[last] - onset[first]
+    names = (kept[name].to_pylist() for name in ("label", "annotator", "sequence"))
+    return make_spans(onset[first], duration, *names)[0]
+
+
+def several_annotators(spans: AuditSpans) -> bool:
+    """Whether more than one annotator has labels."""
+    return len(by_annotator(spans.corrected)) > 1
+
+
+# ----------------------------------------------------------------------------------------------------
+# What people settled in the folder of an audit, put into the labels that are exported.
+# ----------------------------------------------------------------------------------------------------
+
+
+def use_settled(folder: Path, audit: Mapping[str, Any], lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
+    """The labels with settled ones as the corrected ones, and sentences about it; a settled label is no issue.
+
+    Decisions are those of a review and the verdicts that were typed into issues.csv. Labels on which reviewers differ
+    stay as the audit left them.
+    """
+    decisions, n_other = find_decisions(folder, audit)
+    said = []
+    if n_other:
+        said.append(f"{n_other} decision{'s' if n_other > 1 else ''} made for another audit left out.")
+    if not decisions:
+        return lines, tuple(said)
+    settled = settled_labels(decisions, lines)
+    is_settled = np.zeros(len(lines), bool)
+    is_settled[settled.line] = True
+    corrected = lines["corrected"].combine_chunks()
+    corrected = pc.replace_with_mask(corrected, pa.array(is_settled), pa.array(settled.label, corrected.type))
+    is_issue = pc.and_not(lines["is_issue"], pa.array(is_settled))
+    for name, column in (("corrected", corrected), ("is_issue", is_issue)):
+        lines = lines.set_column(lines.column_names.index(name), name, column)
+    if len(settled):
+        said.append(
+            f"{len(settled):,} label{'s' if len(settled) > 1 else ''} as people settled them, no longer issues."
+        )
+    if settled.n_disputed:
+        said.append(f"{settled.n_disputed:,} on which reviewers differ left as the audit has them.")
+    return lines, tuple(said)

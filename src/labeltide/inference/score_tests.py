@@ -1,0 +1,567 @@
+r"""Score test (Rao 1948) of a null family of Q(t) against noise that changes over one clock.
+
+At the fitted null the score of a logit's change along a function f of the clock is, by Fisher's identity (Louis 1982),
+
+.. math:: U_{f,ij} = \sum_{nt} f(c_{nt})\, \gamma_{nt}(i)\, (1[y_{nt} = j] - Q_{ij}),
+
+where :math:`\gamma` is the posterior of the true label. It is linear in residuals of steps. Under another pairing of
+rows and moments, or with the signs of people flipped, it is a sum of the same residuals: no refit is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.fft import dct
+from scipy.stats import f as f_distribution
+
+from labeltide._clock import cells_of, one_period
+from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
+from labeltide.chain.families import ClassBlocks, Family, spline_shape
+from labeltide.chain.passes import expect
+from labeltide.inference.bootstrap import refit, same_data
+
+# docs/decisions/015-tests-of-change.md
+N_FUNCTIONS = 4  # by hand: smooth functions of the clock along which a change is looked for
+NULL_ITERATIONS = 60  # by hand: of EM for the null, after which its score is close to zero
+NUMBERS_AT_ONCE = 2**23  # of posteriors under other Q that are held in memory together
+MIN_INFORMATION = 1.0  # by hand: added to the information of every logit, so that entries without errors do not count
+
+
+class NullFit(NamedTuple):
+    """What the residuals of a fitted null are made of; there is one group of Q for all annotators, or one for each."""
+
+    labels: np.ndarray  # (rows, steps, annotators), -1 where nothing was recorded or on padding
+    posterior: np.ndarray  # (rows, steps, classes), of the true label
+    noise: np.ndarray  # (groups, points, classes, classes), Q under the null
+    places: np.ndarray  # (rows, steps), of each step on the grid
+    posteriors: Callable[[np.ndarray], np.ndarray]  # of the true label, (fits, rows, steps, classes), under other Q
+
+    def with_noise(self, noise: np.ndarray) -> Iterator[NullFit]:
+        """The same chain with other matrices Q, (fits, groups, points, classes, classes), some at a time."""
+        at_once = max(1, NUMBERS_AT_ONCE // self.posterior.size)
+        for first in range(0, len(noise), at_once):
+            part = noise[first : first + at_once]
+            for posterior, q in zip(self.posteriors(part), part, strict=True):
+                yield self._replace(posterior=posterior, noise=q)
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """The pairs of a true and another recorded class, in the order of a family's entries."""
+        n_classes = self.posterior.shape[-1]
+        return [(i, j) for i in range(n_classes) for j in range(n_classes) if i != j]
+
+    def labels_of(self, group: int) -> np.ndarray:
+        """The labels that are drawn through the Q of one group: (rows, steps, annotators of the group)."""
+        return self.labels if len(self.noise) == 1 else self.labels[..., [group]]
+
+    def residuals(self, group: int, entry: tuple[int, int]) -> np.ndarray:
+        """Expected less predicted recordings of one entry of Q at each step: (rows, steps)."""
+        (i, j), labels = entry, self.labels_of(group)
+        predicted = (labels >= 0).sum(-1) * self.noise[group, self.places, i, j]
+        return self.posterior[..., i] * ((labels == j).sum(-1) - predicted)
+
+    def totals(self, group: int) -> np.ndarray:
+        """Expected labels of each true class at each point of the grid: (points, classes)."""
+        n_points, n_classes = self.noise.shape[1:3]
+        labelled = (self.labels_of(group) >= 0).sum(-1)
+        weights = (self.posterior * labelled[..., None]).reshape(-1, n_classes)
+        places = self.places.ravel()
+        return np.stack([np.bincount(places, of_class, n_points) for of_class in weights.T], 1)
+
+    def weights(self, group: int) -> Weights:
+        """Complete-data information of the entries' logits at each point, which is block diagonal by true class."""
+        n_classes = self.posterior.shape[-1]
+        off = ~np.eye(n_classes, dtype=bool)
+        probs = self.noise[group][:, off].reshape(-1, n_classes, n_classes - 1)  # (points, true, others)
+        totals = self.totals(group)[..., None]
+        return Weights(totals * probs, np.sqrt(totals) * probs)
+
+
+class Weights(NamedTuple):
+    """Blocks W = diag(diagonal) - root root' of each point and true class, (points, true, others) both."""
+
+    diagonal: np.ndarray
+    root: np.ndarray
+
+    def total(self) -> np.ndarray:
+        """The sum over points: (true, others, others)."""
+        classes = self.diagonal.shape[1]
+        by_class = self.root.transpose(1, 2, 0)  # (true, others, points)
+        diagonal = self.diagonal.sum(0)[..., None] * np.eye(classes - 1)
+        total: np.ndarray = diagonal - by_class @ by_class.transpose(0, 2, 1)
+        return total
+
+
+def fit_null_families(training: TrainingEvidence, nulls: Sequence[Family]) -> list[NullFit]:
+    """Fit the chain under each null, as one fleet, and take the posteriors of the true labels."""
+    members = same_data(len(nulls), torch.ones(len(nulls), len(training.data.mask)))
+    return fit_nulls(training.data, members, nulls, training.parameters)
+
+
+def fit_nulls(
+    data: ChainData,
+    members: Members,
+    nulls: Sequence[Family],
+    start: ChainParameters,
+    iterations: int = NULL_ITERATIONS,
+) -> list[NullFit]:
+    """The same for members that may have other labels and evidence, each with its null."""
+    fitted = refit(data, members, nulls, start, iterations).parameters
+    posterior = posteriors(data, members, fitted)
+    labels = torch.where(data.mask[..., None], data.labels[members.labels], -1).numpy()
+    places = data.places().numpy()
+    fits = []
+    for number, parts in enumerate(zip(labels, posterior, fitted.matrices.double().numpy(), strict=True)):
+        member = torch.tensor([number])
+        under = partial(_posteriors_under, data, members.take(member), fitted.take(member))
+        fits.append(NullFit(*parts, places, under))
+    return fits
+
+
+def posteriors(data: ChainData, members: Members, parameters: ChainParameters) -> np.ndarray:
+    """Posteriors of the true labels: (members, rows, steps, classes)."""
+    posterior = expect(data, members, parameters, posterior=True).posterior
+    assert posterior is not None
+    found: np.ndarray = posterior.double().numpy()
+    return found
+
+
+def _posteriors_under(data: ChainData, member: Members, chain: ChainParameters, noise: np.ndarray) -> np.ndarray:
+    """Posteriors of one member with each of several Q: (fits, rows, steps, classes)."""
+    each = torch.zeros(len(noise), dtype=torch.int64)
+    matrices = torch.from_numpy(noise).to(chain.matrices.dtype)
+    return posteriors(data, member.take(each), chain.take(each)._replace(matrices=matrices))
+
+
+class ClockMoments(NamedTuple):
+    """One clock of a study: its moments, and where each step lies among them."""
+
+    axis: np.ndarray  # (moments,)
+    places: np.ndarray  # (rows, steps), of each step on the axis
+    of_point: np.ndarray  # (points,), the moment of each point of the grid
+    period: float | None
+
+    def coordinates(self, rows: np.ndarray) -> np.ndarray:
+        """Moments of the steps of some rows, (rows, steps, 1); of a periodic clock points on a circle, (..., 2)."""
+        moments = self.axis[self.places[rows]]
+        if self.period is None:
+            return moments[..., None]
+        angle = 2 * np.pi * moments / self.period
+        return np.stack([np.cos(angle), np.sin(angle)], -1)
+
+
+def clock_moments(training: TrainingEvidence, clock: int) -> ClockMoments:
+    """The moments of one of the clocks."""
+    grid, places = training.grid, training.data.places().numpy()
+    if grid.ndim == 1:
+        return ClockMoments(grid, places, np.arange(len(grid)), one_period(training.period))
+    cells = cells_of(grid, training.period)
+    of_point = np.unravel_index(np.arange(len(grid)), tuple(len(axis) for axis in cells.axes))[clock]
+    return ClockMoments(cells.axes[clock], of_point[places], of_point, cells.periods[clock])
+
+
+def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None) -> np.ndarray:
+    """The smoothest functions of a clock, uncorrelated over the labels: (moments, functions).
+
+    The Demmler-Reinsch basis of a P-spline (Demmler and Reinsch 1975) without the constant; each has mean zero and
+    variance one under the weights of the moments. The first is close to a straight line, or to a wave of one period.
+    """
+    shape, share = spline_shape(axis, 1.0, period), weights / weights.sum()
+    centred = shape.basis - share @ shape.basis
+    _, size, right = np.linalg.svd(np.sqrt(share)[:, None] * centred, full_matrices=False)
+    kept = size > 1e-6 * size[0]
+    to_basis = right[kept].T / size[kept]  # coefficients of uncorrelated functions
+    _, rotation = np.linalg.eigh(to_basis.T @ shape.penalty @ to_basis)  # smoothest first
+    functions: np.ndarray = centred @ to_basis @ rotation[:, :N_FUNCTIONS]
+    return functions
+
+
+class Alternative(NamedTuple):
+    """The change that is tested: functions of a clock times entries of Q that follow them together, of some groups."""
+
+    functions: np.ndarray  # (moments, functions)
+    shares: np.ndarray  # (entries, shares), 1 where an entry belongs to a share
+    groups: list[int]  # annotators, or 0 where all share one Q
+
+
+def find_change(fit: NullFit, moments: ClockMoments, null: Family, alternative: Family) -> Alternative:
+    """What moves under the alternative and is held by the null; over several clocks, all entries over the one."""
+    moves, free = (family.moving_shares() for family in (null, alternative))  # (entries, shares)
+    tested: np.ndarray = np.asarray(free.any(1) & ~moves.any(1))
+    if null.held is not None or not tested.any():
+        tested = np.asarray(free.any(1))
+    shares = np.unique(free[tested].astype(float), axis=1)
+    columns = np.zeros((len(tested), shares.shape[1]))
+    columns[tested] = shares
+    groups = [null.held] if null.held is not None else list(range(len(fit.noise)))
+    labelled = sum((fit.labels_of(group) >= 0).sum(-1) for group in groups)
+    weights = np.bincount(moments.places.ravel(), np.ravel(labelled), len(moments.axis))
+    return Alternative(smooth_functions(moments.axis, weights, moments.period), columns[:, columns.any(0)], groups)
+
+
+class Statistic(NamedTuple):
+    r"""The score statistic :math:`\sum_k U_k^\top J^{-1} U_k`, each group by itself and all together.
+
+    J is the complete-data information of the shares over all labels. It does not depend on which moment a label has,
+    so that it is the same for all replicates of a permutation test.
+    """
+
+    inverses: np.ndarray  # (groups, shares, shares)
+    common: np.ndarray  # (shares, shares)
+
+    @classmethod
+    def of(cls, fit: NullFit, change: Alternative) -> Statistic:
+        """The statistic with the information of a fitted null."""
+        n_classes = fit.posterior.shape[-1]
+        by_class = change.shares.reshape(n_classes, n_classes - 1, -1)  # (true, others, shares)
+        weighted = [(fit.weights(group).total() @ by_class).reshape(change.shares.shape) for group in change.groups]
+        information = np.stack([change.shares.T @ of_group for of_group in weighted])
+        floor = MIN_INFORMATION * np.eye(information.shape[-1])
+        return cls(np.linalg.inv(information + floor), np.linalg.inv(information.sum(0) + floor))
+
+    def __call__(self, scores: np.ndarray) -> np.ndarray:
+        """From scores (..., groups, functions, shares)."""
+        each = np.einsum("...gks,gst,...gkt->...", scores, self.inverses, scores)
+        if scores.shape[-3] == 1:
+            return np.asarray(each)
+        total = scores.sum(-3)
+        return np.asarray(each + np.einsum("...ks,st,...kt->...", total, self.common, total))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Permutations of the clock: rows that are exchangeable, and rotations of the windows of a person.
+#
+# Rows that are independent of each other are exchangeable: under the null hypothesis their moments can be permuted
+# without changing the distribution of the labels (Good 2005). Windows of one person are not, where a cause lasts for
+# several of them. Rotating a person's windows against their moments, each person by a random shift, keeps the order of
+# windows and with it their serial correlation (restricted permutation; Edgington and Onghena 2007). The first window
+# then follows the last, so that the reference is approximate, and fails where causes last for much of the clock
+# (`lasting_causes`).
+# ----------------------------------------------------------------------------------------------------
+
+
+# Cosine waves over the windows of a person that count as slow (docs/decisions/015-tests-of-change.md).
+SLOW_WAVES = 4  # by hand
+
+
+def rows_by_length(rows: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    """Exchangeable rows: those of the same length, in groups of at least two."""
+    groups = defaultdict(list)
+    for row in rows:
+        groups[lengths[row]].append(row)
+    return [np.array(group) for group in groups.values() if len(group) > 1]
+
+
+def shuffle_rows(
+    index: np.ndarray, groups: Sequence[np.ndarray], n_replicates: int, generator: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """The moments (rows, steps) after random permutations of the rows within each group."""
+    for _ in range(n_replicates):
+        order = np.arange(len(index))
+        for group in groups:
+            order[group] = generator.permutation(group)
+        yield index[order]
+
+
+def rotate_people(
+    index: np.ndarray,
+    mask: np.ndarray,
+    people: Sequence[np.ndarray],
+    n_replicates: int,
+    generator: np.random.Generator,
+) -> Iterator[np.ndarray]:
+    """The moments (rows, steps) after a random rotation of each person's steps; `people` are rows in their order."""
+    n_steps = mask.shape[1]
+    steps = [(rows[:, None] * n_steps + np.arange(n_steps))[mask[rows]] for rows in people]  # of each person, flat
+    for _ in range(n_replicates):
+        rotated = index.ravel().copy()
+        for own in steps:
+            rotated[own] = np.roll(rotated[own], generator.integers(len(own)))
+        yield rotated.reshape(index.shape)
+
+
+def in_order(rows: np.ndarray, moments: ClockMoments, mask: np.ndarray) -> np.ndarray:
+    """The rows in the order of their mean moments; of a periodic clock, circular means."""
+    coordinates, real = moments.coordinates(rows), mask[rows][..., None]
+    mean = (coordinates * real).sum(1) / real.sum(1)
+    place = mean[:, 0] if mean.shape[1] == 1 else np.arctan2(mean[:, 1], mean[:, 0]) % (2 * np.pi)
+    return rows[np.argsort(place, kind="stable")]
+
+
+def step_residuals(fit: NullFit, change: Alternative) -> np.ndarray:
+    """Residuals of the tested entries, summed within each share: (rows, steps, groups * shares)."""
+    columns = []
+    for group in change.groups:
+        for share in change.shares.T:
+            entries = [entry for entry, member in zip(fit.entries, share, strict=True) if member]
+            columns.append(np.sum([fit.residuals(group, entry) for entry in entries], 0))
+    return np.stack(columns, -1)
+
+
+def score_of_moments(residuals: np.ndarray, index: np.ndarray, change: Alternative) -> np.ndarray:
+    """The score (groups, functions, shares) if each step lay at the moment that `index` says."""
+    of_moment = change.functions[index.ravel()]  # (rows * steps, functions)
+    scores = of_moment.T @ residuals.reshape(len(of_moment), -1)
+    return scores.reshape(scores.shape[0], len(change.groups), -1).transpose(1, 0, 2)
+
+
+def lasting_causes(residuals: np.ndarray, people: Sequence[np.ndarray]) -> float:
+    """Power of slow waves in the windows of people, over that of faster ones; about 1 for independent windows.
+
+    Waves are those of the discrete cosine transform of the residuals of windows, in their order. A change over the
+    clock moves all people alike. What counts here is how people differ from their mean, so that a change does not pass
+    for a cause that lasts.
+    """
+    waves = [dct(residuals[rows].sum(1), axis=0, norm="ortho")[1:] for rows in people]  # (windows - 1, columns)
+    slow = np.stack([of_person[:SLOW_WAVES] for of_person in waves])  # (people, waves, columns)
+    fast = np.concatenate([of_person[SLOW_WAVES:] for of_person in waves])
+    slow_power = slow.var(0, ddof=1).mean(0)
+    fast_power = (fast**2).mean(0)
+    seen = fast_power > 0
+    return float((slow_power[seen] / fast_power[seen]).mean()) if seen.any() else np.inf
+
+
+# ----------------------------------------------------------------------------------------------------
+# Sign flips of people's contributions to the score (Hemerik, Goeman and Finos 2020; Winkler and others 2014).
+#
+# People are independent of each other, whatever connects the windows of one. Under the null hypothesis the contribution
+# :math:`u_g` of each person to the score has mean zero, and :math:`\sum_g s_g u_g` with random signs is distributed as
+# :math:`\sum_g u_g`: exactly where contributions are symmetric, otherwise with growing number of people. Contributions
+# are effective scores: what the null's own coefficients explain is taken out of the design. Where one of several
+# annotators is tested it is taken out of the scores (`observed_information.py`).
+#
+# The fit of the null makes the contributions of G people a little too small. Flipped sums are multiplied by
+# :math:`\sqrt{G / (G - 1)}`, as cluster-robust variances are (Cameron and Miller 2015).
+# ----------------------------------------------------------------------------------------------------
+
+
+def person_scores(
+    fit: NullFit, change: Alternative, moments: ClockMoments, null: Family, person: np.ndarray
+) -> np.ndarray:
+    """The effective score of each person: (people, groups, functions, shares). `person` numbers them from 0."""
+    if null.held is not None and len(fit.noise) > 1:
+        return observed_scores(fit, change, moments, person)
+    parts = [_of_group(fit, effective_design(fit, change, moments, null, g), g, person) for g in change.groups]
+    return np.stack(parts, 1).reshape(parts[0].shape[0], len(parts), -1, change.shares.shape[1])
+
+
+def effective_design(fit: NullFit, change: Alternative, moments: ClockMoments, null: Family, group: int) -> np.ndarray:
+    r"""The design of the change less its projection on that of the null: (points, entries, functions * shares).
+
+    :math:`X_1 - X_0 (X_0^\top V X_0 + S)^{-1} X_0^\top V X_1` with V the information of the logits and S the penalty.
+    """
+    blocks, weights = ClassBlocks.of([null]), fit.weights(group)
+    diagonal, root = (torch.from_numpy(part)[None, None] for part in weights)
+    information = blocks.information(diagonal, root)[0] + blocks.penalty  # (1, blocks, size, size)
+    functions = torch.from_numpy(change.functions[moments.of_point])  # (points, functions)
+    shares = torch.from_numpy(change.shares).unflatten(0, weights.root.shape[1:])  # (true, others, shares)
+    tested = torch.einsum("pk,ijs->kspij", functions, shares).flatten(0, 1)[None]  # (1, columns, points, true, others)
+    weighted = diagonal * tested - root * (root * tested).sum(-1, keepdim=True)
+    cross = blocks.project(weighted).unflatten(2, information.shape[1:3])
+    explained = torch.cholesky_solve(cross[..., None], torch.linalg.cholesky(information))[..., 0].flatten(2)
+    effective = (tested - blocks.logits(explained))[0].flatten(2)  # (columns, points, entries)
+    return effective.permute(1, 2, 0).numpy()
+
+
+def _of_group(fit: NullFit, design: np.ndarray, group: int, person: np.ndarray) -> np.ndarray:
+    people, n_points = int(person.max()) + 1, len(design)
+    place = (person[:, None] * n_points + fit.places).ravel()
+    scores = np.zeros((people, design.shape[2]))
+    for entry, of_entry in zip(fit.entries, design.transpose(1, 0, 2), strict=True):
+        if of_entry.any():
+            at_point = np.bincount(place, fit.residuals(group, entry).ravel(), people * n_points)
+            scores += at_point.reshape(people, n_points) @ of_entry
+    return scores
+
+
+def flip_signs(scores: np.ndarray, n_replicates: int, generator: np.random.Generator) -> np.ndarray:
+    """Sums of (people, ...) contributions with random signs: (replicates, ...)."""
+    signs = 2.0 * generator.integers(0, 2, (n_replicates, len(scores))) - 1.0
+    return np.sqrt(len(scores) / (len(scores) - 1)) * np.tensordot(signs, scores, 1)
+
+
+def compare_with_people(scores: np.ndarray, inverses: np.ndarray) -> float:
+    r"""p-value of the mean contribution of (people, groups, functions, shares), against how people differ.
+
+    For few people, whose flipped signs give few different sums. :math:`F = G \sum_d \bar z_d^2 / \sum_d s_d^2` over the
+    standardised contributions z of G people, with Box's correction (1954) for directions of unequal variance.
+    """
+    factor = np.linalg.cholesky(inverses)  # of (groups, shares, shares)
+    contributions = np.einsum("pgks,gst->pgkt", scores, factor).reshape(len(scores), -1)
+    people, variance = len(scores), contributions.var(0, ddof=1)
+    if not variance.any():
+        return 1.0
+    ratio = people * (contributions.mean(0) ** 2).sum() / variance.sum()
+    freedom = variance.sum() ** 2 / (variance**2).sum()  # number of directions, times Box's epsilon
+    return float(f_distribution.sf(ratio, freedom, freedom * (people - 1)))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which reference distribution a test of change takes: chosen by the design of the study, never by its result.
+#
+# - `people`: at least eight people. The signs of their contributions are flipped; nothing is assumed about the windows
+#   of one person.
+# - `rotations`: four to seven people with many windows each, at different moments of the clock. The p-value is the
+#   larger of that of the rotations and of an F test of people's mean contribution.
+# - `permutations`: rows are not grouped and lie at different moments, so that they are exchangeable.
+# - `bootstrap`: every row runs through most of the clock; labels are drawn from the null (parametric bootstrap).
+# - `none`: none of these keeps its size; whether the noise changes cannot be told.
+# ----------------------------------------------------------------------------------------------------
+
+
+METHODS = ("people", "rotations", "permutations", "bootstrap", "none")
+# docs/decisions/015-tests-of-change.md
+MIN_PEOPLE = 8  # 2^7 = 128 different statistics under sign flips
+MIN_ROTATED_PEOPLE = 4  # by hand
+MIN_WINDOWS = 24  # by hand: of each person whose windows are rotated
+MIN_VARIANCE_SHARE = 0.5  # by hand: of the variance of moments that permutations must move, for some power
+MIN_PERMUTATIONS = 1000  # by hand
+
+
+class StudyDesign(NamedTuple):
+    """The reference distribution of a test of change, and the units that it permutes, rotates or flips."""
+
+    method: str  # one of METHODS
+    n_units: int  # people, or rows where these are the units
+    units: list[np.ndarray]  # rows of each person in their order, or rows that are exchangeable
+    mask: np.ndarray  # (rows, steps), False on padding
+
+
+def study_design(training: TrainingEvidence, moments: ClockMoments, labelled: np.ndarray) -> StudyDesign:
+    """The design of the labelled steps, (rows, steps)."""
+    mask = training.data.mask.numpy()
+    rows = np.flatnonzero(labelled.any(1))
+    if training.clusters is None:
+        groups = rows_by_length(rows, mask.sum(1))
+        movable = _variance(moments, mask, groups, of_rows=True) if groups else 0.0
+        enough = sum(math.lgamma(len(group) + 1) for group in groups) >= math.log(MIN_PERMUTATIONS)
+        if enough and movable >= MIN_VARIANCE_SHARE * _variance(moments, mask, [rows]) > 0:
+            return StudyDesign("permutations", sum(len(group) for group in groups), groups, mask)
+        return StudyDesign("bootstrap", len(rows), [], mask)
+    person = training.clusters.numpy()
+    people = [in_order(rows[person[rows] == name], moments, mask) for name in np.unique(person[rows])]
+    return StudyDesign(_method(moments, mask, people), len(people), people, mask)
+
+
+def _method(moments: ClockMoments, mask: np.ndarray, people: list[np.ndarray]) -> str:
+    if not people:
+        return "none"
+    total = _variance(moments, mask, [np.concatenate(people)])
+    if len(people) >= MIN_PEOPLE and total > 0:
+        return "people"
+    between_rows = _variance(moments, mask, [np.concatenate(people)], of_rows=True)
+    if between_rows < MIN_VARIANCE_SHARE * total or total == 0:
+        return "bootstrap"
+    within_people = _variance(moments, mask, people, of_rows=True)
+    many_windows = min(len(rows) for rows in people) >= MIN_WINDOWS
+    if len(people) >= MIN_ROTATED_PEOPLE and many_windows and within_people >= MIN_VARIANCE_SHARE * total:
+        return "rotations"
+    return "none"
+
+
+def _variance(moments: ClockMoments, mask: np.ndarray, groups: list[np.ndarray], *, of_rows: bool = False) -> float:
+    """Sum of squares of moments about the mean of their group; of the means of rows, or of all steps."""
+    total = 0.0
+    for rows in groups:
+        real = mask[rows][..., None]
+        values, weights = moments.coordinates(rows), real.astype(float)
+        if of_rows:
+            weights = weights.sum(1)
+            values = (values * real).sum(1) / weights
+        mean = (values * weights).reshape(-1, values.shape[-1]).sum(0) / weights.sum()
+        total += float((weights * (values - mean) ** 2).sum())
+    return total
+
+
+# ----------------------------------------------------------------------------------------------------
+# Effective scores of one annotator among several, by the observed information (Louis 1982).
+#
+# The labels of all annotators inform the posterior of the true label, so that the score of one depends on the Q of the
+# others. The complete-data information knows nothing of this: there annotators are independent. Under the observed
+# information :math:`H = -\partial U / \partial \eta`, here by central differences of the score,
+#
+# .. math:: U^*_g = U_g - H_{\psi\eta} H_{\eta\eta}^{-1} S_g
+#
+# is to first order free of the error of the fitted null, for each person g: U are scores of the tested change, S those
+# of what the null fits. Without it, causes that annotators share pass for a change of one of them
+# (docs/decisions/015-tests-of-change.md).
+# ----------------------------------------------------------------------------------------------------
+
+
+STEP = 0.05  # of a logit, to both sides
+MAX_DIRECTIONS = 64  # of the null; above it the entries of Q move together
+RIDGE = 1.0  # by hand: added to the information of every direction, as MIN_INFORMATION of score.py
+
+
+class Directions(NamedTuple):
+    """Ways in which the logits of Q move: of an annotator, or of several at once, along functions of the clock."""
+
+    groups: list[int]
+    functions: np.ndarray  # (points, functions)
+    shares: np.ndarray  # (entries, shares)
+
+    def scores(self, fit: NullFit, unit: np.ndarray, n_units: int) -> np.ndarray:
+        """Scores of units of rows: (units, functions * shares)."""
+        n_points = len(self.functions)
+        place = (unit[:, None] * n_points + fit.places).ravel()
+        total = np.zeros((n_units, self.functions.shape[1], self.shares.shape[1]))
+        for entry, of_entry in zip(fit.entries, self.shares, strict=True):
+            if of_entry.any():
+                residuals = sum(fit.residuals(group, entry) for group in self.groups)
+                at_point = np.bincount(place, np.ravel(residuals), n_units * n_points)
+                total += (at_point.reshape(n_units, n_points) @ self.functions)[..., None] * of_entry
+        return total.reshape(n_units, -1)
+
+    def moved(self, noise: np.ndarray) -> np.ndarray:
+        """Q moved by a step forth and back in each direction: (directions, 2, groups, points, classes, classes)."""
+        n_classes = noise.shape[-1]
+        shift = np.zeros((self.functions.shape[1], self.shares.shape[1], len(self.functions), n_classes, n_classes))
+        shift[..., ~np.eye(n_classes, dtype=bool)] = np.einsum("pk,es->kspe", self.functions, self.shares)
+        shift = STEP * shift.reshape(-1, 1, 1, *shift.shape[2:])  # (directions, 1, 1, points, classes, classes)
+        both = np.concatenate([shift, -shift], 1)  # (directions, 2, 1, ...)
+        moved = np.tile(noise, (len(both), 2, 1, 1, 1, 1))
+        moved[:, :, self.groups] *= np.exp(both)
+        return moved / moved.sum(-1, keepdims=True)
+
+
+def observed_scores(fit: NullFit, change: Alternative, moments: ClockMoments, person: np.ndarray) -> np.ndarray:
+    """The effective score of each person, of one annotator: (people, 1, functions, shares)."""
+    tested = Directions(change.groups, change.functions[moments.of_point], change.shares)
+    parts = _null_directions(fit, tested)
+    people = int(person.max()) + 1
+    scores = np.concatenate([part.scores(fit, person, people) for part in parts], 1)
+    of_change = tested.scores(fit, person, people)
+    cross, information = _observed(fit, tested, parts)
+    projection = np.linalg.solve(information + RIDGE * np.eye(len(information)), cross)
+    effective = of_change - scores @ projection
+    return effective.reshape(people, 1, tested.functions.shape[1], -1)
+
+
+def _null_directions(fit: NullFit, tested: Directions) -> list[Directions]:
+    """What the null fits: the level of the annotator, and how all others move together, who may move."""
+    level = np.ones((len(tested.functions), 1))
+    both = np.concatenate([level, tested.functions], 1)
+    shares = tested.shares
+    if shares.shape[1] * (1 + both.shape[1]) > MAX_DIRECTIONS:
+        shares = shares.sum(1, keepdims=True)
+    others = [group for group in range(len(fit.noise)) if group not in tested.groups]
+    return [Directions(tested.groups, level, shares), Directions(others, both, shares)]
+
+
+def _observed(fit: NullFit, tested: Directions, parts: list[Directions]) -> tuple[np.ndarray, np.ndarray]:
+    """Observed information of null and change, (null, change), and of the null, (null, null)."""
+    moved = np.concatenate([part.moved(fit.noise) for part in parts])  # (null, 2, groups, ...)
+    fits = fit.with_noise(moved.reshape(-1, *fit.noise.shape))
+    together = np.zeros(len(fit.labels), dtype=np.int64)  # all rows are one unit
+    of_fit = [np.concatenate([part.scores(one, together, 1)[0] for part in (tested, *parts)]) for one in fits]
+    forth, back = np.array(of_fit).reshape(len(moved), 2, -1).transpose(1, 0, 2)
+    information = (back - forth) / (2 * STEP)
+    n_tested = tested.functions.shape[1] * tested.shares.shape[1]
+    return information[:, :n_tested], information[:, n_tested:]

@@ -1,0 +1,565 @@
+"""Temporal label noise for simulations: named shapes and levels, and recorded labels drawn through them.
+
+No torch at import, so that pages of results can draw the shapes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from labeltide import _validation
+
+if TYPE_CHECKING:
+    from labeltide.noise.functions import FixedNoise, NoiseFunction
+
+
+def make_noise(
+    shape: str,
+    n_classes: int = 2,
+    n_steps: int = 100,
+    rate: float = 0.3,
+    *,
+    class_conditional: bool = False,
+    constants: Constants | None = None,
+) -> FixedNoise:
+    """Noise of a named shape at one of the paper's levels, or between them.
+
+    The rate of leaving class i is spread evenly over the other classes.
+
+    Parameters
+    ----------
+    shape : one of static, linear, decay, growth, periodic, mixed, jump
+    n_classes : int from 2 to 127
+    n_steps : int
+        Points of the noise function, at the default clock ``k / (n_steps - 1)``.
+    rate : float from 0 to 0.49
+        The level as the paper's figures name it, such as 0.3 for 30 %: the constants are those of `LEVELS`, and
+        between two levels they are interpolated linearly. With two classes and 50 steps or more, the rate of wrong
+        labels averaged over steps and classes is within 0.014 of it, and within 0.006 at the paper's own levels;
+        `average_rate` computes it.
+    class_conditional : bool
+        Divide the rate of class i by ``1 + i / 4``, as the paper's code does. The average rate falls accordingly.
+    constants : dict, optional
+        Constants of the shape that replace those of the level, such as ``{"phase": 1.0}``. None is negative but the
+        phase.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> lt.make_noise("linear", n_steps=50, rate=0.3).common_at([0.0, 0.5, 1.0])[:, 0, 1].round(2).tolist()
+    [0.49, 0.29, 0.1]
+    """
+    from labeltide.noise.functions import FixedNoise
+
+    matrices = noise_matrices(shape, n_classes, n_steps, rate, class_conditional=class_conditional, constants=constants)
+    return FixedNoise(matrices)
+
+
+def average_rate(noise_matrices: ArrayLike) -> float:
+    r"""The share of wrong labels when all classes and moments weigh the same: the mean of :math:`1 - Q_{ii}`.
+
+    Parameters
+    ----------
+    noise_matrices : array of shape (..., classes, classes), or a FixedNoise
+    """
+    diagonal = np.diagonal(np.asarray(noise_matrices, dtype=np.float64), axis1=-2, axis2=-1)
+    return float(1 - diagonal.mean())
+
+
+# ----------------------------------------------------------------------------------------------------
+# Shapes of temporal label noise and their levels: the six of Nagaraj and others (2025) and a step function.
+#
+# With :math:`T` steps, :math:`k = 0 \ldots T-1`, :math:`s = 100 / T` and :math:`x` = ``linspace(0, T, T)``,
+# the rate of leaving a class is
+#
+# ========  =====================================================================================================
+# static    :math:`a`
+# linear    a straight line from :math:`a` down to :math:`b`
+# decay     :math:`c + (a - c) (1 - b s)^k`, the base held at 0 where steps are few
+# growth    :math:`(a - c) / (1 + \exp(-b s (x - T \cdot \mathrm{inflection}))) + c`
+# periodic  :math:`c + (b - c) / 2 \cdot (1 + \sin(\mathrm{frequency} \cdot s x + \mathrm{phase}))`
+# mixed     decay (a, b, c) for the first ``n_classes // 2`` classes, growth (mix_a, ..., mix_inflection) for the rest
+# jump      :math:`c` before the middle of the clock, :math:`a` from there on
+# ========  =====================================================================================================
+#
+# Of these, the paper's experiments vary the constants in `LEVELS` only.
+# ----------------------------------------------------------------------------------------------------
+
+
+Constants = Mapping[str, float]
+
+# The constants of the level that the paper calls 30 %, or the nearest (decay 31, growth and mixed 29).
+DEFAULTS: dict[str, dict[str, float]] = {
+    "static": {"a": 0.3},
+    "linear": {"a": 0.49, "b": 0.1},
+    "decay": {"a": 0.49, "b": 0.01, "c": 0.0},
+    "growth": {"a": 0.49, "b": 0.1, "c": 0.1, "inflection": 0.5},
+    "periodic": {"b": 0.49, "c": 0.0, "frequency": 0.095, "phase": 0.0},
+    "mixed": {"a": 0.49, "b": 0.02, "c": 0.0, "mix_a": 0.49, "mix_b": 0.1, "mix_c": 0.25, "mix_inflection": 0.5},
+    "jump": {"a": 0.49, "c": 0.1},  # not in the paper
+}
+SHAPES: tuple[str, ...] = tuple(DEFAULTS)
+
+# The noise levels of the paper's experiments: the percentage at which its figures show a level, which is its average
+# rate, rounded, and its constants. Constants that are not named have their defaults.
+LEVELS: dict[str, dict[int, dict[str, float]]] = {
+    "static": {percent: {"a": percent / 100} for percent in (0, 10, 15, 20, 25, 30, 35, 40)},
+    "linear": {
+        percent: {"a": a, "b": b}
+        for percent, a, b in (
+            (0, 0, 0),
+            (10, 0.2, 0),
+            (12, 0.25, 0),
+            (15, 0.3, 0),
+            (17, 0.35, 0),
+            (20, 0.4, 0),
+            (25, 0.49, 0),
+            (27, 0.49, 0.05),
+            (30, 0.49, 0.1),
+            (34, 0.49, 0.2),
+            (39, 0.49, 0.3),
+            (40, 0.49, 0.31),
+        )
+    },
+    "decay": {
+        percent: {"a": a, "b": b}
+        for percent, a, b in (
+            (0, 0, 0.06),
+            (8, 0.49, 0.06),
+            (16, 0.49, 0.03),
+            (18, 0.49, 0.025),
+            (20, 0.49, 0.022),
+            (25, 0.49, 0.015),
+            (31, 0.49, 0.01),
+            (34, 0.49, 0.008),
+            (40, 0.49, 0.004),
+        )
+    },
+    "growth": {
+        percent: {"a": a, "c": c}
+        for percent, a, c in (
+            (0, 0, 0),
+            (10, 0.2, 0),
+            (15, 0.3, 0),
+            (20, 0.4, 0),
+            (25, 0.45, 0.05),
+            (29, 0.49, 0.1),
+            (35, 0.49, 0.2),
+            (40, 0.49, 0.3),
+        )
+    },
+    "periodic": {
+        percent: {"b": b, "c": c}
+        for percent, b, c in (
+            (0, 0, 0),
+            (9, 0.15, 0),
+            (12, 0.2, 0),
+            (15, 0.25, 0),
+            (18, 0.3, 0),
+            (20, 0.33, 0),
+            (25, 0.41, 0),
+            (27, 0.45, 0),
+            (30, 0.49, 0),
+            (34, 0.49, 0.1),
+            (40, 0.49, 0.26),
+        )
+    },
+    "mixed": {
+        percent: {"a": a, "b": b, "mix_a": mix_a, "mix_c": mix_c}
+        for percent, a, b, mix_a, mix_c in (
+            (0, 0, 0.08, 0, 0),  # the paper has b = 1 here, which changes nothing where a = 0
+            (9, 0.49, 0.08, 0.25, 0),
+            (11, 0.49, 0.07, 0.3, 0),
+            (13, 0.49, 0.06, 0.35, 0),
+            (15, 0.49, 0.05, 0.4, 0),
+            (20, 0.49, 0.04, 0.45, 0.1),
+            (25, 0.49, 0.03, 0.49, 0.2),
+            (29, 0.49, 0.02, 0.49, 0.25),
+            (35, 0.49, 0.01, 0.49, 0.3),
+            (40, 0.49, 0.005, 0.49, 0.35),
+        )
+    },
+    "jump": {0: {"a": 0, "c": 0}, 25: {"a": 0.49, "c": 0.01}, 40: {"a": 0.49, "c": 0.31}},  # ours
+}
+
+LEAST_PHASE = -100.0  # radians; every other constant is at least zero
+
+# Beyond the paper's last level: the most noise at which every class is still recorded right more often than not.
+MOST_RATE = 0.49
+MOST: dict[str, dict[str, float]] = {
+    "static": {"a": 0.49},
+    "linear": {"a": 0.49, "b": 0.49},
+    "decay": {"a": 0.49, "b": 0},
+    "growth": {"a": 0.49, "c": 0.49},
+    "periodic": {"b": 0.49, "c": 0.49},
+    "mixed": {"a": 0.49, "b": 0, "mix_a": 0.49, "mix_c": 0.49},
+    "jump": {"a": 0.49, "c": 0.49},
+}
+MAX_STEPS = 10**8  # of one sequence
+
+
+def level_constants(shape: str, rate: float) -> dict[str, float]:
+    """All constants of a shape at a level of the paper, interpolated between its levels."""
+    _validation.check_choice("shape", shape, SHAPES)
+    _validation.check_number("rate", rate, 0)
+    if rate > MOST_RATE:
+        raise ValueError(
+            f"The rate must be at most {MOST_RATE:g}, so that every class is recorded right more often than not. "
+            f"Got rate={rate:g}. Lower it or name `constants`."
+        )
+    corners = {percent / 100: named for percent, named in LEVELS[shape].items()} | {MOST_RATE: MOST[shape]}
+    moving = {
+        name: float(np.interp(rate, list(corners), [named[name] for named in corners.values()])) for name in MOST[shape]
+    }
+    return {**DEFAULTS[shape], **moving}
+
+
+def noise_matrices(
+    shape: str,
+    n_classes: int,
+    n_steps: int,
+    rate: float,
+    *,
+    class_conditional: bool = False,
+    constants: Constants | None = None,
+) -> np.ndarray:
+    """Q at every step, (steps, classes, classes): what `labeltide.make_noise` wraps."""
+    _validation.check_choice("shape", shape, SHAPES)
+    _validation.check_number("n_classes", n_classes, 2, _validation.MAX_CLASSES, whole=True)
+    _validation.check_number("n_steps", n_steps, 1, MAX_STEPS, whole=True)
+
+    constants = {**level_constants(shape, rate), **_checked(shape, constants or {})}
+    rates = _leaving_rates(shape, constants, n_classes, n_steps, class_conditional)
+    if not np.all((rates >= 0) & (rates < 1)):
+        named = ", ".join(f"{name}={value:g}" for name, value in constants.items())
+        raise ValueError(
+            f"The rates of leaving a class must lie in [0, 1). The constants {named} of {shape} noise give "
+            f"rates from {rates.min():g} to {rates.max():g}. The defaults are {DEFAULTS[shape]}."
+        )
+    return _spread(rates)
+
+
+def _leaving_rates(
+    shape: str, constants: Constants, n_classes: int, n_steps: int, class_conditional: bool
+) -> np.ndarray:
+    """P(leave class i) at every step, of shape (steps, classes)."""
+    first, rest = _CURVES[shape](n_steps, **constants)
+    is_first = np.arange(n_classes) < n_classes // 2
+    rates = np.where(is_first, first[:, None], rest[:, None])  # (steps, classes)
+    return rates / (1 + np.arange(n_classes) / 4) if class_conditional else rates
+
+
+def _spread(rates: np.ndarray) -> np.ndarray:
+    """Noise matrices (steps, classes, classes) with these error rates, spread evenly over the other classes."""
+    n_classes = rates.shape[1]
+    matrices = np.repeat(rates[..., None] / (n_classes - 1), n_classes, axis=-1)  # (steps, classes, classes)
+    every = np.arange(n_classes)
+    matrices[:, every, every] = 1 - rates
+    return matrices
+
+
+def _checked(shape: str, constants: Constants) -> dict[str, float]:
+    if not isinstance(constants, Mapping):
+        raise ValueError(f"constants of {shape} noise must be a dict such as {DEFAULTS[shape]}. Got {constants!r}.")
+    _validation.check_keys(f"constants of {shape} noise", constants, DEFAULTS[shape])
+    for name, value in constants.items():
+        _validation.check_number(f"The constant {name} of {shape} noise", value, LEAST_PHASE if name == "phase" else 0)
+    return dict(constants)
+
+
+def _decay(n_steps: int, a: float, b: float, c: float) -> np.ndarray:
+    return c + (a - c) * max(1 - b * 100 / n_steps, 0) ** np.arange(n_steps)
+
+
+def _growth(n_steps: int, a: float, b: float, c: float, inflection: float) -> np.ndarray:
+    x = np.linspace(0, n_steps, n_steps)
+    exponent = b * 100 / n_steps * (x - n_steps * inflection)
+    return (a - c) * (1 + np.tanh(exponent / 2)) / 2 + c  # the logistic function, without overflow
+
+
+def _periodic(n_steps: int, b: float, c: float, frequency: float, phase: float) -> np.ndarray:
+    x = np.linspace(0, n_steps, n_steps)
+    return c + (b - c) / 2 * (1 + np.sin(frequency * 100 / n_steps * x + phase))
+
+
+def _mixed(n_steps: int, a: float, b: float, c: float, **growth: float) -> tuple[np.ndarray, np.ndarray]:
+    return _decay(n_steps, a, b, c), _growth(n_steps, **{name.removeprefix("mix_"): v for name, v in growth.items()})
+
+
+def _jump(n_steps: int, a: float, c: float) -> np.ndarray:
+    return np.where(np.linspace(0, 1, n_steps) < 0.5, c, a)
+
+
+def _for_both(curve: Callable[..., np.ndarray]) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """The same curve for both halves of the classes."""
+    return lambda n_steps, **constants: (curve(n_steps, **constants),) * 2
+
+
+# Each gives the curves of the first and the second half of the classes, two arrays of shape (steps,).
+_CURVES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
+    "static": _for_both(lambda n_steps, a: np.full(n_steps, float(a))),
+    "linear": _for_both(lambda n_steps, a, b: np.linspace(a, b, n_steps)),
+    "decay": _for_both(_decay),
+    "growth": _for_both(_growth),
+    "periodic": _for_both(_periodic),
+    "mixed": _mixed,
+    "jump": _for_both(_jump),
+}
+
+
+# ----------------------------------------------------------------------------------------------------
+# Sampling from the noise model: recorded labels drawn from true ones by inverse transform sampling.
+# ----------------------------------------------------------------------------------------------------
+
+
+BLOCK_LABELS = 2**18  # labels drawn at a time: they fit into the cache, and memory stays constant
+UNREACHABLE = 2.0  # a threshold above all random numbers in [0, 1)
+
+NoiseLike: TypeAlias = "NoiseFunction | ArrayLike"
+
+
+class Lookup(NamedTuple):
+    """Cumulative distributions of the recorded label, looked up for a block of sequences.
+
+    `of_rows` gives thresholds of shape (points * classes, a power of two) and the point of each step, an
+    index of shape (rows or 1, steps).
+    """
+
+    n_classes: int
+    labels_at_once: int
+    of_rows: Callable[[slice], tuple[np.ndarray, np.ndarray]]
+
+
+def corrupt(
+    y: Any,
+    noise: NoiseLike,
+    random_state: int | np.random.Generator | None = 0,
+    *,
+    clock: ArrayLike | None = None,
+    lengths: ArrayLike | None = None,
+    classes: Sequence[Hashable] | None = None,
+    bursts: float = 0.0,
+) -> Any:
+    r"""Draw noisy labels: :math:`\tilde y_t = j` with probability :math:`Q_t[y_t, j]`.
+
+    Labels that are missing stay missing, and padding beyond `lengths` stays as it is. A `Sequences` keeps its
+    clock, lengths and gaps; its clean labels, or where it has none its only annotator's labels, are what
+    is corrupted, once for each annotator.
+
+    Parameters
+    ----------
+    y : array of shape (n, steps) or (n, steps, annotators), or Sequences
+        Codes 0 .. classes - 1 into Q with -1 for missing, or labels of any type that, sorted, are exactly the
+        classes of Q.
+    noise : NoiseFunction, or array of shape (classes, classes) or (steps, classes, classes)
+        A fleet's first member is used.
+    clock : array of shape (n, steps) or (steps,), optional
+        Moments at which a noise function is evaluated; from 0 at the first step to 1 at the last when left out.
+    lengths : array of shape (n,), optional
+    classes : names in the order of Q, optional
+    bursts : float, default 0
+        The probability of keeping the random number of the step before. The marginal distribution of every label is
+        still Q, but errors are positively correlated: under static noise, whether a label is wrong is a two-state
+        Markov chain with autocorrelation ``bursts ** k`` at lag k.
+
+    Returns
+    -------
+    array of the shape, type and label values of `y`, or a new Sequences
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import numpy as np
+    >>> lt.corrupt(np.zeros((1, 8), dtype=int), [[0.5, 0.5], [0.5, 0.5]]).tolist()
+    [[1, 0, 0, 0, 1, 1, 1, 1]]
+    """
+    generator = np.random.default_rng(random_state)
+    _validation.check_number("bursts", bursts, 0, 1)
+    if hasattr(y, "clean_labels"):  # a Sequences; `noise` does not import `data`
+        if not (clock is None and lengths is None and classes is None):
+            raise ValueError("A Sequences has its own clock, lengths and classes. Leave these arguments out.")
+        return _corrupt_sequences(y, noise, generator, bursts)
+    labels = _validation.as_labels(y)
+    if labels.ndim not in (2, 3) or labels.size == 0:
+        raise ValueError(
+            "y must have shape (n, steps) or (n, steps, annotators), one label per step. "
+            f"Got shape {labels.shape}. One sequence alone is y[None]."
+        )
+    cube = labels if labels.ndim == 3 else labels[..., None]  # (n, steps, annotators)
+    counts = _validation.check_lengths(lengths, *cube.shape[:2])
+    lookup = _lookup(noise, clock, counts, cube.shape[1])
+    present = ~_validation.missing_labels(cube) & _validation.steps_mask(counts, cube.shape[1])[..., None]
+    names = _names(cube, present, lookup.n_classes, classes)
+    codes = cube if names is None else _validation.encode_labels(cube, present, names)
+    drawn = _draw(codes, present, lookup, generator, bursts)
+    return (drawn if names is None else _decode(drawn, present, names, cube)).reshape(labels.shape)
+
+
+def _corrupt_sequences(sequences: Any, noise: NoiseLike, generator: np.random.Generator, bursts: float) -> Any:
+    from labeltide.noise.functions import NoiseFunction
+
+    labels, clean = sequences.labels, sequences.clean_labels
+    if clean is None and labels.shape[2] > 1:
+        raise ValueError(
+            "Without clean_labels there must be one annotator, whose labels are taken as true. "
+            f"Got {labels.shape[2]} annotators."
+        )
+    clean = labels[..., 0] if clean is None else clean
+    clock = sequences.clock if isinstance(noise, NoiseFunction) else None
+    lookup = _lookup(noise, clock, sequences.lengths, labels.shape[1])
+    if lookup.n_classes != len(sequences.classes):
+        raise ValueError(
+            f"noise must have the {len(sequences.classes)} classes of the Sequences. Got {lookup.n_classes}."
+        )
+    truth = np.broadcast_to(clean[..., None], labels.shape)
+    drawn = _draw(truth, (labels >= 0) & (truth >= 0), lookup, generator, bursts)
+    return dataclasses.replace(sequences, labels=np.where(labels >= 0, drawn, labels), clean_labels=clean)
+
+
+def _lookup(noise: NoiseLike, clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> Lookup:
+    from labeltide.noise.functions import NoiseFunction
+
+    if not isinstance(noise, NoiseFunction):
+        return _shared_lookup(_checked_matrices(noise, clock, n_steps))
+    if noise.annotators > 1:
+        raise ValueError(
+            f"Labels are drawn for one annotator at a time. Got noise for {noise.annotators}: corrupt with each alone "
+            "and stack the labels along a last axis."
+        )
+    if clock is None:
+        return _shared_lookup(noise.at(_validation.check_clock(None, lengths[:1], n_steps)[0]))
+    moments = _validation.check_clock(clock, lengths, n_steps)
+    noise.check_covers(moments)
+    longest = moments[np.argmax(lengths)]
+    if np.all((moments == longest) | ~_validation.steps_mask(lengths, n_steps)):
+        return _shared_lookup(noise.at(longest))
+
+    def of_rows(rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        distinct, index = np.unique(moments[rows], return_inverse=True)
+        return _thresholds(noise.at(distinct)), index.reshape(-1, n_steps)
+
+    # Where all moments differ, the matrices of a block have classes ** 2 times as many entries as it has labels.
+    return Lookup(noise.n_classes, BLOCK_LABELS // max(1, noise.n_classes**2 // 16), of_rows)
+
+
+def _shared_lookup(matrices: np.ndarray) -> Lookup:
+    """The same matrices (steps, classes, classes) for all sequences."""
+    thresholds, index = _thresholds(matrices), np.arange(len(matrices))[None]
+    return Lookup(matrices.shape[-1], BLOCK_LABELS, lambda rows: (thresholds, index))
+
+
+def _checked_matrices(noise: ArrayLike, clock: ArrayLike | None, n_steps: int) -> np.ndarray:
+    """An array of matrices as (steps, classes, classes)."""
+    if clock is not None:
+        raise ValueError(
+            "A clock needs a noise function; an array of matrices goes by the step. "
+            "Give FixedNoise(matrices, clock=moments_of_the_matrices) instead."
+        )
+    array = np.asarray(noise)
+    fits_steps = array.ndim == 2 or (array.ndim == 3 and len(array) == n_steps)
+    if array.dtype.kind not in "fiu" or not fits_steps:
+        raise ValueError(
+            "noise must be a noise function such as make_noise('mixed'), or matrices of shape "
+            f"(classes, classes) or ({n_steps}, classes, classes). "
+            f"Got {type(noise).__name__} of shape {array.shape}."
+        )
+    matrices = _validation.check_matrices(array, None)[0][0]
+    return np.broadcast_to(matrices, (n_steps, *matrices.shape[1:]))
+
+
+def _names(
+    labels: np.ndarray, present: np.ndarray, n_classes: int, classes: Sequence[Hashable] | None
+) -> tuple[Hashable, ...] | None:
+    """The labels' names in the order of Q, or None where they are codes already."""
+    if classes is None and np.issubdtype(labels.dtype, np.integer):
+        low, high = (labels.min(), labels.max()) if present.all() else _range(labels[present])
+        if low >= 0 and high < n_classes:
+            return None
+    names = _validation.find_classes(labels, present) if classes is None else tuple(classes)
+    if len(names) != n_classes or len(set(names)) != n_classes:
+        raise ValueError(
+            f"y must hold exactly the {n_classes} classes of the noise, or codes 0 to {n_classes - 1}. "
+            f"{'Found' if classes is None else 'Got classes'} {names[:8]}{' ...' if len(names) > 8 else ''}. "
+            f"Name all {n_classes}, in the order of Q, with `classes`."
+        )
+    return names
+
+
+def _range(values: np.ndarray) -> tuple[int, int]:
+    return (values.min(), values.max()) if len(values) else (0, 0)
+
+
+def _draw(
+    codes: np.ndarray, present: np.ndarray, lookup: Lookup, generator: np.random.Generator, bursts: float
+) -> np.ndarray:
+    """Codes drawn through the noise where present, and left alone elsewhere; shape (n, steps, annotators)."""
+    drawn = codes.copy()
+    size = max(1, lookup.labels_at_once // (codes.shape[1] * codes.shape[2]))
+    for start in range(0, len(codes), size):
+        rows = slice(start, start + size)
+        thresholds, index = lookup.of_rows(rows)
+        true = np.where(present[rows], codes[rows], 0).astype(np.intp)
+        places = index[..., None] * lookup.n_classes + true  # rows of `thresholds`
+        if bursts:
+            chance = _right_first(_kept(generator, true.shape, bursts), thresholds, places, true)
+        else:
+            chance = generator.random(true.shape)
+        recorded = _search(thresholds, places, chance)
+        np.copyto(drawn[rows], recorded, where=present[rows], casting="unsafe")
+    return drawn
+
+
+def _kept(generator: np.random.Generator, shape: tuple[int, ...], bursts: float) -> np.ndarray:
+    """Uniform random numbers (n, steps, annotators), each kept from the step before with probability `bursts`."""
+    n, n_steps, annotators = shape
+    # Drawn in one call, so that the block size does not change the labels.
+    chance, fresh = np.moveaxis(generator.random((n, 2, n_steps, annotators)), 1, 0)
+    steps = np.where(fresh >= bursts, np.arange(n_steps)[:, None], 0)
+    return np.take_along_axis(chance, np.maximum.accumulate(steps, axis=1), axis=1)
+
+
+def _right_first(chance: np.ndarray, thresholds: np.ndarray, places: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Rotate [0, 1) so that the interval of the true class comes first: small numbers are right in every class."""
+    before = np.where(true > 0, thresholds[places, true - 1], 0.0)
+    return (chance + before) % 1.0
+
+
+def _thresholds(matrices: np.ndarray) -> np.ndarray:
+    """Cumulative probabilities of the classes, as rows (points * classes, a power of two)."""
+    n_classes = matrices.shape[-1]
+    sums = matrices.cumsum(-1)
+    width = 1 << (n_classes - 1).bit_length()
+    rows = np.full((*sums.shape[:-1], width), UNREACHABLE)
+    # Dividing by the last sum makes it exactly one, so that a class of probability zero is never drawn.
+    rows[..., : n_classes - 1] = (sums / sums[..., -1:])[..., :-1]
+    return rows.reshape(-1, width)
+
+
+def _search(thresholds: np.ndarray, rows: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """How many thresholds of its row each random number reaches, by binary search in log2(classes) steps."""
+    flat, width = thresholds.ravel(), thresholds.shape[1]
+    position = rows * width  # in `flat`: start of the row plus the thresholds known to be reached
+    half = width // 2
+    while half:
+        position += half * (chance >= flat.take(position + (half - 1)))
+        half //= 2
+    return position - rows * width
+
+
+def _decode(codes: np.ndarray, present: np.ndarray, names: tuple[Hashable, ...], labels: np.ndarray) -> np.ndarray:
+    """Names in place of codes, in the type of `labels` unless a name does not fit it."""
+    values = np.empty(len(names), dtype=object)
+    for code, name in enumerate(names):  # in a loop, because a name may itself be a tuple
+        values[code] = name
+    if labels.dtype != object:
+        exact = np.array(list(names))
+        cast = exact.astype(labels.dtype)
+        values = cast if np.array_equal(cast, exact) else exact
+    result = labels.astype(np.result_type(labels.dtype, values.dtype))
+    result[present] = values[codes[present]]
+    return result

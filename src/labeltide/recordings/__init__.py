@@ -1,0 +1,1 @@
+"""Signals with labelled intervals, laid on a grid of steps."""

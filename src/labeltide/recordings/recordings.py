@@ -1,0 +1,858 @@
+"""From signals and spans to a table with one row for each epoch: features, and the labels of each annotator."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import takewhile
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from labeltide import _validation
+from labeltide._validation import UnanswerableError
+from labeltide.recordings.epoch_features import (
+    FIELDS,
+    EpochFeatures,
+    OwnFeatures,
+    channel_features,
+    field_of,
+    magnitude_features,
+    own_features,
+)
+from labeltide.recordings.spans import delimited
+from labeltide.recordings.spans.delimited import is_boris
+from labeltide.recordings.spans.formats import ADAPTERS, SIGNALS, read_spans
+from labeltide.recordings.spans.mne_annotations import ANNOTATIONS, from_raw, is_raw
+from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_recording, make_spans, no_spans
+from labeltide.tables.files import open_file
+from labeltide.tables.intake import is_number, load_table, open_table
+from labeltide.tables.roles import DERIVED, Request
+from labeltide.tables.words import LESSER_TIMES, SEQUENCES, TIMES, means, quoted, unique_texts
+
+SEQUENCE, TIME, LABEL = "recording", "onset", "label"
+USUAL_EPOCH = {"eeg": 30.0, "muscle": 30.0}  # in seconds, where the spans do not tell; 1 s for other fields
+SHORTEST, LONGEST = 0.02, 600.0  # of an epoch that is taken from the spans
+CHOICES = (*FIELDS, "sleep")
+
+
+@dataclass(frozen=True)
+class RecordingRequest:
+    """What is asked of recordings, and after they were read, what audit.json keeps of them.
+
+    Attributes
+    ----------
+    labels : paths of label files, or a span table; None for labels in the recordings themselves
+    epoch : seconds, None to find them
+    field : one of CHOICES, None to go by the names of channels
+    features : the user's own function of an epoch
+    described : the part `recordings` of audit.json
+    """
+
+    labels: Any = None
+    epoch: float | None = None
+    field: str | None = None
+    features: OwnFeatures | None = None
+    described: dict[str, Any] | None = None
+
+    @property
+    def said(self) -> list[str]:
+        """Sentences about what was read."""
+        return [] if self.described is None else self.described["said"]
+
+    def __post_init__(self) -> None:
+        if self.epoch is not None:
+            _validation.check_number("epoch", self.epoch, 1e-3, 86_400)
+        if self.field is not None:
+            _validation.check_choice("field", self.field, CHOICES)
+
+
+@dataclass(frozen=True)
+class EpochTable:
+    """A table of epochs, its columns of labels and of features, and what audit.json keeps of it."""
+
+    table: pa.Table
+    labels: list[str]
+    features: list[str]
+    described: dict[str, Any]
+
+
+def is_recording(source: Any, labels: Any = None) -> bool:
+    """Whether a source is signals with spans, not a table with a label in every row."""
+    if is_raw(source):
+        return True
+    if not isinstance(source, str | Path):
+        return False
+    path = Path(source)
+    if path.is_dir() and labels is None:  # else the files of one table
+        return any(is_signal_file(file) for file in path.iterdir())
+    return labels is not None or is_signal_file(path) or is_manifest(path)
+
+
+def lay_out(source: Any, request: RecordingRequest, columns: Request) -> tuple[Any, Request, RecordingRequest]:
+    """The table of epochs of a recording with its columns named; any other source stays as it is."""
+    if not is_recording(source, request.labels):
+        if request != RecordingRequest():
+            raise ValueError(
+                "labels, epoch, field and a function of features are for recordings: the path of a file of signals, a "
+                f"folder or a manifest. Got {source if isinstance(source, str | Path) else type(source).__name__}."
+            )
+        _refuse_spans(source)
+        return source, columns, request
+    wall_clock = bool(set(_names(columns.clock)) & (set(DERIVED) - {"position"}))
+    found = read_epochs(source, request, wall_clock=wall_clock)
+    named = replace(columns, sequence=SEQUENCE, time=TIME, label=found.labels, features=found.features)
+    return found.table, named, replace(request, described=found.described)
+
+
+def _refuse_spans(source: Any) -> None:
+    """An export of BORIS is no table of steps."""
+    path = Path(source) if isinstance(source, str | Path) else None
+    if path is not None and path.name.lower().endswith((".csv", ".tsv")) and is_boris(path):
+        raise ValueError(
+            f"A table must have a row for every time step. {path.name!r} is an export of BORIS, with lines for "
+            f"behaviours. Name it as the labels of a table of signals: labeltide audit SIGNALS --labels {path.name}. "
+            "Without signals labeltide.agreement and labeltide.consensus compare coders."
+        )
+
+
+def read_unlabelled(source: Any, about: Mapping[str, Any]) -> pa.Table:
+    """Epochs of recordings that need no labels, as those of an audit were made; `about` is its part `recordings`."""
+    if not is_recording(source, labels=True):
+        return source
+    request = RecordingRequest(epoch=about["epoch"], field=about["field"])
+    return read_epochs(source, request, labelled=False).table
+
+
+def read_epochs(
+    source: Any, request: RecordingRequest, *, wall_clock: bool = False, labelled: bool = True
+) -> EpochTable:
+    """Lay the spans of all recordings on epochs, and make the features of each epoch.
+
+    Parameters
+    ----------
+    source : the path of a file of signals, of a folder or of a manifest; or a Raw of MNE
+    labelled : refuse recordings without any label
+    wall_clock : times are moments, where all recordings say when they began; else seconds from the beginning
+    """
+    recordings = open_recordings(source, request.labels, labelled)
+    epoch, said = _choose_epoch(recordings, request)
+    annotators = list(dict.fromkeys(who for recording in recordings for who in recording.spans))
+    titles = dict(zip(annotators, _titles(annotators), strict=True))
+    parts, described, counts, row = [], [], Counter[str](), 0
+    for recording in recordings:
+        grid = _grid(recording, epoch)
+        laid = {titles[who]: lay_on_grid(spans, grid) for who, spans in recording.spans.items()}
+        for one in laid.values():
+            counts.update(one.counts)
+        features = _features(recording.file.signals, grid, request)
+        times = _times(recording, grid, wall_clock)
+        parts.append({SEQUENCE: [recording.name] * grid.count, TIME: times, "labels": laid, "features": features})
+        described.append(_describe(recording, grid, row))
+        row += grid.count
+    table, names = _join(parts, list(titles.values()))
+    said += [sentence for recording in recordings for sentence in recording.file.said]
+    said += say_counts(counts, Grid(0.0, epoch, 0))
+    about = {"epoch": epoch, "field": request.field, "annotators": annotators, "files": described}
+    return EpochTable(table, list(titles.values()), names, {**about, "said": list(dict.fromkeys(said))})
+
+
+def _choose_epoch(recordings: Sequence[OpenRecording], request: RecordingRequest) -> tuple[float, list[str]]:
+    """Seconds of an epoch: as asked for, else the longest that all spans are multiples of, else by the field."""
+    if request.epoch is not None:
+        return float(request.epoch), []
+    lengths = np.concatenate(
+        [
+            spans["duration"].to_numpy()
+            for recording in recordings
+            for spans in recording.spans.values()
+            if spans.num_rows
+        ]
+    )
+    whole = np.rint(lengths[lengths > 0] * 1000).astype(np.int64)
+    common = gcd(*whole.tolist()) / 1000 if len(whole) else 0.0
+    fields = {field_of(s.name, s.unit, request.field) for recording in recordings for s in recording.file.signals}
+    usual = max((USUAL_EPOCH.get(field, 1.0) for field in fields), default=1.0)
+    if usual / 3 <= common <= LONGEST:
+        return common, [f"Epochs of {common:g} s, of which every span holds a whole number."]
+    return usual, [f"Epochs of {usual:g} s, as is usual for such signals; choose others with epoch (--epoch SECONDS)."]
+
+
+def _grid(recording: OpenRecording, epoch: float) -> Grid:
+    """Whole epochs from the first sample up to where the shortest signal ends."""
+    end = min(signal.count / signal.rate for signal in recording.file.signals)
+    count = int(end / epoch + 1e-9)
+    if count < 1:
+        raise ValueError(
+            f"The recording {recording.name!r} lasts {end:g} s, less than an epoch of {epoch:g} s. Choose shorter ones."
+        )
+    return Grid(0.0, epoch, count)
+
+
+def _features(signals: Sequence[Signal], grid: Grid, request: RecordingRequest) -> EpochFeatures:
+    if request.features is not None:
+        return own_features(signals, grid.onsets, grid.length, request.features)
+    found: EpochFeatures = {}
+    names = unique_texts(signal.name for signal in signals)
+    moving = []
+    for name, signal in zip(names, signals, strict=True):
+        field = field_of(signal.name, signal.unit, request.field)
+        found |= channel_features(replace(signal, name=name), grid.onsets, grid.length, field)
+        moving += [signal] if field == "movement" else []
+    if len(moving) == 3 and len({(signal.rate, signal.count) for signal in moving}) == 1:
+        found |= magnitude_features(moving, grid.onsets, grid.length)
+    return found
+
+
+def _times(recording: OpenRecording, grid: Grid, wall_clock: bool) -> Any:
+    if not wall_clock:
+        return grid.onsets
+    start = recording.file.start
+    if start is None:
+        raise ValueError(
+            f"The recording {recording.name!r} does not say when it began, so no clock of hours or days can be read. "
+            "Leave --clock out, or use position."
+        )
+    return [start + timedelta(seconds=float(onset)) for onset in grid.onsets]
+
+
+def _describe(recording: OpenRecording, grid: Grid, row: int) -> dict[str, Any]:
+    start = recording.file.start
+    return {
+        "recording": recording.name,
+        **recording.files,
+        "first_row": row,
+        "rows": grid.count,
+        "start": grid.start,
+        "began": None if start is None else start.isoformat(),
+        "rate": max(signal.rate for signal in recording.file.signals),
+        "channels": [signal.name for signal in recording.file.signals],
+    }
+
+
+def _join(parts: Sequence[dict[str, Any]], titles: list[str]) -> tuple[pa.Table, list[str]]:
+    """One table of all recordings, and the names of its features; a channel that one has not is missing there."""
+    names = list(dict.fromkeys(name for part in parts for name in part["features"]))
+    tables = []
+    for part in parts:
+        count = len(part[SEQUENCE])
+        columns = {SEQUENCE: pa.array(part[SEQUENCE], pa.string()), TIME: pa.array(part[TIME])}
+        for title in titles:
+            laid = part["labels"].get(title)
+            columns[title] = pa.array(laid.labels if laid else [None] * count, pa.string())
+        for name in names:
+            values = part["features"].get(name, np.full(count, np.nan))
+            columns[name] = pa.array(values, pa.float64(), from_pandas=True)
+        tables.append(pa.table(columns))
+    return pa.concat_tables(tables), names
+
+
+def _titles(annotators: Sequence[str | None]) -> list[str]:
+    """The name of each annotator's column, which the page shows."""
+    taken = {SEQUENCE, TIME}
+    return [LABEL if who is None else f"{who} (annotator)" if who in taken else who for who in annotators]
+
+
+def _names(value: Any) -> list[str]:
+    return (
+        [] if value is None else [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
+    )
+
+
+# ----------------------------------------------------------------------------------------------------
+# Recordings opened for an audit: their signals, and the spans of each annotator from all files of labels.
+# ----------------------------------------------------------------------------------------------------
+
+
+DAY = 86_400  # seconds
+
+
+@dataclass(frozen=True)
+class OpenRecording:
+    """A recording that is open: its signals, and the spans of each annotator."""
+
+    name: str
+    files: dict[str, Any]
+    file: SpanFile
+    spans: dict[str | None, pa.Table]
+
+
+def open_recordings(source: Any, labels: Any, labelled: bool = True) -> list[OpenRecording]:
+    """All recordings of a file, a folder, a manifest or a Raw of MNE; where labelled, with at least one span."""
+    if is_raw(source):
+        name = Path(source.filenames[0]).stem if source.filenames and source.filenames[0] else "recording"
+        files = [RecordingFiles(name, Path(name), (LabelFile(None),))]
+        opened = {name: from_raw(source, recording=name)}
+        paths = _paths(labels)
+        files = [replace(files[0], labels=tuple(LabelFile(path) for path in paths))] if paths else files
+    else:
+        files = find_files(Path(source), _paths(labels))
+        opened = {}
+    signals = [(one, opened or _signals_of(one)) for one in files]
+    names, found = RecordingNames(), []
+    names.signals = [name for _, parts in signals for name in parts]
+    given = labels if isinstance(labels, pa.Table) else None
+    for one, parts in signals:
+        alone = len(parts if given is None else names.signals) == 1
+        found += [
+            _with_labels(one, OpenRecording(name, {}, file, {}), given, names, alone) for name, file in parts.items()
+        ]
+    if labelled and not any(spans.num_rows for recording in found for spans in recording.spans.values()):
+        names.refuse()
+    first = found[0]
+    return [replace(first, file=replace(first.file, said=(*first.file.said, *names.say()))), *found[1:]]
+
+
+def _signals_of(files: RecordingFiles) -> dict[str, SpanFile]:
+    """The signals of a file by the name of their recording; a table can hold several recordings."""
+    if is_signal_file(files.signals):
+        file = read_spans(files.signals)
+        if not file.signals:
+            raise ValueError(
+                f"The file {str(files.signals)!r} must hold signals. It holds annotations alone: name it with the "
+                "option labels (--labels FILE), after the file of the signals."
+            )
+        return {files.name: file}
+    parts = read_signal_table(files.signals)
+    return {files.name: next(iter(parts.values()))} if len(parts) == 1 else parts
+
+
+def _with_labels(
+    files: RecordingFiles, recording: OpenRecording, given: pa.Table | None, names: RecordingNames, alone: bool
+) -> OpenRecording:
+    """The spans of each annotator of a recording, from all its files of labels."""
+    spans: dict[str | None, pa.Table] = {}
+    file, said = recording.file, list(recording.file.said)
+    sources = [(LabelFile(None), SpanFile(given))] if given is not None else []
+    for label in files.labels if given is None else ():
+        read = file if label.path is None else align(read_spans(label.path), file, label.path.name)
+        sources.append((label, read))
+        said += read.said if label.path is not None else ()
+    for label, read in sources:
+        for who, own in by_annotator(names.find(read, label.path, recording.name, alone=alone)).items():
+            who = label.annotator if label.annotator is not None and who is None else who
+            spans[who] = pa.concat_tables([spans[who], own]).sort_by("onset") if who in spans else own
+    paths = [str(label.path) for label in files.labels if label.path is not None]
+    about = {"signals": str(files.signals), "labels": paths}
+    return replace(recording, files=about, file=replace(file, said=tuple(said)), spans=spans)
+
+
+def align(labels: SpanFile, recording: SpanFile, name: str) -> SpanFile:
+    """Onsets of labels as seconds of the recording, where both files say when they began.
+
+    Files of labels count from their own beginning. One that began more than a day apart has a date that was removed, so
+    its onsets are taken as they are.
+    """
+    if labels.start is None or recording.start is None or labels.start == recording.start:
+        return labels
+    apart = (labels.start - recording.start).total_seconds()
+    if abs(apart) >= DAY:
+        said = f"{name} and its recording begin on different days; onsets are taken as they are."
+        return replace(labels, said=(*labels.said, said))
+    place = labels.spans.column_names.index("onset")
+    moved = labels.spans.set_column(place, "onset", pc.add(labels.spans["onset"], apart))
+    when = f"{abs(apart):g} s {'after' if apart > 0 else 'before'} its recording"
+    return replace(labels, spans=moved, said=(*labels.said, f"{name} begins {when}: its onsets were moved by that."))
+
+
+def _paths(labels: Any) -> list[Path]:
+    if labels is None or isinstance(labels, pa.Table):
+        return []
+    if isinstance(labels, str):
+        labels = [labels] if Path(labels).exists() else labels.split(",")
+    every = [Path(str(path).strip()) for path in ([labels] if isinstance(labels, Path) else labels)]
+    for path in every:
+        if not path.exists():
+            raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
+    return every
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which files belong to an audit of recordings: one file, a folder, or a manifest.
+# ----------------------------------------------------------------------------------------------------
+
+
+MANIFEST = ("recording", "signals", "labels", "annotator")
+MARKS = r"[ _.,+()\[\]-]+"  # between the words of a name
+SHARED = 3  # letters at least, that the names of a recording and its labels begin with
+
+
+@dataclass(frozen=True)
+class LabelFile:
+    """A file of labels, and whose they are where that is known; None reads the labels in the signals' own file."""
+
+    path: Path | None
+    annotator: str | None = None
+
+
+@dataclass(frozen=True)
+class RecordingFiles:
+    """A recording: its signals and all files of its labels."""
+
+    name: str
+    signals: Path
+    labels: tuple[LabelFile, ...]
+
+
+def is_signal_file(path: Path) -> bool:
+    """Whether the name of a file says that it may hold signals of a recording."""
+    return path.name.lower().endswith(SIGNALS) and not path.name.endswith(ANNOTATIONS)
+
+
+def is_manifest(path: Path) -> bool:
+    """Whether a CSV or TSV file lists recordings: its columns are `signals`, `labels` and others of a manifest."""
+    if not path.name.lower().endswith((".csv", ".tsv")) or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        line = file.readline(1 << 16).decode("utf-8-sig", "replace")
+    names = {name.strip().strip('"').casefold() for name in line.replace("\t", ",").replace(";", ",").split(",")}
+    return {"signals", "labels"} <= names <= set(MANIFEST)
+
+
+def find_files(source: Path, labels: Sequence[Path]) -> list[RecordingFiles]:
+    """The recordings of a file, a folder or a manifest, each with its labels."""
+    if source.is_dir():
+        return _in_folder(source, labels)
+    if is_manifest(source):
+        if labels:
+            raise ValueError("A manifest names the labels of each recording itself. Leave --labels out.")
+        return _in_manifest(source)
+    files = [file for path in labels for file in ([path] if not path.is_dir() else _label_files(path))]
+    several = len(files) > 1
+    return [
+        RecordingFiles(
+            source.stem,
+            source,
+            tuple(LabelFile(path, path.stem if several else None) for path in files) or (LabelFile(None),),
+        )
+    ]
+
+
+def _in_manifest(path: Path) -> list[RecordingFiles]:
+    table: Any = open_file(path)
+    table = table.rename_columns([name.strip().casefold() for name in table.column_names])
+    found: dict[str, RecordingFiles] = {}
+    for line in table.to_pylist():
+        cells = {name: None if line.get(name) is None else str(line[name]).strip() for name in MANIFEST}
+        if not cells["signals"]:
+            raise ValueError(f"Every line of the manifest {str(path)!r} must name a file of signals. One does not.")
+        signals = path.parent / cells["signals"]
+        name = cells["recording"] or signals.stem
+        label = LabelFile(path.parent / cells["labels"] if cells["labels"] else None, cells["annotator"])
+        earlier = found.setdefault(name, RecordingFiles(name, signals, ()))
+        if earlier.signals != signals:
+            raise ValueError(
+                f"A recording has one file of signals. The manifest names {str(earlier.signals)!r} and "
+                f"{str(signals)!r} for {name!r}."
+            )
+        found[name] = RecordingFiles(name, signals, (*earlier.labels, label))
+    if not found:
+        raise ValueError(f"The manifest {str(path)!r} must list at least one recording. It lists none.")
+    return list(found.values())
+
+
+def _in_folder(folder: Path, labels: Sequence[Path]) -> list[RecordingFiles]:
+    """Recordings of a folder; each file of labels belongs to the recording whose name begins most like its own."""
+    signals = sorted(path for path in folder.iterdir() if is_signal_file(path) and _has_signals(path))
+    if not signals:
+        raise ValueError(
+            f"The folder {str(folder)!r} must hold recordings ({', '.join(SIGNALS)}). It holds none with signals. List "
+            "other files in a manifest with the columns recording, signals, labels and annotator."
+        )
+    files = [file for place in labels or [folder] for file in (_label_files(place) if place.is_dir() else [place])]
+    owners: dict[Path, list[Path]] = {path: [] for path in signals}
+    for file in files:
+        if file not in owners:
+            owners[_owner(file, signals)].append(file)
+    several = any(len(own) > 1 for own in owners.values())
+    found = []
+    for path, own in owners.items():
+        names = [_annotator(file.stem, path.stem) if several else None for file in own]
+        if len(set(names)) < len(names):
+            names = [file.name for file in own]
+        named = tuple(LabelFile(file, name) for file, name in zip(own, names, strict=True))
+        found.append(RecordingFiles(path.stem, path, named or (LabelFile(None),)))
+    return found
+
+
+def _annotator(labels: str, recording: str) -> str | None:
+    """What remains of the name of a file of labels after that of its recording; None where nothing does.
+
+    Where the recording's name is not at its beginning, the words that both begin with are left out, or the first word;
+    where both begin with other letters, nothing is.
+    """
+    if labels.startswith(recording):
+        rest = labels[len(recording) :]
+    elif _shared(labels, recording) < SHARED:
+        rest = labels
+    else:
+        both = _shared(re.split(MARKS, labels), re.split(MARKS, recording))
+        rest = re.sub(rf"^(.*?{MARKS}){{{max(both, 1)}}}", "", labels + "_")
+    return re.sub(rf"^{MARKS}|{MARKS}$", "", rest) or None
+
+
+def _owner(file: Path, signals: Sequence[Path]) -> Path:
+    name, *names = (re.sub(MARKS, "_", path.stem) for path in (file, *signals))  # n1-ann belongs to n1_psg
+    shared = [_shared(name, other) + SHARED * name.startswith(other) for other in names]
+    best = [path for path, count in zip(signals, shared, strict=True) if count == max(shared)]
+    if len(signals) > 1 and (max(shared) < SHARED or len(best) > 1):
+        raise ValueError(
+            f"The labels {file.name!r} could belong to several recordings: {quoted([path.name for path in best])}. "
+            "List them in a manifest, a CSV file with the columns recording, signals, labels and annotator."
+        )
+    return best[0]
+
+
+def _shared(first: Sequence[str], second: Sequence[str]) -> int:
+    """How many letters or words two names have in common from the beginning."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+
+
+def _label_files(folder: Path) -> list[Path]:
+    ends = {end for adapter in ADAPTERS.values() for end in adapter.EXTENSIONS} - {".hea", ".txt"}
+    found = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix.lower() in ends)
+    return [path for path in found if _has_labels(path)]
+
+
+def _has_labels(path: Path) -> bool:
+    if path.suffix.lower() in (".csv", ".tsv"):
+        return delimited.is_spans(path)
+    return not is_signal_file(path) or not _has_signals(path)
+
+
+def _has_signals(path: Path) -> bool:
+    return bool(read_spans(path).signals)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which spans of a file belong to which recording, by name; names that no signals have are remembered and said.
+# ----------------------------------------------------------------------------------------------------
+
+
+SHOWN = 3  # names in a sentence
+Key = tuple[Path | None, str | None]  # a file of labels, and the name of a recording in it
+
+
+class RecordingNames:
+    """Finds the spans of each recording, and counts those that belong to none."""
+
+    def __init__(self) -> None:
+        self.signals: list[str] = []
+        self._spans: dict[Key, int] = {}
+        self._used: set[Key] = set()
+        self._by_observation: list[str] = []
+
+    def find(self, labels: SpanFile, path: Path | None, name: str, *, alone: bool) -> pa.Table:
+        """The spans of a recording; where it is alone, those of a single other name belong to it too."""
+        parts = by_recording(labels.spans)
+        self._spans |= {(path, key): part.num_rows for key, part in parts.items()}
+        if alone and len(parts) < 2:
+            self._used |= {(path, key) for key in parts}
+            return labels.spans
+        key = self._match(parts, labels.observations, name)
+        if key is None:
+            return labels.spans.slice(0, 0)
+        self._used.add((path, key))
+        return parts[key]
+
+    def say(self) -> tuple[str, ...]:
+        """What was matched by the observation of BORIS alone, and what was left out."""
+        said = []
+        if self._by_observation:
+            names = list(dict.fromkeys(self._by_observation))
+            said.append(f"Observations with one subject go by the observation alone: {quoted(names, SHOWN)}.")
+        names, count = self._left_out()
+        if count:
+            which = f": {quoted(names, SHOWN)}" if names else ", because they name none"
+            said.append(f"{count:,} span{'s' if count > 1 else ''} of recordings without signals left out{which}.")
+        return tuple(said)
+
+    def refuse(self) -> None:
+        """Nothing was found: say which names the labels have and which the signals have."""
+        names, count = self._left_out()
+        if not count:
+            raise UnanswerableError(
+                "An audit needs labels, and none were found in the recordings. Name the file of labels with the option "
+                "labels (--labels FILE)."
+            )
+        labels = f"name {quoted(names, SHOWN)}" if names else "name none"
+        raise UnanswerableError(
+            f"Labels and signals must name the same recordings. The labels {labels}, the signals "
+            f"{quoted(self.signals, SHOWN)}. Write the names of one into the column recording of the other (in BORIS "
+            "the recording is the observation and its subject), or list the files in a manifest."
+        )
+
+    def _match(self, parts: dict[str | None, pa.Table], observations: dict[str, str], name: str) -> str | None:
+        """The name in the labels: the same, the same before an ending, or that of an observation with one subject."""
+        if name in parts:
+            return name
+        found = [key for key in parts if key is not None and "." in key and Path(key).stem == name]
+        if found:
+            return found[-1]
+        subjects = [key for key in parts if key is not None and observations.get(key) == name]
+        if len(subjects) != 1:
+            return None
+        self._by_observation.append(name)
+        return subjects[0]
+
+    def _left_out(self) -> tuple[list[str], int]:
+        left = {key: count for key, count in self._spans.items() if key not in self._used}
+        return sorted({name for _, name in left if name is not None}), sum(left.values())
+
+
+# ----------------------------------------------------------------------------------------------------
+# Signals from a table: a column of times and one for each channel, perhaps one that names the recording.
+# ----------------------------------------------------------------------------------------------------
+
+
+MOST_SAMPLES = 100_000_000  # of a grid on which the rows are placed
+FILLED = 10  # times as many samples as there are may be missing before the first row
+
+
+def read_signal_table(path: Path) -> dict[str, SpanFile]:
+    """The signals of each recording; rows are placed on an even grid of the usual time between them."""
+    table = load_table(open_table(path))
+    time = _time_column(table)
+    recording = next((name for name in table.column_names if name != time and means(name, SEQUENCES)), None)
+    if recording is None:
+        return {path.stem: _signals(table, time)}
+    texts = table[recording].cast(pa.string())
+    names = [name for name in pc.unique(texts).to_pylist() if name is not None]
+    rest = table.drop_columns([recording])
+    return {name: _signals(rest.filter(pc.fill_null(pc.equal(texts, name), False)), time) for name in names}
+
+
+def _time_column(table: pa.Table) -> str:
+    for vocabulary in (TIMES, LESSER_TIMES):
+        for name in table.column_names:
+            kind = table.schema.field(name).type
+            if means(name, vocabulary) and (is_number(kind) or pa.types.is_timestamp(kind)):
+                return str(name)
+    raise ValueError(
+        "A table of signals must have a column of times, named time, t or timestamp, in seconds or as dates with "
+        f"times. It has: {quoted(table.column_names)}."
+    )
+
+
+def _signals(table: pa.Table, time: str) -> SpanFile:
+    seconds, start = _seconds(table[time])
+    order = np.argsort(seconds, kind="stable")
+    seconds = seconds[order]
+    gaps = np.diff(seconds)
+    if not len(gaps) or not np.isfinite(seconds).all() or not (usual := float(np.median(gaps))) > 0:
+        raise ValueError(
+            f"The times in {quoted([time])} must be finite and differ from row to row, at least two of them."
+        )
+    place = np.rint((seconds - seconds[0]) / usual).astype(np.int64)
+    count = int(place[-1]) + 1
+    if count > MOST_SAMPLES:
+        raise ValueError(
+            f"The times in {quoted([time])} leave gaps so long that the signals cannot be held. Split the table."
+        )
+    said = []
+    moved = float(np.abs(seconds - seconds[0] - place * usual).max())
+    if moved > usual / 10:
+        said.append(f"Times are not even: samples were moved by up to {moved:.3g} s onto steps of {usual:.3g} s.")
+    before = round(seconds[0] / usual) if start is None and 0 < seconds[0] / usual < FILLED * count else 0
+    if start is None and abs(seconds[0] - before * usual) > usual:
+        said.append(f"Times count from the first row, which was {seconds[0]:g} s.")
+    columns = [name for name in table.column_names if name != time and is_number(table.schema.field(name).type)]
+    if not columns:
+        raise ValueError("A table of signals must have at least one column of numbers beside the times. Got none.")
+    signals = []
+    for name in columns:
+        values = np.full(before + count, np.nan)
+        values[before + place] = table[name].to_numpy().astype(np.float64)[order]
+        signals.append(Signal(name, "", 1 / usual, before + count, lambda a, b, held=values: held[a:b]))  # type: ignore[misc]
+    return SpanFile(no_spans(), tuple(signals), start, tuple(said))
+
+
+def _seconds(column: pa.ChunkedArray):  # type: ignore[no-untyped-def]
+    """Times in seconds, and the wall clock at second 0 where the column holds moments."""
+    if pa.types.is_timestamp(column.type):
+        moments = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy().astype(np.float64) / 1e6
+        first = np.datetime64(int(moments.min() * 1e6), "us").item() if len(moments) else None
+        return moments - moments.min() if len(moments) else moments, first
+    return column.to_numpy().astype(np.float64), None
+
+
+# ----------------------------------------------------------------------------------------------------
+# Spans on a grid of steps, and back: the one place with the rules for overlaps, gaps, clipping and offsets.
+#
+# A step is an epoch from ``start + k * length`` up to the next. These are the rules:
+#
+# * **Cover.** A step takes the label that covers most of it, if that is at least half of it.
+# * **Overlaps.** Where spans of different labels overlap, each counts for what it covers. Of two that cover the same,
+#   the one that begins later wins.
+# * **Gaps.** A step less than half covered gets no label. Neither does one under a label that says "not scored"
+#   (`UNSCORED`).
+# * **Clipping.** What lies before the first step or after the last is cut off.
+# * **Offsets.** Edges between the edges of steps move to the nearest one, by the rule of cover.
+# * **Events**, of no duration, have no cover and are left out.
+#
+# Each is counted, and each count that is not zero is a sentence.
+# ----------------------------------------------------------------------------------------------------
+
+
+UNSCORED = frozenset({"?", "sleep stage ?", "unscored", "not scored", "unknown", "n/a"})  # in small letters
+MOST_PIECES = 50_000_000  # of spans cut at the edges of steps
+TOLERANCE = 1e-6  # of a step
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Steps of equal length; `start` and `length` are in seconds."""
+
+    start: float
+    length: float
+    count: int
+
+    @property
+    def onsets(self) -> np.ndarray:
+        """The beginning of every step: shape (count,)."""
+        return self.start + np.arange(self.count) * self.length
+
+
+@dataclass(frozen=True)
+class GridLabels:
+    """Labels on a grid.
+
+    Attributes
+    ----------
+    labels : list of text or None, one for every step
+    counts : how often each rule was applied
+    said : a sentence for each rule that was
+    """
+
+    labels: list[str | None]
+    counts: dict[str, int]
+    said: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Spans cut at the edges of steps: which step, which span, and how much of the step is covered."""
+
+    step: np.ndarray
+    span: np.ndarray
+    cover: np.ndarray
+
+
+def lay_on_grid(spans: pa.Table, grid: Grid) -> GridLabels:
+    """The label of every step, from the spans of one annotator and one recording; the module has the rules."""
+    onset, duration = spans["onset"].to_numpy(), spans["duration"].to_numpy()
+    texts = spans["label"].to_pylist()
+    unscored = np.array([text.casefold() in UNSCORED for text in texts], dtype=bool)
+    begins = (onset - grid.start) / grid.length
+    ends = begins + duration / grid.length
+    event, outside = duration == 0, (ends <= TOLERANCE) | (begins >= grid.count - TOLERANCE)
+    used = ~event & ~outside & ~unscored
+    names, codes = np.unique(np.array(texts, dtype=object).astype(str), return_inverse=True)
+    pieces = _cut(begins, ends, used, grid.count)
+    chosen, overlapping = _choose(pieces, codes, onset, grid.count)
+    counts = {
+        "overlaps": overlapping,
+        "gaps": int((chosen < 0).sum()),
+        "clipped": int((used & ((begins < -TOLERANCE) | (ends > grid.count + TOLERANCE))).sum()),
+        "outside": int((outside & ~event).sum()),
+        "offsets": int((used & (_off_grid(begins) | _off_grid(ends))).sum()),
+        "events": int(event.sum()),
+        "unscored": int((unscored & ~event & ~outside).sum()),
+    }
+    labels = [None if code < 0 else str(names[code]) for code in chosen]
+    return GridLabels(labels, counts, say_counts(counts, grid))
+
+
+def label_times(spans: pa.Table, times: np.ndarray) -> list[str | None]:
+    """The label at each of ordered times: that of the span that holds it; of several, the one that begins last."""
+    labels: np.ndarray = np.full(len(times), None, dtype=object)
+    texts = spans["label"].to_pylist()
+    onset, duration = spans["onset"].to_numpy(), spans["duration"].to_numpy()
+    first, last = np.searchsorted(times, onset, "left"), np.searchsorted(times, onset + duration, "left")
+    for number in np.argsort(onset, kind="stable"):
+        labels[first[number] : last[number]] = texts[number]
+    return labels.tolist()
+
+
+def grid_to_spans(
+    labels: list[str | None], grid: Grid, annotator: str | None = None, recording: str | None = None
+) -> pa.Table:
+    """Spans of equal labels in a row; steps without a label belong to none."""
+    _, codes = np.unique(
+        np.array(["" if text is None else "+" + text for text in labels], dtype=str), return_inverse=True
+    )
+    first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.empty(0, dtype=int)
+    last = np.append(first[1:], len(labels))
+    kept = [k for k, place in enumerate(first) if labels[place] is not None]
+    first, last = first[kept], last[kept]
+    onset = grid.start + first * grid.length
+    texts = [labels[place] for place in first]
+    return make_spans(onset, (last - first) * grid.length, texts, annotator, recording)[0]
+
+
+def say_counts(counts: dict[str, int], grid: Grid) -> tuple[str, ...]:
+    """A sentence for every rule that was applied."""
+    sentences = {
+        "overlaps": "{} under spans of different labels: the label that covers most of the epoch counts.",
+        "gaps": "{} without a label, because none covers half of the epoch.",
+        "clipped": "{} cut off where the signals begin or end.",
+        "outside": "{} outside the signals left out.",
+        "offsets": "{} beginning or ending inside an epoch: each epoch takes the label that covers most of it.",
+        "events": "{} without duration left out: an event covers no epoch.",
+        "unscored": "{} labelled as not scored left out.",
+    }
+    of_steps = ("overlaps", "gaps")
+    said = []
+    for name, sentence in sentences.items():
+        count = counts.get(name, 0)
+        noun = f"epoch of {grid.length:g} s" if name in of_steps else "span"
+        plural = f"epochs of {grid.length:g} s" if name in of_steps else "spans"
+        if count:
+            said.append(sentence.format(f"{count} {noun if count == 1 else plural}"))
+    return tuple(said)
+
+
+def _off_grid(edges: np.ndarray) -> np.ndarray:
+    return np.abs(edges - np.rint(edges)) > np.maximum(TOLERANCE, 1e-9 * np.abs(edges))
+
+
+def _cut(begins: np.ndarray, ends: np.ndarray, used: np.ndarray, count: int) -> _Pieces:
+    numbers = np.flatnonzero(used)
+    low, high = begins[used].clip(0, count), ends[used].clip(0, count)
+    first = np.floor(low + TOLERANCE).astype(np.int64)
+    pieces = np.maximum(np.ceil(high - TOLERANCE).astype(np.int64) - first, 0)
+    if pieces.sum() > MOST_PIECES:
+        raise ValueError(
+            f"The spans cover {int(pieces.sum())} epochs, counted span by span; at most {MOST_PIECES} are laid on "
+            "a grid. Choose longer epochs, or drop spans that overlap."
+        )
+    span = np.repeat(np.arange(len(numbers)), pieces)
+    step = np.arange(len(span)) - np.repeat(np.cumsum(pieces) - pieces, pieces) + first[span]
+    cover = np.minimum(high[span], step + 1) - np.maximum(low[span], step)
+    return _Pieces(step, numbers[span], cover)
+
+
+def _choose(pieces: _Pieces, codes: np.ndarray, onset: np.ndarray, count: int) -> tuple[np.ndarray, int]:
+    """The code of each step's label, -1 for none, and how many steps lie under overlapping spans of several labels."""
+    chosen = np.full(count, -1, dtype=np.int64)
+    if not len(pieces.step):
+        return chosen, 0
+    pair = pieces.step * (int(codes.max()) + 1) + codes[pieces.span]
+    pairs, first, place = np.unique(pair, return_index=True, return_inverse=True)
+    cover = np.bincount(place, pieces.cover)
+    latest = np.full(len(pairs), -np.inf)
+    np.maximum.at(latest, place, onset[pieces.span])
+    step = pieces.step[first]
+    order = np.lexsort((latest, np.round(cover, 6), step))  # within a step, the one to choose comes last
+    last = order[np.append(step[order][1:] != step[order][:-1], True)]
+    enough = last[cover[last] >= 0.5 - TOLERANCE]
+    chosen[step[enough]] = codes[pieces.span[first[enough]]]
+    labels, total = np.bincount(step, minlength=count), np.bincount(step, cover, count)
+    return chosen, int(((labels > 1) & (total > 1 + TOLERANCE)).sum())

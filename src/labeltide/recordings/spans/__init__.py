@@ -1,0 +1,1 @@
+"""Labelled intervals and their file formats."""

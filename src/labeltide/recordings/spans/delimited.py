@@ -1,0 +1,171 @@
+"""Spans as CSV or TSV: our own columns, BIDS events, and the exports of BORIS.
+
+A file has a header and one line for each span: onset (or start, begin) with duration or end (or stop), label (or
+trial_type of BIDS, Behavior of BORIS), and where there are any annotator and recording. All times are in seconds.
+BORIS also writes one line for the start and one for the stop of a behaviour ("tabular events"); they are joined.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from labeltide._files import bare_text, csv_text, write_atomically
+from labeltide.recordings.spans.boris import BEHAVIOUR, OBSERVATION, is_boris_events, join_events, name_recordings
+from labeltide.recordings.spans.table import SpanFile, check_file, check_writable, make_spans, reading
+
+KIND = "spans"
+EXTENSIONS = (".csv", ".tsv", ".txt")
+MISSING = ("", "n/a")  # as BIDS writes it
+NO_DURATION = ("na", "nan")  # as BORIS writes it for point events
+COLUMNS = {  # role → names in small letters, the likeliest first
+    "onset": (
+        "onset",
+        "onset (s)",
+        "start",
+        "start (s)",
+        "start_s",
+        "begin",
+        "begin (s)",
+        "start_time",
+        "t_start",
+        "from",
+    ),
+    "duration": ("duration", "duration (s)", "duration_s", "length"),
+    "end": ("end", "end (s)", "end_s", "stop", "stop (s)", "offset", "end_time", "stop_time", "t_end", "to"),
+    "label": ("label", "trial_type", "behavior", "behaviour", "stage", "description", "annotation", "event", "class"),
+    "annotator": ("annotator", "scorer", "rater", "coder", "observer", "expert", "annotator_id"),
+    "recording": (
+        "recording",
+        "observation id",
+        "record",
+        "file",
+        "filename",
+        "subject_session",
+        "sequence",
+        "session",
+    ),
+}
+HEADER_WITHIN = 60  # lines, because BORIS can write a preface
+
+
+def read(path: str | Path) -> SpanFile:
+    """Read spans; the recording is the name of the file where no column says it."""
+    path = check_file(Path(path))
+    with reading(path, "spans") as said:
+        header, lines = _rows(path)
+        names = [name.strip().casefold() for name in header]
+        spans, left_out = (join_events if is_boris_events(names) else _from_columns)(names, lines, path.stem)
+        observations = dict(name_recordings(names, lines, path.stem)) if OBSERVATION in names else {}
+    return SpanFile(spans, said=(*said, *left_out), observations=observations)
+
+
+def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:
+    """Write spans as CSV, or as TSV by the name of the file; bids names the label trial_type and writes n/a."""
+    path = Path(path)
+    check_writable(spans, "BIDS events" if bids else "spans")
+    if any(
+        text in MISSING for name in ("label", "annotator", "recording") for text in spans[name].unique().to_pylist()
+    ):
+        raise ValueError("In a file of spans n/a stands for what is missing. Got it as a name. Rename it.")
+    tabs = bids or path.suffix.lower() == ".tsv"
+    head = ["trial_type" if bids and name == "label" else name for name in spans.column_names]
+    missing = "n/a" if bids else None
+    lines = zip(*(column.to_pylist() for column in spans.columns), strict=True)
+    rows = [[missing if cell is None else cell for cell in line] for line in lines]
+    write_atomically(path, csv_text([head, *rows], "\t" if tabs else ",").encode())
+
+
+def is_spans(path: Path) -> bool:
+    """Whether a text file has the columns of spans."""
+    try:
+        header, _ = _rows(path, header_only=True)
+    except (ValueError, csv.Error, OSError):
+        return False
+    names = [name.strip().casefold() for name in header]
+    return is_boris_events(names) or _column(names, "onset") is not None
+
+
+def is_boris(path: Path) -> bool:
+    """Whether a text file is an export of BORIS, of tabular or of aggregated events."""
+    try:
+        header, _ = _rows(path, header_only=True)
+    except (ValueError, csv.Error, OSError):
+        return False
+    return {OBSERVATION, BEHAVIOUR} <= {name.strip().casefold() for name in header}
+
+
+def _rows(path: Path, header_only: bool = False) -> tuple[list[str], list[list[str]]]:
+    """The header and the lines below it; in a file of BORIS there may be a preface above the header."""
+    if header_only:
+        with path.open("rb") as file:
+            content = file.read(1 << 16)
+    else:
+        content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig", "ignore" if header_only else "strict")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    if "\0" in text:
+        raise ValueError("it is no text")
+    separator = _separator(path, text)
+    rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if any(map(str.strip, row))]
+    for place, row in enumerate(rows[:HEADER_WITHIN]):
+        names = [name.strip().casefold() for name in row]
+        if is_boris_events(names) or (_column(names, "onset") is not None and _column(names, "label") is not None):
+            return row, rows[place + 1 :]
+    raise ValueError(
+        "no line names the columns of spans. They are onset (or start), duration or end, and label (or trial_type, "
+        "Behavior), in seconds"
+    )
+
+
+def _separator(path: Path, text: str) -> str:
+    if path.suffix.lower() == ".tsv":
+        return "\t"
+    lines = text.splitlines()[:HEADER_WITHIN]
+    return max(",;\t", key=lambda mark: max((line.count(mark) for line in lines), default=0))
+
+
+def _column(names: Sequence[str], role: str) -> int | None:
+    return next((names.index(name) for name in COLUMNS[role] if name in names), None)
+
+
+def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> tuple[pa.Table, tuple[str, ...]]:
+    places = {role: _column(names, role) for role in COLUMNS}
+    if places["duration"] is None and places["end"] is None:
+        raise ValueError("there is no column of durations or ends. Name it duration or end")
+    columns = {role: [_cell(line, place) for line in lines] for role, place in places.items() if place is not None}
+    onset = _numbers(columns["onset"])
+    if places["duration"] is not None:
+        duration = _numbers(columns["duration"])
+        duration[[cell is None or cell.casefold() in NO_DURATION for cell in columns["duration"]]] = 0.0  # an event
+    else:
+        duration = _numbers(columns["end"]) - onset
+        duration[[cell is None for cell in columns["end"]]] = 0.0  # BORIS: a point event has no stop
+    if OBSERVATION in names and places["recording"] == names.index(OBSERVATION):
+        recording = [name for name, _ in name_recordings(names, lines, stem)]
+    else:
+        recording = [name or stem for name in columns.get("recording", [None] * len(lines))]
+    return make_spans(onset, duration, columns["label"], columns.get("annotator"), recording)
+
+
+def _cell(line: list[str], place: int) -> str | None:
+    text = line[place].strip() if place < len(line) else ""
+    return None if text.casefold() in MISSING else bare_text(text)
+
+
+def _numbers(cells: list[str | None]) -> np.ndarray:
+    """The numbers of a column, NaN for what is none."""
+    values = np.full(len(cells), np.nan)
+    for place, cell in enumerate(cells):
+        try:
+            values[place] = np.nan if cell is None else float(cell.replace(",", "."))
+        except ValueError:
+            continue
+    return values

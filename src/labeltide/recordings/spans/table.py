@@ -1,0 +1,235 @@
+"""The span table: one line for every labelled interval, as an Arrow table."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SCHEMA = pa.schema(
+    [
+        ("onset", pa.float64()),  # seconds from the start of the recording
+        ("duration", pa.float64()),  # seconds, 0 for an event
+        ("label", pa.string()),
+        ("annotator", pa.string()),  # null where the file names none
+        ("recording", pa.string()),
+    ]
+)
+Names = str | None | Sequence[str | None]
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One channel, sampled evenly.
+
+    Attributes
+    ----------
+    rate : samples in a second
+    count : how many samples there are
+    load : gives the samples from one number up to another as float64, NaN where none was recorded
+    """
+
+    name: str
+    unit: str
+    rate: float
+    count: int
+    load: Callable[[int, int], np.ndarray] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SpanFile:
+    """What a file holds: spans, and signals where the format has them.
+
+    Attributes
+    ----------
+    spans : Arrow table with the columns of `SCHEMA`
+    start : the wall clock at second 0, where the file says it
+    said : sentences about what was left out or changed
+    observations : of BORIS, the observation of each recording; a recording is an observation and a subject
+    """
+
+    spans: pa.Table
+    signals: tuple[Signal, ...] = ()
+    start: datetime | None = None
+    said: tuple[str, ...] = ()
+    observations: dict[str, str] = field(default_factory=dict)
+
+
+def make_spans(
+    onset: Any, duration: Any, label: Sequence[Any], annotator: Names = None, recording: Names = None
+) -> tuple[pa.Table, tuple[str, ...]]:
+    """A span table, ordered by recording, annotator and onset, and sentences about spans that were left out.
+
+    Labels lose the blanks around them. Spans without a label, and spans whose onset or duration is no finite number or
+    whose duration is negative, are left out and counted.
+    """
+    onsets, durations = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (onset, duration))
+    labels = [None if value is None or not str(value).strip() else str(value).strip() for value in label]
+    table = pa.table(
+        [onsets, durations, pa.array(labels, pa.string()), *(_names(n, len(labels)) for n in (annotator, recording))],
+        schema=SCHEMA,
+    )
+    placed = np.isfinite(onsets) & np.isfinite(durations) & (durations >= 0)
+    named = np.array([text is not None for text in labels], dtype=bool)
+    order = [(name, "ascending") for name in ("recording", "annotator", "onset")]
+    kept = table.filter(pa.array(placed & named)).sort_by(order)
+    return kept, _say_left_out(int((~placed).sum()), int((placed & ~named).sum()))
+
+
+def no_spans() -> pa.Table:
+    """A span table without lines."""
+    return SCHEMA.empty_table()
+
+
+def by_recording(spans: pa.Table) -> dict[str | None, pa.Table]:
+    """The spans of each recording, in the order of the table."""
+    return _split(spans, "recording")
+
+
+def by_annotator(spans: pa.Table) -> dict[str | None, pa.Table]:
+    """The spans of each annotator, in the order of the table."""
+    return _split(spans, "annotator")
+
+
+def count_overlaps(spans: pa.Table) -> int:
+    """How many spans begin before an earlier one of the same annotator and recording has ended."""
+    count = 0
+    for recording in by_recording(spans).values():
+        for part in by_annotator(recording).values():
+            onset = part["onset"].to_numpy()
+            end = np.maximum.accumulate(onset + part["duration"].to_numpy())
+            count += int((onset[1:] < end[:-1] - 1e-9).sum())
+    return count
+
+
+def _split(spans: pa.Table, name: str) -> dict[str | None, pa.Table]:
+    column = spans[name]
+    parts = {}
+    for value in pc.unique(column).to_pylist():
+        chosen = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
+        parts[value] = spans.filter(chosen)
+    return parts
+
+
+def _names(names: Names, count: int) -> pa.Array:
+    every = [names] * count if names is None or isinstance(names, str) else list(names)
+    return pa.array([None if name is None or not name.strip() else name.strip() for name in every], pa.string())
+
+
+def _say_left_out(misplaced: int, unnamed: int) -> tuple[str, ...]:
+    said = []
+    if misplaced:
+        said.append(
+            f"{misplaced} span{'s' if misplaced > 1 else ''} without a sound onset and duration in seconds left out."
+        )
+    if unnamed:
+        said.append(f"{unnamed} span{'s' if unnamed > 1 else ''} without a label left out.")
+    return tuple(said)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Checks that the file formats share: extras, files that cannot be read, texts that cannot be written, safe XML.
+# ----------------------------------------------------------------------------------------------------
+
+
+MOST_BYTES = 512 * 2**20  # of a file of spans that is read as one text
+DEEPEST = 100  # elements of XML within each other
+
+
+def check_file(path: Path, most: int | None = MOST_BYTES) -> Path:
+    """An existing file, no larger than a text of spans can be."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
+    if most is not None and path.stat().st_size > most:
+        raise ValueError(f"A file of spans must be smaller than {most >> 20} MB. {str(path)!r} is larger. Split it.")
+    return path
+
+
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[list[str]]:
+    """Turn whatever a library raises on a bad file into a sentence; its warnings become the list of sentences."""
+    said: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield said
+        except OSError:
+            raise
+        except MemoryError:
+            raise ValueError(f"The file {str(path)!r} cannot be read as {kind}: it asks for too much memory.") from None
+        except Exception as error:  # each library has its own kinds of errors
+            cause = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+            raise ValueError(f"The file {str(path)!r} cannot be read as {kind}: {cause}.") from None
+    own = [warning for warning in caught if not issubclass(warning.category, DeprecationWarning | FutureWarning)]
+    said += dict.fromkeys(f"{kind}: {' '.join(str(warning.message).split()).rstrip('.')}." for warning in own)
+
+
+def guarded(load: Callable[[int, int], np.ndarray], path: Path, kind: str) -> Callable[[int, int], np.ndarray]:
+    """A function that loads samples later; what its library raises then is a sentence, too."""
+
+    def load_samples(first: int, last: int) -> np.ndarray:
+        with reading(path, kind):
+            return np.asarray(load(first, last), dtype=np.float64)
+
+    return load_samples
+
+
+def parse_xml(path: Path) -> Element:
+    """The root of an XML file; document type declarations, and with them entities, are refused."""
+    builder, parser, depth = TreeBuilder(), expat.ParserCreate(), 0
+
+    def refuse(*_: Any) -> None:
+        raise ValueError("document type declarations and entities are not allowed")
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(f"elements lie more than {DEEPEST} deep within each other")
+        builder.start(name, attributes)
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(name)
+
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = builder.data
+    parser.Parse(check_file(path).read_bytes(), True)
+    return builder.close()
+
+
+def check_writable(spans: pa.Table, kind: str) -> pa.Table:
+    """Spans that a file can hold: at least one, and no text with a control character."""
+    if not spans.num_rows:
+        raise ValueError(f"A file of {kind} must hold at least one span. Got none.")
+    for name in ("label", "annotator", "recording"):
+        for text in spans[name].unique().to_pylist():
+            if text is not None and not text.isprintable() and any(ord(c) < 32 or 127 <= ord(c) < 160 for c in text):
+                raise ValueError(
+                    f"No {name} in a file of {kind} may hold line breaks, tabs or other control characters. "
+                    f"Got {text!r}. Rename it."
+                )
+    return spans
+
+
+def check_single(spans: pa.Table, kind: str) -> pa.Table:
+    """Spans of one recording and one annotator, where the format has no place for more."""
+    for name, parts in (("recording", by_recording(spans)), ("annotator", by_annotator(spans))):
+        if len(parts) > 1:
+            raise ValueError(
+                f"A file of {kind} holds the spans of one {name}. Got {len(parts)}. Write one file for each."
+            )
+    return spans

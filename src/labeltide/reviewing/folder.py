@@ -1,0 +1,379 @@
+"""The folder of an audit opened for review: its numbers, its labels, and the table that it came from."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from labeltide.auditing.decisions import audit_identity, file_digest
+from labeltide.auditing.page.payload import read_audit
+from labeltide.auditing.results import AUDIT, LABELS, read_labels
+from labeltide.tables.files import open_file
+from labeltide.tables.intake import is_number
+
+
+@dataclass(frozen=True)
+class AuditFolder:
+    """An audit that can be reviewed."""
+
+    folder: Path
+    summary: Mapping[str, Any]
+
+    @classmethod
+    def open(cls, folder: Path) -> AuditFolder:
+        """Read audit.json; a sentence where the folder is no audit."""
+        folder = Path(folder)
+        if not (folder / AUDIT).is_file():
+            raise ValueError(
+                f"{str(folder)!r} is not the folder of an audit: it holds no {AUDIT}. Make one with: labeltide audit "
+                "TABLE --out FOLDER."
+            )
+        try:
+            summary = read_audit(folder)
+        except (UnicodeDecodeError, RecursionError, ValueError) as error:
+            raise ValueError(f"{str(folder / AUDIT)!r} cannot be read: {error}") from None
+        if not isinstance(summary.get("table"), Mapping) or not summary["table"].get("classes"):
+            raise ValueError(f"{str(folder / AUDIT)!r} must name the classes of its table. Audit again.")
+        return cls(folder, summary)
+
+    @property
+    def identity(self) -> str:
+        return audit_identity(self.summary)
+
+    @property
+    def table(self) -> Mapping[str, Any]:
+        return self.summary["table"]
+
+    @property
+    def classes(self) -> list[str]:
+        return [str(name) for name in self.table["classes"]]
+
+    @cached_property
+    def lines(self) -> Lines:
+        return read_lines(self.folder, self.classes)
+
+    def open_table(self, named: Path | None) -> Signals | None:
+        """The signals of the table; None where the audit was of a data frame and no file is named."""
+        path = self.find_table(named)
+        if path is None:
+            return None
+        digest = self.table.get("digest")
+        if digest and file_digest(path) != digest:
+            raise ValueError(
+                f"The table {str(path)!r} has changed since the audit, so its rows may be others now. Name the table "
+                "as it was with --table, or audit it again."
+            )
+        return open_signals(path, self.summary, self.lines)
+
+    def find_table(self, named: Path | None) -> Path | None:
+        """The file of the table: as named, where it was, or beside the folder."""
+        if named is not None:
+            if not named.exists():
+                raise ValueError(f"There is no table {str(named)!r}. Name the table of the audit with --table.")
+            return named
+        kept, name = self.table.get("path"), str(self.table.get("name"))
+        if not kept:
+            return None
+        for path in (Path(kept), self.folder / name, self.folder.absolute().parent / name, Path(name)):
+            if path.exists():
+                return path
+        raise ValueError(
+            f"The table of the audit is no longer at {kept!r}. Say where it is now with --table FILE; it is needed to "
+            "show the signals."
+        )
+
+
+# ----------------------------------------------------------------------------------------------------
+# The labels of an audit as arrays, in the order of the table and in that of time.
+# ----------------------------------------------------------------------------------------------------
+
+
+NUMBERS = ("probability_right", "suggested_probability", "clock")
+NAMES = ("recorded", "suggested", "corrected")
+
+
+@dataclass(frozen=True)
+class Lines:
+    """One entry for every line of labels.parquet.
+
+    Attributes
+    ----------
+    path : the file, of which texts are read when they are shown
+    row : int64 array of shape (lines,), rows of the user's table
+    sequence, annotator : int32 arrays of shape (lines,), places in the names; -1 where there is none
+    recorded, suggested, corrected : int32 arrays of shape (lines,), places in `classes`; -1 where there is none
+    right, sure, clock : float arrays of shape (lines,)
+        Probability that the recorded label is right; probability of the suggested one; first clock.
+    is_issue : bool array of shape (lines,)
+    step : int64 array of shape (lines,)
+        Number of the moment, counted over all sequences in the order of time; annotators of one moment share it.
+    """
+
+    path: Path
+    row: np.ndarray
+    sequence: np.ndarray
+    annotator: np.ndarray
+    recorded: np.ndarray
+    suggested: np.ndarray
+    corrected: np.ndarray
+    right: np.ndarray
+    sure: np.ndarray
+    clock: np.ndarray
+    is_issue: np.ndarray
+    step: np.ndarray
+    sequence_names: list[str]
+    annotator_names: list[str]
+    classes: list[str]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @cached_property
+    def by_step(self) -> np.ndarray:
+        """Places of all lines in the order of steps: int64 of shape (lines,)."""
+        return np.lexsort((self.annotator, self.step))
+
+    @cached_property
+    def steps_sorted(self) -> np.ndarray:
+        return self.step[self.by_step]
+
+    @cached_property
+    def wrong(self) -> np.ndarray:
+        """The model's probability that each recorded label is wrong, NaN where nothing was recorded."""
+        return np.where(self.recorded >= 0, 1 - np.clip(self.right, 0, 1), np.nan)
+
+    @cached_property
+    def sequence_steps(self) -> np.ndarray:
+        """The first step of each sequence and one past its last: int64 of shape (sequences, 2)."""
+        first = np.full(len(self.sequence_names), np.iinfo(np.int64).max)
+        last = np.full(len(self.sequence_names), -1, np.int64)
+        np.minimum.at(first, self.sequence, self.step)
+        np.maximum.at(last, self.sequence, self.step)
+        return np.stack([first, last + 1], axis=1)
+
+    @cached_property
+    def table_rank(self) -> np.ndarray:
+        """Place of each line when sorted by sequence, annotator and table row: int64 of shape (lines,)."""
+        rank = np.empty(len(self), np.int64)
+        rank[np.lexsort((self.row, self.annotator, self.sequence))] = np.arange(len(self))
+        return rank
+
+    def between(self, first_step: int, end_step: int) -> np.ndarray:
+        """Places of the lines of some steps, in the order of steps."""
+        low, high = np.searchsorted(self.steps_sorted, [first_step, end_step])
+        return self.by_step[low:high]
+
+    def find(self, row: int, annotator: str | None) -> int | None:
+        """The place of the line of a table row and an annotator."""
+        code = -1 if annotator is None else self._annotator_codes.get(annotator, -2)
+        low, high = np.searchsorted(self._rows_sorted, [row, row + 1])
+        places = self._by_row[low:high]
+        found = places[self.annotator[places] == code]
+        return int(found[0]) if len(found) else None
+
+    def texts(self, places: np.ndarray, columns: list[str]) -> dict[str, list[str | None]]:
+        """Texts of some lines, read from the row groups that hold them."""
+        file = parquet.ParquetFile(self.path)
+        sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        ends = np.cumsum(sizes)
+        group = np.searchsorted(ends, places, side="right")
+        found: dict[str, list[str | None]] = {name: [None] * len(places) for name in columns}
+        for number in np.unique(group).tolist():
+            inside = np.flatnonzero(group == number)
+            local = pa.array(places[inside] - (ends[number] - sizes[number]))
+            table = file.read_row_group(number, columns=columns).take(local)
+            for name in columns:
+                for place, text in zip(inside.tolist(), table[name].to_pylist(), strict=True):
+                    found[name][place] = text
+        return found
+
+    @cached_property
+    def _by_row(self) -> np.ndarray:
+        return np.argsort(self.row, kind="stable")
+
+    @cached_property
+    def _rows_sorted(self) -> np.ndarray:
+        return self.row[self._by_row]
+
+    @cached_property
+    def _annotator_codes(self) -> dict[str, int]:
+        return {name: code for code, name in enumerate(self.annotator_names)}
+
+
+def read_lines(folder: Path, classes: list[str]) -> Lines:
+    """Read labels.parquet of an audit's folder; its texts stay in the file."""
+    path = Path(folder) / LABELS
+    table = read_labels(path, ["row", "sequence", "annotator", "time", "is_issue", *NUMBERS, *NAMES])
+    row = table["row"].to_numpy()
+    sequence, sequence_names = _codes(table["sequence"])
+    annotator, annotator_names = _codes(table["annotator"])
+    order = pa.array(classes, pa.string())
+    codes = {name: pc.fill_null(pc.index_in(table[name].cast(pa.string()), order), -1) for name in NAMES}
+    numbers = {name: pc.fill_null(table[name].cast(pa.float64()), np.nan).to_numpy() for name in NUMBERS}
+    return Lines(
+        path=path,
+        row=row,
+        sequence=sequence,
+        annotator=annotator,
+        right=numbers["probability_right"],
+        sure=numbers["suggested_probability"],
+        clock=numbers["clock"],
+        is_issue=pc.fill_null(table["is_issue"], False).to_numpy(),
+        step=_number_steps(sequence, table["time"], row),
+        sequence_names=sequence_names,
+        annotator_names=annotator_names,
+        classes=classes,
+        **{name: values.to_numpy() for name, values in codes.items()},
+    )
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
+    encoded = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    encoded = encoded if isinstance(encoded, pa.DictionaryArray) else pa.concat_arrays(encoded.chunks)
+    return pc.fill_null(encoded.indices, -1).to_numpy(), encoded.dictionary.to_pylist()
+
+
+def _number_steps(sequence: np.ndarray, times: pa.ChunkedArray, row: np.ndarray) -> np.ndarray:
+    """Number the moments of all sequences in the order of time; table rows decide where times are missing."""
+    moment = _sortable(times, row)
+    order = np.lexsort((row, moment, sequence))
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (np.diff(sequence[order]) != 0) | (np.diff(moment[order]) != 0)
+    step = np.empty(len(order), np.int64)
+    step[order] = np.cumsum(is_new) - 1
+    return step
+
+
+def _sortable(times: pa.ChunkedArray, row: np.ndarray) -> np.ndarray:
+    """Numbers in the order of the times: as numbers where all are, else in the order of their texts."""
+    if times.null_count:
+        return row
+    try:
+        return times.cast(pa.float64()).to_numpy()
+    except pa.ArrowException:
+        encoded = times.combine_chunks().dictionary_encode()
+        encoded = encoded if isinstance(encoded, pa.DictionaryArray) else pa.concat_arrays(encoded.chunks)
+        rank = np.empty(len(encoded.dictionary), np.int64)
+        rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
+        return rank[encoded.indices.to_numpy()]
+
+
+# ----------------------------------------------------------------------------------------------------
+# The signals of the user's table around an item: only the row groups and columns that are shown are read.
+# ----------------------------------------------------------------------------------------------------
+
+
+MOST_SIGNALS = 6
+SLICES, SLICE = 8, 2500  # parts of the table from which the most telling features are chosen
+CACHED = 4  # row groups kept in memory
+
+
+class Signals:
+    """Some columns of numbers of a table, read by table row.
+
+    Parameters
+    ----------
+    source : an open Parquet file, or a table in memory
+    names : the columns
+    """
+
+    def __init__(self, source: parquet.ParquetFile | pa.Table, names: list[str]) -> None:
+        self.names = names
+        self._source = source if isinstance(source, parquet.ParquetFile) else source.select(names)
+        self._groups: OrderedDict[int, pa.Table] = OrderedDict()
+        self._ends = _group_ends(self._source)
+
+    @property
+    def n_rows(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def read(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Values of some table rows, NaN where there is none: arrays of shape (rows,)."""
+        found = {name: np.full(len(rows), np.nan) for name in self.names}
+        group = np.searchsorted(self._ends, rows, side="right")
+        for number in np.unique(group).tolist():
+            inside = np.flatnonzero(group == number)
+            start = self._ends[number - 1] if number else 0
+            part = self._group(number).take(pa.array(rows[inside] - start))
+            for name in self.names:
+                found[name][inside] = _floats(part[name])
+        return found
+
+    def take(self, names: list[str]) -> Signals:
+        """The same table with fewer columns."""
+        return Signals(self._source, names)
+
+    def _group(self, number: int) -> pa.Table:
+        if isinstance(self._source, pa.Table):
+            return self._source
+        if number not in self._groups:
+            self._groups[number] = self._source.read_row_group(number, columns=self.names)
+            while len(self._groups) > CACHED:
+                self._groups.popitem(last=False)
+        self._groups.move_to_end(number)
+        return self._groups[number]
+
+
+def open_signals(path: Path, summary: Mapping[str, Any], lines: Lines) -> Signals:
+    """The most telling features of a table: those whose means differ most between recorded classes."""
+    source = open_file(path)
+    schema = source.schema_arrow if isinstance(source, parquet.ParquetFile) else source.schema
+    columns = {encoder["column"] for encoder in summary.get("encoders") or []}
+    columns |= set(summary["table"].get("features") or [])
+    names = [name for name in schema.names if name in columns and is_number(schema.field(name).type)]
+    signals = Signals(source, names)
+    rows = int(summary["table"].get("rows") or 0)
+    if rows and signals.n_rows != rows:
+        raise ValueError(
+            f"The table {str(path)!r} must have the {rows} rows that were audited. It has {signals.n_rows}. Name the "
+            "table as it was with --table."
+        )
+    return signals if len(names) <= MOST_SIGNALS else signals.take(_most_telling(signals, lines))
+
+
+class _Spread(NamedTuple):
+    name: str
+    share: float
+
+
+def _most_telling(signals: Signals, lines: Lines) -> list[str]:
+    """The names of the features with the largest correlation ratio (Fisher 1925), in the table's order."""
+    starts = np.linspace(0, max(len(lines) - SLICE, 0), SLICES).astype(np.int64)
+    places = np.unique(np.concatenate([np.arange(start, min(start + SLICE, len(lines))) for start in starts]))
+    places = places[lines.recorded[places] >= 0]
+    values = signals.read(lines.row[places])
+    spreads = [_Spread(name, correlation_ratio(values[name], lines.recorded[places])) for name in signals.names]
+    best = {spread.name for spread in sorted(spreads, key=lambda spread: -spread.share)[:MOST_SIGNALS]}
+    return [name for name in signals.names if name in best]
+
+
+def correlation_ratio(values: np.ndarray, classes: np.ndarray) -> float:
+    """The share of a variable's variance that lies between classes."""
+    known = np.isfinite(values)
+    if not known.any():
+        return 0.0
+    values, classes = values[known], classes[known]
+    counts = np.bincount(classes)
+    means = np.bincount(classes, values) / np.maximum(counts, 1)
+    total = float(((values - values.mean()) ** 2).sum())
+    return float((counts * (means - values.mean()) ** 2).sum()) / total if total > 0 else 0.0
+
+
+def _floats(column: pa.ChunkedArray) -> np.ndarray:
+    numbers = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan).to_numpy()
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def _group_ends(source: parquet.ParquetFile | pa.Table) -> np.ndarray:
+    if isinstance(source, pa.Table):
+        return np.array([len(source)])
+    return np.cumsum([source.metadata.row_group(group).num_rows for group in range(source.num_row_groups)])

@@ -1,0 +1,419 @@
+"""Label columns as codes into one list of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from labeltide._validation import UnanswerableError, encode_labels, find_classes
+from labeltide.tables.columns import Steps, factorize_labels, find_steps
+from labeltide.tables.intake import Column, is_text, whole
+from labeltide.tables.roles import RoleColumns
+from labeltide.tables.times import Moments, read_moments
+from labeltide.tables.words import is_number_of_row, name_rows, quoted, unique_texts
+
+
+class FactorizedLabels(NamedTuple):
+    """A label column: codes into its distinct values, -1 where nothing was recorded."""
+
+    codes: np.ndarray  # (rows,)
+    distinct: np.ndarray
+
+    def encode(self, classes: tuple[Hashable, ...], subject: str = "y") -> np.ndarray:
+        """Codes into a list of classes that holds every value: int8 of shape (rows,)."""
+        known = np.ones(len(self.distinct), dtype=bool)
+        return np.append(encode_labels(self.distinct, known, classes, subject), np.int8(-1))[self.codes]
+
+
+def common_classes(columns: Sequence[FactorizedLabels], subject: str) -> tuple[Hashable, ...]:
+    """The sorted distinct values of all columns together."""
+    known = np.concatenate([column.distinct for column in columns])
+    return find_classes(known, np.ones(len(known), dtype=bool), subject)
+
+
+@dataclass(frozen=True)
+class TableLabels:
+    """The labels of all rows of an audited table.
+
+    Attributes
+    ----------
+    codes : int8 array of shape (rows, columns of labels)
+    classes : the user's own values
+    """
+
+    codes: np.ndarray
+    classes: tuple[Hashable, ...]
+    said: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(unique_texts(self.classes))
+
+    def of_steps(self, rows: TableRows) -> np.ndarray:
+        """Recorded labels, int8 of shape (steps, annotators)."""
+        if self.codes.shape[1] > 1:
+            return self.codes[rows.steps.rows]
+        return rows.steps.spread(self.codes[:, 0], rows.annotator, rows.n_annotators)
+
+
+def read_table_labels(table: pa.Table, columns: Sequence[str]) -> TableLabels:
+    """Read one label column, or one for each annotator."""
+    said: list[str] = []
+    parts = [_factorize_without_blanks(table, name, said) for name in columns]
+    subject = f"The label column {quoted(columns)}" if len(columns) == 1 else f"The label columns {quoted(columns)}"
+    if not any(len(part.distinct) for part in parts):
+        raise UnanswerableError(f"{subject} must hold labels. Every row is empty or -1.")
+    try:
+        classes = common_classes(parts, subject)
+    except ValueError as error:
+        raise UnanswerableError(str(error)) from None
+    return TableLabels(np.stack([part.encode(classes, subject) for part in parts], axis=1), classes, tuple(said))
+
+
+def read_trusted(table: pa.Table, name: str, labels: TableLabels, steps: Steps) -> tuple[np.ndarray, str]:
+    """Labels known to be right, int8 of shape (steps,) with -1 elsewhere, and a sentence about them."""
+    codes = _factorize_without_blanks(table, name, []).encode(labels.classes, f"The trusted column {quoted([name])}")
+    trusted_rows = np.flatnonzero(codes >= 0)
+    if not len(trusted_rows):
+        raise no_trusted(name)
+    merged = np.full(len(steps.rows), -1, dtype=np.int8)
+    merged[steps.step_of_row[trusted_rows]] = codes[trusted_rows]
+    differs = trusted_rows[merged[steps.step_of_row[trusted_rows]] != codes[trusted_rows]]
+    if len(differs):
+        raise trusted_differ(name, differs)
+    return merged, say_trusted(int((merged >= 0).sum()), name)
+
+
+def no_trusted(name: str) -> ValueError:
+    """The error for a trusted column without labels."""
+    return ValueError(f"The trusted column {quoted([name])} must hold some labels. Every row is empty or -1.")
+
+
+def trusted_differ(name: str, rows: np.ndarray) -> ValueError:
+    """The error for rows of one step with different trusted labels."""
+    return ValueError(
+        f"The trusted column {quoted([name])} must agree among annotators of the same sequence and time. "
+        f"It differs in {name_rows(rows)}."
+    )
+
+
+def say_trusted(count: int, name: str) -> str:
+    """A sentence on labels known to be right."""
+    return f"I trust {count} label{'s' if count > 1 else ''} in {quoted([name])}."
+
+
+def say_blank(count: int, name: str) -> str:
+    """A sentence on texts of blanks alone in a column of labels."""
+    return f"{count} label{'s' if count > 1 else ''} of {quoted([name])} are blank: not recorded."
+
+
+def _factorize_without_blanks(table: pa.Table, name: str, said: list[str]) -> FactorizedLabels:
+    """Factorise a column; texts of blanks alone are missing labels."""
+    array = whole(table[name])
+    if pa.types.is_null(array.type):
+        return FactorizedLabels(np.full(len(array), -1), np.empty(0, dtype=object))
+    if is_text(array.type):
+        empty = pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(False)
+        count = pc.sum(empty).as_py()
+        if count:
+            array = pc.if_else(empty, pa.scalar(None, array.type), array)
+            said.append(say_blank(count, name))
+    return FactorizedLabels(*factorize_labels(Column.of_array(name, array)))
+
+
+# ----------------------------------------------------------------------------------------------------
+# The rows of an audited table: their steps, their times and their annotators.
+# ----------------------------------------------------------------------------------------------------
+
+
+MOST_ANNOTATORS = 64  # labels have an axis for them
+UNNAMED = "(not named)"
+
+
+@dataclass(frozen=True)
+class GivenRows:
+    """The rows that were kept of a table, by their places in the table as it was given."""
+
+    rows: np.ndarray  # int64 of shape (kept rows,), rising
+    total: int
+
+    def spread(self, values: pa.Array) -> pa.Array:
+        """Values of kept rows at their places among all rows, null elsewhere."""
+        place = np.full(self.total, -1, dtype=np.int64)
+        place[self.rows] = np.arange(len(self.rows))
+        return values.take(pa.array(place, mask=place < 0))
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The rows of a table, by step.
+
+    Attributes
+    ----------
+    steps : which rows make up which step
+    moments : the time of every row; None where steps follow the order of the rows
+    annotator : int64 array of shape (rows,)
+        A place in `annotators`, 0 without annotators, -1 in rows that name none and hold no label.
+    annotators : names, or None
+    given : which rows of the table as given these are; None where they are all
+    """
+
+    table: pa.Table
+    columns: RoleColumns
+    steps: Steps
+    moments: Moments | None
+    annotator: np.ndarray
+    annotators: tuple[str, ...] | None
+    given: GivenRows | None = None
+
+    @property
+    def n_annotators(self) -> int:
+        return len(self.annotators) if self.annotators else 1
+
+    @property
+    def times(self) -> pa.Array:
+        return self.moments.texts if self.moments else pa.array(np.arange(len(self.table))).cast(pa.string())
+
+    def lines(self) -> dict[str, Any]:
+        """Row, step and annotator of every line: a row or, with a column for each annotator, a row and one of them."""
+        n_columns = max(len(self.columns.label), 1)
+        rows = np.repeat(np.arange(len(self.table)), n_columns)
+        annotator = self.annotator if n_columns == 1 else np.tile(np.arange(n_columns), len(self.table))
+        given = rows if self.given is None else self.given.rows[rows]
+        return {"line_row": given, "line_step": self.steps.step_of_row[rows], "line_annotator": annotator}
+
+    def step_of_given(self, rows: np.ndarray) -> np.ndarray:
+        """The steps of rows of the table as it was given: int64, -1 where a row was left out."""
+        if self.given is None:
+            return self.steps.step_of_row[rows]
+        steps = np.full(self.given.total, -1, dtype=np.int64)
+        steps[self.given.rows] = self.steps.step_of_row
+        return steps[rows]
+
+    def of_given(self, values: pa.Array) -> pa.Array:
+        """Values of the rows as values of the table as it was given, null in rows that were left out."""
+        return values if self.given is None else self.given.spread(values)
+
+
+def find_rows(
+    table: pa.Table,
+    columns: RoleColumns,
+    codes: np.ndarray,
+    timezone: str | None = None,
+    given: GivenRows | None = None,
+) -> TableRows:
+    """Order rows by sequence and time; `codes` are their labels, of shape (rows, columns of labels)."""
+    moments = read_moments(columns.time, whole(table[columns.time]), timezone) if columns.time else None
+    steps = _find_steps(table, columns, moments)
+    annotator, annotators = steps.annotator_of_row, None
+    if len(columns.label) > 1:
+        annotators = tuple(unique_texts(columns.label))
+    elif steps.annotators is not None:
+        annotator, annotators = _people(steps, codes[:, 0])
+    if annotators and len(annotators) > MOST_ANNOTATORS:
+        raise ValueError(
+            f"There can be at most {MOST_ANNOTATORS} annotators. Got {len(annotators)}: {quoted(annotators)}."
+        )
+    return TableRows(table, columns, steps, moments, annotator, annotators or None, given)
+
+
+def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) -> Steps:
+    order = columns.time or _new_name("order of rows", table)
+    whole_table = _new_name("whole table", table)
+    parts = {name: table[name] for name in columns.sequence} or {whole_table: pa.array(["table"] * len(table))}
+    parts[order] = moments.order if moments else pa.array(np.arange(len(table)))
+    roles = {"sequence": list(parts)[:-1], "time": [order], "annotator": []}
+    if columns.annotator:
+        roles["annotator"] = [columns.annotator]
+        parts[columns.annotator] = _name_annotators(table[columns.annotator])
+    loaded = {name: Column.of_array(name, array) for name, array in parts.items()}
+    try:
+        return find_steps(loaded, roles, len(roles["sequence"]) == 1)
+    except ValueError as error:
+        if "may occur once" not in str(error):
+            raise
+        told = str(error).replace(
+            "Give annotator= if several people labelled a step",
+            "Name the column of annotators with the option annotator (--annotator COLUMN) if several people labelled a "
+            "step",
+        )
+        more = "" if columns.sequence else " Or name the column of the sequences with the option sequence."
+        if moments is not None and moments.local is not None and moments.order.type.tz is None:
+            more += " If clocks went back an hour there, name the place with the option timezone (--timezone "
+            more += "Europe/Berlin)."
+        raise ValueError(told + more) from None
+
+
+def _people(steps: Steps, codes: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Annotators who recorded something; rows that name none and hold no label belong to nobody."""
+    assert steps.annotators is not None
+    names, people = unique_texts(steps.annotators), steps.annotator_of_row
+    nobody = names.index(UNNAMED) if UNNAMED in names else -1
+    if nobody >= 0 and not (codes[people == nobody] >= 0).any():
+        people = np.where(people == nobody, -1, people - (people > nobody))
+        names.remove(UNNAMED)
+    return people, tuple(names)
+
+
+def _name_annotators(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    if pa.types.is_null(column.type):
+        return pa.array([UNNAMED] * len(column))
+    return pc.fill_null(column.cast(pa.string()), UNNAMED) if column.null_count else column
+
+
+def _new_name(wish: str, table: pa.Table) -> str:
+    while wish in table.column_names:
+        wish += "_"
+    return wish
+
+
+# ----------------------------------------------------------------------------------------------------
+# Rows that cannot be placed: without a time or a sequence, or exact repeats of an earlier row.
+# ----------------------------------------------------------------------------------------------------
+
+
+DROP = "the option drop_bad_rows (--drop-bad-rows)"
+
+
+class KeptRows(NamedTuple):
+    """The rows of a table that are read.
+
+    Attributes
+    ----------
+    rows : int64 array of shape (kept,), their places in the table as given; None where all are kept
+    said : sentences about what was left out
+    """
+
+    rows: np.ndarray | None
+    said: tuple[str, ...] = ()
+
+
+def keep_rows(table: pa.Table, columns: RoleColumns, drop: bool) -> KeptRows:
+    """Find rows that cannot be placed; leave them out with `drop`, else say how to."""
+    if columns.time is None:
+        return KeptRows(None)
+    empty = {name: _missing(table[name], with_blanks=False) for name in columns.sequence}
+    empty[columns.time] = _missing(table[columns.time], with_blanks=True)
+    bad = np.logical_or.reduce(list(empty.values()))
+    exact, differ = _repeats(table, columns, ~bad)
+    if not drop:
+        _refuse(columns, empty, exact, differ)
+        return KeptRows(None)
+    if len(differ):
+        raise ValueError(
+            f"{_rule(columns)} {len(differ)} rows repeat an earlier one with other values: {name_rows(differ)}. "
+            "drop_bad_rows (--drop-bad-rows) leaves out exact repeats alone, for nothing says which of two rows is "
+            f"right. {_annotators(columns)}Remove one of each."
+        )
+    bad[exact] = True
+    if not bad.any():
+        return KeptRows(None)
+    if bad.all():
+        raise UnanswerableError("The table must hold at least one row with a sequence and a time. Got none.")
+    return KeptRows(np.flatnonzero(~bad), tuple(_say(empty, exact)))
+
+
+def _say(empty: dict[str, np.ndarray], exact: np.ndarray) -> list[str]:
+    said = [
+        f"I left out {_rows(int(missing.sum()))} without {quoted([name])}."
+        for name, missing in empty.items()
+        if missing.any()
+    ]
+    if len(exact):
+        said.append(
+            f"I left out {_rows(len(exact))} that repeat{'s' if len(exact) == 1 else ''} an earlier one exactly."
+        )
+    return [*said, "Row numbers in the results are those of the table as it was given."]
+
+
+def _refuse(columns: RoleColumns, empty: dict[str, np.ndarray], exact: np.ndarray, differ: np.ndarray) -> None:
+    """Say what is wrong with the rows, in the words of the command line."""
+    for name, missing in empty.items():
+        if missing.any():
+            role = "time" if name == columns.time else "sequence"
+            raise ValueError(
+                f"The {role} column {quoted([name])} must be given in every row. It is null in "
+                f"{name_rows(np.flatnonzero(missing))}. Fill these, or leave them out with {DROP}."
+            )
+    if len(exact) and not len(differ):
+        raise ValueError(
+            f"{_rule(columns)} An earlier row is repeated exactly in {name_rows(exact)}. Leave the repeats out with "
+            f"{DROP}.{_sequences(columns)}"
+        )
+
+
+def _rule(columns: RoleColumns) -> str:
+    return f"Every sequence{', time and annotator' if columns.annotator else ' and time'} may occur once."
+
+
+def _annotators(columns: RoleColumns) -> str:
+    if columns.annotator or len(columns.label) > 1:
+        return ""
+    return "If several people labelled a step, name their column with the option annotator (--annotator COLUMN). "
+
+
+def _sequences(columns: RoleColumns) -> str:
+    return (
+        "" if columns.sequence else " Or name the column of the sequences with the option sequence (--sequence COLUMN)."
+    )
+
+
+def _repeats(table: pa.Table, columns: RoleColumns, placed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that have the sequence, time and annotator of an earlier one: those alike in all columns, and the others."""
+    assert columns.time is not None
+    places = np.flatnonzero(placed)
+    names = [*columns.sequence, columns.time, *([columns.annotator] if columns.annotator else [])]
+    key = _codes(table, names, places)
+    _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
+    some = places[counts[inverse.reshape(-1)] > 1]
+    if not len(some):
+        return some, some
+    by_key, by_all = (_codes(table, each, some) for each in (names, _telling(table)))
+    is_repeat, is_exact = (~_is_first(codes) for codes in (by_key, by_all))
+    return some[is_exact], some[is_repeat & ~is_exact]
+
+
+def _telling(table: pa.Table) -> list[str]:
+    """Columns in which a copy of a row is the same: all but those that count rows."""
+    return [
+        name for name in table.column_names if not is_number_of_row(name) and not _is_odd(table.schema.field(name).type)
+    ]
+
+
+def _is_odd(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind) or pa.types.is_null(kind))
+
+
+def _codes(table: pa.Table, names: list[str], places: np.ndarray) -> np.ndarray:
+    """A number for each combination of values of some columns: int64 of shape (places,)."""
+    joined = np.zeros(len(places), dtype=np.int64)
+    for name in names:
+        array = whole(table[name]).take(pa.array(places))
+        codes = array.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
+        joined = joined * (int(codes.max(initial=0)) + 1) + codes
+        joined = np.unique(joined, return_inverse=True)[1].reshape(-1)
+    return joined
+
+
+def _is_first(codes: np.ndarray) -> np.ndarray:
+    first = np.zeros(len(codes), dtype=bool)
+    first[np.unique(codes, return_index=True)[1]] = True
+    return first
+
+
+def _missing(column: pa.ChunkedArray, *, with_blanks: bool) -> np.ndarray:
+    """Where nothing stands: null or NaN, and with_blanks a text of blanks alone."""
+    array = whole(column)
+    missing = array.is_null(nan_is_null=True)
+    if with_blanks and is_text(array.type):
+        missing = pc.or_(missing, pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(False))
+    return missing.to_numpy(zero_copy_only=False)
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' if count != 1 else ''}"

@@ -1,0 +1,143 @@
+"""Rows of many parquet files by their number among all, read range by range in bounded memory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import fs, parquet
+
+from labeltide.tables.files import FileSet, reading
+from labeltide.tables.tidy import NOTHING, Tidying
+
+MOST_OPEN = 8  # files at a time
+KEPT = 2  # row groups that are kept once read, as the next range often starts within the last
+LARGEST_GROUP = 1_000_000  # rows of a row group that is read at once
+
+
+@dataclass
+class RowStream:
+    """Sorted parquet files as one run of rows.
+
+    Local files are read without read-ahead (`pre_buffer=False`): with it a file of 2.1 GB costs as much memory.
+
+    Attributes
+    ----------
+    columns : the columns to read
+    coded : columns of text that are read dictionary-encoded
+    tidy : what is changed in rows as they are read
+    """
+
+    filesystem: fs.FileSystem
+    paths: tuple[str, ...]
+    columns: list[str]
+    coded: list[str] = field(default_factory=list)
+    tidy: Tidying = NOTHING
+    _open: OrderedDict[int, parquet.ParquetFile] = field(default_factory=OrderedDict, repr=False)
+    _groups: np.ndarray | None = field(default=None, repr=False)
+    _kept: OrderedDict[tuple[int, int], pa.Table] = field(default_factory=OrderedDict, repr=False)
+    _lock: Any = field(default_factory=Lock, repr=False)  # files are read by one thread at a time
+
+    @classmethod
+    def of_files(cls, files: FileSet, columns: list[str], coded: list[str], tidy: Tidying = NOTHING) -> RowStream:
+        return cls(files.filesystem, files.paths, columns, coded, tidy)
+
+    @classmethod
+    def of_path(cls, path: Path, columns: list[str], coded: list[str], tidy: Tidying = NOTHING) -> RowStream:
+        return cls(fs.LocalFileSystem(), (str(path),), columns, coded, tidy)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_open", "_kept", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _open=OrderedDict(), _kept=OrderedDict(), _lock=Lock())  # a worker opens its own
+
+    @property
+    def groups(self) -> np.ndarray:
+        """Of every row group: file, number within it, first row, rows: int64 of shape (groups, 4)."""
+        if self._groups is None:
+            listed, first = [], 0
+            for place in range(len(self.paths)):
+                metadata = self._file(place).metadata
+                for number in range(metadata.num_row_groups):
+                    rows = metadata.row_group(number).num_rows
+                    listed.append((place, number, first, rows))
+                    first += rows
+            self._groups = np.array(listed, dtype=np.int64).reshape(-1, 4)
+        return self._groups
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.groups[:, 3].sum())
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether every row group is small enough to be read at once."""
+        return bool((self.groups[:, 3] <= LARGEST_GROUP).all())
+
+    def read(self, start: int, stop: int) -> pa.Table:
+        """The rows from start to stop, in one piece for each column."""
+        last = self.groups[:, 2] + self.groups[:, 3]
+        within = np.flatnonzero((self.groups[:, 2] < stop) & (last > start))
+        parts = []
+        for place, number, first, rows in self.groups[within].tolist():
+            with self._lock:
+                part = self._group(place, number)
+            low = max(start - first, 0)
+            parts.append(part.slice(low, min(stop - first, rows) - low))
+        return self.tidy(pa.concat_tables(parts).unify_dictionaries().combine_chunks())
+
+    def read_groups(self, columns: list[str]) -> Iterator[tuple[int, pa.Table]]:
+        """Row group after row group, with the number of its first row."""
+        for place, number, first, rows in self.groups.tolist():
+            if rows:
+                table = self._read_group(place, number, columns)
+                yield first, self.tidy(table.unify_dictionaries().combine_chunks())
+
+    def batches(self, size: int) -> Iterator[pa.RecordBatch]:
+        """All rows as they are, in batches, also of row groups that are too large to be read at once."""
+        for place in range(len(self.paths)):
+            with reading(self.paths[place]):
+                yield from self._file(place).iter_batches(batch_size=size, columns=self.columns)
+
+    def _group(self, place: int, number: int) -> pa.Table:
+        key = (place, number)
+        if key not in self._kept:
+            self._kept[key] = self._read_group(place, number, self.columns)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return self._kept[key]
+
+    def _read_group(self, place: int, number: int, columns: list[str]) -> pa.Table:
+        if not isinstance(self.filesystem, fs.LocalFileSystem):
+            return self._fetch_group(place, number, columns)
+        with reading(self.paths[place]):
+            return self._file(place).read_row_group(number, columns=columns)
+
+    def _fetch_group(self, place: int, number: int, columns: list[str]) -> pa.Table:
+        """Columns that lie side by side in one call to a server, in place of a call for each.
+
+        What is read ahead is kept as long as its file is open: it is opened anew for each row group. At 30 ms a call, a
+        million rows of 12 columns took 0.4 s in place of 1.9.
+        """
+        metadata = self._file(place).metadata
+        with reading(self.paths[place]), self.filesystem.open_input_file(self.paths[place]) as source:
+            file = parquet.ParquetFile(source, metadata=metadata, pre_buffer=True, read_dictionary=self.coded)
+            return file.read_row_group(number, columns=columns)
+
+    def _file(self, place: int) -> parquet.ParquetFile:
+        if place not in self._open:
+            with reading(self.paths[place]):
+                source = self.filesystem.open_input_file(self.paths[place])
+                self._open[place] = parquet.ParquetFile(source, pre_buffer=False, read_dictionary=self.coded)
+            if len(self._open) > MOST_OPEN:
+                _, old = self._open.popitem(last=False)
+                old.close(force=True)
+        self._open.move_to_end(place)
+        return self._open[place]

@@ -1,0 +1,549 @@
+"""How the columns of a table are tidied as it is read: decimal commas, and one spelling for each class."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from labeltide.tables.intake import is_text, whole
+from labeltide.tables.roles import RoleColumns
+from labeltide.tables.words import quoted
+
+
+@dataclass(frozen=True)
+class Tidying:
+    """What is changed in a table, or in any part of it; done twice, it changes nothing more.
+
+    Attributes
+    ----------
+    as_numbers : columns of numbers with decimal commas
+    labels : columns in which spellings are joined
+    spelled : the spelling to take for each that is replaced
+    plain : columns that are read without dictionary encoding
+    in_text : columns of text that are read as numbers, with gaps in place of other texts; of tables in parts alone
+    """
+
+    as_numbers: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    plain: tuple[str, ...] = ()
+    in_text: tuple[str, ...] = ()
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """The table with these changes."""
+        for name in self.plain:
+            if name in table.column_names and pa.types.is_dictionary(table[name].type):
+                values = table[name].cast(table[name].type.value_type)
+                table = table.set_column(table.column_names.index(name), name, values)
+        for name in self.in_text:
+            if name in table.column_names and is_text(table[name].type):
+                values = text_numbers(whole(table[name]))
+                table = table.set_column(table.column_names.index(name), name, values)
+        return respell(with_numbers(table, self.as_numbers), self.labels, self.spelled)
+
+
+NOTHING = Tidying()
+
+
+def choose_tidying(counts: TableCounts, roles: RoleColumns) -> tuple[Tidying, list[str]]:
+    """What to change in a table whose columns were counted, and what to say."""
+    by_name = {name: counts.commas[name] for name in number_columns(roles) if name in counts.commas}
+    as_numbers, commas_said = choose_commas(by_name)
+    labels = label_columns(roles)
+    spellings: Counter[str] = Counter()
+    for name in labels:
+        spellings += counts.spellings.get(name, Counter())
+    spelled, spelling_said = choose_spellings(spellings)
+    plain = tuple(name for name in number_columns(roles) if name in counts.columns)
+    return Tidying(tuple(as_numbers), tuple(labels), spelled, plain), [*commas_said, *spelling_said]
+
+
+def tidy_contents(counts: TableCounts, tidying: Tidying) -> dict[str, Content]:
+    """Type, missing values and levels of every column that was counted, once it is tidied."""
+    contents = {}
+    for name, count in counts.columns.items():
+        kind, levels = count.kind, count.levels
+        if name in tidying.as_numbers:
+            kind = pa.float64()
+            levels = None if levels is None else len(comma_numbers(count.values).unique())
+        elif name in tidying.labels and tidying.spelled and levels is not None and count.values is not None:
+            levels = len({tidying.spelled.get(value, value) for value in count.values.to_pylist()})
+        contents[name] = Content(words_of_type(kind), count.missing, levels)
+    return contents
+
+
+# ----------------------------------------------------------------------------------------------------
+# An overview of the columns of a table: type, missing values, levels, role, and why a column is not used.
+# ----------------------------------------------------------------------------------------------------
+
+
+LEFT_OUT = "left out"
+
+
+class Content(NamedTuple):
+    """What a column holds: its type in words, missing values, and distinct values or None where there are many."""
+
+    type: str
+    missing: int
+    levels: int | None
+
+
+@dataclass(frozen=True)
+class ColumnOverview:
+    """What is known of one column.
+
+    Attributes
+    ----------
+    name : of the column
+    type : in words; "" where the column was not read
+    missing : rows in which nothing stands; None where the column was not read
+    levels : distinct values; None where there are very many, or where the column was not read
+    role : sequence, time, label, annotator, clock, trusted, feature, or left out; several with commas
+    why : why it is left out, or how it was read
+    """
+
+    name: str
+    type: str
+    missing: int | None
+    levels: int | None
+    role: str
+    why: str = ""
+
+
+def describe_overview(
+    contents: Mapping[str, Content],
+    names: Sequence[str],
+    columns: RoleColumns,
+    used: Sequence[str],
+    why: Mapping[str, str],
+    as_numbers: Sequence[str] = (),
+) -> tuple[ColumnOverview, ...]:
+    """The overview of a table.
+
+    Parameters
+    ----------
+    contents : what the columns hold that were read, as they were read
+    names : of all columns of the table
+    used : columns that became features
+    why : reasons by column for those that were left out
+    as_numbers : columns of numbers with decimal commas
+    """
+    roles = _roles(columns, used)
+    rows = []
+    for name in map(str, names):
+        role = ", ".join(roles.get(name, [])) or LEFT_OUT
+        if name not in contents:
+            rows.append(ColumnOverview(name, "", None, None, role, "not named among the features, so not read"))
+            continue
+        reason = why.get(name, "") if role == LEFT_OUT else ""
+        if role == LEFT_OUT and not reason:
+            reason = "not named among the features"
+        if name in as_numbers:
+            reason = "numbers with decimal commas"
+        rows.append(ColumnOverview(name, *contents[name], role, reason))
+    return tuple(rows)
+
+
+def _roles(columns: RoleColumns, used: Sequence[str]) -> dict[str, list[str]]:
+    """The roles of every column that has one."""
+    named: dict[str, Sequence[str | None]] = {
+        "sequence": columns.sequence,
+        "time": [columns.time],
+        "label": columns.label,
+        "annotator": [columns.annotator],
+        "clock": columns.clock,
+        "trusted": [columns.trusted],
+        "feature": used,
+    }
+    roles: dict[str, list[str]] = {}
+    for role, names in named.items():
+        for name in names:
+            if name is not None:
+                roles.setdefault(name, []).append(role)
+    return roles
+
+
+def words_of_type(kind: pa.DataType) -> str:
+    """The type of a column in words."""
+    tests = {
+        "whole number": pa.types.is_integer,
+        "number": pa.types.is_floating,
+        "yes or no": pa.types.is_boolean,
+        "text": is_text,
+        "date": pa.types.is_date,
+        "date and time": pa.types.is_timestamp,
+        "time of day": pa.types.is_time,
+        "duration": pa.types.is_duration,
+        "empty": pa.types.is_null,
+        "nested": pa.types.is_nested,
+    }
+    return next((words for words, test in tests.items() if test(kind)), str(kind))
+
+
+# ----------------------------------------------------------------------------------------------------
+# What the columns of a table hold, counted in one pass and bounded memory: of the whole table, or part by part.
+# ----------------------------------------------------------------------------------------------------
+
+
+MANY, SAMPLE = 1000, 20_000  # distinct values among the first that are not counted further
+MOST_COUNTED = 20_000  # distinct values of any column that are
+
+
+@dataclass
+class ColumnCount:
+    """Type, missing values and distinct values of a column.
+
+    Attributes
+    ----------
+    missing : rows in which nothing stands, blank texts among them
+    blank : rows with a text of blanks alone
+    present : rows in which something stands
+    values : distinct values without blank texts; None where there are very many
+    blanks : distinct blank texts
+    numbers : texts that are numbers, in columns that may be features
+    is_many : whether the first values differ so much that their number says nothing
+    """
+
+    kind: pa.DataType
+    missing: int = 0
+    blank: int = 0
+    present: int = 0
+    values: pa.Array | None = None
+    blanks: set[str] = field(default_factory=set)
+    numbers: int = 0
+    is_many: bool = False
+
+    def __post_init__(self) -> None:
+        if not pa.types.is_nested(self.kind):
+            self.values = pa.array([], self.kind)
+
+    def add(self, array: pa.Array) -> None:
+        """Count more rows."""
+        missing = array.is_null(nan_is_null=pa.types.is_floating(array.type))
+        if is_text(array.type):
+            blank = pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(False)
+            self.blank += int(pc.sum(blank).as_py() or 0)
+            self.blanks |= set(array.filter(blank).unique()[:MANY].to_pylist())
+            missing = pc.or_(missing, blank)
+        count = int(pc.sum(missing).as_py() or 0)
+        present = array.filter(pc.invert(missing)) if count else array
+        self._add_values(present)
+        self.missing += count
+        self.present += len(present)
+
+    @property
+    def levels(self) -> int | None:
+        """How many distinct values there are; None where there are very many."""
+        return None if self.is_many or self.values is None else len(self.values)
+
+    @property
+    def texts(self) -> list[str] | None:
+        """The distinct texts of a column, blank ones among them; None where there are very many."""
+        return None if self.values is None else [*self.values.to_pylist(), *self.blanks]
+
+    def _add_values(self, present: pa.Array) -> None:
+        first = present[: max(0, SAMPLE - self.present)]
+        self._join(first)
+        self.is_many |= self.values is not None and len(first) > 0 and len(self.values) > MANY
+        if self.is_many and not is_text(self.kind):
+            self.values = None
+        self._join(present[len(first) :])
+
+    def _join(self, array: pa.Array) -> None:
+        if self.values is not None and len(array):
+            joined = pa.concat_arrays([self.values, array.unique()]).unique()
+            self.values = joined if len(joined) <= MOST_COUNTED else None
+
+
+@dataclass
+class TableCounts:
+    """What is known of the columns of a table, as it was given.
+
+    Attributes
+    ----------
+    commas : of columns of text that may be numbers with decimal commas
+    spellings : how often each text stands in a column of labels
+    """
+
+    columns: dict[str, ColumnCount] = field(default_factory=dict)
+    commas: dict[str, CommaCount] = field(default_factory=dict)
+    spellings: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def add(self, table: pa.Table, roles: RoleColumns) -> None:
+        """Count more rows: Arrow arrays of simple types (`intake.load_table`)."""
+        numeric, labels = number_columns(roles), label_columns(roles)
+        for name in table.column_names:
+            array = whole(table[name])
+            self.columns.setdefault(name, ColumnCount(array.type)).add(array)
+            if is_text(array.type) and name in numeric:
+                self.commas.setdefault(name, CommaCount()).add(array)
+                self.columns[name].numbers += count_numbers(array)
+            if is_text(array.type) and name in labels:
+                counts = self.spellings.setdefault(name, Counter())
+                if len(counts) <= MOST_COUNTED:  # with more, the labels are refused
+                    counts += count_spellings(array)
+
+    def numbers_in_text(self, roles: RoleColumns) -> list[str]:
+        """The features of many texts, nearly all of which are numbers."""
+        found = []
+        for name in roles.features:
+            count = self.columns[name]
+            is_many = is_text(count.kind) and (count.texts is None or len(count.texts) > MOST_LEVELS)
+            if is_many and count.numbers >= LEAST_NUMBERS * (count.present + count.blank):
+                found.append(name)
+        return found
+
+    def of_whole(self, as_numbers: Sequence[str], in_text: Sequence[str], is_drawn: bool) -> WholeColumns:
+        """What a part of the table is to know; some columns of text are read as numbers."""
+        known = self.columns.items()
+        texts = {name: count.texts for name, count in known if is_text(count.kind) and name not in as_numbers}
+        still = {name for name, count in known if count.levels == 0 or (count.levels == 1 and not count.missing)}
+        return WholeColumns(texts, set(self.columns) - still, in_text, is_drawn)
+
+
+@dataclass(frozen=True)
+class WholeColumns:
+    """What is known of the columns of a whole table, of which a part is encoded.
+
+    Attributes
+    ----------
+    texts : the distinct texts of a column; None where there are very many
+    varying : columns that hold several values
+    in_text : columns of text that are read as numbers, with gaps in place of other texts
+    is_drawn : whether the part is a sample of the table
+    """
+
+    texts: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
+    varying: Collection[str] = ()
+    in_text: Collection[str] = ()
+    is_drawn: bool = False
+
+
+WHOLE = WholeColumns()  # the table is not a part
+
+
+def number_columns(roles: RoleColumns) -> Sequence[str]:
+    """The columns that can hold numbers: features, clocks and the time, in this order."""
+    return list(dict.fromkeys([*roles.features, *roles.clock, *([roles.time] if roles.time else [])]))
+
+
+def label_columns(roles: RoleColumns) -> Sequence[str]:
+    """The columns that hold labels: recorded ones and trusted ones."""
+    return [*roles.label, *([roles.trusted] if roles.trusted else [])]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Labels that differ by capitals or blanks alone, or name one sleep stage in two ways, are spellings of one class.
+# ----------------------------------------------------------------------------------------------------
+
+
+EDF_STAGE = "sleep stage "
+STAGES = {  # name in small letters → stage; the long names are those of the EDF+ specification
+    f"{before}{name}": stage
+    for stage, names in {"W": ("w", "wake"), "N1": ("n1",), "N2": ("n2",), "N3": ("n3",), "R": ("r", "rem")}.items()
+    for name in names
+    for before in ("", EDF_STAGE, "stage ")
+}
+
+
+def join_spellings(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, list[str]]:
+    """The table with one spelling for each class in the label columns, and what to say."""
+    counts: Counter[str] = Counter()
+    for name in columns:
+        if is_text(table[name].type):
+            counts += count_spellings(table[name])
+    spelled, said = choose_spellings(counts)
+    return respell(table, columns, spelled), said
+
+
+def count_spellings(column: pa.ChunkedArray | pa.Array) -> Counter[str]:
+    """How often each text stands in a column, in order of appearance."""
+    entries = column.value_counts().to_pylist()
+    return Counter({entry["values"]: entry["counts"] for entry in entries if entry["values"] is not None})
+
+
+def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
+    """The spelling to take for each that is replaced, and a sentence for every class that has several.
+
+    The most frequent spelling stands for all, without blanks around it. Single letters keep their capitals: among the
+    codes of beats (MIT-BIH), A and a are two classes. Of several names of one sleep stage, that of
+    EDF+ ("Sleep stage W") stands for all, so that all stages are named alike.
+    """
+    groups: dict[str, list[str]] = {}
+    key = _stage_key if are_stages(counts) else _key
+    for text in counts:
+        if text.strip():
+            groups.setdefault(key(text), []).append(text)
+    spelled: dict[str, str] = {}
+    said = []
+    for texts in groups.values():
+        if len(texts) < 2:
+            continue
+        bare: Counter[str] = Counter()
+        for text in texts:
+            bare[_bare(text)] += counts[text]
+        alike = len({_key(text) for text in texts}) == 1
+        best = max(sorted(bare), key=lambda text: (not alike and text.casefold().startswith(EDF_STAGE), bare[text]))
+        others = sorted((text for text in texts if text != best), key=lambda text: (-counts[text], text))
+        spelled |= dict.fromkeys(others, best)
+        changed = sum(counts[text] for text in others)
+        said.append(
+            f"I took {quoted(others)} for {quoted([best])} ({changed:,} label{'s' if changed > 1 else ''}): they "
+            f"{'differ by capitals or blanks alone' if alike else 'name one sleep stage'}. Rename them in the table "
+            "where they are two classes."
+        )
+    return spelled, said
+
+
+def are_stages(texts: Iterable[str]) -> bool:
+    """Whether labels are sleep stages: two of N1, N2 and N3 are among them."""
+    return len({STAGES.get(_key(text).casefold()) for text in texts} & {"N1", "N2", "N3"}) >= 2
+
+
+def respell(table: pa.Table, columns: Sequence[str], spelled: Mapping[str, str]) -> pa.Table:
+    """The table with other spellings in some columns, which may be dictionary-encoded."""
+    for name in columns if spelled else ():
+        if name in table.column_names and _holds_text(table[name].type):
+            table = table.set_column(table.column_names.index(name), name, _respell(whole(table[name]), spelled))
+    return table
+
+
+def _bare(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _key(text: str) -> str:
+    bare = _bare(text)
+    return bare if len(bare) == 1 else bare.casefold()
+
+
+def _stage_key(text: str) -> str:
+    return STAGES.get(_key(text).casefold(), _key(text))
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _respell(array: pa.Array, spelled: Mapping[str, str]) -> pa.Array:
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    values = [spelled.get(text, text) for text in encoded.dictionary.to_pylist()]
+    known = pa.array(values, encoded.dictionary.type)
+    return pa.DictionaryArray.from_arrays(encoded.indices, known) if encoded is array else known.take(encoded.indices)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Columns of numbers with decimal commas, as most of Europe writes them: "3,14" is 3.14.
+# ----------------------------------------------------------------------------------------------------
+
+
+COMMAS = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?\s*$"
+THOUSANDS = r"^\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*$"  # also a number with commas between thousands
+FIRST = 100  # texts that are looked at before all
+
+
+@dataclass
+class CommaCount:
+    """Whether the texts of a column, which may come part by part, are numbers with decimal commas.
+
+    Attributes
+    ----------
+    are_numbers : all texts so far are numbers or blank
+    are_thousands : all texts with a comma so far may be numbers with commas between thousands
+    example : the first text with a comma; "" where there is none
+    """
+
+    are_numbers: bool = True
+    are_thousands: bool = True
+    example: str = ""
+
+    def add(self, array: pa.Array) -> None:
+        """Look at more texts."""
+        if self.are_numbers:
+            texts = array.drop_null()
+            self.are_numbers = _are_numbers(texts[:FIRST]) and _are_numbers(texts)
+        if self.are_numbers:
+            with_comma = texts.filter(pc.match_substring(texts, ","))
+            if len(with_comma):
+                self.example = self.example or with_comma[0].as_py().strip()
+                self.are_thousands &= _match(with_comma, THOUSANDS)
+
+    @property
+    def has_commas(self) -> bool:
+        """Whether all texts are numbers, one at least with a comma."""
+        return self.are_numbers and bool(self.example)
+
+
+def choose_commas(counts: Mapping[str, CommaCount]) -> tuple[list[str], list[str]]:
+    """The columns of numbers with decimal commas, and what to say.
+
+    A column whose numbers all have three digits behind the comma, as 1,234, may be of thousands: it stays text.
+    """
+    read = [name for name, count in counts.items() if count.has_commas and not count.are_thousands]
+    open_ = [name for name, count in counts.items() if count.has_commas and count.are_thousands]
+    said = [f'I read {quoted(read)} as numbers with decimal commas: "3,14" is 3.14.'] if read else []
+    if open_:
+        example = counts[open_[0]].example
+        said.append(
+            f"Whether {quoted([example])} in {quoted(open_)} is {example.replace(',', '.')} or "
+            f"{example.replace(',', '')} is not plain, so it stays text. Write such numbers without commas."
+        )
+    return read, said
+
+
+def read_decimal_commas(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The table with those of some columns as numbers whose texts have decimal commas."""
+    counts = {name: CommaCount() for name in names if name in table.column_names and is_text(table[name].type)}
+    for name, count in counts.items():
+        count.add(whole(table[name]))
+    return with_numbers(table, choose_commas(counts)[0])
+
+
+def with_numbers(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The table with some columns of texts with decimal commas as numbers."""
+    for name in names:
+        if name in table.column_names and is_text(table[name].type):
+            table = table.set_column(table.column_names.index(name), name, comma_numbers(whole(table[name])))
+    return table
+
+
+def comma_numbers(array: pa.Array) -> pa.Array:
+    """Texts with decimal commas as numbers, null where nothing stands."""
+    plain = pc.replace_substring(pc.replace_substring(pc.utf8_trim_whitespace(array), ".", ""), ",", ".")
+    return pc.if_else(pc.equal(plain, ""), pa.scalar(None, plain.type), plain).cast(pa.float64())
+
+
+def _are_numbers(texts: pa.Array) -> bool:
+    return _match(texts.filter(pc.not_equal(pc.utf8_trim_whitespace(texts), "")), COMMAS)
+
+
+def _match(texts: pa.Array, pattern: str) -> bool:
+    """Whether all texts, if there are any, match a pattern."""
+    return pc.all(pc.match_substring_regex(texts, pattern)).as_py() is not False
+
+
+# ----------------------------------------------------------------------------------------------------
+# Columns of text that are nearly all numbers: they are read as numbers, texts among them as gaps.
+# ----------------------------------------------------------------------------------------------------
+
+
+NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+LEAST_NUMBERS = 0.9  # share of the texts
+MOST_LEVELS = 20  # texts with fewer are encoded by their levels
+NOTE = "read as numbers, texts among them as gaps"
+
+
+def count_numbers(array: pa.Array) -> int:
+    """How many texts are numbers."""
+    return int(pc.sum(pc.match_substring_regex(array, NUMBER)).as_py() or 0)
+
+
+def text_numbers(array: pa.Array) -> pa.Array:
+    """The numbers among texts, null elsewhere."""
+    kept = pc.if_else(pc.match_substring_regex(array, NUMBER), array, pa.scalar(None, array.type))
+    return pc.utf8_trim_whitespace(kept).cast(pa.float64())

@@ -1,0 +1,111 @@
+"""How columns, table rows and values are named in sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+
+_LONGEST = 60
+
+
+def quoted(names: Sequence[object], most: int = 12) -> str:
+    """Names for a sentence, each in quotes and not too long, the first of them where there are many."""
+    shown = [repr(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...") for text in map(str, names[:most])]
+    if len(names) > most:
+        return ", ".join(shown) + f", ... ({len(names)} in all)"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def listed(names: Sequence[Hashable], most: int = 20) -> str:
+    """The representation of each name, with commas between; the first of them where there are many."""
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f", ... ({len(names)} in all)" if len(names) > most else "")
+
+
+def name_rows(rows: np.ndarray, most: int = 5) -> str:
+    """Table rows by their number, counted from 0."""
+    shown = ", ".join(str(row) for row in rows[:most])
+    more = f", ... ({len(rows)} in all)" if len(rows) > most else ""
+    return f"row{'s' if len(rows) > 1 else ''} {shown}{more}"
+
+
+def unique_texts(values: Iterable[object]) -> list[str]:
+    """A distinct text for every value, valid as UTF-8."""
+    values = list(values)
+    unique = [_text(value) for value in values]
+    if len(set(unique)) < len(unique):
+        unique = [_text(repr(value)) for value in values]
+    seen: dict[str, int] = {}
+    for place, text in enumerate(unique):
+        while unique[place] in seen:
+            seen[text] += 1
+            unique[place] = f"{text} ({seen[text]})"
+        seen[unique[place]] = 1
+    return unique
+
+
+def _text(value: object) -> str:
+    text = " / ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return text.encode("utf-8", "replace").decode()
+
+
+# ----------------------------------------------------------------------------------------------------
+# The vocabulary of column names: which role a column may play by its name.
+# ----------------------------------------------------------------------------------------------------
+
+
+def _vocabulary(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SEQUENCES = _vocabulary(
+    "sequence seq series person subject subj patient participant user individual animal mouse rat "
+    "recording record night session trial visit case volunteer child neonate proband rec pid uid "
+    "sid"
+)
+TIMES = _vocabulary("time timestamp datetime when t ts moment datetimestamp timestep")
+LESSER_TIMES = _vocabulary(
+    "date epoch step sample second seconds sec minute minutes frame window bin tick position utc"
+)
+LABELS = _vocabulary("label labels")
+LESSER_LABELS = _vocabulary("stage activity class state annotation behaviour behavior category target phase hypnogram")
+LABELS_WITH_MORE = _vocabulary("stage class annotation hypnogram")  # also in names such as stage_rk
+ANNOTATORS = _vocabulary(
+    "annotator scorer rater coder expert labeller labeler reviewer observer judge annotatedby labelledby"
+)
+# Never guessed for a label or a feature: whoever has the truth says so with `trusted`, or keeps it for a comparison.
+TRUTHS = _vocabulary("true truth gold clean correct reference trusted verified consensus groundtruth actual")
+NUMBERS_OF_ROWS = _vocabulary("index row rowid rownumber unnamed indexlevel")
+_IDS = _vocabulary("id ids name code number num nr no key")
+
+
+def words(name: str) -> list[str]:
+    """The words of a name, in small letters: "personID_2" gives person, id and 2."""
+    parts = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
+    return re.findall(r"[^\W\d_]+|\d+", parts.casefold())
+
+
+def means(name: str, vocabulary: Iterable[str]) -> bool:
+    """Whether the whole name is one of the words, also with "id", "name" or the like beside it."""
+    spelled = words(name)
+    bare = [word for word in spelled if word not in _IDS] or spelled
+    return any("".join(part) in vocabulary for part in (spelled, bare))
+
+
+def holds(name: str, vocabulary: Iterable[str]) -> bool:
+    """Whether any word of the name is one of the words."""
+    return means(name, vocabulary) or bool(set(words(name)) & set(vocabulary))
+
+
+def ends_with(name: str, vocabulary: Iterable[str]) -> bool:
+    """Whether the last word of the name, but for "id" and numbers, is one of the words."""
+    bare = [word for word in words(name) if word not in _IDS and not word.isdigit()]
+    return bool(bare) and bare[-1] in vocabulary
+
+
+def is_number_of_row(name: str) -> bool:
+    """Whether the column only counts rows, as an index that was saved beside the data does."""
+    bare = "".join(word for word in words(name) if not word.isdigit())
+    return bare in NUMBERS_OF_ROWS or not name.strip()
