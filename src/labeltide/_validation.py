@@ -6,10 +6,12 @@ package.
 
 from __future__ import annotations
 
+import math
+import reprlib
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -298,3 +300,65 @@ def _describe(value: Any) -> str:
 def _shorten(values: Sequence[Any], most: int = 8) -> str:
     shown = ", ".join(repr(value) for value in list(values)[:most])
     return shown + (f", ... ({len(values)} in all)" if len(values) > most else "")
+
+
+# The content of files, which may come from strangers: one declarative check for all of them.
+
+MAX_ROWS = 2**53  # of a table
+
+
+class Rule(NamedTuple):
+    """A condition on one value, with the words that follow "must be"."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+class Maybe(NamedTuple):
+    """A shape that null also fits."""
+
+    shape: Any
+
+
+TEXT = Rule("a text", lambda value: isinstance(value, str))
+FLAG = Rule("true or false", lambda value: isinstance(value, bool))
+COUNT = Rule("a whole number from 0", lambda value: type(value) is int and 0 <= value < MAX_ROWS)
+NUMBER = Rule("a number", lambda value: type(value) in (int, float) and math.isfinite(value) and abs(value) <= 1e300)
+POSITIVE = Rule("a number above 0", lambda value: NUMBER.holds(value) and value > 0)
+
+
+def one_of(choices: Sequence[str]) -> Rule:
+    """One of some texts."""
+    return Rule(f"one of: {', '.join(choices)}", lambda value: value in choices)
+
+
+def check_content(value: Any, shape: Any, key: str = "") -> None:
+    """Refuse a value read from a file that does not have a shape; the ValueError names the key and the rule.
+
+    Parameters
+    ----------
+    shape : a `Rule`; a `Maybe`; [shape] for a list; {name: shape} for an object, in which names that end in "*" must be
+        present and names that are not listed are ignored; or a tuple of shapes, all of which must fit
+    key : of the value in its file, such as "table.columns"
+    """
+    if isinstance(shape, Rule):
+        if not shape.holds(value):
+            raise ValueError(f"{key or 'it'} must be {shape.words}. Got {reprlib.repr(value)}.")
+    elif isinstance(shape, Maybe):
+        if value is not None:
+            check_content(value, shape.shape, key)
+    elif isinstance(shape, tuple):
+        for each in shape:
+            check_content(value, each, key)
+    elif isinstance(shape, list):
+        check_content(value, Rule("a list", lambda value: isinstance(value, list)), key)
+        for index, item in enumerate(value):
+            check_content(item, shape[0], f"{key}[{index}]")
+    else:
+        check_content(value, Rule("an object", lambda value: isinstance(value, Mapping)), key)
+        for name, each in shape.items():
+            field = name.rstrip("*")
+            if field in value:
+                check_content(value[field], each, f"{key}.{field}".lstrip("."))
+            elif name != field:
+                raise ValueError(f"{key}.{field} is missing".lstrip("."))

@@ -114,12 +114,12 @@ def test_settings_are_kept(store):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"action": "burn"}, "Unknown action 'burn'"),
-        ({"action": "label", "label": None}, "must have a label"),
-        ({"label": "walk"}, "must have a label"),
-        ({"reviewer": " "}, "must name its reviewer"),
-        ({"comment": "x" * 10_001}, "at most 10000 characters. Got 10001"),
-        ({"first_row": 9}, "Got 9 to 5"),
+        ({"action": "burn"}, "action must be one of: label, keep, skip. Got 'burn'"),
+        ({"action": "label", "label": None}, "with a label if its action is 'label'"),
+        ({"label": "walk"}, "without one otherwise"),
+        ({"reviewer": " "}, "reviewer must be a name that is not empty"),
+        ({"comment": "x" * 10_001}, "comment must be a text of at most 10000 characters"),
+        ({"first_row": 9}, "the first not after the last"),
     ],
 )
 def test_a_decision_that_makes_no_sense_is_refused(store, changes, words):

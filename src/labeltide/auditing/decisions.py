@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import reprlib
 import sqlite3
 import threading
 import time
@@ -14,10 +13,12 @@ from dataclasses import astuple, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+
+from labeltide._validation import COUNT, TEXT, Maybe, Rule, check_content, one_of
 
 # ----------------------------------------------------------------------------------------------------
 # Items of a review and decisions on them, as the database holds them.
@@ -26,8 +27,7 @@ import pyarrow as pa
 
 ACTIONS = ("label", "keep", "skip")
 KINDS = ("suspect", "sample")
-MOST_ROWS = 2**53  # of a table
-MOST_TEXT = 10_000  # characters of a comment, a name or a label
+MAX_TEXT = 10_000  # characters of a comment, a name or a label
 
 
 @dataclass(frozen=True)
@@ -98,56 +98,55 @@ class Decision:
         return self.action, self.label
 
 
-def check_decision(decision: Decision) -> None:
-    """Refuse a decision that the database must not hold."""
-    if decision.action not in ACTIONS:
-        raise ValueError(f"Unknown action {decision.action!r}. Choose one of: {', '.join(ACTIONS)}.")
-    if (decision.label is not None) != (decision.action == "label"):
-        raise ValueError("A decision must have a label if its action is 'label', and none otherwise.")
-    if not decision.reviewer.strip():
-        raise ValueError("A decision must name its reviewer. Got an empty name.")
-    for name in ("reviewer", "label", "comment"):
-        length = len(getattr(decision, name) or "")
-        if length > MOST_TEXT:
-            raise ValueError(f"The {name} of a decision must have at most {MOST_TEXT} characters. Got {length}.")
-    if not 0 <= decision.first_row <= decision.last_row:
-        raise ValueError(
-            "The rows of a decision must be whole numbers from 0, the first not after the last. "
-            f"Got {decision.first_row} to {decision.last_row}."
-        )
+_SHORT_TEXT = Rule(
+    f"a text of at most {MAX_TEXT} characters", lambda value: isinstance(value, str) and len(value) <= MAX_TEXT
+)
+_SHARE = Rule("a probability above 0", lambda value: type(value) in (int, float) and 0 < value <= 1)
+_ROWS = Rule(
+    "about whole rows from 0, the first not after the last",
+    lambda entry: 0 <= entry["first_row"] <= entry["last_row"],
+)
+_ITEM_SHAPE = (
+    {
+        **dict.fromkeys(("item_id", "audit"), TEXT),
+        "kind": one_of(KINDS),
+        **dict.fromkeys(("sequence", "annotator"), Maybe(TEXT)),
+        **dict.fromkeys(("first_row", "last_row", "draws"), COUNT),
+        "probability": Maybe(_SHARE),
+        **dict.fromkeys(("target", "position", "draw"), Maybe(COUNT)),
+    },
+    _ROWS,
+    Rule(
+        "drawn with an inclusion probability, as every item of the sample is",
+        lambda item: (
+            item["kind"] != "sample" or item["position"] is None or None not in (item["draw"], item["probability"])
+        ),
+    ),
+)
+_DECISION_SHAPE = (
+    {
+        **dict.fromkeys(("item_id", "audit", "shown", "decided_at"), TEXT),
+        "action": one_of(ACTIONS),
+        "reviewer": (_SHORT_TEXT, Rule("a name that is not empty", lambda name: bool(name.strip()))),
+        "label": Maybe(_SHORT_TEXT),
+        "comment": _SHORT_TEXT,
+        **dict.fromkeys(("first_row", "last_row"), COUNT),
+        "probability": Maybe(_SHARE),
+        **dict.fromkeys(("sequence", "annotator", "request", "undone_at"), Maybe(TEXT)),
+        "decision_id": Maybe(COUNT),
+    },
+    _ROWS,
+    Rule(
+        "with a label if its action is 'label', and without one otherwise",
+        lambda decision: (decision["label"] is not None) == (decision["action"] == "label"),
+    ),
+)
 
 
-def check_stored(record: Item | Decision) -> Item | Decision:
-    """Refuse a row of the database that the store did not write: SQLite itself keeps any value in any column."""
-    for name, kinds in _FIELD_TYPES[type(record)]:
-        value = getattr(record, name)
-        if not (type(value) in kinds or (float in kinds and type(value) is int)):
-            raise ValueError(f"the {name} of an entry is {reprlib.repr(value)}")
-    if not 0 <= record.first_row <= record.last_row < MOST_ROWS:
-        raise ValueError(f"an entry has the rows {record.first_row} to {record.last_row}")
-    if isinstance(record, Item):
-        _check_item(record)
-    else:
-        check_decision(record)
-    return record
-
-
-def _types_of_fields(kind: type[Item] | type[Decision]) -> list[tuple[str, tuple[type, ...]]]:
-    types = get_type_hints(kind)
-    return [(field.name, get_args(types[field.name]) or (types[field.name],)) for field in fields(kind)]
-
-
-# Worked out once, because it takes 80 times as long as the check of an entry.
-_FIELD_TYPES = {Item: _types_of_fields(Item), Decision: _types_of_fields(Decision)}
-
-
-def _check_item(item: Item) -> None:
-    numbers = [number for number in (item.target, item.position, item.draw) if number is not None]
-    if item.kind not in KINDS or not all(0 <= number < MOST_ROWS for number in numbers):
-        raise ValueError(f"an item is of the kind {reprlib.repr(item.kind)} with the numbers {numbers}")
-    is_drawn = item.kind == "sample" and item.position is not None
-    if is_drawn and (item.draw is None or item.probability is None or not 0 < item.probability <= 1):
-        raise ValueError("an item of the sample lacks its inclusion probability")
+def check_record(record: Item | Decision) -> None:
+    """Refuse a record that the database must not hold; SQLite itself keeps any value in any column."""
+    is_item = isinstance(record, Item)
+    check_content(vars(record), _ITEM_SHAPE if is_item else _DECISION_SHAPE, "item" if is_item else "decision")
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -283,7 +282,7 @@ class DecisionStore:
 
         A request that was kept before is not kept again.
         """
-        check_decision(decision)
+        check_record(decision)
         values = {name: getattr(decision, name) for name in _DECISION if name != "decision_id"}
         values["decided_at"] = decision.decided_at or _now()
         names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
@@ -345,7 +344,7 @@ class DecisionStore:
         """A row as an item or a decision, checked."""
         record = kind(*row)
         try:
-            check_stored(record)
+            check_record(record)
         except ValueError as error:
             raise ValueError(f"{str(self.path)!r} is damaged: {str(error).rstrip('.')}. {WAY_OUT}") from None
         return record

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from labeltide import _validation, auditing
 from labeltide._files import import_extra, write_json
-from labeltide.auditing.decisions import ACTIONS, MOST_ROWS, MOST_TEXT, Decision, Item
+from labeltide.auditing.decisions import ACTIONS, MAX_TEXT, Decision, Item
 from labeltide.reviewing.session import CONTEXT, Session, find_item, open_session, stretch_of, target_place, view_item
 from labeltide.reviewing.summary import REVIEW, publish, summarise
 
@@ -289,7 +289,7 @@ def decide(session: Session, body: Any) -> Item:
         last_row=last,
         sequence=item.sequence,
         annotator=item.annotator,
-        comment=_text(body.get("comment") or "", "comment", MOST_TEXT),
+        comment=_text(body.get("comment") or "", "comment", MAX_TEXT),
         shown=_shown(session, decided, body),
         probability=decided.probability,
         request=_check_request(body.get("request")),
@@ -328,7 +328,7 @@ def _unit(session: Session, item: Item, body: Mapping[str, Any]) -> tuple[Item, 
         raise ValueError(f"Unknown unit {unit!r}. Choose one of: stretch, step.")
     row = body.get("row", item.target)
     lines = session.audit.lines
-    is_row = isinstance(row, int) and not isinstance(row, bool) and 0 <= row < MOST_ROWS
+    is_row = isinstance(row, int) and not isinstance(row, bool) and 0 <= row < _validation.MAX_ROWS
     place = lines.find(row, item.annotator) if is_row else None
     if place is None or lines.sequence[place] != lines.sequence[target_place(session, item)]:
         raise ValueError(f"A step must be a table row of the item's sequence and annotator. Got {row!r}.")
