@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from labeltide_bench.pages.cells import make_cells
-from labeltide_bench.pages.paper.match import match_figure
-from labeltide_bench.pages.paper.values import ACCURACY, FIGURES, SHAPES, PaperFigure
+from labeltide_bench.pages.paper.sources import ACCURACY, FIGURES, SHAPES, PaperFigure, match_figure
 from labeltide_bench.pages.results import Run, read_results
 
 RESULTS = Path(__file__).parents[1] / "results" / "paper"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labeltide_bench.pages.paper.plain import PlainTable, as_markdown
+from labeltide_bench.pages.paper.tables import PlainTable, as_markdown
 from labeltide_bench.pages.people import People, PeopleTable
 from labeltide_bench.pages.result_tables import Entry
 

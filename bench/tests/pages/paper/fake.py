@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from labeltide.noise.simulate import LEVELS, average_rate, make_noise
-from labeltide_bench.pages.paper.values import CORRECTIONS, FIGURES, MAE, SHAPES, SIX, STATIC_STUDY, figure_values
+from labeltide_bench.pages.paper.sources import CORRECTIONS, FIGURES, MAE, SHAPES, SIX, STATIC_STUDY, figure_values
 
 Record = dict[str, Any]
 DATASETS = {figure.dataset: figure.classes for figure in FIGURES}

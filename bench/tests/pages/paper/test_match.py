@@ -4,9 +4,18 @@ import pytest
 
 from labeltide_bench.pages.cells import DrawSummary, make_cells
 from labeltide_bench.pages.paper.agreement import agreement_of, as_csv, figure_agreement
-from labeltide_bench.pages.paper.match import Interval, Point, draws_text, interval, match_figure, match_levels
-from labeltide_bench.pages.paper.published_cells import published_studies
-from labeltide_bench.pages.paper.values import FIGURES, STATIC_STUDY, FigureValue
+from labeltide_bench.pages.paper.sources import (
+    FIGURES,
+    STATIC_STUDY,
+    FigureValue,
+    Interval,
+    Point,
+    draws_text,
+    interval,
+    match_figure,
+    match_levels,
+    published_studies,
+)
 from labeltide_bench.pages.results import DatasetInfo, Run
 
 METRICS = {"test_error": 0.1}
@@ -81,7 +90,7 @@ def test_the_papers_own_numbers_agree_with_themselves():
 
 
 def test_a_shift_of_all_accuracies_is_the_difference_that_is_found(tmp_path):
-    from labeltide_bench.pages.paper.studies import read_studies
+    from labeltide_bench.pages.paper.sources import read_studies
     from pages.paper.fake import write_studies
 
     studies = read_studies(write_studies(tmp_path, draws=1, shift=-3)[2:3])

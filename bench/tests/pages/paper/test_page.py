@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from labeltide_bench.pages import write_paper
-from labeltide_bench.pages.paper.values import FIGURES, PAPER_NAMES, SHAPES
+from labeltide_bench.pages.paper.sources import FIGURES, PAPER_NAMES, SHAPES
 from pages.paper.fake import SUBSTITUTES
 from pages.test_report import Outline
 

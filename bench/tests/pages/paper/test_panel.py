@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from labeltide_bench.pages.paper.panel import BOTTOM, HEIGHT, TOP, Curve, Panel, nice_ticks
+from labeltide_bench.pages.paper.drawing import BOTTOM, HEIGHT, TOP, Curve, Panel, nice_ticks
 
 
 def test_a_value_below_the_axis_is_marked_at_the_edge_and_named():

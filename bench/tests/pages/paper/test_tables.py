@@ -1,6 +1,5 @@
-from labeltide_bench.pages.paper.plain import PlainTable, as_markdown
-from labeltide_bench.pages.paper.studies import read_studies
-from labeltide_bench.pages.paper.tables import printed_cells, size_table, stress_table
+from labeltide_bench.pages.paper.sources import read_studies
+from labeltide_bench.pages.paper.tables import PlainTable, as_markdown, printed_cells, size_table, stress_table
 
 
 def test_table_4_holds_the_printed_numbers_beside_ours(folders):

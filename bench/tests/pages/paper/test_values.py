@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from labeltide_bench.pages.paper.values import FIGURES, MAE, SHAPES, figure_values
+from labeltide_bench.pages.paper.sources import FIGURES, MAE, SHAPES, figure_values
 from labeltide_bench.pages.published import dataset_sizes, printed
 
 REPOSITORY = {

@@ -11,9 +11,16 @@ import numpy as np
 from labeltide._files import csv_text
 from labeltide_bench.pages.cells import Cell, methods_of
 from labeltide_bench.pages.method_order import base_name
-from labeltide_bench.pages.paper.match import MatchedFigure, Point, interval
-from labeltide_bench.pages.paper.plain import PlainTable
-from labeltide_bench.pages.paper.values import SIX, UNCORRECTED, FigureValue, shown_name
+from labeltide_bench.pages.paper.sources import (
+    SIX,
+    UNCORRECTED,
+    FigureValue,
+    MatchedFigure,
+    Point,
+    interval,
+    shown_name,
+)
+from labeltide_bench.pages.paper.tables import PlainTable
 from labeltide_bench.pages.published import published
 
 MEASURES = {"accuracy": "accuracy", "mae": "MAE of Q", "test_error": "test error", "frobenius": "Q, Frobenius"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from labeltide_bench.pages.cells import UNIFORM, Cell, methods_of
 from labeltide_bench.pages.cost import method_in
 from labeltide_bench.pages.method_order import base_name
-from labeltide_bench.pages.paper.plain import PlainTable
 from labeltide_bench.pages.people import PEOPLE_HEADS, WORDS, mean_over_people
 from labeltide_bench.pages.published import dataset_sizes, has_published, stress
 from labeltide_bench.pages.result_tables import Table, make_table, percent
@@ -83,3 +83,23 @@ def _size(info: DatasetInfo) -> list[str]:
         "?" if size is None else str(size) for size in (info.n_train, info.n_test, info.n_features, info.n_steps)
     )
     return [ORIGINS.get(info.faithful, ""), f"{train} + {test}", features, steps]
+
+
+class PlainTable(NamedTuple):
+    """Texts in rows and columns."""
+
+    title: str
+    caption: str
+    heads: list[str]
+    rows: list[list[str]]
+    words: int = 0  # columns after the first that hold words and not numbers
+
+
+def as_markdown(table: PlainTable) -> str:
+    """The table in GitHub's Markdown, with its title and caption."""
+    lines = [f"# {table.title}", "", table.caption, "", _line(table.heads), "|---" * len(table.heads) + "|"]
+    return "\n".join([*lines, *map(_line, table.rows)]) + "\n"
+
+
+def _line(texts: list[str]) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in texts) + " |"
