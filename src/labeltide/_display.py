@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-LINE, MOST_LETTERS = 110, 60  # letters of a line of a short text, and of one value
+LINE, MAX_LETTERS = 110, 60  # letters of a line of a short text, and of one value
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 520, 150, 52, 22, 8  # of a drawing, and its margins
 POINTS = 200  # of a curve that are drawn
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "1 2")  # tell curves apart without colours
 
 _reprlib = reprlib.Repr()
-_reprlib.maxstring = _reprlib.maxother = MOST_LETTERS
+_reprlib.maxstring = _reprlib.maxother = MAX_LETTERS
 _reprlib.maxtuple = _reprlib.maxlist = _reprlib.maxdict = 4
 _reprlib.maxlevel = 2
 
@@ -45,7 +45,7 @@ def short(value: Any) -> str:
     if isinstance(value, ShortRepr):
         return f"<{type(value).__name__}>"
     if isinstance(value, tuple) and value and type(value) is not tuple:  # a named tuple
-        return f"{type(value).__name__}({', '.join(map(short, value))})"[: 2 * MOST_LETTERS]
+        return f"{type(value).__name__}({', '.join(map(short, value))})"[: 2 * MAX_LETTERS]
     if isinstance(value, tuple | list) and value and isinstance(value[0], tuple | np.ndarray):
         return f"<{len(value)} of {type(value[0]).__name__}>"
     if isinstance(value, dict) and len(value) > _reprlib.maxdict:
@@ -96,9 +96,9 @@ def draw(
     clock: np.ndarray,
     curves: Mapping[str, np.ndarray],
     band: tuple[np.ndarray, np.ndarray] | None = None,
-    said: str = "",
+    description: str = "",
 ) -> Markup:
-    """Curves of shares over the clock as SVG, the first with a band; `said` is read aloud in its place."""
+    """Curves of shares over the clock as SVG, the first with a band; `description` is for screen readers."""
     keep = np.unique(np.linspace(0, len(clock) - 1, min(len(clock), POINTS)).round().astype(int))
     values = [*curves.values(), *(band or ())]
     most = max((float(np.nanmax(each)) for each in values if np.isfinite(each).any()), default=1.0)
@@ -122,7 +122,7 @@ def draw(
         parts.append(line.format(_path(zip(x, y(shares[keep]), strict=True)), dash, name))
     head = Markup('<svg role="img" aria-label="{}" viewBox="0 0 {} {}" style="width:100%;max-width:{}px">')
     key = _key(list(curves)) if len(curves) > 1 else Markup("")
-    return head.format(said, WIDTH, HEIGHT, WIDTH) + Markup("").join(parts) + Markup("</svg>") + key
+    return head.format(description, WIDTH, HEIGHT, WIDTH) + Markup("").join(parts) + Markup("</svg>") + key
 
 
 def _key(names: Sequence[str]) -> Markup:

@@ -127,7 +127,7 @@ def test_tables_that_cannot_answer_say_why(changes, match):
     ],
 )
 def test_broken_tables_are_refused(changes, match, monkeypatch):
-    monkeypatch.setattr("labeltide.tables.rows.MOST_ANNOTATORS", 3)
+    monkeypatch.setattr("labeltide.tables.rows.MAX_ANNOTATORS", 3)
     with pytest.raises(ValueError, match=match):
         read_audit_table(pa.table({**LONG, **changes}), sequence="person")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import labeltide as lt
-from labeltide.data.clusters import MOST_ROWS, neighbours_look_alike
+from labeltide.data.clusters import MAX_ROWS, neighbours_look_alike
 
 
 def look_alike(features: np.ndarray) -> bool:
@@ -35,11 +35,11 @@ def test_a_walk_through_time_looks_alike_and_independent_rows_do_not():
 
 def test_weak_dependence_is_not_spoken_of():
     generator = np.random.default_rng(0)
-    drawn = generator.normal(size=(MOST_ROWS, 1, 30))
+    drawn = generator.normal(size=(MAX_ROWS, 1, 30))
     assert not look_alike(drawn[1:] + 0.1 * drawn[:-1])
 
 
-@pytest.mark.parametrize(("n", "features"), [(12, 2), (60, 1), (200, 5), (2 * MOST_ROWS, 3)])
+@pytest.mark.parametrize(("n", "features"), [(12, 2), (60, 1), (200, 5), (2 * MAX_ROWS, 3)])
 def test_independent_rows_are_called_alike_at_most_once_in_a_thousand(n, features):
     generator = np.random.default_rng(3)
     assert sum(look_alike(generator.standard_t(2, size=(n, 2, features))) for _ in range(300)) <= 1

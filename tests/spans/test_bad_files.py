@@ -95,7 +95,7 @@ def test_spans_out_of_order_or_without_numbers_are_left_out_and_counted(tmp_path
     (tmp_path / "n.csv").write_text("start,end,label\n9,3,a\nx,3,b\n1,2,c\n")
     found = read_spans(tmp_path / "n.csv")
     assert found.spans["label"].to_pylist() == ["c"]
-    assert found.said == ("2 spans without a sound onset and duration in seconds left out.",)
+    assert found.messages == ("2 spans without a sound onset and duration in seconds left out.",)
 
 
 @pytest.mark.parametrize("name", FORMATS)

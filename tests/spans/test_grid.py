@@ -19,7 +19,7 @@ def test_spans_on_the_edges_of_epochs_need_no_rule():
     found = laid((0, 60, "W"), (60, 60, "N1"))
     assert found.labels == ["W", "W", "N1", "N1"]
     assert not any(found.counts.values())
-    assert found.said == ()
+    assert found.messages == ()
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_each_rule_is_counted_and_said(lines, labels, counts):
     found = laid(*lines)
     assert found.labels == labels
     assert {name: count for name, count in found.counts.items() if count} == counts
-    assert len(found.said) == len(counts)
+    assert len(found.messages) == len(counts)
 
 
 def test_of_two_that_cover_the_same_the_later_wins():
@@ -56,7 +56,7 @@ def test_no_spans_leave_every_epoch_without_a_label():
 
 
 def test_too_many_pieces_are_refused(monkeypatch):
-    monkeypatch.setattr(grids, "MOST_PIECES", 10)
+    monkeypatch.setattr(grids, "MAX_PIECES", 10)
     with pytest.raises(ValueError, match=r"The spans cover 12 epochs, .*Choose longer epochs"):
         laid(*[(0, 120, "A")] * 3)
 
@@ -76,7 +76,7 @@ def test_labels_on_a_grid_come_back_from_spans(labels, length, start):
     grid = Grid(start, length, len(labels))
     found = lay_on_grid(grid_to_spans(labels, grid), grid)
     assert found.labels == labels
-    assert set(found.said) <= {said for said in found.said if "without a label" in said}
+    assert set(found.messages) <= {said for said in found.messages if "without a label" in said}
 
 
 @settings(max_examples=60, deadline=None)

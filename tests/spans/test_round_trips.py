@@ -162,7 +162,7 @@ def test_bids_events_with_na(tmp_path):
     found = delimited.read(tmp_path / "sub-01_events.tsv")
     assert found.spans["duration"].to_pylist() == [30, 0]
     assert found.spans["recording"].to_pylist() == ["sub-01_events"] * 2
-    assert found.said == ("1 span without a label left out.",)
+    assert found.messages == ("1 span without a label left out.",)
 
 
 def test_none_is_a_behaviour_and_na_is_missing(tmp_path):
@@ -203,7 +203,7 @@ def test_point_events_among_aggregated_events_of_boris_are_events(tmp_path, dura
     (tmp_path / "o1.csv").write_text("\n".join(",".join(line) for line in lines))
     found = delimited.read(tmp_path / "o1.csv")
     assert found.spans["duration"].to_pylist() == [4.5, 0.0]
-    assert found.said == ()
+    assert found.messages == ()
 
 
 @pytest.mark.parametrize("tabular", [False, True])
@@ -240,7 +240,7 @@ def test_boris_tabular_events_are_joined(tmp_path, preface):
         (5.0, 0.0, "sniff", "cage A"),
         (2.0, 4.0, "groom", "cage B"),
     ]
-    assert found.said == ("1 line of BORIS without a matching start or stop left out.",)
+    assert found.messages == ("1 line of BORIS without a matching start or stop left out.",)
 
 
 def test_exports_of_label_studio(tmp_path):
@@ -270,7 +270,7 @@ def test_nsrr_stages_without_apnoeas(tmp_path):
     )
     found = nsrr.read(tmp_path / "n.xml")
     assert found.spans["label"].to_pylist() == ["Stage 2 sleep"]
-    assert found.said == ("1 events other than sleep stages left out.",)
+    assert found.messages == ("1 events other than sleep stages left out.",)
     assert nsrr.read(tmp_path / "n.xml", events="all").spans["label"].to_pylist() == [
         "Stage 2 sleep",
         "Hypopnea|Hypopnea",

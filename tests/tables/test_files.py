@@ -80,7 +80,7 @@ def test_broken_workbooks_and_a_missing_openpyxl_are_said(tmp_path, monkeypatch)
         (tmp_path / "t.xlsx").write_bytes(content)
         with pytest.raises(ValueError, match="cannot be read as xlsx: it is no workbook"):
             open_file(tmp_path / "t.xlsx")
-    monkeypatch.setattr(files, "MOST_BYTES", 10)
+    monkeypatch.setattr(files, "MAX_BYTES", 10)
     with pytest.raises(ValueError, match="unpacks to more than"):
         open_file(write_book(tmp_path / "t.xlsx", ["a"], [1]))
     monkeypatch.setitem(sys.modules, "openpyxl", None)

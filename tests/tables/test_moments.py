@@ -35,8 +35,8 @@ def test_hours_are_those_of_the_time_zone():
     ]  # clocks go forward at 1:00 UTC
     moments = read_moments("t", pa.array(utc).cast(pa.timestamp("us", "Europe/Berlin")))
     assert hours(moments) == [1.5, 3.5]
-    assert moments.said[0] == "Hours of 't' are those of its time zone, Europe/Berlin."
-    assert "daylight saving time" in moments.said[1]
+    assert moments.messages[0] == "Hours of 't' are those of its time zone, Europe/Berlin."
+    assert "daylight saving time" in moments.messages[1]
     assert moments.texts.to_pylist() == ["2026-03-29 01:30:00+01:00", "2026-03-29 03:30:00+02:00"]
 
 
@@ -54,7 +54,7 @@ def test_hours_are_those_of_the_time_zone():
 def test_texts_are_read_as_what_they_say(texts, first):
     moments = read_moments("t", pa.array(texts))
     assert moments.texts[0].as_py() == first
-    assert moments.said[0].startswith("I read the texts of 't' as ")
+    assert moments.messages[0].startswith("I read the texts of 't' as ")
 
 
 def test_dates_have_no_hours():

@@ -35,7 +35,7 @@ def found(columns, **asked):
 def test_a_plain_table_needs_no_options():
     roles = found(PLAIN)
     assert (roles.sequence, roles.time, roles.label, roles.features) == (["person"], "when", ["label"], ["v"])
-    assert roles.said == [
+    assert roles.messages == [
         "I took 'label' for the label.",
         "I took 'person' for the sequence.",
         "I took 'when' for the time.",
@@ -44,7 +44,7 @@ def test_a_plain_table_needs_no_options():
 
 def test_what_is_asked_for_is_not_guessed():
     roles = found(PLAIN, sequence="person", time="when", label="label", features="v")
-    assert roles.said == []
+    assert roles.messages == []
     assert roles.features_named
 
 
@@ -124,7 +124,7 @@ def test_what_names_counts_or_tells_is_no_feature():
     columns = {**PLAIN, "patient": "two", "label_fixed": "text", "true_state": "text", "index": "rising", "y": "number"}
     roles = found(columns, sequence="person")
     assert roles.features == ["v", "y"]
-    left_out = [sentence for sentence in roles.said if "left" in sentence]
+    left_out = [sentence for sentence in roles.messages if "left" in sentence]
     assert left_out == [
         "I left 'patient' out of the features: what names someone or something is no measurement.",
         "I left 'label_fixed' and 'true_state' out of the features: what is called a label or the truth would give the "

@@ -141,8 +141,16 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSt
     recorded = labels.of_steps(rows)
     features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
     clock, clocks, clocks_said = read_clocks(loaded, columns.clock, columns.time, rows.moments, rows.steps)
-    moments_said = rows.moments.said if rows.moments else ()
-    said = [*columns.said, *rows_said, *tidied_said, *labels.said, *moments_said, *features.said, *clocks_said]
+    moments_said = rows.moments.messages if rows.moments else ()
+    said = [
+        *columns.messages,
+        *rows_said,
+        *tidied_said,
+        *labels.messages,
+        *moments_said,
+        *features.messages,
+        *clocks_said,
+    ]
     trusted = None
     if columns.trusted:
         trusted, sentence = read_trusted(loaded, columns.trusted, labels, rows.steps)
@@ -151,7 +159,7 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSt
     overview = describe_overview(tidy_contents(counts, tidy), table.names, columns, used, why, tidy.as_numbers)
     if not features.columns:
         features = _only_position(rows)
-        said += features.said
+        said += features.messages
     gaps, gaps_said = find_gaps(rows.steps) if rows.moments else (None, "")
     said += [gaps_said] if gaps_said else []
     return AuditSteps(rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said), overview)
@@ -163,8 +171,8 @@ def _keep_rows(
     """The table without bad rows, which rows of it these are, and what is said of that."""
     kept = keep_rows(_with_moments(table, columns.time, reading.timezone), columns, reading.drop_bad_rows)
     if kept.rows is None:
-        return table, None, kept.said
-    return table.take(pa.array(kept.rows)), GivenRows(kept.rows, len(table)), kept.said
+        return table, None, kept.messages
+    return table.take(pa.array(kept.rows)), GivenRows(kept.rows, len(table)), kept.messages
 
 
 def _with_moments(table: pa.Table, time: str | None, timezone: str | None) -> pa.Table:
@@ -201,7 +209,7 @@ def read_new_table(
     features = apply_encoders(loaded, encoders, rows.steps) if encoders else _position(rows)
     unlabelled = np.full((len(rows.steps.rows), rows.n_annotators), -1, dtype=np.int8)
     clock, clocks, _ = read_clocks(loaded, [], columns.time, rows.moments, rows.steps)
-    steps = AuditSteps(rows, features, unlabelled, tuple(class_names), clock, clocks, said=tuple(columns.said))
+    steps = AuditSteps(rows, features, unlabelled, tuple(class_names), clock, clocks, said=tuple(columns.messages))
     return replace(steps.cut(window), said=steps.said)
 
 
@@ -222,7 +230,7 @@ def _only_position(rows: TableRows) -> Features:
             "column is left that can be one. Name some with the option features (--features COLUMN,...)."
         )
     said = "No column is left for features, so the audit rests on the annotators and the position in the sequence."
-    return replace(_position(rows), said=(said,))
+    return replace(_position(rows), messages=(said,))
 
 
 def _position(rows: TableRows) -> Features:

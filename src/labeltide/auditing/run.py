@@ -387,7 +387,7 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
         options = replace(options, columns=columns, recordings=recordings)
         recorded = _read(laid, options)
         read = leave_out_rare_classes(recorded)
-        about = describe_table(table, read, recordings.said)
+        about = describe_table(table, read, recordings.messages)
         say_reading(about, read, stages)
         windows = fitting.choose_windows(read, options.seed, options.pace, options.train_on)
         check_training(read, windows, options)

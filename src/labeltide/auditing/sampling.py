@@ -34,7 +34,7 @@ from labeltide.auditing.survey import (
     used_columns,
 )
 from labeltide.tables.columns import Steps, encode_column, find_places
-from labeltide.tables.features import LARGEST, Features, apply_encoders, encode_features
+from labeltide.tables.features import MAX_VALUE, Features, apply_encoders, encode_features
 from labeltide.tables.files import FileSet
 from labeltide.tables.intake import is_number, load_table, open_table, whole
 from labeltide.tables.roles import RoleColumns
@@ -80,7 +80,7 @@ def read_large_table(files: FileSet, options: AuditOptions, stages: Stages) -> L
     layout, sample, features = read_sample(layout, drawn, counts)
     used, why = [encoder.column for encoder in features.encoders], {**roles.left_out, **features.left_out}
     contents = tidy_contents(counts, tidy)
-    said = [*roles.said, *tidied_said, *_say_blank(counts, roles), *sample.said, *_say_layout(layout, n_windows)]
+    said = [*roles.messages, *tidied_said, *_say_blank(counts, roles), *sample.said, *_say_layout(layout, n_windows)]
     said += [*sorted_said, f"The table is read in {count(len(layout.plan.chunks), 'part')}."]
     overview = describe_overview(contents, files.schema.names, roles, used, why, tidy.as_numbers)
     sample = replace(sample, said=tuple(said), overview=overview)
@@ -348,7 +348,7 @@ def _last_value(column: pa.ChunkedArray, begin: int, first: int) -> int | None:
         low = max(begin, end - size)
         values = whole(column.slice(low, end - low)).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         with np.errstate(invalid="ignore"):
-            there = np.flatnonzero(np.abs(values) <= LARGEST)
+            there = np.flatnonzero(np.abs(values) <= MAX_VALUE)
         if len(there):
             return low + int(there[-1])
         end, size = low, size * 8
@@ -445,7 +445,7 @@ def _fit(
     _, clocks, clocks_said = read_clocks(table, columns.clock, columns.time, moments, steps)
     trusted_said = [say_trusted(layout.survey.trusted, columns.trusted)] if columns.trusted else []
     usual, gaps_said = _find_gaps(layout, read.steps, windows)
-    said = [*(moments.said if moments else ()), *features.said, *clocks_said, *trusted_said]
+    said = [*(moments.messages if moments else ()), *features.messages, *clocks_said, *trusted_said]
     said += [*_without_features(layout, features), *gaps_said]
     return replace(layout, encoders=features.encoders, clocks=clocks, usual=usual), features, tuple(said)
 

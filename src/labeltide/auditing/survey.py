@@ -26,7 +26,7 @@ from labeltide.tables.features import Encoder
 from labeltide.tables.files import FileSet, csv_options, open_files, reading
 from labeltide.tables.intake import is_text, load_table, open_table, whole
 from labeltide.tables.roles import Reading, Request, RoleColumns, find_columns
-from labeltide.tables.rows import MOST_ANNOTATORS, UNNAMED, no_trusted, trusted_differ
+from labeltide.tables.rows import MAX_ANNOTATORS, UNNAMED, no_trusted, trusted_differ
 from labeltide.tables.stream import RowStream
 from labeltide.tables.tidy import NOTHING, TableCounts, Tidying
 from labeltide.tables.windows import OVERLAP, ClockInfo, Windows, choose_window, cut_windows
@@ -396,9 +396,9 @@ def _annotators(state: _State, table: pa.Table, name: str | None) -> np.ndarray:
         return np.zeros(len(table), dtype=np.int32)
     codes, values = code_values(table[name])
     known = [state.annotators.setdefault(value, len(state.annotators)) for value in values.to_pylist()]
-    if len(state.annotators) > 4 * MOST_ANNOTATORS:
+    if len(state.annotators) > 4 * MAX_ANNOTATORS:
         raise ValueError(
-            f"There can be at most {MOST_ANNOTATORS} annotators. {quoted([name])} holds more: "
+            f"There can be at most {MAX_ANNOTATORS} annotators. {quoted([name])} holds more: "
             f"{quoted(list(state.annotators))}."
         )
     return np.append(np.array(known, dtype=np.int32), np.int32(-1))[codes]
@@ -416,7 +416,7 @@ def _labels(state: _State, table: pa.Table, columns: RoleColumns, person: np.nda
 def _check_repeats(state: _State, new_step: np.ndarray, person: np.ndarray, first: int) -> None:
     """No two rows of one sequence, time and annotator."""
     step = np.cumsum(new_step)  # 0 for rows of the step with which the group before ended
-    key = step * (4 * MOST_ANNOTATORS + 2) + person
+    key = step * (4 * MAX_ANNOTATORS + 2) + person
     order = np.argsort(key, kind="stable")
     again = order[1:][key[order][1:] == key[order][:-1]]
     again = again if len(again) else np.flatnonzero((step == 0) & np.isin(person, list(state.people)))
@@ -494,8 +494,8 @@ def _sorted_annotators(state: _State, columns: RoleColumns) -> pa.Array | None:
     named = [value for value in state.annotators if value is not None]
     if state.unnamed_hold_labels:
         named = [*map(str, named), UNNAMED]
-    if len(named) > MOST_ANNOTATORS:
-        raise ValueError(f"There can be at most {MOST_ANNOTATORS} annotators. Got {len(named)}: {quoted(named)}.")
+    if len(named) > MAX_ANNOTATORS:
+        raise ValueError(f"There can be at most {MAX_ANNOTATORS} annotators. Got {len(named)}: {quoted(named)}.")
     return pa.array(sorted(named)) if named else None
 
 

@@ -94,7 +94,7 @@ def draw_units(units: np.ndarray, labelled: np.ndarray, target: int, generator: 
 # ----------------------------------------------------------------------------------------------------
 
 
-MOST_ROWS = 512  # that are compared; of more rows, pairs of neighbours at even distances
+MAX_ROWS = 512  # that are compared; of more rows, pairs of neighbours at even distances
 PERMUTATIONS = 1999  # none may bring neighbours as close together: level 1 in 2,000
 # Of the distance of random pairs; weaker dependence matters little (docs/decisions/019-people-are-the-unit.md).
 FAR_CLOSER = 0.8  # by hand
@@ -126,9 +126,9 @@ def neighbours_look_alike(features: np.ndarray, mask: np.ndarray) -> bool:
 
 def _choose_pairs(n: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows to compare, and the places among them that are followed by their neighbour."""
-    if n <= MOST_ROWS:
+    if n <= MAX_ROWS:
         return np.arange(n), np.arange(n - 1)
-    starts = np.linspace(0, n - 2, MOST_ROWS // 2).astype(np.int64)
+    starts = np.linspace(0, n - 2, MAX_ROWS // 2).astype(np.int64)
     return np.stack([starts, starts + 1], 1).ravel(), np.arange(0, 2 * len(starts), 2)
 
 

@@ -183,7 +183,7 @@ def _mistake(generator: np.random.Generator, true: np.ndarray, chance: np.ndarra
 ROWS_EACH = 5000  # of one person
 DAYS = 60  # enough for as many rows: about 108 a day, and a person who wears the sensor less has 90
 AT_ONCE = 50  # people who are simulated together and make a row group
-MOST_ROWS = 10**11
+MAX_ROWS = 10**11
 # A seventh feature, from the activity: sounds around the person, in decibels.
 _LOUDNESS, _LOUDNESS_SPREAD = {"exercise": 66.0, "rest": 34.0, "sit": 50.0, "walk": 58.0}, 9.0
 
@@ -194,7 +194,7 @@ def write_large_study(path: Path, rows: int, rate: float = 0.2, seed: int = 0) -
     Seven features, two annotators, four activities, 5,000 rows for each person. People are simulated in parts of 50,
     each from its own seed, so that memory does not grow with the rows and the same seed gives the same bytes.
     """
-    check_number("rows", rows, 1, MOST_ROWS, whole=True)
+    check_number("rows", rows, 1, MAX_ROWS, whole=True)
     check_number("rate", rate, 0, 0.5)
     check_number("seed", seed, 0, whole=True)
     if not path.name.lower().endswith(".parquet"):

@@ -28,7 +28,7 @@ from labeltide.exporting.model_card import beside_json, model_card
 from labeltide.models import MODELS, GRUModel, LinearModel, SequenceModel, TCNModel, TransformerModel
 from labeltide.models.tcn import KERNEL_SIZE
 from labeltide.models.transformer import HEADS, MemberNorm
-from labeltide.tables.features import LARGEST, Encoder, encoder_from_json
+from labeltide.tables.features import MAX_VALUE, Encoder, encoder_from_json
 
 SUFFIXES = {"whole": ".onnx", "step": ".step.onnx", "json": ".json", "card": ".md"}
 
@@ -593,7 +593,7 @@ class OnnxSource(NamedTuple):
             for place in range(len(encoder.names)):
                 is_number = not encoder.levels and place == 0
                 number = (encoder.low, encoder.high, encoder.centre, encoder.scale)
-                columns.append(number if is_number else (-LARGEST, LARGEST, 0.0, 1.0))
+                columns.append(number if is_number else (-MAX_VALUE, MAX_VALUE, 0.0, 1.0))
         return np.array(columns, dtype=np.float64).T
 
 

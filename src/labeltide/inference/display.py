@@ -196,7 +196,7 @@ def _over_clock(audit: LabelAudit, quality: np.ndarray) -> Any:
     with np.errstate(invalid="ignore"):
         shares = np.bincount(place, 1 - quality[there], bins) / np.bincount(place, minlength=bins)
     said = f"Share of wrong labels over the clock, by the posterior: {percent(float((1 - quality[there]).mean()))}."
-    return draw((edges[1:] + edges[:-1]) / 2, {"wrong, by the posterior": shares}, said=said)
+    return draw((edges[1:] + edges[:-1]) / 2, {"wrong, by the posterior": shares}, description=said)
 
 
 def temporality_html(tests: Temporality) -> str:
@@ -233,7 +233,7 @@ def consensus_html(consensus: Consensus) -> str:
     title = f"Consensus of {annotators} annotators on {steps:,} steps of {n:,} sequences"
     kappa = f"Fleiss' kappa {consensus.agreement.fleiss:.2f}; {len(consensus.classes)} classes."
     chosen = {f"annotator {place}": quality for place, quality in enumerate(consensus.quality[:CURVES])}
-    curve = draw(consensus.clock, chosen, said="Share of right labels of each annotator over the clock.")
+    curve = draw(consensus.clock, chosen, description="Share of right labels of each annotator over the clock.")
     rows = [
         [place, percent(quality.mean()), percent(quality.min()), percent(quality.max())]
         for place, quality in enumerate(consensus.quality[:PARTS])
@@ -256,7 +256,7 @@ def estimator_html(estimator: Any) -> str:
     listed = table(["true class", "recorded wrong, on average", "least", "most"], rows)
     grid = np.asarray(estimator.clock_grid_)
     curves = {f"true {name}": rates for name, rates in zip(classes[:CURVES], wrong.T[:CURVES], strict=True)}
-    curve = draw(grid, curves, said="Error rate of each true class over the clock.") if grid.ndim == 1 else ""
+    curve = draw(grid, curves, description="Error rate of each true class over the clock.") if grid.ndim == 1 else ""
     return panel("Learned", sentence(words), curve, listed, _more(len(classes)))
 
 

@@ -25,10 +25,10 @@ from labeltide.recordings.spans.table import Signal
 
 BANDS = {"delta": (0.5, 4.0), "theta": (4.0, 8.0), "alpha": (8.0, 12.0), "sigma": (12.0, 16.0), "beta": (16.0, 30.0)}
 WELCH_SECONDS = 4.0
-FEWEST_SAMPLES = 8  # in an epoch; with fewer, only their mean is a feature
+MIN_SAMPLES = 8  # in an epoch; with fewer, only their mean is a feature
 BLOCK_SAMPLES = 4_000_000  # of a channel that are held at once
-MOST_RATE = 1000.0  # of samples in a second, up to which channels share the blocks of epochs
-SMALLEST = 1e-12  # under a logarithm
+MAX_RATE = 1000.0  # of samples in a second, up to which channels share the blocks of epochs
+MIN_POWER = 1e-12  # under a logarithm
 NAMES = {  # field → words in the name of a channel
     "ecg": r"\b(ecg|ekg)",
     "muscle": r"\b(emg|chin|tib|leg|submental)",
@@ -53,7 +53,7 @@ def field_of(name: str, unit: str, asked: str | None = None) -> str:
 def channel_features(signal: Signal, starts: np.ndarray, length: float, field: str) -> EpochFeatures:
     """Features of one channel in the epochs that begin at `starts`, in seconds; loaded block by block."""
     samples = int(signal.rate * length + 1e-6)
-    kind = FIELDS[field] if samples >= FEWEST_SAMPLES else _mean_alone
+    kind = FIELDS[field] if samples >= MIN_SAMPLES else _mean_alone
     parts = [kind(epochs, signal.rate) for epochs in blocks(signal, starts, length)]
     return {f"{signal.name}: {name}": np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
@@ -89,7 +89,7 @@ def own_features(signals: Sequence[Signal], starts: np.ndarray, length: float, f
 def blocks(signal: Signal, starts: np.ndarray, length: float) -> Iterator[np.ndarray]:
     """Samples of shape (epochs, samples), some epochs at a time, loaded while they are gone through."""
     samples = max(int(signal.rate * length + 1e-6), 1)
-    at_once = max(BLOCK_SAMPLES // max(int(MOST_RATE * length), samples), 1)  # the same for all channels
+    at_once = max(BLOCK_SAMPLES // max(int(MAX_RATE * length), samples), 1)  # the same for all channels
     first = np.clip(np.rint(starts * signal.rate).astype(np.int64), 0, max(signal.count - samples, 0))
     for begin in range(0, len(first), at_once):
         places = first[begin : begin + at_once]
@@ -110,7 +110,7 @@ def _filled(epochs: np.ndarray) -> np.ndarray:
 
 
 def _log(values: np.ndarray) -> np.ndarray:
-    return np.log10(np.maximum(values, SMALLEST))  # NaN stays
+    return np.log10(np.maximum(values, MIN_POWER))  # NaN stays
 
 
 def _line_length(epochs: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ from labeltide.tables.words import LESSER_TIMES, SEQUENCES, TIMES, means, quoted
 
 SEQUENCE, TIME, LABEL = "recording", "onset", "label"
 USUAL_EPOCH = {"eeg": 30.0, "muscle": 30.0}  # in seconds, where the spans do not tell; 1 s for other fields
-SHORTEST, LONGEST = 0.02, 600.0  # of an epoch that is taken from the spans
+MAX_EPOCH = 600.0  # seconds  # of an epoch that is taken from the spans
 CHOICES = (*FIELDS, "sleep")
 
 
@@ -63,7 +63,7 @@ class RecordingRequest:
     described: dict[str, Any] | None = None
 
     @property
-    def said(self) -> list[str]:
+    def messages(self) -> list[str]:
         """Sentences about what was read."""
         return [] if self.described is None else self.described["said"]
 
@@ -143,7 +143,7 @@ def read_epochs(
     wall_clock : times are moments, where all recordings say when they began; else seconds from the beginning
     """
     recordings = open_recordings(source, request.labels, labelled)
-    epoch, said = _choose_epoch(recordings, request)
+    epoch, messages = _choose_epoch(recordings, request)
     annotators = list(dict.fromkeys(who for recording in recordings for who in recording.spans))
     titles = dict(zip(annotators, _titles(annotators), strict=True))
     parts, described, counts, row = [], [], Counter[str](), 0
@@ -158,10 +158,10 @@ def read_epochs(
         described.append(_describe(recording, grid, row))
         row += grid.count
     table, names = _join(parts, list(titles.values()))
-    said += [sentence for recording in recordings for sentence in recording.file.said]
-    said += say_counts(counts, Grid(0.0, epoch, 0))
+    messages += [sentence for recording in recordings for sentence in recording.file.messages]
+    messages += say_counts(counts, Grid(0.0, epoch, 0))
     about = {"epoch": epoch, "field": request.field, "annotators": annotators, "files": described}
-    return EpochTable(table, list(titles.values()), names, {**about, "said": list(dict.fromkeys(said))})
+    return EpochTable(table, list(titles.values()), names, {**about, "said": list(dict.fromkeys(messages))})
 
 
 def _choose_epoch(recordings: Sequence[OpenRecording], request: RecordingRequest) -> tuple[float, list[str]]:
@@ -180,7 +180,7 @@ def _choose_epoch(recordings: Sequence[OpenRecording], request: RecordingRequest
     common = gcd(*whole.tolist()) / 1000 if len(whole) else 0.0
     fields = {field_of(s.name, s.unit, request.field) for recording in recordings for s in recording.file.signals}
     usual = max((USUAL_EPOCH.get(field, 1.0) for field in fields), default=1.0)
-    if usual / 3 <= common <= LONGEST:
+    if usual / 3 <= common <= MAX_EPOCH:
         return common, [f"Epochs of {common:g} s, of which every span holds a whole number."]
     return usual, [f"Epochs of {usual:g} s, as is usual for such signals; choose others with epoch (--epoch SECONDS)."]
 
@@ -307,7 +307,7 @@ def open_recordings(source: Any, labels: Any, labelled: bool = True) -> list[Ope
     if labelled and not any(spans.num_rows for recording in found for spans in recording.spans.values()):
         names.refuse()
     first = found[0]
-    return [replace(first, file=replace(first.file, said=(*first.file.said, *names.say()))), *found[1:]]
+    return [replace(first, file=replace(first.file, messages=(*first.file.messages, *names.say()))), *found[1:]]
 
 
 def _signals_of(files: RecordingFiles) -> dict[str, SpanFile]:
@@ -329,19 +329,19 @@ def _with_labels(
 ) -> OpenRecording:
     """The spans of each annotator of a recording, from all its files of labels."""
     spans: dict[str | None, pa.Table] = {}
-    file, said = recording.file, list(recording.file.said)
+    file, messages = recording.file, list(recording.file.messages)
     sources = [(LabelFile(None), SpanFile(given))] if given is not None else []
     for label in files.labels if given is None else ():
         read = file if label.path is None else align(read_spans(label.path), file, label.path.name)
         sources.append((label, read))
-        said += read.said if label.path is not None else ()
+        messages += read.messages if label.path is not None else ()
     for label, read in sources:
         for who, own in by_annotator(names.find(read, label.path, recording.name, alone=alone)).items():
             who = label.annotator if label.annotator is not None and who is None else who
             spans[who] = pa.concat_tables([spans[who], own]).sort_by("onset") if who in spans else own
     paths = [str(label.path) for label in files.labels if label.path is not None]
     about = {"signals": str(files.signals), "labels": paths}
-    return replace(recording, files=about, file=replace(file, said=tuple(said)), spans=spans)
+    return replace(recording, files=about, file=replace(file, messages=tuple(messages)), spans=spans)
 
 
 def align(labels: SpanFile, recording: SpanFile, name: str) -> SpanFile:
@@ -354,12 +354,14 @@ def align(labels: SpanFile, recording: SpanFile, name: str) -> SpanFile:
         return labels
     apart = (labels.start - recording.start).total_seconds()
     if abs(apart) >= DAY:
-        said = f"{name} and its recording begin on different days; onsets are taken as they are."
-        return replace(labels, said=(*labels.said, said))
+        messages = f"{name} and its recording begin on different days; onsets are taken as they are."
+        return replace(labels, messages=(*labels.messages, messages))
     place = labels.spans.column_names.index("onset")
     moved = labels.spans.set_column(place, "onset", pc.add(labels.spans["onset"], apart))
     when = f"{abs(apart):g} s {'after' if apart > 0 else 'before'} its recording"
-    return replace(labels, spans=moved, said=(*labels.said, f"{name} begins {when}: its onsets were moved by that."))
+    return replace(
+        labels, spans=moved, messages=(*labels.messages, f"{name} begins {when}: its onsets were moved by that.")
+    )
 
 
 def _paths(labels: Any) -> list[Path]:
@@ -532,7 +534,7 @@ def _has_signals(path: Path) -> bool:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Which spans of a file belong to which recording, by name; names that no signals have are remembered and said.
+# Which spans of a file belong to which recording, by name; names that no signals have are remembered and messages.
 # ----------------------------------------------------------------------------------------------------
 
 
@@ -564,15 +566,15 @@ class RecordingNames:
 
     def say(self) -> tuple[str, ...]:
         """What was matched by the observation of BORIS alone, and what was left out."""
-        said = []
+        messages = []
         if self._by_observation:
             names = list(dict.fromkeys(self._by_observation))
-            said.append(f"Observations with one subject go by the observation alone: {quoted(names, SHOWN)}.")
+            messages.append(f"Observations with one subject go by the observation alone: {quoted(names, SHOWN)}.")
         names, count = self._left_out()
         if count:
             which = f": {quoted(names, SHOWN)}" if names else ", because they name none"
-            said.append(f"{count:,} span{'s' if count > 1 else ''} of recordings without signals left out{which}.")
-        return tuple(said)
+            messages.append(f"{count:,} span{'s' if count > 1 else ''} of recordings without signals left out{which}.")
+        return tuple(messages)
 
     def refuse(self) -> None:
         """Nothing was found: say which names the labels have and which the signals have."""
@@ -612,7 +614,7 @@ class RecordingNames:
 # ----------------------------------------------------------------------------------------------------
 
 
-MOST_SAMPLES = 100_000_000  # of a grid on which the rows are placed
+MAX_SAMPLES = 100_000_000  # of a grid on which the rows are placed
 FILLED = 10  # times as many samples as there are may be missing before the first row
 
 
@@ -652,17 +654,17 @@ def _signals(table: pa.Table, time: str) -> SpanFile:
         )
     place = np.rint((seconds - seconds[0]) / usual).astype(np.int64)
     count = int(place[-1]) + 1
-    if count > MOST_SAMPLES:
+    if count > MAX_SAMPLES:
         raise ValueError(
             f"The times in {quoted([time])} leave gaps so long that the signals cannot be held. Split the table."
         )
-    said = []
+    messages = []
     moved = float(np.abs(seconds - seconds[0] - place * usual).max())
     if moved > usual / 10:
-        said.append(f"Times are not even: samples were moved by up to {moved:.3g} s onto steps of {usual:.3g} s.")
+        messages.append(f"Times are not even: samples were moved by up to {moved:.3g} s onto steps of {usual:.3g} s.")
     before = round(seconds[0] / usual) if start is None and 0 < seconds[0] / usual < FILLED * count else 0
     if start is None and abs(seconds[0] - before * usual) > usual:
-        said.append(f"Times count from the first row, which was {seconds[0]:g} s.")
+        messages.append(f"Times count from the first row, which was {seconds[0]:g} s.")
     columns = [name for name in table.column_names if name != time and is_number(table.schema.field(name).type)]
     if not columns:
         raise ValueError("A table of signals must have at least one column of numbers beside the times. Got none.")
@@ -671,7 +673,7 @@ def _signals(table: pa.Table, time: str) -> SpanFile:
         values = np.full(before + count, np.nan)
         values[before + place] = table[name].to_numpy().astype(np.float64)[order]
         signals.append(Signal(name, "", 1 / usual, before + count, lambda a, b, held=values: held[a:b]))  # type: ignore[misc]
-    return SpanFile(no_spans(), tuple(signals), start, tuple(said))
+    return SpanFile(no_spans(), tuple(signals), start, tuple(messages))
 
 
 def _seconds(column: pa.ChunkedArray):  # type: ignore[no-untyped-def]
@@ -702,7 +704,7 @@ def _seconds(column: pa.ChunkedArray):  # type: ignore[no-untyped-def]
 
 
 UNSCORED = frozenset({"?", "sleep stage ?", "unscored", "not scored", "unknown", "n/a"})  # in small letters
-MOST_PIECES = 50_000_000  # of spans cut at the edges of steps
+MAX_PIECES = 50_000_000  # of spans cut at the edges of steps
 TOLERANCE = 1e-6  # of a step
 
 
@@ -728,12 +730,12 @@ class GridLabels:
     ----------
     labels : list of text or None, one for every step
     counts : how often each rule was applied
-    said : a sentence for each rule that was
+    messages : a sentence for each rule that was
     """
 
     labels: list[str | None]
     counts: dict[str, int]
-    said: tuple[str, ...]
+    messages: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -809,14 +811,14 @@ def say_counts(counts: dict[str, int], grid: Grid) -> tuple[str, ...]:
         "unscored": "{} labelled as not scored left out.",
     }
     of_steps = ("overlaps", "gaps")
-    said = []
+    messages = []
     for name, sentence in sentences.items():
         count = counts.get(name, 0)
         noun = f"epoch of {grid.length:g} s" if name in of_steps else "span"
         plural = f"epochs of {grid.length:g} s" if name in of_steps else "spans"
         if count:
-            said.append(sentence.format(f"{count} {noun if count == 1 else plural}"))
-    return tuple(said)
+            messages.append(sentence.format(f"{count} {noun if count == 1 else plural}"))
+    return tuple(messages)
 
 
 def _off_grid(edges: np.ndarray) -> np.ndarray:
@@ -828,9 +830,9 @@ def _cut(begins: np.ndarray, ends: np.ndarray, used: np.ndarray, count: int) -> 
     low, high = begins[used].clip(0, count), ends[used].clip(0, count)
     first = np.floor(low + TOLERANCE).astype(np.int64)
     pieces = np.maximum(np.ceil(high - TOLERANCE).astype(np.int64) - first, 0)
-    if pieces.sum() > MOST_PIECES:
+    if pieces.sum() > MAX_PIECES:
         raise ValueError(
-            f"The spans cover {int(pieces.sum())} epochs, counted span by span; at most {MOST_PIECES} are laid on "
+            f"The spans cover {int(pieces.sum())} epochs, counted span by span; at most {MAX_PIECES} are laid on "
             "a grid. Choose longer epochs, or drop spans that overlap."
         )
     span = np.repeat(np.arange(len(numbers)), pieces)

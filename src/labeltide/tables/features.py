@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from labeltide.tables.columns import Steps
 from labeltide.tables.intake import is_number, is_text, whole
-from labeltide.tables.tidy import LEAST_NUMBERS, MOST_LEVELS, NOTE, WHOLE, WholeColumns, count_numbers, text_numbers
+from labeltide.tables.tidy import MAX_LEVELS, MIN_NUMBERS, NOTE, WHOLE, WholeColumns, count_numbers, text_numbers
 from labeltide.tables.words import name_rows, quoted, unique_texts
 
-LARGEST = 1e30  # what is larger is a gap: its square must fit a float64
+MAX_VALUE = 1e30  # what is larger is a gap: its square must fit a float64
 TAIL = 0.001  # share of values on either side that do not count as the usual range
 
 
@@ -33,8 +33,8 @@ class Encoder:
     levels: tuple[str, ...] = ()  # of text and of true and false; empty for numbers
     centre: float = 0.0
     scale: float = 1.0
-    low: float = -LARGEST  # values beyond low and high are pulled in
-    high: float = LARGEST
+    low: float = -MAX_VALUE  # values beyond low and high are pulled in
+    high: float = MAX_VALUE
     fill: float = 0.0  # where nothing came before
     has_mask: bool = False
 
@@ -74,7 +74,7 @@ class Features:
 
     columns: list[np.ndarray]  # float32 of shape (steps,)
     encoders: tuple[Encoder, ...]
-    said: tuple[str, ...]
+    messages: tuple[str, ...]
     left_out: dict[str, str] = field(default_factory=dict)  # why a column is no feature
 
     @property
@@ -192,7 +192,7 @@ def _read_feature(
     kind = array.type
     if is_text(kind):
         distinct = texts[name] if name in texts else [text for text in array.unique().to_pylist() if text is not None]
-        if distinct is None or len(distinct) > MOST_LEVELS:
+        if distinct is None or len(distinct) > MAX_LEVELS:
             count = "very many" if distinct is None else str(len(distinct))
             array, kind = _numbers_in_text(name, array, count, notes), pa.float64()
         else:
@@ -208,18 +208,18 @@ def _read_feature(
         raise UnusableError(f"{kind} is neither a number nor a text of few levels")
     values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
-        present = np.abs(values) <= LARGEST  # neither NaN nor infinite
+        present = np.abs(values) <= MAX_VALUE  # neither NaN nor infinite
     if (~present & np.isfinite(values)).any():
-        notes.setdefault(f"taken for gaps where beyond {LARGEST:g}", []).append(name)
+        notes.setdefault(f"taken for gaps where beyond {MAX_VALUE:g}", []).append(name)
         if not present.any():
-            raise UnusableError(f"all of its values are beyond {LARGEST:g}")
+            raise UnusableError(f"all of its values are beyond {MAX_VALUE:g}")
     return _merge(name, values, present, steps, np.nan), ()
 
 
 def _numbers_in_text(name: str, array: pa.Array, n_distinct: str, notes: dict[str, list[str]]) -> pa.Array:
     """Text that is nearly all numbers, as numbers with gaps."""
-    if count_numbers(array) < LEAST_NUMBERS * (len(array) - array.null_count):
-        raise UnusableError(f"text with more than {MOST_LEVELS} different values (here {n_distinct}) is not encoded")
+    if count_numbers(array) < MIN_NUMBERS * (len(array) - array.null_count):
+        raise UnusableError(f"text with more than {MAX_LEVELS} different values (here {n_distinct}) is not encoded")
     notes.setdefault(NOTE, []).append(name)
     return text_numbers(array)
 
@@ -276,19 +276,21 @@ def _sentences(
     encoders: list[Encoder], out: dict[str, list[str]], notes: dict[str, list[str]], is_drawn: bool
 ) -> list[str]:
     numbers = [encoder.column for encoder in encoders if not encoder.levels]
-    said = [f"I left {quoted(names)} out of the features: {why}." for why, names in out.items()]
+    messages = [f"I left {quoted(names)} out of the features: {why}." for why, names in out.items()]
     if numbers:
         over = "windows learned from" if is_drawn else "whole table"
-        said.append(f"Features are {quoted(numbers)}, centred and scaled over the {over} (z-scores).")
+        messages.append(f"Features are {quoted(numbers)}, centred and scaled over the {over} (z-scores).")
     levels, gaps = notes.pop("levels", []), notes.pop("gaps", [])
     if levels:
-        said.append(f"Each value of {quoted(levels)} became a feature of its own, 1 where it holds and 0 elsewhere.")
+        messages.append(
+            f"Each value of {quoted(levels)} became a feature of its own, 1 where it holds and 0 elsewhere."
+        )
     if gaps:
-        said.append(
+        messages.append(
             f"Gaps in {quoted(gaps)} were filled with the last value before them in the sequence, else with the "
             "column's median; a feature beside each marks where."
         )
-    return said + [f"Values of {quoted(names)} were {what}." for what, names in notes.items()]
+    return messages + [f"Values of {quoted(names)} were {what}." for what, names in notes.items()]
 
 
 def encoder_from_json(fields: dict[str, Any]) -> Encoder:

@@ -119,7 +119,7 @@ def _separator(path: Path, name: str) -> str:
 KINDS = (".parquet", *TEXT)
 GLOB = re.compile(r"[*?\[]")
 HEAD = 1 << 20  # bytes of a CSV file from which the types of its columns are told
-MOST_ROWS_TOLD = 20_000  # rows of the head
+MAX_ROWS_TOLD = 20_000  # rows of the head
 
 
 @dataclass(frozen=True)
@@ -332,8 +332,8 @@ def _separator_of_set(filesystem: fs.FileSystem, path: str) -> str:
 # ----------------------------------------------------------------------------------------------------
 
 
-MOST_BYTES = 2**30  # of a workbook, unpacked
-MOST_CELLS = 50_000_000
+MAX_BYTES = 2**30  # of a workbook, unpacked
+MAX_CELLS = 50_000_000
 
 
 def read_excel(path: Path) -> pa.Table:
@@ -361,8 +361,8 @@ def _check_size(path: Path) -> None:
             size = sum(part.file_size for part in parts.infolist())
     except BadZipFile:
         raise ValueError("it is no workbook") from None
-    if size > MOST_BYTES:
-        raise ValueError(f"it unpacks to more than {MOST_BYTES >> 30} GB. Save the sheet as CSV or Parquet")
+    if size > MAX_BYTES:
+        raise ValueError(f"it unpacks to more than {MAX_BYTES >> 30} GB. Save the sheet as CSV or Parquet")
 
 
 def _table(path: Path, sheet: Any) -> pa.Table:
@@ -373,7 +373,7 @@ def _table(path: Path, sheet: Any) -> pa.Table:
         raise ValueError(
             f"cells of the sheet {sheet.title!r} are merged: {quoted(merged, 3)}. Unmerge them, or save as CSV"
         )
-    if sheet.max_row * sheet.max_column > MOST_CELLS:
+    if sheet.max_row * sheet.max_column > MAX_CELLS:
         raise ValueError("the sheet is too large. Save it as CSV or Parquet")
     rows = [row for row in sheet.iter_rows(values_only=True) if any(cell is not None for cell in row)]
     if not rows:
@@ -424,7 +424,7 @@ GCS_SECONDS = 10
 S3_CONNECT, S3_SILENCE, S3_ATTEMPTS = 3.0, 5.0, 4  # seconds, seconds, calls
 S3_REBUILT = {"region", "scheme", "endpoint_override", "tls_ca_file_path"}  # what S3FileSystem can be asked for again
 SIGNS = "/:@%*!$&'()+,;=~"  # of an address as they are; blanks and brackets are escaped
-LONGEST = 300  # characters of what a file system says
+MAX_LENGTH = 300  # characters of what a file system says
 
 CREDENTIALS = (
     "Check the credentials, which come from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
@@ -504,7 +504,7 @@ def _in_short(error: Exception) -> str:
     """What a file system says, without the traces of its libraries."""
     text = without_secrets(str(error)).split("\n")[0]
     text = re.sub(r"^google::cloud::Status\(|\s*error_info=.*|\s*\(Request ID: [^)]*\)", "", text)
-    return (text if len(text) <= LONGEST else text[: LONGEST - 3] + "...").rstrip(".: ")
+    return (text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 3] + "...").rstrip(".: ")
 
 
 def _way_out(error: Exception) -> str:

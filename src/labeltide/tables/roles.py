@@ -21,7 +21,7 @@ SEVERAL = ("sequence", "features", "zscore")  # roles that several columns can s
 # A time may also be a clock or a feature. Any other column with two roles leaks a label or is a slip.
 MAY_SHARE = [{"time", "clock"}, {"time", "features"}, {"clock", "features"}, {"sequence", "zscore"}]
 DERIVED = ("hour_of_day", "day_of_week", "days", "position")  # clocks that need no column of their own
-MOST_CLOCKS = 3  # at once; each more leaves fewer moments along every one
+MAX_CLOCKS = 3  # at once; each more leaves fewer moments along every one
 Names = str | Sequence[str] | None
 
 
@@ -104,9 +104,9 @@ class Request:
     def clocks(self, there: list[str]) -> list[str]:
         """The clocks in the order asked for, columns or some of DERIVED."""
         names = _split("clock", self.clock, there)
-        if len(names) > MOST_CLOCKS:
+        if len(names) > MAX_CLOCKS:
             raise ValueError(
-                f"At most {MOST_CLOCKS} clocks can be told apart at once. Got {len(names)}: {quoted(names)}. Name the "
+                f"At most {MAX_CLOCKS} clocks can be told apart at once. Got {len(names)}: {quoted(names)}. Name the "
                 "ones that matter most."
             )
         return names
@@ -131,7 +131,7 @@ def _split(role: str, value: Names, there: list[str]) -> list[str]:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The columns of an audit: as the user named them, or guessed from names and types, and every guess said.
+# The columns of an audit: as the user named them, or guessed from names and types, and every guess is reported.
 # ----------------------------------------------------------------------------------------------------
 
 
@@ -147,7 +147,7 @@ class RoleColumns:
     trusted: str | None
     features: list[str]
     features_named: bool
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)  # why a column is no feature
 
     def describe(self) -> dict[str, str | None]:
@@ -170,7 +170,7 @@ def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) ->
             f"same step. None is plain. {guess.way_out('time')}"
         )
     if not time:
-        guess.said.append("I found no column of times, so steps follow the order of the rows.")
+        guess.messages.append("I found no column of times, so steps follow the order of the rows.")
     features = named["features"] or (guess.features() if labelled else [])
     for role, names in {**named, "label": label, "annotator": annotator, "sequence": sequence, "time": time}.items():
         _check_plain(table, role, names if role != "features" else [])
@@ -183,7 +183,7 @@ def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) ->
         trusted=named["trusted"][0] if named["trusted"] else None,
         features=features,
         features_named=bool(named["features"]),
-        said=guess.said,
+        messages=guess.messages,
         left_out=guess.left_out,
     )
 
@@ -199,7 +199,7 @@ class _Guess:
     """Guesses role after role, never the same column twice, and remembers what to say."""
 
     def __init__(self, table: pa.Table, taken: set[str]) -> None:
-        self.table, self.taken, self.said = table, taken, list[str]()
+        self.table, self.taken, self.messages = table, taken, list[str]()
         self.left_out: dict[str, str] = {}
 
     def way_out(self, role: str) -> str:
@@ -222,7 +222,7 @@ class _Guess:
 
     def take(self, role: str, names: list[str], why: str = "") -> list[str]:
         self.taken |= set(names)
-        self.said.append(f"I took {quoted(names)} for the {role}{why}.")
+        self.messages.append(f"I took {quoted(names)} for the {role}{why}.")
         return names
 
     def not_plain(self, role: str, candidates: list[str]) -> ValueError:
@@ -269,7 +269,7 @@ class _Guess:
         ]
         candidates = candidates or [name for name in usable if words.ends_with(name, words.SEQUENCES)]
         if not candidates:
-            self.said.append("I found no column that names sequences, so the whole table is one sequence.")
+            self.messages.append("I found no column that names sequences, so the whole table is one sequence.")
             return []
         finest = [name for name in candidates if all(self._is_within(name, other) for other in candidates)]
         if not finest:
@@ -335,7 +335,7 @@ class _Guess:
             kept = [name for name in kept if name not in out]
             self.left_out |= dict.fromkeys(out, why)
             if out:
-                self.said.append(f"I left {quoted(out)} out of the features: {why}.")
+                self.messages.append(f"I left {quoted(out)} out of the features: {why}.")
         return kept
 
 

@@ -48,7 +48,7 @@ class TableLabels:
 
     codes: np.ndarray
     classes: tuple[Hashable, ...]
-    said: tuple[str, ...]
+    messages: tuple[str, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,8 +63,8 @@ class TableLabels:
 
 def read_table_labels(table: pa.Table, columns: Sequence[str]) -> TableLabels:
     """Read one label column, or one for each annotator."""
-    said: list[str] = []
-    parts = [_factorize_without_blanks(table, name, said) for name in columns]
+    messages: list[str] = []
+    parts = [_factorize_without_blanks(table, name, messages) for name in columns]
     subject = f"The label column {quoted(columns)}" if len(columns) == 1 else f"The label columns {quoted(columns)}"
     if not any(len(part.distinct) for part in parts):
         raise UnanswerableError(f"{subject} must hold labels. Every row is empty or -1.")
@@ -72,7 +72,7 @@ def read_table_labels(table: pa.Table, columns: Sequence[str]) -> TableLabels:
         classes = common_classes(parts, subject)
     except ValueError as error:
         raise UnanswerableError(str(error)) from None
-    return TableLabels(np.stack([part.encode(classes, subject) for part in parts], axis=1), classes, tuple(said))
+    return TableLabels(np.stack([part.encode(classes, subject) for part in parts], axis=1), classes, tuple(messages))
 
 
 def read_trusted(table: pa.Table, name: str, labels: TableLabels, steps: Steps) -> tuple[np.ndarray, str]:
@@ -112,7 +112,7 @@ def say_blank(count: int, name: str) -> str:
     return f"{count} label{'s' if count > 1 else ''} of {quoted([name])} are blank: not recorded."
 
 
-def _factorize_without_blanks(table: pa.Table, name: str, said: list[str]) -> FactorizedLabels:
+def _factorize_without_blanks(table: pa.Table, name: str, messages: list[str]) -> FactorizedLabels:
     """Factorise a column; texts of blanks alone are missing labels."""
     array = whole(table[name])
     if pa.types.is_null(array.type):
@@ -122,7 +122,7 @@ def _factorize_without_blanks(table: pa.Table, name: str, said: list[str]) -> Fa
         count = pc.sum(empty).as_py()
         if count:
             array = pc.if_else(empty, pa.scalar(None, array.type), array)
-            said.append(say_blank(count, name))
+            messages.append(say_blank(count, name))
     return FactorizedLabels(*factorize_labels(Column.of_array(name, array)))
 
 
@@ -131,7 +131,7 @@ def _factorize_without_blanks(table: pa.Table, name: str, said: list[str]) -> Fa
 # ----------------------------------------------------------------------------------------------------
 
 
-MOST_ANNOTATORS = 64  # labels have an axis for them
+MAX_ANNOTATORS = 64  # labels have an axis for them
 UNNAMED = "(not named)"
 
 
@@ -215,9 +215,9 @@ def find_rows(
         annotators = tuple(unique_texts(columns.label))
     elif steps.annotators is not None:
         annotator, annotators = _people(steps, codes[:, 0])
-    if annotators and len(annotators) > MOST_ANNOTATORS:
+    if annotators and len(annotators) > MAX_ANNOTATORS:
         raise ValueError(
-            f"There can be at most {MOST_ANNOTATORS} annotators. Got {len(annotators)}: {quoted(annotators)}."
+            f"There can be at most {MAX_ANNOTATORS} annotators. Got {len(annotators)}: {quoted(annotators)}."
         )
     return TableRows(table, columns, steps, moments, annotator, annotators or None, given)
 
@@ -286,11 +286,11 @@ class KeptRows(NamedTuple):
     Attributes
     ----------
     rows : int64 array of shape (kept,), their places in the table as given; None where all are kept
-    said : sentences about what was left out
+    messages : sentences about what was left out
     """
 
     rows: np.ndarray | None
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 def keep_rows(table: pa.Table, columns: RoleColumns, drop: bool) -> KeptRows:
@@ -319,16 +319,16 @@ def keep_rows(table: pa.Table, columns: RoleColumns, drop: bool) -> KeptRows:
 
 
 def _say(empty: dict[str, np.ndarray], exact: np.ndarray) -> list[str]:
-    said = [
+    messages = [
         f"I left out {_rows(int(missing.sum()))} without {quoted([name])}."
         for name, missing in empty.items()
         if missing.any()
     ]
     if len(exact):
-        said.append(
+        messages.append(
             f"I left out {_rows(len(exact))} that repeat{'s' if len(exact) == 1 else ''} an earlier one exactly."
         )
-    return [*said, "Row numbers in the results are those of the table as it was given."]
+    return [*messages, "Row numbers in the results are those of the table as it was given."]
 
 
 def _refuse(columns: RoleColumns, empty: dict[str, np.ndarray], exact: np.ndarray, differ: np.ndarray) -> None:

@@ -16,9 +16,9 @@ from pyarrow import fs, parquet
 from labeltide.tables.files import FileSet, reading
 from labeltide.tables.tidy import NOTHING, Tidying
 
-MOST_OPEN = 8  # files at a time
+MAX_OPEN = 8  # files at a time
 KEPT = 2  # row groups that are kept once read, as the next range often starts within the last
-LARGEST_GROUP = 1_000_000  # rows of a row group that is read at once
+MAX_GROUP_ROWS = 1_000_000  # rows of a row group that is read at once
 
 
 @dataclass
@@ -79,7 +79,7 @@ class RowStream:
     @property
     def is_fine(self) -> bool:
         """Whether every row group is small enough to be read at once."""
-        return bool((self.groups[:, 3] <= LARGEST_GROUP).all())
+        return bool((self.groups[:, 3] <= MAX_GROUP_ROWS).all())
 
     def read(self, start: int, stop: int) -> pa.Table:
         """The rows from start to stop, in one piece for each column."""
@@ -136,7 +136,7 @@ class RowStream:
             with reading(self.paths[place]):
                 source = self.filesystem.open_input_file(self.paths[place])
                 self._open[place] = parquet.ParquetFile(source, pre_buffer=False, read_dictionary=self.coded)
-            if len(self._open) > MOST_OPEN:
+            if len(self._open) > MAX_OPEN:
                 _, old = self._open.popitem(last=False)
                 old.close(force=True)
         self._open.move_to_end(place)

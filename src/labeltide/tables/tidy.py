@@ -53,14 +53,14 @@ NOTHING = Tidying()
 def choose_tidying(counts: TableCounts, roles: RoleColumns) -> tuple[Tidying, list[str]]:
     """What to change in a table whose columns were counted, and what to say."""
     by_name = {name: counts.commas[name] for name in number_columns(roles) if name in counts.commas}
-    as_numbers, commas_said = choose_commas(by_name)
+    as_numbers, comma_messages = choose_commas(by_name)
     labels = label_columns(roles)
     spellings: Counter[str] = Counter()
     for name in labels:
         spellings += counts.spellings.get(name, Counter())
-    spelled, spelling_said = choose_spellings(spellings)
+    spelled, spelling_messages = choose_spellings(spellings)
     plain = tuple(name for name in number_columns(roles) if name in counts.columns)
-    return Tidying(tuple(as_numbers), tuple(labels), spelled, plain), [*commas_said, *spelling_said]
+    return Tidying(tuple(as_numbers), tuple(labels), spelled, plain), [*comma_messages, *spelling_messages]
 
 
 def tidy_contents(counts: TableCounts, tidying: Tidying) -> dict[str, Content]:
@@ -191,7 +191,7 @@ def words_of_type(kind: pa.DataType) -> str:
 
 
 MANY, SAMPLE = 1000, 20_000  # distinct values among the first that are not counted further
-MOST_COUNTED = 20_000  # distinct values of any column that are
+MAX_COUNTED = 20_000  # distinct values of any column that are
 
 
 @dataclass
@@ -257,7 +257,7 @@ class ColumnCount:
     def _join(self, array: pa.Array) -> None:
         if self.values is not None and len(array):
             joined = pa.concat_arrays([self.values, array.unique()]).unique()
-            self.values = joined if len(joined) <= MOST_COUNTED else None
+            self.values = joined if len(joined) <= MAX_COUNTED else None
 
 
 @dataclass
@@ -285,7 +285,7 @@ class TableCounts:
                 self.columns[name].numbers += count_numbers(array)
             if is_text(array.type) and name in labels:
                 counts = self.spellings.setdefault(name, Counter())
-                if len(counts) <= MOST_COUNTED:  # with more, the labels are refused
+                if len(counts) <= MAX_COUNTED:  # with more, the labels are refused
                     counts += count_spellings(array)
 
     def numbers_in_text(self, roles: RoleColumns) -> list[str]:
@@ -293,8 +293,8 @@ class TableCounts:
         found = []
         for name in roles.features:
             count = self.columns[name]
-            is_many = is_text(count.kind) and (count.texts is None or len(count.texts) > MOST_LEVELS)
-            if is_many and count.numbers >= LEAST_NUMBERS * (count.present + count.blank):
+            is_many = is_text(count.kind) and (count.texts is None or len(count.texts) > MAX_LEVELS)
+            if is_many and count.numbers >= MIN_NUMBERS * (count.present + count.blank):
                 found.append(name)
         return found
 
@@ -357,8 +357,8 @@ def join_spellings(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, l
     for name in columns:
         if is_text(table[name].type):
             counts += count_spellings(table[name])
-    spelled, said = choose_spellings(counts)
-    return respell(table, columns, spelled), said
+    spelled, messages = choose_spellings(counts)
+    return respell(table, columns, spelled), messages
 
 
 def count_spellings(column: pa.ChunkedArray | pa.Array) -> Counter[str]:
@@ -380,7 +380,7 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
         if text.strip():
             groups.setdefault(key(text), []).append(text)
     spelled: dict[str, str] = {}
-    said = []
+    messages = []
     for texts in groups.values():
         if len(texts) < 2:
             continue
@@ -392,12 +392,12 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
         others = sorted((text for text in texts if text != best), key=lambda text: (-counts[text], text))
         spelled |= dict.fromkeys(others, best)
         changed = sum(counts[text] for text in others)
-        said.append(
+        messages.append(
             f"I took {quoted(others)} for {quoted([best])} ({changed:,} label{'s' if changed > 1 else ''}): they "
             f"{'differ by capitals or blanks alone' if alike else 'name one sleep stage'}. Rename them in the table "
             "where they are two classes."
         )
-    return spelled, said
+    return spelled, messages
 
 
 def are_stages(texts: Iterable[str]) -> bool:
@@ -486,14 +486,14 @@ def choose_commas(counts: Mapping[str, CommaCount]) -> tuple[list[str], list[str
     """
     read = [name for name, count in counts.items() if count.has_commas and not count.are_thousands]
     open_ = [name for name, count in counts.items() if count.has_commas and count.are_thousands]
-    said = [f'I read {quoted(read)} as numbers with decimal commas: "3,14" is 3.14.'] if read else []
+    messages = [f'I read {quoted(read)} as numbers with decimal commas: "3,14" is 3.14.'] if read else []
     if open_:
         example = counts[open_[0]].example
-        said.append(
+        messages.append(
             f"Whether {quoted([example])} in {quoted(open_)} is {example.replace(',', '.')} or "
             f"{example.replace(',', '')} is not plain, so it stays text. Write such numbers without commas."
         )
-    return read, said
+    return read, messages
 
 
 def read_decimal_commas(table: pa.Table, names: Sequence[str]) -> pa.Table:
@@ -533,8 +533,8 @@ def _match(texts: pa.Array, pattern: str) -> bool:
 
 
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-LEAST_NUMBERS = 0.9  # share of the texts
-MOST_LEVELS = 20  # texts with fewer are encoded by their levels
+MIN_NUMBERS = 0.9  # share of the texts
+MAX_LEVELS = 20  # texts with fewer are encoded by their levels
 NOTE = "read as numbers, texts among them as gaps"
 
 

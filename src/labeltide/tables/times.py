@@ -26,7 +26,7 @@ class Moments:
     local: np.ndarray | None  # (rows,) microseconds since 1970 on the wall clock; None where times are numbers
     has_hours: bool
     texts: pa.Array
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 def read_moments(name: str, array: pa.Array, timezone: str | None = None) -> Moments:
@@ -69,21 +69,21 @@ def _spent(steps: Steps) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_times(name: str, array: pa.Array, timezone: str | None) -> Moments:
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     offset = None
     if is_text(array.type):
-        array, offset, said = _parse(name, array)
+        array, offset, messages = _parse(name, array)
     kind = array.type
     if pa.types.is_duration(kind):
         array = pc.divide(array.cast(pa.duration("us"), safe=False).cast(pa.int64()).cast(pa.float64()), 1e6)
         return Moments(array, None, False, array.cast(pa.string()), (f"Times in {quoted([name])} are in seconds.",))
     if is_number(kind):
-        return Moments(array, None, False, array.cast(pa.string()), said)
+        return Moments(array, None, False, array.cast(pa.string()), messages)
     if pa.types.is_date(kind):
         local = array.cast(pa.timestamp("us"))
-        return Moments(local, _microseconds(local), False, array.cast(pa.date32()).cast(pa.string()), said)
+        return Moments(local, _microseconds(local), False, array.cast(pa.date32()).cast(pa.string()), messages)
     if pa.types.is_timestamp(kind):
-        return _read_timestamps(name, array, said, offset, timezone)
+        return _read_timestamps(name, array, messages, offset, timezone)
     if pa.types.is_time(kind):
         raise ValueError(
             f"The time column {quoted([name])} holds hours of the day without a date, so what follows midnight has no "
@@ -95,13 +95,13 @@ def _read_times(name: str, array: pa.Array, timezone: str | None) -> Moments:
 
 
 def _read_timestamps(
-    name: str, array: pa.Array, said: tuple[str, ...], written: np.ndarray | None, timezone: str | None
+    name: str, array: pa.Array, messages: tuple[str, ...], written: np.ndarray | None, timezone: str | None
 ) -> Moments:
     """Moments of a column of timestamps; `written` are the offsets from UTC that its texts had, in minutes."""
     order = array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
     if timezone is not None:
         order, more = in_zone(name, order, timezone)
-        said, written = (*said, *more), None
+        messages, written = (*messages, *more), None
     zone = order.type.tz
     if zone is None:
         local, offset = _microseconds(order), None
@@ -111,15 +111,15 @@ def _read_timestamps(
         local = _microseconds(pc.local_timestamp(order))
         offset = (local - _microseconds(order)) // MINUTE
     if offset is not None:
-        said = (*said, *_say_zone(name, offset[array.is_valid().to_numpy(zero_copy_only=False)], zone, written))
-    return Moments(order, local, True, _texts(local, offset, array.is_null()), said)
+        messages = (*messages, *_say_zone(name, offset[array.is_valid().to_numpy(zero_copy_only=False)], zone, written))
+    return Moments(order, local, True, _texts(local, offset, array.is_null()), messages)
 
 
 def _say_zone(name: str, offset: np.ndarray, zone: str, written: np.ndarray | None) -> tuple[str, ...]:
     if written is not None:
         return (say_offsets(name, offset, None),)
-    said = (f"Hours of {quoted([name])} are those of its time zone, {zone}.",)
-    return (*said, say_offsets(name, offset, zone)) if len(np.unique(offset)) > 1 else said
+    messages = (f"Hours of {quoted([name])} are those of its time zone, {zone}.",)
+    return (*messages, say_offsets(name, offset, zone)) if len(np.unique(offset)) > 1 else messages
 
 
 def _texts(local: np.ndarray, offset: np.ndarray | None, missing: pa.Array) -> pa.Array:
@@ -159,11 +159,11 @@ def _parse(name: str, array: pa.Array) -> tuple[pa.Array, np.ndarray | None, tup
 def _from_written(written: WrittenMoments) -> tuple[pa.Array, np.ndarray | None, tuple[str, ...]]:
     """Moments in UTC where the texts have offsets, dates where they have no hours."""
     if not written.has_hours:
-        return pa.array(written.local).cast(pa.date32()), None, written.said
+        return pa.array(written.local).cast(pa.date32()), None, written.messages
     if written.offset is None:
-        return pa.array(written.local), None, written.said
+        return pa.array(written.local), None, written.messages
     utc = written.local - (written.offset * MINUTE).astype("timedelta64[us]")
-    return pa.array(utc).cast(pa.timestamp("us", "UTC")), written.offset, written.said
+    return pa.array(utc).cast(pa.timestamp("us", "UTC")), written.offset, written.messages
 
 
 def _first_misfit(array: pa.Array, most: int = 1000) -> str:
@@ -214,13 +214,13 @@ class WrittenMoments(NamedTuple):
     offset : int64 array of shape (rows,), or None
         Minutes by which the wall clock is ahead of UTC; None where the texts do not say.
     has_hours : whether the texts have hours, not dates alone
-    said : sentences about what was read
+    messages : sentences about what was read
     """
 
     local: np.ndarray
     offset: np.ndarray | None
     has_hours: bool
-    said: tuple[str, ...]
+    messages: tuple[str, ...]
 
 
 def looks_written(array: pa.Array | pa.ChunkedArray, most: int = 50) -> bool:
@@ -246,12 +246,12 @@ def read_written(name: str, array: pa.Array) -> WrittenMoments | None:
     local = np.full(len(array), np.datetime64("NaT", "us"))
     local[there] = days.astype("datetime64[us]") + times.astype("timedelta64[us]")
     has_hours = bool(pc.any(pc.not_equal(part["hour"], "")).as_py())
-    said = [order[1]] if order[1] else []
+    messages = [order[1]] if order[1] else []
     if pc.any(pc.not_equal(part["half"], "")).as_py():
-        said.append(f"I read AM and PM in {quoted([name])}: 1 PM is hour 13.")
-    if not said:
-        said.append(f"I read the texts of {quoted([name])} as moments.")
-    return WrittenMoments(local, _spread(offset, there), has_hours, tuple(said))
+        messages.append(f"I read AM and PM in {quoted([name])}: 1 PM is hour 13.")
+    if not messages:
+        messages.append(f"I read the texts of {quoted([name])} as moments.")
+    return WrittenMoments(local, _spread(offset, there), has_hours, tuple(messages))
 
 
 _NAMES = ("first", "mark", "second", "third", "hour", "minute", "seconds", "half", "zone")
@@ -273,8 +273,10 @@ def _order_of_date(
     day, month = (first, second) if is_day_first else (second, first)
     example = texts[int(np.flatnonzero(day > 12)[0])].as_py()
     which = "day" if is_day_first else "month"
-    said = f"I read the texts of {quoted([name])} as moments with the {which} first, because of {quoted([example])}."
-    return (third, month, day), said
+    messages = (
+        f"I read the texts of {quoted([name])} as moments with the {which} first, because of {quoted([example])}."
+    )
+    return (third, month, day), messages
 
 
 def _day_first(name: str, first: np.ndarray, second: np.ndarray, texts: pa.Array) -> bool:
@@ -397,17 +399,17 @@ def in_zone(name: str, moments: pa.Array, timezone: str) -> tuple[pa.Array, tupl
     later = pc.assume_timezone(moments, ambiguous="latest", **options)
     shown_twice = pc.not_equal(earlier, later).fill_null(False).to_numpy(zero_copy_only=False)
     zoned = pc.if_else(pa.array(_second_pass(moments, shown_twice)), later, earlier)
-    said = [f"Times of {quoted([name])} have no zone of their own and were taken for those of {timezone}."]
+    messages = [f"Times of {quoted([name])} have no zone of their own and were taken for those of {timezone}."]
     n_twice = int(shown_twice.sum())
     n_never = int(pc.sum(pc.not_equal(pc.local_timestamp(zoned), moments)).as_py() or 0)
     if n_twice:
-        said.append(
+        messages.append(
             f"{n_twice} of them lie in the hour that the clock shows twice when daylight saving time ends: the first "
             "pass until the times step back, the second from there."
         )
     if n_never:
-        said.append(f"{n_never} of them lie in the hour that the clock skips when daylight saving time starts.")
-    return zoned, tuple(said)
+        messages.append(f"{n_never} of them lie in the hour that the clock skips when daylight saving time starts.")
+    return zoned, tuple(messages)
 
 
 def _second_pass(moments: pa.Array, shown_twice: np.ndarray) -> np.ndarray:

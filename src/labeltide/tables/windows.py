@@ -123,9 +123,9 @@ def _read_clock_column(columns: Columns, steps: Steps, name: str) -> np.ndarray:
 
 WHOLE = 200  # sequences up to this long stay whole
 USUAL = 100
-SMALLEST = 16
+MIN_WINDOW = 16
 OVERLAP = 0.25
-MOST_PADDING = 4.0  # padded steps for each real one, before the window we choose shrinks
+MAX_PADDING = 4.0  # padded steps for each real one, before the window we choose shrinks
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def choose_window(counts: np.ndarray) -> int:
     """Whole sequences up to 200 steps, else 100; less where most sequences are far shorter than a few."""
     longest = int(counts.max())
     window = longest if longest <= WHOLE else USUAL
-    while window > SMALLEST and _padded_steps(counts, window) > MOST_PADDING * counts.sum():
+    while window > MIN_WINDOW and _padded_steps(counts, window) > MAX_PADDING * counts.sum():
         window //= 2
     return window
 
@@ -275,8 +275,8 @@ def read_clocks(
                 f"stands, {quoted([clocks[other]])} always stands alike. Leave one of them out."
             )
     infos = tuple(info for _, info, _ in read)
-    said = [f"One of the clocks, whose effects add up, is {what}" for _, _, what in read]
-    return np.stack([values for values, _, _ in read], -1), infos, said
+    messages = [f"One of the clocks, whose effects add up, is {what}" for _, _, what in read]
+    return np.stack([values for values, _, _ in read], -1), infos, messages
 
 
 class ReadSteps(Protocol):

@@ -58,10 +58,12 @@ def join_events(names: list[str], lines: list[list[str]], stem: str) -> tuple[pa
             unpaired += 1
     unpaired += len(opened)
     onset, duration, label, recordings = zip(*found, strict=True) if found else ((), (), (), ())
-    spans, said = make_spans(onset, duration, label, None, recordings)
+    spans, messages = make_spans(onset, duration, label, None, recordings)
     if unpaired:
-        said += (f"{unpaired} line{'s' if unpaired > 1 else ''} of BORIS without a matching start or stop left out.",)
-    return spans, said
+        messages += (
+            f"{unpaired} line{'s' if unpaired > 1 else ''} of BORIS without a matching start or stop left out.",
+        )
+    return spans, messages
 
 
 def _cell(line: Sequence[str], place: int) -> str:

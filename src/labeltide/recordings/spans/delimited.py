@@ -57,12 +57,12 @@ HEADER_WITHIN = 60  # lines, because BORIS can write a preface
 def read(path: str | Path) -> SpanFile:
     """Read spans; the recording is the name of the file where no column says it."""
     path = check_file(Path(path))
-    with reading(path, "spans") as said:
+    with reading(path, "spans") as messages:
         header, lines = _rows(path)
         names = [name.strip().casefold() for name in header]
         spans, left_out = (join_events if is_boris_events(names) else _from_columns)(names, lines, path.stem)
         observations = dict(name_recordings(names, lines, path.stem)) if OBSERVATION in names else {}
-    return SpanFile(spans, said=(*said, *left_out), observations=observations)
+    return SpanFile(spans, messages=(*messages, *left_out), observations=observations)
 
 
 def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:

@@ -34,7 +34,7 @@ def read(path: str | Path, *, annotator: str | None = None) -> SpanFile:
     """Read annotations and signals; samples are loaded when they are asked for."""
     edfio = import_extra("edfio", "edf", "Reading EDF")
     path = check_file(Path(path), most=None)
-    with reading(path, "EDF") as said:
+    with reading(path, "EDF") as messages:
         is_bdf = path.suffix.lower() == ".bdf"
         file = (edfio.read_bdf if is_bdf else edfio.read_edf)(path, header_encoding="latin-1")
         if "+D" in file.reserved and not file.is_continuous:
@@ -48,7 +48,7 @@ def read(path: str | Path, *, annotator: str | None = None) -> SpanFile:
             path.stem,
         )
         signals = tuple(_signal(signal, file, path) for signal in file.signals)
-    return SpanFile(spans, signals, _start(file), (*said, *left_out))
+    return SpanFile(spans, signals, _start(file), (*messages, *left_out))
 
 
 def write(spans: pa.Table, path: str | Path, *, start: datetime | None = None) -> None:

@@ -29,7 +29,7 @@ def read(path: str | Path) -> SpanFile:
     """Read every tier that is tied to times; the annotator is the name of the tier."""
     pympi = import_extra("pympi", "elan", "Reading ELAN files")
     path = check_file(Path(path))
-    with reading(path, "ELAN") as said:
+    with reading(path, "ELAN") as messages:
         parse_xml(path)  # refuses what pympi would follow
         document = pympi.Elan.Eaf(str(path), suppress_version_warning=True)
         found = [
@@ -40,7 +40,7 @@ def read(path: str | Path) -> SpanFile:
         ]
         onset, duration, label, tier = zip(*found, strict=True) if found else ((), (), (), ())
         spans, left_out = make_spans(onset, duration, label, tier, path.stem)
-    return SpanFile(spans, said=(*said, *left_out))
+    return SpanFile(spans, messages=(*messages, *left_out))
 
 
 def write(spans: pa.Table, path: str | Path) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class _Region(NamedTuple):
 def read(path: str | Path) -> SpanFile:
     """Read an export (JSON or JSON-MIN), or tasks; predictions count where a task has no annotation."""
     path = check_file(Path(path))
-    with reading(path, "a Label Studio export") as said:
+    with reading(path, "a Label Studio export") as messages:
         content = json.loads(path.read_bytes())
         tasks = content if isinstance(content, list) else [content]
         if not all(isinstance(task, dict) for task in tasks):
@@ -51,7 +51,7 @@ def read(path: str | Path) -> SpanFile:
         ]
         columns = list(zip(*regions, strict=True)) or [()] * 5
         spans, left_out = make_spans(columns[0], columns[1], columns[2], columns[3], columns[4])
-    return SpanFile(spans, said=(*said, *left_out))
+    return SpanFile(spans, messages=(*messages, *left_out))
 
 
 def write(

@@ -36,14 +36,14 @@ def read(path: str | Path) -> SpanFile:
     """Read a file of annotations (-annot.fif), or a recording with its signals."""
     mne = import_extra("mne", "mne", "Reading files of MNE-Python")
     path = check_file(Path(path), most=None)
-    with reading(path, "a file of MNE-Python") as said, mne.use_log_level("ERROR"):
+    with reading(path, "a file of MNE-Python") as messages, mne.use_log_level("ERROR"):
         if path.suffix == ".fif":
             _check_tags(path)
         if path.name.endswith((ANNOTATIONS, "_annot.fif")):
             spans, left_out = _spans(mne.read_annotations(path), 0.0, path.name[: -len(ANNOTATIONS)])
-            return SpanFile(spans, said=(*said, *left_out))
+            return SpanFile(spans, messages=(*messages, *left_out))
         raw = from_raw(mne.io.read_raw(path, preload=False), recording=path.stem)
-    return SpanFile(raw.spans, raw.signals, raw.start, (*said, *raw.said))
+    return SpanFile(raw.spans, raw.signals, raw.start, (*messages, *raw.messages))
 
 
 def write(spans: pa.Table, path: str | Path) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def to_annotations(spans: pa.Table) -> Any:
 
 def from_raw(raw: Any, *, recording: str = "recording") -> SpanFile:
     """Spans and signals of a Raw object; voltages in microvolts."""
-    spans, said = _spans(raw.annotations, float(raw.first_time), recording)
+    spans, messages = _spans(raw.annotations, float(raw.first_time), recording)
     rate = float(raw.info["sfreq"])
     volts = {"eeg", "eog", "ecg", "emg", "seeg", "ecog"}
 
@@ -93,7 +93,7 @@ def from_raw(raw: Any, *, recording: str = "recording") -> SpanFile:
     names, kinds = list(raw.ch_names), raw.get_channel_types()
     start = raw.info["meas_date"]
     signals = tuple(signal(k) for k in range(len(names)) if kinds[k] != "stim")
-    return SpanFile(spans, signals, start.replace(tzinfo=None) if start is not None else None, said)
+    return SpanFile(spans, signals, start.replace(tzinfo=None) if start is not None else None, messages)
 
 
 def is_raw(value: Any) -> bool:

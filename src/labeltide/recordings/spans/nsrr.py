@@ -32,7 +32,7 @@ def read(path: str | Path, *, events: str = "stages") -> SpanFile:
     """Read scored events: "stages", or "all"."""
     _validation.check_choice("events", events, ("stages", "all"))
     path = check_file(Path(path))
-    with reading(path, KIND) as said:
+    with reading(path, KIND) as messages:
         root = parse_xml(path)
         if root.tag not in ("PSGAnnotation", "CMPStudyConfig"):
             raise ValueError(f"its first element is {root.tag[:40]!r}, not PSGAnnotation")
@@ -43,7 +43,7 @@ def read(path: str | Path, *, events: str = "stages") -> SpanFile:
         spans, left_out = make_spans([e[2] for e in kept], [e[3] for e in kept], texts, None, path.stem)
     if len(kept) < len(found):
         left_out += (f"{len(found) - len(kept)} events other than sleep stages left out.",)
-    return SpanFile(spans, said=(*said, *left_out))
+    return SpanFile(spans, messages=(*messages, *left_out))
 
 
 def write(spans: pa.Table, path: str | Path) -> None:

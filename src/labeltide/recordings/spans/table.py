@@ -54,14 +54,14 @@ class SpanFile:
     ----------
     spans : Arrow table with the columns of `SCHEMA`
     start : the wall clock at second 0, where the file says it
-    said : sentences about what was left out or changed
+    messages : sentences about what was left out or changed
     observations : of BORIS, the observation of each recording; a recording is an observation and a subject
     """
 
     spans: pa.Table
     signals: tuple[Signal, ...] = ()
     start: datetime | None = None
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     observations: dict[str, str] = field(default_factory=dict)
 
 
@@ -127,14 +127,14 @@ def _names(names: Names, count: int) -> pa.Array:
 
 
 def _say_left_out(misplaced: int, unnamed: int) -> tuple[str, ...]:
-    said = []
+    messages = []
     if misplaced:
-        said.append(
+        messages.append(
             f"{misplaced} span{'s' if misplaced > 1 else ''} without a sound onset and duration in seconds left out."
         )
     if unnamed:
-        said.append(f"{unnamed} span{'s' if unnamed > 1 else ''} without a label left out.")
-    return tuple(said)
+        messages.append(f"{unnamed} span{'s' if unnamed > 1 else ''} without a label left out.")
+    return tuple(messages)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -142,11 +142,11 @@ def _say_left_out(misplaced: int, unnamed: int) -> tuple[str, ...]:
 # ----------------------------------------------------------------------------------------------------
 
 
-MOST_BYTES = 512 * 2**20  # of a file of spans that is read as one text
-DEEPEST = 100  # elements of XML within each other
+MAX_BYTES = 512 * 2**20  # of a file of spans that is read as one text
+MAX_DEPTH = 100  # elements of XML within each other
 
 
-def check_file(path: Path, most: int | None = MOST_BYTES) -> Path:
+def check_file(path: Path, most: int | None = MAX_BYTES) -> Path:
     """An existing file, no larger than a text of spans can be."""
     path = Path(path)
     if not path.is_file():
@@ -159,11 +159,11 @@ def check_file(path: Path, most: int | None = MOST_BYTES) -> Path:
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[list[str]]:
     """Turn whatever a library raises on a bad file into a sentence; its warnings become the list of sentences."""
-    said: list[str] = []
+    messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            yield said
+            yield messages
         except OSError:
             raise
         except MemoryError:
@@ -172,7 +172,7 @@ def reading(path: Path, kind: str) -> Iterator[list[str]]:
             cause = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
             raise ValueError(f"The file {str(path)!r} cannot be read as {kind}: {cause}.") from None
     own = [warning for warning in caught if not issubclass(warning.category, DeprecationWarning | FutureWarning)]
-    said += dict.fromkeys(f"{kind}: {' '.join(str(warning.message).split()).rstrip('.')}." for warning in own)
+    messages += dict.fromkeys(f"{kind}: {' '.join(str(warning.message).split()).rstrip('.')}." for warning in own)
 
 
 def guarded(load: Callable[[int, int], np.ndarray], path: Path, kind: str) -> Callable[[int, int], np.ndarray]:
@@ -195,8 +195,8 @@ def parse_xml(path: Path) -> Element:
     def start(name: str, attributes: dict[str, str]) -> None:
         nonlocal depth
         depth += 1
-        if depth > DEEPEST:
-            raise ValueError(f"elements lie more than {DEEPEST} deep within each other")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"elements lie more than {MAX_DEPTH} deep within each other")
         builder.start(name, attributes)
 
     def end(name: str) -> None:

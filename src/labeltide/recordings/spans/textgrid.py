@@ -32,7 +32,7 @@ def read(path: str | Path) -> SpanFile:
     """Read all tiers; the annotator is the name of the tier."""
     textgrid = import_extra("praatio.textgrid", "textgrid", "Reading TextGrids")
     path = check_file(Path(path))
-    with reading(path, KIND) as said:
+    with reading(path, KIND) as messages:
         document = textgrid.openTextgrid(
             str(path), includeEmptyIntervals=False, reportingMode="silence", duplicateNamesMode="rename"
         )
@@ -44,7 +44,7 @@ def read(path: str | Path) -> SpanFile:
                 found.append((entry[0], duration, entry[-1], None if name == TIER else name))
         onset, durations, label, annotator = zip(*found, strict=True) if found else ((), (), (), ())
         spans, left_out = make_spans(onset, durations, label, annotator, path.stem)
-    return SpanFile(spans, said=(*said, *left_out))
+    return SpanFile(spans, messages=(*messages, *left_out))
 
 
 def write(spans: pa.Table, path: str | Path, *, end: float | None = None) -> None:

@@ -3,7 +3,7 @@
 A span is written as two notes with the symbol "+", as rhythms are marked there: "(label" at its first sample, and ")"
 at its end where no other begins. Symbols of beats have no duration. The extension of the file is the annotator. wfdb
 drops notes of the symbol '"' at sample 0, where it looks for definitions, when it reads a file: events there are
-written at sample 1, and that is said.
+written at sample 1, and that is messages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KIND = "WFDB annotations"
 EXTENSIONS = (".hea", ".atr", ".st", ".ann", ".ecg", ".qrs", ".apn")
 OPEN, CLOSE, CHANGE, NOTE = "(", ")", "+", '"'
 EXTENSION = "ann"
-LONGEST = 250  # characters of a note
+MAX_LENGTH = 250  # characters of a note
 
 
 def read(path: str | Path, *, rate: float | None = None) -> SpanFile:
@@ -44,11 +44,11 @@ def read(path: str | Path, *, rate: float | None = None) -> SpanFile:
     path = check_file(Path(path))
     record = str(path.with_suffix(""))
     has_header = path.with_suffix(".hea").is_file()
-    with reading(path, "WFDB") as said:
+    with reading(path, "WFDB") as messages:
         header: Any = wfdb.rdheader(record) if has_header else None
         if path.suffix == ".hea":
             return SpanFile(
-                make_spans([], [], [])[0], _signals(wfdb, record, header), header.base_datetime, tuple(said)
+                make_spans([], [], [])[0], _signals(wfdb, record, header), header.base_datetime, tuple(messages)
             )
         _check_definitions(path.read_bytes())
         notes = wfdb.rdann(record, path.suffix[1:])
@@ -56,7 +56,7 @@ def read(path: str | Path, *, rate: float | None = None) -> SpanFile:
         if not rate:
             raise ValueError("neither the file nor a header (.hea) beside it says how many samples a second has")
         spans, more = _spans(notes, float(rate), header.sig_len if header else None, path)
-    return SpanFile(spans, said=(*said, *more))
+    return SpanFile(spans, messages=(*messages, *more))
 
 
 def _check_definitions(content: bytes) -> None:
@@ -75,7 +75,7 @@ def write(spans: pa.Table, path: str | Path, *, rate: float) -> tuple[str, ...]:
     path = Path(path)
     _validation.check_number("rate", rate, 1e-6, 1e9)
     _check_notes(check_single(check_writable(spans, KIND), KIND), path)
-    samples, symbols, texts, said = _notes(spans, rate)
+    samples, symbols, texts, messages = _notes(spans, rate)
     with tempfile.TemporaryDirectory() as folder:
         wfdb.wrann(
             path.stem,
@@ -87,7 +87,7 @@ def write(spans: pa.Table, path: str | Path, *, rate: float) -> tuple[str, ...]:
             write_dir=folder,
         )
         write_atomically(path, (Path(folder) / path.name).read_bytes())
-    return said
+    return messages
 
 
 def _notes(spans: pa.Table, rate: float) -> tuple[list[int], list[str], list[str], tuple[str, ...]]:
@@ -107,13 +107,13 @@ def _notes(spans: pa.Table, rate: float) -> tuple[list[int], list[str], list[str
         if end not in starts:
             found.append((end, 0, CHANGE, CLOSE))
     found.sort(key=lambda note: note[:2])
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     if moved:
-        said = (f"{moved} events at sample 0 written at sample 1, because readers drop them there.",)
+        messages = (f"{moved} events at sample 0 written at sample 1, because readers drop them there.",)
     shifted = int((np.abs(first / rate - onset) > 1e-9).sum())
-    said += (f"{shifted} onsets moved to the nearest sample.",) if shifted else ()
+    messages += (f"{shifted} onsets moved to the nearest sample.",) if shifted else ()
     samples, _, symbols, texts = (list(column) for column in zip(*found, strict=True))
-    return samples, symbols, texts, said
+    return samples, symbols, texts, messages
 
 
 def _check_notes(spans: pa.Table, path: Path) -> None:
@@ -127,8 +127,10 @@ def _check_notes(spans: pa.Table, path: Path) -> None:
     if count_overlaps(spans):
         raise ValueError("A WFDB note holds until the next, so spans must not overlap. Write them as csv.")
     for label in spans["label"].unique().to_pylist():
-        if not label.isascii() or len(label) > LONGEST:
-            raise ValueError(f"A WFDB note must be at most {LONGEST} ASCII characters. Got {label[:60]!r}. Rename it.")
+        if not label.isascii() or len(label) > MAX_LENGTH:
+            raise ValueError(
+                f"A WFDB note must be at most {MAX_LENGTH} ASCII characters. Got {label[:60]!r}. Rename it."
+            )
 
 
 def _spans(notes: Any, rate: float, length: int | None, path: Path) -> tuple[pa.Table, tuple[str, ...]]:
@@ -140,11 +142,11 @@ def _spans(notes: Any, rate: float, length: int | None, path: Path) -> tuple[pa.
     marks = [CHANGE] if ours or CHANGE in symbols else [NOTE]
     lasting = [k for k, text in enumerate(texts) if text and symbols[k] in marks]
     ends = np.append(sample[lasting][1:], length if length is not None else -1) if lasting else np.empty(0, dtype=int)
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     if lasting and ends[-1] < sample[lasting[-1]] and texts[lasting[-1]] != CLOSE:
         usual = int(np.median(np.diff(sample[lasting]))) if len(lasting) > 1 else 0
         ends[-1] = sample[lasting[-1]] + usual
-        said = (
+        messages = (
             "The last note is taken to hold as long as the others usually do, because no header says where it ends.",
         )
     found = [
@@ -155,7 +157,7 @@ def _spans(notes: Any, rate: float, length: int | None, path: Path) -> tuple[pa.
     found += [(sample[k] / rate, 0.0, texts[k] or symbols[k]) for k in sorted(set(range(len(sample))) - set(lasting))]
     onset, duration, label = zip(*found, strict=True) if found else ((), (), ())
     spans, left_out = make_spans(onset, duration, label, path.suffix[1:], path.stem)
-    return spans, (*said, *left_out)
+    return spans, (*messages, *left_out)
 
 
 def _signals(wfdb: Any, record: str, header: Any) -> tuple[Signal, ...]:
