@@ -7,15 +7,18 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import labeltide
 
-SOURCE = Path(__file__).parents[1] / "src"
+REPOSITORY = Path(__file__).parents[1]
+SOURCE = REPOSITORY / "src"
 ROOT = SOURCE / "labeltide"
-BENCH_SOURCE = Path(__file__).parents[1] / "bench" / "src"
+BENCH_SOURCE = REPOSITORY / "bench" / "src"
 BENCH_ROOT = BENCH_SOURCE / "labeltide_bench"
 STEPS = [
     {"_validation", "_clock", "_fleet", "_files", "_display", "_workers"},
@@ -40,15 +43,16 @@ FORWARDERS = {ROOT / "cli" / "__init__.py"}  # the only file of the library that
 
 FILES = sorted(ROOT.rglob("*.py"))
 BENCH_FILES = sorted(BENCH_ROOT.rglob("*.py"))
-every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-every_bench_file = pytest.mark.parametrize("path", BENCH_FILES, ids=lambda path: str(path.relative_to(BENCH_ROOT)))
-any_file = pytest.mark.parametrize("path", [*FILES, *BENCH_FILES], ids=lambda path: path.stem)
 
 
 def part(path: Path) -> str:
     """The folder, or the file beside the folders, to which a file belongs."""
     root = ROOT if path.is_relative_to(ROOT) else BENCH_ROOT
     return path.relative_to(root).parts[0].removesuffix(".py")
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
 
 
 def imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -97,35 +101,41 @@ def may_import(importer: str, imported: str) -> bool:
     return imported in STEP_OF and importer in STEP_OF and STEP_OF[imported] < STEP_OF[importer]
 
 
-@every_file
-def test_every_file_belongs_to_a_step(path):
-    assert part(path) in {*STEP_OF, FRONT, "__main__"}, "Give it a step in STEPS, or another home."
+def test_every_file_belongs_to_a_step():
+    homeless = [named(path) for path in FILES if part(path) not in {*STEP_OF, FRONT, "__main__"}]
+    homeless += [named(path) for path in BENCH_FILES if part(path) not in {*BENCH_STEP_OF, FRONT}]
+    assert homeless == [], "Give them a step in STEPS or BENCH_STEPS, or another home."
 
 
-@every_file
-def test_imports_point_down_only(path):
-    if part(path) in (FRONT, "__main__"):
-        pytest.skip("the front door")
-    forbidden = {name for name in parts_imported(path) if not may_import(part(path), name)}
-    assert not forbidden, f"{part(path)} must not import {', '.join(sorted(forbidden))}."
+def test_imports_point_down_only():
+    inside = [path for path in FILES if part(path) not in (FRONT, "__main__")]
+    upward = [
+        f"{named(path)} imports {name}"
+        for path in inside
+        for name in sorted(parts_imported(path))
+        if not may_import(part(path), name)
+    ]
+    assert upward == []
 
 
-@every_file
-def test_the_library_never_imports_the_bench(path):
-    names = imported_modules(path.read_text(), package_of(path))
-    found = {name for name in names if name.split(".")[0] == "labeltide_bench"}
-    assert not found or path in FORWARDERS, f"{path} imports {', '.join(sorted(found))}."
+def test_the_library_never_imports_the_bench():
+    found = [
+        f"{named(path)} imports {name}"
+        for path in set(FILES) - FORWARDERS
+        for name in imported_modules(path.read_text(), package_of(path))
+        if name.split(".")[0] == "labeltide_bench"
+    ]
+    assert found == []
 
 
-@every_bench_file
-def test_imports_within_the_bench_point_down_only(path):
-    if part(path) == FRONT:
-        pytest.skip("the front door")
-    assert part(path) in BENCH_STEP_OF, "Give it a step in BENCH_STEPS, or another home."
-    names = imported_modules(path.read_text(), package_of(path))
-    inside = {name.split(".")[1] for name in names if name.startswith("labeltide_bench.")} - {part(path)}
-    forbidden = {name for name in inside if BENCH_STEP_OF[name] >= BENCH_STEP_OF[part(path)]}
-    assert not forbidden, f"{part(path)} must not import {', '.join(sorted(forbidden))}."
+def test_imports_within_the_bench_point_down_only():
+    upward = []
+    for path in [path for path in BENCH_FILES if part(path) != FRONT]:
+        names = imported_modules(path.read_text(), package_of(path))
+        inside = {name.split(".")[1] for name in names if name.startswith("labeltide_bench.")} - {part(path)}
+        above = [name for name in inside if BENCH_STEP_OF[name] >= BENCH_STEP_OF[part(path)]]
+        upward += [f"{named(path)} imports {name}" for name in above]
+    assert upward == []
 
 
 def test_the_front_imports_nothing_until_asked():
@@ -220,14 +230,41 @@ def _environment() -> dict[str, str]:
     return {"PYTHONPATH": f"{SOURCE}:{BENCH_SOURCE}", "PATH": ""}
 
 
-@any_file
-def test_nothing_read_from_a_file_is_ever_run(path):
+def test_nothing_read_from_a_file_is_ever_run():
+    assert [f"{named(path)}: {name}" for path in [*FILES, *BENCH_FILES] for name in unsafe_names(path)] == []
+
+
+def unsafe_names(path: Path) -> set[str]:
+    """Modules and functions that run what they read, and that a file imports or calls."""
     source = path.read_text()
-    assert not {name for name in imported_modules(source) if re.match(r"_?c?(pickle|dill|cloudpickle|joblib)\b", name)}
+    found = {name for name in imported_modules(source) if re.match(r"_?c?(pickle|dill|cloudpickle|joblib)\b", name)}
     calls = [node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    assert not {call.id for call in calls if isinstance(call, ast.Name)} & {"eval", "exec"}
-    called = {ast.unparse(call) for call in calls if isinstance(call, ast.Attribute)}
-    assert not called & {"torch.load", "torch.save", "builtins.eval", "builtins.exec"}
+    called = {ast.unparse(call) for call in calls if isinstance(call, ast.Name | ast.Attribute)}
+    return found | (called & {"eval", "exec", "builtins.eval", "builtins.exec", "torch.load", "torch.save"})
+
+
+def test_scripts_import_what_exists():
+    """Benchmarks, tools, docs and examples are not type-checked, and many import within functions."""
+    folders = ("bench/benchmarks", "bench/tests", "tests", "tools", "docs", "examples")
+    absent = [
+        f"{named(path)} imports {name}"
+        for folder in folders
+        for path in sorted((REPOSITORY / folder).rglob("*.py"))
+        for name in imported_modules(path.read_text(), "")
+        if name.split(".")[0] in ("labeltide", "labeltide_bench") and not exists(name)
+    ]
+    assert absent == []
+
+
+def exists(name: str) -> bool:
+    """Whether a full name is that of a module, or of something in one."""
+    home, _, last = name.rpartition(".")
+    try:
+        if not home or last == "*" or find_spec(name) is not None:
+            return True
+    except ModuleNotFoundError:  # the home is a module without modules of its own, or is not there
+        pass
+    return find_spec(home) is not None and hasattr(import_module(home), last)
 
 
 def test_every_public_name_is_there():
