@@ -69,6 +69,16 @@ def test_every_link_leads_to_a_file():
     assert broken == []
 
 
+def test_every_file_and_name_of_the_architecture_exists():
+    text, homes = (ROOT / "ARCHITECTURE.md").read_text(), (ROOT / "src" / "labeltide", ROOT)
+    paths = set(re.findall(r"`([\w.-]+/[\w./-]*)`", text)) - {f"{path.name}/" for path in homes[0].iterdir()}
+    absent = {path for path in paths if not any((home / path).exists() for home in homes)}
+    named = re.findall(r"`(?:\w+\.)?(\w+)` (?:in |\()`([\w./]+\.py)`", text)
+    absent |= {f"{name} in {path}" for name, path in named if name not in (homes[0] / path).read_text()}
+    assert named
+    assert sorted(absent) == []
+
+
 def test_no_place_waits_for_a_result():
     assert [f"{page_name(page)}: {text}" for page in PAGES for text in re.findall("<<.*", page.read_text())] == []
 
