@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 HASHABLE = "must hold hashable labels: numbers, strings, tuples and the like."
+MIN_ONE_HOT = 10  # steps; in fewer, annotators may disagree at every one by chance
 MAX_CLASSES = 127  # labels are kept as signed bytes, with -1 for "not recorded"
 
 
@@ -38,13 +40,15 @@ def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.n
     is_private = isinstance(X, np.memmap) and X.mode == "c"  # what is written to such a map never reaches its file
     try:
         with np.errstate(over="ignore"):  # values that overflow become infinite and are refused below
-            features = np.array(X, dtype=np.float32, copy=None if is_private else True)  # padding is overwritten below
+            # A copy, because padding becomes zero; in C order, because sums depend on the order in memory.
+            features = np.array(as_array(X), dtype=np.float32, order="C", copy=None if is_private else True)
     except (TypeError, ValueError) as error:
         raise ValueError(f"X must be numbers of shape (n, steps, features). Got {_describe(X)}: {error}") from None
     if features.ndim != 3:
         raise ValueError(
             "X must have shape (n, steps, features), one row of features per step. "
-            f"Got shape {features.shape}. One sequence alone is X[None]; one feature alone is X[..., None]."
+            f"Got shape {features.shape}. One sequence alone is X[None]; one feature alone is X[..., None]; "
+            "labeltide.Sequences.from_table reads a table with one row per step."
         )
     if 0 in features.shape:
         raise ValueError(f"X must hold at least one sequence, one step and one feature. Got shape {features.shape}.")
@@ -60,11 +64,20 @@ def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.n
     return features, counts
 
 
+def as_array(values: Any) -> Any:
+    """Tensors on any device and masked arrays as plain arrays, NaN where masked; other values as they are."""
+    if hasattr(values, "detach") and hasattr(values, "cpu"):
+        return values.detach().cpu().numpy()
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.filled(values.astype(np.float64), np.nan) if np.ma.is_masked(values) else values.data
+    return values
+
+
 def check_lengths(lengths: ArrayLike | None, n: int, n_steps: int) -> np.ndarray:
     """Whole numbers from 1 to n_steps, one for each sequence."""
     if lengths is None:
         return np.full(n, n_steps, dtype=np.int64)
-    values = np.asarray(lengths)
+    values = np.asarray(as_array(lengths))
     if values.shape != (n,) or not np.issubdtype(values.dtype, np.integer):
         raise ValueError(f"lengths must be {n} whole numbers, one per sequence. Got {_describe(values)}.")
     wrong = np.flatnonzero((values < 1) | (values > n_steps))
@@ -87,7 +100,7 @@ def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> n
     if clock is None:
         return np.broadcast_to(np.arange(n_steps) / max(n_steps - 1, 1), shape).copy()
     try:
-        values = np.array(clock, dtype=np.float64)
+        values = np.array(as_array(clock), dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"clock must be numbers. Got {_describe(clock)}; turn dates into days or hours.") from None
     if values.shape not in (shape, shape[1:]):
@@ -125,33 +138,91 @@ def check_labels(y: ArrayLike, n: int, n_steps: int) -> np.ndarray:
             f"y must have shape {(n, n_steps)}, one label per step of X, or {(n, n_steps, 'annotators')}. "
             f"Got shape {labels.shape}."
         )
-    return labels[..., None] if labels.ndim == 2 else labels
-
-
-def as_labels(y: ArrayLike) -> np.ndarray:
-    """Labels as an array that keeps missing values: NumPy would turn the NaN of a list of strings into 'nan'."""
-    labels = y if isinstance(y, np.ndarray) else np.asarray(y)
-    if not isinstance(y, np.ndarray) and labels.dtype.kind in "US":
-        objects = np.asarray(y, dtype=object)
-        return labels if all(isinstance(value, str) for value in objects.ravel()) else objects
+    if labels.ndim == 2:
+        return labels[..., None]
+    check_not_one_hot(labels)
     return labels
 
 
+def check_not_one_hot(labels: np.ndarray) -> None:
+    """Refuse labels of shape (n, steps, classes) with a single 1 at every step: the last axis is for annotators."""
+    if labels.ndim != 3 or labels.shape[-1] < 2 or labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
+        return
+    ones = labels.sum(-1, dtype=np.int64)
+    is_padded = (ones[:, 0] == 1).all() and (np.diff(ones) <= 0).all()  # ones, and zeros at the end alone
+    if is_padded and ones.sum() >= MIN_ONE_HOT:
+        raise ValueError(
+            f"y looks one-hot encoded: it has shape {labels.shape} and a single 1 at every step. The last axis of y is "
+            "for annotators. Pass y.argmax(-1), one label per step."
+        )
+
+
+def as_labels(y: ArrayLike) -> np.ndarray:
+    """Labels as an array that keeps missing values, and texts in one Unicode form (NFC).
+
+    NumPy would turn the NaN of a list of strings into 'nan', and ignore the mask of a masked array.
+    """
+    if isinstance(y, np.ma.MaskedArray):
+        labels = _unmask(y)
+    else:
+        labels = np.asarray(as_array(y))
+        if not isinstance(y, np.ndarray) and labels.dtype.kind in "US":
+            objects = np.asarray(y, dtype=object)
+            labels = labels if all(isinstance(value, str) for value in objects.ravel()) else objects
+    return _in_one_form(labels) if labels.dtype.kind in "UO" else labels
+
+
+def _unmask(y: np.ma.MaskedArray) -> np.ndarray:
+    if y.dtype.kind in "iu":
+        return np.ma.filled(y.astype(np.int64), -1)
+    if y.dtype.kind == "f":
+        return np.ma.filled(y, np.nan)
+    labels = y.data.astype(object)
+    labels[np.ma.getmaskarray(y)] = None
+    return labels
+
+
+def _in_one_form(labels: np.ndarray) -> np.ndarray:
+    """Texts in Unicode's form NFC, in which an accented letter is one character, however it was typed."""
+    if labels.dtype == object:
+        texts = {value for value in labels.ravel() if isinstance(value, str) and not value.isascii()}
+    else:
+        texts = {value for value in np.unique(labels).tolist() if not value.isascii()}
+    changed = {text: normalize("NFC", text) for text in texts if normalize("NFC", text) != text}
+    if not changed:
+        return labels
+    flat = [changed.get(value, value) if isinstance(value, str) else value for value in labels.ravel().tolist()]
+    found = np.empty(len(flat), dtype=object)
+    found[:] = flat
+    return found.reshape(labels.shape).astype(labels.dtype)
+
+
 def missing_labels(labels: np.ndarray) -> np.ndarray:
-    """True where nothing was recorded: -1 among whole numbers, NaN or None otherwise."""
+    """True where nothing was recorded: None, NaN, and -1 where all labels are whole numbers (also as floats)."""
     if np.issubdtype(labels.dtype, np.integer):
         return labels == -1
     if np.issubdtype(labels.dtype, np.floating):
-        return np.isnan(labels)
+        gaps = np.isnan(labels)
+        return gaps | (labels == -1) if (gaps | (labels == np.floor(labels))).all() else gaps
     if labels.dtype != object:
         return np.zeros(labels.shape, dtype=bool)
     flat = labels.ravel()
-    # NaN is the only value that differs from itself; the comparison of pandas.NA is neither True nor False.
-    gaps = np.fromiter((v is None or (v != v) is not False for v in flat), dtype=bool, count=flat.size)
-    present = [v for v, gap in zip(flat, gaps, strict=True) if not gap]
-    if present and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in present):
+    gaps = null_values(flat)
+    if not gaps.all() and all(is_whole(v) for v, gap in zip(flat, gaps, strict=True) if not gap):
         gaps |= np.fromiter((not gap and v == -1 for v, gap in zip(flat, gaps, strict=True)), bool, flat.size)
     return gaps.reshape(labels.shape)
+
+
+def null_values(values: np.ndarray | Sequence[Any]) -> np.ndarray:
+    """True where a value is None, NaN or another null: NaN alone differs from itself, and pandas.NA compares as NA."""
+    return np.fromiter((v is None or (v != v) is not False for v in values), dtype=bool, count=len(values))
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number, also as a float; True and False are not."""
+    if isinstance(value, float | np.floating):
+        return bool(np.isfinite(value)) and float(value).is_integer()
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def find_classes(labels: np.ndarray, present: np.ndarray, name: str = "y") -> tuple[Hashable, ...]:
@@ -172,7 +243,7 @@ def find_classes(labels: np.ndarray, present: np.ndarray, name: str = "y") -> tu
 
 def check_classes(classes: Iterable[Hashable], name: str) -> tuple[Hashable, ...]:
     """From 2 to 127 distinct class names, in their order."""
-    names = tuple(classes)
+    names = tuple(normalize("NFC", name) if isinstance(name, str) else name for name in classes)
     try:
         repeated = [value for value, count in Counter(names).items() if count > 1]
     except TypeError:
@@ -180,7 +251,7 @@ def check_classes(classes: Iterable[Hashable], name: str) -> tuple[Hashable, ...
     if repeated:
         raise ValueError(f"{name} must hold every class once. Got {_shorten(repeated)} more than once.")
     if len(names) < 2:
-        note = " Whole-number labels of -1 mean 'not recorded'." if names and isinstance(names[0], int) else ""
+        note = " Whole-number labels of -1 mean 'not recorded'." if names and is_whole(names[0]) else ""
         got = f"only {names[0]!r}" if names else "none"
         raise ValueError(f"{name} must hold at least two classes. Got {got}.{note}")
     if len(names) > MAX_CLASSES:

@@ -106,11 +106,15 @@ class FleetFit:
         options = {"hidden_size": settings.hidden_size, "causal": settings.causal}
         model = make_model(settings.model, self.members, n_features, self.n_classes, **options)
         model.initialise(member_generators(self.seeds)).to(self.data.features.device)
-        with torch.no_grad():
-            logits = model(
-                self.data.features[:1].expand(self.members, 1, -1, -1),
-                self.data.mask[:1].expand(self.members, 1, -1),
-            )
+        first = self.data.features[:1].expand(self.members, 1, -1, -1)
+        try:
+            with torch.no_grad():
+                logits = model(first, self.data.mask[:1].expand(self.members, 1, -1))
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            shape = tuple(first.shape[1:])
+            raise ValueError(f"The model cannot be run on features of shape {shape}: {error}") from error
         check_logits(logits.shape, (self.members, 1, self.data.features.shape[1], self.n_classes))
         return model
 
@@ -248,7 +252,10 @@ def grid_matrices(estimator: NoisyLabelClassifier) -> tuple[np.ndarray, np.ndarr
 
 def find_moments(estimator: NoisyLabelClassifier, clock: ArrayLike) -> np.ndarray:
     """Moments as the noise function of a fitted estimator takes them: with several clocks, indices of cells."""
-    clock = np.asarray(clock, dtype=np.float64)
+    try:
+        clock = np.asarray(_validation.as_array(clock), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"clock must be numbers. Got {clock!r}.") from None
     if not np.isfinite(clock).all():
         raise ValueError("clock must be finite. Got NaN or infinity.")
     return estimator.cells_.places(clock) if estimator.cells_ else wrap_clock(clock, one_period(estimator.period))

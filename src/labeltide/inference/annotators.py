@@ -120,6 +120,7 @@ def check_annotators(
             "y must have shape (n, steps, annotators), with two annotators or more. "
             f"Got shape {values.shape}. One sequence alone is y[None]."
         )
+    _validation.check_not_one_hot(values)
     counts = _validation.check_lengths(lengths, *values.shape[:2])
     present = ~_validation.missing_labels(values) & _validation.steps_mask(counts, values.shape[1])[..., None]
     known = _validation.find_classes(values, present) if classes is None else None

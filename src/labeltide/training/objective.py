@@ -63,7 +63,7 @@ def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
     >>> lt.forward_loss(log_probs, torch.tensor([[0, 1]]), Q)
     tensor([[0.2877, 0.5108]])
     """
-    _check_log_probs(log_probs)
+    _check_inputs(log_probs, labels, matrices)
     return forward_values(log_probs, labels, matrices)
 
 
@@ -92,8 +92,14 @@ def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor
     >>> lt.backward_loss(log_probs, torch.tensor([[0, 1]]), Q)
     tensor([[-0.7735, -0.6086]])
     """
-    _check_log_probs(log_probs)
-    return backward_values(log_probs, labels, matrices)
+    _check_inputs(log_probs, labels, matrices)
+    try:
+        return backward_values(log_probs, labels, matrices)
+    except torch.linalg.LinAlgError:
+        raise ValueError(
+            "Every Q must be invertible for the backward correction. Some are singular: recorded labels say nothing "
+            "there. Use forward_loss, or leave these steps out."
+        ) from None
 
 
 def backward_values(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
@@ -111,15 +117,31 @@ def cross_entropy(log_probs: Tensor, labels: Tensor) -> Tensor:
     return _finish(-log_probs.gather(-1, labels.clamp_min(0)), labels, squeeze)
 
 
-def _check_log_probs(log_probs: Tensor) -> None:
-    """Logarithms of probabilities are never above zero; compiled code is not stopped to look."""
-    if torch.compiler.is_compiling():
+def _check_inputs(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> None:
+    """Refuse what torch would refuse in its own words; compiled code is not stopped to look at values."""
+    for name, value in (("log_probs", log_probs), ("labels", labels)):
+        if not isinstance(value, Tensor):
+            raise ValueError(f"{name} must be a tensor. Got {type(value).__name__}. Use torch.as_tensor({name}).")
+    if labels.shape[: log_probs.ndim - 1] != log_probs.shape[:-1] or labels.ndim > log_probs.ndim:
+        raise ValueError(
+            f"labels must have shape {tuple(log_probs.shape[:-1])}, one per step of log_probs, with an axis of "
+            f"annotators at most. Got shape {tuple(labels.shape)}."
+        )
+    _check_matrices(matrices, log_probs)
+    if not matrices.is_floating_point():
+        raise ValueError(f"matrices must hold floating-point numbers. Got {matrices.dtype}. Use matrices.float().")
+    if torch.compiler.is_compiling() or not log_probs.numel():
         return
-    largest = float(log_probs.detach().max()) if log_probs.numel() else 0.0
+    largest = float(log_probs.detach().max())
     if largest > MOST_LOG:
         raise ValueError(
             f"log_probs must be logarithms of probabilities, which are at most 0. The largest is {largest:.3g}. Give "
             "probabilities as probs.log(), logits as logits.log_softmax(-1)."
+        )
+    if int(labels.max()) >= log_probs.shape[-1]:
+        raise ValueError(
+            f"labels must be whole numbers from 0 to {log_probs.shape[-1] - 1}, the classes of log_probs, or -1 where "
+            f"none was recorded. The largest is {int(labels.max())}."
         )
 
 
