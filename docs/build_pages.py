@@ -1,4 +1,7 @@
-"""What the documentation takes from the program itself when it is built: commands, public names, and a report."""
+"""Pages that are written from the program: the reference in Markdown, and the report that the first page shows.
+
+python docs/build_pages.py      # docs/reference/commands.md and docs/reference/names.md
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,33 @@ from pathlib import Path
 import public_names
 from cyclopts import App, Argument
 
-LIVE = Path(__file__).parent / "_build" / "live"  # copied into the site as it is
-COMMANDS = "<!-- the commands -->"  # stands in reference/commands.md
+DOCS = Path(__file__).parent
+LIVE = DOCS / "_build" / "live"  # copied into the site as it is
+COMMANDS = """# Commands
+
+`labeltide --help` lists the commands, and `labeltide COMMAND --help` shows the options of one. See also
+[files and columns](files.md) and [exit codes](exit_codes.md). `bench`, `report`, `pack` and `datasets` need the
+distribution `labeltide-bench`.
+
+This page is written by `python docs/build_pages.py` from the program.
+"""
 REPORT_COMMAND = (
     "labeltide audit study.csv --features movement,posture,heart_rate --annotator annotator --clock hour_of_day"
 )
 
 
-def fill_in(text: str) -> str:
-    """A page with the tables of commands and of public names in the places that are kept for them."""
-    for place, make in ((COMMANDS, command_tables), (public_names.PLACE, public_names.name_tables)):
-        if place in text:
-            text = text.replace(place, make())
-    return text
+def reference_pages() -> dict[Path, str]:
+    """The pages of the reference that are written from the program; the files are committed."""
+    tables = "\n".join(_describe(name, command) for name, command in commands()).rstrip()
+    folder = DOCS / "reference"
+    return {folder / "commands.md": f"{COMMANDS}\n{tables}\n", folder / "names.md": public_names.names_page()}
 
 
-def command_tables() -> str:
-    """Every command with its arguments and options, as Markdown."""
-    return "\n".join(_describe(name, command) for name, command in commands())
+def write_reference() -> None:
+    """Write the pages that have changed."""
+    for path, text in reference_pages().items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
 
 
 def commands() -> Iterator[tuple[str, App]]:
@@ -75,20 +87,24 @@ def write_live_report() -> None:
     import labeltide as lt
     from labeltide.data.studies import simulate_study, write_study
 
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder_name:
         lt.audit(
-            write_study(simulate_study(people=10, days=3), Path(place) / "study.csv"),
+            write_study(simulate_study(people=10, days=3), Path(folder_name) / "study.csv"),
             features="movement,posture,heart_rate",
             annotator="annotator",
             clock="hour_of_day",
-            out=Path(place) / "audit",
+            out=Path(folder_name) / "audit",
             command=REPORT_COMMAND,
         )
         LIVE.mkdir(parents=True, exist_ok=True)
-        shutil.move(Path(place) / "audit", folder)
+        shutil.move(Path(folder_name) / "audit", folder)
 
 
 def remove_source_maps(site: Path) -> None:
     """A third of the site would be maps of the theme's sources, which only its developers read."""
     for path in (site / "_static").glob("**/*.map"):
         path.unlink()
+
+
+if __name__ == "__main__":
+    write_reference()

@@ -12,7 +12,6 @@ DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
 import build_pages  # noqa: E402
-import public_names  # noqa: E402
 
 import labeltide  # noqa: E402
 
@@ -24,10 +23,8 @@ copyright = "The labeltide developers, MIT licence"
 release = version = labeltide.__version__
 extensions = [
     "myst_nb",
-    "sphinx.ext.autodoc",
     "mathml",
     "sphinx_design",
-    "numpydoc",
 ]
 exclude_patterns = ["_build", "screenshots", "*.py"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -38,9 +35,6 @@ nb_execution_mode = "cache"
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
-numpydoc_show_class_members = False
-toc_object_entries_show_parents = "hide"
-autodoc_typehints = "none"  # numpydoc has them in words
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"labeltide {release}"
@@ -63,7 +57,7 @@ build_pages.LIVE.mkdir(parents=True, exist_ok=True)
 
 
 def prepare_source(app: object, name: str, source: list[str]) -> None:
-    """Links out of this folder lead to the repository, and tables of commands are put in their place."""
+    """Links out of this folder lead to the repository."""
     page = (DOCS / name).parent
 
     def rewrite(match: re.Match[str]) -> str:
@@ -72,23 +66,11 @@ def prepare_source(app: object, name: str, source: list[str]) -> None:
             return match[0]
         return f"{match[1]}{SOURCE}/{target.relative_to(DOCS.parent).as_posix()}{match[3]}"
 
-    source[0] = LINK.sub(rewrite, build_pages.fill_in(source[0]))
-
-
-def skip_foreign(app: object, what: str, name: str, *rest: object) -> bool | None:
-    """True leaves a member out; None leaves it to Sphinx."""
-    return True if public_names.is_foreign(name) else None
-
-
-def find_outdated(app: object, *pages: object) -> list[str]:
-    """Pages that are written from the program change with it."""
-    return ["reference/commands", "reference/names"]
+    source[0] = LINK.sub(rewrite, source[0])
 
 
 def setup(app: Any) -> None:
-    public_names.write_pages()
+    build_pages.write_reference()
     build_pages.write_live_report()
     app.connect("source-read", prepare_source)
-    app.connect("env-get-outdated", find_outdated)
     app.connect("build-finished", lambda app, error: build_pages.remove_source_maps(Path(app.outdir)))
-    app.connect("autodoc-skip-member", skip_foreign)
