@@ -4,6 +4,7 @@
     python bench/benchmarks/inference.py dependence --studies 150                    # 7 minutes of one core
     python bench/benchmarks/inference.py dependence_again --studies 900              # cells above 7 %, other draws
     python bench/benchmarks/inference.py intervals --studies 40 --processes 2            # small studies, in processes
+    python bench/benchmarks/inference.py weak-features --studies 40 --processes 16 --out FILE  # fits, weak features
     python bench/benchmarks/inference.py page                                            # the table from the records
 
 Each part writes one JSON line per simulated study to bench/results/inference/<part>.jsonl, `intervals` to
@@ -29,8 +30,8 @@ import torch
 
 import labeltide as lt
 from inference_dependence import dependence, dependence_again
-from inference_page import read_records, write_page
-from intervals import intervals
+from inference_page import read_records, weak_features_table, write_page
+from intervals import intervals, weak_features
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators, estimate_noise
@@ -228,6 +229,7 @@ IN_PROCESSES = {
         studies, processes, read_records(RESULTS)["dependence"]
     ),
     "intervals": intervals,
+    "weak-features": weak_features,
 }
 
 
@@ -236,6 +238,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, *IN_PROCESSES, "page"], default=[*PARTS])
     parser.add_argument("--studies", type=int, default=40, help="of each cell without a change")
     parser.add_argument("--processes", type=int, default=1, help=f"of {' and '.join(IN_PROCESSES)}")
+    parser.add_argument("--out", type=Path, help="file of the records of a part, in place of that in bench/results")
     chosen = parser.parse_args(arguments)
     RESULTS.mkdir(parents=True, exist_ok=True)
     for name in [name for name in chosen.parts if name != "page"]:
@@ -243,12 +246,17 @@ def main(arguments: list[str]) -> None:
         found = IN_PROCESSES[name](chosen.studies, chosen.processes) if name in IN_PROCESSES else PARTS[name]()
         lines = [json.dumps(record) for record in found]
         text = "\n".join(lines) + "\n"
-        if name in IN_PROCESSES:
+        if chosen.out is not None:
+            chosen.out.write_text(text)
+        elif name in IN_PROCESSES:
             (RESULTS / f"{name}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
         else:
             (RESULTS / f"{name}.jsonl").write_text(text)
+        if name == "weak-features":
+            print(weak_features_table([json.loads(line) for line in lines]))
         print(f"{name}: {len(lines)} records in {time.perf_counter() - began:.0f} s", flush=True)
-    print(write_page(RESULTS))
+    if chosen.out is None:
+        print(write_page(RESULTS))
 
 
 if __name__ == "__main__":

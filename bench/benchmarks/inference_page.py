@@ -236,6 +236,21 @@ def _unseen(records: Records) -> str:
     return _coverage(records, "Coverage for other kinds of noise", ())
 
 
+def weak_features_table(records: Records) -> str:
+    """Coverage of the interval of the share where features are weak: whole fits, static noise of 20 %."""
+    lines = [
+        "## Share of wrong labels with weak features: whole fits of 100 steps, 20 % wrong",
+        "| sequences | separation | fits | mean share, % | covers, % | covers share drawn, % | too low, % | width, % |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for cell in sorted({(record["sequences"], record["separation"]) for record in records}):
+        part = [record for record in records if (record["sequences"], record["separation"]) == cell]
+        keys = ("total", "covers", "covers_realised", "below", "width")
+        means = [100 * np.mean([record[key] for record in part]) for key in keys]
+        lines.append(f"| {cell[0]} | {cell[1]:g} | {len(part)} | {' | '.join(f'{mean:.1f}' for mean in means)} |")
+    return "\n".join(lines)
+
+
 WRITERS = {
     "coverage": _coverage,
     "unseen": _unseen,
@@ -247,4 +262,5 @@ WRITERS = {
     "checks": _checks,
     "fits": _fits,
     "intervals": _intervals,
+    "weak-features": weak_features_table,
 }

@@ -125,6 +125,49 @@ def by_fits(cell: Cell) -> Iterator[dict[str, Any]]:
         yield {"shape": shape, **measure(fitted.training_, estimate, study.clean_labels, truth)}
 
 
+WEAK_RATE, WEAK_STAY, WEAK_STEPS, WEAK_FEATURES = 0.2, 0.92, 100, 4
+# Sequences, and distance of the class means from the origin in standard deviations of a feature; 0: no information.
+WEAK_CELLS = [(60, 0.0), (60, 0.4), (60, 0.6), (60, 0.8), (60, 1.0), (60, 1.5), (240, 0.4), (240, 0.6), (240, 0.8)]
+
+
+def weak_features(studies: int, processes: int) -> Iterator[dict[str, Any]]:
+    """Whole fits of tide to two persistent classes, 20 % of whose labels are wrong, with weak features."""
+    kinds = [(*cell, FIRST_SEED + 100_000 + number) for number in range(studies) for cell in WEAK_CELLS]
+    with get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(fit_weak_features, kinds)
+
+
+def fit_weak_features(kind: tuple[int, float, int]) -> dict[str, Any]:
+    """The record of one fit: does the interval hold the error rate, and the share of the labels that were drawn?"""
+    torch.set_num_threads(1)
+    n, separation, seed = kind
+    random = np.random.default_rng(seed)
+    clean = random.integers(2, size=(n, WEAK_STEPS))
+    for step in range(1, WEAK_STEPS):
+        stays = random.random(n) < WEAK_STAY
+        clean[stays, step] = clean[stays, step - 1]
+    means = random.normal(size=(2, WEAK_FEATURES))
+    means *= separation / np.linalg.norm(means, axis=1, keepdims=True)
+    features = means[clean] + random.normal(size=(*clean.shape, WEAK_FEATURES))
+    wrong = random.random(clean.shape) < WEAK_RATE
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = lt.TideClassifier(random_state=seed, device="cpu").fit(features, np.where(wrong, 1 - clean, clean))
+        estimate = fitted.noise_estimate_
+    low, high = estimate.total_lower, estimate.total_upper
+    return {
+        "unit": "weak features",
+        "sequences": n,
+        "separation": separation,
+        "distance": float(np.linalg.norm(means[0] - means[1])),
+        "total": estimate.total,
+        "covers": float(low <= WEAK_RATE <= high),
+        "covers_realised": float(low <= wrong.mean() <= high),
+        "below": float(high < WEAK_RATE),
+        "width": high - low,
+    }
+
+
 def make_matrices(shape: str, rate: float, steps: int) -> np.ndarray:
     """Q of two classes over the clock; without noise the identity."""
     clock = np.linspace(0, 1, steps)

@@ -25,8 +25,8 @@ def test_predictions_made_some_rows_at_a_time_are_those_made_at_once(monkeypatch
         held_out=torch.zeros(1, 11, dtype=torch.bool),
     )
     copies = SimpleNamespace(data=data, n_classes=3)
-    whole = cross_fit.predict_out_of_fold(copies, model, folds)
+    whole = cross_fit.predict_out_of_fold(copies, model, folds)[0]
     monkeypatch.setattr(cross_fit, "STEPS_AT_ONCE", 3 * 5 * 2)  # two rows, often of the first fold alone
-    parts = cross_fit.predict_out_of_fold(copies, model, folds)
+    parts = cross_fit.predict_out_of_fold(copies, model, folds)[0]
     assert whole.shape == (1, 11, 5, 3)
     np.testing.assert_allclose(parts[0][data.mask], whole[0][data.mask], atol=1e-6)

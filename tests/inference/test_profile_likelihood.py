@@ -48,6 +48,28 @@ def test_weak_features_widen_the_interval():
     assert np.ptp(share_interval(weak)) > 1.3 * np.ptp(share_interval(sure))
 
 
+def test_evidence_that_saw_earlier_steps_does_not_shrink_the_interval_below_the_truth():
+    stay, steps, separation = 0.96, 100, 1.0
+    noise = np.tile([[0.8, 0.2], [0.2, 0.8]], (steps, 1, 1))
+    drawn = simulate(SimulatedStudy(noise, 200, stay=stay, sharpness=separation), 1, 5)
+    ahead = filter_labels(drawn.data.evidence.flip(2), stay).flip(2)  # p(label | features of this and later steps)
+    both = ((filter_labels(drawn.data.evidence, stay) + ahead) / 2).log_softmax(-1)
+    ((training, _),) = fit_studies(drawn.data.with_evidence(both), choose=False)
+    told = training._replace(data=training.data.with_evidence(both, None, ahead))
+    assert share_interval(training)[1] < 0.2
+    lower, upper = share_interval(told)
+    assert lower < 0.2 < upper
+
+
+def filter_labels(evidence, stay):
+    """Forward filter of two equally common classes: log p(label | features up to its step)."""
+    transition = torch.tensor([[stay, 1 - stay], [1 - stay, stay]])
+    filtered = [evidence[:, :, 0]]
+    for step in range(1, evidence.shape[2]):
+        filtered.append(((filtered[-1].exp() @ transition).log() + evidence[:, :, step]).log_softmax(-1))
+    return torch.stack(filtered, 2)
+
+
 def test_few_labels_do_not_hide_a_share_of_a_fifth():
     trainings, _ = fit(0.2, 8, studies=10, seed=3, sharpness=2.0, stay=0.9)
     covered = [lower <= 0.2 <= upper for lower, upper in map(share_interval, trainings)]

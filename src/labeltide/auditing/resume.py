@@ -179,7 +179,7 @@ def _difference(name: str, earlier: Any, now: Any) -> str:
 # ----------------------------------------------------------------------------------------------------
 
 
-DATA = ("labels", "mask", "points", "evidence", "trusted", "jumps", "trained_with")
+DATA = ("labels", "mask", "points", "evidence", "future_evidence", "trusted", "jumps", "trained_with")
 OTHERS = ("folds", "clusters", "shares")
 
 
@@ -254,6 +254,7 @@ def _check(training: TrainingEvidence) -> None:
         ("trusted", data.trusted, (n, steps), torch.int8),
         ("jumps", data.jumps, (n, steps), torch.int8),
         ("evidence", data.evidence, (1, n, steps, classes), torch.float32),
+        ("future_evidence", data.future_evidence, (1, n, steps, classes), torch.float32),
         ("start", chain.start, (1, classes), torch.float32),
         ("transition", chain.transition, (1, classes, classes), torch.float32),
         ("power", chain.power, (1,), torch.float32),
@@ -289,7 +290,8 @@ def _check_ranges(training: TrainingEvidence) -> None:
     for tensor in (chain.start, chain.transition, chain.matrices):
         if not (tensor >= 0).all() or not ((tensor.sum(-1) - 1).abs() < 1e-3).all():
             raise ValueError("its chain must be made of probabilities")
-    others = [tensor for tensor in (data.evidence, chain.power, chain.bursts, training.shares) if tensor is not None]
+    every = (data.evidence, data.future_evidence, chain.power, chain.bursts, training.shares)
+    others = [tensor for tensor in every if tensor is not None]
     if any(tensor.isnan().any() or (tensor == torch.inf).any() for tensor in others) or np.isnan(training.grid).any():
         raise ValueError("its numbers must be finite")
     if data.points is None and data.mask.shape[1] > data.n_points:

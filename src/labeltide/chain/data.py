@@ -31,6 +31,8 @@ class ChainData:
     n_points, n_classes : the number of points of the grid, and of classes
     evidence : Tensor of shape (evidence sets, rows, steps, classes), optional
         Log-probabilities of the true label given the features.
+    future_evidence : Tensor of the same shape, optional
+        Log-probabilities of the true label given the features of its step and of all later ones.
     trusted : int8 Tensor of shape (rows, steps), optional
         True labels where they are known, -1 elsewhere.
     jumps : int8 Tensor of shape (rows, steps), optional
@@ -47,6 +49,7 @@ class ChainData:
     n_points: int
     n_classes: int
     evidence: Tensor | None = None
+    future_evidence: Tensor | None = None
     trusted: Tensor | None = None
     jumps: Tensor | None = None
     gaps: tuple[int, ...] = (1,)
@@ -55,8 +58,9 @@ class ChainData:
     def of_fit(self, fit: int) -> Self:
         """The labels and evidence of one fit, on the CPU."""
         part = slice(fit, fit + 1)
-        evidence, trained = (None if each is None else each[part] for each in (self.evidence, self.trained_with))
-        selected = replace(self, labels=self.labels[part], evidence=evidence, trained_with=trained)
+        by_fit = {name: getattr(self, name) for name in ("evidence", "future_evidence", "trained_with")}
+        taken: dict[str, Any] = {name: None if sets is None else sets[part] for name, sets in by_fit.items()}
+        selected = replace(self, labels=self.labels[part], **taken)
         on_cpu: dict[str, Any] = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in vars(selected).items()}
         return type(self)(**on_cpu)
 
@@ -64,12 +68,16 @@ class ChainData:
         """Some of the rows, of all sets."""
         by_row = {name: getattr(self, name) for name in ("mask", "points", "trusted", "jumps")}
         taken: dict[str, Any] = {name: None if part is None else part[rows] for name, part in by_row.items()}
-        evidence = None if self.evidence is None else self.evidence[:, rows]
-        return replace(self, labels=self.labels[:, rows], evidence=evidence, **taken)
+        for name in ("evidence", "future_evidence"):
+            sets = getattr(self, name)
+            taken[name] = None if sets is None else sets[:, rows]
+        return replace(self, labels=self.labels[:, rows], **taken)
 
-    def with_evidence(self, evidence: Tensor | None, trained_with: Tensor | None = None) -> Self:
+    def with_evidence(
+        self, evidence: Tensor | None, trained_with: Tensor | None = None, future_evidence: Tensor | None = None
+    ) -> Self:
         """The same labels with other evidence, and the informedness of the Q that its networks were trained with."""
-        return replace(self, evidence=evidence, trained_with=trained_with)
+        return replace(self, evidence=evidence, trained_with=trained_with, future_evidence=future_evidence)
 
     def with_gaps(self, gaps: np.ndarray | None) -> Self:
         """The same labels with the gap before each step in steps of time, (rows, steps); None changes nothing."""

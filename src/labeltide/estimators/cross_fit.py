@@ -26,21 +26,23 @@ MIN_BATCHES = 8  # by hand: optimiser steps of an epoch at least, where there ar
 TILE_ROWS = 8  # rows that the compiled GRU takes together
 
 
-def cross_fit(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise) -> tuple[Tensor, tuple[SequenceModel, ...]]:
+def cross_fit(
+    fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise
+) -> tuple[Tensor, Tensor | None, tuple[SequenceModel, ...]]:
     """Out-of-fold log-probabilities (fits, rows, steps, classes), and the networks that gave them.
 
     Causal networks are combined with as many that read every row backwards, because the future of a step is as
-    informative about its label as the past.
+    informative about its label as the past. The predictions of the latter alone come second; None without them.
     """
     first = _untrained(fleet_fit, folds, noise, "cross-fit")
     if not first.model.is_causal:
         train_all([first])
-        return predict_out_of_fold(first.fleet_fit, first.model, folds), (first.model,)
+        return *predict_out_of_fold(first.fleet_fit, first.model, folds), (first.model,)
     reversed_fit = replace(fleet_fit, data=_reverse(fleet_fit.data))
     second = _untrained(reversed_fit, folds, noise, "cross-fit, backwards")
     train_all([first, second])
     backwards = (second.fleet_fit, second.model)
-    return predict_out_of_fold(first.fleet_fit, first.model, folds, backwards), (first.model, second.model)
+    return *predict_out_of_fold(first.fleet_fit, first.model, folds, backwards), (first.model, second.model)
 
 
 def join_directions(onwards: Tensor, backwards: Tensor) -> Tensor:
@@ -83,23 +85,26 @@ def _untrained(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str
 
 def predict_out_of_fold(
     copies: FleetFit, model: SequenceModel, folds: Tensor, backwards: tuple[FleetFit, SequenceModel] | None = None
-) -> Tensor:
+) -> tuple[Tensor, Tensor | None]:
     """Out-of-fold log-probabilities of the networks of `hold_out_folds`: (fits, rows, steps, classes).
 
-    Some rows at a time: the predictions of all networks would take most of the memory of a fit.
+    First of both directions, then of the networks that read backwards. Some rows at a time: the predictions of all
+    networks would take most of the memory of a fit.
     """
     data = copies.data
     rows = max(1, STEPS_AT_ONCE // (model.members * data.mask.shape[1]))
     predicted = torch.empty(*folds.shape, data.mask.shape[1], copies.n_classes, device=folds.device)
+    future = None if backwards is None else torch.empty_like(predicted)
     for start in range(0, len(data.mask), rows):
         part = slice(start, start + rows)
         onwards = predict_rows_out_of_fold(copies, model, folds, part)
-        if backwards is not None:
+        if backwards is not None and future is not None:
             order = reversal(data.mask[part])
             index = torch.arange(len(order), device=order.device)[:, None]
-            onwards = join_directions(onwards, predict_rows_out_of_fold(*backwards, folds, part)[:, index, order])
+            future[:, part] = predict_rows_out_of_fold(*backwards, folds, part)[:, index, order]
+            onwards = join_directions(onwards, future[:, part])
         predicted[:, part] = onwards
-    return predicted
+    return predicted, future
 
 
 def predict_rows_out_of_fold(copies: FleetFit, model: SequenceModel, folds: Tensor, part: slice) -> Tensor:

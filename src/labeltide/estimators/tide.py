@@ -91,8 +91,8 @@ def find_posterior(fleet_fit: FleetFit) -> Posterior:
         return _conclude(data, fits, folds, chain, grid, period, ())  # every true label is known
     taught = chain._replace(matrices=_training_noise(data, chain))
     noise = _noise_function(data, taught, grid, period).to(folds.device)
-    log_probs, networks = cross_fit(fleet_fit, folds, noise)
-    joined = data.with_evidence(log_probs, informedness(taught.matrices))
+    log_probs, future, networks = cross_fit(fleet_fit, folds, noise)
+    joined = data.with_evidence(log_probs, informedness(taught.matrices), future)
     clusters = None if fleet_fit.clusters is None else torch.from_numpy(fleet_fit.clusters)
     chain = join_evidence(joined, fits, chain, grid, period, clusters)
     return _conclude(joined, fits, folds, chain, grid, period, networks)

@@ -369,6 +369,12 @@ class NoiseEstimate(NoiseDisplay):
 # :math:`t_{G-1}` is for few clusters (Cameron, Gelbach and Miller 2008). The likelihood is penalised by the prior of k
 # (Cole, Chu and Greenland 2014).
 #
+# Where wrong labels are shown, the ends come from the evidence of networks that read backwards. Given the label before,
+# a label depends on the features of its own and of later steps alone: :math:`p(y_t = j \mid y_{t-1} = i, x) \propto
+# A_{ij}\, p(y_t = j \mid x_t, x_{t+1}, \ldots)`, up to factors of j that A takes up. Evidence that has also seen
+# earlier features counts them twice, and the share is then estimated too low, by one to two points where features are
+# weak. Test, estimate and flags use the evidence of both directions (docs/decisions/012-share-interval.md).
+#
 # A bootstrap interval of S is degenerate where no label is wrong. This one is not: of n labels that are surely right it
 # says 0 to about 2 / n.
 # ----------------------------------------------------------------------------------------------------
@@ -431,13 +437,29 @@ def share_test(training: TrainingEvidence) -> ShareInterval:
     clusters = np.arange(len(profile.log_likelihood[0])) if training.clusters is None else training.clusters.numpy()
     mean = ROOT_MEAN * profile.estimate
     p_value = null_p_value(profile, clusters, max(RESOLUTION, stretch_share(training.data)), mean)
-    critical = critical_root(profile, clusters, _count_labels(training.data) * profile.estimate)
+    n_labels = _count_labels(training.data)
+    critical = critical_root(profile, clusters, n_labels * profile.estimate)
     lower, upper = invert(profile, critical, mean)
-    lower = lower if p_value < 1 - CONFIDENCE else 0.0
+    is_shown = p_value < 1 - CONFIDENCE
+    if is_shown and training.data.future_evidence is not None:
+        ahead = profile_share(_with_future_evidence(training))
+        root = critical_root(ahead, clusters, n_labels * ahead.estimate)
+        lowest, upper = invert(ahead, root, ROOT_MEAN * ahead.estimate)
+        lower = lowest or lower
+    lower = lower if is_shown else 0.0
     # States are named so that recorded labels are mostly right. Beyond the share of wrong labels that are given at
     # random, a model in which classes have changed their names is as likely.
     upper = max(min(upper, 1 - 1 / training.data.n_classes), profile.estimate)
     return ShareInterval(lower, upper, p_value, _false_alarms(training, profile, critical), profile.estimate)
+
+
+def _with_future_evidence(training: TrainingEvidence) -> TrainingEvidence:
+    """The chain fitted again with the evidence of each step and the steps after it."""
+    data = training.data.with_evidence(training.data.future_evidence, training.data.trained_with)
+    start, kinds = training.parameters, families_of([_family(training)])
+    members = same_data(1, torch.ones(1, data.labels.shape[1]))
+    fitted = fit_chains(data, members, kinds, start, iterations=PROFILE_ITERATIONS, learn_power=True)
+    return training._replace(data=data, parameters=fitted.parameters)
 
 
 def _false_alarms(training: TrainingEvidence, profile: Profile, critical: float) -> np.ndarray:
