@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: setup demo test lint check coverage kernels screenshots noise-picture clean
-.PHONY: wheel pythons floors lock supply-chain docs field-pictures fuzz
+.PHONY: wheel pythons floors lock supply-chain docs paper field-pictures fuzz
 
 setup: .venv/.ready
 
@@ -62,6 +62,10 @@ supply-chain: setup
 # The documentation, into docs/_build/html; any warning is an error.
 docs: setup
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -d docs/_build/doctrees docs docs/_build/html
+
+# The page of the paper, from the committed records: bench/results/paper/paper.html and its tables.
+paper: setup
+	$(BIN)/labeltide report $(addprefix bench/results/,paper/figures paper/tables paper/static paper/code annotators) --paper --out bench/results/paper
 
 # The pictures of the pages by field, from the code of each page.
 field-pictures: setup

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from labeltide_bench.pages.cells import Cell, make_cells
-from labeltide_bench.pages.paper.tables import PlainTable, as_markdown
+from labeltide_bench.pages.result_tables import PlainTable, as_markdown
 from labeltide_bench.pages.results import read_results
 
 FOLDER = Path(__file__).parents[1] / "results" / "paper" / "ablation"

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labeltide_bench.pages.paper.tables import PlainTable, as_markdown
+from labeltide_bench.pages.result_tables import PlainTable, as_markdown
 from labeltide_bench.pages.results import Run, read_results
 
 FOLDER = Path(__file__).parents[1] / "results" / "tide" / "ablation-parts"

@@ -97,7 +97,9 @@ def test_numbers_on_the_page_equal_a_slow_computation(everything):
 
 
 def test_the_difference_from_the_paper_is_shown_and_marked(tmp_path, write, record):
-    page = write_report(write([record(error=0.10, draw=draw) for draw in range(2)])).read_text(encoding="utf-8")
+    page = write_report(write([record(error=0.10, draw=draw, level={"rate": 0.29}) for draw in range(2)])).read_text(
+        encoding="utf-8"
+    )
     row = next(row for table in Outline(page).tables for row in table if "Test error" in row)
     assert row[-1] == "10.0 ± 0.0 paper 4.2 ± 2.2 +5.8 ‡"
 

@@ -55,33 +55,33 @@ def test_failed_draws_are_counted_and_left_out_of_the_mean():
 
 
 def test_the_papers_numbers_stand_beside_the_papers_cells_only(cells, record):
-    (cell,) = cells([record()])
+    (cell,) = cells([record(level={"rate": 0.29})])
     assert published(cell, "continuous", "test_error") == pytest.approx((0.042, 0.022))
-    assert published(cell, "continuous (paper's code)", "frobenius") == pytest.approx((0.103, 0.039))
-    assert published(cell, "ignore", "frobenius") is None
-    assert published(cell, "continuous", "absolute") is None
+    assert published(cell, "continuous (paper's code)", "absolute") == pytest.approx((0.3 * 0.103, 0.3 * 0.039))
+    assert published(cell, "ignore", "absolute") is None
+    assert published(cell, "continuous", "frobenius") is None
     others = [
         {"variant": "class-conditional"},
         {"n_classes": 4},
-        {"rate": 0.2},
+        {"level": {"rate": 0.2}},
+        {"shape": "periodic", "level": {"rate": 0.3}},
         {"shape": "decay"},
         {"shape": "source"},
         {"dataset": "moving, by subject"},
-        {"rate": None},
     ]
     for change in others:
-        (cell,) = cells([record(**change)])
+        (cell,) = cells([record(**{"level": {"rate": 0.29}} | change)])
         assert published(cell, "continuous", "test_error") is None, change
 
 
 def test_every_published_cell_is_there(cells, record):
-    count = {"test_error": 0, "frobenius": 0}
-    for shape in ("mixed", "periodic"):
+    count = {"test_error": 0, "absolute": 0}
+    for shape, rates in (("mixed", [0.29]), ("periodic", [0.27, 0.3, 0.34])):
         for dataset in ("moving", "senior", "blinking", "sleeping"):
-            (cell,) = cells([record(shape=shape, dataset=dataset)])
+            (cell,) = cells([record(shape=shape, dataset=dataset, level={"rates": rates})])
             for metric in count:
                 count[metric] += sum(published(cell, method, metric) is not None for method in SIX)
-    assert count == {"test_error": 48, "frobenius": 40}
+    assert count == {"test_error": 48, "absolute": 40}
 
 
 def test_the_headline_is_the_papers_level_or_else_the_nearest_to_thirty_percent(cells, record):
@@ -179,7 +179,7 @@ def test_the_verdict_on_one_method_claims_no_win(cells, record):
 
 
 def test_the_verdict_counts_agreement_with_the_paper(cells, record):
-    made = cells([record(method="continuous", error=0.05), record(method="ignore", error=0.05)])
+    made = cells([record(method=name, error=0.05, level={"rate": 0.29}) for name in ("continuous", "ignore")])
     words = " ".join(write_verdict(made, made))
     # continuous: test error 5.0 near 4.2 ± 2.2, Q 2.5 near 10.3 ± 3.9 within two; ignore: 5.0 far from 29.4 ± 1.7.
     assert "2 of 3 on the paper's own data lie within two of its standard deviations" in words

@@ -69,13 +69,20 @@ class Cell:
         return float(np.mean([run.rate for runs in self.runs.values() for run in runs]))
 
     @property
+    def percents(self) -> tuple[float, ...]:
+        """The levels by the paper's names, in percent: one, several for runs of a printed table, none by constants."""
+        level = json.loads(self.level)
+        named = level.get("rates", [level["rate"]] if "rate" in level else []) if isinstance(level, dict) else []
+        return tuple(round(100 * float(rate), 6) for rate in named)
+
+    @property
     def level_text(self) -> str:
         """The level as the study set it."""
         level = json.loads(self.level)
         if self.annotator:
             return f"labels of {self.annotator}"
-        if isinstance(level, dict) and set(level) == {"rate"}:
-            return f"average rate set to {100 * float(level['rate']):g} %"
+        if self.percents:
+            return f"average rate set to {', '.join(f'{percent:g}' for percent in self.percents)} %"
         if self.any_run.constants:
             return ", ".join(f"{name} = {value:g}" for name, value in self.any_run.constants.items())
         return self.level if level else "as the study set it"

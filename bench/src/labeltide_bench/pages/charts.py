@@ -32,8 +32,8 @@ Looks = dict[str, dict[str, Any]]
 
 ERRORS = {
     "test_error": "test error (%)",
-    "frobenius": "Q error,\nFrobenius (%)",
-    "absolute": "Q error,\nabs. entry (%)",
+    "frobenius": "distance of Q,\nFrobenius (%)",
+    "absolute": "error of Q (%)",
 }
 
 

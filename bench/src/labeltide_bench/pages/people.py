@@ -14,7 +14,7 @@ from labeltide_bench.pages.method_order import base_name
 from labeltide_bench.pages.result_tables import Entry, percent
 from labeltide_bench.pages.verdict import count
 
-PEOPLE_HEADS = {"frobenius": "Approx. error", "train_error": "Train error", "test_error": "Test error"}
+PEOPLE_HEADS = {"frobenius": "Distance of Q", "train_error": "Train error", "test_error": "Test error"}
 EXPERT_HEADS = {
     "expert_frobenius": "D against the majority",
     "expert_pairs_frobenius": "D against single others",
@@ -131,7 +131,7 @@ def _table(cells: Sequence[Cell], expert_heads: dict[str, str]) -> PeopleTable:
     caption = (
         f"Percent, mean ± standard deviation over {first.info.split}{_unfinished(cells)}. The person named is the only "
         f"label that methods see. Errors are measured against {MEASURED.get(first.info.reference, 'the reference')}. "
-        "Approx. error: Frobenius distance (x 100) between the estimated Q(t) and the matrices counted against "
+        "Distance of Q: mean Frobenius norm (x 100) between the estimated Q(t) and the matrices counted against "
         f"{_counted_against(first)} in ten cells of the clock, weighed by their steps."
     )
     caption += f" {EXPERT_CAPTION}" if expert_heads else ""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from labeltide_bench.pages.paper.tables import PlainTable, as_markdown
 from labeltide_bench.pages.people import People, PeopleTable
-from labeltide_bench.pages.result_tables import Entry
+from labeltide_bench.pages.result_tables import Entry, PlainTable, as_markdown
 
 PEOPLE_FILE = "people.md"
 NONE = "\N{EN DASH}"

@@ -10,7 +10,7 @@ from labeltide_bench.pages.cells import Cell, methods_of
 from labeltide_bench.pages.method_order import Q_ERRORS, Group, contenders, estimates_q, group_methods
 from labeltide_bench.pages.published import published
 
-MAIN = {"test_error": "Test error", "frobenius": "Approx. error", "absolute": "Abs. entry"}
+MAIN = {"test_error": "Test error", "absolute": "Error of Q", "frobenius": "Distance of Q"}
 MORE = {"balanced_test_error": "Balanced error", "train_error": "Training error"}
 MINUS = "\N{MINUS SIGN}"
 
@@ -154,3 +154,23 @@ def simple_table(
         for name, values in rows.items()
     ]
     return Table(title, caption, group_methods(methods), blocks)
+
+
+class PlainTable(NamedTuple):
+    """Texts in rows and columns."""
+
+    title: str
+    caption: str
+    heads: list[str]
+    rows: list[list[str]]
+    words: int = 0  # columns after the first that hold words and not numbers
+
+
+def as_markdown(table: PlainTable) -> str:
+    """The table in GitHub's Markdown, with its title and caption."""
+    lines = [f"# {table.title}", "", table.caption, "", _line(table.heads), "|---" * len(table.heads) + "|"]
+    return "\n".join([*lines, *map(_line, table.rows)]) + "\n"
+
+
+def _line(texts: list[str]) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in texts) + " |"

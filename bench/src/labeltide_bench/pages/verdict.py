@@ -24,7 +24,7 @@ def write_verdict(cells: Sequence[Cell], headlines: Sequence[Cell]) -> list[str]
             f"clean test labels is {_percent(_mean(table[:, 0]))} over {count(len(cells), 'cell')}."
         ]
     sentences = [_winner(cells, "test_error", "error on clean test labels"), _against_ignore(cells)]
-    sentences += [_winner(cells, "frobenius", "approximation error of Q"), _agreement(headlines)]
+    sentences += [_winner(cells, "absolute", "error of Q"), _agreement(headlines)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -86,7 +86,7 @@ def _agreement(cells: Sequence[Cell]) -> str:
     substitute: list[bool] = []
     for cell in filter(has_published, cells):
         for method in cell.runs:
-            for metric in ("test_error", "frobenius"):
+            for metric in ("test_error", "absolute"):
                 printed, ours = published(cell, method, metric), cell.over_draws(method, metric)
                 if printed and ours.n:
                     (substitute if cell.info.faithful is False else original).append(not printed.is_far_from(ours.mean))

@@ -20,3 +20,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def page_folder(folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the page that is made from them."""
     return write_paper(folders, tmp_path_factory.mktemp("page")).parent
+
+
+@pytest.fixture
+def results_folder() -> Path:
+    """The committed records and pages."""
+    return Path(__file__).parents[3] / "results"

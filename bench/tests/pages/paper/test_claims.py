@@ -179,12 +179,13 @@ def test_the_papers_own_means_bear_out_its_main_claims():
 def test_the_table_names_cells_draws_and_both_verdicts():
     cells = make(rates("moving", [{"plugin": 0.1, "anchor": 0.2}] * 6))
     claim = kinds.beats("Plug-In beats Anchor", cells, [("plugin", "anchor")])
-    (made,) = compare_claims([claim], [kinds.beats("x", [], [])])
+    (made,) = compare_claims([claim], [kinds.beats("x", [], [])], [claim])
+    assert made.in_code == "holds, 1 of 1 data sets"
     assert made.in_paper == ""
     (row,) = claims_table([claim]).rows
     assert row[:4] == ["1", "Plug-In beats Anchor", "holds", "1 of 1 data sets"]
-    assert row[6:9] == ["6", "24", "0.0156"]
-    (made,) = compare_claims([claim], [claim])
+    assert row[7:10] == ["6", "24", "0.0156"]
+    (made,) = compare_claims([claim], [claim], [claim])
     assert made.in_paper == "holds, 1 of 1 data sets"
 
 

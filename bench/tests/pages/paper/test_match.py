@@ -72,11 +72,23 @@ def test_agreement_counts_differences_bands_and_overlaps():
         Point(30, Interval(80.0, 79, 81, 10), None),
     ]
     made = agreement_of("Figure 6", "moving", "", "accuracy", {"tide": points})
-    assert (made.points, made.in_band, made.overlaps) == (3, 1, 2)
-    assert made.mean == pytest.approx((0.5 + 2 + 10) / 3)
-    assert made.signed == pytest.approx((0.5 + 2 - 10) / 3)
-    assert made.distances == {"tide": pytest.approx(made.mean)}
+    assert (made.printed.points, made.printed.near, made.overlaps) == (3, 1, 2)
+    assert made.printed.size == pytest.approx((0.5 + 2 + 10) / 3)
+    assert made.printed.signed == pytest.approx((0.5 + 2 - 10) / 3)
+    assert made.distances == {"tide": pytest.approx(made.printed.size)}
     assert "Figure 6,moving,,accuracy,4.167,-2.500" in as_csv([made])
+
+
+def test_agreement_counts_the_public_code_by_standard_errors():
+    ours = Interval(90.0, 89, 91, 10, 0.5)
+    points = [
+        Point(0, ours, value(0), Interval(91.0, 88, 94, 3, 0.4), 90.4),  # 1.0 is within 2 x 0.64
+        Point(10, ours, None, Interval(92.0, 88, 94, 3, 0.4), 92.0),
+        Point(20, ours, value(20)),
+    ]
+    made = agreement_of("Figure 6", "moving", "", "accuracy", {"tide": points})
+    assert made.code == (2, pytest.approx(1.5), pytest.approx(-1.5), 1)
+    assert made.between == (1, pytest.approx(0.4), pytest.approx(0.4), 1)
 
 
 def test_the_papers_own_numbers_agree_with_themselves():
@@ -85,8 +97,8 @@ def test_the_papers_own_numbers_agree_with_themselves():
         made = figure_agreement(
             match_figure(figure, studies.static if figure.file == STATIC_STUDY else studies.figures)
         )
-        assert made.mean == pytest.approx(0, abs=1e-6)
-        assert made.in_band == made.points > 200
+        assert made.printed.size == pytest.approx(0, abs=1e-6)
+        assert made.printed.near == made.printed.points > 200
 
 
 def test_a_shift_of_all_accuracies_is_the_difference_that_is_found(tmp_path):
@@ -95,8 +107,8 @@ def test_a_shift_of_all_accuracies_is_the_difference_that_is_found(tmp_path):
 
     studies = read_studies(write_studies(tmp_path, draws=1, shift=-3)[2:3])
     made = figure_agreement(match_figure(FIGURES[0], studies.static))
-    assert made.signed == pytest.approx(-3, abs=0.15)
-    assert made.points == 58 * 5
+    assert made.printed.signed == pytest.approx(-3, abs=0.15)
+    assert made.printed.points == 58 * 5
 
 
 def test_a_method_of_ours_is_shown_only_where_it_has_every_level():

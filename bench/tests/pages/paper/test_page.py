@@ -43,7 +43,7 @@ def test_figures_on_substitute_data_say_so_in_heading_caption_and_contents(page)
 
 
 def test_the_banner_keeps_the_papers_own_data_and_substitutes_apart(page):
-    banner = page.split('<p class="verdict">')[1].split("</p>")[0]
+    banner = page.split('<ul class="verdict">')[1].split("</ul>")[0]
     own, substitute = "own data (blinking, moving, synthetic)", "recordings (senior, sleeping)"
     assert banner.index(own) < banner.index(substitute)
     assert re.search(r"Of 18 claims of the paper \d+ hold, ", banner)
@@ -96,6 +96,20 @@ def test_one_method_has_one_colour_and_the_key_gives_the_papers_names(page):
         assert in_text in page
 
 
+def test_tables_2_and_3_have_a_column_for_each_source(page):
+    for number in (2, 3):
+        section = page.split(f'<section id="table-{number}"')[1].split("</section>")[0]
+        heads = re.findall(r'<th scope="col"[^>]*>([^<]+)<', section)
+        assert [head.split(": ")[1] for head in heads[2:]] == ["print", "public code", "ours"] * 2
+
+
+def test_the_public_code_is_drawn_where_it_was_run(page):
+    for slug, is_there in (("repository-figure-1", True), ("figure-6", False)):
+        section = page.split(f'<section id="{slug}"')[1].split("</section>")[0]
+        assert ('<g class="q' in section) is is_there
+        assert ("all, less the public code" in section) is is_there
+
+
 def test_the_first_figure_comes_before_the_first_table(page):
     assert page.index('id="figure-1"') < page.index("<table")
 
@@ -112,7 +126,9 @@ def test_the_page_is_well_formed_small_and_needs_nothing_else(page):
 
 def test_agreement_and_claims_are_written_beside_the_page(page_folder):
     names = {path.name for path in page_folder.iterdir()}
-    assert names == {"paper.html", "agreement.csv", "agreement.md", "claims.csv", "claims.md"}
+    assert names == {"paper.html", "agreement.csv", "claims.csv"} | {
+        f"{name}.md" for name in ("agreement", "claims", "public_code", "tables")
+    }
     with (page_folder / "agreement.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["figure"] for row in rows if row["figure"].startswith(("F", "R"))] == [f.number for f in FIGURES]

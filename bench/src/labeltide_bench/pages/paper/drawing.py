@@ -7,15 +7,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import NamedTuple
 
 import numpy as np
 
 from labeltide_bench.pages.cells import Cell
 from labeltide_bench.pages.cost import method_in
 from labeltide_bench.pages.figures import thinned, wrong
-from labeltide_bench.pages.paper.sources import ACCURACY, SHAPES, SIX, MatchedFigure, Point, interval, shown_name
-from labeltide_bench.pages.published import published
+from labeltide_bench.pages.paper.sources import ACCURACY, SHAPES, MatchedFigure, Point, shown_name
 from labeltide_bench.pages.style import fence
 
 LOW = 0.05  # share of the paper's values below 60 % from which an axis begins at 50 %
@@ -87,6 +85,10 @@ def _curves(matched: MatchedFigure, shape: str, method: str) -> list[Curve]:
         x, y = [percent for percent, _ in ours], [interval.mean for _, interval in ours]
         bars = [interval.lower for _, interval in ours], [interval.upper for _, interval in ours]
         found.append(Curve(key, shown_name(method), x, y, *bars, marker=key, dodge=dodge, leaves=leaves))
+    code = [(point.wrong_percent, point.code.mean) for point in points if point.code and not leaves]
+    if code:
+        x, y = [percent for percent, _ in code], [mean for _, mean in code]
+        found.append(Curve(key, shown_name(method), x, y, is_code=True, dodge=dodge))
     return found
 
 
@@ -173,30 +175,6 @@ def _known(array: np.ndarray | None) -> np.ndarray:
 IN_STRESS = ("ignore", "volmin", "discontinuous", "continuous", "tide")
 
 
-def draw_figure_one(cell: Cell) -> list[str]:
-    """Error of Q and accuracy of static and temporal methods in a cell, with the printed numbers."""
-    errors = [bar for method in (*SIX[1:], "tide") for bar in _bars(cell, method, "frobenius")]
-    accuracies = [bar for method in (*SIX, "tide") for bar in _bars(cell, method, "test_error")]
-    drawn = [draw_bars(f"{cell.shape} noise: approximation error of Q (%)", errors)] if errors else []
-    return drawn + ([draw_bars(f"{cell.shape} noise: accuracy (%)", accuracies, 100)] if accuracies else [])
-
-
-def _bars(cell: Cell, method: str, metric: str) -> list[Bar]:
-    """The bar of a method, or none where it has no number."""
-    summary, printed, is_accuracy = (
-        cell.over_draws(method, metric),
-        published(cell, method, metric),
-        metric != "frobenius",
-    )
-    if not summary.n:
-        return []
-    ours = interval(summary, is_accuracy=is_accuracy)
-    if printed is None:
-        return [Bar(key_of(method), method, ours.mean, ours.lower, ours.upper)]
-    paper = 100 * (1 - printed.mean if is_accuracy else printed.mean)
-    return [Bar(key_of(method), method, ours.mean, ours.lower, ours.upper, paper, 100 * printed.spread)]
-
-
 def draw_people_curves(cells: Sequence[Cell]) -> list[DrawnPanel]:
     """Counted and estimated noise of the annotator whose noise changes most, for each data set."""
     panels = []
@@ -207,56 +185,110 @@ def draw_people_curves(cells: Sequence[Cell]) -> list[DrawnPanel]:
     return panels
 
 
-BAR_WIDTH, BAR_ROW, BAR_LEFT, BAR_RIGHT, BAR_TOP = 330, 22, 92, 40, 20
+DOT_WIDTH, DOT_ROW, DOT_LEFT, DOT_RIGHT, DOT_TOP = 380, 22, 88, 112, 34
+SQUARE = "m-3-3h6v6h-6z"  # of the public code, drawn hollow
 
 
-class Bar(NamedTuple):
-    """One method: ours with its interval, and the paper's number where it printed one."""
+def draw_dots(title: str, points: Sequence[tuple[str, Point]]) -> str:
+    """One method a row: the print as a mark with a band, the public code as a hollow square, ours as a disc.
 
-    key: str
-    name: str
-    value: float
-    lower: float
-    upper: float
-    paper: float | None = None
-    paper_spread: float = 0.0
-
-
-def draw_bars(title: str, bars: Sequence[Bar], top: float | None = None) -> str:
-    """Horizontal bars, which leave room for names; the paper's number is a dashed mark over a light band."""
-    ticks = nice_ticks(top or max(max(bar.upper, (bar.paper or 0) + bar.paper_spread) for bar in bars))
-    height, right = BAR_TOP + BAR_ROW * len(bars) + 20, BAR_WIDTH - BAR_RIGHT
-    foot = BAR_TOP + BAR_ROW * len(bars)
+    The numbers stand on the right, so that the drawing is the table too.
+    """
+    sources = [each for _, point in points for each in (point.ours, point.code) if each is not None and each.draws > 0]
+    highest = [each.upper for each in sources] + [point.paper.upper for _, point in points if point.paper]
+    ticks = nice_ticks(max([*highest, 1.0]))
+    foot, right = DOT_TOP + DOT_ROW * len(points), DOT_WIDTH - DOT_RIGHT
 
     def place(value: float) -> float:
-        return BAR_LEFT + min(max(value / ticks[-1], 0), 1) * (right - BAR_LEFT)
+        return DOT_LEFT + min(max(value / ticks[-1], 0), 1) * (right - DOT_LEFT)
 
     parts = [f'<text x="0" y="12" class="t">{escape(title)}</text>']
-    parts.append(f'<path class="g" d="{"".join(f"M{place(tick):.1f} {BAR_TOP}V{foot}" for tick in ticks)}"/>')
+    columns = [right + 36 * (number + 1) for number in range(3)]
+    parts += [
+        f'<text x="{x}" y="{DOT_TOP - 6}" class="y">{name}</text>'
+        for x, name in zip(columns, ("print", "code", "ours"), strict=True)
+    ]
+    parts.append(f'<path class="g" d="{"".join(f"M{place(tick):.1f} {DOT_TOP}V{foot}" for tick in ticks)}"/>')
     parts += [f'<text x="{place(tick):.1f}" y="{foot + 13}" class="x">{tick:g}</text>' for tick in ticks]
-    for row, bar in enumerate(bars):
-        parts.append(_bar(bar, BAR_TOP + BAR_ROW * row, place))
-    alt = f"{title}: " + ", ".join(f"{bar.name} {bar.value:.1f}" for bar in bars)
-    return f'<svg role="img" aria-label="{escape(alt)}" viewBox="0 0 {BAR_WIDTH} {height}">{"".join(parts)}</svg>'
+    for row, (name, point) in enumerate(points):
+        parts.append(_dot_row(name, point, DOT_TOP + DOT_ROW * row, columns, place))
+    alt = f"{title}: " + "; ".join(f"{name} {', '.join(_dot_texts(point))}" for name, point in points)
+    return f'<svg role="img" aria-label="{escape(alt)}" viewBox="0 0 {DOT_WIDTH} {foot + 20}">{"".join(parts)}</svg>'
 
 
-def _bar(bar: Bar, top: float, place: Callable[[float], float]) -> str:
-    middle = top + BAR_ROW / 2
-    paper = ""
-    if bar.paper is not None:
-        low, high = place(bar.paper - bar.paper_spread), place(bar.paper + bar.paper_spread)
-        paper = (
-            f'<g class="p"><rect class="b" x="{low:.1f}" y="{top + 1}" width="{high - low:.1f}" '
-            f'height="{BAR_ROW - 2}"/>'
-            f'<path class="d" d="M{place(bar.paper):.1f} {top + 1}v{BAR_ROW - 2}"/></g>'
+def _dot_row(name: str, point: Point, top: float, columns: Sequence[float], place: Callable[[float], float]) -> str:
+    middle, drawn = top + DOT_ROW / 2, []
+    if point.paper:
+        low, high = place(point.paper.lower), place(point.paper.upper)
+        drawn.append(
+            f'<g class="p"><rect class="b" x="{low:.1f}" y="{top + 3:g}" width="{max(high - low, 1):.1f}" '
+            f'height="{DOT_ROW - 6}"/>'
+            f'<path class="d" d="M{place(point.paper.value):.1f} {top + 2:g}v{DOT_ROW - 4}"/></g>'
         )
-    return (
-        f'<text x="{BAR_LEFT - 5}" y="{middle + 4:g}" class="y">{escape(bar.name)}</text><g class="c-{bar.key}">'
-        f'<g class="o"><rect class="f" x="{BAR_LEFT}" y="{top + 5}" width="{place(bar.value) - BAR_LEFT:.1f}" '
-        f'height="{BAR_ROW - 10}"/>'
-        f'<path class="e" d="M{place(bar.lower):.1f} {middle:g}H{place(bar.upper):.1f}"/></g>{paper}</g>'
-        f'<text x="{BAR_WIDTH - BAR_RIGHT + 6}" y="{middle + 4:g}" class="n">{bar.value:.1f}</text>'
-    )
+    if point.code:
+        bar = f"M{place(point.code.lower):.1f} {middle + 3:g}H{place(point.code.upper):.1f}"
+        drawn.append(f'<g class="q"><path class="e" d="{bar}"/>')
+        drawn.append(f'<path class="s" d="M{place(point.code.mean):.1f} {middle + 3:g}{SQUARE}"/></g>')
+    if point.ours:
+        bar = f"M{place(point.ours.lower):.1f} {middle - 3:g}H{place(point.ours.upper):.1f}"
+        drawn.append(f'<g class="o"><path class="e" d="{bar}"/>')
+        drawn.append(f'<circle class="f" cx="{place(point.ours.mean):.1f}" cy="{middle - 3:g}" r="3.6"/></g>')
+    texts = [
+        f'<text x="{x}" y="{middle + 4:g}" class="y{" strong" if number == 2 else ""}">{text}</text>'
+        for number, (x, text) in enumerate(zip(columns, _dot_texts(point), strict=True))
+    ]
+    label = f'<text x="{DOT_LEFT - 6}" y="{middle + 4:g}" class="y">{escape(name)}</text>'
+    return f'{label}<g class="c-{key_of(name)}">{"".join(drawn)}</g>{"".join(texts)}'
+
+
+def _dot_texts(point: Point) -> list[str]:
+    values = [point.paper.value if point.paper else None, *(each and each.mean for each in (point.code, point.ours))]
+    return ["\N{EN DASH}" if value is None else f"{value:.1f}" for value in values]
+
+
+STRIP_ROW = 34
+
+
+def draw_strips(title: str, groups: Sequence[tuple[str, Sequence[float], str]], reach: float) -> DrawnPanel:
+    """Differences of cells by method: a dot for each cell, and the mean with one standard deviation to each side."""
+    foot, right = DOT_TOP + STRIP_ROW * len(groups), DOT_WIDTH - DOT_RIGHT + 30
+    beyond = []
+
+    def place(value: float) -> float:
+        return DOT_LEFT + (min(max(value, -reach), reach) / reach + 1) / 2 * (right - DOT_LEFT)
+
+    ticks = np.linspace(-reach, reach, 5)
+    parts = [f'<text x="0" y="12" class="t">{escape(title)}</text>']
+    parts.append(f'<path class="g" d="{"".join(f"M{place(tick):.1f} {DOT_TOP}V{foot}" for tick in ticks)}"/>')
+    parts.append(f'<path class="zero" d="M{place(0):.1f} {DOT_TOP - 4}V{foot}"/>')
+    parts += [
+        f'<text x="{place(tick):.1f}" y="{foot + 13}" class="x">{tick:+g}</text>'.replace(">-", ">\N{MINUS SIGN}")
+        for tick in ticks
+    ]
+    for row, (name, values, text) in enumerate(groups):
+        middle = DOT_TOP + STRIP_ROW * (row + 0.5)
+        outside = [value for value in values if abs(value) > reach]
+        if outside:
+            low, high = min(outside), max(outside)
+            beyond.append(f"{name} {len(outside)} cells from {low:+.0f} to {high:+.0f}".replace("-", "\N{MINUS SIGN}"))
+        stacked: dict[int, int] = {}
+        dots = []
+        for value in sorted((value for value in values if abs(value) <= reach), key=abs):
+            column = round(place(value) / 3.2)
+            level = stacked[column] = stacked.get(column, 0) + 1
+            dots.append(f'<circle cx="{place(value):.1f}" cy="{middle + 11 - 2.6 * level:.1f}" r="1.5"/>')
+        mean, spread = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        bar = f"M{place(mean - spread):.1f} {middle + 13:g}H{place(mean + spread):.1f}"
+        parts.append(f'<text x="{DOT_LEFT - 6}" y="{middle + 4:g}" class="y">{escape(name)}</text>')
+        parts.append(
+            f'<g class="c-{key_of(name)}"><g class="o"><g class="dots">{"".join(dots)}</g>'
+            f'<path class="spread" d="{bar}"/>'
+            f'<path class="k" d="M{place(mean):.1f} {middle + 13:g}m-3 0l3-4 3 4-3 4z"/></g></g>'
+        )
+        parts.append(f'<text x="{DOT_WIDTH}" y="{middle + 4:g}" class="y strong">{text}</text>')
+    alt = f"{title}: " + "; ".join(f"{name} {text}" for name, _, text in groups)
+    markup = f'<svg role="img" aria-label="{escape(alt)}" viewBox="0 0 {DOT_WIDTH} {foot + 20}">{"".join(parts)}</svg>'
+    return DrawnPanel(markup, beyond)
 
 
 WIDTH, HEIGHT = 330, 226
@@ -277,6 +309,7 @@ class Curve:
     lower: Numbers = ()
     upper: Numbers = ()
     is_paper: bool = False
+    is_code: bool = False  # of the paper's public code: hollow squares and no line
     marker: str = ""
     dodge: float = 0
     leaves: bool = False  # may leave the panel without a mark
@@ -300,7 +333,8 @@ class Panel:
         """The drawing; `beyond` then lists the values that were put at the edge."""
         self.beyond.clear()
         parts = [self._axes(), *(self._paper(curve) for curve in self.curves if curve.is_paper)]
-        parts += [self._ours(curve) for curve in self.curves if not curve.is_paper]
+        parts += [self._ours(curve) for curve in self.curves if not (curve.is_paper or curve.is_code)]
+        parts += [self._code(curve) for curve in self.curves if curve.is_code]
         return (
             f'<svg role="img" aria-label="{escape(self.alt or self.title)}" viewBox="0 0 {WIDTH} {HEIGHT}">'
             f"{''.join(parts)}</svg>"
@@ -367,6 +401,12 @@ class Panel:
         drawn += f'<path class="k" d="{"".join(marks)}"/>' if any(marks) else ""
         return f'<g class="o c-{curve.key}">{drawn}</g>'
 
+    def _code(self, curve: Curve) -> str:
+        self._note(curve)
+        places = [self._place(x, y, curve.dodge) for x, y in zip(curve.x, curve.y, strict=True) if math.isfinite(y)]
+        marks = "".join(f"M{_u(left)} {_u(height)}{SQUARE}" for left, height in places)
+        return f'<g class="q c-{curve.key}"><path class="s" d="{marks}"/></g>'
+
     def _bar(self, curve: Curve, x: float, low: float, high: float) -> str:
         (left, bottom), (_, top) = self._place(x, low, curve.dodge), self._place(x, high, curve.dodge)
         return f"M{_u(left)} {_u(bottom)}v{_u(top - bottom)}" if bottom - top > 0.5 else ""
@@ -390,7 +430,9 @@ class Panel:
         outside = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if math.isfinite(y) and self._is_outside(y)]
         if outside:
             values = ", ".join(f"{y:.1f} at {x:g}" for x, y in outside)
-            self.beyond.append(f"{curve.name}{' (paper)' if curve.is_paper else ''} {values}")
+            self.beyond.append(
+                f"{curve.name}{' (paper)' if curve.is_paper else ' (public code)' if curve.is_code else ''} {values}"
+            )
 
 
 # Relative paths that start at the middle of the point; short, for a page holds some 6,000 of them.

@@ -7,16 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labeltide._files import csv_text, write_atomically
+from labeltide_bench.pages.cells import Cell
 from labeltide_bench.pages.environment import make_environment
 from labeltide_bench.pages.paper.agreement import (
-    MEASURES,
-    ORIGIN,
     Agreement,
+    CodeDifferences,
     agreement_table,
+    agreement_words,
     as_csv,
+    code_dataset_table,
+    code_differences,
+    code_table,
+    code_words,
     difference_table,
     figure_agreement,
+    mean_text,
+    method_table,
+    print_and_code,
     table_agreements,
+    table_point,
 )
 from labeltide_bench.pages.paper.claims import (
     FAILS,
@@ -37,11 +46,12 @@ from labeltide_bench.pages.paper.drawing import (
     Drawn,
     DrawnPanel,
     draw_depictions,
+    draw_dots,
     draw_estimates,
-    draw_figure_one,
     draw_matched,
     draw_noise_functions,
     draw_people_curves,
+    draw_strips,
     key_of,
     panels_left,
 )
@@ -49,31 +59,25 @@ from labeltide_bench.pages.paper.sources import (
     ACCURACY,
     CORRECTIONS,
     FIGURES,
-    MAE,
     PAPER_NAMES,
     SHAPES,
     SIX,
     STATIC_STUDY,
+    TABLES,
     MatchedFigure,
     Studies,
     draws_text,
     match_figure,
+    public_code_studies,
     published_studies,
     read_studies,
 )
-from labeltide_bench.pages.paper.tables import (
-    PlainTable,
-    as_markdown,
-    printed_cells,
-    printed_table,
-    size_table,
-    stress_table,
-)
-from labeltide_bench.pages.result_tables import Table
+from labeltide_bench.pages.paper.tables import printed_table, size_table, stress_table
+from labeltide_bench.pages.result_tables import PlainTable, as_markdown
 from labeltide_bench.pages.style import colours
 
 PAPER_PAGE = "paper.html"
-TABLES = {"Table 2": "mixed", "Table 3": "periodic"}
+REACH = 8  # points to each side of the strips of differences
 # Far from the colours of the six methods and of each other: at least 47 in CIELAB, contrast of 3 on black and on white.
 CORRECTION_COLOURS = {
     "forward, temporal Q": "#c50691",
@@ -112,15 +116,17 @@ class PaperPage:
     keys: list[Key]
     corrections: list[Key]  # of figure 5
     verdict: list[str]
-    bars: list[str]
+    strips: list[DrawnPanel]  # ours less the public code
+    dots: dict[str, list[str]]  # tables 2 and 3: the paper's own data, then substitutes
     estimates: list[DrawnPanel]
     people_curves: list[DrawnPanel]
     noise: list[DrawnPanel]
     depictions: dict[str, str]  # shape → drawing
     blocks: list[FigureBlock]
-    agreement: PlainTable
+    agreement: list[PlainTable]
+    code: list[PlainTable]  # ours less the public code
     claims: list[Claim]
-    tables: list[Table]
+    tables: list[PlainTable]  # 2 and 3
     stress: PlainTable
     sizes: PlainTable
     missing: list[str]
@@ -128,7 +134,7 @@ class PaperPage:
 
 
 def write_paper(folders: Sequence[Path], out: Path) -> Path:
-    """Write `paper.html`, and agreement and claims as CSV and Markdown, from the folders of the paper's studies.
+    """Write `paper.html`, and its tables as CSV and Markdown, from the folders of the paper's studies.
 
     Which study a folder holds is seen from its records, so the order does not matter.
     """
@@ -137,7 +143,9 @@ def write_paper(folders: Sequence[Path], out: Path) -> Path:
     claims, template = claims_table(page.claims, count_failed(studies)), make_environment().get_template("paper.html")
     texts = {
         "agreement.csv": as_csv(agreement),
-        "agreement.md": as_markdown(page.agreement),
+        "agreement.md": _markdown(page.agreement),
+        "public_code.md": _markdown(page.code),
+        "tables.md": _markdown(page.tables),
         "claims.csv": _rows_as_csv(claims),
         "claims.md": as_markdown(claims),
         PAPER_PAGE: template.render(page=page, claims_caption=claims.caption, p_text=p_text),
@@ -152,31 +160,85 @@ def make_page(studies: Studies) -> tuple[PaperPage, list[Agreement]]:
     matched = [
         match_figure(figure, studies.static if figure.file == STATIC_STUDY else studies.figures) for figure in FIGURES
     ]
-    printed = {number: printed_cells(studies.tables, shape) for number, shape in TABLES.items()}
+    printed = {number: studies.printed(shape) for number, shape in TABLES.items()}
     agreement = [row for number, cells in printed.items() for row in table_agreements(number, cells)]
     agreement += [figure_agreement(each) for each in matched if each.cells]
     change = changes_over_time([*studies.static, *studies.tables, *studies.figures])
-    claims = compare_claims(check_claims(studies, change), check_claims(published_studies(), change))
-    moving = [cell for cells in printed.values() for cell in cells if cell.name == "moving"]
+    claims = compare_claims(
+        check_claims(studies, change),
+        check_claims(published_studies(), change),
+        check_claims(public_code_studies(), {}),
+    )
+    differences = code_differences(studies.figures)
+    all_printed = [cell for cells in printed.values() for cell in cells]
+    faithful = [cell for cell in all_printed if cell.info.faithful is not False]
+    moving = [cell for cell in studies.tables if cell.name == "moving" and cell.percents in ((29,), (30,))]
     page = PaperPage(
         keys=make_keys()[: len(SIX) + 1],
         corrections=make_keys()[len(SIX) + 1 :],
-        verdict=[*agreement_words(agreement), claims_words(claims)],
-        bars=[bar for cell in moving for bar in draw_figure_one(cell)],
+        verdict=[
+            sentence
+            for sentence in (
+                claims_words(claims),
+                code_words(differences),
+                print_and_code(faithful),
+                *agreement_words(agreement),
+            )
+            if sentence
+        ],
+        strips=_strips(differences),
+        dots={
+            kind: [drawing for cell in kept for drawing in _dots(cell)]
+            for kind, kept in (("own", faithful), ("substitutes", [c for c in all_printed if c not in faithful]))
+        },
         estimates=draw_estimates([cell for cell in moving if cell.true_noise is not None], [*SIX[1:], "tide"]),
         people_curves=draw_people_curves(studies.people),
         noise=draw_noise_functions(studies.static or studies.tables),
         depictions=draw_depictions(studies.static or studies.tables),
         blocks=[_block(each) for each in matched],
-        agreement=agreement_table(agreement),
+        agreement=[agreement_table(agreement), method_table(agreement)],
+        code=[code_table(differences), code_dataset_table(differences)] if differences else [],
         claims=claims,
-        tables=[printed_table(number, cells) for number, cells in printed.items() if cells],
+        tables=[printed_table(number, TABLES[number], cells) for number, cells in printed.items() if cells],
         stress=stress_table(studies.people),
         sizes=size_table([*studies.tables, *studies.figures]),
         missing=studies.missing,
-        draws={"tables": draws_text(moving, SIX), "people": draws_text(studies.people, IN_STRESS, "folds")},
+        draws={
+            "tables": draws_text(moving, SIX),
+            "printed": draws_text(all_printed, [*SIX, "tide"], "runs"),
+            "people": draws_text(studies.people, IN_STRESS, "folds"),
+        },
     )
     return page, agreement
+
+
+def _strips(differences: Sequence[CodeDifferences]) -> list[DrawnPanel]:
+    """Ours less the public code's: one drawing for test errors, one for errors of Q."""
+    if not differences:
+        return []
+    errors = [(row.method, row.errors, mean_text(row.errors)) for row in differences]
+    of_q = [(row.method, row.q_errors, mean_text(row.q_errors)) for row in differences if row.q_errors]
+    return [
+        draw_strips("Test error: ours less the public code (points)", errors, REACH),
+        draw_strips("Error of Q: ours less the public code (points)", of_q, REACH),
+    ]
+
+
+def _dots(cell: Cell) -> list[str]:
+    """Test error and error of Q of a cell of table 2 or 3, all three sources; no print beside substitute data."""
+    titles = {"test_error": "test error (%)", "absolute": "error of Q / 0.30 (%)"}
+    drawings = []
+    for metric, title in titles.items():
+        methods = [name for name in (*SIX, "tide") if name in cell.runs and (metric != "absolute" or name != "ignore")]
+        points = [(name, table_point(cell, name, metric)) for name in methods]
+        if cell.info.faithful is False:
+            points = [(name, point._replace(paper=None)) for name, point in points]
+        drawings.append(draw_dots(f"{cell.name}, {cell.shape}: {title}", points))
+    return drawings
+
+
+def _markdown(tables: Sequence[PlainTable]) -> str:
+    return "\n".join(map(as_markdown, tables))
 
 
 def make_keys() -> list[Key]:
@@ -233,38 +295,15 @@ def _about_q(matched: MatchedFigure) -> list[str]:
     return [f"The error of ignore is the noise itself{leaves}.", "The paper shows no Q for discontinuous."]
 
 
-def agreement_words(rows: Sequence[Agreement]) -> list[str]:
-    """How far the figures lie from the paper's: a sentence on its own data, then one on substitutes."""
-    kinds = (("On the paper's own data", False), ("On substitute data, not the paper's recordings", True))
-    groups = [(words, [row for row in rows if (row.origin == ORIGIN[False]) is kind]) for words, kind in kinds]
-    return [_on_data(words, group) for words, group in groups if _differences(group)]
-
-
-def _on_data(words: str, rows: Sequence[Agreement]) -> str:
-    names = sorted({row.data.split(",")[0] for row in _figures(rows)})
-    return f"{words} ({', '.join(names)}) {', '.join(_differences(rows))}."
-
-
-def _differences(rows: Sequence[Agreement]) -> list[str]:
-    """The mean difference of accuracies and of entries of Q, where there are any."""
-    parts = []
-    for measure, what in ((ACCURACY, "our accuracies"), (MAE, "our errors of Q")):
-        kept = [row for row in _figures(rows) if row.measure == MEASURES[measure]]
-        points = sum(row.points for row in kept)
-        if points:
-            mean = sum(row.mean * row.points for row in kept) / points
-            inside = sum(row.in_band for row in kept)
-            bands = f"{inside:,} of {points:,} means in its bands"
-            parts.append(f"{what} lie {mean:.1f} points from the paper's on average ({bands})")
-    return parts
-
-
-def _figures(rows: Sequence[Agreement]) -> list[Agreement]:
-    return [row for row in rows if row.points and row.measure in (MEASURES[ACCURACY], MEASURES[MAE])]
-
-
 def claims_words(claims: Sequence[Claim]) -> str:
-    """How many claims hold: "10 claims hold, 8 hold partly."."""
+    """How many claims hold by each source: "Of 18 claims of the paper 10 hold here, 8 hold partly."."""
     counts = [(sum(claim.verdict == verdict for claim in claims), verbs) for verdict, verbs in VERBS.items()]
     parts = [f"{count} {one if count == 1 else several}" for count, (one, several) in counts if count]
-    return f"Of {len(claims)} claims of the paper {', '.join(parts)}."
+    text = f"Of {len(claims)} claims of the paper {', '.join(parts)}."
+    for words, verdicts in (
+        ("on the means that the paper published", [claim.in_paper for claim in claims if claim.in_paper]),
+        ("by its public code", [claim.in_code for claim in claims if claim.in_code]),
+    ):
+        held = sum(verdict.startswith(f"{HOLDS},") for verdict in verdicts)
+        text += f" The same tests {words}: {held} of {len(verdicts)} hold." if verdicts else ""
+    return text

@@ -7,14 +7,18 @@ upper edge of the drawn band. They are measurements of published pictures, exact
 The captions call the bands standard deviations. In the 24 cells that table 2 prints, the band is as wide as 1.96 of the
 printed standard deviations over the root of ten (median of the ratios 1.00, nine in ten below 1.1): a 95 % interval of
 the mean.
+
+`public_code.csv` holds what the authors' published code gives on the windows of our studies, one line for each cell and
+method (`bench/benchmarks/public_code.py` says how it was made).
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -26,7 +30,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import t as student
 
 from labeltide_bench.pages.cells import UNIFORM, Cell, DrawSummary, make_cells, methods_of
-from labeltide_bench.pages.published import dataset_sizes, printed
+from labeltide_bench.pages.method_order import Q_ERRORS, in_order
+from labeltide_bench.pages.published import RELATIVE_TO, dataset_sizes, has_published, printed
 from labeltide_bench.pages.results import DatasetInfo, Run, read_results
 
 ACCURACY, MAE = "accuracy", "mae"
@@ -144,22 +149,104 @@ def _value(row: dict[str, object]) -> FigureValue:
     return value._replace(method=method, **numbers)
 
 
+CODE_COLUMNS = {"test_error": "error", "rounded": "error_rounded", "absolute": "mae", "frobenius": "frobenius"}
+
+
+@cache
+def public_code() -> dict[tuple[str, str, float], dict[str, dict[str, DrawSummary]]]:
+    """What the public code gives: data set, shape and level in percent → method → metric → summary over its draws.
+
+    `rounded` is the test error by the code's own metric, the arg max of rounded probabilities, which the paper prints.
+    """
+    text = files("labeltide_bench.pages.paper").joinpath("public_code.csv").read_text(encoding="utf-8")
+    found: dict[tuple[str, str, float], dict[str, dict[str, DrawSummary]]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        numbers = {}
+        for metric, column in CODE_COLUMNS.items():
+            n = int(row["n_q" if metric in Q_ERRORS else "n"])
+            mean, spread = float(row[column]) / 100, float(row[f"{column}_sd"]) / 100
+            numbers[metric] = DrawSummary(mean, spread, n, int(row["n"]) - n)
+        found.setdefault((row["data"], row["shape"], float(row["level"])), {})[row["method"]] = numbers
+    return found
+
+
+def code_summary(cell: Cell, method: str, metric: str) -> DrawSummary:
+    """The public code in a cell of ours, over the draws of all its levels together; n = 0 where it was not run."""
+    cells = [public_code().get((cell.task[0], cell.shape, percent), {}) for percent in cell.percents]
+    if not cells or cell.variant != UNIFORM or not all(method in each for each in cells):
+        return DrawSummary(math.nan, math.nan, 0, 0)
+    return pool([each[method][metric] for each in cells])
+
+
+def pool(parts: Sequence[DrawSummary]) -> DrawSummary:
+    """Mean and standard deviation of several groups of draws taken together."""
+    kept = [part for part in parts if part.n]
+    n, failed = sum(part.n for part in kept), sum(part.failed for part in parts)
+    if not n:
+        return DrawSummary(math.nan, math.nan, 0, failed)
+    mean = sum(part.n * part.mean for part in kept) / n
+    squares = sum(part.n * (part.mean - mean) ** 2 for part in kept)
+    squares += sum((part.n - 1) * part.spread**2 for part in kept if part.n > 1)
+    return DrawSummary(mean, math.sqrt(squares / (n - 1)) if n > 1 else math.nan, n, failed)
+
+
+TABLES = {"Table 2": "mixed", "Table 3": "periodic"}
+
+
+def table_cells(shape: str, *studies: Sequence[Cell]) -> list[Cell]:
+    """For each data set of table 2 or 3 one cell with the runs of all levels over which the table averages.
+
+    A method is taken from the first study that has it at every level, with the draws that every level has.
+    """
+    levels = [float(level) for level in printed(shape)["levels"]]
+    datasets: dict[str, list[dict[float, Cell]]] = {}
+    for study, cells in enumerate(studies):
+        for cell in cells:
+            if cell.shape == shape and cell.variant == UNIFORM and cell.percents[:1] and cell.percents[0] in levels:
+                datasets.setdefault(cell.task[0], [{} for _ in studies])[study][cell.percents[0]] = cell
+    merged = []
+    for parts in datasets.values():
+        runs: dict[str, list[Run]] = {}
+        whole = [part for part in parts if sorted(part) == levels]
+        for part in whole:
+            for method in set.intersection(*(set(cell.runs) for cell in part.values())) - set(runs):
+                of_level = {level: {run.draw: run for run in part[level].runs[method]} for level in levels}
+                draws = set.intersection(*map(set, of_level.values()))
+                runs[method] = [
+                    replace(of_level[level][draw], draw=100 * draw + round(level))
+                    for level in levels
+                    for draw in sorted(draws)
+                ]
+        if runs:
+            cell = whole[0][levels[0]]
+            level_text = json.dumps({"rates": [level / 100 for level in levels]})
+            merged.append(replace(cell, level=level_text, runs={name: runs[name] for name in in_order(runs)}))
+    return [cell for cell in merged if has_published(cell)]
+
+
+CODE = "paper's code"  # in the label of a method of ours that has the objective and settings of the code
 ROLES = {
     "figures": "the six methods at all levels (paper-figures)",
     "tables": "tables 2 and 3 (paper-tables)",
     "static": "static against temporal correction (paper-static)",
     "people": "labels of real annotators (annotators)",
+    "code": "our methods with the objectives of the code (paper-code)",
 }
 
 
 @dataclass(frozen=True)
 class Studies:
-    """The cells of the four studies of the page; an empty list where a study was not given."""
+    """The cells of the studies of the page; an empty list where a study was not given."""
 
     figures: list[Cell] = field(default_factory=list)
     tables: list[Cell] = field(default_factory=list)
     static: list[Cell] = field(default_factory=list)
     people: list[Cell] = field(default_factory=list)
+    code: list[Cell] = field(default_factory=list)
+
+    def printed(self, shape: str) -> list[Cell]:
+        """The cells of table 2 or 3: from its own study, and else from those of the figures."""
+        return table_cells(shape, self.tables, self.figures, self.code)
 
     @property
     def missing(self) -> list[str]:
@@ -186,17 +273,29 @@ def role_of(cells: Sequence[Cell]) -> str:
         return "people"
     if any(name in cell.runs for cell in cells for name in CORRECTIONS.values()):
         return "static"
-    levels: dict[tuple[object, ...], set[str]] = {}
-    for cell in cells:
-        levels.setdefault((cell.task, cell.shape), set()).add(cell.level)
-    return "figures" if max(map(len, levels.values())) > 1 else "tables"
+    if all(CODE in method for method in methods_of(cells)):
+        return "code"
+    is_printed = all(set(cell.percents) <= set(printed(cell.shape).get("levels", ())) for cell in cells)
+    return "tables" if is_printed else "figures"
 
 
 @cache
 def published_studies() -> Studies:
     """Figures, static study and tables as the paper published them, one draw each: its mean."""
     static, figures = _figure_cells(is_static=True), _figure_cells(is_static=False)
-    return Studies(figures=figures, tables=_table_cells(), static=static)
+    return Studies(figures=figures, tables=_printed_cells(), static=static)
+
+
+@cache
+def public_code_studies() -> Studies:
+    """The cells of the public code, one draw each: its mean."""
+    runs = []
+    for (dataset, shape, percent), methods in public_code().items():
+        classes = next(figure.classes for figure in FIGURES if figure.dataset == dataset)
+        for method, numbers in methods.items():
+            metrics = {metric: numbers[metric].mean for metric in ("test_error", "absolute")}
+            runs.append(_run(dataset, classes, shape, percent, method, metrics))
+    return Studies(figures=make_cells(runs))
 
 
 def _figure_cells(*, is_static: bool) -> list[Cell]:
@@ -209,21 +308,24 @@ def _figure_cells(*, is_static: bool) -> list[Cell]:
     return make_cells([_run(*key, metrics) for key, metrics in runs.items()])
 
 
-def _table_cells() -> list[Cell]:
+def _printed_cells() -> list[Cell]:
+    """Tables 2 and 3 as cells: every level of a table has its printed mean."""
     runs = []
-    for shape, percent in (("mixed", 29.0), ("periodic", 30.0)):
+    for shape in TABLES.values():
         for dataset in dataset_sizes():
             row = printed(shape)[dataset]
             for method in SIX:
-                metrics = {metric: pairs[method][0] / 100 for metric, pairs in row.items() if method in pairs}
-                runs.append(_run(dataset, 2, shape, percent, method, metrics))
+                metrics = {"test_error": row["test_error"][method][0] / 100}
+                if method in row["approx_error"]:
+                    metrics["absolute"] = RELATIVE_TO * row["approx_error"][method][0] / 100
+                runs += [_run(dataset, 2, shape, level, method, metrics) for level in printed(shape)["levels"]]
     return make_cells(runs)
 
 
 def _run(dataset: str, classes: int, shape: str, percent: float, method: str, metrics: dict[str, float]) -> Run:
     info = DatasetInfo(classes=tuple(f"class {code}" for code in range(classes)))
-    level = json.dumps({"rate": round(percent / 100, 4)})
-    return Run(dataset, info, shape, level, percent / 100, "uniform", method, 0, metrics)
+    rate = round(percent / 100, 4)
+    return Run(dataset, info, shape, json.dumps({"rate": rate}), rate, UNIFORM, method, 0, metrics)
 
 
 NEAR = 1.0  # points of the rate by which a level of the paper may differ from ours; its figures round to whole percents
@@ -237,14 +339,20 @@ class Interval(NamedTuple):
     lower: float
     upper: float
     draws: int
+    error: float = math.nan  # standard error of the mean
+
+    def times(self, scale: float) -> Interval:
+        return Interval(scale * self.mean, scale * self.lower, scale * self.upper, self.draws, scale * self.error)
 
 
 class Point(NamedTuple):
-    """One method at one level: ours, the paper's, or both."""
+    """One method in one cell: ours, the paper's and that of its public code, where there is one."""
 
     wrong_percent: float
     ours: Interval | None
     paper: FigureValue | None
+    code: Interval | None = None
+    code_metric: float = math.nan  # the public code by its own metric, which is what the paper shows
 
     @property
     def difference(self) -> float:
@@ -255,6 +363,18 @@ class Point(NamedTuple):
     def is_in_band(self) -> bool:
         """Whether our mean lies in the paper's band, which was read to two decimals."""
         return bool(self.ours and self.paper and self.paper.lower - 0.005 <= self.ours.mean <= self.paper.upper + 0.005)
+
+    @property
+    def from_code(self) -> float:
+        """Ours minus the public code's; NaN where one is missing."""
+        return self.ours.mean - self.code.mean if self.ours and self.code else math.nan
+
+    @property
+    def is_near_code(self) -> bool:
+        """Whether ours and the public code's differ by at most two standard errors of the difference."""
+        if not (self.ours and self.code):
+            return False
+        return abs(self.from_code) <= 2 * math.hypot(self.ours.error, self.code.error)
 
     @property
     def overlaps(self) -> bool:
@@ -310,7 +430,12 @@ def match_figure(figure: PaperFigure, cells: Sequence[Cell]) -> MatchedFigure:
         )
         of_shape = {(value.method, value.wrong_percent): value for value in values if value.shape == shape}
         for method in methods:
-            points = [_point(figure, cell, percent, method, of_shape) for cell, percent in pairs]
+            points = [
+                cell_point(cell, method, figure.metric, of_shape.get((method, percent)))._replace(wrong_percent=percent)
+                if cell
+                else Point(percent, None, of_shape.get((method, percent)))
+                for cell, percent in pairs
+            ]
             curves[shape, method] = [point for point in points if point.ours or point.paper]
     return MatchedFigure(figure, kept, curves)
 
@@ -347,22 +472,25 @@ def _range(counts: Collection[int]) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def _point(
-    figure: PaperFigure,
-    cell: Cell | None,
-    percent: float,
-    method: str,
-    values: dict[tuple[str, float], FigureValue],
-) -> Point:
-    summary = cell.over_draws(method, figure.metric) if cell else None
-    ours = interval(summary, is_accuracy=figure.measure == ACCURACY) if summary and summary.n else None
-    return Point(percent, ours, values.get((method, percent)))
+def cell_point(cell: Cell, method: str, metric: str, value: FigureValue | None, *, accuracy: bool = True) -> Point:
+    """A method in a cell from all three sources; test errors become accuracies unless told otherwise."""
+    is_accuracy = accuracy and metric == "test_error"
+    ours, code = cell.over_draws(method, metric), code_summary(cell, method, metric)
+    rounded = code_summary(cell, method, "rounded" if metric == "test_error" else metric).mean
+    return Point(
+        100 * cell.rate,
+        interval(ours, is_accuracy=is_accuracy) if ours.n else None,
+        value,
+        interval(code, is_accuracy=is_accuracy) if code.n else None,
+        100 * (1 - rounded if is_accuracy else rounded),
+    )
 
 
 def interval(summary: DrawSummary, *, is_accuracy: bool) -> Interval:
     """Mean and interval in percent; a test error becomes an accuracy."""
     mean = 100 * (1 - summary.mean if is_accuracy else summary.mean)
-    half = 0.0
-    if summary.n > 1:
-        half = 100 * summary.spread / math.sqrt(summary.n) * float(student.ppf((1 + LEVEL) / 2, summary.n - 1))
-    return Interval(mean, mean - half, mean + half, summary.n)
+    if summary.n < 2:
+        return Interval(mean, mean, mean, summary.n)
+    error = 100 * summary.spread / math.sqrt(summary.n)
+    half = error * float(student.ppf((1 + LEVEL) / 2, summary.n - 1))
+    return Interval(mean, mean - half, mean + half, summary.n, error)
