@@ -45,7 +45,7 @@ def every_method(test: Callable[..., None]) -> Callable[..., None]:
     return pytest.mark.parametrize("name", lt.METHODS)(by_setting(test))
 
 
-# What no kernel sees (types of labels, seeds, cutting of rows) is checked with the small network alone.
+# What no kernel sees (parameters, types of labels, scores, cutting of rows, errors) is checked with the small network.
 every_method_small = pytest.mark.parametrize("name", lt.METHODS)
 
 
@@ -121,7 +121,7 @@ def assert_valid_noise(matrices: np.ndarray, shape: tuple[int, ...]) -> None:
 # The scikit-learn protocol
 
 
-@every_method
+@every_method_small
 def test_every_argument_has_a_default_and_is_only_stored(name):
     parameters = inspect.signature(lt.METHODS[name]).parameters
     assert {"model", "epochs", "random_state"} <= set(parameters) == set(lt.METHODS[name]().get_params())
@@ -133,7 +133,7 @@ def test_every_argument_has_a_default_and_is_only_stored(name):
         lt.METHODS[name](nonsense=1)
 
 
-@every_method
+@every_method_small
 def test_clone_get_params_and_set_params(name):
     method = copy.deepcopy(fitted(name))
     copied = clone(method)
@@ -146,7 +146,7 @@ def test_clone_get_params_and_set_params(name):
         method.set_params(nonsense=1)
 
 
-@every_method
+@every_method_small
 def test_fit_returns_itself_and_changes_nothing_it_was_given(name, study, lengths):
     X, y = study
     clock, trusted = np.sort(np.random.default_rng(2).random(y.shape)), np.where(y == 0, y, -1)
@@ -233,14 +233,14 @@ def test_clusters_of_any_hashable_type_give_the_same_numbers(name, study):
         assert_same(first, other)
 
 
-@every_method
+@every_method_small
 def test_clusters_of_one_row_each_change_nothing(name, study):
     X, y = study
     alone = make(name, early_stopping=True).fit(X, y, clusters=np.arange(N))
     assert_same(results(alone, X), results(make(name, early_stopping=True).fit(X, y), X))
 
 
-@every_method
+@every_method_small
 def test_cross_val_score_scores_steps(name, study):
     scores = cross_val_score(make(name, epochs=1), *study, cv=2, error_score="raise")
     assert scores.shape == (2,)
@@ -288,7 +288,7 @@ def test_predictions_on_padding_are_missing(kind, study, lengths):
         assert label is expected or label == expected or (kind == "floats" and np.isnan(label))
 
 
-@every_method
+@every_method_small
 def test_score_is_a_slow_loop_over_the_labels_that_are_there(name, lengths):
     X, y = make_study(n_classes=3)
     rng = np.random.default_rng(1)
@@ -551,7 +551,7 @@ def test_bad_input_to_fit_is_answered_with_a_sentence(case, study):
     assert not hasattr(method, "model_")
 
 
-@every_method
+@every_method_small
 def test_every_method_checks_its_input(name, study):
     X, y = study
     for changed, match in (bad_shapes()[case] for case in ("X with NaN", "y one class", "clock with NaN")):
@@ -625,7 +625,7 @@ def test_an_unknown_method_is_answered_with_the_methods_there_are():
         lt.METHODS["best"]
 
 
-@every_method
+@every_method_small
 def test_nothing_works_before_fit(name, study):
     X, y = study
     method = make(name)
@@ -637,7 +637,7 @@ def test_nothing_works_before_fit(name, study):
             call()
 
 
-@every_method
+@every_method_small
 def test_bad_input_after_fit_is_answered_with_a_sentence(name, study):
     X, y = study
     method = fitted(name)
