@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from labeltide.auditing import fitting
+from labeltide.auditing import fitting, run
+from labeltide.auditing.judging import Scores
 from labeltide.auditing.resume import Unfinished
 from labeltide.chain.data import TrainingEvidence
-from labeltide.inference.audit import LabelAudit
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.temporality import PartTemporality, Temporality
@@ -15,6 +15,7 @@ from labeltide.inference.temporality import PartTemporality, Temporality
 def use_stub(patch: pytest.MonkeyPatch) -> None:
     """Put the stub in place of the fit of every audit."""
     patch.setattr(fitting, "TideClassifier", StubTide)
+    patch.setattr(run, "make_scorer", StubScorer)
     patch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
     for name in ("thin_evidence", "thin_for_tests"):
         patch.setattr(fitting, name, lambda training, *_: training)
@@ -40,17 +41,6 @@ class StubTide:
         self.noise_estimate_ = self.clock_estimates_[0]
         self.annotator_estimates_ = (self.noise_estimate_,) * labels.shape[2]
         return self
-
-    def audit(self, features, labels, clock, lengths, fdr, trusted=None, gaps=None, may_name=None):
-        n = len(self.classes_)
-        mask = np.arange(labels.shape[1]) < lengths[:, None]
-        votes = (labels[..., None] == self.classes_).sum(2) + 0.1  # (n, steps, classes)
-        votes[:, 1:] += votes[:, :-1]
-        chances = votes / votes.sum(-1, keepdims=True) * mask[..., None]
-        codes = np.where(labels >= 0, np.searchsorted(self.classes_, labels.clip(0)), -1).astype(np.int8)
-        wrong = np.full((*mask.shape, n), 0.1)
-        first = clock[..., 0] if clock.ndim == 3 else clock
-        return LabelAudit(self.classes_, codes, first, mask, chances, chances, wrong, fdr, True, trusted, chances)
 
     def save(self, path):
         path.write_bytes(b"stub")
@@ -80,3 +70,23 @@ class StubTide:
     @property
     def diagnostics_(self):
         return (Diagnostic("bursts", True, f"Made up, about {self.classes_[0]}.", "Nothing to do."),)
+
+
+class StubScorer:
+    """Judges by the votes at a step and at the one before it."""
+
+    def __init__(self, estimator, sample, device):
+        n_classes = len(estimator.classes_)
+        self.error_rates = np.full((1, 1, n_classes), 0.1)
+        self.several = bool(((sample.labels >= 0).sum(-1) > 1).any())
+
+    def score_windows(self, table, mask):
+        votes = (table.labels[..., None] == np.arange(len(table.class_names))).sum(2) + 0.1  # (n, steps, classes)
+        votes[:, 1:] += votes[:, :-1]
+        chances = (votes / votes.sum(-1, keepdims=True) * mask[..., None]).astype(np.float32)
+        return chances, chances
+
+    def score(self, table):
+        mask = np.arange(table.labels.shape[1]) < table.lengths[:, None]
+        chances = table.from_steps(self.score_windows(table, mask)[0])
+        return Scores(chances, chances, chances, np.zeros(len(chances), dtype=np.int64))

@@ -1,26 +1,49 @@
 """Contested labels in audit.json: shares of all labels, by class and over the clock."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from labeltide.auditing.findings import describe_contested
-from labeltide.inference.audit import LabelAudit
+from labeltide.auditing.findings import Totals
 
 
-def audit(labels, another):
-    mask = np.ones(labels.shape[:2], dtype=bool)
-    clock = np.tile(np.linspace(0, 1, labels.shape[1]), (len(labels), 1))
-    rates = np.full((*mask.shape, 2), 0.1)
-    return LabelAudit(
-        np.array(["a", "b"]), labels, clock, mask, another, another, rates, has_annotators=True, another=another
+def describe(labels, another):
+    """The part `contested` for labels of shape (n, steps, annotators), all with the same chances of another label."""
+    n, steps, people = labels.shape
+    codes = labels.reshape(-1)
+    clock = np.tile(np.repeat(np.linspace(0, 1, steps), people), n)
+    contested = np.where(codes >= 0, 1 - np.asarray(another)[codes], np.nan)
+    names = pa.array(["a", "b"])
+    label = pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), names)
+    nobody = pa.DictionaryArray.from_arrays(pa.nulls(len(codes), pa.int8()), names)
+    part = pa.table(
+        {
+            "recorded": label,
+            "corrected": label,
+            "sequence": pa.array(["s"] * len(codes)).dictionary_encode(),
+            "annotator": nobody,
+            "clock": clock,
+            "probability_right": pa.array(np.where(codes >= 0, 1.0, np.nan), from_pandas=True),
+            "probability_contested": pa.array(contested, from_pandas=True),
+        }
     )
+    totals = Totals(
+        edges=np.linspace(0, 1, 13),
+        codes=np.array([0, 1, -1], dtype=np.int8),
+        by_class=np.zeros((3, 2)),
+        by_sequence=np.zeros((2, 1), dtype=np.int64),
+        by_annotator=np.zeros(0, dtype=np.int64),
+        several=people > 1,
+    )
+    for some in (part.slice(0, 100), part.slice(100)):  # in whatever parts
+        totals.add(totals.count(some, np.zeros(len(some), dtype=bool)), 0)
+    return totals.describe_contested(("a", "b"))
 
 
 def test_shares_are_means_over_labels_and_classes():
     labels = np.random.default_rng(0).integers(0, 2, (40, 30, 1)).astype(np.int8)
     labels[:10, :, 0] = -1
-    another = np.broadcast_to([0.7, 0.3], (40, 30, 2))
-    found = describe_contested(audit(labels, another))
+    found = describe(labels, [0.7, 0.3])
     first, second = found["by_class"]
     assert not found["from_several"]
     assert first["contested"] == pytest.approx(0.3)
@@ -31,12 +54,12 @@ def test_shares_are_means_over_labels_and_classes():
 
 
 def test_a_class_without_labels_has_no_share():
-    found = describe_contested(audit(np.zeros((2, 30, 2), dtype=np.int8), np.full((2, 30, 2), 0.5)))
+    found = describe(np.zeros((2, 30, 2), dtype=np.int8), [0.5, 0.5])
     assert found["from_several"]
     assert found["by_class"][1] == {"recorded": "b", "labels": 0, "contested": None}
 
 
 def test_without_any_label_nothing_is_said():
-    found = describe_contested(audit(np.full((2, 30, 1), -1, dtype=np.int8), np.full((2, 30, 2), 0.5)))
+    found = describe(np.full((2, 30, 1), -1, dtype=np.int8), [0.5, 0.5])
     assert found["contested"] is None
     assert found["over_clock"] == []

@@ -13,8 +13,9 @@ from pyarrow import csv, parquet
 
 from auditing.tables import studies, texts
 from labeltide._files import to_json
-from labeltide.auditing import check_folder, read_audit_table, write_results
-from labeltide.auditing.results import OURS
+from labeltide.auditing import check_folder, new_results, read_audit_table
+from labeltide.auditing.results import OURS, rank_issues, write_findings
+from labeltide.tables.frames import with_verdicts, write_safe_csv
 
 AUDIT = {"format": 1, "labeltide": "0", "rate": float("nan"), "curve": np.array([1.0, np.inf]), "classes": ("a", "b")}
 LABELS = pa.table(
@@ -34,9 +35,15 @@ def save_model(path):
     path.write_bytes(b"model")
 
 
-def write(folder, **changes):
-    given = {"audit_json": AUDIT, "labels": LABELS, "noise": NOISE, "save_model": save_model, **changes}
-    return write_results(folder, **given)
+def write(folder, audit_json=AUDIT, labels=LABELS, save_model=save_model, write_page=lambda draft: None):
+    with new_results(folder) as draft:
+        issues = rank_issues(labels)
+        parquet.write_table(labels, draft / "labels.parquet")
+        parquet.write_table(issues, draft / "issues.parquet")
+        write_safe_csv(with_verdicts(issues), draft / "issues.csv")
+        write_findings(draft, audit_json, NOISE, save_model)
+        write_page(draft)
+    return folder
 
 
 def everything(folder):

@@ -202,7 +202,6 @@ def test_several_annotators_are_compared(stub, tmp_path):
 def test_large_tables_are_learned_from_in_part_and_that_is_said(tiny, monkeypatch):
     monkeypatch.setattr(fitting, "TRAINING_STEPS", 200)
     monkeypatch.setattr(fitting, "INFERENCE_STEPS", 100)
-    monkeypatch.setattr(fitting, "AT_ONCE", 100)
     found = lt.audit(make_table(people=30))
     said = " ".join(found.summary["table"]["said"])
     assert "learned from 10 of 30 windows" in said

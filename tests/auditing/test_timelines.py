@@ -6,8 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from auditing.stub import StubScorer
 from labeltide.auditing import read_audit_table
-from labeltide.auditing.findings import describe_timelines, rounded, telling_features
+from labeltide.auditing.findings import Totals, describe_timelines, rounded, telling_features
+from labeltide.auditing.judging import JudgeJob, find_flags, judge_all
+from labeltide.auditing.survey import MemoryTable
 
 
 @pytest.mark.parametrize(
@@ -48,13 +51,17 @@ def test_signals_that_change_with_the_label_are_drawn_before_those_that_tell_seq
 def test_every_stretch_of_the_plan_has_a_timeline_once():
     steps = 300
     columns = {"person": ["a"] * steps + ["b"] * steps, "time": [*range(steps)] * 2, "label": ["x", "y"] * steps}
-    table = read_audit_table(pa.table({**columns, "v": np.arange(2.0 * steps) % 7}), window=50)
-    shape = (*table.index.shape, 1)
-    judged = SimpleNamespace(is_issue=np.zeros(shape, bool), probabilities=np.full((*shape[:2], 2), 0.5))
+    read = read_audit_table(pa.table({**columns, "v": np.arange(2.0 * steps) % 7}), window=50)
+    job = JudgeJob(
+        MemoryTable(read, np.zeros(2, bool)), StubScorer(SimpleNamespace(classes_="xy"), read, ""), None, [1, 1]
+    )
+    judge_all(job, lambda rows: None)
+    totals = Totals.of(job, read)
     plan = [{"sequence": "b", "first": "100", "last": "139"}, {"sequence": "a", "first": "0", "last": "49"}]
     plan.append({"sequence": "b", "first": "110", "last": "120"})  # lies within the first
-    found = describe_timelines(table, judged, plan)
+    found, lines = describe_timelines(job, find_flags((), 0.1), totals, plan, [0])
     assert [(each["sequence"], each["planned"]) for each in found] == [("b", 1), ("a", 2)]
     assert (found[0]["times"][0], found[0]["times"][-1]) == ("90", "149")  # with a quarter on either side
     assert (found[1]["times"][0], found[1]["times"][-1]) == ("0", "61")
-    assert describe_timelines(table, judged) == []
+    assert sorted(lines["position"].to_pylist()) == sorted(found[0]["rows"] + found[1]["rows"])
+    assert describe_timelines(job, find_flags((), 0.1), totals, [], [0])[0] == []

@@ -12,7 +12,7 @@ from pyarrow import parquet
 import labeltide as lt
 from auditing.tables import make_table
 from estimators.test_storage import join, parts
-from labeltide.auditing import fitting, resume
+from labeltide.auditing import fitting, resume, run
 from labeltide.auditing.options import default_folder
 from labeltide.auditing.results import restore_interrupted
 from labeltide.auditing.resume import read_evidence, write_evidence
@@ -47,18 +47,17 @@ def whole(tmp_path_factory):
         return folder
 
 
-@pytest.mark.parametrize("place", ["judge", "infer", "_describe"])
+@pytest.mark.parametrize("place", ["run.make_scorer", "fitting.infer", "run.describe_settings"])
 def test_an_audit_stopped_after_its_fit_never_fits_again_and_ends_with_the_same_bytes(
     place, whole, tmp_path, monkeypatch
 ):
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        target = "labeltide.auditing.run.describe_settings" if place == "_describe" else f"{fitting.__name__}.{place}"
-        patch.setattr(target, interrupt)
+        patch.setattr(f"labeltide.auditing.{place}", interrupt)
         with pytest.raises(KeyboardInterrupt):
             lt.audit(make_table(), out=out)
     monkeypatch.setattr(TideClassifier, "fit", interrupt)
-    if place == "_describe":
+    if place == "run.describe_settings":
         monkeypatch.setattr(TideClassifier, "_estimate", interrupt)  # bands were kept, too
     lt.audit(make_table(), out=out, resume=True)
     assert summary_of(out) == summary_of(whole)
@@ -70,7 +69,7 @@ def test_an_audit_stopped_after_its_fit_never_fits_again_and_ends_with_the_same_
 def test_a_wrong_column_name_costs_no_work_of_an_earlier_audit(tmp_path, monkeypatch):
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(fitting, "judge", interrupt)
+        patch.setattr(run, "make_scorer", interrupt)
         with pytest.raises(KeyboardInterrupt):
             lt.audit(make_table(), out=out)
     with pytest.raises(ValueError, match="lable"):
@@ -94,7 +93,7 @@ def test_other_settings_or_another_table_do_not_go_on(tmp_path, monkeypatch):
 def test_damaged_work_is_refused_with_the_way_out(tmp_path, monkeypatch):
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(fitting, "judge", interrupt)
+        patch.setattr(run, "make_scorer", interrupt)
         with pytest.raises(KeyboardInterrupt):
             lt.audit(make_table(), out=out)
     path = tmp_path / ".out-unfinished" / resume.EVIDENCE
@@ -112,7 +111,7 @@ def test_work_of_an_earlier_version_with_parts_that_were_removed_is_refused_with
 ):
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(fitting, "judge", interrupt)
+        patch.setattr(run, "make_scorer", interrupt)
         with pytest.raises(KeyboardInterrupt):
             lt.audit(make_table(), out=out)
     path = tmp_path / ".out-unfinished" / resume.FITTED

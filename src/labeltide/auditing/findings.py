@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,17 +18,21 @@ import pyarrow.compute as pc
 
 from labeltide import __version__
 from labeltide.auditing import fitting
+from labeltide.auditing.checks import kept_codes
 from labeltide.auditing.decisions import file_digest
 from labeltide.auditing.fitting import written
+from labeltide.auditing.judging import QUALITY, Flags, JudgeJob, in_fixed_point, work_ahead
 from labeltide.auditing.options import AuditOptions
+from labeltide.auditing.page.payload import COLUMNS
 from labeltide.auditing.reading import AuditInput, decode
 from labeltide.auditing.results import FORMAT, MODEL, MODEL_FILE
 from labeltide.estimators import TideClassifier
 from labeltide.inference.annotators import cohen_kappas, count_votes, fleiss_kappa, observed_agreement
-from labeltide.inference.audit import LabelAudit
+from labeltide.inference.audit import LabelAudit, averaged_share
 from labeltide.inference.bands import Change, NoiseEstimate, interval_around
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.temporality import PartTemporality
+from labeltide.kernels.library import torch_on_one_thread
 from labeltide.tables.files import address_path, is_address
 from labeltide.tables.words import quoted
 
@@ -36,35 +40,6 @@ MOST_POINTS, FEWEST_POINTS = 200, 12
 MOST_NUMBERS = 300_000  # that describe Q in audit.json, over all curves
 SEQUENCES = 50  # named with their numbers of issues
 PLANNED = 10
-
-
-def audited_lines(recorded: AuditInput, table: AuditInput, judged: LabelAudit) -> pa.Table:
-    """labels.parquet: every line of the table with its posterior, suggestion, flag and reason.
-
-    `recorded` holds all labels, `table` those that were judged; the others are kept as they are.
-    """
-    place, who = table.place[table.line_step], table.line_annotator
-    is_issue = table.rows_from_steps(judged.is_issue) & (who >= 0)
-    reasons = np.full(len(place), None, dtype=object)
-    reasons[is_issue] = judged.reason.reshape(-1, judged.labels.shape[2])[place[is_issue], who[is_issue]]
-    chances = {"probability_right": judged.quality, "probability_contested": judged.contested}
-    suggested = table.rows_from_steps(judged.probabilities.argmax(-1))
-    names, lines = tuple(str(name) for name in judged.classes), recorded.lines()
-    columns = {
-        **{
-            name: pa.array(table.rows_from_steps(values), pa.float64(), from_pandas=True)
-            for name, values in chances.items()
-        },
-        "suggested": decode(suggested, names),
-        "suggested_probability": table.rows_from_steps(judged.suggested_probability),
-        "corrected": pc.coalesce(decode(table.rows_from_steps(judged.corrected()), names), lines["recorded"]),
-        "is_issue": is_issue,
-        "reason": pa.array(reasons, pa.string()),
-    }
-    for name, values in columns.items():
-        is_arrow = isinstance(values, pa.Array | pa.ChunkedArray)
-        lines = lines.append_column(name, values if is_arrow else pa.array(values))
-    return lines
 
 
 def describe_clocks(table: AuditInput, estimator: TideClassifier) -> list[dict[str, Any]]:
@@ -94,16 +69,20 @@ def describe_noise(table: AuditInput, estimator: TideClassifier, estimate: Noise
     }
 
 
-def state_share(found: dict[str, Any], share: float) -> dict[str, Any]:
-    """The findings with the share of wrong labels as labels.parquet has it: the mean of 1 - `probability_right`.
+def describe_whole(found: dict[str, Any], table: Any, totals: Totals) -> dict[str, Any]:
+    """The findings with numbers of labels of the whole table, and its share of wrong labels as labels.parquet has it.
 
-    Bands are computed from some windows, which overlap, with Q fitted once more. Their share is the same where both
-    rest on the same labels; elsewhere the interval is moved to the share that is stated. Tables in parts have it in
-    single precision.
+    That is the mean of 1 - `probability_right`. Bands are computed from some windows, which overlap, with Q fitted once
+    more. Their share is the same where both rest on the same labels; elsewhere the interval is moved to the share that
+    is stated.
     """
-    share = round(share, 6)
+    share = round(totals.share_wrong, 6)
+    of_annotator = dict(zip(table.annotator_names or (), totals.by_annotator.tolist(), strict=True))
 
     def stated(noise: dict[str, Any]) -> dict[str, Any]:
+        for curve in noise["curves"]:
+            who = curve["annotator"]
+            curve["labels"] = table.n_labels if who is None else of_annotator.get(who, 0)
         lower, upper = noise["rate_lower"], noise["rate_upper"]
         if lower is None or upper is None or not np.isfinite([share, lower, upper]).all():
             return noise
@@ -163,36 +142,11 @@ def describe_temporality(table: AuditInput, estimator: TideClassifier, place: in
     return result | {"per_annotator": annotator_changes(table, estimator)}
 
 
-def describe_issues(table: AuditInput, judged: LabelAudit) -> dict[str, Any]:
-    """The part `issues`."""
-    flagged, recorded = judged.is_issue, judged.labels >= 0
-    codes, flagged_codes = judged.labels[recorded], judged.labels[flagged]
-    n = len(judged.classes)
-    by_class = zip(
-        judged.classes, np.bincount(codes, minlength=n), np.bincount(flagged_codes, minlength=n), strict=True
-    )
-    n_sequences = len(table.sequence_names)
-    labels = np.bincount(table.groups, recorded.sum((1, 2)), minlength=n_sequences)
-    issues = np.bincount(table.groups, flagged.sum((1, 2)), minlength=n_sequences)
-    worst = [place for place in np.argsort(-issues, kind="stable")[:SEQUENCES] if issues[place]]
-    return {
-        "count": int(flagged.sum()),
-        "fdr": judged.fdr,
-        "spend_fdr": judged.spend_fdr,
-        "expected_false_alarms": judged.expected_false_alarms,
-        "corrected": int((judged.corrected() != judged.labels).sum()),
-        "by_class": [
-            {"recorded": str(name), "labels": int(all_), "issues": int(flagged_)} for name, all_, flagged_ in by_class
-        ],
-        "by_sequence": [
-            {"sequence": table.sequence_names[place], "labels": int(labels[place]), "issues": int(issues[place])}
-            for place in worst
-        ],
-    }
+def describe_plan(table: AuditInput, judged: LabelAudit, is_issue: np.ndarray) -> list[dict[str, Any]]:
+    """The part `plan`: the stretches to relabel, chosen by how much their true labels would tell about Q.
 
-
-def describe_plan(table: AuditInput, judged: LabelAudit) -> list[dict[str, Any]]:
-    """The part `plan`: the stretches to relabel, chosen by how much their true labels would tell about Q."""
+    `is_issue` holds the flags of the labels of `judged`.
+    """
     open_rows: np.ndarray = np.asarray((judged.labels >= 0).any(-1))
     if judged.trusted is not None:
         open_rows = open_rows & (judged.trusted < 0)
@@ -204,7 +158,7 @@ def describe_plan(table: AuditInput, judged: LabelAudit) -> list[dict[str, Any]]
     for window in judged.plan(min(PLANNED, most)).rows.tolist():
         places = np.flatnonzero(open_rows[window])
         first, last = (row_of_step[table.index[window, place]] for place in (places[0], places[-1]))
-        n_issues = int(judged.is_issue[window].any(-1).sum())
+        n_issues = int(is_issue[window].any(-1).sum())
         share = judged.probabilities[window, places].mean(0)
         common = [str(judged.classes[place]) for place in np.argsort(-share)[:2] if share[place] > 0.2]
         given = ", given the stretches above" if stretches else ""
@@ -231,47 +185,164 @@ def describe_noise_found(table: AuditInput, estimator: TideClassifier, checks: S
     }
 
 
-# ----------------------------------------------------------------------------------------------------
-# Contested labels in the form of audit.json: shares of all labels, by class and over the first clock.
-# ----------------------------------------------------------------------------------------------------
-
-
 CONTESTED_PARTS = 12  # of the clock
 
 
-def describe_contested(judged: LabelAudit) -> dict[str, Any]:
-    """The part `contested`: mean probabilities that another expert would record another label."""
-    recorded = judged.labels >= 0
-    codes = judged.labels[recorded]
-    contested = judged.contested.reshape(recorded.shape)[recorded]
-    clock = np.broadcast_to(judged.clock[..., None], judged.labels.shape)[recorded]
-    place, middles = _parts(clock)
-    return {
-        "from_several": bool((recorded.sum(-1) > 1).any()),
-        "contested": _mean(contested),
-        "by_class": [
-            {"recorded": str(name), "labels": int((codes == code).sum()), "contested": _mean(contested[codes == code])}
-            for code, name in enumerate(judged.classes)
-        ],
-        "over_clock": [
-            {"clock": middle, "labels": int((place == part).sum()), "contested": _mean(contested[place == part])}
-            for part, middle in enumerate(middles)
-            if (place == part).sum() >= FEWEST
-        ],
-    }
+class PartTotals(NamedTuple):
+    """Sums over the labels of a part, of the shapes of `Totals`; sequences are those of the part."""
+
+    by_class: list[np.ndarray]
+    by_clock: list[np.ndarray]
+    by_sequence: list[np.ndarray]
+    by_annotator: np.ndarray
+    corrected: int
+    false_alarms: float
+    wrong: float
+    lines: int
 
 
-def _parts(clock: np.ndarray) -> tuple[np.ndarray, list[float]]:
-    """The part of the clock in which each label lies, and the middles of all parts."""
-    low, high = (float(clock.min()), float(clock.max())) if clock.size else (0.0, 1.0)
-    edges = np.linspace(low, high, CONTESTED_PARTS + 1)
-    place = np.clip(np.searchsorted(edges, clock, side="right") - 1, 0, CONTESTED_PARTS - 1)
-    return place, ((edges[1:] + edges[:-1]) / 2).tolist()
+@dataclass
+class Totals:
+    """Sums over all labels.
+
+    Attributes
+    ----------
+    edges : borders of the parts of the first clock
+    codes : of each class of the table among those that are judged, -1 for others: (classes + 1,)
+    by_class : labels, issues and expected contested labels of each class: (3, classes)
+    by_clock : labels and expected contested labels in each part of the clock: (2, parts)
+    by_sequence : labels and issues of each sequence: (2, sequences)
+    by_annotator : labels of each annotator
+    wrong : the expected number of wrong labels
+    positions : lines before each chunk
+    """
+
+    edges: np.ndarray
+    codes: np.ndarray
+    by_class: np.ndarray
+    by_sequence: np.ndarray
+    by_annotator: np.ndarray
+    by_clock: np.ndarray = field(default_factory=lambda: np.zeros((2, CONTESTED_PARTS)))
+    corrected: int = 0
+    false_alarms: float = 0.0
+    wrong: float = 0.0
+    several: bool = False
+    positions: list[int] = field(default_factory=lambda: [0])
+
+    def count(self, part: pa.Table, flagged: np.ndarray) -> PartTotals:
+        """Count the lines of a part; several threads may do so at a time."""
+        codes = self.codes[_codes(part, "recorded")]
+        there: np.ndarray | slice = codes >= 0
+        if codes.min(initial=0) >= 0:
+            there = slice(None)  # without copies
+        quality, contested = (
+            in_fixed_point(part[name].to_numpy()[there].astype(np.float64))
+            for name in (QUALITY, "probability_contested")
+        )
+        classes, flags = codes[there], flagged[there]
+        at = np.searchsorted(self.edges, part["clock"].to_numpy()[there], side="right") - 1
+        at = np.clip(at, 0, CONTESTED_PARTS - 1)
+        sequence, people = _codes(part, "sequence")[there], _codes(part, "annotator")[there]
+        n_classes, n_sequences = self.by_class.shape[1], len(_whole(part, "sequence").dictionary)
+        return PartTotals(
+            by_class=[np.bincount(classes, weights, n_classes) for weights in (None, flags, contested)],
+            by_clock=[np.bincount(at, weights, CONTESTED_PARTS) for weights in (None, contested)],
+            by_sequence=[np.bincount(chosen, minlength=n_sequences) for chosen in (sequence, sequence[flags])],
+            by_annotator=np.bincount(people[people >= 0], minlength=len(self.by_annotator)),
+            corrected=int((self.codes[_codes(part, "corrected")][there] != classes).sum()),
+            false_alarms=float(quality[flags].sum()),
+            wrong=float((1 - quality).sum()),
+            lines=len(part),
+        )
+
+    def add(self, part: PartTotals, first_sequence: int) -> None:
+        """Add the next part, in the order of the chunks."""
+        self.by_class += part.by_class
+        self.by_clock += part.by_clock
+        self.by_sequence[:, first_sequence : first_sequence + len(part.by_sequence[0])] += part.by_sequence
+        self.by_annotator += part.by_annotator
+        self.corrected += part.corrected
+        self.false_alarms += part.false_alarms
+        self.wrong += part.wrong
+        self.positions.append(self.positions[-1] + part.lines)
+
+    @classmethod
+    def of(cls, job: JudgeJob, sample: AuditInput) -> Totals:
+        """Sums of nothing; the clock is cut between the first and the last label of the sample."""
+        table = job.table
+        clock = sample.each_clock[0][(sample.fit_labels >= 0).any(-1)]
+        low, high = (float(clock.min()), float(clock.max())) if clock.size else (0.0, 1.0)
+        return cls(
+            edges=np.linspace(low, high, CONTESTED_PARTS + 1),
+            codes=kept_codes(table.rare),
+            by_class=np.zeros((3, len(table.class_names))),
+            by_sequence=np.zeros((2, len(table.sequence_names)), dtype=np.int64),
+            by_annotator=np.zeros(len(table.annotator_names or ()), dtype=np.int64),
+            several=job.scorer.several,
+        )
+
+    @property
+    def share_wrong(self) -> float:
+        """The expected share of wrong labels."""
+        labels = float(self.by_class[0].sum())
+        return self.wrong / labels if labels else float("nan")
+
+    def describe_issues(self, names: pa.Array, classes: tuple[str, ...], judged: LabelAudit) -> dict[str, Any]:
+        """The part `issues`."""
+        labels, issues = self.by_sequence
+        worst = self.worst_sequences(SEQUENCES)
+        count = int(self.by_class[1].sum())
+        return {
+            "count": count,
+            "fdr": judged.fdr,
+            "spend_fdr": judged.spend_fdr,
+            "expected_false_alarms": averaged_share(judged.false_alarms, self.false_alarms / count) if count else 0.0,
+            "corrected": self.corrected,
+            "by_class": [
+                {"recorded": name, "labels": int(self.by_class[0, code]), "issues": int(self.by_class[1, code])}
+                for code, name in enumerate(classes)
+            ],
+            "by_sequence": [
+                {"sequence": names[int(place)].as_py(), "labels": int(labels[place]), "issues": int(issues[place])}
+                for place in worst
+            ],
+        }
+
+    def worst_sequences(self, most: int) -> list[int]:
+        """The sequences with the most issues."""
+        issues = self.by_sequence[1]
+        return [int(place) for place in np.argsort(-issues, kind="stable")[:most] if issues[place]]
+
+    def describe_contested(self, classes: tuple[str, ...]) -> dict[str, Any]:
+        """The part `contested` of audit.json."""
+        labels, _, contested = self.by_class
+        middles = (self.edges[1:] + self.edges[:-1]) / 2
+        return {
+            "from_several": self.several,
+            "contested": _share(contested.sum(), labels.sum()),
+            "by_class": [
+                {"recorded": name, "labels": int(labels[code]), "contested": _share(contested[code], labels[code])}
+                for code, name in enumerate(classes)
+            ],
+            "over_clock": [
+                {"clock": float(middle), "labels": int(count), "contested": _share(differ, count)}
+                for middle, (count, differ) in zip(middles, self.by_clock.T, strict=True)
+                if count >= FEWEST
+            ],
+        }
 
 
-def _mean(values: np.ndarray) -> float | None:
-    """The mean; None without labels."""
-    return float(values.mean()) if values.size else None
+def _codes(part: pa.Table, name: str) -> np.ndarray:
+    """Codes of a dictionary-encoded column, -1 for null."""
+    return _whole(part, name).indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _whole(part: pa.Table, name: str) -> pa.DictionaryArray:
+    return part[name].chunk(0) if part[name].num_chunks == 1 else part[name].combine_chunks()
+
+
+def _share(amount: float, labels: float) -> float | None:
+    return float(amount / labels) if labels else None
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -368,52 +439,140 @@ SAMPLE = 20_000  # steps from which the telling signals are found
 DIGITS = 5
 
 
+class Stretch(NamedTuple):
+    """A stretch of one sequence that the page draws."""
+
+    chunk: int
+    sequence: int
+    steps: np.ndarray  # within the chunk
+    timeline: dict[str, Any]
+    lines: pa.Table
+
+    def lies_in(self, other: Stretch) -> bool:
+        """Whether another stretch shows all of it."""
+        same = (self.chunk, self.sequence) == (other.chunk, other.sequence)
+        return same and bool(np.isin(self.steps, other.steps).all())
+
+
 def describe_timelines(
-    table: AuditInput, judged: LabelAudit, plan: Sequence[Mapping[str, Any]] = ()
-) -> list[dict[str, Any]]:
+    job: JudgeJob, flags: Flags, totals: Totals, plan: Sequence[Mapping[str, Any]], signals: list[int]
+) -> tuple[list[dict[str, Any]], pa.Table]:
     """The part `timelines`: for each sequence its stretch with the most issues, then every stretch of the plan.
 
-    A stretch of the plan that lies within an earlier timeline is not drawn again. Others have their place in the plan.
+    A stretch of the plan that lies within an earlier timeline is not drawn again; others have their number in the plan.
+    A sequence that is judged in several chunks is shown by its first one. Also gives back the lines that timelines
+    show, with their position in labels.parquet.
     """
-    issues = table.from_steps(np.asarray(judged.is_issue.any(-1)))  # (steps,)
-    starts, ends = sequence_bounds(table)
-    summed = np.append(0, np.cumsum(issues))
-    totals = summed[ends] - summed[starts]
-    worst = [place for place in np.argsort(-totals, kind="stable")[:MAX_TIMELINES] if totals[place]]
-    signals = {table.feature_names[place]: table.signal(place) for place in telling_features(table, judged)}
-    first = table.first_lines()
+    names = job.table.sequence_names
+    worst = totals.worst_sequences(MAX_TIMELINES)
+    planned = [pc.index(names, entry["sequence"]).as_py() for entry in plan]
+    firsts = np.array([chunk.first_sequence for chunk in job.table.chunks])
+    lasts = np.array([chunk.last_sequence for chunk in job.table.chunks])
+    chunks_of = {
+        sequence: np.flatnonzero((firsts <= sequence) & (sequence < lasts)).tolist() for sequence in (*worst, *planned)
+    }
+    needed = {chunks_of[sequence][0] for sequence in worst} | {n for sequence in planned for n in chunks_of[sequence]}
 
-    def describe(sequence: int, stretch: np.ndarray) -> dict[str, Any]:
-        return {
-            "sequence": table.sequence_names[sequence],
-            "times": table.times.take(table.line_row[first[stretch]]).to_pylist(),
-            "signals": {name: rounded(values[stretch]) for name, values in signals.items()},
-            "rows": first[stretch].tolist(),
+    def read(number: int) -> tuple[dict[int, Stretch], dict[int, tuple[Stretch, Stretch]]]:
+        with torch_on_one_thread():
+            judged = _JudgedChunk.read(job, number, flags, totals.positions[number], signals)
+        shown = {each: judged.worst(each) for each in worst if chunks_of[each][0] == number}
+        return shown, {
+            order: found
+            for order, (sequence, entry) in enumerate(zip(planned, plan, strict=True), 1)
+            if number in chunks_of[sequence] and (found := judged.planned(sequence, entry))
         }
 
-    shown = [(place, worst_stretch(summed, int(starts[place]), int(ends[place]))) for place in worst]
-    timelines = [describe(place, stretch) for place, stretch in shown]
-    for order, entry in enumerate(plan, 1):
-        place = table.sequence_names.index(entry["sequence"])
-        bounds = (int(starts[place]), int(ends[place]))
-        planned = _planned_stretch(table, first, bounds, (entry["first"], entry["last"]))
-        if planned is None or any(each == place and np.isin(planned, steps).all() for each, steps in shown):
-            continue
-        shown.append((place, _with_context(planned, *bounds)))
-        timelines.append({**describe(*shown[-1]), "planned": order})
-    return timelines
+    of_worst: dict[int, Stretch] = {}
+    of_plan: dict[int, tuple[Stretch, Stretch]] = {}
+    for shown, found in work_ahead(read, sorted(needed)):
+        of_worst |= shown
+        of_plan = found | of_plan
+    stretches = [of_worst[sequence] for sequence in worst]
+    for order in sorted(of_plan):
+        exact, drawn = of_plan[order]
+        if not any(exact.lies_in(earlier) for earlier in stretches):
+            stretches.append(drawn._replace(timeline={**drawn.timeline, "planned": order}))
+    if not stretches:
+        return [], pa.table({name: pa.array([], pa.string()) for name in (*COLUMNS, "position")})
+    lines = pa.concat_tables([stretch.lines for stretch in stretches])
+    first = np.unique(lines["position"].to_numpy(), return_index=True)[1]
+    return [stretch.timeline for stretch in stretches], lines.take(pa.array(first))
 
 
-def _planned_stretch(
-    table: AuditInput, first: np.ndarray, bounds: tuple[int, int], ends: tuple[str, str]
-) -> np.ndarray | None:
-    """The steps of a sequence between two of its times; None where these are not found."""
-    times = table.times.take(table.line_row[first[slice(*bounds)]]).to_pylist()
-    try:
-        places = [times.index(end) for end in ends]
-    except ValueError:
-        return None
-    return bounds[0] + np.arange(min(places), max(places) + 1)[:STEPS]
+@dataclass(frozen=True)
+class _JudgedChunk:
+    """A chunk with its judged and flagged lines."""
+
+    number: int
+    first_sequence: int
+    table: AuditInput
+    starts: np.ndarray  # the first step of every sequence, and the one after its last
+    ends: np.ndarray
+    first_line: np.ndarray  # of every step
+    lines: pa.Table
+    summed_issues: np.ndarray  # steps with issues before each step
+    signals: dict[str, np.ndarray]
+    position: int  # of the first line in labels.parquet
+
+    @classmethod
+    def read(cls, job: JudgeJob, number: int, flags: Flags, position: int, signals: list[int]) -> _JudgedChunk:
+        chunk = job.table.chunks[number]
+        table, lines = job.table.read(chunk)[0], job.read_part(number)
+        flagged = flags.of(lines)
+        n_steps = len(table.place)
+        issues = np.bincount(table.line_step[flagged], minlength=n_steps) > 0
+        starts, ends = (np.zeros(1, np.int64), np.array([n_steps])) if chunk.last_window else sequence_bounds(table)
+        return cls(
+            number,
+            chunk.first_sequence,
+            table,
+            starts,
+            ends,
+            table.first_lines(),
+            lines.append_column("is_issue", pa.array(flagged)),
+            np.append(0, np.cumsum(issues)),
+            {table.feature_names[each]: table.signal(each) for each in signals},
+            position,
+        )
+
+    def worst(self, sequence: int) -> Stretch:
+        """The stretch with the most issues."""
+        start, end = self._bounds(sequence)
+        return self._stretch(sequence, worst_stretch(self.summed_issues, start, end))
+
+    def planned(self, sequence: int, entry: Mapping[str, Any]) -> tuple[Stretch, Stretch] | None:
+        """A stretch of the plan, and the same with what lies around it; None where its times are not here."""
+        start, end = self._bounds(sequence)
+        times = self._times(np.arange(start, end))
+        if entry["first"] not in times or entry["last"] not in times:
+            return None
+        low, high = sorted(times.index(entry[side]) for side in ("first", "last"))
+        steps = start + np.arange(low, high + 1)[:STEPS]
+        return self._stretch(sequence, steps), self._stretch(sequence, _with_context(steps, start, end))
+
+    def _bounds(self, sequence: int) -> tuple[int, int]:
+        return int(self.starts[sequence - self.first_sequence]), int(self.ends[sequence - self.first_sequence])
+
+    def _times(self, steps: np.ndarray) -> list[str]:
+        return list(self.table.times.take(pa.array(self.table.line_row[self.first_line[steps]])).to_pylist())
+
+    def _stretch(self, sequence: int, steps: np.ndarray) -> Stretch:
+        timeline = {
+            "sequence": self.table.sequence_names[sequence - self.first_sequence],
+            "times": self._times(steps),
+            "signals": {name: rounded(values[steps]) for name, values in self.signals.items()},
+            "rows": (self.position + self.first_line[steps]).tolist(),
+        }
+        shown = np.flatnonzero((self.table.line_step >= steps[0]) & (self.table.line_step <= steps[-1]))
+        lines = self.lines.take(pa.array(shown)).append_column("position", pa.array(self.position + shown))
+        return Stretch(self.number, sequence, steps, timeline, as_texts(lines.select([*COLUMNS, "position"])))
+
+
+def as_texts(lines: pa.Table) -> pa.Table:
+    """Dictionary-encoded columns as plain texts."""
+    fields = [pa.field(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type) for f in lines.schema]
+    return lines.cast(pa.schema(fields))
 
 
 def _with_context(stretch: np.ndarray, start: int, end: int) -> np.ndarray:
@@ -489,7 +648,7 @@ def say_limits(n_windows: int, of_windows: int, options: AuditOptions, estimator
     return said
 
 
-def describe_run(command: str | None, spent: Mapping[str, float]) -> dict[str, Any]:
+def describe_run(command: str | None, seconds: Mapping[str, float]) -> dict[str, Any]:
     """When and with what the audit was run."""
     return {
         "format": FORMAT,
@@ -497,7 +656,7 @@ def describe_run(command: str | None, spent: Mapping[str, float]) -> dict[str, A
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": None if command is None else as_utf8(command),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in ("torch", "numpy")}},
-        "seconds": {"read": spent["read"], "fit": spent["fit"], "inference": spent["judge"] + spent["bands"]},
+        "seconds": dict(seconds),
     }
 
 
@@ -537,17 +696,22 @@ def describe_source(table: Any) -> dict[str, Any]:
     return {"name": as_utf8(path.name), "path": as_utf8(str(path.absolute())), "digest": file_digest(path)}
 
 
-def describe_labels(read: AuditInput, judged: LabelAudit) -> dict[str, Any]:
-    """What was found about single labels."""
-    plan = describe_plan(read, judged)
-    return {
-        "issues": describe_issues(read, judged),
-        "contested": describe_contested(judged),
-        "agreement": describe_agreement(read),
+def describe_labels(
+    job: JudgeJob, flags: Flags, totals: Totals, sample: AuditInput, judged: LabelAudit
+) -> tuple[dict[str, Any], pa.Table]:
+    """What was found about single labels, and the lines that timelines show; `judged` is the audit of the sample."""
+    table = job.table
+    plan = describe_plan(sample, judged, flags.of_windows(judged))
+    timelines, lines = describe_timelines(job, flags, totals, plan, telling_features(sample, judged))
+    described = {
+        "issues": totals.describe_issues(table.sequence_names, table.class_names, judged),
+        "contested": totals.describe_contested(table.class_names),
+        "agreement": describe_agreement(sample),
         "plan": plan,
-        "timelines": describe_timelines(read, judged, plan),
-        "encoders": [asdict(encoder) for encoder in read.encoders],
+        "timelines": timelines,
+        "encoders": [asdict(encoder) for encoder in sample.encoders],
     }
+    return described, lines
 
 
 def describe_settings(

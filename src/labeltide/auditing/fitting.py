@@ -20,7 +20,6 @@ from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import as_array
 from labeltide.estimators.tide import CHAIN_POINTS
-from labeltide.inference.audit import LabelAudit
 from labeltide.inference.bootstrap import BAND_REPLICATES
 from labeltide.inference.conclusion import NoiseWarning
 
@@ -39,7 +38,6 @@ SCORE_TEST_WORK = 1_200_000
 # (docs/decisions/019-people-are-the-unit.md).
 MOST_OF_ONE, BLOCKS = 0.4, 20  # by hand
 FEWEST_CLUSTERS = 20  # sequences whose windows bands, checks and tests are computed from, where there are as many
-AT_ONCE = 100_000  # steps of windows that are judged together
 
 
 def patience(table: Learned) -> float:
@@ -147,30 +145,6 @@ def cut_long_sequences(sequences: np.ndarray, labelled: np.ndarray) -> np.ndarra
         rows = np.flatnonzero(sequences == sequence)
         clusters[rows] = place * BLOCKS + sequences.max() + np.arange(len(rows)) * BLOCKS // len(rows)
     return clusters
-
-
-def judge(estimator: TideClassifier, table: AuditInput, fdr: float, on_share: Any = None) -> LabelAudit:
-    """Audit the labels of all windows, in batches; each label counts in the window to which it belongs."""
-    rows = max(1, AT_ONCE // table.index.shape[1])
-    parts = []
-    for start in range(0, len(table.index), rows):
-        part = slice(start, start + rows)
-        trusted = None if table.trusted is None else table.trusted[part]
-        more: dict[str, Any] = {"trusted": trusted, "gaps": None if table.gaps is None else table.gaps[part]}
-        more["may_name"] = True  # concluded later, with the bands and tests of the table
-        parts.append(
-            estimator.audit(
-                table.features[part], table.labels[part], table.clock[part], table.lengths[part], fdr, **more
-            )
-        )
-        if on_share:
-            on_share(min(1.0, (start + rows) / len(table.index)))
-    names = ("mask", "probabilities", "signal", "error_rates", "clock", "another")
-    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    classes = _class_names(estimator, table)
-    codes = np.append(np.searchsorted(estimator.classes_, np.arange(len(table.class_names))), -1).astype(np.int8)
-    labels = codes[table.fit_labels]
-    return LabelAudit(classes=classes, labels=labels, fdr=fdr, has_annotators=True, trusted=table.fit_trusted, **joined)
 
 
 def with_class_names(estimator: TideClassifier, table: AuditInput) -> TideClassifier:

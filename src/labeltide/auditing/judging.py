@@ -22,13 +22,10 @@ from torch import Tensor
 from labeltide import _validation
 from labeltide._clock import MAX_GAP, gap_ladder
 from labeltide._files import write_atomically
-from labeltide._workers import Workers, current_workers
+from labeltide._workers import current_workers
 from labeltide.auditing.checks import kept_codes, leave_out
-from labeltide.auditing.findings import CONTESTED_PARTS, FEWEST, MAX_TIMELINES, SEQUENCES, rounded, worst_stretch
-from labeltide.auditing.page.payload import COLUMNS
 from labeltide.auditing.reading import AuditInput
-from labeltide.auditing.sampling import mix, read_chunk
-from labeltide.auditing.survey import Chunk, Layout
+from labeltide.auditing.sampling import mix
 from labeltide.chain.annotators import fit_weights, left_out_opinions, shared_labels, stack_opinions, vote_prior
 from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.passes import expect
@@ -36,7 +33,7 @@ from labeltide.data.clusters import Sources
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.cross_fit import TrainingRows, digest_rows
 from labeltide.estimators.fleet import find_moments
-from labeltide.inference.audit import SEEN_ALIKE, LabelAudit, averaged_share
+from labeltide.inference.audit import SEEN_ALIKE, LabelAudit
 from labeltide.inference.conclusion import Support, explain, find_support
 from labeltide.kernels.library import kernel_threads, torch_on_one_thread
 from labeltide.training.data import MAX_GRID_POINTS, reversal
@@ -44,83 +41,89 @@ from labeltide.training.data import MAX_GRID_POINTS, reversal
 SUPPORT = "support"  # the column of parts from which reasons are written once the flags are known
 
 
-class JudgeJob(NamedTuple):
+@dataclass(frozen=True)
+class JudgeJob:
     """All that judging a chunk needs; it can be sent to another process.
 
     Attributes
     ----------
-    folder : where parts are written
+    table : a `Layout` or, of one chunk, a `MemoryTable`
+    folder : where judged parts are written; None keeps them in `held`
     class_shares : float array of shape (classes,), the mean posterior, with which error rates are averaged
     """
 
-    layout: Layout
+    table: Any
     scorer: Scorer
-    folder: Path
+    folder: Path | None
     class_shares: np.ndarray
+    held: dict[int, pa.Table] = field(default_factory=dict)
 
+    def has_part(self, number: int) -> bool:
+        """Whether a chunk has been judged."""
+        return number in self.held if self.folder is None else _part_path(self.folder, number).exists()
 
-def judge_range(job: JudgeJob, first: int, last: int) -> int:
-    """Judge the chunks from first to last that have not been judged yet; give back the number of their rows."""
-    chunks = job.layout.plan.chunks[first:last]
-    with torch_on_one_thread():
-        for number, chunk in enumerate(chunks, first):
-            path = part_path(job.folder, number)
-            if not path.exists():
-                shown, rows = read_chunk(job.layout, chunk)
-                write_atomically(path, partial(_write_part, judge_lines(job, shown, rows)))
-    return sum(chunk.last_row - chunk.first_row for chunk in chunks)
+    def keep_part(self, number: int, lines: pa.Table | bytes) -> None:
+        """Keep the judged lines of a chunk, or their file as bytes."""
+        if self.folder is None:
+            self.held[number] = ipc.open_file(lines).read_all() if isinstance(lines, bytes) else lines
+            return
+        content = lines if isinstance(lines, bytes) else partial(_write_part, lines)
+        write_atomically(_part_path(self.folder, number), content)
+
+    def read_part(self, number: int, columns: list[str] | None = None) -> pa.Table:
+        """The judged lines of a chunk, some columns or all."""
+        if self.folder is None:
+            return self.held[number] if columns is None else self.held[number].select(columns)
+        with pa.memory_map(str(_part_path(self.folder, number))) as source:
+            names = ipc.open_file(source).schema.names
+            fields = None if columns is None else [names.index(name) for name in columns]
+            return ipc.open_file(source, options=ipc.IpcReadOptions(included_fields=fields)).read_all()
+
+    def read_parts(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """The judged lines of all chunks in their order; threads read ahead."""
+        return work_ahead(lambda number: self.read_part(number, columns), range(len(self.table.chunks)))
 
 
 def judge_all(job: JudgeJob, on_rows: Callable[[int], None]) -> None:
-    """Judge all chunks: on as many threads as torch has, or by the workers of the context."""
-    engine = current_workers()
-    if engine.count > 1:
-        _judge_by_workers(job, engine, on_rows)
+    """Judge all chunks: on as many threads as torch has, or by the workers of the context.
+
+    Workers read and judge chunks, and this process writes them: only the table need be within their reach.
+    """
+    engine, chunks = current_workers(), job.table.chunks
+    left = [number for number in range(len(chunks)) if not job.has_part(number)]
+    rows = np.array([chunk.last_row - chunk.first_row for chunk in chunks])
+    done = int(rows.sum() - rows[left].sum())
+
+    def judge(number: int) -> int:
+        job.keep_part(number, _judge_chunk(job, number))
+        return int(rows[number])
+
+    if engine.count < 2 or len(chunks) < 2:
+        for judged in work_ahead(judge, left):
+            done += judged
+            on_rows(done)
         return
-    done = 0
-    for rows in work_ahead(lambda place: judge_range(job, place, place + 1), range(len(job.layout.plan.chunks))):
-        done += rows
-        on_rows(done)
-
-
-def _judge_by_workers(job: JudgeJob, engine: Workers, on_rows: Callable[[int], None]) -> None:
-    """Workers read and judge chunks, and this process writes them: only the table need be within their reach."""
-    chunks = job.layout.plan.chunks
-    left = [number for number in range(len(chunks)) if not part_path(job.folder, number).exists()]
-    done = sum(chunk.last_row - chunk.first_row for chunk in chunks) - _rows(job, left)
     # A copy, because torch moves tensors that are sent to a process to shared memory, away from arrays on them.
-    for place, content in engine.run(_judge_chunk, copy.deepcopy(job), left):
-        write_atomically(part_path(job.folder, left[place]), content)
-        done += _rows(job, [left[place]])
+    for index, content in engine.run(_judge_to_bytes, copy.deepcopy(job), left):
+        job.keep_part(left[index], content)
+        done += int(rows[left[index]])
         on_rows(done)
 
 
-def _rows(job: JudgeJob, numbers: list[int]) -> int:
-    return sum(job.layout.plan.chunks[number].last_row - job.layout.plan.chunks[number].first_row for number in numbers)
-
-
-def _judge_chunk(job: JudgeJob, number: int) -> bytes:
-    """The result of one chunk, as its file holds it."""
+def _judge_chunk(job: JudgeJob, number: int) -> pa.Table:
     with torch_on_one_thread():
-        return _part_bytes(judge_lines(job, *read_chunk(job.layout, job.layout.plan.chunks[number])))
+        return judge_lines(job, *job.table.read(job.table.chunks[number]))
 
 
-def part_path(folder: Path, number: int) -> Path:
-    """The file of the result of a chunk."""
+def _judge_to_bytes(job: JudgeJob, number: int) -> bytes:
+    """The judged lines of a chunk as its file holds them."""
+    sink = pa.BufferOutputStream()
+    _write_part(_judge_chunk(job, number), sink)
+    return bytes(sink.getvalue())
+
+
+def _part_path(folder: Path, number: int) -> Path:
     return folder / f"part-{number:06d}.arrow"
-
-
-def read_parts(folder: Path, count: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
-    """The results of all chunks in their order, some columns or all; threads read ahead."""
-    return work_ahead(lambda number: read_part(folder, number, columns), range(count))
-
-
-def read_part(folder: Path, number: int, columns: list[str] | None = None) -> pa.Table:
-    """The result of a chunk, some columns or all."""
-    with pa.memory_map(str(part_path(folder, number))) as source:
-        names = ipc.open_file(source).schema.names
-        places = None if columns is None else [names.index(name) for name in columns]
-        return ipc.open_file(source, options=ipc.IpcReadOptions(included_fields=places)).read_all()
 
 
 def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Table:
@@ -131,7 +134,7 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     given : the windows of a chunk with labels of all classes; those of rare ones are kept as they are
     numbers : int64 array, the number of each row in the user's table
     """
-    rare = job.layout.rare
+    rare = job.table.rare
     table = leave_out(given, rare)
     scores = job.scorer.score(table)
     step, who = table.line_step, table.line_annotator
@@ -160,12 +163,6 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
         SUPPORT: _support(job, table, scores, suggested),
     }
     return pa.table(columns)
-
-
-def _part_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    _write_part(table, sink)
-    return bytes(sink.getvalue())
 
 
 def _write_part(table: pa.Table, sink: Path | pa.NativeFile) -> None:
@@ -245,6 +242,8 @@ class Scorer:
     prior : votes that are added to those of a step
     several : whether any step has labels of two annotators
     known_rows : by which windows that were learned from are found
+    sample : the features of the windows from which the scorer was made, and what their signal is: a table in memory is
+        one chunk of all windows, which networks need not read again
     """
 
     estimator: TideClassifier
@@ -257,6 +256,11 @@ class Scorer:
     prior: Tensor
     several: bool
     known_rows: KnownRows | None = None
+    sample: tuple[np.ndarray, Tensor] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the sample, which other processes do not meet."""
+        return {**vars(self), "sample": None}
 
     @property
     def error_rates(self) -> np.ndarray:
@@ -280,12 +284,14 @@ class Scorer:
         signal = self.signal(table.features, mask)
         return self._posterior(self._chain_inputs(table, mask), signal).numpy(), signal.numpy()
 
-    def signal(self, features: np.ndarray, mask: np.ndarray) -> Tensor:
+    def signal(self, features: np.ndarray, mask: np.ndarray, in_threads: bool = False) -> Tensor:
         """Probabilities of the true labels from the features: (n, steps, classes); out of fold for training rows.
 
         Predictions of one fold are a normalised geometric mean over its networks and both directions of time, in which
         the normalising constants cancel: it is the softmax of their mean logit. Folds are then averaged.
         """
+        if self.sample is not None and self.sample[0] is features:
+            return self.sample[1]
         if self.estimator.fold_model_ is None:  # every label was trusted: nothing was cross-fitted
             return torch.from_numpy(self.estimator.predict_proba(features, mask.sum(1))).float()
         rows = self.estimator.training_rows_
@@ -293,13 +299,14 @@ class Scorer:
         count = int(rows.folds.max()) + 1
         inputs, real = torch.from_numpy(features), torch.from_numpy(mask)
         size = max(8, STEPS_AT_ONCE // features.shape[1] // 8 * 8)
-        parts = [
-            self._fold_average(
-                inputs[start : start + size], real[start : start + size], folds[start : start + size], count
-            )
-            for start in range(0, len(inputs), size)
-        ]
-        return torch.cat(parts) * real[..., None]
+
+        def average(start: int) -> Tensor:
+            some = slice(start, start + size)
+            with torch_on_one_thread():
+                return self._fold_average(inputs[some], real[some], folds[some], count)
+
+        starts = range(0, len(inputs), size)
+        return torch.cat(list(work_ahead(average, starts) if in_threads else map(average, starts))) * real[..., None]
 
     @torch.no_grad()
     def _fold_average(self, features: Tensor, mask: Tensor, folds: Tensor, count: int) -> Tensor:
@@ -420,8 +427,20 @@ def make_scorer(estimator: TideClassifier, sample: AuditInput, device: str) -> S
     first = Scorer(estimator, grid, noise, common, lengths, device, torch.ones(3), torch.ones(n_classes), several)
     if estimator.fold_model_ is not None:
         first.known_rows = find_known_rows(estimator.training_rows_, sample.features, mask)
+    first.sample = sample.features, first.signal(sample.features, mask, in_threads=True)
     first.weights, first.prior = _fit_pool(first, sample, mask)
     return first
+
+
+def judge_sample(scorer: Scorer, sample: AuditInput, fdr: float, false_alarms: np.ndarray | None) -> LabelAudit:
+    """The audit of the windows from which the scorer was made, but for reasons."""
+    mask = _validation.steps_mask(sample.lengths, sample.index.shape[1])
+    posterior, signal = scorer.score_windows(sample, mask)
+    classes = np.array(sample.class_names)
+    rates = np.zeros((*mask.shape, len(classes)), dtype=np.float32)
+    more: dict[str, Any] = {"trusted": sample.fit_trusted, "false_alarms": false_alarms}
+    clock = sample.each_clock[0]
+    return LabelAudit(classes, sample.fit_labels, clock, mask, posterior, signal, rates, fdr, True, **more)
 
 
 def _noise_tables(estimator: TideClassifier, grid: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -547,11 +566,22 @@ class Flags:
         with np.errstate(invalid="ignore"):
             return may_flag(part, self.spend_fdr) & (quality < self.threshold)
 
+    def of_windows(self, judged: LabelAudit) -> np.ndarray:
+        """The flags of the labels of an audit: bool of shape (n, steps, annotators)."""
+        with np.errstate(invalid="ignore"):
+            low = judged.quality < self.threshold
+        return low if self.spend_fdr else low & (judged.labels != judged.probabilities.argmax(-1)[..., None])
+
     def buckets(self, size: int) -> np.ndarray:
         """Rising borders of quality, between which lie about `size` flagged labels each."""
         total = np.cumsum(self.counts)
         wanted = np.arange(size, self.n_issues, size)
         return (np.unique(np.searchsorted(total, wanted)) + 1) / BINS
+
+
+def in_fixed_point(probabilities: np.ndarray) -> np.ndarray:
+    """Probabilities as multiples of 2^-24, whose sums are exact: the same in whatever parts labels are summed."""
+    return np.asarray(np.rint(probabilities * 2.0**24) / 2.0**24)
 
 
 def may_flag(part: pa.Table, spend_fdr: bool) -> np.ndarray:
@@ -568,9 +598,9 @@ def find_flags(parts: Iterable[pa.Table], fdr: float, spend_fdr: bool = False) -
     counts, sums = np.zeros(BINS, dtype=np.int64), np.zeros(BINS)
     for part in parts:
         quality = part[QUALITY].to_numpy()[may_flag(part, spend_fdr)].astype(np.float64)
-        place = np.minimum((quality * BINS).astype(np.int64), BINS - 1)
-        counts += np.bincount(place, minlength=BINS)
-        sums += np.bincount(place, quality, minlength=BINS)
+        bin_of = np.minimum((quality * BINS).astype(np.int64), BINS - 1)
+        counts += np.bincount(bin_of, minlength=BINS)
+        sums += np.bincount(bin_of, in_fixed_point(quality), minlength=BINS)
     total = np.cumsum(counts)
     within = np.flatnonzero((total > 0) & (np.cumsum(sums) <= fdr * total))
     last = int(within[-1]) + 1 if len(within) else 0
@@ -711,212 +741,6 @@ def small_softmax(logits: Tensor) -> Tensor:
 
 def ones_matrix(n_classes: int) -> Tensor:
     return torch.ones(n_classes, n_classes)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Sums over all labels of a large table, part by part, for the page and audit.json.
-# ----------------------------------------------------------------------------------------------------
-
-
-class PartTotals(NamedTuple):
-    """Sums over the labels of a part, of the shapes of `Totals`; sequences are those of the part."""
-
-    by_class: list[np.ndarray]
-    by_clock: list[np.ndarray]
-    by_sequence: list[np.ndarray]
-    by_annotator: np.ndarray
-    corrected: int
-    false_alarms: float
-    wrong: float
-    lines: int
-
-
-@dataclass
-class Totals:
-    """Sums over all labels.
-
-    Attributes
-    ----------
-    edges : borders of the parts of the first clock
-    codes : of each class of the table among those that are judged, -1 for others: (classes + 1,)
-    by_class : labels, issues and expected contested labels of each class: (3, classes)
-    by_clock : labels and expected contested labels in each part of the clock: (2, parts)
-    by_sequence : labels and issues of each sequence: (2, sequences)
-    by_annotator : labels of each annotator
-    wrong : the expected number of wrong labels
-    position : lines before each chunk
-    """
-
-    edges: np.ndarray
-    codes: np.ndarray
-    by_class: np.ndarray
-    by_sequence: np.ndarray
-    by_annotator: np.ndarray
-    by_clock: np.ndarray = field(default_factory=lambda: np.zeros((2, CONTESTED_PARTS)))
-    corrected: int = 0
-    false_alarms: float = 0.0
-    wrong: float = 0.0
-    several: bool = False
-    positions: list[int] = field(default_factory=lambda: [0])
-
-    def count(self, part: pa.Table, flagged: np.ndarray) -> PartTotals:
-        """Count the lines of a part; several threads may do so at a time."""
-        codes = self.codes[_codes(part, "recorded")]
-        there: np.ndarray | slice = codes >= 0
-        if codes.min(initial=0) >= 0:
-            there = slice(None)  # without copies
-        quality, contested = (
-            part[name].to_numpy()[there].astype(np.float64) for name in (QUALITY, "probability_contested")
-        )
-        classes, flags = codes[there], flagged[there]
-        at = np.searchsorted(self.edges, part["clock"].to_numpy()[there], side="right") - 1
-        at = np.clip(at, 0, CONTESTED_PARTS - 1)
-        sequence, people = _codes(part, "sequence")[there], _codes(part, "annotator")[there]
-        n_classes, n_sequences = self.by_class.shape[1], len(_whole(part, "sequence").dictionary)
-        return PartTotals(
-            by_class=[np.bincount(classes, weights, n_classes) for weights in (None, flags, contested)],
-            by_clock=[np.bincount(at, weights, CONTESTED_PARTS) for weights in (None, contested)],
-            by_sequence=[np.bincount(chosen, minlength=n_sequences) for chosen in (sequence, sequence[flags])],
-            by_annotator=np.bincount(people[people >= 0], minlength=len(self.by_annotator)),
-            corrected=int((self.codes[_codes(part, "corrected")][there] != classes).sum()),
-            false_alarms=float(quality[flags].sum()),
-            wrong=float((1 - quality).sum()),
-            lines=len(part),
-        )
-
-    def add(self, part: PartTotals, first_sequence: int) -> None:
-        """Add the next part; sums of fractions depend on the order, which is that of the chunks."""
-        self.by_class += part.by_class
-        self.by_clock += part.by_clock
-        self.by_sequence[:, first_sequence : first_sequence + len(part.by_sequence[0])] += part.by_sequence
-        self.by_annotator += part.by_annotator
-        self.corrected += part.corrected
-        self.false_alarms += part.false_alarms
-        self.wrong += part.wrong
-        self.positions.append(self.positions[-1] + part.lines)
-
-    @property
-    def share_wrong(self) -> float:
-        """The expected share of wrong labels."""
-        labels = float(self.by_class[0].sum())
-        return self.wrong / labels if labels else float("nan")
-
-    def describe_issues(self, names: pa.Array, classes: tuple[str, ...], judged: LabelAudit) -> dict[str, Any]:
-        """The part `issues` of audit.json."""
-        labels, issues = self.by_sequence
-        worst = self.worst_sequences(SEQUENCES)
-        count = int(self.by_class[1].sum())
-        return {
-            "count": count,
-            "fdr": judged.fdr,
-            "spend_fdr": judged.spend_fdr,
-            "expected_false_alarms": averaged_share(judged.false_alarms, self.false_alarms / count) if count else 0.0,
-            "corrected": self.corrected,
-            "by_class": [
-                {"recorded": name, "labels": int(self.by_class[0, code]), "issues": int(self.by_class[1, code])}
-                for code, name in enumerate(classes)
-            ],
-            "by_sequence": [
-                {"sequence": names[int(place)].as_py(), "labels": int(labels[place]), "issues": int(issues[place])}
-                for place in worst
-            ],
-        }
-
-    def worst_sequences(self, most: int) -> list[int]:
-        """The sequences with the most issues."""
-        issues = self.by_sequence[1]
-        return [int(place) for place in np.argsort(-issues, kind="stable")[:most] if issues[place]]
-
-    def describe_contested(self, classes: tuple[str, ...]) -> dict[str, Any]:
-        """The part `contested` of audit.json."""
-        labels, _, contested = self.by_class
-        middles = (self.edges[1:] + self.edges[:-1]) / 2
-        return {
-            "from_several": self.several,
-            "contested": _share(contested.sum(), labels.sum()),
-            "by_class": [
-                {"recorded": name, "labels": int(labels[code]), "contested": _share(contested[code], labels[code])}
-                for code, name in enumerate(classes)
-            ],
-            "over_clock": [
-                {"clock": float(middle), "labels": int(count), "contested": _share(differ, count)}
-                for middle, (count, differ) in zip(middles, self.by_clock.T, strict=True)
-                if count >= FEWEST
-            ],
-        }
-
-
-def _codes(part: pa.Table, name: str) -> np.ndarray:
-    """Codes of a dictionary-encoded column, -1 for null."""
-    return _whole(part, name).indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _whole(part: pa.Table, name: str) -> pa.DictionaryArray:
-    return part[name].chunk(0) if part[name].num_chunks == 1 else part[name].combine_chunks()
-
-
-def _share(amount: float, labels: float) -> float | None:
-    return float(amount / labels) if labels else None
-
-
-# ----------------------------------------------------------------------------------------------------
-# The sequences with the most issues, step by step, for the page of a large audit to draw.
-# ----------------------------------------------------------------------------------------------------
-
-
-def describe_stretches(
-    job: JudgeJob, flags: Flags, totals: Totals, signals: list[int]
-) -> tuple[list[dict[str, Any]], pa.Table]:
-    """The part `timelines` of audit.json, and the lines that it shows, with their position in labels.parquet."""
-    timelines, shown = [], []
-    with torch_on_one_thread():
-        for sequence in totals.worst_sequences(MAX_TIMELINES):
-            chunk, base = _chunk_of(job, totals, sequence)
-            timeline, lines = _stretch(job, chunk, base, flags, signals)
-            timelines.append(timeline)
-            shown.append(lines)
-    if shown:
-        return timelines, pa.concat_tables(shown)
-    return timelines, pa.table({name: pa.array([], pa.string()) for name in (*COLUMNS, "position")})
-
-
-def _chunk_of(job: JudgeJob, totals: Totals, sequence: int) -> tuple[Chunk, int]:
-    """The rows of a sequence, or of the first part of a long one, and the position of its first line."""
-    plan, survey = job.layout.plan, job.layout.survey
-    firsts = np.array([chunk.first_sequence for chunk in plan.chunks])
-    place = int(np.searchsorted(firsts, sequence, side="left"))
-    if place < len(firsts) and plan.chunks[place].last_window:
-        return plan.chunks[place], totals.positions[place]
-    place = int(np.searchsorted(firsts, sequence, side="right")) - 1
-    chunk = plan.chunks[place]
-    ends = np.append(survey.first_rows, survey.n_rows)
-    first, last = int(ends[sequence]), int(ends[sequence + 1])
-    each = max(len(job.layout.columns.label), 1)
-    base = totals.positions[place] + (first - chunk.first_row) * each
-    return Chunk(first, last, sequence, sequence + 1, 0, 0, 0), base
-
-
-def _stretch(
-    job: JudgeJob, chunk: Chunk, base: int, flags: Flags, signals: list[int]
-) -> tuple[dict[str, Any], pa.Table]:
-    table, numbers = read_chunk(job.layout, chunk)
-    lines = judge_lines(job, table, numbers)
-    flagged = flags.of(lines)
-    n_steps = len(table.place)
-    issues = np.bincount(table.line_step[flagged], minlength=n_steps) > 0
-    stretch = worst_stretch(np.append(0, np.cumsum(issues)), 0, n_steps)
-    first = table.first_lines()[stretch]
-    timeline = {
-        "sequence": table.sequence_names[0],
-        "times": table.times.take(pa.array(table.line_row[first])).to_pylist(),
-        "signals": {table.feature_names[place]: rounded(table.signal(place)[stretch]) for place in signals},
-        "rows": (base + first).tolist(),
-    }
-    kept = (table.line_step >= stretch[0]) & (table.line_step <= stretch[-1])
-    lines = lines.append_column("is_issue", pa.array(flagged))
-    lines = lines.append_column("position", pa.array(base + np.arange(len(lines)))).select([*COLUMNS, "position"])
-    fields = [pa.field(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type) for f in lines.schema]
-    return timeline, lines.filter(pa.array(kept)).cast(pa.schema(fields))
 
 
 # ----------------------------------------------------------------------------------------------------

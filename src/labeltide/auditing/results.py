@@ -28,45 +28,33 @@ PAGE, MODEL, MODEL_FILE = "report.html", "model", "model.safetensors"
 DECISIONS = ("decisions.sqlite", "decisions.sqlite-wal", "decisions.sqlite-shm", "review.json")
 OURS = frozenset((AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE, PAGE, MODEL))
 DERIVED = frozenset(("compare.html",))  # of `labeltide compare`, which can be made again
-MOST_IN_CSV = 20_000  # issues of a large table in issues.csv, for a person to read; all are in issues.parquet
+MAX_IN_CSV = 20_000  # issues of a large table in issues.csv, for a person to read; all are in issues.parquet
 EDITED = "issues-edited"  # and a number: an issues.csv in which somebody has typed
 
 
-def write_results(
-    folder: Path,
-    audit_json: Mapping[str, Any],
-    labels: pa.Table,
-    noise: pa.Table,
-    save_model: Callable[[Path], None],
-    write_page: Callable[[Path], Any] | None = None,
-) -> Path:
-    """Write all results of an audit; the folder appears whole, or stays as it was.
+@contextmanager
+def new_results(folder: Path) -> Iterator[Path]:
+    """A draft to write all results to: it becomes the folder at a good end, which else stays as it was.
 
     Parameters
     ----------
     folder : new or empty, or the results of an earlier audit, which are replaced
-    audit_json : the content of audit.json; what is not finite becomes null
-    labels : labels.parquet, from which the issues are taken
-    noise : noise.csv
-    save_model : called with the path of the file to write
-    write_page : called with a folder that holds all other files, to add report.html
     """
-    folder = Path(folder)
     check_folder(folder)
     with draft_beside(folder) as draft:
-        write_json(draft / AUDIT, audit_json)
-        issues = rank_issues(labels)
-        parquet.write_table(labels, draft / LABELS, compression="zstd", row_group_size=ROW_GROUP)
-        parquet.write_table(issues, draft / ISSUES, compression="zstd")
-        write_safe_csv(with_verdicts(issues), draft / ISSUES_CSV)
-        write_safe_csv(noise, draft / NOISE)
-        (draft / MODEL).mkdir()
-        save_model(draft / MODEL / MODEL_FILE)
-        if write_page is not None:
-            write_page(draft)
+        yield draft
         check_folder(folder)  # the audit may have taken an hour
         put_in_place(draft, folder)
-    return folder
+
+
+def write_findings(
+    draft: Path, audit_json: Mapping[str, Any], noise: pa.Table, save_model: Callable[[Path], None]
+) -> None:
+    """Write audit.json, in which what is not finite becomes null, noise.csv, and the model."""
+    write_json(draft / AUDIT, audit_json)
+    write_safe_csv(noise, draft / NOISE)
+    (draft / MODEL).mkdir()
+    save_model(draft / MODEL / MODEL_FILE)
 
 
 def check_folder(folder: Path) -> None:
@@ -187,7 +175,7 @@ def _keep_edited(folder: Path) -> None:
     try:
         issues, ours = parquet.read_table(folder / ISSUES), folder / f"{ISSUES_CSV}.ours"
         same = False
-        for table in (with_verdicts(issues), with_verdicts(issues.slice(0, MOST_IN_CSV)), issues):  # also as of old
+        for table in (with_verdicts(issues), with_verdicts(issues.slice(0, MAX_IN_CSV)), issues):  # also as of old
             write_safe_csv(table, ours)
             same |= ours.read_bytes() == (folder / ISSUES_CSV).read_bytes()
         ours.unlink()

@@ -59,7 +59,7 @@ class Unfinished:
         """The fit, where it had ended; files do not hold all of its settings."""
         if self.folder is None or not (self.folder / EVIDENCE).exists():
             return None
-        estimator = _load_tide(self.folder / FITTED)
+        estimator = load_tide(self.folder / FITTED)
         estimator.training_ = read_evidence(self.folder / EVIDENCE)
         estimator.set_params(**settings.get_params())
         return estimator
@@ -73,7 +73,7 @@ class Unfinished:
     def take_findings(self, estimator: TideClassifier) -> None:
         """Give the estimator the bands and tests that were computed before."""
         if self.folder is not None and (self.folder / INFERRED).exists():
-            estimator.findings_ = _load_tide(self.folder / INFERRED).findings_
+            estimator.findings_ = load_tide(self.folder / INFERRED).findings_
 
     def keep_findings(self, estimator: TideClassifier) -> None:
         """Keep the bands and tests that were computed so far."""
@@ -140,7 +140,8 @@ def _take(handle: int) -> bool:
     return True
 
 
-def _load_tide(path: Path) -> TideClassifier:
+def load_tide(path: Path) -> TideClassifier:
+    """A fit of an interrupted audit."""
     try:
         estimator = load(path)
     except ValueError as error:

@@ -2,133 +2,79 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-from pyarrow import csv, dataset
+from pyarrow import dataset, parquet
 
 from labeltide import _validation
 from labeltide._display import ShortRepr
 from labeltide._files import to_json, write_json
 from labeltide._validation import check_choice
-from labeltide.auditing import findings, fitting
+from labeltide.auditing import fitting
 from labeltide.auditing.apply import read_decided, trust_decided
 from labeltide.auditing.checks import (
     check_copies,
     check_leaks,
     check_shared_classes,
     clusters_of_copies,
-    kept_codes,
     leave_out_rare_classes,
 )
 from labeltide.auditing.compare import compare_audits, open_results
 from labeltide.auditing.findings import (
-    CONTESTED_PARTS,
-    describe_agreement,
+    Totals,
     describe_labels,
+    describe_noise_found,
     describe_run,
     describe_settings,
     describe_table,
+    describe_whole,
+    noise_table,
     say_limits,
-    telling_features,
 )
 from labeltide.auditing.fitting import TrainOn, check_memory, check_training_memory, expected_seconds, read_train_on
-from labeltide.auditing.judging import (
-    QUALITY,
-    SUPPORT,
-    Flags,
-    JudgeJob,
-    Scorer,
-    Totals,
-    describe_stretches,
-    find_flags,
-    judge_all,
-    make_scorer,
-    read_parts,
-)
+from labeltide.auditing.judging import QUALITY, SUPPORT, JudgeJob, find_flags, judge_all, judge_sample, make_scorer
 from labeltide.auditing.options import AuditOptions, say_pace
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.verdict import reading_text
 from labeltide.auditing.reading import AuditInput, Learned, choose_source, read_audit_steps
 from labeltide.auditing.results import (
-    AUDIT,
     ISSUES,
     LABELS,
-    MODEL,
     MODEL_FILE,
-    NOISE,
     check_folder,
-    put_in_place,
+    new_results,
     rank_issues,
-    write_results,
+    write_findings,
 )
-from labeltide.auditing.resume import FITTED_IN_PARTS, Unfinished, disk_needed, read_fitted, say_disk, unfinished_work
-from labeltide.auditing.sampling import LargeTable, read_large_table, sizes
+from labeltide.auditing.resume import (
+    FITTED_IN_PARTS,
+    Unfinished,
+    disk_needed,
+    load_tide,
+    read_fitted,
+    say_disk,
+    unfinished_work,
+)
+from labeltide.auditing.sampling import read_large_table, sizes
 from labeltide.auditing.stages import Stages, show_stages
-from labeltide.auditing.survey import Layout, check_options, needs_copy
-from labeltide.auditing.writing import finish
+from labeltide.auditing.survey import Layout, MemoryTable, check_options, needs_copy
+from labeltide.auditing.writing import write_lines
 from labeltide.estimators import TideClassifier
-from labeltide.estimators.storage import load
-from labeltide.inference.audit import FDR, LabelAudit, flag_bound
+from labeltide.inference.audit import FDR, flag_bound
 from labeltide.inference.conclusion import Diagnostic, conclude
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.epoch_features import OwnFeatures
 from labeltide.recordings.recordings import RecordingRequest, is_recording, lay_out
 from labeltide.tables.files import FileSet, UnreadableFileError
-from labeltide.tables.frames import as_frame, frame_index, write_safe_csv
+from labeltide.tables.frames import as_frame, frame_index
 from labeltide.tables.roles import Names, Reading, Request
 from labeltide.training.checkpoint import fingerprint
-
-# ----------------------------------------------------------------------------------------------------
-# Steps that audits of tables in memory and in parts have in common.
-# ----------------------------------------------------------------------------------------------------
-
-
-def say_reading(about: Mapping[str, Any], read: AuditInput, stages: Stages) -> None:
-    """Say what was read and decided, before anything is fitted; too little memory is an error."""
-    stages.say(reading_text(about))
-    check_memory(read)
-
-
-def check_table(
-    read: AuditInput, seed: int, learned: Learned | None = None
-) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
-    """The recording of each sequence, which copies share, and the checks for copies and for leaks of labels.
-
-    `learned` are the windows to learn from where they are more than those read into memory. Annotators who name classes
-    differently are refused.
-    """
-    check_shared_classes(read)
-    windows = read if learned is None else learned
-    clusters = clusters_of_copies(windows)
-    return clusters, (*check_copies(windows, clusters), *check_leaks(read, seed))
-
-
-def check_training(read: AuditInput, windows: np.ndarray, options: AuditOptions) -> None:
-    """Refuse to learn from more than fits into memory, where the user asked for many labels."""
-    if options.train_on is not None:
-        labels = int((read.fit_labels[windows] >= 0).sum())
-        sizes = read.features.shape[2], len(read.class_names), read.labels.shape[2]
-        check_training_memory((len(windows), read.index.shape[1]), labels, *sizes)
-
-
-def learn(
-    read: Learned, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions, kept: Unfinished
-) -> TideClassifier:
-    """Fit to some windows, or take the fit that an interrupted audit has kept."""
-    estimator = kept.fitted(fitting.new_estimator(read, windows, options))
-    if estimator is None:
-        estimator = fitting.fit(read, windows, clusters[read.groups], options)
-        kept.keep_fit(estimator)
-    return estimator
-
 
 # ----------------------------------------------------------------------------------------------------
 # How the audit of a table is shown, drawn and given back on the user's own rows.
@@ -228,6 +174,9 @@ def _corrected_column(values: Any, lines: pa.Table) -> Any:
     return values.scatter(rows[changed].tolist(), new)
 
 
+NOISE_KEPT = "noise.parquet"
+CODED = "coded.safetensors"  # the fit with codes for classes, as it judges
+SECONDS = {"read": 2e-6, "judge": 6e-6, "page": 2e-6}  # that a row takes; the machine's own speed corrects it
 FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
 SMALLEST_WINDOW = 8
 
@@ -240,7 +189,7 @@ class TableAudit(TableAuditDisplay):
     ----------
     summary : dict
         All numbers, as audit.json holds them.
-    labels : pyarrow.Table
+    labels : pyarrow.Table or, of a large table, pyarrow.dataset.Dataset over labels.parquet
         One line for every label: recorded, probability that it is right, suggested, corrected, and why.
     noise : pyarrow.Table
         Q over the clock with bands.
@@ -266,9 +215,12 @@ class TableAudit(TableAuditDisplay):
     index: Any = field(default=None, repr=False)
 
     @property
-    def issues(self) -> pa.Table:
-        """The labels to check, the surest first."""
-        return rank_issues(self.labels)
+    def issues(self) -> Any:
+        """The labels to check, the surest first; of a large table a pyarrow.dataset.Dataset over issues.parquet."""
+        if isinstance(self.labels, pa.Table):
+            return rank_issues(self.labels)
+        assert self.folder is not None
+        return dataset.dataset(self.folder / ISSUES)
 
     @property
     def page(self) -> Path | None:
@@ -378,66 +330,59 @@ def audit(
 
 
 def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> TableAudit:
+    """Read, fit, judge chunk by chunk, conclude, write; a table in memory is one chunk."""
     baseline = None if options.baseline is None else open_results(options.baseline, in_memory=True)
     source = table if is_recording(table, options.recordings.labels) else choose_source(table)
-    if isinstance(source, FileSet):
-        return stream_audit(table, source, options, kept, stages)
+    try:
+        if not isinstance(source, FileSet):
+            return _audit(table, _read_in_memory(table, source, options, kept, stages), kept, stages, baseline)
+        return _audit(table, _read_in_parts(table, source, options, kept, stages), kept, stages, baseline)
+    except UnreadableFileError as error:
+        raise ValueError(f"{error} What was done is kept: the same audit with resume (--resume) goes on.") from None
+
+
+class Study(NamedTuple):
+    """What an audit judges and learns from.
+
+    Attributes
+    ----------
+    table : all labels, chunk by chunk
+    sample : windows with every decision; all of a table in memory
+    learned, windows : the arrays that a fit takes, and which of their windows
+    n_windows : of the whole table
+    about : the part `table` of audit.json
+    """
+
+    options: AuditOptions
+    table: Layout | MemoryTable
+    sample: AuditInput
+    learned: Learned
+    windows: np.ndarray
+    n_windows: int
+    about: dict[str, Any]
+    clusters: np.ndarray
+    checks: tuple[Diagnostic, ...]
+
+
+def _read_in_memory(table: Any, source: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
     with stages.stage("read"):
         laid, columns, recordings = lay_out(source, options.recordings, options.columns)
         options = replace(options, columns=columns, recordings=recordings)
         recorded = _read(laid, options)
         read = leave_out_rare_classes(recorded)
         about = describe_table(table, read, recordings.messages)
-        say_reading(about, read, stages)
+        stages.say(reading_text(about))
+        check_memory(read)
         windows = fitting.choose_windows(read, options.seed, options.pace, options.train_on)
-        check_training(read, windows, options)
-        clusters, checks = check_table(read, options.seed)
-    stages.expect(expected_seconds(read, windows, fitting.choose_epochs(read, windows, options.pace), options.pace))
-    with stages.stage("fit"):
-        kept.begin(options.settings(_digest(read)), options.resume)
-        coded = learn(read, windows, clusters, options, kept)
-    with stages.stage("judge"):
-        judged = fitting.judge(coded, read, options.fdr, stages.done)
-        estimator = fitting.with_class_names(coded, read)
-    with stages.stage("bands"):
-        said = say_pace(options.pace, options.train_on) + say_limits(len(windows), len(read.index), options, estimator)
-        kept.take_findings(estimator)
-        said += fitting.infer(estimator, read, options, stages.done, kept.keep_findings)
-    noise_found = findings.describe_noise_found(read, estimator, checks)
-    noise_found = findings.state_share(noise_found, judged.share_wrong)
-    conclusion = conclude(to_json(noise_found))
-    doubt = estimator.clock_estimates_[0].false_alarms
-    judged = replace(judged, may_name=conclusion.names_labels, false_alarms=doubt, spend_fdr=options.spend_fdr)
-    labels = findings.audited_lines(recorded, read, judged)
-    summary = to_json(
-        {
-            **describe_run(options.command, stages.seconds),
-            "table": {**about, "said": [*about["said"], *said]},
-            "settings": describe_settings(read, options, estimator, len(windows)),
-            "conclusion": conclusion.to_json(),
-            **noise_found,
-            **describe_labels(read, judged),
-            **({"recordings": recordings.described} if recordings.described else {}),
-        }
-    )
-    if read.decisions is not None:
-        summary["decisions"] = to_json(read.decisions)
-    if baseline is not None:
-        summary["compare"] = compare_audits(baseline, Results(summary, labels, labels)).summary
-    noise = findings.noise_table(read, estimator)
-    with stages.stage("page"):
-        if options.out is not None:
-            _write(options.out, summary, labels, noise, estimator)
-    return TableAudit(summary, labels, noise, estimator, options.out, frame_index(table))
-
-
-def _write(folder: Path, summary: dict[str, Any], labels: pa.Table, noise: pa.Table, estimator: TideClassifier) -> None:
-    """Write the folder; the page is rendered from what is in memory."""
-
-    def add_page(draft: Path) -> None:
-        write_page(draft, Results(summary, labels, rank_issues(labels)))
-
-    write_results(folder, summary, labels, noise, estimator.save, add_page)
+        if options.train_on is not None:
+            labels = int((read.fit_labels[windows] >= 0).sum())
+            sizes = read.features.shape[2], len(read.class_names), read.labels.shape[2]
+            check_training_memory((len(windows), read.index.shape[1]), labels, *sizes)
+        clusters, checks = _check(read, read, options)
+        rare = ~np.isin(recorded.class_names, read.class_names)
+    kept.begin(options.settings(_digest(read)), options.resume)
+    memory = MemoryTable(recorded, rare)
+    return Study(options, memory, read, read, windows, len(read.index), about, clusters, checks)
 
 
 def _read(table: Any, options: AuditOptions) -> AuditInput:
@@ -458,56 +403,7 @@ def _digest(read: AuditInput) -> str:
     return fingerprint(read.features, read.labels, read.clock, read.lengths, read.trusted, read.gaps, read.groups)
 
 
-# ----------------------------------------------------------------------------------------------------
-# The audit of a table that does not fit in memory: survey, draw, fit, judge chunk by chunk, write.
-# ----------------------------------------------------------------------------------------------------
-
-
-CODED = "coded.safetensors"  # the fit with codes for classes, as it judges
-SECONDS = {"read": 2e-6, "judge": 6e-6, "page": 2e-6}  # that a row takes; the machine's own speed corrects it
-
-
-@dataclass(frozen=True, repr=False)
-class StreamedAudit(TableAudit):
-    """What an audit of a large table found; its tables stay on disk.
-
-    Attributes
-    ----------
-    labels : pyarrow.dataset.Dataset over labels.parquet, in place of a table
-    """
-
-    @property
-    def issues(self) -> Any:
-        """The labels to check, the surest first: a pyarrow.dataset.Dataset over issues.parquet."""
-        assert self.folder is not None
-        return dataset.dataset(self.folder / ISSUES)
-
-
-@dataclass(frozen=True)
-class FlaggedAudit(LabelAudit):
-    """A label audit whose flags follow from a threshold that was found elsewhere."""
-
-    threshold: float = 0.0
-
-    @cached_property
-    def _is_issue(self) -> np.ndarray:
-        with np.errstate(invalid="ignore"):
-            low = self._quality < self.threshold
-        return low if self.spend_fdr else low & (self.labels != self._suggested[..., None])
-
-
-@dataclass(frozen=True)
-class StreamedResults(Results):
-    """Results of which the lines that timelines show are in memory."""
-
-    lines: pa.Table = field(default_factory=lambda: pa.table({}))
-
-    def labels_of(self, sequences: list[str]) -> pa.Table:
-        return self.lines
-
-
-def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> StreamedAudit:
-    """Audit the files of a large table; see `labeltide.audit`."""
+def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
     check_options(files, options)
     if options.out is None or options.checkpoint is None:
         raise ValueError(
@@ -516,170 +412,131 @@ def stream_audit(table: Any, files: FileSet, options: AuditOptions, kept: Unfini
         )
     stages.expect({name: files.n_rows * seconds for name, seconds in SECONDS.items()})
     kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
-    try:
-        return _run_in_parts(table, files, options, kept, stages)
-    except UnreadableFileError as error:
-        raise ValueError(f"{error} What was done is kept: the same audit with resume (--resume) goes on.") from None
-
-
-def _run_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> StreamedAudit:
-    work = options.checkpoint
-    assert work is not None
-    assert options.out is not None
     with stages.stage("read"):
-        stages.say(say_disk(disk_needed(files, needs_copy(files), train_on=options.train_on), work))
-        read = read_large_table(files, options, stages)
-        layout, sample = read.layout, read.sample
+        stages.say(say_disk(disk_needed(files, needs_copy(files), train_on=options.train_on), options.checkpoint))
+        layout, sample, n_windows, mapped = read_large_table(files, options, stages)
         about = {**describe_table(table, sample, []), **sizes(layout)}
-        say_reading(about, sample, stages)
-    fitted = _fit(read, options, kept, stages)
-    del read  # the windows that were learned from are no longer mapped
-    may_name = fitted["conclusion"]["names_labels"]
+        stages.say(reading_text(about))
+        check_memory(sample)
+        learned = mapped or sample
+        clusters, checks = _check(sample, learned, options)
+    every = np.arange(len(learned.lengths))
+    return Study(options, layout, sample, learned, every, n_windows, about, clusters, checks)
+
+
+def _check(read: AuditInput, learned: Learned, options: AuditOptions) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
+    """The recording of each sequence, which copies share, and the checks for copies and for leaks of labels.
+
+    Annotators who name classes differently are refused.
+    """
+    check_shared_classes(read)
+    clusters = clusters_of_copies(learned)
+    return clusters, (*check_copies(learned, clusters), *check_leaks(read, options.seed))
+
+
+def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline: Results | None) -> TableAudit:
+    options, sample, whole, work = study.options, study.sample, study.table, kept.folder
+    fitted = _fit(study, kept, stages)
+    about, n_windows = study.about, len(study.windows)
+    study = study._replace(learned=sample)  # windows on disk are no longer mapped
     with stages.stage("judge"):
         with torch_on_one_thread():
-            scorer = make_scorer(load(work / CODED), sample, options.device)
-            doubt = fitted["false_alarms"]
-            judged = _judge_sample(scorer, sample, options.fdr, None if doubt is None else np.asarray(doubt))
-        job = JudgeJob(layout, scorer, work, judged.probabilities[judged.mask].mean(0))
-        judge_all(job, lambda done: stages.rows(done, layout.survey.n_rows))
-    with stages.stage("page"):
-        total = layout.survey.n_rows
-        parts = read_parts(work, len(layout.plan.chunks), [QUALITY, SUPPORT])
-        bound = flag_bound(judged.false_alarms, options.fdr)
-        flags = find_flags(parts if may_name else (), bound, options.spend_fdr)
-        totals = _new_totals(layout, sample, scorer)
-        draft = _new_draft(work)
-        finish(job, flags, totals, draft, lambda done: stages.rows(done, total, (0.0, 0.9)))
-        judged = FlaggedAudit(**_fields(replace(judged, spend_fdr=flags.spend_fdr)), threshold=flags.threshold)
-        described = _describe(layout, sample, judged, (totals, flags, job))
-        lines = described.pop("lines")
+            scorer = make_scorer(fitted.coded, sample, options.device)
+            judged = judge_sample(scorer, sample, options.fdr, fitted.false_alarms)
+        judged = replace(judged, spend_fdr=options.spend_fdr)
+        shares = judged.probabilities[judged.mask].mean(0)
+        job = JudgeJob(whole, scorer, None if isinstance(whole, MemoryTable) else work, shares)
+        judge_all(job, lambda done: stages.rows(done, whole.n_rows))
+    with stages.stage("page"), new_results(options.out) if options.out is not None else nullcontext() as draft:
+        parts = job.read_parts([QUALITY, SUPPORT]) if fitted.conclusion["names_labels"] else ()
+        flags = find_flags(parts, flag_bound(fitted.false_alarms, options.fdr), options.spend_fdr)
+        totals = Totals.of(job, sample)
+        held = write_lines(job, flags, totals, draft, work, lambda done: stages.rows(done, whole.n_rows, (0.0, 0.9)))
+        described, shown = describe_labels(job, flags, totals, sample, judged)
         summary = to_json(
             {
-                **describe_run(options.command, {"read": 0.0, "fit": 0.0, "judge": 0.0, "bands": 0.0}),
-                "seconds": {**fitted["seconds"], **stages.seconds, "write": stages.spent()},
-                "table": {**about, "said": [*about["said"], *fitted["said"]]},
-                "settings": fitted["settings"],
-                "conclusion": fitted["conclusion"],
-                **_with_counts(fitted["findings"], layout, totals),
+                **describe_run(options.command, {**fitted.seconds, **stages.seconds, "write": stages.spent()}),
+                "table": {**about, "said": [*about["said"], *fitted.said]},
+                "settings": describe_settings(sample, options, fitted.estimator, n_windows),
+                "conclusion": fitted.conclusion,
+                **describe_whole(fitted.findings, whole, totals),
                 **described,
+                **({"recordings": options.recordings.described} if options.recordings.described else {}),
             }
         )
-        _write_in_parts(work, draft, options.out, summary, lines)
-    labels, noise = dataset.dataset(options.out / LABELS), csv.read_csv(options.out / NOISE)
-    return StreamedAudit(summary, labels, noise, load(options.out / MODEL / MODEL_FILE), options.out)
+        if sample.decisions is not None:
+            summary["decisions"] = to_json(sample.decisions)
+        if baseline is not None:
+            lines = draft / LABELS if draft is not None else held
+            assert lines is not None
+            summary["compare"] = compare_audits(baseline, Results(summary, lines, lines)).summary
+        if draft is not None:
+            write_findings(draft, summary, fitted.noise, fitted.estimator.save)
+            write_page(draft, ShownResults(summary, draft / LABELS, draft / ISSUES, shown))
+    labels = held if held is not None or options.out is None else dataset.dataset(options.out / LABELS)
+    return TableAudit(summary, labels, fitted.noise, fitted.estimator, options.out, frame_index(table))
 
 
-def _fit(read: LargeTable, options: AuditOptions, kept: Unfinished, stages: Stages) -> dict[str, Any]:
-    """Fit and infer, and keep what the rest needs; an audit that goes on takes it from there."""
-    work = options.checkpoint
-    assert work is not None
-    known = read_fitted(work)
-    if known is not None:
-        return known
-    sample, learned = read.sample, read.learned or read.sample
-    every = np.arange(len(learned.lengths))
-    epochs = fitting.choose_epochs(learned, every, options.pace)
-    stages.expect({name: expected_seconds(sample, every, epochs, options.pace)[name] for name in ("fit", "bands")})
+@dataclass(frozen=True)
+class ShownResults(Results):
+    """Results of which the lines that timelines show are in memory."""
+
+    lines: pa.Table = field(default_factory=lambda: pa.table({}))
+
+    def labels_of(self, sequences: list[str]) -> pa.Table:
+        return self.lines
+
+
+class Fitted(NamedTuple):
+    """The fit with what was inferred from it.
+
+    Attributes
+    ----------
+    coded, estimator : the fit with codes for classes, as it judges, and with their names
+    """
+
+    coded: TideClassifier
+    estimator: TideClassifier
+    noise: pa.Table
+    findings: dict[str, Any]
+    conclusion: dict[str, Any]
+    false_alarms: np.ndarray | None
+    said: list[str]
+    seconds: dict[str, float]
+
+
+def _fit(study: Study, kept: Unfinished, stages: Stages) -> Fitted:
+    """Fit and infer, or take the fit and findings that an interrupted audit has kept."""
+    options, sample, windows, work = study.options, study.sample, study.windows, kept.folder
+    known = None if work is None else read_fitted(work)
+    if known is not None and work is not None:
+        alarms = known.pop("false_alarms")
+        noise = parquet.read_table(work / NOISE_KEPT)
+        estimators = (load_tide(work / CODED), load_tide(work / MODEL_FILE))
+        return Fitted(*estimators, noise, false_alarms=None if alarms is None else np.asarray(alarms), **known)
+    epochs = fitting.choose_epochs(study.learned, windows, options.pace)
+    expected = expected_seconds(sample, windows, epochs, options.pace)
+    names = expected if isinstance(study.table, MemoryTable) else ("fit", "bands")
+    stages.expect({name: expected[name] for name in names})
     with stages.stage("fit"):
-        clusters, checks = check_table(sample, options.seed, learned)
-        coded = learn(learned, every, clusters, options, kept)
+        coded = kept.fitted(fitting.new_estimator(study.learned, windows, options))
+        if coded is None:
+            coded = fitting.fit(study.learned, windows, study.clusters[study.learned.groups], options)
+            kept.keep_fit(coded)
     with stages.stage("bands"):
         estimator = fitting.with_class_names(coded, sample)
-        said = say_pace(options.pace, options.train_on) + say_limits(len(every), read.n_windows, options, estimator)
+        said = say_pace(options.pace, options.train_on) + say_limits(len(windows), study.n_windows, options, estimator)
         kept.take_findings(estimator)
         said += fitting.infer(estimator, sample, options, stages.done, kept.keep_findings)
-        noise_found = findings.describe_noise_found(sample, estimator, checks)
-        described = {
-            **noise_found,
-            "encoders": [asdict(encoder) for encoder in sample.encoders],
-        }
-        write_safe_csv(findings.noise_table(sample, estimator), work / NOISE)
-        (work / MODEL).mkdir(exist_ok=True)
-        estimator.save(work / MODEL / MODEL_FILE)
+        findings_ = describe_noise_found(sample, estimator, study.checks)
+        noise = noise_table(sample, estimator)
+    conclusion = conclude(to_json(findings_)).to_json()
+    doubt = estimator.clock_estimates_[0].false_alarms
+    fitted = Fitted(coded, estimator, noise, to_json(findings_), conclusion, doubt, said, dict(stages.seconds))
+    if work is not None and not isinstance(study.table, MemoryTable):
+        parquet.write_table(noise, work / NOISE_KEPT)
+        estimator.save(work / MODEL_FILE)
         coded.save(work / CODED)
-        settings = describe_settings(sample, options, estimator, len(every))
-        seconds = {name: stages.seconds.get(name, 0.0) for name in ("read", "fit")}
-    seconds["bands"] = stages.seconds["bands"]
-    conclusion = conclude(to_json(noise_found)).to_json()
-    fitted = {
-        "said": said,
-        "findings": described,
-        "conclusion": conclusion,
-        "false_alarms": estimator.clock_estimates_[0].false_alarms,
-        "settings": settings,
-        "seconds": seconds,
-    }
-    write_json(work / FITTED_IN_PARTS, fitted)
-    return dict(to_json(fitted))
-
-
-def _judge_sample(scorer: Scorer, sample: AuditInput, fdr: float, false_alarms: np.ndarray | None) -> LabelAudit:
-    """The audit of the windows that were learned from."""
-    mask = _validation.steps_mask(sample.lengths, sample.index.shape[1])
-    posterior, signal = scorer.score_windows(sample, mask)
-    clock = sample.each_clock[0]
-    classes = np.array(sample.class_names)
-    rates = np.zeros((*mask.shape, len(classes)), dtype=np.float32)
-    more: dict[str, Any] = {"trusted": sample.fit_trusted, "false_alarms": false_alarms}
-    return LabelAudit(classes, sample.fit_labels, clock, mask, posterior, signal, rates, fdr, True, **more)
-
-
-def _fields(judged: LabelAudit) -> dict[str, Any]:
-    return {name: getattr(judged, name) for name in LabelAudit.__dataclass_fields__}
-
-
-def _new_totals(layout: Layout, sample: AuditInput, scorer: Scorer) -> Totals:
-    labelled = (sample.fit_labels >= 0).any(-1)
-    clock = sample.each_clock[0][labelled]
-    return Totals(
-        edges=np.linspace(float(clock.min()), float(clock.max()), CONTESTED_PARTS + 1),
-        codes=kept_codes(layout.rare),
-        by_class=np.zeros((3, len(layout.class_names))),
-        by_sequence=np.zeros((2, len(layout.survey.names)), dtype=np.int64),
-        by_annotator=np.zeros(len(layout.annotator_names or ()), dtype=np.int64),
-        several=scorer.several,
-    )
-
-
-def _new_draft(work: Path) -> Path:
-    """The folder of results, which is moved into place once it is whole; begun anew where it was left."""
-    draft = work / "new"
-    shutil.rmtree(draft, ignore_errors=True)
-    shutil.rmtree(work / "buckets", ignore_errors=True)
-    draft.mkdir()
-    return draft
-
-
-def _describe(
-    layout: Layout, sample: AuditInput, judged: FlaggedAudit, found: tuple[Totals, Flags, JudgeJob]
-) -> dict[str, Any]:
-    """The parts of audit.json that follow from the judgements, and the lines of the stretches that the page draws."""
-    totals, flags, job = found
-    stretches, lines = describe_stretches(job, flags, totals, telling_features(sample, judged))
-    return {
-        "issues": totals.describe_issues(layout.survey.names, layout.class_names, judged),
-        "contested": totals.describe_contested(layout.class_names),
-        "agreement": describe_agreement(sample),
-        "plan": findings.describe_plan(sample, judged),
-        "timelines": stretches,
-        "lines": lines,
-    }
-
-
-def _with_counts(described: dict[str, Any], layout: Layout, totals: Totals) -> dict[str, Any]:
-    """Curves with the numbers of labels of the whole table, not of the windows that were drawn, and its share."""
-    of_annotator = dict(zip(layout.annotator_names or (), totals.by_annotator.tolist(), strict=True))
-    for clock in (described, *described["other_clocks"]):
-        for curve in clock["noise"]["curves"]:
-            who = curve["annotator"]
-            curve["labels"] = layout.n_labels if who is None else of_annotator.get(who, 0)
-    return findings.state_share(described, totals.share_wrong)
-
-
-def _write_in_parts(work: Path, draft: Path, folder: Path, summary: dict[str, Any], lines: pa.Table) -> None:
-    write_json(draft / AUDIT, summary)
-    shutil.copy(work / NOISE, draft / NOISE)
-    shutil.copytree(work / MODEL, draft / MODEL)
-    write_page(draft, StreamedResults(summary, draft / LABELS, draft / ISSUES, lines))
-    check_folder(folder)
-    put_in_place(draft, folder)
+        others = ("coded", "estimator", "noise")
+        write_json(work / FITTED_IN_PARTS, {k: v for k, v in fitted._asdict().items() if k not in others})
+    return fitted

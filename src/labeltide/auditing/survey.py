@@ -21,6 +21,7 @@ from labeltide._validation import UnanswerableError, encode_labels, find_classes
 from labeltide.auditing.checks import find_rare
 from labeltide.auditing.fitting import TableSize
 from labeltide.auditing.options import AuditOptions
+from labeltide.auditing.reading import AuditInput
 from labeltide.tables.columns import code_values, label_values
 from labeltide.tables.features import Encoder
 from labeltide.tables.files import FileSet, csv_options, open_files, reading
@@ -757,6 +758,24 @@ class Layout:
         return find_rare(self.survey.class_counts, self.survey.trusted_codes)
 
     @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        return self.plan.chunks
+
+    @property
+    def n_rows(self) -> int:
+        return self.survey.n_rows
+
+    @property
+    def sequence_names(self) -> pa.Array:
+        return self.survey.names
+
+    def read(self, chunk: Chunk) -> tuple[AuditInput, np.ndarray]:
+        """The arrays of a chunk with labels of all classes, and the number of each of its rows in the user's table."""
+        from labeltide.auditing.sampling import read_chunk
+
+        return read_chunk(self, chunk)
+
+    @property
     def class_names(self) -> tuple[str, ...]:
         """The classes that are learned, judged and suggested."""
         return tuple(compress(self.survey.class_names, ~self.rare))
@@ -802,3 +821,42 @@ def time_numbers(name: str, column: pa.ChunkedArray) -> np.ndarray:
             "moments as in 2026-11-15 10:30."
         )
     return whole(column).to_numpy(zero_copy_only=False)
+
+
+@dataclass(frozen=True)
+class MemoryTable:
+    """A table in memory, judged as a stream of one chunk; attributes that are shared have the meaning of `Layout`'s."""
+
+    recorded: AuditInput
+    rare: np.ndarray
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        return (Chunk(0, self.n_rows, 0, len(self.recorded.sequence_names), 0, 0, 0),)
+
+    @property
+    def n_rows(self) -> int:
+        return self.recorded.n_rows
+
+    @property
+    def n_labels(self) -> int:
+        counts = np.bincount(self.recorded.fit_labels[self.recorded.fit_labels >= 0], minlength=len(self.rare))
+        return int(counts[~self.rare].sum())
+
+    @property
+    def sequence_names(self) -> pa.Array:
+        return pa.array(self.recorded.sequence_names, pa.string())
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return tuple(compress(self.recorded.class_names, ~self.rare))
+
+    @property
+    def annotator_names(self) -> tuple[str, ...] | None:
+        return self.recorded.annotator_names
+
+    def read(self, chunk: Chunk) -> tuple[AuditInput, np.ndarray]:
+        """The whole table, its texts as codes."""
+        ids = pc.index_in(self.recorded.ids, self.sequence_names)
+        coded = pa.DictionaryArray.from_arrays(ids, self.sequence_names)
+        return replace(self.recorded, ids=coded, times=self.recorded.times.dictionary_encode()), np.arange(self.n_rows)

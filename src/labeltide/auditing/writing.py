@@ -2,76 +2,68 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import ipc, parquet
 
-from labeltide.auditing.judging import (
-    QUALITY,
-    SUPPORT,
-    Flags,
-    JudgeJob,
-    PartTotals,
-    Reasons,
-    Totals,
-    read_part,
-    work_ahead,
-)
-from labeltide.auditing.results import ISSUES, ISSUES_CSV, LABELS, MOST_IN_CSV
+from labeltide.auditing.findings import PartTotals, Totals, as_texts
+from labeltide.auditing.judging import QUALITY, SUPPORT, Flags, JudgeJob, Reasons, work_ahead
+from labeltide.auditing.results import ISSUES, ISSUES_CSV, LABELS, MAX_IN_CSV, ROW_GROUP
 from labeltide.tables.frames import with_verdicts, write_safe_csv
 
 BUCKET = 400_000  # flagged labels that are sorted at once
 
 
-class _Finished(NamedTuple):
-    """A part as it is written: its lines, the flagged ones by their range of quality, and what is counted of it."""
-
-    lines: pa.Table
-    issues: list[tuple[int, pa.Table]]
-    totals: PartTotals
-
-
-def finish(
-    job: JudgeJob,
-    flags: Flags,
-    totals: Totals,
-    draft: Path,
-    on_rows: Callable[[int], None] = lambda rows: None,
-) -> None:
-    """Write the three files, and count.
+def write_lines(
+    job: JudgeJob, flags: Flags, totals: Totals, draft: Path | None, work: Path | None, on_rows: Callable[[int], None]
+) -> pa.Table | None:
+    """Flag and count the judged lines, and write labels.parquet, issues.parquet and issues.csv; gives back the lines of
+    a table in memory.
 
     Threads read, flag and count parts ahead. This thread encodes them for Parquet, and does nothing else that takes
     time: pyarrow encodes a file on one thread.
-    """
-    survey, chunks = job.layout.survey, job.layout.plan.chunks
-    reasons = Reasons(job.layout.class_names)
-    issues = IssueFiles(draft.with_name("buckets"), flags.buckets(BUCKET), survey.names, reasons)
-    writer = None
 
-    def prepare(number: int) -> _Finished:
-        part = read_part(job.folder, number)
+    Parameters
+    ----------
+    draft : the folder to write to; None writes nothing
+    work : a folder for files that are gone afterwards, where there is a draft
+    """
+    table, in_memory = job.table, job.folder is None
+    reasons = Reasons(table.class_names)
+    issues = writer = None
+    if draft is not None and work is not None:
+        most = None if in_memory else MAX_IN_CSV
+        issues = IssueFiles(work / "issues", flags.buckets(BUCKET), table.sequence_names, reasons, most)
+    held: list[pa.Table] = []
+
+    def prepare(number: int) -> tuple[pa.Table, list[tuple[int, pa.Table]], PartTotals]:
+        part = job.read_part(number)
         flagged = flags.of(part)
         reason = reasons.write(part[SUPPORT].to_numpy(), flagged)
         part = part.append_column("corrected", _replace(part["recorded"], part["suggested"], flagged))
         part = part.append_column("is_issue", pa.array(flagged))
         lines = part.drop_columns([SUPPORT]).append_column("reason", reason)
-        found = issues.split(part.filter(pa.array(flagged)), chunks[number].first_sequence)
-        return _Finished(lines, found, totals.count(part, flagged))
+        found = issues.split(part.filter(pa.array(flagged)), table.chunks[number].first_sequence) if issues else []
+        return lines, found, totals.count(part, flagged)
 
-    for chunk, part in zip(chunks, work_ahead(prepare, range(len(chunks))), strict=True):
-        totals.add(part.totals, chunk.first_sequence)
-        writer = writer or table_writer(draft / LABELS, part.lines.schema)
-        writer.write_table(part.lines)
-        issues.add(part.issues)
+    for chunk, (lines, found, counted) in zip(table.chunks, work_ahead(prepare, range(len(table.chunks))), strict=True):
+        totals.add(counted, chunk.first_sequence)
+        if draft is not None and issues is not None:
+            writer = writer or GroupWriter(draft / LABELS, lines.schema)
+            writer.write(lines)
+            issues.add(found)
+        if in_memory:
+            held.append(lines)
         on_rows(chunk.last_row)
-    assert writer is not None
-    writer.close()
-    issues.write(part.lines.schema, draft)
+    if draft is not None and issues is not None and writer is not None:
+        writer.close()
+        issues.write(lines.schema, draft)
+    return as_texts(pa.concat_tables(held)) if in_memory else None
 
 
 def _replace(recorded: pa.ChunkedArray, suggested: pa.ChunkedArray, flagged: np.ndarray) -> pa.DictionaryArray:
@@ -97,14 +89,20 @@ class IssueFiles:
     distinct text is encoded once for each row group.
     """
 
-    def __init__(self, folder: Path, borders: np.ndarray, sequences: pa.Array, reasons: Reasons) -> None:
+    def __init__(
+        self, folder: Path, borders: np.ndarray, sequences: pa.Array, reasons: Reasons, most_in_csv: int | None
+    ) -> None:
         self.folder, self.borders, self.sequences, self.reasons = folder, borders, sequences, reasons
-        folder.mkdir(exist_ok=True)
+        self.most_in_csv = most_in_csv
+        shutil.rmtree(folder, ignore_errors=True)  # of an interrupted audit
+        folder.mkdir()
         self.writers: dict[int, ipc.RecordBatchStreamWriter] = {}
         self.texts: dict[str, pa.Array] = {}
 
     def split(self, lines: pa.Table, first_sequence: int) -> list[tuple[int, pa.Table]]:
         """The flagged lines of a part by their range of quality; several threads may split at a time."""
+        if not len(lines):
+            return []
         self.texts.update({name: lines[name].chunk(0).dictionary for name in CODES if name not in self.texts})
         sequence = lines["sequence"].combine_chunks().indices.to_numpy().astype(np.int64) + first_sequence
         columns = {name: lines[name].combine_chunks() for name in lines.column_names}
@@ -132,18 +130,20 @@ class IssueFiles:
             writer.close()
         paths = [self._path(number) for number in sorted(self.writers)]
         fields = [pa.field("rank", pa.int64()), *schema]
-        first, count = pa.schema(fields).empty_table(), 0
-        with table_writer(draft / ISSUES, first.schema) as sink:
+        empty, count, shown = pa.schema(fields).empty_table(), 0, []
+        with table_writer(draft / ISSUES, empty.schema) as sink:
             for lines in work_ahead(lambda path: self._sort(path, schema.names), paths, AT_ONCE):
                 ranks = pa.array(np.arange(count + 1, count + 1 + len(lines)))
-                ranked = lines.add_column(0, "rank", ranks).cast(first.schema)
-                first = ranked if count == 0 else first
+                ranked = lines.add_column(0, "rank", ranks).cast(empty.schema)
+                if self.most_in_csv is None or count < self.most_in_csv:
+                    shown.append(as_texts(ranked))
                 sink.write_table(ranked)
                 count += len(lines)
             if not count:
-                sink.write_table(first)
+                sink.write_table(empty)
         self.folder.rmdir()
-        write_safe_csv(with_verdicts(as_texts(first.slice(0, MOST_IN_CSV))), draft / ISSUES_CSV)
+        in_csv = pa.concat_tables(shown or [as_texts(empty)]).slice(0, self.most_in_csv)
+        write_safe_csv(with_verdicts(in_csv), draft / ISSUES_CSV)
 
     def _sort(self, path: Path, names: list[str]) -> pa.Table:
         """The lines of one range in their order, with texts again."""
@@ -162,17 +162,6 @@ class IssueFiles:
 
     def _path(self, number: int) -> Path:
         return self.folder / f"range-{number:05d}.arrow"
-
-
-def as_texts(lines: pa.Table) -> pa.Table:
-    """Dictionary-encoded columns as plain texts."""
-    fields = [pa.field(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type) for f in lines.schema]
-    return lines.cast(pa.schema(fields))
-
-
-# ----------------------------------------------------------------------------------------------------
-# The writer of large tables of results.
-# ----------------------------------------------------------------------------------------------------
 
 
 TEXTS = ("sequence", "time", "annotator", "recorded", "suggested", "corrected", "reason", "predicted")
@@ -197,3 +186,45 @@ def table_writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
         column_encoding={name: "DELTA_BINARY_PACKED" for name in COUNTS if name in schema.names},
         store_schema=False,
     )
+
+
+class GroupWriter:
+    """Writes row groups of a fixed number of lines, so that a file does not depend on the parts that its lines came in.
+
+    Texts that stand as codes are numbered anew in every row group, in the order in which they are met.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.writer = table_writer(path, schema)
+        self.waiting: list[pa.Table] = []
+
+    def write(self, lines: pa.Table) -> None:
+        """Write what is whole row groups, and keep the rest."""
+        self.waiting.append(lines)
+        held = sum(map(len, self.waiting))
+        if held < ROW_GROUP:
+            return
+        joined = pa.concat_tables(self.waiting).unify_dictionaries()
+        whole = held - held % ROW_GROUP
+        for start in range(0, whole, ROW_GROUP):
+            self.writer.write_table(_renumber(joined.slice(start, ROW_GROUP)))
+        self.waiting = [joined.slice(whole)]
+
+    def close(self) -> None:
+        rest = pa.concat_tables(self.waiting).unify_dictionaries()
+        if len(rest):
+            self.writer.write_table(_renumber(rest))
+        self.writer.close()
+
+
+def _renumber(lines: pa.Table) -> pa.Table:
+    columns = {}
+    for name, column in zip(lines.column_names, lines.combine_chunks().columns, strict=True):
+        if pa.types.is_dictionary(column.type) and len(lines):
+            whole = column.chunk(0)
+            met = whole.indices.dictionary_encode()
+            codes = met.indices.cast(whole.type.index_type)
+            columns[name] = pa.DictionaryArray.from_arrays(codes, whole.dictionary.take(met.dictionary))
+        else:
+            columns[name] = column
+    return pa.table(columns)

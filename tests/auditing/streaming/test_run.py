@@ -19,8 +19,6 @@ from labeltide.auditing.results import OURS
 from labeltide.inference.audit import choose_issues
 from labeltide.inference.conclusion import NO_OTHER_LIKELIER
 
-PROBABILITIES = ["probability_right", "probability_contested", "suggested_probability"]
-
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
@@ -43,33 +41,25 @@ def in_memory(table, out, **more):
         return run(table, out, **more)
 
 
-def assert_same_labels(one, other):
-    one, other = (parquet.read_table(folder / "labels.parquet") for folder in (one, other))
-    assert one.column_names == other.column_names
-    for name in one.column_names:
-        if name in PROBABILITIES:
-            tolerance = 1e-5 if name in ("probability_right", "suggested_probability") else 2e-3
-            np.testing.assert_allclose(one[name].to_numpy(), other[name].to_numpy(), atol=tolerance)
-        else:
-            assert one[name].to_pylist() == other[name].to_pylist(), name
+def assert_same_files(one, other, but=()):
+    """Labels, issues, Q and the model are the same bytes; numbers are the same but for what is said of parts."""
+    for name in ("labels.parquet", "issues.parquet", "issues.csv", "noise.csv", "model/model.safetensors"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    audits = [json.loads((folder / "audit.json").read_text()) for folder in (one, other)]
+    for audit in audits:
+        for name in ("created", "seconds", *but):
+            del audit[name]
+        del audit["table"]["said"]
+    assert audits[0] == audits[1]
 
 
-def test_parts_give_the_results_of_a_table_in_memory(tmp_path):
+def test_parts_give_the_bytes_of_a_table_in_memory(tmp_path):
     path = write(tmp_path / "study.parquet")
     whole, parts = (f(path, tmp_path / f.__name__) for f in (in_memory, run))
-    assert_same_labels(whole.folder, parts.folder)
+    assert_same_files(whole.folder, parts.folder)
     assert {file.name for file in parts.folder.iterdir()} == OURS
-    ranks = [parquet.read_table(each.folder / "issues.parquet")["rank"].to_pylist() for each in (whole, parts)]
-    assert ranks[0] == ranks[1]
-    assert len(ranks[0]) == parts.issues.count_rows()
-    for key in ("issues", "contested", "agreement", "noise"):
-        assert json.dumps(parts.summary[key])[:20] == json.dumps(whole.summary[key])[:20]
-    assert parts.summary["issues"]["by_class"] == whole.summary["issues"]["by_class"]
-    assert parts.summary["issues"]["corrected"] == whole.summary["issues"]["corrected"]
-    shares = [each.summary["contested"]["contested"] for each in (parts, whole)]
-    assert shares[0] == pytest.approx(shares[1], abs=2e-3)
-    assert parts.noise.column_names == whole.noise.column_names
-    assert parts.summary["table"]["labels"] == whole.summary["table"]["labels"]
+    assert whole.issues.num_rows == parts.issues.count_rows() > 0
+    assert whole.labels.equals(parts.labels.to_table().cast(whole.labels.schema))
 
 
 def test_the_page_of_parts_is_the_page_from_the_folder(tmp_path):
@@ -93,7 +83,8 @@ def test_a_long_sequence_is_judged_in_parts_like_a_whole_one(tmp_path, monkeypat
     path = write(tmp_path / "one.parquet", table, rows=50)
     monkeypatch.setattr(chunks, "CHUNK_ROWS", 70)
     whole, parts = (f(path, tmp_path / f.__name__) for f in (in_memory, run))
-    assert_same_labels(whole.folder, parts.folder)
+    assert_same_files(whole.folder, parts.folder, but=["timelines"])  # the first part of a long sequence is drawn
+    assert any("planned" in timeline for timeline in parts.summary["timelines"])
 
 
 def test_the_order_and_number_of_files_do_not_matter(tmp_path, monkeypatch):
@@ -138,7 +129,7 @@ def test_a_killed_audit_goes_on_with_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(judging, "judge_lines", judge)
     monkeypatch.setattr(QuickTide, "fit", None)  # it is not fitted again
     resumed = run(path, tmp_path / "resumed", resume=True)
-    for name in ("labels.parquet", "issues.parquet", "issues.csv", "noise.csv"):
+    for name in ("labels.parquet", "issues.parquet", "issues.csv", "noise.csv", "model/model.safetensors"):
         assert (whole.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
     assert not list(tmp_path.glob(".*-unfinished"))
 
@@ -240,7 +231,7 @@ def test_spending_the_allowance_gives_the_same_flags_in_parts_and_in_memory(tmp_
         each.labels.to_table() if each is not whole else each.labels for each in (streamed, whole, usual)
     )
     flagged = found["is_issue"].to_numpy()
-    assert (flagged != expected["is_issue"].to_numpy()).sum() <= 3
+    assert (flagged == expected["is_issue"].to_numpy()).all()
     assert flagged.sum() > before["is_issue"].to_numpy().sum()
     assert found["corrected"].to_pylist() == before["corrected"].to_pylist()
     same = flagged & (np.array(found["recorded"].to_pylist()) == np.array(found["suggested"].to_pylist()))

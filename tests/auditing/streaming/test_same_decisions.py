@@ -7,7 +7,7 @@ from pyarrow import csv, parquet
 
 import labeltide as lt
 from auditing.streaming.quick import WINDOW, QuickTide, study
-from auditing.streaming.test_run import assert_same_labels
+from auditing.streaming.test_run import assert_same_files
 from labeltide.auditing import fitting, sampling, survey
 from labeltide.auditing import reading as source
 from labeltide.auditing.predict import predict_table, predict_to_file
@@ -86,7 +86,7 @@ def test_decisions_in_parts_are_those_in_memory(tmp_path, monkeypatch, ending):
     for name in ("overview", "classes", "features", "labels", "rows", "sequences", "annotators", "columns"):
         assert tables[1][name] == tables[0][name], name
     assert tables[1]["classes"] == ["exercise", "rest", "sit", "walk"]
-    assert_same_labels(memory.folder, parts.folder)
+    assert_same_files(memory.folder, parts.folder)
     assert parts.summary["issues"]["by_class"] == memory.summary["issues"]["by_class"]
     assert parts.summary["issues"]["corrected"] == memory.summary["issues"]["corrected"]
     recorded = parquet.read_table(parts.folder / "labels.parquet").to_pylist()
@@ -105,7 +105,7 @@ def test_texts_among_numbers_are_gaps_also_in_a_part_that_holds_many_of_them(tmp
     memory, parts = both(path, tmp_path, monkeypatch)
     assert any("read as numbers, texts among them as gaps" in sentence for sentence in decided(memory))
     assert decided(parts) == decided(memory)
-    assert_same_labels(memory.folder, parts.folder)
+    assert_same_files(memory.folder, parts.folder)
 
 
 def test_categories_are_read_as_texts_and_levels_that_no_row_has_are_no_classes(tmp_path, monkeypatch):
@@ -118,7 +118,7 @@ def test_categories_are_read_as_texts_and_levels_that_no_row_has_are_no_classes(
     memory, parts = both(write(tmp_path, "parquet", table), tmp_path, monkeypatch)
     assert decided(parts) == decided(memory)
     assert parts.summary["table"]["overview"] == memory.summary["table"]["overview"]
-    assert_same_labels(memory.folder, parts.folder)
+    assert_same_files(memory.folder, parts.folder)
 
 
 def test_the_page_and_the_terminal_of_parts_have_the_overview_of_columns(tmp_path, monkeypatch, capfd):
