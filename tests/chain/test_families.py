@@ -41,11 +41,12 @@ def test_the_beginning_of_a_ring_does_not_matter():
 def test_a_family_holds_the_numbers_it_was_made_from():
     grid = np.linspace(0, 1, 20)
     spline = pooled(family(3, spline_shape(grid, 100.0), "each", "by class"), 0.1)
-    assert (spline.kind, spline.smoothness, spline.level, spline.movement) == ("spline", 100.0, "each", "by class")
+    assert (spline.shape.kind, spline.shape.smoothness) == ("spline", 100.0)
+    assert (spline.level, spline.movement) == ("each", "by class")
     assert spline.pooling == 0.1
-    assert family(2, wave_shape(grid, 0.5), "alike").period == 0.5
-    assert family(2, pieces_shape(np.repeat([0, 1, 2, 2], 5)), "alike").n_pieces == 3
-    assert family(2, constant_shape(grid), "alike").kind == "static"
+    assert family(2, wave_shape(grid, 0.5), "alike").name == "wave 0.5, level alike, movement alike"
+    assert family(2, pieces_shape(np.repeat([0, 1, 2, 2], 5)), "alike").name.startswith("3 pieces")
+    assert family(2, constant_shape(grid), "alike").shape.kind == "static"
 
 
 def test_splines_over_several_clocks_have_one_smoothness_only_if_they_share_it():

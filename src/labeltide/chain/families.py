@@ -5,12 +5,13 @@ coefficients: :math:`\log Q_{ij}(t) / Q_{ii}(t) = x_{ij}(t)^\top \beta`. A famil
 sharing of coefficients among entries. Shapes are a constant, P-splines (cubic B-splines with a roughness penalty on
 second differences, Eilers and Marx 1996), a wave (harmonic regression) and pieces (constant between change points).
 The sharing says whether all entries change together, those of one true class, or each by itself. Families are compared
-by held-out likelihood (`select.py`).
+by held-out likelihood (`select.py`). Shapes in `SMOOTH_SHAPES` also serve confidence bands and tests of change; to add
+one, write its function and name it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -36,17 +37,17 @@ class Family(NamedTuple):
 
     name: str
     n_classes: int
-    basis: np.ndarray  # (points, functions) of the clock; none for a constant
-    smoothing: np.ndarray  # (functions, functions), the roughness penalty
+    shape: Shape
+    level: str  # which entries share the constant: "alike", "by class", "each"
+    movement: str  # which entries share the change over the clock
     pooling: float | None = None  # the precision of annotators' logits around the common ones; None: all share one Q
     held: int | None = None  # the annotator whose noise does not change over the clock
     held_class: int | None = None  # the true class whose entries do not change over the clock
-    kind: str = "custom"  # of the shape: "static", "spline", "wave", "pieces"; "custom" where built by hand
-    smoothness: float | None = None  # of a spline that is as smooth over all clocks
-    period: float | None = None  # of a wave
-    n_pieces: int | None = None  # of pieces
-    level: str = "each"  # which entries share the constant: "alike", "by class", "each"
-    movement: str = "each"  # which entries share the change over the clock
+
+    @property
+    def basis(self) -> np.ndarray:
+        """Functions of the clock: (points, functions); none for a constant."""
+        return self.shape.basis
 
     @property
     def design(self) -> np.ndarray:
@@ -60,8 +61,8 @@ class Family(NamedTuple):
     def penalty(self) -> np.ndarray:
         """The roughness penalty and the ridge penalty: (coefficients, coefficients)."""
         n_level, n_moving = shared(self.n_classes, self.level).shape[1], self.moving_shares().shape[1]
-        penalty: np.ndarray = RIDGE * np.eye(n_level + len(self.smoothing) * n_moving)
-        penalty[n_level:, n_level:] += np.kron(self.smoothing, np.eye(n_moving))
+        penalty: np.ndarray = RIDGE * np.eye(n_level + len(self.shape.penalty) * n_moving)
+        penalty[n_level:, n_level:] += np.kron(self.shape.penalty, np.eye(n_moving))
         return penalty
 
     @property
@@ -82,23 +83,19 @@ class Family(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Functions of the clock, their roughness penalty, and the numbers they were made from."""
+    """Functions of the clock and their roughness penalty."""
 
     name: str
     basis: np.ndarray  # (points, functions); none for a constant
     penalty: np.ndarray  # (functions, functions)
-    kind: str
-    smoothness: float | None = None  # of a spline that is as smooth over all clocks
-    period: float | None = None  # of a wave
-    n_pieces: int | None = None  # of pieces
+    kind: str  # "static", "wave", "pieces", or a name of `SMOOTH_SHAPES`
+    smoothness: float | None = None  # factor of the roughness penalty, where it is the same over all clocks
 
 
 def family(n_classes: int, shape: Shape, level: str, movement: str = "alike") -> Family:
     """A constant with one sharing plus a shape over the clock with another."""
-    n_functions = shape.basis.shape[1]
-    name = f"{shape.name}, {level}" if not n_functions else f"{shape.name}, level {level}, movement {movement}"
-    numbers = {"kind": shape.kind, "smoothness": shape.smoothness, "period": shape.period, "n_pieces": shape.n_pieces}
-    return Family(name, n_classes, shape.basis, shape.penalty, level=level, movement=movement, **numbers)  # type: ignore[arg-type]
+    moves = f"level {level}, movement {movement}" if shape.basis.shape[1] else level
+    return Family(f"{shape.name}, {moves}", n_classes, shape, level, movement)
 
 
 def pooled(unpooled: Family, strength: float) -> Family:
@@ -117,12 +114,13 @@ def hold_class(free: Family, held: int) -> Family:
 
 
 class WeightedFamily(NamedTuple):
-    """A family that was compared, by its numbers alone, and its weight in the chosen mixture."""
+    """A family that was compared, without its design, and its weight in the mixture."""
 
     name: str
     weight: float
-    smoothness: float | None = None  # of a spline that is as smooth over all clocks
+    smoothness: float | None = None  # see `Shape`
     pooling: float | None = None
+    kind: str = "spline"  # see `Shape`
 
 
 def constant_shape(grid: np.ndarray) -> Shape:
@@ -179,14 +177,18 @@ def wave_shape(grid: np.ndarray, period: float) -> Shape:
     """Harmonic regression with one frequency: a sine of free amplitude and phase."""
     angle = 2 * np.pi * (grid - grid[0]) / period
     basis = np.stack([np.cos(angle), np.sin(angle)], 1)
-    return Shape(f"wave {period:.3g}", basis, np.zeros((2, 2)), "wave", period=period)
+    return Shape(f"wave {period:.3g}", basis, np.zeros((2, 2)), "wave")
 
 
 def pieces_shape(pieces: np.ndarray) -> Shape:
     """Piecewise constant between change points; `pieces` numbers the piece of every point, from 0."""
-    basis = np.eye(int(pieces.max()) + 1)[pieces][:, 1:]
-    n_pieces = basis.shape[1] + 1
-    return Shape(f"{n_pieces} pieces", basis, np.zeros((n_pieces - 1,) * 2), "pieces", n_pieces=n_pieces)
+    n_pieces = int(pieces.max()) + 1
+    return Shape(f"{n_pieces} pieces", np.eye(n_pieces)[pieces][:, 1:], np.zeros((n_pieces - 1,) * 2), "pieces")
+
+
+# Shapes that follow any smooth change, by kind: functions of the grid, the smoothness and the period of the clock.
+# Confidence bands use the kind and smoothness with the largest weight, and tests of change use that kind.
+SMOOTH_SHAPES: dict[str, Callable[[np.ndarray, float, Period], Shape]] = {"spline": spline_shape}
 
 
 def shared(n_classes: int, sharing: str) -> np.ndarray:
@@ -385,7 +387,7 @@ class ClassBlocks:
         places = None if _apart(first) else _places(first, n_level, n_movement)
         size = n_level + functions * n_movement if places is None else int(places.max()) + 1
         moves = np.array([float(place != first.held_class) for place in range(classes)])
-        penalties = [_penalty(each.smoothing, n_level, n_movement, places, classes, size) for each in families]
+        penalties = [_penalty(each.shape.penalty, n_level, n_movement, places, classes, size) for each in families]
         return cls(
             classes,
             torch.from_numpy(np.stack([each.basis for each in families])).to(device),

@@ -96,14 +96,25 @@ def label_likelihoods(data: ChainData, members: Members, matrices: Tensor) -> Te
     return total.clamp_min(TINY)
 
 
+def kept_error_rate(was_wrong: Tensor, error: Tensor, earlier: Tensor) -> Tensor:
+    r"""Probability of an error where the uniform draw is kept from the step before (a burst).
+
+    The error is the lowest part of the draw. With error rates :math:`e` before and :math:`e'` now, a kept error errs
+    again with probability :math:`\min(1, e'/e)`, and a kept correct label errs with :math:`\max(0, e' - e) / (1 - e)`.
+    """
+    return torch.where(
+        was_wrong, error / earlier.clamp_min(1e-6), (error - earlier) / (1 - earlier).clamp_min(1e-6)
+    ).clamp(0, 1)
+
+
 def pair_likelihoods(
     data: ChainData, members: Members, matrices: Tensor, bursts: Tensor, t: int
 ) -> tuple[Tensor, Tensor]:
     """Emission probability of the labels of step t given the true labels at t - 1 and t, and the share from kept draws.
 
-    With bursts, the uniform draw behind a label is kept from the step before with probability rho (`bursts`). The error
-    is the lowest part of the draw, so that the error rate at every moment is that of Q(t). An error that goes on is
-    recorded as the same label, unless that has become the true one. Shapes (members, rows, from, to).
+    With bursts, the uniform draw behind a label is kept from the step before with probability rho (`bursts`), so that
+    the error rate at every moment is that of Q(t) (`kept_error_rate`). An error that goes on is recorded as the same
+    label, unless that has become the true one. Shapes (members, rows, from, to).
     """
     m, rows, classes = len(matrices), len(data.mask), data.n_classes
     total, kept = matrices.new_ones(m, rows, classes, classes), matrices.new_zeros(m, rows, classes, classes)
@@ -119,9 +130,7 @@ def pair_likelihoods(
         earlier = 1 - there.diagonal(dim1=-2, dim2=-1)[..., None]  # (members, rows, from, 1)
         was_wrong = (before[..., None] != names)[..., None]  # (members, rows, from, 1)
         is_right = (now[..., None] == names)[:, :, None]  # (members, rows, 1, to)
-        again = torch.where(
-            was_wrong, error / earlier.clamp_min(1e-6), (error - earlier) / (1 - earlier).clamp_min(1e-6)
-        ).clamp(0, 1)
+        again = kept_error_rate(was_wrong, error, earlier)
         goes_on = was_wrong & (before[..., None] != names)[:, :, None]  # (members, rows, from, to)
         repeated = (now == before)[..., None, None].to(q)
         named = torch.where(goes_on, repeated, q / error.clamp_min(1e-6))  # the chance of this label, given an error

@@ -19,6 +19,7 @@ from labeltide._clock import Period, one_period
 from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
 from labeltide.chain.em import POOLING, POOLING_STRENGTHS, fit_chains
 from labeltide.chain.families import (
+    SMOOTH_SHAPES,
     Family,
     Shape,
     WeightedFamily,
@@ -79,7 +80,7 @@ class Chosen(NamedTuple):
         """The families of one fit and their weights, without designs, which are large."""
         weights = self.weights[fit].tolist()
         by_name = {
-            tried.name: WeightedFamily(tried.name, weight, tried.smoothness, tried.pooling)
+            tried.name: WeightedFamily(tried.name, weight, tried.shape.smoothness, tried.pooling, tried.shape.kind)
             for tried, weight in zip(self.families[fit], weights, strict=True)
         }
         return tuple(by_name.values())
@@ -188,6 +189,8 @@ def _shapes(grid: np.ndarray, period: Period) -> list[Shape]:
         mixed = set(product(OF_ONE_CLOCK, repeat=grid.shape[1])) - {(None,) * grid.shape[1]}
         uneven = sorted((values for values in mixed if len(set(values)) > 1), key=str)
         return splines + [sum_shape(grid, values, period) for values in uneven]
+    for kind in [kind for kind in SMOOTH_SHAPES if kind != "spline"]:
+        splines += [SMOOTH_SHAPES[kind](grid, value, period) for value in (SHARING_SMOOTHNESS, *OTHER_SMOOTHNESS)]
     clock_period = one_period(period)
     waves, length = (WAVES, grid[-1] - grid[0]) if clock_period is None else (WHOLE_WAVES, clock_period)
     return splines + [wave_shape(grid, share * length or 1.0) for share in waves]

@@ -31,8 +31,8 @@ from labeltide.inference.bootstrap import (
     BAND_REPLICATES,
     Replicates,
     bootstrap_noise,
+    chosen_family,
     chosen_pooling,
-    chosen_spline,
     coarsen,
     same_data,
 )
@@ -610,10 +610,10 @@ class TiltedFamilies(Families):
 
 
 def _family(coarse: TrainingEvidence) -> Family:
-    """The chosen spline, with partial pooling where there are several annotators."""
-    spline = chosen_spline(coarse.data.n_classes, coarse.grid, coarse.families, coarse.period)
+    """The chosen smooth family, with partial pooling where there are several annotators."""
+    unpooled = chosen_family(coarse.data.n_classes, coarse.grid, coarse.families, coarse.period)
     several = coarse.parameters.matrices.shape[1] > 1
-    return pooled(spline, chosen_pooling(coarse.families)) if several else spline
+    return pooled(unpooled, chosen_pooling(coarse.families)) if several else unpooled
 
 
 def _count_labels(data: ChainData) -> int:

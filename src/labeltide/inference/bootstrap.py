@@ -19,6 +19,7 @@ from labeltide._workers import Serial, Workers, current_workers
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence, cat_parameters
 from labeltide.chain.em import POOLING, POOLING_STRENGTHS, FittedChains, fit_chains
 from labeltide.chain.families import (
+    SMOOTH_SHAPES,
     Coefficients,
     Families,
     Family,
@@ -27,9 +28,8 @@ from labeltide.chain.families import (
     families_of,
     family,
     pooled,
-    spline_shape,
 )
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import expect, kept_error_rate
 from labeltide.chain.select import OTHER_SMOOTHNESS, SHARING_SMOOTHNESS
 
 MAX_DESIGN_NUMBERS = 2**25  # numbers that one Newton step for Q holds: weighted designs of all members of a part
@@ -138,7 +138,7 @@ def weighted_log_likelihood(fitted: FittedChains, members: Members) -> Tensor:
 BAND_REPLICATES, MIN_BAND_REPLICATES = 200, 100
 BOOTSTRAP_ITERATIONS = 20  # by hand: of EM for a replicate
 SMOOTHNESS_LADDER = tuple(sorted((SHARING_SMOOTHNESS, *OTHER_SMOOTHNESS), reverse=True))  # smoothest first
-UNDERSMOOTHING = 1  # by hand: rungs of the ladder by which replicates are rougher than the chosen spline (Hall 1992)
+UNDERSMOOTHING = 1  # by hand: rungs of the ladder by which replicates are rougher than the chosen shape (Hall 1992)
 WEAKER_POOLING = 1  # by hand: rungs by which annotators are pooled less in replicates
 KERNEL_WIDTH = 0.05  # by hand: standard deviation of the kernel that smooths class counts, as a share of the clock
 
@@ -157,7 +157,7 @@ def bootstrap_noise(training: TrainingEvidence, n_replicates: int, seed: int) ->
     """
     coarse = coarsen(training)
     data, grid = coarse.data, coarse.grid
-    replicate_family = rough_family(data.n_classes, grid, training.families, training.period)
+    replicate_family = chosen_family(data.n_classes, grid, training.families, training.period, UNDERSMOOTHING)
     if coarse.parameters.matrices.shape[1] > 1:
         replicate_family = pooled(replicate_family, weaker_pooling(training.families))
     count = affordable(data, replicate_family, BOOTSTRAP_ITERATIONS, n_replicates, MIN_BAND_REPLICATES)
@@ -187,18 +187,24 @@ def draw_rows(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.n
     return generator.multinomial(rows, np.full(rows, 1 / rows), count)
 
 
-def rough_family(n_classes: int, grid: np.ndarray, families: Sequence[WeightedFamily], period: Period = None) -> Family:
-    """An undersmoothed spline: its smoothing bias is small beside its spread (Hall 1992)."""
-    return chosen_spline(n_classes, grid, families, period, UNDERSMOOTHING)
+def chosen_shape(families: Sequence[WeightedFamily]) -> tuple[str, int]:
+    """The kind of smooth shape and the rung of its smoothness with the largest weight by held-out likelihood."""
+    weights = {
+        (kind, rung): sum(tried.weight for tried in families if (tried.kind, tried.smoothness) == (kind, value))
+        for kind in SMOOTH_SHAPES
+        for rung, value in enumerate(SMOOTHNESS_LADDER)
+    }
+    best = max(weights, key=weights.__getitem__)
+    return best if weights[best] > 0 else (best[0], len(SMOOTHNESS_LADDER) - 1)
 
 
-def chosen_spline(
+def chosen_family(
     n_classes: int, grid: np.ndarray, families: Sequence[WeightedFamily], period: Period = None, rougher: int = 0
 ) -> Family:
-    """The spline whose smoothness has the largest weight by held-out likelihood, or one some rungs rougher."""
-    weights = [sum(tried.weight for tried in families if tried.smoothness == value) for value in SMOOTHNESS_LADDER]
-    best = int(np.argmax(weights)) if max(weights) > 0 else len(SMOOTHNESS_LADDER) - 1
-    return free_family(n_classes, grid, SMOOTHNESS_LADDER[min(best + rougher, len(SMOOTHNESS_LADDER) - 1)], period)
+    """The free family of the chosen shape, or of one some rungs rougher."""
+    kind, rung = chosen_shape(families)
+    smoothness = SMOOTHNESS_LADDER[min(rung + rougher, len(SMOOTHNESS_LADDER) - 1)]
+    return free_family(n_classes, grid, smoothness, period, kind)
 
 
 def chosen_pooling(families: Sequence[WeightedFamily]) -> float:
@@ -216,9 +222,11 @@ def weaker_pooling(families: Sequence[WeightedFamily]) -> float:
     return strengths[max(strengths.index(chosen_pooling(families)) - WEAKER_POOLING, 0)]
 
 
-def free_family(n_classes: int, grid: np.ndarray, smoothness: float, period: Period = None) -> Family:
-    """A penalised spline for each entry of Q; with more than three classes, one for each row of Q."""
-    return free_of(n_classes, spline_shape(grid, smoothness, period))
+def free_family(
+    n_classes: int, grid: np.ndarray, smoothness: float, period: Period = None, kind: str = "spline"
+) -> Family:
+    """A smooth curve for each entry of Q; with more than three classes, one for each row of Q."""
+    return free_of(n_classes, SMOOTH_SHAPES[kind](grid, smoothness, period))
 
 
 def free_of(n_classes: int, shape: Shape) -> Family:
@@ -269,12 +277,7 @@ def simulate_labels(data: ChainData, parameters: ChainParameters, draws: int, se
 def _record(
     data: ChainData, parameters: ChainParameters, true: np.ndarray, annotator: int, generator: np.random.Generator
 ) -> np.ndarray:
-    r"""One annotator's labels (draws, rows, steps).
-
-    In a burst the uniform number behind the last label is kept. With error rates :math:`e` before and :math:`e'` now,
-    a kept error errs again with probability :math:`\min(1, e'/e)`, a kept correct label errs with
-    :math:`\max(0, e' - e) / (1 - e)`. An error that goes on is recorded as the same label, unless that is now true.
-    """
+    """One annotator's labels (draws, rows, steps), in bursts where the chain has them (`passes.pair_likelihoods`)."""
     matrices = parameters.matrices[0, annotator if parameters.matrices.shape[1] > 1 else 0].double().numpy()
     bursts = 0.0 if parameters.bursts is None else float(parameters.bursts[0])
     error = 1 - np.diagonal(matrices, axis1=1, axis2=2)  # (points, classes)
@@ -284,15 +287,15 @@ def _record(
     places = data.places().numpy()
     adjacent = np.ones_like(there) if data.jumps is None else (data.jumps == 0).numpy()  # no gap in time before
     recorded = np.empty(true.shape, dtype=np.int8)
-    before = was_wrong = np.zeros(true.shape[:2])
+    before, was_wrong = np.zeros(true.shape[:2]), np.zeros(true.shape[:2], dtype=bool)
     for t in range(true.shape[2]):
         rate = error[places[:, t], true[..., t]]
         chance, goes_on = rate, np.zeros(rate.shape, dtype=bool)
         if bursts and t:
-            again = np.where(was_wrong, rate / before.clip(1e-6), (rate - before) / (1 - before).clip(1e-6)).clip(0, 1)
+            again = kept_error_rate(*map(torch.from_numpy, (was_wrong, rate, before))).numpy()
             linked = (there[:, t] & there[:, t - 1] & adjacent[:, t]) & (generator.random(rate.shape) < bursts)
             chance = np.where(linked, again, rate)
-            goes_on = linked & (was_wrong > 0) & (recorded[..., t - 1] != true[..., t])
+            goes_on = linked & was_wrong & (recorded[..., t - 1] != true[..., t])
         was_wrong, before = generator.random(rate.shape) < chance, rate
         other = _inverse_cdf(others[places[:, t], true[..., t]], generator.random(rate.shape))
         other = np.where(goes_on, recorded[..., t - 1], other)

@@ -23,7 +23,7 @@ from scipy.stats import f as f_distribution
 
 from labeltide._clock import cells_of, one_period
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
-from labeltide.chain.families import ClassBlocks, Family, spline_shape
+from labeltide.chain.families import SMOOTH_SHAPES, ClassBlocks, Family, spline_shape
 from labeltide.chain.passes import expect
 from labeltide.inference.bootstrap import refit, same_data
 
@@ -167,13 +167,13 @@ def clock_moments(training: TrainingEvidence, clock: int) -> ClockMoments:
     return ClockMoments(cells.axes[clock], of_point[places], of_point, cells.periods[clock])
 
 
-def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None) -> np.ndarray:
+def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None, kind: str = "spline") -> np.ndarray:
     """The smoothest functions of a clock, uncorrelated over the labels: (moments, functions).
 
-    The Demmler-Reinsch basis of a P-spline (Demmler and Reinsch 1975) without the constant; each has mean zero and
+    The Demmler-Reinsch basis of a smooth shape (Demmler and Reinsch 1975) without the constant; each has mean zero and
     variance one under the weights of the moments. The first is close to a straight line, or to a wave of one period.
     """
-    shape, share = spline_shape(axis, 1.0, period), weights / weights.sum()
+    shape, share = SMOOTH_SHAPES.get(kind, spline_shape)(axis, 1.0, period), weights / weights.sum()
     centred = shape.basis - share @ shape.basis
     _, size, right = np.linalg.svd(np.sqrt(share)[:, None] * centred, full_matrices=False)
     kept = size > 1e-6 * size[0]
@@ -203,7 +203,8 @@ def find_change(fit: NullFit, moments: ClockMoments, null: Family, alternative: 
     groups = [null.held] if null.held is not None else list(range(len(fit.noise)))
     labelled = sum((fit.labels_of(group) >= 0).sum(-1) for group in groups)
     weights = np.bincount(moments.places.ravel(), np.ravel(labelled), len(moments.axis))
-    return Alternative(smooth_functions(moments.axis, weights, moments.period), columns[:, columns.any(0)], groups)
+    functions = smooth_functions(moments.axis, weights, moments.period, alternative.shape.kind)
+    return Alternative(functions, columns[:, columns.any(0)], groups)
 
 
 class Statistic(NamedTuple):

@@ -17,13 +17,13 @@ from labeltide._clock import Cells, cells_of
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.em import BURSTS, BURSTS_WORTH
 from labeltide.chain.families import (
+    SMOOTH_SHAPES,
     Family,
     constant_shape,
     family,
     hold_annotator,
     hold_class,
     pooled,
-    spline_shape,
     sum_shape,
 )
 from labeltide.inference.bands import (
@@ -43,6 +43,7 @@ from labeltide.inference.bootstrap import (
     Replicates,
     bootstrap_noise,
     chosen_pooling,
+    chosen_shape,
     coarsen,
     free_family,
     free_of,
@@ -79,7 +80,7 @@ TEST_REPLICATES = 199
 PART_REPLICATES = 99  # for each class or annotator, for any noise at all, and for differences between classes
 MAX_TESTED_CLASSES = 24  # that are tested by themselves, the commonest; each takes a fit with the Q of all classes
 MIN_PART_REPLICATES = 24  # where replicates are expensive; p-values can still fall below .05
-TEST_SMOOTHNESS = 10.0  # by hand: of the spline of the alternative (docs/decisions/015-tests-of-change.md)
+TEST_SMOOTHNESS = 10.0  # by hand: of the alternative (docs/decisions/015-tests-of-change.md)
 WEAK_POOLING = 0.1  # by hand: of annotators where one of them is tested, so that the others hardly pull that one
 
 
@@ -168,15 +169,14 @@ def judge_temporality(
     n_classes, grid, annotators = training.data.n_classes, training.grid, training.parameters.matrices.shape[1]
     fewer = min(n_replicates, PART_REPLICATES)
     strength = chosen_pooling(training.families) if annotators > 1 else None
-    unpooled = free_family(n_classes, grid, TEST_SMOOTHNESS, training.period)
+    kind, _ = chosen_shape(training.families)
+    unpooled = free_family(n_classes, grid, TEST_SMOOTHNESS, training.period, kind)
     free = _pool(unpooled, strength)
     static = _pool(family(n_classes, constant_shape(grid), "each"), strength)
     whole = change_test(training, static, free, n_replicates, seed)
     class_tests = _test_classes(training, free, fewer, seed)
-    spline = spline_shape(grid, TEST_SMOOTHNESS, training.period)
-    alike, by_class = (
-        _pool(family(n_classes, spline, sharing, sharing), strength) for sharing in ("alike", "by class")
-    )
+    shape = SMOOTH_SHAPES[kind](grid, TEST_SMOOTHNESS, training.period)
+    alike, by_class = (_pool(family(n_classes, shape, sharing, sharing), strength) for sharing in ("alike", "by class"))
     differ = likelihood_ratio_test(training, alike, by_class, fewer, seed + 200, MIN_PART_REPLICATES)
     annotator_tests = _test_annotators(training, unpooled, fewer, seed) if annotators > 1 else []
     annotator_changes = [of_one.change for of_one in annotator_estimates] if annotators > 1 else []
@@ -245,7 +245,8 @@ def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:
     data, chain = training.data, training.parameters
     if chain.matrices.shape[1] == 1 or (chain.bursts is not None and bool(chain.bursts.any())):
         return training
-    free = pooled(free_family(data.n_classes, training.grid, TEST_SMOOTHNESS, training.period), WEAK_POOLING)
+    kind, _ = chosen_shape(training.families)
+    free = pooled(free_family(data.n_classes, training.grid, TEST_SMOOTHNESS, training.period, kind), WEAK_POOLING)
     single = same_data(1, torch.ones(1, data.labels.shape[1]))
     starts = [chain, chain._replace(bursts=torch.full_like(chain.power, BURSTS))]
     independent, bursty = (refit(data, single, [free], start, OBSERVED_ITERATIONS) for start in starts)
