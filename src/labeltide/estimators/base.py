@@ -6,10 +6,9 @@ import re
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FunctionType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 import torch
@@ -122,12 +121,6 @@ COPY = re.compile(r"<(i|button)\b[^>]*\bcopy-paste-icon\b[^>]*>\s*</\1>")  # but
 class EstimatorDisplay:
     """scikit-learn's diagram without its script, and once fitted what was learned."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Let Python's error about an unknown parameter name the user's class, not the one that has `__init__`."""
-        super().__init_subclass__(**options)
-        if "__init__" not in cls.__dict__ and isinstance(cls.__init__, FunctionType):
-            cls.__init__ = _renamed(cls.__init__, f"{cls.__qualname__}.__init__")  # type: ignore[method-assign]
-
     def __dir__(self) -> list[str]:
         """Names of attributes. scikit-learn's own asks for each value, which would compute bands and tests."""
         lazy = {name for cls in type(self).__mro__ for name, value in vars(cls).items() if isinstance(value, property)}
@@ -172,16 +165,6 @@ class EstimatorDisplay:
         return plot_reliability(top, chances.argmax(-1) == codes, ax, bins=bins)
 
 
-def _renamed(function: FunctionType, name: str) -> FunctionType:
-    """The same function under another qualified name, which is what errors show."""
-    copied = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    copied.__kwdefaults__, copied.__annotations__ = function.__kwdefaults__, function.__annotations__
-    copied.__doc__, copied.__module__, copied.__qualname__ = function.__doc__, function.__module__, name
-    return copied
-
-
 def refuse_scorer() -> None:
     """Refuse to predict for a scorer of scikit-learn that would compare whole sequences.
 
@@ -205,6 +188,8 @@ ModelChoice = str | torch.nn.Module | Callable[..., Any]
 RandomState = int | np.random.RandomState | None
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+@dataclass(kw_only=True, repr=False, eq=False)
 class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     """Classifies every step of a sequence, learning from labels that are sometimes wrong.
 
@@ -249,40 +234,30 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     name: ClassVar[str]
     members_per_fit: ClassVar[int] = 1  # networks that one fit trains at once
     several_clocks: ClassVar[bool] = False  # whether `clock` may hold several clocks
-    period: Period = None  # of the clock; a parameter of methods for periodic clocks
-    cells_: Cells | None  # of several clocks
+    period: ClassVar[Period] = None  # of the clock; a parameter of methods for periodic clocks
     cross_fits: ClassVar[bool] = False  # whether fit leaves fold_model_ and training_rows_, for out-of-fold audits
-    fold_model_: SequenceModel | None
-    training_rows_: TrainingRows
 
-    def __init__(
-        self,
-        *,
-        model: ModelChoice = "gru",
-        hidden_size: int = 32,
-        causal: bool = True,
-        epochs: int = 150,
-        batch_size: int = 64,
-        learning_rate: float = 0.01,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.2,
-        device: str = "auto",
-        checkpoint: str | Path | None = None,
-        verbose: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        self.model = model
-        self.hidden_size = hidden_size
-        self.causal = causal
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.device = device
-        self.checkpoint = checkpoint
-        self.verbose = verbose
-        self.random_state = random_state
+    model: ModelChoice = "gru"
+    hidden_size: int = 32
+    causal: bool = True
+    epochs: int = 150
+    batch_size: int = 64
+    learning_rate: float = 0.01
+    early_stopping: bool = False
+    validation_fraction: float = 0.2
+    device: str = "auto"
+    checkpoint: str | Path | None = None
+    verbose: bool = False
+    random_state: RandomState = None
+
+    cells_: Cells | None = field(init=False)  # of several clocks
+    fold_model_: SequenceModel | None = field(init=False)
+    training_rows_: TrainingRows = field(init=False)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make the constructor of a method from its annotated parameters and those that all methods share."""
+        super().__init_subclass__(**options)
+        dataclass(kw_only=True, repr=False, eq=False)(cls)
 
     @abstractmethod
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from labeltide import _validation
 from labeltide._fleet import member_generators
-from labeltide.estimators.base import ModelChoice, NoisyLabelClassifier, RandomState
+from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.fleet import FittedFleet, FleetFit, hold_out
 from labeltide.models.base import SequenceModel
 from labeltide.noise.functions import (
@@ -70,8 +69,7 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
         A series of matrices belongs to the distinct moments of the training clock, in their order. A noise function
         with annotators, such as `FixedNoise` of five axes, gives each column of `y` a Q.
     loss : {"forward", "backward"}, default "forward"
-    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
-    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+    model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
 
     Examples
     --------
@@ -85,40 +83,8 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
 
     name = "known"
 
-    def __init__(
-        self,
-        *,
-        noise: NoiseFunction | ArrayLike | None = None,
-        loss: str = "forward",
-        model: ModelChoice = "gru",
-        hidden_size: int = 32,
-        causal: bool = True,
-        epochs: int = 150,
-        batch_size: int = 64,
-        learning_rate: float = 0.01,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.2,
-        device: str = "auto",
-        checkpoint: str | Path | None = None,
-        verbose: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        super().__init__(
-            model=model,
-            hidden_size=hidden_size,
-            causal=causal,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            device=device,
-            checkpoint=checkpoint,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.noise = noise
-        self.loss = loss
+    noise: NoiseFunction | ArrayLike | None = None
+    loss: str = "forward"
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_choice("loss", self.loss, LOSSES)
@@ -185,46 +151,13 @@ class AnchorPointClassifier(NoisyLabelClassifier):
         Epochs on recorded labels, out of all `epochs`, before Q is estimated at the anchor points.
     percentile : float, default 97
         An anchor point is the step on this percentile of the class's predicted probability.
-    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
-    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+    model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
     """
 
     is_temporal: ClassVar[bool]
 
-    def __init__(
-        self,
-        *,
-        warm_up: int = 25,
-        percentile: float = 97.0,
-        model: ModelChoice = "gru",
-        hidden_size: int = 32,
-        causal: bool = True,
-        epochs: int = 150,
-        batch_size: int = 64,
-        learning_rate: float = 0.01,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.2,
-        device: str = "auto",
-        checkpoint: str | Path | None = None,
-        verbose: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        super().__init__(
-            model=model,
-            hidden_size=hidden_size,
-            causal=causal,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            device=device,
-            checkpoint=checkpoint,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.warm_up = warm_up
-        self.percentile = percentile
+    warm_up: int = 25
+    percentile: float = 97.0
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_number("warm_up", self.warm_up, 1, whole=True)
@@ -329,8 +262,7 @@ class VolMinClassifier(NoisyLabelClassifier):
     ----------
     volume_weight : float, default 1e-4
         The weight of ``log |det Q|``.
-    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
-    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+    model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
 
     Examples
     --------
@@ -344,38 +276,7 @@ class VolMinClassifier(NoisyLabelClassifier):
 
     name = "volmin"
 
-    def __init__(
-        self,
-        *,
-        volume_weight: float = 1e-4,
-        model: ModelChoice = "gru",
-        hidden_size: int = 32,
-        causal: bool = True,
-        epochs: int = 150,
-        batch_size: int = 64,
-        learning_rate: float = 0.01,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.2,
-        device: str = "auto",
-        checkpoint: str | Path | None = None,
-        verbose: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        super().__init__(
-            model=model,
-            hidden_size=hidden_size,
-            causal=causal,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            device=device,
-            checkpoint=checkpoint,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.volume_weight = volume_weight
+    volume_weight: float = 1e-4
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_number("volume_weight", self.volume_weight, 0)
@@ -566,8 +467,7 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
     diagonal_weight : float, default 0.01
         Used by the penalised objective. The paper's code has .05 for moving, .01 for senior and sleeping, .001 for
         blinking, as for `ContinuousClassifier`.
-    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
-    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+    model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
 
     Examples
     --------
@@ -581,42 +481,9 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
 
     name = "discontinuous"
 
-    def __init__(
-        self,
-        *,
-        objective: str = "volume",
-        volume_weight: float = 1e-4,
-        diagonal_weight: float = 0.01,
-        model: ModelChoice = "gru",
-        hidden_size: int = 32,
-        causal: bool = True,
-        epochs: int = 150,
-        batch_size: int = 64,
-        learning_rate: float = 0.01,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.2,
-        device: str = "auto",
-        checkpoint: str | Path | None = None,
-        verbose: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        super().__init__(
-            model=model,
-            hidden_size=hidden_size,
-            causal=causal,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            device=device,
-            checkpoint=checkpoint,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.objective = objective
-        self.volume_weight = volume_weight
-        self.diagonal_weight = diagonal_weight
+    objective: str = "volume"
+    volume_weight: float = 1e-4
+    diagonal_weight: float = 0.01
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_number("volume_weight", self.volume_weight, 0)
@@ -686,8 +553,7 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         The largest norm of a gradient (gradient clipping, Pascanu and others 2013).
     max_restarts : int, default 8
         How often a fit whose gradient is not finite goes back by an epoch and on at half the learning rate.
-    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
-    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+    model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
 
     Examples
     --------
@@ -701,70 +567,23 @@ class ContinuousClassifier(LearnedNoiseClassifier):
 
     name = "continuous"
 
-    def __init__(
-        self,
-        *,
-        objective: str = "lagrangian",
-        diagonal_weight: float = 0.01,
-        linear: float = 1.0,
-        quadratic: float = 1.0,
-        gamma: float = 2.0,
-        eta: float = 2.0,
-        rounds: int | None = None,
-        epochs_per_round: int = 10,
-        noise_widths: Sequence[int] = WIDTHS,
-        noise_learning_rate: float | None = None,
-        noise_milestones: Sequence[int] = (50, 100),
-        noise_function: Callable[[int, int], NoiseFunction] | None = None,
-        raw_steps: bool = False,
-        scaled_weights: bool = True,
-        bounded_logits: bool = True,
-        clip: float | None = 5.0,
-        max_restarts: int = 8,
-        model: ModelChoice = "gru",
-        hidden_size: int = 32,
-        causal: bool = True,
-        epochs: int = 150,
-        batch_size: int = 64,
-        learning_rate: float = 0.01,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.2,
-        device: str = "auto",
-        checkpoint: str | Path | None = None,
-        verbose: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        super().__init__(
-            model=model,
-            hidden_size=hidden_size,
-            causal=causal,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            device=device,
-            checkpoint=checkpoint,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.objective = objective
-        self.diagonal_weight = diagonal_weight
-        self.linear = linear
-        self.quadratic = quadratic
-        self.gamma = gamma
-        self.eta = eta
-        self.rounds = rounds
-        self.epochs_per_round = epochs_per_round
-        self.noise_widths = noise_widths
-        self.noise_learning_rate = noise_learning_rate
-        self.noise_milestones = noise_milestones
-        self.noise_function = noise_function
-        self.raw_steps = raw_steps
-        self.scaled_weights = scaled_weights
-        self.bounded_logits = bounded_logits
-        self.clip = clip
-        self.max_restarts = max_restarts
+    objective: str = "lagrangian"
+    diagonal_weight: float = 0.01
+    linear: float = 1.0
+    quadratic: float = 1.0
+    gamma: float = 2.0
+    eta: float = 2.0
+    rounds: int | None = None
+    epochs_per_round: int = 10
+    noise_widths: Sequence[int] = WIDTHS
+    noise_learning_rate: float | None = None
+    noise_milestones: Sequence[int] = (50, 100)
+    noise_function: Callable[[int, int], NoiseFunction] | None = None
+    raw_steps: bool = False
+    scaled_weights: bool = True
+    bounded_logits: bool = True
+    clip: float | None = 5.0
+    max_restarts: int = 8
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         self._check_settings()

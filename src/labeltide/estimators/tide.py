@@ -21,7 +21,7 @@ from labeltide.chain.em import flat_chain, join_evidence, label_chain
 from labeltide.chain.passes import expect
 from labeltide.chain.select import Chosen, choose_noise
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
-from labeltide.estimators.base import ModelChoice, NoisyLabelClassifier, RandomState
+from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.cross_fit import (
     TrainingRows,
     cross_fit,
@@ -506,8 +506,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         The period of the clock, such as 24 for hours of the day: the noise just before midnight is then close to that
         just after. A clock may run on beyond it. Of hours since the start and hours of the day,
         ``clock`` of shape (n, steps, 2), it is ``(None, 24)``; their effects on the noise add up on the logit scale.
-    model, hidden_size, causal, epochs, batch_size, learning_rate, early_stopping, validation_fraction, device,
-    checkpoint, verbose, random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+    model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
         `early_stopping` and `validation_fraction` have no effect here: every network that is trained on recorded labels
         is stopped on its held-out fold.
 
@@ -555,40 +554,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     cross_fits: ClassVar[bool] = True
     several_clocks: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        ensemble: bool = True,
-        period: Period = None,
-        model: ModelChoice = "gru",
-        hidden_size: int = 32,
-        causal: bool = True,
-        epochs: int = 150,
-        batch_size: int = 64,
-        learning_rate: float = 0.01,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.2,
-        device: str = "auto",
-        checkpoint: str | Path | None = None,
-        verbose: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        super().__init__(
-            model=model,
-            hidden_size=hidden_size,
-            causal=causal,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            device=device,
-            checkpoint=checkpoint,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.ensemble = ensemble
-        self.period = period
+    ensemble: bool = True
+    period: Period = None  # type: ignore[misc]
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         posterior = find_posterior(fleet_fit)
