@@ -4,7 +4,8 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import f1_score, get_scorer, get_scorer_names
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
@@ -84,3 +85,33 @@ def test_labels_in_a_frame_come_back_on_its_index(study):
     there = frame.notna().to_numpy()
     assert fixed.notna().equals(frame.notna())
     np.testing.assert_array_equal(fixed.to_numpy()[there], plain[there])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_every_scorer_of_scikit_learn_by_name_is_refused(study, classes):
+    X = study[0]
+    y = (X[..., 0] > 0).astype(int) + (X[..., 1] > 1) * (classes - 2)
+    estimator = lt.IgnoreClassifier(**OPTIONS).fit(X, y)
+    for name in get_scorer_names():
+        with pytest.raises(ValueError, match=r"labeltide\.step_scorer"):
+            get_scorer(name)(estimator, X, y)
+    for name in ("roc_auc", "roc_auc_ovr", "average_precision", "accuracy"):
+        for wrapped in (
+            make_pipeline(lt.SequenceScaler(), estimator),
+            GridSearchCV(estimator, {"hidden_size": [8]}, cv=2),
+        ):
+            with pytest.raises(ValueError, match=r"labeltide\.step_scorer"):
+                get_scorer(name)(wrapped.fit(X, y), X, y)
+
+
+def test_code_of_the_user_that_flattens_steps_may_be_scored(study):
+    class PerStep(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            self.classes_, self.inner_ = np.unique(y), lt.IgnoreClassifier(**OPTIONS).fit(X[None], y[None])
+            return self
+
+        def predict(self, X):
+            return self.inner_.predict(X[None])[0]
+
+    X, y = study[0].reshape(-1, 2), (study[0][..., 0] > 0).astype(int).ravel()
+    assert 0 <= get_scorer("accuracy")(PerStep().fit(X, y), X, y) <= 1

@@ -20,12 +20,13 @@ MODELS = ("gru", "tcn", "transformer", "linear")
 FEATURES = 3
 
 
-def fitted(model="gru", causal=True, networks=3, sharpness=3.0):
+def fitted(model="gru", causal=True, networks=3, sharpness=3.0, standardize=True):
     """An ensemble whose weights are far from their small initial values, so that errors of the graph show."""
     random = np.random.default_rng(0)
     X = random.normal(size=(12, 20, FEATURES)).astype(np.float32)
     y = np.array(["rest", "walk", "run"])[(X[..., 0] > 0).astype(int) + (X[..., 1] > 0.5)]
     options = {"model": model, "causal": causal, "epochs": 1, "hidden_size": 8, "device": "cpu"}
+    options["standardize"] = standardize
     estimators = [lt.IgnoreClassifier(**options, random_state=seed).fit(X, y) for seed in range(networks)]
     estimators[0].model_ = stack([estimator.model_ for estimator in estimators])
     with torch.no_grad():
@@ -44,7 +45,7 @@ def test_every_model_of_ours_gives_the_same_probabilities(model, causal, tmp_pat
     estimator = fitted(model, causal)
     result = export_onnx(estimator, tmp_path / "model.onnx")
     assert result.difference < TOLERANCE
-    X = np.random.default_rng(1).normal(size=(2, 123, FEATURES)).astype(np.float32)
+    X = np.random.default_rng(1).normal(size=(2, 123, FEATURES))
     lengths = np.array([123, 31])
     given = {"features": X} | ({} if estimator.model_.is_causal else {"lengths": lengths})
     (theirs,) = session(result.whole).run(None, given)
@@ -60,7 +61,7 @@ def test_every_model_of_ours_gives_the_same_probabilities(model, causal, tmp_pat
 def test_steps_with_their_state_give_what_whole_sequences_do(model, tmp_path):
     estimator = fitted(model)
     result = export_onnx(estimator, tmp_path / "model.onnx")
-    X = np.random.default_rng(2).normal(size=(2, 150, FEATURES)).astype(np.float32)  # beyond the TCN's receptive field
+    X = np.random.default_rng(2).normal(size=(2, 150, FEATURES))  # beyond the TCN's receptive field
     one = session(result.step)
     shape = [{"streams": 2, "past": 0}.get(size, size) for size in one.get_inputs()[1].shape]
     state, steps = np.zeros(shape, np.float32), []
@@ -102,7 +103,7 @@ def test_scaling_of_an_audit_is_inside_the_graph_and_levels_are_left_alone(tmp_p
         "table": {"name": "a\n# b", "rows": 5, "sequences": 1, "labels": 5},
         "noise": {"rate": 0.1, "rate_lower": 0.05, "rate_upper": 0.2},
     }
-    estimator = fitted(networks=1)
+    estimator = fitted(networks=1, standardize=False)
     source = OnnxSource("study", estimator, encoders, audit)
     from labeltide.exporting import onnx as module
 
@@ -162,7 +163,8 @@ def test_a_saved_model_is_found_by_its_file_and_computes_on_the_cpu(tmp_path):
     estimator = fitted("linear", networks=1)
     estimator.save(tmp_path / "kept.safetensors")
     found = find_source(tmp_path / "kept.safetensors")
-    assert (found.name, found.scaling, found.estimator.device) == ("kept", None, "cpu")
+    assert (found.name, found.estimator.device) == ("kept", "cpu")
+    np.testing.assert_array_equal(found.scaling, estimator.scaling_)
 
 
 def test_the_fresh_process_loads_no_torch():

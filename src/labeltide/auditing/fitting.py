@@ -96,6 +96,7 @@ def new_estimator(table: Learned, windows: np.ndarray, options: AuditOptions) ->
         hidden_size=HIDDEN_SIZE,
         epochs=choose_epochs(table, windows, options.pace),
         period=table.clocks[0].period if len(table.clocks) == 1 else tuple(clock.period for clock in table.clocks),
+        standardize=False,  # the encoders of the table have done it
         device=options.device,
         checkpoint=options.checkpoint,
         random_state=options.seed,

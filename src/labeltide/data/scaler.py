@@ -12,6 +12,36 @@ from sklearn.utils.validation import check_is_fitted
 from labeltide import _validation
 
 SCOPES = ("all", "sequence")
+TAIL = 0.001  # share of the values on either side that is outside the usual range
+MAX_STEPS = 2**20  # steps from which the scaling of an estimator is learned
+
+
+def find_scaling(values: np.ndarray) -> np.ndarray:
+    """Low, high, centre and scale of every feature, (4, features), by which `apply_scaling` standardises.
+
+    Winsorised z-scores: values beyond the usual range of a feature, extended by its width on either side, are pulled
+    in, so that an artefact does not decide the scale. Features that are standardised already change little. A constant
+    feature is centred only.
+
+    Parameters
+    ----------
+    values : float64 array of shape (steps, features), finite
+    """
+    low, low_usual, middle, high_usual, high = np.quantile(values, [0, TAIL, 0.5, 1 - TAIL, 1], axis=0)
+    width = high_usual - low_usual
+    moves = width > 0
+    low = np.where(moves, np.maximum(low, low_usual - width), low)
+    high = np.where(moves, np.minimum(high, high_usual + width), high)
+    distances = np.clip(values, low, high) - middle
+    centre = middle + distances.mean(0)
+    scale = distances.std(0)
+    return np.stack([low, high, centre, np.where(scale > np.abs(centre) * 1e-12, scale, 1.0)])
+
+
+def apply_scaling(values: ArrayLike, scaling: np.ndarray) -> np.ndarray:
+    """Standardised features in single precision, (..., features), computed in double precision."""
+    low, high, centre, scale = scaling
+    return ((np.clip(np.asarray(values, dtype=np.float64), low, high) - centre) / scale).astype(np.float32)
 
 
 class SequenceScaler(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]

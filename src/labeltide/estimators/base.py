@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
@@ -22,8 +22,17 @@ from labeltide import _validation
 from labeltide._clock import Cells, Period, check_clocks, check_gaps
 from labeltide.chain.data import Chain
 from labeltide.data.clusters import Sources
-from labeltide.estimators.cross_fit import TrainingRows
-from labeltide.estimators.fleet import FittedFleet, FleetFit, find_moments, fit_fleet, predict_fleet
+from labeltide.estimators.cross_fit import TrainingRows, TrainingRowsWarning
+from labeltide.estimators.fleet import (
+    FittedFleet,
+    FleetFit,
+    find_moments,
+    fit_fleet,
+    predict_fleet,
+    predict_scaled,
+    scale_features,
+)
+from labeltide.estimators.scoring import refuse_scorers_by_name
 from labeltide.estimators.storage import save
 from labeltide.inference.audit import FDR, LabelAudit, Recorded, audit_labels, no_persistence
 from labeltide.models.base import SequenceModel
@@ -61,7 +70,7 @@ def audit_sequences(
     between = check_gaps(gaps, counts, shape[1])
     known = None if trusted is None else estimator.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
     recorded = Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups), between)
-    evidence = estimator._evidence(features, mask)
+    evidence, out_of_fold = estimator._evidence(features, mask)
     audit = audit_labels(
         recorded,
         evidence,
@@ -73,7 +82,18 @@ def audit_sequences(
         has_annotators=_validation.as_labels(y).ndim == 3,
         may_name=estimator._may_name_labels() if may_name is None else may_name,
     )
-    return replace(audit, clock=moments if estimator.cells_ is None else clocks[..., 0])
+    if out_of_fold is not None and not out_of_fold.all():
+        warnings.warn(_describe_unknown_rows(out_of_fold), TrainingRowsWarning, stacklevel=3)
+    return replace(audit, clock=moments if estimator.cells_ is None else clocks[..., 0], out_of_fold=out_of_fold)
+
+
+def _describe_unknown_rows(out_of_fold: np.ndarray) -> str:
+    count = int(out_of_fold.sum())
+    return (
+        f"{count or 'None'} of the {len(out_of_fold)} rows are recognised as training rows and judged by networks that "
+        "have not seen them. The others are judged as new rows. If they are training rows that were rounded or changed "
+        "since fit, pass X as it was in fit: networks that have memorised a wrong label do not find it."
+    )
 
 
 def correct_labels(
@@ -113,7 +133,6 @@ def _find_places(estimator: NoisyLabelClassifier, labels: np.ndarray, groups: Ar
 # ----------------------------------------------------------------------------------------------------
 
 
-SCORER_DEPTH = 8  # frames between a scorer and `predict`, as inside a Pipeline
 SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
 COPY = re.compile(r"<(i|button)\b[^>]*\bcopy-paste-icon\b[^>]*>\s*</\1>")  # buttons of that script
 
@@ -165,25 +184,6 @@ class EstimatorDisplay:
         return plot_reliability(top, chances.argmax(-1) == codes, ax, bins=bins)
 
 
-def refuse_scorer() -> None:
-    """Refuse to predict for a scorer of scikit-learn that would compare whole sequences.
-
-    ``scoring="accuracy"`` takes labels of shape (n, steps) as n labels that must agree in all steps, or raises for more
-    than two classes. It does not ask the estimator, so the call can only be seen from `predict`.
-    """
-    frame = sys._getframe(2)
-    for _ in range(SCORER_DEPTH):
-        if frame.f_globals.get("__name__") == "sklearn.utils._response":
-            raise ValueError(
-                "scikit-learn's scorers by name, such as scoring='accuracy', take one label per sequence, and here "
-                "every step has one. Leave scoring out, which gives the accuracy over steps, or pass "
-                "scoring=labeltide.step_scorer('accuracy')."
-            )
-        if frame.f_back is None:
-            return
-        frame = frame.f_back
-
-
 ModelChoice = str | torch.nn.Module | Callable[..., Any]
 RandomState = int | np.random.RandomState | None
 
@@ -205,6 +205,9 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         Hold out `validation_fraction` of the sequences, in whole clusters, and keep the epoch at which their
         *recorded* labels are most likely. No clean label is needed. The paper trains for all epochs.
     validation_fraction : float, default 0.2
+    standardize : bool, default True
+        Centre and scale every feature by what the training rows show, robustly: extreme values are pulled in. The
+        scaling is part of the fit. Pass False for a network of yours that needs raw values, such as indices.
     device : str, default "auto"
         "auto" takes a GPU where there is one.
     checkpoint : path, optional
@@ -228,6 +231,8 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     clock_grid_ : array of shape (points,), or of several clocks (points, clocks)
         The distinct moments of the training clock; with the default clock, one for each step.
     model_, noise_ : the trained network, or the ensemble that is averaged, and the noise function, as fleets
+    scaling_ : array of shape (4, features), or None without `standardize`
+        Lowest and highest value, centre and scale of each feature.
     history_ : labeltide.training.History
     """
 
@@ -245,12 +250,14 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     learning_rate: float = 0.01
     early_stopping: bool = False
     validation_fraction: float = 0.2
+    standardize: bool = True
     device: str = "auto"
     checkpoint: str | Path | None = None
     verbose: bool = False
     random_state: RandomState = None
 
     cells_: Cells | None = field(init=False)  # of several clocks
+    scaling_: np.ndarray | None = field(init=False)
     fold_model_: SequenceModel | None = field(init=False)
     training_rows_: TrainingRows = field(init=False)
 
@@ -306,6 +313,7 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """The probability of each true label at every step: shape (n, steps, classes), zero on padding."""
         check_is_fitted(self, "model_")
+        refuse_scorers_by_name()
         return predict_fleet([self], X, lengths)[0]
 
     def stream(self) -> Stream:
@@ -318,7 +326,6 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """The most likely true label at every step: shape (n, steps), missing on padding."""
-        refuse_scorer()
         probabilities = self.predict_proba(X, lengths)
         labels = self.classes_[probabilities.argmax(-1)]
         padding = probabilities.sum(-1) == 0
@@ -380,9 +387,10 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     ) -> LabelAudit:
         """Probability that each recorded label is right, the most likely label, and flags at a false discovery rate.
 
-        `tide` uses out-of-fold predictions for the rows it was fitted to, and forward-backward smoothing. All
-        others take each step by itself with the network trained on it, overconfident about what it has memorised.
-        Where the fit of `tide` does not show that labels are wrong (`conclusion_`), none is flagged.
+        `tide` smooths by forward-backward and predicts the rows it was fitted to out of fold. It recognises them by
+        their features (`LabelAudit.out_of_fold`) and warns of rows that it does not recognise. All other methods take
+        each step by itself with the network trained on it, overconfident about what it has memorised. Where the fit of
+        `tide` does not show that labels are wrong (`conclusion_`), none is flagged.
 
         Parameters
         ----------
@@ -421,9 +429,12 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         """The number of classifiers, and of networks for Q(t), that one fit with so many annotators trains at once."""
         return self.members_per_fit, self.members_per_fit
 
-    def _evidence(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Log-probabilities of the true labels given the features, for an audit: (n, steps, classes)."""
-        return np.log(predict_fleet([self], features, mask.sum(1))[0].clip(1e-30))
+    def _evidence(self, features: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Log-probabilities of the true labels given the features, (n, steps, classes), for an audit.
+
+        And which rows, (n,), are predicted out of fold; None where the method does not cross-fit.
+        """
+        return np.log(predict_scaled([self], features, mask)[0].clip(1e-30)), None
 
     def _may_name_labels(self) -> bool:
         """Whether an audit may flag and correct single labels."""
@@ -443,10 +454,12 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
             raise ValueError(f"it holds more than a {type(self).__name__} learns.")
 
     def _check_features(self, X: ArrayLike, lengths: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+        """Features as the networks take them, standardised and zero on padding, and lengths."""
         features, counts = _validation.check_features(X, lengths)
         if features.shape[2] != self.n_features_in_:
             raise ValueError(f"X must have {self.n_features_in_} features, as in fit. Got {features.shape[2]}.")
-        return features, counts
+        mask = _validation.steps_mask(counts, features.shape[1])
+        return scale_features(X, features, mask, self.scaling_), counts
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -200,10 +200,17 @@ def digest_rows(features: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, DIGEST_SIZE)
 
 
+class TrainingRowsWarning(UserWarning):
+    """Warns of audited rows that are not recognised as training rows, and so are not predicted out of fold."""
+
+
 def out_of_fold_log_probs(
     model: SequenceModel, rows: TrainingRows, features: np.ndarray, mask: np.ndarray, device: str
-) -> np.ndarray:
-    """Log-probabilities (n, steps, classes): out of fold for training rows, the average of all folds for others."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probabilities (n, steps, classes), and which rows, (n,), are training rows and predicted out of fold.
+
+    Other rows get the average of all folds.
+    """
     inputs, real = torch.from_numpy(features), torch.from_numpy(mask)
     model.to(device)
     if model.is_causal:  # the second half of the networks reads rows backwards
@@ -219,4 +226,4 @@ def out_of_fold_log_probs(
     folds = torch.from_numpy(rows.find_folds(features, mask))
     held_out: Tensor = every[folds.clamp_min(0), torch.arange(len(folds))]  # (n, steps, classes)
     average = every.logsumexp(0) - np.log(len(every))
-    return torch.where((folds >= 0)[:, None, None], held_out, average).numpy()
+    return torch.where((folds >= 0)[:, None, None], held_out, average).numpy(), (folds >= 0).numpy()

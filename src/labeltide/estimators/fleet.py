@@ -31,6 +31,7 @@ from labeltide.data.clusters import (
     splitting_units,
     spread_labels,
 )
+from labeltide.data.scaler import MAX_STEPS, apply_scaling, find_scaling
 from labeltide.models import make_model
 from labeltide.models.base import SequenceModel, check_logits
 from labeltide.noise.functions import FixedNoise, NoiseFunction
@@ -216,15 +217,21 @@ def fit_fleet(
         )
     more |= {"held_out": held_out, "period": estimators[0].period}
     data, classes, sources, cells, people = prepare(X, labels, seeds, **more)
+    scaling = None
+    if estimators[0].standardize:
+        scaling = learn_scaling(X, data.mask.numpy())
+        data = replace(
+            data, features=torch.from_numpy(scale_features(X, data.features.numpy(), data.mask.numpy(), scaling))
+        )
     for number, part in enumerate(_parts(estimators[0], data, device)):
         name = f"-{number}" if number else ""
         own = data.members_in(part).to(device)
         fleet_fit = FleetFit(estimators[part], own, classes, seeds[part], sources, cells, people, name)
-        _store(fleet_fit, estimators[0]._fit_fleet(fleet_fit))
+        _store(fleet_fit, estimators[0]._fit_fleet(fleet_fit), scaling)
     _remove_checkpoints(estimators[0].checkpoint)
 
 
-def _store(fleet_fit: FleetFit, fitted: FittedFleet) -> None:
+def _store(fleet_fit: FleetFit, fitted: FittedFleet, scaling: np.ndarray | None) -> None:
     """Set the fitted attributes of each estimator from its member."""
     model, noise = fitted.model.cpu().eval(), fitted.noise.cpu().eval()
     counts = list(fitted.networks) or [1] * fleet_fit.members
@@ -235,6 +242,7 @@ def _store(fleet_fit: FleetFit, fitted: FittedFleet) -> None:
         estimator.classes_ = as_array(fleet_fit.classes)
         estimator.sources_ = fleet_fit.sources.names
         estimator.n_features_in_ = fleet_fit.data.features.shape[-1]
+        estimator.scaling_ = scaling
         estimator.cells_ = fleet_fit.cells
         estimator.clock_grid_ = (
             fleet_fit.data.grid.double().cpu().numpy() if fleet_fit.cells is None else fleet_fit.cells.grid
@@ -283,14 +291,43 @@ def predict_fleet(
     -------
     array of shape (estimators, n, steps, classes), zero on padding
     """
+    if any(not np.array_equal(each.scaling_, estimators[0].scaling_) for each in estimators[1:]):  # type: ignore[arg-type]
+        return np.concatenate([predict_fleet([each], X, lengths) for each in estimators])
     features, counts = estimators[0]._check_features(X, lengths)
-    mask = _validation.steps_mask(counts, features.shape[1])
+    return predict_scaled(estimators, features, _validation.steps_mask(counts, features.shape[1]))
+
+
+def predict_scaled(estimators: Sequence[NoisyLabelClassifier], features: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """`predict_fleet` for features as `_check_features` gives them, with a mask of shape (n, steps)."""
     device = _validation.check_device(estimators[0].device)
     model = stack([estimator.model_ for estimator in estimators]).to(device)
     probabilities = model_log_probs(model, torch.from_numpy(features), torch.from_numpy(mask), device).exp()
     ensembles = probabilities.split([estimator.model_.members for estimator in estimators])
     probabilities = torch.stack([networks.mean(0) for networks in ensembles])
     return np.where(mask[..., None], probabilities.double().cpu().numpy(), 0.0)
+
+
+def learn_scaling(X: ArrayLike, mask: np.ndarray) -> np.ndarray:
+    """The scaling of each feature, (4, features), without padding; of very many rows, from evenly spaced ones."""
+    every = -(-mask.size // MAX_STEPS)
+    return find_scaling(np.asarray(np.asarray(X)[::every], dtype=np.float64)[mask[::every]])
+
+
+def scale_features(X: ArrayLike, features: np.ndarray, mask: np.ndarray, scaling: np.ndarray | None) -> np.ndarray:
+    """Standardise X into `features`, which hold it in single precision; padding is zero.
+
+    The scaling starts from X itself: single precision would lose what varies around a large offset.
+    """
+    if scaling is None:
+        return features
+    given = np.asarray(X)
+    if np.may_share_memory(features, given):
+        features = np.empty_like(features)
+    rows = max(1, STEPS_AT_ONCE // mask.shape[1])
+    for start in range(0, len(features), rows):
+        part = slice(start, start + rows)
+        features[part] = np.where(mask[part, :, None], apply_scaling(given[part], scaling), 0.0)
+    return features
 
 
 def as_array(classes: Sequence[Any]) -> np.ndarray:
@@ -560,6 +597,8 @@ def check_fleet(estimators: Sequence[NoisyLabelClassifier], labels: Sequence[Arr
 
 
 def _check_settings(estimator: NoisyLabelClassifier) -> None:
+    if not isinstance(estimator.standardize, bool | np.bool_):
+        raise ValueError(f"standardize must be True or False. Got {estimator.standardize!r}.")
     for name in ("hidden_size", "epochs", "batch_size"):
         _validation.check_number(name, getattr(estimator, name), 1, whole=True)
     _validation.check_number("learning_rate", estimator.learning_rate, 0, above=True)

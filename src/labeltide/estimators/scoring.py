@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import traceback
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -31,6 +33,25 @@ def step_scorer(scoring: str = "accuracy") -> StepScorer:
     """
     _validation.check_choice("scoring", scoring, get_scorer_names())
     return StepScorer(scoring)
+
+
+def refuse_scorers_by_name() -> None:
+    """Raise where `predict` or `predict_proba` is called by a scorer of scikit-learn that takes sequences for samples.
+
+    ``scoring="accuracy"`` takes labels of shape (n, steps) as n labels that must agree in all steps, and "roc_auc"
+    takes the probabilities of one step for those of all. scikit-learn does not tell the estimator who asks, so the call
+    is recognised from the stack. A Pipeline or a search may stand in between; the user's own code ends the search.
+    """
+    for frame, _ in traceback.walk_stack(inspect.currentframe()):
+        module = frame.f_globals.get("__name__", "")
+        if module == "sklearn.utils._response":
+            raise ValueError(
+                "scikit-learn's scorers by name, such as scoring='accuracy' or 'roc_auc', take one label per sequence, "
+                "and here every step has one. Leave scoring out, which gives the accuracy over steps, or pass "
+                "scoring=labeltide.step_scorer('accuracy') with the name of the scorer."
+            )
+        if not module.startswith(("sklearn.", "labeltide.")):
+            return
 
 
 @dataclass(frozen=True, repr=False)

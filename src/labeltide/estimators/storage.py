@@ -89,6 +89,8 @@ def _to_bytes(estimator: NoisyLabelClassifier) -> bytes:
     tensors |= {f"history.{name}": torch.tensor(values) for name, values in vars(estimator.history_).items()}
     tensors |= _fold_networks(estimator)
     tensors["clock_grid"] = torch.tensor(estimator.clock_grid_)
+    if estimator.scaling_ is not None:
+        tensors["scaling"] = torch.tensor(estimator.scaling_)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     return seal(safetensors.torch.save(tensors, metadata={"labeltide": describe(estimator)}))
 
@@ -129,10 +131,12 @@ def _restore(description: Described, tensors: Tensors, model: Model | None) -> N
     names = ("model", "noise", "history", *(CROSS_FIT_PARTS if description.method.cross_fits else ()))
     parts = {part: take_part(tensors, f"{part}.") for part in names}
     estimator = description.method(**params)
+    scaling = take_part(tensors, "scaling")
     estimator.cells_ = _restore_cells(description, tensors)
     estimator.model_ = _restore_model(description, params, parts["model"])
     estimator.noise_ = _restore_noise(description, parts["noise"], estimator.cells_ is not None)
     estimator.history_ = _restore_history(parts["history"])
+    estimator.scaling_ = _restore_scaling(description, scaling)
     estimator.classes_ = as_array(description.classes)
     estimator.n_features_in_ = description.n_features
     estimator.clock_grid_ = tensors["clock_grid"].numpy()
@@ -144,6 +148,18 @@ def _restore(description: Described, tensors: Tensors, model: Model | None) -> N
     if "noise" in params:
         estimator.set_params(noise=estimator.noise_)
     return estimator
+
+
+def _restore_scaling(description: Described, tensors: Tensors) -> np.ndarray | None:
+    shape = (4, description.n_features)
+    check_tensors("scaling", tensors, {"": (shape, torch.float64)} if description.params["standardize"] else {})
+    if not tensors:
+        return None
+    low, high, centre, scale = scaling = tensors[""]
+    largest = (scaling[:2] - centre).abs() / scale  # that the networks may meet
+    if not bool(scaling.isfinite().all() & (low <= high).all() & (scale > 0).all() & (largest < LARGEST_WEIGHT).all()):
+        raise ValueError("the scaling of its features must hold finite ranges and positive scales.")
+    return scaling.numpy()
 
 
 def _restore_cells(description: Described, tensors: Tensors) -> Cells | None:
@@ -567,7 +583,7 @@ def check_fields(part: str, fields: Any, wanted: Iterable[str]) -> None:
 
 def _with_old_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
     """The parameters of a file, with those that it is too old to have."""
-    params = {**OLD_PARAMS.get(method, {}), **params}
+    params = {"standardize": False, **OLD_PARAMS.get(method, {}), **params}
     if method == "continuous":  # the network with raw steps was that of the paper's code in these respects too
         departs = not params.get("raw_steps")
         params = {"scaled_weights": departs, "bounded_logits": departs, **params}

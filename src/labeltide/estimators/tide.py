@@ -568,7 +568,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         model, history, networks = distill(fleet_fit, posterior.labels, posterior.folds, self.ensemble)
         return FittedFleet(model, posterior.noise, history, posterior.learned, networks)
 
-    def _evidence(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def _evidence(self, features: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         if self.fold_model_ is None:  # every label was trusted: nothing was cross-fitted
             return super()._evidence(features, mask)
         device = _validation.check_device(self.device)

@@ -115,6 +115,8 @@ def _running(result: OnnxExport, found: OnnxSource) -> list[str]:
     said = ["\n".join(parts)]
     if found.scaling is None:
         said.append("Features must be scaled as those that the model was fitted to.")
+    elif not found.encoders:
+        said.append("Features are in the units of the training data: the graph pulls outliers in, centres and scales.")
     else:
         said.append(
             "Features are in the units of the table: the graph pulls outliers in, centres and scales. Gaps in numbers "

@@ -133,7 +133,7 @@ def _step_bytes(found: OnnxSource, one: StepGraph) -> bytes:
 
 
 def _scaled(graph: Graph, found: OnnxSource, shape: tuple[int | str, ...]) -> str:
-    """The features as the network takes them; those of an audit come in the user's units, in double precision."""
+    """The features as the network takes them, scaled inside from the user's units, in double precision."""
     if found.scaling is None:
         return graph.take_input("features", np.float32, shape)
     values = graph.take_input("features", np.float64, shape)
@@ -154,7 +154,8 @@ def _drawer(found: OnnxSource) -> Any:
             return Given(values, values)
         low, high, centre, scale = found.scaling
         raw = centre + scale * random.normal(size=shape) * 1.5
-        return Given(raw, ((np.clip(raw, low, high) - centre) / scale).astype(np.float32))
+        encoded = ((np.clip(raw, low, high) - centre) / scale).astype(np.float32)
+        return Given(raw, encoded if found.encoders else raw)  # without a table, the estimator scales
 
     return draw
 
@@ -587,7 +588,7 @@ class OnnxSource(NamedTuple):
     def scaling(self) -> np.ndarray | None:
         """Low, high, centre and scale of every feature, (4, features); indicators stay as they are."""
         if not self.encoders:
-            return None
+            return self.estimator.scaling_
         columns = []
         for encoder in self.encoders:
             for place in range(len(encoder.names)):

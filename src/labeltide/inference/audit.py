@@ -84,6 +84,8 @@ class LabelAudit(LabelAuditDisplay):
         Expected shares of false alarms, Q and k not taken as known (`averaged_quality.py`). Audits of tables have it.
     spend_fdr : bool
         Whether labels for which no other is likelier are flagged too, until the mean quality of the flags is `fdr`.
+    out_of_fold : bool array of shape (n,), optional
+        Which rows are training rows of `tide`, judged by networks that have not seen them; None for other methods.
 
     Computed from these when first asked for: `quality`, `contested`, `suggested`, `is_issue` and others.
     """
@@ -102,6 +104,7 @@ class LabelAudit(LabelAuditDisplay):
     may_name: bool = True
     false_alarms: np.ndarray | None = None
     spend_fdr: bool = False
+    out_of_fold: np.ndarray | None = None
 
     @cached_property
     def quality(self) -> np.ndarray:

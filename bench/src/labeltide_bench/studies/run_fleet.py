@@ -100,7 +100,8 @@ def _measured(
 def _estimator(
     run: PlannedRun, drawn: RecordedLabels, settings: dict[str, Any], device: str, checkpoint: Path
 ) -> NoisyLabelClassifier:
-    settings = {**settings, "random_state": run.draw, "device": device, "checkpoint": checkpoint}
+    # The inputs of the paper and of the records are not standardised; a study may ask for it.
+    settings = {"standardize": False, **settings, "random_state": run.draw, "device": device, "checkpoint": checkpoint}
     if "noise" in settings:
         settings["noise"] = told_noise(settings["noise"], np.asarray(drawn.noise))
     return METHODS[run.method.method](**settings)
