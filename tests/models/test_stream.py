@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeltide.models.base import LinearModel
-from labeltide.models.gru import GRUModel, ModelStream
+from labeltide.models.gru import GRUModel
 from labeltide.models.tcn import TCNModel
 from models.laws import full_mask, run, started
 
@@ -19,9 +19,11 @@ from models.laws import full_mask, run, started
 def test_the_compiled_gru_gives_the_same_bits_step_by_step(members, streams, steps, hidden):
     model = started(GRUModel(members, 5, 3, hidden_size=hidden))
     features = torch.randn(streams, steps, 5, generator=torch.Generator().manual_seed(steps))
-    stream = ModelStream(model, streams)
-    logits = torch.stack([stream.push(features[:, t]) for t in range(steps)], 2)
-    assert torch.equal(logits, run(model, features.expand(members, -1, -1, -1)))
+    state, logits = model.start(streams), []
+    for t in range(steps):
+        step, state = model.advance(features[:, t], state)
+        logits.append(step)
+    assert torch.equal(torch.stack(logits, 2), run(model, features.expand(members, -1, -1, -1)))
 
 
 @pytest.mark.parametrize("model", [TCNModel, LinearModel])
@@ -35,7 +37,8 @@ def test_an_output_depends_on_no_more_steps_than_it_reaches_back_to(model):
 
 
 def test_only_the_steps_within_reach_are_kept():
-    stream = ModelStream(started(TCNModel(2, 3, 2)), 1)
+    model = started(TCNModel(2, 3, 2))
+    state = model.start(1)
     for _ in range(TCNModel.reach + 5):
-        stream.push(torch.randn(1, 3))
-    assert stream.seen.shape == (1, TCNModel.reach, 3)
+        _, state = model.advance(torch.randn(1, 3), state)
+    assert state.shape == (1, TCNModel.reach, 3)

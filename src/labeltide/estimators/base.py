@@ -36,7 +36,6 @@ from labeltide.estimators.scoring import refuse_scorers_by_name
 from labeltide.estimators.storage import save
 from labeltide.inference.audit import FDR, LabelAudit, Recorded, audit_labels, no_persistence
 from labeltide.models.base import SequenceModel
-from labeltide.models.gru import ModelStream
 from labeltide.tables.frames import like_given
 
 # ----------------------------------------------------------------------------------------------------
@@ -496,7 +495,7 @@ class Stream:
     def reset(self) -> None:
         """Forget everything: the next step is the first of new sequences."""
         self.n_steps = 0
-        self._stream: ModelStream | None = None
+        self._state: torch.Tensor | None = None
 
     def push(self, features: ArrayLike) -> np.ndarray:
         """The probability of each true label at the next step.
@@ -516,14 +515,14 @@ class Stream:
                 f"Got shape {shape}."
             )
         values, _ = self.estimator._check_features(np.reshape(features, (-1, 1, shape[-1])), None)
-        if self._stream is None:
-            self._stream = ModelStream(self.model, len(values))
-        if len(values) != self._stream.streams:
+        if self._state is None:
+            self.n_streams, self._state = len(values), self.model.start(len(values))
+        if len(values) != self.n_streams:
             raise ValueError(
-                f"This stream follows {self._stream.streams} sequences, one row of features for each. "
+                f"This stream follows {self.n_streams} sequences, one row of features for each. "
                 f"Got {len(values)}. Call reset, or start another stream."
             )
-        logits = self._stream.push(torch.from_numpy(values[:, 0]))
+        logits, self._state = self.model.advance(torch.from_numpy(values[:, 0]), self._state)
         self.n_steps += 1
         probabilities = logits.log_softmax(-1).exp().mean(0).double().numpy()  # over the networks of an ensemble
         return probabilities if len(shape) == 2 else probabilities[0]

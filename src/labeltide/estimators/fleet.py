@@ -32,7 +32,7 @@ from labeltide.data.clusters import (
     spread_labels,
 )
 from labeltide.data.scaler import MAX_STEPS, apply_scaling, find_scaling
-from labeltide.models import make_model
+from labeltide.models import MODELS, make_model
 from labeltide.models.base import SequenceModel, check_logits
 from labeltide.noise.functions import FixedNoise, NoiseFunction
 from labeltide.training import (
@@ -58,6 +58,7 @@ logger = logging.getLogger("labeltide.estimators")
 
 MEMORY_SHARE = 0.6  # of the free memory, for what the estimate of a member's need leaves out
 NOISE_BYTES = 8 * 2**20  # the paper's network for Q, its gradient, Adam's moments and snapshots
+MAX_UNIT_FEATURES = 16  # features of unit variance; more are scaled down together
 CHECKPOINT_PREFIX = "labeltide-fit-"  # the only files in a checkpoint folder that we ever delete
 
 Noise = TypeVar("Noise", bound=NoiseFunction)
@@ -272,7 +273,9 @@ def find_moments(estimator: NoisyLabelClassifier, clock: ArrayLike) -> np.ndarra
 def _parts(settings: NoisyLabelClassifier, data: FleetData, device: str) -> list[slice]:
     """Split a fleet that would not fit into memory."""
     rows = min(settings.batch_size, len(data.features))
-    floats_per_step = 2 * data.features.shape[2] + (16 if settings.model == "gru" else 128) * settings.hidden_size
+    known = MODELS.get(settings.model) if isinstance(settings.model, str) else None
+    kept_per_unit = (known or SequenceModel).kept_per_unit
+    floats_per_step = 2 * data.features.shape[2] + kept_per_unit * settings.hidden_size
     models, noises = settings._networks_at_once(data.labels.shape[-1])
     needed = models * 4 * rows * data.features.shape[1] * floats_per_step + noises * NOISE_BYTES
     free = free_memory(device)
@@ -308,9 +311,15 @@ def predict_scaled(estimators: Sequence[NoisyLabelClassifier], features: np.ndar
 
 
 def learn_scaling(X: ArrayLike, mask: np.ndarray) -> np.ndarray:
-    """The scaling of each feature, (4, features), without padding; of very many rows, from evenly spaced ones."""
+    """The scaling of each feature, (4, features), without padding; of very many rows, from evenly spaced ones.
+
+    Many features are scaled down together, so that the norm of a step is that of `MAX_UNIT_FEATURES` features of unit
+    variance: the initial weights and the learning rate are made for that (docs/decisions/026-standardised-features.md).
+    """
     every = -(-mask.size // MAX_STEPS)
-    return find_scaling(np.asarray(np.asarray(X)[::every], dtype=np.float64)[mask[::every]])
+    scaling = find_scaling(np.asarray(np.asarray(X)[::every], dtype=np.float64)[mask[::every]])
+    scaling[3] *= max(1.0, scaling.shape[1] / MAX_UNIT_FEATURES) ** 0.5
+    return scaling
 
 
 def scale_features(X: ArrayLike, features: np.ndarray, mask: np.ndarray, scaling: np.ndarray | None) -> np.ndarray:

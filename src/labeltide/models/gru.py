@@ -1,6 +1,13 @@
-"""Gated recurrent unit (GRU; Cho and others 2014) with a linear head: the model of Nagaraj and others (2025).
+r"""Gated recurrent unit (GRU; Cho and others 2014) with a linear head: the model of Nagaraj and others (2025).
 
-`models/gru.py` has the equations.
+With the input part of the gates :math:`a^r, a^z, a^n` already computed for all steps, the recurrence is
+
+.. math::
+    r &= \sigma(a^r + h W^r + b^r), \quad z = \sigma(a^z + h W^z + b^z), \\
+    m &= h W^n + b^n, \quad n = \tanh(a^n + r\,m), \quad h' = n + z\,(h - n).
+
+Its gradient (backpropagation through time) is written out, which takes a third of the operations that autograd records;
+the weight gradient is one matrix product over all steps instead of one per step.
 """
 
 from __future__ import annotations
@@ -8,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
@@ -27,6 +35,8 @@ class GRUModel(SequenceModel):
     """
 
     name = "gru"
+    kept_per_unit = 16
+    has_onnx = True
 
     def __init__(
         self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True
@@ -48,22 +58,51 @@ class GRUModel(SequenceModel):
             hidden = torch.cat([hidden, reverse], -1)
         return self.head(hidden)
 
-    @torch.no_grad()
-    def advance(self, features: Tensor, state: Tensor) -> Tensor:
-        """Logits of the next step, (members, streams, classes), of a causal model on the CPU.
+    def fused_parameters(self) -> tuple[Tensor, ...] | None:
+        return (*self.forwards.parameters(), *self.head.parameters()) if self.backwards is None else None
 
-        Parameters
-        ----------
-        features : Tensor of shape (members, streams, features)
-        state : Tensor of shape (members, streams, hidden)
-            Zero at the start; updated in place.
-        """
+    def start(self, streams: int) -> Tensor:
+        """The hidden states, (members, streams, hidden)."""
+        return torch.zeros(self.members, streams, self.forwards.hidden_size)
+
+    @torch.no_grad()
+    def advance(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         layer, parameters = self.forwards, (*self.forwards.parameters(), *self.head.parameters())
-        if kernel.usable(features[:, :, None], *parameters):
-            return kernel.fused_advance(features[:, :, None].contiguous(), state, *parameters)[:, :, 0]
-        gates = torch.baddbmm(layer.bias_input, features, layer.weight_input)
-        state.copy_(gru_step(gates, state, layer.weight_hidden, layer.bias_hidden))
-        return self.head(state)
+        steps = features.expand(self.members, -1, -1)
+        if kernel.usable(steps[:, :, None], *parameters):
+            state = state.clone()  # updated in place
+            return kernel.fused_advance(steps[:, :, None].contiguous(), state, *parameters)[:, :, 0], state
+        gates = torch.baddbmm(layer.bias_input, steps, layer.weight_input)
+        state = gru_step(gates, state, layer.weight_hidden, layer.bias_hidden)
+        return self.head(state), state
+
+    @property
+    def onnx_state(self) -> tuple[int | str, ...] | None:
+        return (self.members, "streams", self.forwards.hidden_size)
+
+    def write_onnx(self, graph: Any, features: str, lengths: str | None, state: str | None) -> tuple[str, str | None]:
+        by_step = graph.add("Transpose", features, perm=[1, 0, 2])  # (steps, batch, features)
+        counts = "" if lengths is None else graph.add("Cast", lengths, to=graph.onnx.TensorProto.INT32)
+        befores = [""] * self.members if state is None else graph.add_many("Split", [state], self.members, axis=0)
+        layers = [self.forwards] if self.backwards is None else [self.forwards, self.backwards]
+        hidden, afters = [], []
+        for member, before in enumerate(befores):
+            weights = [np.stack([layer.onnx_gates(member)[part] for layer in layers]) for part in range(3)]
+            # With linear_before_reset the reset gate is applied after the product with the hidden weights.
+            every, last = graph.add_many(
+                "GRU",
+                [by_step, *map(graph.constant, weights), counts, before],
+                2,
+                hidden_size=self.forwards.hidden_size,
+                direction="forward" if self.backwards is None else "bidirectional",
+                linear_before_reset=1,
+            )
+            by_row = graph.add("Transpose", every, perm=[2, 0, 1, 3])  # (batch, steps, directions, hidden)
+            joined = graph.add("Reshape", by_row, graph.whole(0, 0, -1))
+            hidden.append(graph.add("Unsqueeze", joined, graph.whole(0)))
+            afters.append(last)
+        logits = graph.linear(graph.add("Concat", *hidden, axis=0), self.head)
+        return logits, None if state is None else graph.add("Concat", *afters, axis=0)
 
 
 class GRULayer(FleetModule):
@@ -80,6 +119,14 @@ class GRULayer(FleetModule):
     def _initialise(self, generators: Sequence[Generator]) -> None:
         for parameter in (self.weight_input, self.weight_hidden, self.bias_input, self.bias_hidden):
             uniform_(parameter, self.hidden_size**-0.5, generators)
+
+    def onnx_gates(self, member: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Input weights, hidden weights and biases of one member, with the gates update, reset, new as in ONNX."""
+        ordered = []
+        for parameter in (self.weight_input, self.weight_hidden, self.bias_input, self.bias_hidden):
+            reset, update, new = parameter[member].detach().chunk(3, -1)
+            ordered.append(torch.cat([update, reset, new], -1).T.numpy())  # (3 * hidden, inputs)
+        return ordered[0], ordered[1], np.concatenate(ordered[2:])[:, 0]
 
     def forward(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """Hidden states of shape (members, batch, steps, hidden)."""
@@ -101,20 +148,6 @@ class GRULayer(FleetModule):
                 [gates[..., :hidden], gates[..., hidden : 2 * hidden] + closed, gates[..., 2 * hidden :]], -1
             )
         return gru_recurrence(gates, self.weight_hidden, self.bias_hidden).permute(1, 2, 0, 3)
-
-
-# ----------------------------------------------------------------------------------------------------
-# GRU recurrence (Cho and others 2014) of a fleet, with backpropagation through time written out.
-#
-# With the input part of the gates :math:`a^r, a^z, a^n` already computed for all steps,
-#
-# .. math::
-#     r &= \sigma(a^r + h W^r + b^r), \quad z = \sigma(a^z + h W^z + b^z), \\
-#     m &= h W^n + b^n, \quad n = \tanh(a^n + r\,m), \quad h' = n + z\,(h - n).
-#
-# The written-out gradient takes a third of the operations that autograd records, and the weight gradient is one matrix
-# product over all steps instead of one per step.
-# ----------------------------------------------------------------------------------------------------
 
 
 def gru_recurrence(gates: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -188,35 +221,3 @@ class _Recurrence(torch.autograd.Function):
         flat = grad_parts.transpose(0, 1).reshape(members, steps * batch, 3 * hidden)
         before = states[:-1].transpose(0, 1).reshape(members, steps * batch, hidden)
         return grad_gates, before.transpose(1, 2) @ flat, flat.sum(1, keepdim=True)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Online inference: a causal model that receives one step at a time and carries its state.
-# ----------------------------------------------------------------------------------------------------
-
-
-class ModelStream:
-    """The state of a causal model on several streams, on the CPU.
-
-    A GRU keeps its hidden state, so a step costs the same however long the sequences are. Other models are run on the
-    steps within their receptive field, or on all steps so far where it is unlimited.
-    """
-
-    def __init__(self, model: SequenceModel, streams: int) -> None:
-        self.model, self.streams = model, streams
-        self.seen: Tensor | None = None  # (streams, steps, features)
-        self.state: Tensor | None = None  # (members, streams, hidden)
-        if isinstance(model, GRUModel):
-            self.state = torch.zeros(model.members, streams, model.forwards.hidden_size)
-
-    @torch.no_grad()
-    def push(self, features: Tensor) -> Tensor:
-        """Logits of the next step, (members, streams, classes), from its features, (streams, features)."""
-        model = self.model
-        if isinstance(model, GRUModel) and self.state is not None:
-            return model.advance(features.expand(model.members, -1, -1), self.state)
-        step = features[:, None]
-        seen = step if self.seen is None else torch.cat([self.seen, step], 1)
-        self.seen = seen[:, -model.reach :] if model.reach else seen
-        window = self.seen.expand(model.members, -1, -1, -1)  # (members, streams, steps, features)
-        return model(window, torch.ones(window.shape[:3], dtype=torch.bool))[:, :, -1]

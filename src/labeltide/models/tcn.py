@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -25,6 +26,7 @@ class TCNModel(SequenceModel):
     """
 
     name = "tcn"
+    has_onnx = True
     reach = 1 + 2 * (KERNEL_SIZE - 1) * sum(DILATIONS)
 
     def __init__(
@@ -42,6 +44,47 @@ class TCNModel(SequenceModel):
         for block in self.blocks:
             hidden = block(hidden, padding)
         return self.head(hidden.permute(1, 0, 3, 2))
+
+    def _pasts(self) -> list[int]:
+        """How many earlier inputs each convolution sees."""
+        return [(KERNEL_SIZE - 1) * dilation for dilation in DILATIONS for _ in range(2)]
+
+    @property
+    def onnx_state(self) -> tuple[int | str, ...] | None:
+        """The earlier inputs of all convolutions."""
+        return ("streams", self.members * self.embed.weight.shape[-1], sum(self._pasts()))
+
+    def write_onnx(self, graph: Any, features: str, lengths: str | None, state: str | None) -> tuple[str, str | None]:
+        pasts, afters, mask = self._pasts(), [], None
+        befores = iter(
+            () if state is None else graph.add_many("Split", [state, graph.whole(*pasts)], len(pasts), axis=2)
+        )
+        if lengths is not None:  # (batch, 1, steps)
+            mask = graph.to_float(graph.add("Unsqueeze", graph.real_steps(features, lengths), graph.whole(1)))
+
+        def convolve(hidden: str, layer: Any) -> str:
+            reach = layer.dilation * (KERNEL_SIZE - 1)
+            sides = [reach, 0] if layer.causal else [reach // 2, reach // 2]
+            if state is not None:
+                hidden, sides = graph.add("Concat", next(befores), hidden, axis=2), [0, 0]
+                afters.append(graph.add("Slice", hidden, graph.whole(1), graph.whole(2**31), graph.whole(2)))
+            elif mask is not None:
+                hidden = graph.add("Mul", hidden, mask)
+            weight, bias = (tensor.detach().flatten(0, 1).numpy() for tensor in (layer.weight, layer.bias))
+            options = {"dilations": [layer.dilation], "group": layer.members, "pads": sides}
+            return graph.add("Relu", graph.add("Conv", hidden, graph.constant(weight), graph.constant(bias), **options))
+
+        width = self.embed.weight.shape[-1]
+        embedded = graph.linear(graph.add("Unsqueeze", features, graph.whole(0)), self.embed)
+        channels = graph.add("Transpose", embedded, perm=[1, 0, 3, 2])  # (batch, members, hidden, steps)
+        hidden = graph.add("Reshape", channels, graph.whole(0, self.members * width, -1))
+        blocks: Any = self.blocks
+        for block in blocks:
+            inner = convolve(convolve(hidden, block.first), block.second)
+            hidden = graph.add("Relu", graph.add("Add", hidden, inner))
+        apart = graph.add("Reshape", hidden, graph.whole(0, self.members, width, -1))
+        logits = graph.linear(graph.add("Transpose", apart, perm=[1, 0, 3, 2]), self.head)
+        return logits, graph.add("Concat", *afters, axis=2) if afters else None
 
 
 class ResidualBlock(FleetModule):

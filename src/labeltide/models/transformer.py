@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
@@ -27,6 +29,7 @@ class TransformerModel(SequenceModel):
     """
 
     name = "transformer"
+    has_onnx = True
 
     def __init__(
         self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True
@@ -51,13 +54,43 @@ class TransformerModel(SequenceModel):
             hidden = layer(hidden, keys)
         return self.head(self.norm(hidden))
 
+    @property
+    def onnx_state(self) -> tuple[int | str, ...] | None:
+        """The keys and values of all steps so far."""
+        return (len(self.layers), 2, self.members, "streams", "past", self.embed.weight.shape[-1])
+
+    def write_onnx(self, graph: Any, features: str, lengths: str | None, state: str | None) -> tuple[str, str | None]:
+        count = graph.size(features, 1)
+        steps, visible, pasts = graph.positions(count), None, None
+        if state is not None:
+            steps = graph.size(state, 4)  # the one new step
+            pasts = graph.add_many("Split", [state], len(self.layers), axis=0)  # (1, 2, members, streams, past, hidden)
+        elif lengths is None:  # (queries, keys)
+            visible = graph.add("LessOrEqual", steps, graph.add("Unsqueeze", steps, graph.whole(1)))
+        else:  # (batch, 1, 1, keys)
+            visible = graph.add("Unsqueeze", graph.real_steps(features, lengths), graph.whole(1, 2))
+        size = self.embed.weight.shape[-1]
+        frequencies = torch.exp(torch.arange(0, size, 2) * (-math.log(10000.0) / size)).numpy()
+        angles = graph.add(
+            "Mul", graph.to_float(graph.add("Unsqueeze", steps, graph.whole(1))), graph.constant(frequencies)
+        )
+        encoding = graph.add("Concat", graph.add("Sin", angles), graph.add("Cos", angles), axis=-1)  # (steps, hidden)
+        embedded = graph.linear(graph.add("Unsqueeze", features, graph.whole(0)), self.embed)
+        hidden, afters = graph.add("Add", embedded, encoding), []
+        layers: Any = self.layers
+        for index, layer in enumerate(layers):
+            hidden, after = layer.write_onnx(graph, hidden, visible, pasts[index] if pasts else None)
+            afters.append(after)
+        logits = graph.linear(self.norm.write_onnx(graph, hidden), self.head)
+        return logits, graph.add("Concat", *afters, axis=0) if pasts else None
+
 
 class TransformerLayer(FleetModule):
     """Multi-head self-attention, then a feed-forward network, each with pre-normalisation and a skip connection."""
 
     def __init__(self, members: int, hidden_size: int) -> None:
         super().__init__()
-        self.members = members
+        self.members, self.width = members, hidden_size
         self.norm_attention = MemberNorm(members, hidden_size)
         self.queries_keys_values = MemberLinear(members, hidden_size, 3 * hidden_size)
         self.attended = MemberLinear(members, hidden_size, hidden_size)
@@ -76,6 +109,38 @@ class TransformerLayer(FleetModule):
         gathered = scaled_dot_product_attention(query, key, value, attn_mask=keys, is_causal=keys is None)
         return gathered.transpose(1, 2).reshape(hidden.shape)
 
+    def write_onnx(self, graph: Any, hidden: str, visible: str | None, past: str | None) -> tuple[str, str | None]:
+        """The layer in an ONNX graph; with the keys and values of the `past`, also those of all steps."""
+        parts = graph.linear(self.norm_attention.write_onnx(graph, hidden), self.queries_keys_values)
+        query, key, value = graph.add_many("Split", [parts], 3, axis=-1)
+        after = None
+        if past is not None:
+            pair = graph.add(
+                "Concat", *(graph.add("Unsqueeze", part, graph.whole(0, 1)) for part in (key, value)), axis=1
+            )
+            after = graph.add("Concat", past, pair, axis=4)
+            key, value = (
+                graph.add("Squeeze", part, graph.whole(0, 1)) for part in graph.add_many("Split", [after], 2, axis=1)
+            )
+        heads = graph.whole(0, 0, 0, HEADS, -1)
+        query, key, value = (
+            graph.add("Transpose", graph.add("Reshape", part, heads), perm=[0, 1, 3, order, 6 - order])
+            for part, order in ((query, 2), (key, 4), (value, 2))
+        )  # (members, batch, heads, steps, width), keys (members, batch, heads, width, steps)
+        scores = graph.add(
+            "Div", graph.add("MatMul", query, key), graph.constant(np.float32((self.width / HEADS) ** 0.5))
+        )
+        if visible is not None:
+            scores = graph.add("Where", visible, scores, graph.constant(np.float32(-np.inf)))
+        gathered = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), value)
+        joined = graph.add("Reshape", graph.add("Transpose", gathered, perm=[0, 1, 3, 2, 4]), graph.whole(0, 0, 0, -1))
+        hidden = graph.add("Add", hidden, graph.linear(joined, self.attended))
+        wide = graph.linear(self.norm_feed.write_onnx(graph, hidden), self.widen)
+        erf = graph.add("Erf", graph.add("Mul", wide, graph.constant(np.float32(0.5**0.5))))
+        half = graph.add("Mul", wide, graph.constant(np.float32(0.5)))
+        active = graph.add("Mul", half, graph.add("Add", erf, graph.constant(np.float32(1.0))))  # gelu
+        return graph.add("Add", hidden, graph.linear(active, self.narrow)), after
+
 
 class MemberNorm(FleetModule):
     """Layer normalisation (Ba and others 2016) with a scale and a shift for each member."""
@@ -92,6 +157,12 @@ class MemberNorm(FleetModule):
 
     def forward(self, hidden: Tensor) -> Tensor:
         return layer_norm(hidden, hidden.shape[-1:]) * self.scale + self.shift
+
+    def write_onnx(self, graph: Any, hidden: str) -> str:
+        ones = graph.constant(np.ones(self.scale.shape[-1]))
+        plain = graph.add("LayerNormalization", hidden, ones, axis=-1, epsilon=1e-5)
+        scaled = graph.add("Mul", plain, graph.constant(self.scale.detach().numpy()))
+        return graph.add("Add", scaled, graph.constant(self.shift.detach().numpy()))
 
 
 def sinusoids(n_steps: int, size: int, device: torch.device | None = None) -> Tensor:

@@ -7,6 +7,7 @@ kernels do not support go through autograd.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -19,7 +20,6 @@ from labeltide.kernels import step as objective_kernel
 from labeltide.kernels.gru import TILE_ROWS, GRUTask, SumTask
 from labeltide.kernels.step import ObjectiveTask
 from labeltide.models.base import SequenceModel
-from labeltide.models.gru import GRUModel
 from labeltide.noise.functions import LearnedNoise, NetworkNoise, NoiseFunction
 from labeltide.training.data import BatchTable, FleetData
 from labeltide.training.objective import Multipliers, Objective, add_gradient
@@ -38,9 +38,9 @@ def compiled_step(
     model: SequenceModel, noise: NoiseFunction | None, data: FleetData, objective: Objective
 ) -> CompiledStep | None:
     """The compiled step of a fleet, or None where the kernels do not support it and autograd is used."""
-    if type(model) is not GRUModel or model.backwards is not None or type(objective) is not Objective:
+    parameters = model.fused_parameters()
+    if parameters is None or type(objective) is not Objective:
         return None
-    parameters = list(model.parameters())
     tables = (data.labels, data.mask, data.weights, data.grid, data.features)
     supported = (
         gru_kernel.usable(data.features[None], *parameters)
@@ -54,15 +54,16 @@ def compiled_step(
         and (noise is None or objective.loss == "forward")
         and 0 not in data.labels.shape
     )
-    return CompiledStep(model, noise, data, objective) if supported else None
+    return CompiledStep(parameters, noise, data, objective) if supported else None
 
 
 class CompiledStep:
     """Loss and gradient of batches of one fleet, given as row numbers of its data."""
 
-    def __init__(self, model: GRUModel, noise: NoiseFunction | None, data: FleetData, objective: Objective) -> None:
-        self.model, self.noise, self.data, self.objective = model, noise, data, objective
-        self.parameters = list(model.parameters())
+    def __init__(
+        self, parameters: Sequence[Tensor], noise: NoiseFunction | None, data: FleetData, objective: Objective
+    ) -> None:
+        self.parameters, self.noise, self.data, self.objective = parameters, noise, data, objective
         self.n_model = sum(parameter[0].numel() for parameter in self.parameters)
         self.noise_parameters = [] if noise is None else learned_parameters(noise)
         n_noise = sum(parameter[0].numel() for parameter in self.noise_parameters)
