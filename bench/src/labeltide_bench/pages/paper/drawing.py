@@ -262,7 +262,9 @@ def draw_strips(title: str, groups: Sequence[tuple[str, Sequence[float], str]], 
     parts.append(f'<path class="g" d="{"".join(f"M{place(tick):.1f} {DOT_TOP}V{foot}" for tick in ticks)}"/>')
     parts.append(f'<path class="zero" d="M{place(0):.1f} {DOT_TOP - 4}V{foot}"/>')
     parts += [
-        f'<text x="{place(tick):.1f}" y="{foot + 13}" class="x">{tick:+g}</text>'.replace(">-", ">\N{MINUS SIGN}")
+        f'<text x="{place(tick):.1f}" y="{foot + 13}" class="x">{f"{tick:+g}" if tick else "0"}</text>'.replace(
+            ">-", ">\N{MINUS SIGN}"
+        )
         for tick in ticks
     ]
     for row, (name, values, text) in enumerate(groups):
@@ -270,7 +272,12 @@ def draw_strips(title: str, groups: Sequence[tuple[str, Sequence[float], str]], 
         outside = [value for value in values if abs(value) > reach]
         if outside:
             low, high = min(outside), max(outside)
-            beyond.append(f"{name} {len(outside)} cells from {low:+.0f} to {high:+.0f}".replace("-", "\N{MINUS SIGN}"))
+            words = (
+                f"{len(outside)} cells from {low:+.0f} to {high:+.0f}"
+                if len(outside) > 1
+                else f"one cell at {low:+.0f}"
+            )
+            beyond.append(f"{name} {words}".replace("-", "\N{MINUS SIGN}"))
         stacked: dict[int, int] = {}
         dots = []
         for value in sorted((value for value in values if abs(value) <= reach), key=abs):

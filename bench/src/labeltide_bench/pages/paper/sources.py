@@ -30,7 +30,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import t as student
 
 from labeltide_bench.pages.cells import UNIFORM, Cell, DrawSummary, make_cells, methods_of
-from labeltide_bench.pages.method_order import Q_ERRORS, in_order
+from labeltide_bench.pages.method_order import Q_ERRORS, base_name, in_order
 from labeltide_bench.pages.published import RELATIVE_TO, dataset_sizes, has_published, printed
 from labeltide_bench.pages.results import DatasetInfo, Run, read_results
 
@@ -173,9 +173,10 @@ def public_code() -> dict[tuple[str, str, float], dict[str, dict[str, DrawSummar
 def code_summary(cell: Cell, method: str, metric: str) -> DrawSummary:
     """The public code in a cell of ours, over the draws of all its levels together; n = 0 where it was not run."""
     cells = [public_code().get((cell.task[0], cell.shape, percent), {}) for percent in cell.percents]
-    if not cells or cell.variant != UNIFORM or not all(method in each for each in cells):
+    name = base_name(method)
+    if not cells or cell.variant != UNIFORM or not all(name in each for each in cells):
         return DrawSummary(math.nan, math.nan, 0, 0)
-    return pool([each[method][metric] for each in cells])
+    return pool([each[name][metric] for each in cells])
 
 
 def pool(parts: Sequence[DrawSummary]) -> DrawSummary:
