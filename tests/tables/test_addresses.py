@@ -56,7 +56,7 @@ def test_the_columns_of_a_row_group_come_in_one_call(server):
 
 
 def test_a_missing_key_is_named_without_its_password(server):
-    with pytest.raises(FileNotFoundError, match=r"No file of a table is found at 's3://\*\*\*@lab/nothing\.parquet"):
+    with pytest.raises(FileNotFoundError, match=r"There are no table files at 's3://\*\*\*@lab/nothing\.parquet"):
         open_files(server.address("lab/nothing.parquet"))
 
 

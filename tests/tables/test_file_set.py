@@ -74,7 +74,7 @@ def test_csv_files_share_the_wider_type(tmp_path):
 def test_no_match_says_what_was_looked_for(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nothing\*\.parquet"):
         open_files(f"{tmp_path}/nothing*.parquet")
-    with pytest.raises(FileNotFoundError, match="No file of a table"):
+    with pytest.raises(FileNotFoundError, match="There are no table files"):
         open_files(tmp_path)
 
 

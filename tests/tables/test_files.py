@@ -10,6 +10,7 @@ from pyarrow import csv, feather, ipc, parquet
 
 from labeltide.tables import files
 from labeltide.tables.files import open_file
+from labeltide.tables.intake import open_table
 
 TABLE = pa.table({"who": ["a", "b"], "v": [1, 2], "w": [0.5, None]})
 
@@ -78,7 +79,7 @@ def test_sheets_that_are_no_table_are_refused(tmp_path, rows, settings, sentence
 def test_broken_workbooks_and_a_missing_openpyxl_are_said(tmp_path, monkeypatch):
     for content in (b"", b"PK\x03\x04broken"):
         (tmp_path / "t.xlsx").write_bytes(content)
-        with pytest.raises(ValueError, match="cannot be read as xlsx: it is no workbook"):
+        with pytest.raises(ValueError, match="cannot be read as xlsx: it is not a workbook"):
             open_file(tmp_path / "t.xlsx")
     monkeypatch.setattr(files, "MAX_BYTES", 10)
     with pytest.raises(ValueError, match="unpacks to more than"):
@@ -130,3 +131,15 @@ def test_rows_of_unequal_length_are_refused(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2,3\n")
     with pytest.raises(ValueError, match=r"cannot be read as csv: .*Expected 2 columns, got 3"):
         open_file(tmp_path / "t.csv")
+
+
+def test_a_format_is_added_in_one_place(tmp_path, monkeypatch):
+    path = tmp_path / "Visits.SAS7BDAT"
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"must end in \.parquet, .* or \.xlsx\. Got"):
+        open_table(path)
+    sas = files.TableFormat((".sas7bdat",), lambda path: pa.table({"visit": [1, 2]}))
+    monkeypatch.setattr(files, "FORMATS", (*files.FORMATS, sas))
+    assert open_table(path).names == ["visit"]
+    with pytest.raises(ValueError, match=r"or \.sas7bdat\. Got 'Visits\.txt'"):
+        open_table("Visits.txt")

@@ -17,7 +17,6 @@ from labeltide.auditing.page.format import display_name, interval, is_known, num
 from labeltide.auditing.page.summary import summary_text
 from labeltide.auditing.page.verdict import baseline_text, check_title, issues_sentence, rate_sentence, write_verdict
 from labeltide.inference.conclusion import CANNOT_BE_TOLD
-from labeltide.tables.files import TEXT
 
 ABOVE, UNKNOWN = 4, 3  # exit codes where the share of wrong labels is above the limit, or its interval is not known
 ANNOTATIONS = 10  # GitHub shows no more of one kind for each step of a workflow
@@ -169,7 +168,7 @@ def _escaped(value: Any, letters: str) -> str:
 def _place(table: Path, row: int) -> dict[str, Any]:
     """The file, and the line in it where the file is text: after one line of names, counted from 1."""
     place: dict[str, Any] = {"file": table.as_posix()}
-    is_plain = table.name.lower().endswith(tuple(end for end in TEXT if not end.endswith(".gz")))
+    is_plain = table.name.lower().endswith((".csv", ".tsv"))
     return place | ({"line": row + 2} if is_plain else {})
 
 

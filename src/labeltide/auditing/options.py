@@ -11,26 +11,12 @@ from typing import Any, NamedTuple
 from labeltide import _validation
 from labeltide.auditing.page.format import percent
 from labeltide.recordings.recordings import RecordingRequest
-from labeltide.tables.files import address_path
+from labeltide.tables.files import FORMATS, address_path
 from labeltide.tables.roles import Reading, Request
 
 MODELS = ("gru", "tcn", "transformer")
-ENDINGS = (
-    ".gz",
-    ".csv",
-    ".tsv",
-    ".txt",
-    ".parquet",
-    ".pq",
-    ".arrow",
-    ".feather",
-    ".ipc",
-    ".xlsx",
-    ".edf",
-    ".bdf",
-    ".hea",
-    ".fif",
-)
+TABLES = tuple(end for each in FORMATS for end in each.extensions)
+ENDINGS = (".gz", *TABLES, ".txt", ".pq", ".edf", ".bdf", ".hea", ".fif")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from labeltide._display import ShortRepr
 from labeltide._validation import UnanswerableError
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
-from labeltide.tables.files import FileSet, is_address, open_files
+from labeltide.tables.files import FileSet, format_of, is_address, open_files
 from labeltide.tables.intake import OpenTable, load_table, open_table, whole
 from labeltide.tables.roles import Names, Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import GivenRows, TableRows, find_rows, keep_rows, read_table_labels, read_trusted
@@ -456,7 +456,8 @@ def choose_source(table: Any) -> Any:
     """The table as it is, several small files as one table, or the files of a table that is read in parts."""
     if isinstance(table, str | Path) and not is_address(table):
         path = Path(table)
-        if not path.is_file() or not path.name.lower().endswith((".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz")):
+        found = format_of(path.name)
+        if not path.is_file() or found is None or not found.in_parts:
             return table  # the reader of single files says what is wrong with it
         if not _may_be_large(path):
             return table

@@ -24,7 +24,7 @@ from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.reading import AuditInput
 from labeltide.tables.columns import code_values, label_values
 from labeltide.tables.features import Encoder
-from labeltide.tables.files import FileSet, csv_options, open_files, reading
+from labeltide.tables.files import FileSet, csv_options, file_errors, open_files
 from labeltide.tables.intake import is_text, load_table, open_table, whole
 from labeltide.tables.roles import Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import MAX_ANNOTATORS, UNNAMED, no_trusted, trusted_differ
@@ -602,7 +602,7 @@ def _csv_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]
     for path in files.paths:
         try:
             with (
-                reading(path, "csv", OSError),
+                file_errors(path, "csv", OSError),
                 files.filesystem.open_input_stream(path) as source,
                 csv.open_csv(source, **options) as reader,
             ):

@@ -1,16 +1,16 @@
-"""Files of tables: Parquet, CSV and TSV (also compressed), Arrow IPC and Feather, Excel."""
+"""Files of tables: the registry of formats, several files as one table, and addresses (s3://, gs://)."""
 
 from __future__ import annotations
 
 import fnmatch
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 from zipfile import BadZipFile, ZipFile
 
@@ -20,11 +20,10 @@ from pyarrow import csv, feather, fs, ipc, parquet
 from labeltide._files import import_extra
 from labeltide.tables.words import quoted
 
-TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-ARROW = (".arrow", ".feather", ".ipc")
-EXCEL = ".xlsx"
 SEPARATORS = ",;\t|"
-FIRST_LINE = 1 << 16
+FIRST_LINE = 1 << 16  # bytes in which the first line of a text file ends
+MAX_BYTES = 2**30  # of an Excel workbook, unpacked
+MAX_CELLS = 50_000_000  # of its first sheet
 
 # What pyarrow says when a later part of a file does not fit the type it saw in the first.
 MISFIT = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\w+)")
@@ -32,47 +31,51 @@ MISFIT = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error 
 
 def open_file(path: Path) -> parquet.ParquetFile | pa.Table:
     """A parquet file, of which some columns can be read, or a whole table."""
-    name = path.name.lower()
-    if not name.endswith((".parquet", *TEXT, *ARROW, EXCEL)):
-        ends = ".parquet, .csv or .csv.gz, .tsv or .tsv.gz, .arrow, .feather, .ipc or .xlsx"
-        raise ValueError(f"The file of a table must end in {ends}. Got {str(path)!r}.")
+    found = format_of(path.name)
+    if found is None:
+        raise ValueError(f"The file of a table must end in {list_extensions()}. Got {str(path)!r}.")
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
-    if name.endswith(EXCEL):
-        return read_excel(path)
     try:
-        if name.endswith(".parquet"):
-            return parquet.ParquetFile(path)
-        if not name.endswith(ARROW):
-            return _read_text(path, name)
-        table = _read_arrow(path)
-        table.validate(full=True)  # offsets beyond the file would end the process when they are used
-        return table
+        return found.open(path)
     except (pa.ArrowException, OSError, EOFError) as error:
-        kind = name.removesuffix(".gz").rsplit(".", 1)[-1]
+        kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[-1]
         raise ValueError(f"The file {str(path)!r} cannot be read as {kind}: {str(error).rstrip('.')}.") from None
 
 
-def _read_arrow(path: Path) -> pa.Table:
+def format_of(name: str) -> TableFormat | None:
+    """The format of a file, by the end of its name; None where no format has it."""
+    return next((each for each in FORMATS if name.lower().endswith(each.extensions)), None)
+
+
+def list_extensions() -> str:
+    """The endings of all formats, for a sentence."""
+    *most, last = [end for each in FORMATS for end in each.extensions]
+    return f"{', '.join(most)} or {last}"
+
+
+def _open_arrow(path: Path) -> pa.Table:
     """Arrow's file format and both kinds of Feather, or Arrow's stream."""
     try:
-        return feather.read_table(path)
+        table = feather.read_table(path)
     except pa.ArrowInvalid as error:
         with pa.memory_map(str(path)) as source:
             try:
-                return ipc.open_stream(source).read_all()
+                table = ipc.open_stream(source).read_all()
             except pa.ArrowException:
                 raise error from None
+    table.validate(full=True)  # offsets beyond the file would end the process when they are used
+    return table
 
 
-def _read_text(path: Path, name: str) -> pa.Table:
-    separator = _separator(path, name)
+def _open_text(path: Path) -> pa.Table:
+    separator = _separator(fs.LocalFileSystem(), str(path))
     try:
         table = _read_widening(path, separator, "utf8")
         dict.fromkeys(table.column_names)  # names are decoded when asked for
     except UnicodeDecodeError:
         return _read_widening(path, separator, "latin-1")
-    if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what is no UTF-8 stays bytes
+    if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what is not UTF-8 stays bytes
         return _read_widening(path, separator, "latin-1")
     return table
 
@@ -101,30 +104,114 @@ def _read_widening(path: Path, separator: str, encoding: str) -> pa.Table:
             types[column] = pa.float64() if misfit[2] in ("int64", "null") and column not in types else pa.string()
 
 
-def _separator(path: Path, name: str) -> str:
+def _separator(filesystem: fs.FileSystem, path: str) -> str:
     """The character between cells: a tab by the name of the file, else the most frequent in the first line."""
-    if ".tsv" in name:
+    if ".tsv" in path.rpartition("/")[2].lower():
         return "\t"
-    with pa.input_stream(str(path)) as source:
+    with filesystem.open_input_stream(path) as source:
         line = source.read(FIRST_LINE).split(b"\n")[0].decode("utf-8", "replace")
-    bare = re.sub(r'"[^"]*"', "", line)
-    return max(SEPARATORS, key=bare.count)
+    return max(SEPARATORS, key=re.sub(r'"[^"]*"', "", line).count)
 
 
-# ----------------------------------------------------------------------------------------------------
+def _open_excel(path: Path) -> pa.Table:
+    """The first sheet of a workbook, read by openpyxl; its first row names the columns."""
+    openpyxl = import_extra("openpyxl", "excel", "Reading Excel workbooks", "save the sheet as CSV")
+    try:
+        _check_size(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and extensions, which hold no data
+            book = openpyxl.load_workbook(path, read_only=False, data_only=True)
+            sheet = book.worksheets[0] if book.worksheets else None
+            return _sheet_table(sheet)
+    except OSError:
+        raise
+    except Exception as error:  # openpyxl raises what its parser does
+        cause = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+        raise ValueError(f"The file {str(path)!r} cannot be read as xlsx: {cause}.") from None
+
+
+def _check_size(path: Path) -> None:
+    """Refuse a workbook that unpacks to more than memory should hold."""
+    try:
+        with ZipFile(path) as parts:
+            size = sum(part.file_size for part in parts.infolist())
+    except BadZipFile:
+        raise ValueError("it is not a workbook") from None
+    if size > MAX_BYTES:
+        raise ValueError(f"it unpacks to more than {MAX_BYTES >> 30} GB. Save the sheet as CSV or Parquet")
+
+
+def _sheet_table(sheet: Any) -> pa.Table:
+    if sheet is None:
+        raise ValueError("it has no sheet")
+    merged = [str(cells) for cells in sheet.merged_cells.ranges]
+    if merged:
+        raise ValueError(
+            f"cells of the sheet {sheet.title!r} are merged: {quoted(merged, 3)}. Unmerge them, or save as CSV"
+        )
+    if sheet.max_row * sheet.max_column > MAX_CELLS:
+        raise ValueError("the sheet is too large. Save it as CSV or Parquet")
+    rows = [row for row in sheet.iter_rows(values_only=True) if any(cell is not None for cell in row)]
+    if not rows:
+        raise ValueError(f"the sheet {sheet.title!r} is empty. The table must lie in the first sheet")
+    header = rows[0]
+    used = [k for k in range(len(header)) if any(row[k] is not None for row in rows)]
+    unnamed = [k for k in used if header[k] is None or not str(header[k]).strip()]
+    if unnamed:
+        letter = sheet.cell(1, unnamed[0] + 1).column_letter
+        raise ValueError(
+            f"column {letter} of the sheet {sheet.title!r} has no name in the first row. Name every column"
+        )
+    names = [str(header[k]).strip() for k in used]
+    return pa.Table.from_arrays([_cells_array([row[k] for row in rows[1:]]) for k in used], names=names)
+
+
+def _cells_array(cells: list[Any]) -> pa.Array:
+    """Cells as Arrow's own type where they share one; whole numbers stay whole; else texts."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds <= {int, float} or kinds <= {date, datetime} or len(kinds) < 2:
+        if kinds == {int, float}:
+            return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
+        if kinds == {date, datetime}:
+            cells = [datetime.combine(c, time()) if type(c) is date else c for c in cells]
+        return pa.array(cells)
+    return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
+
+
+class TableFormat(NamedTuple):
+    """A format of tables.
+
+    Attributes
+    ----------
+    extensions : ends of file names, in small letters
+    open : from a path to a parquet file, of which some columns can be read, or to a whole table
+    in_parts : "parquet" or "csv" where folders and large files are read in parts, by the reader of that name
+    has_heading : whether a row of the file names the columns, so that people count its rows from 2
+    """
+
+    extensions: tuple[str, ...]
+    open: Callable[[Path], parquet.ParquetFile | pa.Table]
+    in_parts: str = ""
+    has_heading: bool = False
+
+
+FORMATS = (
+    TableFormat((".parquet",), parquet.ParquetFile, in_parts="parquet"),
+    TableFormat((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _open_text, in_parts="csv", has_heading=True),
+    TableFormat((".arrow", ".feather", ".ipc"), _open_arrow),
+    TableFormat((".xlsx",), _open_excel, has_heading=True),
+)
+
+
 # Several files as one table: a folder, a glob, or an address of any file system that pyarrow knows (s3://, gs://).
-# ----------------------------------------------------------------------------------------------------
 
-
-KINDS = (".parquet", *TEXT)
 GLOB = re.compile(r"[*?\[]")
-HEAD = 1 << 20  # bytes of a CSV file from which the types of its columns are told
-MAX_ROWS_TOLD = 20_000  # rows of the head
+HEAD = 1 << 20  # bytes of a CSV file from which the types of its columns are inferred
 
 
 @dataclass(frozen=True)
 class FileSet:
-    """Files of one kind, sorted by their paths, and the schema that they share.
+    """Files of one format, sorted by their paths, and the schema that they share.
 
     Attributes
     ----------
@@ -163,7 +250,7 @@ def open_files(table: str | Path) -> FileSet:
     """Find the files of an address, and check that all have the same columns."""
     filesystem, found = _find(str(table))
     ends = {_ending(info.path) for info in found}
-    if len({"parquet" if end == ".parquet" else end.removesuffix(".gz") for end in ends}) > 1:
+    if len({end.removesuffix(".gz") for end in ends}) > 1:
         raise ValueError(
             f"The files of a table must be of one kind. {str(table)!r} names {quoted(sorted(ends))}. Name the files of "
             "one kind with a glob, such as 'folder/*.parquet'."
@@ -172,10 +259,11 @@ def open_files(table: str | Path) -> FileSet:
     if not found:
         raise ValueError(f"The files of a table must hold rows. All files of {str(table)!r} are empty.")
     paths, sizes = tuple(info.path for info in found), tuple(info.size for info in found)
-    if ".parquet" in ends:
+    if format_of(paths[0]).in_parts == "parquet":  # type: ignore[union-attr]
         schema, rows = _parquet_schema(filesystem, paths)
         return FileSet(filesystem, paths, "parquet", schema, rows, sizes)
-    separator = "\t" if any(".tsv" in end for end in ends) else _separator_of_set(filesystem, paths[0])
+    with file_errors(paths[0], "csv"):
+        separator = _separator(filesystem, paths[0])
     schema, rows = _csv_schema(filesystem, paths, sizes, separator)
     return FileSet(filesystem, paths, "csv", schema, rows, sizes, separator)
 
@@ -198,7 +286,8 @@ def _find(text: str) -> tuple[fs.FileSystem, list[fs.FileInfo]]:
                 base or ("/" if path.startswith("/") else "."), recursive="/" in path[len(base) + 1 :]
             )
             pattern = path if base or path.startswith("/") else f"./{path}"
-            found = [info for info in filesystem.get_file_info(selector) if _matches(info.path, path, pattern)]
+            infos = filesystem.get_file_info(selector)
+            found = [info for info in infos if fnmatch.fnmatch(info.path, path) or fnmatch.fnmatch(info.path, pattern)]
         elif filesystem.get_file_info(path).type == fs.FileType.Directory:
             found = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
         else:
@@ -207,29 +296,23 @@ def _find(text: str) -> tuple[fs.FileSystem, list[fs.FileInfo]]:
         raise refusal(text, error) from None
     files = [info for info in found if info.type == fs.FileType.File and _ending(info.path)]
     if not files:
-        ends = ", ".join(KINDS)
-        raise FileNotFoundError(
-            f"No file of a table is found at {without_secrets(text)!r}. Its files must end in {ends}."
-        )
+        ends = ", ".join(end for each in FORMATS if each.in_parts for end in each.extensions)
+        raise FileNotFoundError(f"There are no table files at {without_secrets(text)!r}. They must end in {ends}.")
     return filesystem, files
 
 
-def _matches(path: str, *patterns: str) -> bool:
-    return any(fnmatch.fnmatch(path, pattern) for pattern in patterns)
-
-
 def _ending(path: str) -> str:
+    """The end of the name of a file that can be read in parts; empty for other files."""
     name = path.rpartition("/")[2].lower()
-    if name.startswith((".", "_")):  # what other programs leave beside their files
-        return ""
-    return next((end for end in sorted(KINDS, key=len, reverse=True) if name.endswith(end)), "")
+    found = None if name.startswith((".", "_")) else format_of(name)  # other programs leave hidden files
+    return next((end for end in found.extensions if name.endswith(end)), "") if found and found.in_parts else ""
 
 
 def _parquet_schema(filesystem: fs.FileSystem, paths: tuple[str, ...]) -> tuple[pa.Schema, tuple[int, ...]]:
     first: pa.Schema | None = None
     rows = []
     for path in paths:
-        with reading(path), filesystem.open_input_file(path) as source:
+        with file_errors(path), filesystem.open_input_file(path) as source:
             file = parquet.ParquetFile(source, pre_buffer=False)
             schema, count = file.schema_arrow.remove_metadata(), file.metadata.num_rows
         first = first or schema
@@ -243,38 +326,28 @@ def _parquet_schema(filesystem: fs.FileSystem, paths: tuple[str, ...]) -> tuple[
 def _csv_schema(
     filesystem: fs.FileSystem, paths: tuple[str, ...], sizes: tuple[int, ...], separator: str
 ) -> tuple[pa.Schema, tuple[int, ...]]:
-    """The schema of all files: whole numbers are numbers, and what is empty is anything, where another file says so."""
+    """The schema of all files; a column that is empty or whole in one file takes the wider type of another."""
     joined: pa.Schema | None = None
     rows = []
     for path, size in zip(paths, sizes, strict=True):
-        head = _csv_head(filesystem, path, separator)
-        rows.append(int(len(head) * max(1.0, size / max(head.nbytes_read, 1))) if len(head.table) else 0)
-        joined = head.table.schema if joined is None else _join(joined, paths[0], head.table.schema, path)
+        head, n_bytes = _csv_head(filesystem, path, separator)
+        rows.append(int(len(head) * max(1.0, size / max(n_bytes, 1))))
+        joined = head.schema if joined is None else _join(joined, paths[0], head.schema, path)
     assert joined is not None
     fields = [pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in joined]
     return pa.schema(fields), tuple(rows)
 
 
-@dataclass(frozen=True)
-class _Head:
-    table: pa.Table
-    nbytes_read: int
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-
-def _csv_head(filesystem: fs.FileSystem, path: str, separator: str) -> _Head:
-    """The first rows of a CSV file, and how many of its bytes they take; a compressed file is taken as ten times."""
-    packed = path.lower().endswith(".gz")
-    with reading(path, "csv"):
+def _csv_head(filesystem: fs.FileSystem, path: str, separator: str) -> tuple[pa.Table, int]:
+    """The first rows of a CSV file, and how many bytes of it they take: of a compressed file, about a tenth."""
+    with file_errors(path, "csv"):
         with filesystem.open_input_stream(path) as source:
             raw = source.read(HEAD)
-        cut = raw if len(raw) < HEAD else raw[: raw.rfind(b"\n") + 1]
         if not raw.strip():
-            return _Head(pa.table({}), len(raw))
+            return pa.table({}), len(raw)
+        cut = raw if len(raw) < HEAD else raw[: raw.rfind(b"\n") + 1]
         table = csv.read_csv(pa.BufferReader(cut), **csv_options(separator))
-    return _Head(table, len(cut) // 10 if packed else len(cut))
+    return table, len(cut) // 10 if path.lower().endswith(".gz") else len(cut)
 
 
 def _join(first: pa.Schema, first_path: str, schema: pa.Schema, path: str) -> pa.Schema:
@@ -318,99 +391,10 @@ def _difference(first: pa.Schema, first_path: str, schema: pa.Schema, path: str)
         more = [name for name in schema.names if name not in first.names]
         parts = [f"has no {quoted(lacks)}" if lacks else "", f"also has {quoted(more)}" if more else ""]
         what = " and ".join(part for part in parts if part) or "repeats a column"
-    return f"{rule} {path!r} {what}, unlike {first_path!r}. Leave it out, or write it anew."
+    return f"{rule} {path!r} {what}, unlike {first_path!r}. Leave it out, or write it again."
 
 
-def _separator_of_set(filesystem: fs.FileSystem, path: str) -> str:
-    with reading(path, "csv"), filesystem.open_input_stream(path) as source:
-        line = source.read(1 << 16).split(b"\n")[0].decode("utf-8", "replace")
-    return max(",;\t|", key=re.sub(r'"[^"]*"', "", line).count)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Excel workbooks (.xlsx) by openpyxl: the first sheet, whose first row names the columns.
-# ----------------------------------------------------------------------------------------------------
-
-
-MAX_BYTES = 2**30  # of a workbook, unpacked
-MAX_CELLS = 50_000_000
-
-
-def read_excel(path: Path) -> pa.Table:
-    """The first sheet of a workbook as a table, or a sentence that says why it is none."""
-    openpyxl = import_extra("openpyxl", "excel", "Reading Excel workbooks", "save the sheet as CSV")
-    try:
-        _check_size(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about styles and extensions, which hold no data
-            book = openpyxl.load_workbook(path, read_only=False, data_only=True)
-            sheet = book.worksheets[0] if book.worksheets else None
-            return _table(path, sheet)
-    except (ValueError, MemoryError) as error:
-        raise ValueError(_sentence(path, error)) from None
-    except OSError:
-        raise
-    except Exception as error:  # openpyxl raises what its parser does
-        raise ValueError(_sentence(path, error)) from None
-
-
-def _check_size(path: Path) -> None:
-    """Refuse a workbook that unpacks to more than memory should hold."""
-    try:
-        with ZipFile(path) as parts:
-            size = sum(part.file_size for part in parts.infolist())
-    except BadZipFile:
-        raise ValueError("it is no workbook") from None
-    if size > MAX_BYTES:
-        raise ValueError(f"it unpacks to more than {MAX_BYTES >> 30} GB. Save the sheet as CSV or Parquet")
-
-
-def _table(path: Path, sheet: Any) -> pa.Table:
-    if sheet is None:
-        raise ValueError("it has no sheet")
-    merged = [str(cells) for cells in sheet.merged_cells.ranges]
-    if merged:
-        raise ValueError(
-            f"cells of the sheet {sheet.title!r} are merged: {quoted(merged, 3)}. Unmerge them, or save as CSV"
-        )
-    if sheet.max_row * sheet.max_column > MAX_CELLS:
-        raise ValueError("the sheet is too large. Save it as CSV or Parquet")
-    rows = [row for row in sheet.iter_rows(values_only=True) if any(cell is not None for cell in row)]
-    if not rows:
-        raise ValueError(f"the sheet {sheet.title!r} is empty. The table must lie in the first sheet")
-    header = rows[0]
-    used = [k for k in range(len(header)) if any(row[k] is not None for row in rows)]
-    unnamed = [k for k in used if header[k] is None or not str(header[k]).strip()]
-    if unnamed:
-        letter = sheet.cell(1, unnamed[0] + 1).column_letter
-        raise ValueError(
-            f"column {letter} of the sheet {sheet.title!r} has no name in the first row. Name every column"
-        )
-    names = [str(header[k]).strip() for k in used]
-    return pa.Table.from_arrays([_array([row[k] for row in rows[1:]]) for k in used], names=names)
-
-
-def _array(cells: list[Any]) -> pa.Array:
-    """Cells as Arrow's own type where they share one; whole numbers stay whole; else texts."""
-    kinds = {type(cell) for cell in cells if cell is not None}
-    if kinds <= {int, float} or kinds <= {date, datetime} or len(kinds) < 2:
-        if kinds == {int, float}:
-            return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
-        if kinds == {date, datetime}:
-            cells = [datetime.combine(c, time()) if type(c) is date else c for c in cells]
-        return pa.array(cells)
-    return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
-
-
-def _sentence(path: Path, error: BaseException) -> str:
-    cause = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
-    return f"The file {str(path)!r} cannot be read as xlsx: {cause}."
-
-
-# ----------------------------------------------------------------------------------------------------
 # Addresses of files (s3://, gs://, hdfs://): opened by pyarrow, refused within seconds, shown without secrets.
-# ----------------------------------------------------------------------------------------------------
-
 
 ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 ADDRESS_AS_PATH = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:[/\\]")  # Path leaves out the second slash
@@ -482,8 +466,8 @@ def refusal(text: str, error: Exception) -> ValueError:
 
 
 @contextmanager
-def reading(path: str, kind: str = "parquet", errors: Errors = (pa.ArrowException, OSError)) -> Iterator[None]:
-    """Turn what a file system or pyarrow says while a file is read into a sentence that names the file."""
+def file_errors(path: str, kind: str = "parquet", errors: Errors = (pa.ArrowException, OSError)) -> Iterator[None]:
+    """Turn errors of a file system or of pyarrow while a file is read into a sentence that names the file."""
     try:
         yield
     except MemoryError:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from labeltide._validation import UnanswerableError
-from labeltide.tables.files import open_file
+from labeltide.tables.files import list_extensions, open_file
 from labeltide.tables.words import listed, quoted
 
 
@@ -66,8 +66,8 @@ def open_table(table: Any) -> OpenTable:
         frame = nw.from_native(table).lazy()
     except TypeError:
         raise ValueError(
-            "table must be a data frame (pandas, polars, pyarrow or another that narwhals reads) or the path "
-            f"of a .parquet, .csv, .arrow or .xlsx file. Got {type(table).__name__}."
+            "table must be a data frame (pandas, polars, pyarrow or another that narwhals reads) or the path of a file "
+            f"that ends in {list_extensions()}. Got {type(table).__name__}."
         ) from None
     except ValueError:  # narwhals refuses repeated names, also of columns that nobody asked for
         check_unique(getattr(table, "column_names", getattr(table, "columns", ())))

@@ -36,6 +36,7 @@ from labeltide.auditing.page.format import (
     sound,
 )
 from labeltide.auditing.results import AUDIT, ISSUES, LABELS
+from labeltide.tables.files import format_of
 
 MOST_ISSUES = 20_000
 ISSUE_BYTES, TIMELINE_BYTES = 1_800_000, 2_200_000
@@ -50,7 +51,6 @@ TEXTS = {  # columns of text, and the words they share
     "reason": "reason",
 }
 TRACKS = 6  # annotators drawn in one timeline
-SHEETS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".xlsx")  # tables with a heading in their first row
 
 
 class SharedTexts:
@@ -147,7 +147,8 @@ def row_base(audit: Mapping[str, Any]) -> int:
 
     Tables that have no heading in a row of their own are counted from 0.
     """
-    return 2 if str(audit["table"]["name"]).lower().endswith(SHEETS) else 0
+    found = format_of(str(audit["table"]["name"]))
+    return 2 if found and found.has_heading else 0
 
 
 def _find_stretch(entry: Mapping[str, Any], timelines: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
