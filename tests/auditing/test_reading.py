@@ -51,7 +51,7 @@ def test_a_label_of_an_annotator_without_a_name_is_kept():
 
 
 def test_columns_of_several_annotators_become_an_axis():
-    wide = {"person": ["p", "p"], "time": [1, 0], "a": [1, -1], "b": [2, 1], "v": [0.5, 0.1]}
+    wide = {"person": ["p", "p"], "time": [1, 0], "a": [1, None], "b": [2, 1], "v": [0.5, 0.1]}
     audit = read_audit_table(pa.table(wide), label="a,b")
     assert audit.annotator_names == ("a", "b")
     assert audit.class_names == ("1", "2")

@@ -29,7 +29,7 @@ from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, check_file, d
 from labeltide.tables.files import open_file
 from labeltide.tables.frames import VERDICT, SafeCsvWriter
 from labeltide.tables.rows import read_table_labels
-from labeltide.tables.tidy import join_spellings
+from labeltide.tables.tidy import tidy_labels
 from labeltide.tables.words import quoted, unique_texts
 
 AT_ONCE = 1 << 16  # rows that are read and written together
@@ -155,9 +155,10 @@ def _check_same_labels(source: Any, lines: pa.Table, columns: list[str], audit: 
             f"The table must be the audited one, with {audit['table']['rows']} rows and {columns!r} in it."
         )
     if not audit["table"].get("digest"):
-        found = read_table_labels(join_spellings(_read(source, columns), columns)[0], columns)
+        found = read_table_labels(tidy_labels(_read(source, columns), columns, missing="none"), columns)
         texts = np.array([*found.names, None], dtype=object)[found.codes].ravel()
-        if texts.tolist() != lines["recorded"].to_pylist():
+        pairs = zip(texts.tolist(), lines["recorded"].to_pylist(), strict=True)
+        if any(text != recorded for text, recorded in pairs if recorded is not None):
             raise ValueError("The labels of the table are not those of the audit. Name the audited table with --table.")
 
 

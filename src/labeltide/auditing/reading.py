@@ -15,7 +15,7 @@ from labeltide._validation import UnanswerableError
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
 from labeltide.tables.files import FileSet, format_of, is_address, open_files
 from labeltide.tables.intake import OpenTable, load_table, open_table, whole
-from labeltide.tables.roles import Names, Reading, Request, RoleColumns, find_columns
+from labeltide.tables.roles import Labels, Names, Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import GivenRows, TableRows, find_rows, keep_rows, read_table_labels, read_trusted
 from labeltide.tables.tidy import (
     ColumnOverview,
@@ -94,6 +94,7 @@ def read_audit_table(
     window: int | None = None,
     drop_bad_rows: bool = False,
     timezone: str | None = None,
+    missing: Labels = None,
 ) -> AuditInput:
     """Read a table with one row per step, or per step and annotator, in any order of rows.
 
@@ -117,7 +118,7 @@ def read_audit_table(
         Name of a time zone, to whose wall clock times are converted; hours stay as written when left out.
     """
     request = Request(sequence, time, label, features, annotator, clock, trusted)
-    return read_audit_steps(table, request, Reading(drop_bad_rows, timezone)).cut(window)
+    return read_audit_steps(table, request, Reading(drop_bad_rows, timezone, missing)).cut(window)
 
 
 def read_audit_steps(table: Any, request: Request, reading: Reading = Reading()) -> AuditSteps:  # noqa: B008  (frozen)
@@ -134,7 +135,7 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSt
     given, kept, rows_said = _keep_rows(given, columns, reading)
     counts = TableCounts()
     counts.add(given, columns)
-    tidy, tidied_said = choose_tidying(counts, columns)
+    tidy, tidied_said = choose_tidying(counts, columns, reading.missing)
     loaded = tidy(given)
     labels = read_table_labels(loaded, columns.label)
     rows = find_rows(loaded, columns, labels.codes, reading.timezone, kept)

@@ -73,7 +73,7 @@ from labeltide.recordings.epoch_features import OwnFeatures
 from labeltide.recordings.recordings import RecordingRequest, is_recording, lay_out
 from labeltide.tables.files import FileSet, UnreadableFileError
 from labeltide.tables.frames import as_frame, frame_index
-from labeltide.tables.roles import Names, Reading, Request
+from labeltide.tables.roles import Labels, Names, Reading, Request
 from labeltide.training.checkpoint import fingerprint
 
 # ----------------------------------------------------------------------------------------------------
@@ -246,6 +246,7 @@ def audit(
     window: int | None = None,
     drop_bad_rows: bool = False,
     timezone: str | None = None,
+    missing: Labels = None,
     labels: Any = None,
     epoch: float | None = None,
     field: str | None = None,
@@ -274,6 +275,8 @@ def audit(
         table may also be a recording, a folder or a manifest of recordings (:doc:`file formats </formats>`), and
         features then a function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
     drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
+    missing : labels that stand for a missing one, such as -1; "none" where no label does. None decides it by the labels
+        and says so: texts such as "?" and "unknown" do, and -1 where it is rare among whole numbers from 0 or 1
     timezone : name of a time zone, as "Europe/Berlin", to whose wall clock times are converted; None keeps hours as
         written
     labels : files of spans, or a span table, for a recording; None where the recording holds them itself
@@ -314,7 +317,7 @@ def audit(
         resume=resume,
         command=command,
         recordings=RecordingRequest(labels, epoch, field, features if callable(features) else None),
-        reading=Reading(drop_bad_rows, timezone),
+        reading=Reading(drop_bad_rows, timezone, missing),
         decisions=None if decisions is None else Path(decisions),
         baseline=None if baseline is None else Path(baseline),
         fast=fast,

@@ -68,7 +68,7 @@ def read_large_table(files: FileSet, options: AuditOptions, stages: Stages) -> L
     counts = count_columns(
         files, roles, needed_columns(files.schema.names, options.columns), _shown(stages, files.n_rows, (0.0, 0.3))
     )
-    tidy, tidied_said = choose_tidying(counts, roles)
+    tidy, tidied_said = choose_tidying(counts, roles, options.reading.missing)
     in_text = [name for name in counts.numbers_in_text(roles) if name not in tidy.as_numbers]
     tidy = replace(tidy, in_text=tuple(in_text))
     on_rows = _shown(stages, files.n_rows, (0.3, 0.6))

@@ -44,7 +44,7 @@ def check_options(files: FileSet, options: AuditOptions) -> None:
             f"Decisions and a baseline are for tables that are read into memory. This one has {files.n_rows:,} rows: "
             "audit a part of it, or compare the two folders afterwards with `labeltide compare`."
         )
-    if options.reading != Reading():
+    if options.reading != Reading(missing=options.reading.missing):
         raise ValueError(
             "drop_bad_rows (--drop-bad-rows) and timezone (--timezone) are for tables that are read into memory. This "
             f"one has {files.n_rows:,} rows: leave bad rows out and convert times beforehand."
@@ -452,7 +452,7 @@ def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
     if pc.count_distinct(names).as_py() < len(names):
         raise UnsortedError("The rows of a sequence must follow one another. Some sequences occur in several places.")
     if not state.classes and columns.label:
-        raise UnanswerableError(f"The label column {quoted(columns.label)} must hold labels. Every row is empty or -1.")
+        raise UnanswerableError(f"The label column {quoted(columns.label)} must hold labels. Every row is empty.")
     counts = np.array(state.counts, dtype=np.int64)
     n_anchors = -(-counts // ANCHOR)
     values = np.fromiter(state.classes, dtype=object, count=len(state.classes))

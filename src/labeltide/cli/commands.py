@@ -318,6 +318,10 @@ def audit(
     timezone: Annotated[
         str | None, Parameter(help="Convert times to a place, such as Europe/Berlin; as written by default.")
     ] = None,
+    missing: Annotated[
+        str | None,
+        Parameter(help="Labels that mean 'not recorded', with commas, or none; decided from the labels by default."),
+    ] = None,
     labels: Annotated[str | None, Parameter(help="Spans for a recording: EDF+, CSV, JSON, XML, ...; commas.")] = None,
     epoch: Annotated[float | None, Parameter(help="Seconds of one epoch of a recording.")] = None,
     field: Annotated[
@@ -371,6 +375,7 @@ def audit(
             trusted=trusted,
             drop_bad_rows=drop_bad_rows,
             timezone=timezone,
+            missing=missing,
             labels=labels,
             epoch=epoch,
             field=field,

@@ -118,6 +118,7 @@ class Sequences(ShortRepr):
         window: int | None = None,
         offset: int = 0,
         keep_tail: bool = True,
+        missing: Hashable | Sequence[Hashable] | None = None,
     ) -> Self:
         """Read a table with one row per step, in any order of rows.
 
@@ -134,7 +135,7 @@ class Sequences(ShortRepr):
         time : column of numbers, datetimes or strings
             Orders the steps of a sequence. Datetimes with a time zone are kept in UTC.
         label : column of any hashable type
-            Null or NaN where nothing was recorded, and -1 too among whole numbers.
+            Null or NaN where nothing was recorded; see also `missing`.
         features : column, or several columns, of finite numbers
         annotator : column, optional
             Who gave the label, where rows of the same sequence and time hold the labels of several people.
@@ -156,6 +157,10 @@ class Sequences(ShortRepr):
             Keep the rest of a sequence as a shorter window. When False only full windows are kept, and a
             positive offset follows the paper's rule, ``range(offset, rows - window, window)``, so that its
             windows come out the same: it leaves out a last window that would end exactly at the last row.
+        missing : label, or several labels, optional
+            Labels that stand for a missing one, such as -1; "none" where no label does. When left out, texts such as
+            "?" and "unknown" do, and -1 among whole numbers where it is rare and stands apart from the others; a
+            warning says so.
         """
         from labeltide.tables.windows import TableLayout  # here, so that arrays need no table library
 
@@ -171,6 +176,7 @@ class Sequences(ShortRepr):
             window=window,
             offset=offset,
             keep_tail=keep_tail,
+            missing=missing,
         )
         return cls(**layout.read(table))
 

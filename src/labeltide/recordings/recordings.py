@@ -35,7 +35,7 @@ from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_
 from labeltide.tables.files import open_file
 from labeltide.tables.intake import is_number, load_table, open_table
 from labeltide.tables.roles import DERIVED, Request
-from labeltide.tables.words import LESSER_TIMES, SEQUENCES, TIMES, means, quoted, unique_texts
+from labeltide.tables.words import LESSER_TIMES, SEQUENCES, TIMES, UNRECORDED, means, quoted, unique_texts
 
 SEQUENCE, TIME, LABEL = "recording", "onset", "label"
 USUAL_EPOCH = {"eeg": 30.0, "muscle": 30.0}  # in seconds, where the spans do not tell; 1 s for other fields
@@ -694,7 +694,7 @@ def _seconds(column: pa.ChunkedArray):  # type: ignore[no-untyped-def]
 # * **Overlaps.** Where spans of different labels overlap, each counts for what it covers. Of two that cover the same,
 #   the one that begins later wins.
 # * **Gaps.** A step less than half covered gets no label. Neither does one under a label that says "not scored"
-#   (`UNSCORED`).
+#   (`UNRECORDED`).
 # * **Clipping.** What lies before the first step or after the last is cut off.
 # * **Offsets.** Edges between the edges of steps move to the nearest one, by the rule of cover.
 # * **Events**, of no duration, have no cover and are left out.
@@ -703,7 +703,6 @@ def _seconds(column: pa.ChunkedArray):  # type: ignore[no-untyped-def]
 # ----------------------------------------------------------------------------------------------------
 
 
-UNSCORED = frozenset({"?", "sleep stage ?", "unscored", "not scored", "unknown", "n/a"})  # in small letters
 MAX_PIECES = 50_000_000  # of spans cut at the edges of steps
 TOLERANCE = 1e-6  # of a step
 
@@ -751,7 +750,7 @@ def lay_on_grid(spans: pa.Table, grid: Grid) -> GridLabels:
     """The label of every step, from the spans of one annotator and one recording; the module has the rules."""
     onset, duration = spans["onset"].to_numpy(), spans["duration"].to_numpy()
     texts = spans["label"].to_pylist()
-    unscored = np.array([text.casefold() in UNSCORED for text in texts], dtype=bool)
+    unscored = np.array([text.casefold() in UNRECORDED for text in texts], dtype=bool)
     begins = (onset - grid.start) / grid.length
     ends = begins + duration / grid.length
     event, outside = duration == 0, (ends <= TOLERANCE) | (begins >= grid.count - TOLERANCE)

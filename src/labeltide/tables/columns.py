@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide._validation import encode_labels, missing_labels
+from labeltide._validation import encode_labels, null_values
 from labeltide.tables.intake import Column, is_number, is_text, whole
 from labeltide.tables.words import name_rows, quoted
 
@@ -44,19 +44,23 @@ def read_times(column: Column, role: str = "time") -> tuple[np.ndarray, np.ndarr
 
 
 def factorize_labels(column: Column) -> tuple[np.ndarray, np.ndarray]:
-    """Codes into the distinct labels, in order of appearance; -1 where nothing was recorded."""
+    """Codes into the distinct labels, in order of appearance; -1 where the column is null or NaN.
+
+    Which other values stand for a missing label is for `tidy.choose_missing` to say.
+    """
+    if column.array is not None and is_text(column.array.type):
+        column = Column.of_array(column.name, pc.utf8_normalize(column.array, "NFC"))
     codes, distinct = factorize(column)
     # Whole numbers become floats in pandas as soon as one is missing; give them back their names.
     if (codes < 0).any() and all(isinstance(value, float) and value.is_integer() for value in distinct):
         distinct = _as_objects([int(value) for value in distinct])
-    return _drop(codes, distinct, missing_labels(distinct))
+    return codes, distinct
 
 
 def factorize(column: Column, role: str | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Codes into the distinct values, in order of appearance; nulls are -1, or an error in a named role."""
     codes, distinct = _factorize_arrow(column.array) or _factorize_objects(column)
-    missing = np.array([v is None or (v != v) is not False for v in distinct], dtype=bool)
-    codes, distinct = _drop(codes, distinct, missing)
+    codes, distinct = drop_values(codes, distinct, null_values(distinct))
     if role:
         _check_full(column.name, role, codes < 0)
     return codes, distinct
@@ -109,8 +113,8 @@ def _factorize_objects(column: Column) -> tuple[np.ndarray, np.ndarray]:
     return np.array(codes), _as_objects([v.item() if isinstance(v, np.generic) else v for v in index])
 
 
-def _drop(codes: np.ndarray, distinct: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give the code -1 to some of the values, and to what had it before."""
+def drop_values(codes: np.ndarray, distinct: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give the code -1 to some of the distinct values, and to rows that had it before."""
     return np.append(np.where(missing, -1, np.cumsum(~missing) - 1), -1)[codes], distinct[~missing]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -23,6 +23,7 @@ MAY_SHARE = [{"time", "clock"}, {"time", "features"}, {"clock", "features"}, {"s
 DERIVED = ("hour_of_day", "day_of_week", "days", "position")  # clocks that need no column of their own
 MAX_CLOCKS = 3  # at once; each more leaves fewer moments along every one
 Names = str | Sequence[str] | None
+Labels = Hashable | Sequence[Hashable] | None  # one or several
 
 
 def columns_of_role(role: str, value: str | Sequence[str] | None) -> list[str]:
@@ -59,11 +60,13 @@ class Reading:
     Attributes
     ----------
     drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
+    missing : labels that stand for a missing one, as `tidy.choose_missing` takes them
     timezone : name of a time zone (IANA), to whose wall clock times are converted; None keeps hours as written
     """
 
     drop_bad_rows: bool = False
     timezone: str | None = None
+    missing: Labels = None
 
     def __post_init__(self) -> None:
         check_timezone(self.timezone)

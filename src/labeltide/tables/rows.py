@@ -67,7 +67,7 @@ def read_table_labels(table: pa.Table, columns: Sequence[str]) -> TableLabels:
     parts = [_factorize_without_blanks(table, name, messages) for name in columns]
     subject = f"The label column {quoted(columns)}" if len(columns) == 1 else f"The label columns {quoted(columns)}"
     if not any(len(part.distinct) for part in parts):
-        raise UnanswerableError(f"{subject} must hold labels. Every row is empty or -1.")
+        raise UnanswerableError(f"{subject} must hold labels. Every row is empty.")
     try:
         classes = common_classes(parts, subject)
     except ValueError as error:
@@ -91,7 +91,7 @@ def read_trusted(table: pa.Table, name: str, labels: TableLabels, steps: Steps) 
 
 def no_trusted(name: str) -> ValueError:
     """The error for a trusted column without labels."""
-    return ValueError(f"The trusted column {quoted([name])} must hold some labels. Every row is empty or -1.")
+    return ValueError(f"The trusted column {quoted([name])} must hold some labels. Every row is empty.")
 
 
 def trusted_differ(name: str, rows: np.ndarray) -> ValueError:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from unicodedata import normalize
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from labeltide.tables.columns import drop_values
 from labeltide.tables.intake import is_text, whole
-from labeltide.tables.roles import RoleColumns
-from labeltide.tables.words import quoted
+from labeltide.tables.roles import Labels, RoleColumns
+from labeltide.tables.words import UNRECORDED, quoted
 
 
 @dataclass(frozen=True)
@@ -22,14 +26,16 @@ class Tidying:
     Attributes
     ----------
     as_numbers : columns of numbers with decimal commas
-    labels : columns in which spellings are joined
-    spelled : the spelling to take for each that is replaced
+    labels : columns of labels
+    missing : labels that stand for a missing one
+    spelled : the spelling to take for each label that is replaced
     plain : columns that are read without dictionary encoding
     in_text : columns of text that are read as numbers, with gaps in place of other texts; of tables in parts alone
     """
 
     as_numbers: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    missing: frozenset[Hashable] = frozenset()
     spelled: Mapping[str, str] = field(default_factory=dict)
     plain: tuple[str, ...] = ()
     in_text: tuple[str, ...] = ()
@@ -44,23 +50,24 @@ class Tidying:
             if name in table.column_names and is_text(table[name].type):
                 values = text_numbers(whole(table[name]))
                 table = table.set_column(table.column_names.index(name), name, values)
-        return respell(with_numbers(table, self.as_numbers), self.labels, self.spelled)
+        table = drop_labels(with_numbers(table, self.as_numbers), self.labels, self.missing)
+        return respell(table, self.labels, self.spelled)
 
 
 NOTHING = Tidying()
 
 
-def choose_tidying(counts: TableCounts, roles: RoleColumns) -> tuple[Tidying, list[str]]:
-    """What to change in a table whose columns were counted, and what to say."""
+def choose_tidying(counts: TableCounts, roles: RoleColumns, missing: Labels = None) -> tuple[Tidying, list[str]]:
+    """What to change in a table whose columns were counted, and what to say; `missing` as in `choose_missing`."""
     by_name = {name: counts.commas[name] for name in number_columns(roles) if name in counts.commas}
     as_numbers, comma_messages = choose_commas(by_name)
     labels = label_columns(roles)
-    spellings: Counter[str] = Counter()
-    for name in labels:
-        spellings += counts.spellings.get(name, Counter())
-    spelled, spelling_messages = choose_spellings(spellings)
+    found = sum((counts.labels.get(name, Counter()) for name in labels), Counter[Hashable]())
+    dropped, missing_messages = choose_missing(found, missing)
+    spelled, spelling_messages = choose_spellings(_texts_left(found, dropped))
     plain = tuple(name for name in number_columns(roles) if name in counts.columns)
-    return Tidying(tuple(as_numbers), tuple(labels), spelled, plain), [*comma_messages, *spelling_messages]
+    tidying = Tidying(tuple(as_numbers), tuple(labels), dropped, spelled, plain)
+    return tidying, [*comma_messages, *missing_messages, *spelling_messages]
 
 
 def tidy_contents(counts: TableCounts, tidying: Tidying) -> dict[str, Content]:
@@ -71,9 +78,12 @@ def tidy_contents(counts: TableCounts, tidying: Tidying) -> dict[str, Content]:
         if name in tidying.as_numbers:
             kind = pa.float64()
             levels = None if levels is None else len(comma_numbers(count.values).unique())
-        elif name in tidying.labels and tidying.spelled and levels is not None and count.values is not None:
-            levels = len({tidying.spelled.get(value, value) for value in count.values.to_pylist()})
-        contents[name] = Content(words_of_type(kind), count.missing, levels)
+        dropped = 0
+        if name in tidying.labels and levels is not None and count.values is not None:
+            kept = [value for value in count.values.to_pylist() if value not in tidying.missing]
+            levels = len({tidying.spelled.get(value, value) for value in kept})
+            dropped = sum(counts.labels.get(name, Counter())[value] for value in tidying.missing)
+        contents[name] = Content(words_of_type(kind), count.missing + dropped, levels)
     return contents
 
 
@@ -267,12 +277,12 @@ class TableCounts:
     Attributes
     ----------
     commas : of columns of text that may be numbers with decimal commas
-    spellings : how often each text stands in a column of labels
+    labels : how often each value stands in a column of labels
     """
 
     columns: dict[str, ColumnCount] = field(default_factory=dict)
     commas: dict[str, CommaCount] = field(default_factory=dict)
-    spellings: dict[str, Counter[str]] = field(default_factory=dict)
+    labels: dict[str, Counter[Hashable]] = field(default_factory=dict)
 
     def add(self, table: pa.Table, roles: RoleColumns) -> None:
         """Count more rows: Arrow arrays of simple types (`intake.load_table`)."""
@@ -283,10 +293,10 @@ class TableCounts:
             if is_text(array.type) and name in numeric:
                 self.commas.setdefault(name, CommaCount()).add(array)
                 self.columns[name].numbers += count_numbers(array)
-            if is_text(array.type) and name in labels:
-                counts = self.spellings.setdefault(name, Counter())
+            if name in labels and not pa.types.is_nested(array.type):
+                counts = self.labels.setdefault(name, Counter())
                 if len(counts) <= MAX_COUNTED:  # with more, the labels are refused
-                    counts += count_spellings(array)
+                    counts += count_labels(array)
 
     def numbers_in_text(self, roles: RoleColumns) -> list[str]:
         """The features of many texts, nearly all of which are numbers."""
@@ -342,6 +352,7 @@ def label_columns(roles: RoleColumns) -> Sequence[str]:
 # ----------------------------------------------------------------------------------------------------
 
 
+FREQUENT = 0.1  # share of the labels; by hand
 EDF_STAGE = "sleep stage "
 STAGES = {  # name in small letters → stage; the long names are those of the EDF+ specification
     f"{before}{name}": stage
@@ -351,20 +362,114 @@ STAGES = {  # name in small letters → stage; the long names are those of the E
 }
 
 
-def join_spellings(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, list[str]]:
-    """The table with one spelling for each class in the label columns, and what to say."""
-    counts: Counter[str] = Counter()
-    for name in columns:
-        if is_text(table[name].type):
-            counts += count_spellings(table[name])
-    spelled, messages = choose_spellings(counts)
-    return respell(table, columns, spelled), messages
+def tidy_labels(table: pa.Table, columns: Sequence[str], missing: Labels = None) -> pa.Table:
+    """The table with one spelling for each class in the label columns, and nulls for missing labels."""
+    counts = sum((count_labels(table[name]) for name in columns), Counter[Hashable]())
+    dropped, _ = choose_missing(counts, missing)
+    spelled, _ = choose_spellings(_texts_left(counts, dropped))
+    return respell(drop_labels(table, columns, dropped), columns, spelled)
 
 
-def count_spellings(column: pa.ChunkedArray | pa.Array) -> Counter[str]:
-    """How often each text stands in a column, in order of appearance."""
-    entries = column.value_counts().to_pylist()
-    return Counter({entry["values"]: entry["counts"] for entry in entries if entry["values"] is not None})
+def count_labels(column: pa.ChunkedArray | pa.Array) -> Counter[Hashable]:
+    """How often each value stands in a column, in order of appearance; whole floats are counted as whole numbers."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    counts: Counter[Hashable] = Counter()
+    for entry in column.value_counts().to_pylist():
+        value = entry["values"]
+        if value is not None and value == value:
+            counts[_as_whole(value)] += entry["counts"]
+    return counts
+
+
+def _as_whole(value: Any) -> Hashable:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def choose_missing(counts: Counter[Hashable], asked: Labels = None) -> tuple[frozenset[Hashable], list[str]]:
+    """The labels that stand for a missing one, and what to say.
+
+    They are those that the user named, with commas between; "none" names no label. Without a name they are texts such
+    as "?" and "unknown", and -1 among whole numbers from 0 or 1 where it is rare (hypnograms write it for epochs that
+    are not scored). Among -1, 0 and 1, beside other negative numbers, or with a share of `FREQUENT` it is a class. At
+    least two classes must remain.
+    """
+    if asked is not None:
+        return _named_labels(counts, list(asked) if isinstance(asked, list | tuple | set | frozenset) else [asked])
+    texts = {label for label in counts if isinstance(label, str) and _bare(label).casefold() in UNRECORDED}
+    present = {label for label in counts if not isinstance(label, str) or label.strip()}
+    way_out = "Pass missing (--missing) to decide it: the labels that are not recorded, or none."
+    if texts and len(present - texts) >= 2:
+        n_labels = sum(counts[label] for label in texts)
+        which = quoted(sorted(map(str, texts)))
+        return frozenset(texts), [f"I took {which} for missing labels ({n_labels:,}). {way_out}"]
+    whole_labels = [label for label in present if type(label) is int]
+    if -1 not in counts or len(whole_labels) < len(present):
+        return frozenset(), []
+    is_signed = min(whole_labels) < -1 or max(whole_labels) <= 1
+    share = counts[-1] / counts.total()
+    if len(present) > 2 and not is_signed and share < FREQUENT:
+        return frozenset({-1}), [f"I took -1 for missing labels ({counts[-1]:,}). {way_out}"]
+    why = f": {share:.0%} of the labels are -1" if not is_signed else ""
+    return frozenset(), [f"I took -1 for a class{why}. {way_out}"]
+
+
+def drop_missing(
+    parts: Sequence[tuple[np.ndarray, np.ndarray]], asked: Labels = None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Factorised label columns without missing labels; those that were not asked for are named in a warning."""
+    counts: Counter[Hashable] = Counter()
+    for codes, distinct in parts:
+        for value, count in zip(distinct, np.bincount(codes[codes >= 0], minlength=len(distinct)), strict=True):
+            counts[_as_whole(value)] += int(count)
+    dropped, messages = choose_missing(counts, asked)
+    if asked is None and messages:
+        warnings.warn(" ".join(messages), UserWarning, stacklevel=5)
+    return [
+        (drop_values(*part, np.array([v in dropped for v in part[1]], dtype=bool)) if dropped else part)
+        for part in parts
+    ]
+
+
+def _named_labels(counts: Counter[Hashable], asked: Sequence[Hashable]) -> tuple[frozenset[Hashable], list[str]]:
+    """The labels whose texts the user named; a name that no label has is reported."""
+    given = [str(each) for each in asked]
+    names = {part.strip() for text in given for part in (text, *text.split(","))} - {"", "none"}
+    names |= {str(int(float(name))) for name in names if _is_whole_text(name)}
+    found = frozenset(label for label in counts if str(label).strip() in names)
+    known = {str(label).strip() for label in found}
+    unknown = sorted(name for name in names - known if not _is_whole_text(name) and not {*name.split(",")} & known)
+    messages = [f"I took {quoted(sorted(map(str, found)))} for missing labels."] if found else []
+    return found, messages + ([f"No label is {quoted(unknown)}, which missing names."] if unknown else [])
+
+
+def _is_whole_text(name: str) -> bool:
+    try:
+        return float(name).is_integer()
+    except (ValueError, OverflowError):
+        return False
+
+
+def _texts_left(counts: Counter[Hashable], dropped: frozenset[Hashable]) -> Counter[str]:
+    return Counter({label: n for label, n in counts.items() if isinstance(label, str) and label not in dropped})
+
+
+def drop_labels(table: pa.Table, columns: Sequence[str], missing: frozenset[Hashable]) -> pa.Table:
+    """The table with nulls in place of some labels."""
+    for name in columns if missing else ():
+        if name not in table.column_names:
+            continue
+        array = whole(table[name])
+        values = array.dictionary if pa.types.is_dictionary(array.type) else array.unique()
+        chosen = [value for value in values.to_pylist() if value is not None and value in missing]
+        if chosen and pa.types.is_dictionary(array.type):
+            known = [None if value in chosen else value for value in values.to_pylist()]
+            array = pa.DictionaryArray.from_arrays(array.indices, pa.array(known, values.type))
+        elif chosen:
+            gone = pc.is_in(array, pa.array(chosen, array.type))
+            array = pc.if_else(gone, pa.scalar(None, array.type), array)
+        table = table.set_column(table.column_names.index(name), name, array) if chosen else table
+    return table
 
 
 def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
@@ -388,13 +493,16 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
         for text in texts:
             bare[_bare(text)] += counts[text]
         alike = len({_key(text) for text in texts}) == 1
+        differ = (
+            "by their Unicode form" if len({normalize("NFC", text) for text in texts}) == 1 else "by capitals or blanks"
+        )
         best = max(sorted(bare), key=lambda text: (not alike and text.casefold().startswith(EDF_STAGE), bare[text]))
         others = sorted((text for text in texts if text != best), key=lambda text: (-counts[text], text))
         spelled |= dict.fromkeys(others, best)
         changed = sum(counts[text] for text in others)
         messages.append(
             f"I took {quoted(others)} for {quoted([best])} ({changed:,} label{'s' if changed > 1 else ''}): they "
-            f"{'differ by capitals or blanks alone' if alike else 'name one sleep stage'}. Rename them in the table "
+            f"{f'differ {differ} alone' if alike else 'name one sleep stage'}. Rename them in the table "
             "where they are two classes."
         )
     return spelled, messages
@@ -414,7 +522,7 @@ def respell(table: pa.Table, columns: Sequence[str], spelled: Mapping[str, str])
 
 
 def _bare(text: str) -> str:
-    return " ".join(text.split())
+    return normalize("NFC", " ".join(text.split()))
 
 
 def _key(text: str) -> str:

@@ -13,8 +13,9 @@ import pyarrow as pa
 from labeltide._validation import check_clock, check_number, steps_mask
 from labeltide.tables.columns import Steps, factorize_labels, find_steps, group_rows, read_numbers, read_times
 from labeltide.tables.intake import Column, is_moment, load_columns, open_table, whole
-from labeltide.tables.roles import ROLES, RoleColumns, check_roles, columns_of_role
+from labeltide.tables.roles import ROLES, Labels, RoleColumns, check_roles, columns_of_role
 from labeltide.tables.rows import FactorizedLabels, common_classes
+from labeltide.tables.tidy import drop_missing
 from labeltide.tables.times import DAY, Moments, read_moments
 from labeltide.tables.words import means, quoted
 
@@ -36,6 +37,7 @@ class TableLayout:
     window: int | None = None
     offset: int = 0
     keep_tail: bool = True
+    missing: Labels = None
 
     def read(self, table: Any) -> dict[str, Any]:
         """The fields of `Sequences`, by name."""
@@ -45,7 +47,7 @@ class TableLayout:
         lengths, n_steps = windows.lengths, windows.window
         real = steps_mask(lengths, n_steps)
         index = windows.filled_index(n_steps)  # clock and times hold real moments on padding too
-        labels, clean, classes = _read_labels(columns, steps, self.label, self.clean)
+        labels, clean, classes = _read_labels(columns, steps, self.label, self.clean, self.missing)
         features = _read_features(columns, steps, roles["features"], roles["zscore"])[index]
         features[~real] = 0
         clock = _read_clock_column(columns, steps, self.clock)[index] if self.clock else None
@@ -75,12 +77,13 @@ class TableLayout:
 
 
 def _read_labels(
-    columns: Columns, steps: Steps, label: str, clean: str | None
+    columns: Columns, steps: Steps, label: str, clean: str | None, missing: Labels
 ) -> tuple[np.ndarray, np.ndarray | None, tuple[Hashable, ...]]:
     """Recorded labels (steps, annotators), clean labels (steps,) and the classes of both together."""
-    recorded, *known = [FactorizedLabels(*factorize_labels(columns[name])) for name in (label, clean) if name]
+    parts = drop_missing([factorize_labels(columns[name]) for name in (label, clean) if name], missing)
+    recorded, *known = [FactorizedLabels(*part) for part in parts]
     if not len(recorded.distinct):
-        raise ValueError(f"The label column {label!r} holds no label at all: every row is null, NaN or -1.")
+        raise ValueError(f"The label column {label!r} holds no label at all: every row is null, NaN or missing.")
     classes = common_classes([recorded, *known], f"The label column {label!r}")
     n_annotators = len(steps.annotators) if steps.annotators is not None else 1
     labels = steps.spread(recorded.encode(classes), steps.annotator_of_row, n_annotators)
