@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyarrow import csv, parquet
 
@@ -138,6 +139,25 @@ def test_a_plain_table_is_placed_by_its_times(tmp_path, stub, dated):
     for name, part in by_recording(read_spans(written.files[0]).spans).items():
         found = lay_on_grid(part, Grid(0.0, 60.0 if dated else 1.0, 20)).labels
         assert found == expected(labels, name, None, "corrected")
+
+
+@pytest.mark.parametrize("to", ["csv", "textgrid", "bids"])
+def test_recordings_whose_names_differ_by_a_blank_are_exported_as_two(tmp_path, stub, to):
+    table = make_table(people=4)
+    people = pc.if_else(pc.equal(table["person"], "p1"), "p0 ", table["person"].cast(pa.string()))
+    lt.audit(table.set_column(0, "person", people), sequence="person", time="minute", out=tmp_path / "out")
+    written = export_audit(tmp_path / "out", to, tmp_path / "new", "corrected")
+    labels = parquet.read_table(tmp_path / "out" / "labels.parquet")
+    count = sum(part.num_rows for path in written.files for part in [read_spans(path).spans])
+    assert {"p0", "p0 "} <= set(labels["sequence"].to_pylist())
+    if to == "csv":
+        parts = by_recording(read_spans(written.files[0]).spans)
+        assert len(parts) == 4
+        for name in ("p0", "p0 "):
+            assert lay_on_grid(parts[name], Grid(0.0, 1.0, 20)).labels == expected(labels, name, None, "corrected")
+    else:
+        assert len(written.files) == 4
+    assert count
 
 
 def test_audits_without_times_and_wrong_choices_are_refused(tmp_path, stub):

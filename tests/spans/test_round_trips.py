@@ -275,3 +275,18 @@ def test_nsrr_stages_without_apnoeas(tmp_path):
         "Stage 2 sleep",
         "Hypopnea|Hypopnea",
     ]
+
+
+@pytest.mark.parametrize("name", ["spans.csv", "spans.tsv"])
+def test_names_that_differ_by_a_blank_stay_two(tmp_path, name):
+    spans, messages = make_spans([0, 1, 0], [1, 1, 1], ["a", "b", "a"], ["x", "x ", "x"], ["p0", "p0", "p0 "])
+    assert messages == ()
+    assert spans["recording"].unique().to_pylist() == ["p0", "p0 "]
+    delimited.write(spans, tmp_path / name)
+    assert read_spans(tmp_path / name).spans.equals(spans)
+
+
+def test_blanks_around_names_go_where_they_tell_nothing_apart(tmp_path):
+    (tmp_path / "spans.csv").write_text("onset,duration,label,annotator,recording\n0,1,a, x,p0 \n1,1,b, x,p0 \n")
+    found = read_spans(tmp_path / "spans.csv").spans
+    assert (found["annotator"].unique().to_pylist(), found["recording"].unique().to_pylist()) == (["x"], ["p0"])

@@ -180,6 +180,15 @@ class Steps:
         return labels
 
 
+class RepeatedRowsError(ValueError):
+    """Rows that repeat the sequence and time, and the annotator where there is one, of an earlier row."""
+
+    def __init__(self, rows: np.ndarray, with_annotator: bool, way_out: str) -> None:
+        key = "sequence, time and annotator" if with_annotator else "sequence and time"
+        super().__init__(f"Every {key} may occur once. An earlier row is repeated in {name_rows(rows)}. {way_out}")
+        self.rows = rows
+
+
 def find_steps(columns: Mapping[str, Column], roles: Mapping[str, list[str]], single_key: bool) -> Steps:
     """Group rows by sequence and time, and refuse those that say the same thing twice.
 
@@ -196,25 +205,16 @@ def find_steps(columns: Mapping[str, Column], roles: Mapping[str, list[str]], si
     keys = np.stack([sequence, moment, annotator])[:, order]
     same_step = np.append(False, (keys[:2, 1:] == keys[:2, :-1]).all(0))
     repeats = same_step & np.append(False, keys[2, 1:] == keys[2, :-1])
-    _check_repeats(np.sort(order[repeats]), bool(roles["annotator"]))
+    if repeats.any():
+        way_out = "Drop the repeats."
+        if not roles["annotator"]:
+            way_out = "Give annotator= if several people labelled a step, or drop repeats."
+        raise RepeatedRowsError(np.sort(order[repeats]), bool(roles["annotator"]), way_out)
     rows = order[~same_step]
     step_of_row = np.empty(n_rows, dtype=np.int64)
     step_of_row[order] = np.cumsum(~same_step) - 1
     names: list[Hashable] = [key[0] if single_key else key for key in ids]
     return Steps(rows, sequence[rows], names, times[rows], step_of_row, annotator, annotators)
-
-
-def _check_repeats(rows: np.ndarray, with_annotator: bool) -> None:
-    """No rows that repeat the key of an earlier one."""
-    if not len(rows):
-        return
-    key, hint = "sequence, time and annotator", "Drop the repeats."
-    if not with_annotator:
-        key, hint = (
-            "sequence and time",
-            "Give annotator= if several people labelled a step, or drop repeats.",
-        )
-    raise ValueError(f"Every {key} may occur once. An earlier row is repeated in {name_rows(rows)}. {hint}")
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -93,6 +93,13 @@ class UnusableError(ValueError):
         self.why = why
 
 
+class ConstantError(UnusableError):
+    """A column that never changes, which is left out even where the user named it."""
+
+    def __init__(self) -> None:
+        super().__init__("what never changes says nothing")
+
+
 def encode_features(
     table: pa.Table,
     names: Sequence[str],
@@ -117,10 +124,11 @@ def encode_features(
                 raise UnusableError("what matches the labels one to one would give the answer away")
             encoder = _fit_encoder(name, values, levels, notes)
         except UnusableError as error:
-            if named and str(error) != CONSTANT:
+            is_constant = isinstance(error, ConstantError)
+            if named and not is_constant:
                 raise ValueError(f"The feature column {quoted([name])} cannot be used: {error}.") from None
             why = str(error) if of_whole is WHOLE else error.why
-            why = STILL if why == CONSTANT and name in of_whole.varying else why
+            why = "it never changes in the windows learned from" if is_constant and name in of_whole.varying else why
             out.setdefault(why, []).append(name)
             continue
         columns += encoder.encode(values, first)
@@ -174,10 +182,6 @@ def _read_levels(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
     return _merge(encoder.column, codes, codes >= 0, steps, -1)
 
 
-CONSTANT = "what never changes says nothing"
-STILL = "it never changes in the windows learned from"
-
-
 def _read_feature(
     name: str,
     array: pa.Array,
@@ -203,7 +207,7 @@ def _read_feature(
         codes = array.cast(pa.int8()).fill_null(-1).to_numpy(zero_copy_only=False)
         return _merge(name, codes, codes >= 0, steps, -1), ("False", "True")
     if pa.types.is_null(kind):
-        raise UnusableError(CONSTANT)
+        raise ConstantError
     if not is_number(kind):
         raise UnusableError(f"{kind} is neither a number nor a text of few levels")
     values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -243,7 +247,7 @@ def _fit_encoder(name: str, values: np.ndarray, levels: tuple[str, ...], notes: 
     gaps = np.isnan(values)
     present = values[~gaps] if gaps.any() else values
     if not len(present) or (not gaps.any() and (present == present[0]).all()):
-        raise UnusableError(CONSTANT)
+        raise ConstantError
     low, low_usual, middle, high_usual, high = np.quantile(present, [0, TAIL, 0.5, 1 - TAIL, 1])
     spread = high_usual - low_usual
     if spread > 0:  # one artefact must not decide the scale: the usual range, as much again on either side
@@ -264,7 +268,7 @@ def _fit_encoder(name: str, values: np.ndarray, levels: tuple[str, ...], notes: 
 def _fit_levels(name: str, codes: np.ndarray, levels: tuple[str, ...], notes: dict[str, list[str]]) -> Encoder:
     there = np.unique(codes)
     if len(there) < 2:
-        raise UnusableError(CONSTANT)
+        raise ConstantError
     notes.setdefault("levels", []).append(name)
     names = tuple(f"{name}={level}" for level in levels)
     if len(levels) == 2 and there[0] >= 0:  # the one is the other's opposite

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeltide._validation import UnanswerableError, encode_labels, find_classes
-from labeltide.tables.columns import Steps, factorize_labels, find_steps
+from labeltide.tables.columns import RepeatedRowsError, Steps, factorize_labels, find_steps
 from labeltide.tables.intake import Column, is_text, whole
 from labeltide.tables.roles import RoleColumns
 from labeltide.tables.times import Moments, read_moments
@@ -234,19 +234,17 @@ def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) 
     loaded = {name: Column.of_array(name, array) for name, array in parts.items()}
     try:
         return find_steps(loaded, roles, len(roles["sequence"]) == 1)
-    except ValueError as error:
-        if "may occur once" not in str(error):
-            raise
-        told = str(error).replace(
-            "Give annotator= if several people labelled a step",
-            "Name the column of annotators with the option annotator (--annotator COLUMN) if several people labelled a "
-            "step",
-        )
-        more = "" if columns.sequence else " Or name the column of the sequences with the option sequence."
+    except RepeatedRowsError as error:
+        way_out = "Drop the repeats."
+        if not columns.annotator:
+            option = "Name the column of annotators with the option annotator (--annotator COLUMN)"
+            way_out = f"{option} if several people labelled a step, or drop repeats."
+        if not columns.sequence:
+            way_out += " Or name the column of the sequences with the option sequence."
         if moments is not None and moments.local is not None and moments.order.type.tz is None:
-            more += " If clocks went back an hour there, name the place with the option timezone (--timezone "
-            more += "Europe/Berlin)."
-        raise ValueError(told + more) from None
+            way_out += " If clocks went back an hour there, name the place with the option timezone (--timezone "
+            way_out += "Europe/Berlin)."
+        raise RepeatedRowsError(error.rows, bool(columns.annotator), way_out) from None
 
 
 def _people(steps: Steps, codes: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -141,6 +141,9 @@ def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> tuple[
     if places["duration"] is None and places["end"] is None:
         raise ValueError("there is no column of durations or ends. Name it duration or end")
     columns = {role: [_cell(line, place) for line in lines] for role, place in places.items() if place is not None}
+    for role in ("annotator", "recording"):
+        if (place := places[role]) is not None:
+            columns[role] = _names(lines, place, columns[role])
     onset = _numbers(columns["onset"])
     if places["duration"] is not None:
         duration = _numbers(columns["duration"])
@@ -158,6 +161,12 @@ def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> tuple[
 def _cell(line: list[str], place: int) -> str | None:
     text = line[place].strip() if place < len(line) else ""
     return None if text.casefold() in MISSING else bare_text(text)
+
+
+def _names(lines: list[list[str]], place: int, cells: list[str | None]) -> list[str | None]:
+    """Names without the blanks around them, unless these tell two names apart."""
+    raw = [None if cell is None else bare_text(line[place]) for line, cell in zip(lines, cells, strict=True)]
+    return cells if len(set(cells)) == len(set(raw)) else raw
 
 
 def _numbers(cells: list[str | None]) -> np.ndarray:

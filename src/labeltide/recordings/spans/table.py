@@ -70,8 +70,9 @@ def make_spans(
 ) -> tuple[pa.Table, tuple[str, ...]]:
     """A span table, ordered by recording, annotator and onset, and sentences about spans that were left out.
 
-    Labels lose the blanks around them. Spans without a label, and spans whose onset or duration is no finite number or
-    whose duration is negative, are left out and counted.
+    Labels lose the blanks around them; annotators and recordings keep theirs, so that "p0" and "p0 " stay two. Spans
+    without a label, and spans whose onset or duration is not a finite number or whose duration is negative, are left
+    out and counted.
     """
     onsets, durations = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (onset, duration))
     labels = [None if value is None or not str(value).strip() else str(value).strip() for value in label]
@@ -123,7 +124,7 @@ def _split(spans: pa.Table, name: str) -> dict[str | None, pa.Table]:
 
 def _names(names: Names, count: int) -> pa.Array:
     every = [names] * count if names is None or isinstance(names, str) else list(names)
-    return pa.array([None if name is None or not name.strip() else name.strip() for name in every], pa.string())
+    return pa.array([name if name and name.strip() else None for name in every], pa.string())
 
 
 def _say_left_out(misplaced: int, unnamed: int) -> tuple[str, ...]:
