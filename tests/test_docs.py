@@ -98,6 +98,11 @@ def test_every_name_that_is_linked_stands_in_its_file():
     assert absent == []
 
 
+def test_only_pages_for_developers_link_into_the_source():
+    pages = set(PAGES) - set(in_toctrees(DOCS / "develop.md")) - {DOCS / "develop.md"}
+    assert [page_name(page) for page in sorted(pages) if re.search(r"\]\((\.\./)+src/", page.read_text())] == []
+
+
 def test_the_map_of_the_paper_names_studies_that_exist():
     named = set(re.findall(r"bench/studies/[\w-]+\.toml", (ROOT / "docs" / "paper.md").read_text()))
     assert named
