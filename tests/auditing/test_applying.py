@@ -29,7 +29,7 @@ def reviewed(tmp_path):
 
 
 def test_only_settled_labels_change_and_all_else_stays(reviewed, tmp_path, monkeypatch):
-    monkeypatch.setattr(apply, "AT_ONCE", 32)  # parts end within row groups
+    monkeypatch.setattr(apply, "BATCH_ROWS", 32)  # parts end within row groups
     path, folder = reviewed
     table, result = make_table(), apply_decisions(folder, tmp_path / "new.parquet")
     written = parquet.read_table(tmp_path / "new.parquet")
@@ -116,7 +116,7 @@ def test_each_column_of_labels_has_its_own_corrections(tmp_path):
 def test_a_table_that_changed_moved_or_was_a_frame_is_told(reviewed, tmp_path):
     path, folder = reviewed
     path.rename(tmp_path / "moved.parquet")
-    with pytest.raises(ValueError, match=r"The audited table is no more at .*--table FILE"):
+    with pytest.raises(ValueError, match=r"The audited table is no longer at .*--table FILE"):
         apply_decisions(folder, tmp_path / "new.parquet")
     assert apply_decisions(folder, tmp_path / "new.parquet", table=tmp_path / "moved.parquet").rows == 240
     parquet.write_table(make_table(seed=4), path)

@@ -50,7 +50,7 @@ def test_nothing_typed_is_no_decision(audited):
 def test_other_words_are_refused_with_the_words_there_are(audited):
     _, folder = audited
     type_into(folder, ["hm"])
-    with pytest.raises(ValueError, match=r"A verdict must be a class .*'ok', 'keep' or 'right'.*Got 'hm' in row"):
+    with pytest.raises(ValueError, match=r"A verdict must be a class .*'ok', 'keep' or 'right'.*Got 'hm' in line 2"):
         read_typed(folder)
 
 

@@ -137,7 +137,7 @@ def test_a_plain_table_is_placed_by_its_times(tmp_path, stub, dated):
     written = export_audit(tmp_path / "out", "csv", tmp_path / "new", "corrected")
     labels = parquet.read_table(tmp_path / "out" / "labels.parquet")
     for name, part in by_recording(read_spans(written.files[0]).spans).items():
-        found = lay_on_grid(part, Grid(0.0, 60.0 if dated else 1.0, 20)).labels
+        found = lay_on_grid(part, Grid(0.0, 60.0, 20)).labels
         assert found == expected(labels, name, None, "corrected")
 
 

@@ -1,10 +1,16 @@
-"""The audited table with the labels that reviewers settled and, where wished, corrections by the model."""
+"""Write the audited table with the labels that people settled and, if asked, corrections by the model."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Iterator, Mapping
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from labeltide import __version__, _validation
+from labeltide._files import safe_texts
 from labeltide.auditing.compare import open_results
 from labeltide.auditing.decisions import (
     DECISIONS,
@@ -25,26 +32,15 @@ from labeltide.auditing.decisions import (
     settled_labels,
 )
 from labeltide.auditing.reading import AuditSteps, decode
-from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, check_file, draft_of, read_labels
+from labeltide.auditing.results import EDITED, ISSUES_CSV, check_file, draft_of, read_labels
 from labeltide.tables.files import open_file
 from labeltide.tables.frames import VERDICT, SafeCsvWriter
-from labeltide.tables.rows import read_table_labels
-from labeltide.tables.tidy import tidy_labels
 from labeltide.tables.words import quoted, unique_texts
 
-AT_ONCE = 1 << 16  # rows that are read and written together
+BATCH_ROWS = 1 << 16  # rows that are read and written together
 COLUMNS = ["row", "sequence", "annotator", "recorded", "suggested", "suggested_probability", "reason"]
-NEW = ("original", "reason", "author")  # columns beside every column of labels
-FEWEST = 0.5  # of the probability above which the model may correct a label
-
-
-@dataclass(frozen=True)
-class Correction:
-    """The label of one cell, why and by whom; a label that a reviewer kept is its own correction."""
-
-    label: str
-    reason: str
-    author: str
+NEW = ("original", "reason", "author")  # endings of the columns that are added for every column of labels
+MIN_ABOVE = 0.5  # of the probability above which the model may correct a label
 
 
 @dataclass(frozen=True)
@@ -75,14 +71,14 @@ def apply_decisions(
 ) -> AppliedDecisions:
     """Write the audited table with settled labels in place of the recorded ones; nothing is overwritten.
 
-    Every column of labels is followed at the end of the table by the original labels, the reason of each change and its
-    author. A table that has changed since the audit is refused. Rows are read and written in parts.
+    For every column of labels, the original labels, the reason for each change and its author are appended as columns.
+    A table that has changed since the audit is refused. Rows are read and written in batches.
 
     Parameters
     ----------
     folder : of the audit, with the decisions of `labeltide review`
     out : a new .parquet or .csv file
-    table : the audited file, where it was moved
+    table : the audited file, if it was moved
     above : float, optional
         Labels without a decision become the suggested one where its probability is at least this.
 
@@ -96,7 +92,7 @@ def apply_decisions(
     folder, out = Path(folder), Path(out)
     check_file(out)
     if above is not None:
-        _validation.check_number("above", above, FEWEST, 1)
+        _validation.check_number("above", above, MIN_ABOVE, 1)
     audit = open_results(folder).audit
     if audit.get("recordings"):
         raise ValueError(
@@ -105,34 +101,33 @@ def apply_decisions(
         )
     source = _open_table(audit, folder, table)
     lines = read_labels(folder, COLUMNS)
-    corrections, counts = _corrections(folder, audit, lines, above)
-    labels = _label_columns(audit)
-    _check_same_labels(source, lines, labels, audit)
-    writer = _Rewriter(source, labels, corrections)
+    columns = _label_columns(audit)
+    corrections, counts = _corrections(folder, audit, lines, columns, above)
+    rewriter = _Rewriter(source, columns, lines, corrections, audit)
     try:
         with draft_of(out) as draft:
-            n_rows = writer.write(draft, is_csv=out.name.lower().endswith(".csv"))
+            n_rows = rewriter.write(draft, is_csv=out.name.lower().endswith(".csv"))
     except pa.ArrowException as error:
-        said = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"The table cannot be written to {str(out)!r}: {said}. Try a .parquet file.") from None
-    return AppliedDecisions(out, n_rows, columns=writer.new_names, **counts)
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(f"The table cannot be written to {str(out)!r}: {reason}. Try a .parquet file.") from None
+    return AppliedDecisions(out, n_rows, columns=rewriter.new_names, **counts)
 
 
 def _open_table(audit: Any, folder: Path, named: str | Path | None) -> parquet.ParquetFile | pa.Table:
-    """The audited file, unchanged."""
+    """The audited file, unchanged since."""
     about = audit["table"]
     if named is None and not about.get("path"):
         raise ValueError(
-            f"The audit in {str(folder)!r} was of a data frame. Name a file of that table with --table FILE."
+            f"The audit in {str(folder)!r} was of a data frame. Name a file with the same table: --table FILE."
         )
     path = Path(named or about["path"])
     if named is None and not path.is_file():
-        raise ValueError(f"The audited table is no more at {str(path)!r}. Name where it is with --table FILE.")
+        raise ValueError(f"The audited table is no longer at {str(path)!r}. Say where it is now with --table FILE.")
     source = open_file(path)
     if about.get("digest") and file_digest(path) != about["digest"]:
         raise ValueError(
-            f"The table {str(path)!r} has changed since the audit in {str(folder)!r}, so its rows may be others. Apply "
-            "to the audited table, or audit the new one with: labeltide audit TABLE --decisions FOLDER."
+            f"The table {str(path)!r} has changed since the audit in {str(folder)!r}, so row numbers may not match. "
+            "Apply to the audited table, or audit the new one with: labeltide audit TABLE --decisions FOLDER."
         )
     return source
 
@@ -145,84 +140,70 @@ def _label_columns(audit: Any) -> list[str]:
     return list(annotators) if several else [columns["label"]]
 
 
-def _check_same_labels(source: Any, lines: pa.Table, columns: list[str], audit: Any) -> None:
-    """The rows of the table, and where no digest is known also its labels, must be those of the audit."""
-    names = source.schema_arrow.names if isinstance(source, parquet.ParquetFile) else source.column_names
-    missing = [name for name in columns if name not in names]
-    n_rows = source.metadata.num_rows if isinstance(source, parquet.ParquetFile) else len(source)
-    if missing or n_rows != audit["table"]["rows"]:
-        raise ValueError(
-            f"The table must be the audited one, with {audit['table']['rows']} rows and {columns!r} in it."
-        )
-    if not audit["table"].get("digest"):
-        found = read_table_labels(tidy_labels(_read(source, columns), columns, missing="none"), columns)
-        texts = np.array([*found.names, None], dtype=object)[found.codes].ravel()
-        pairs = zip(texts.tolist(), lines["recorded"].to_pylist(), strict=True)
-        if any(text != recorded for text, recorded in pairs if recorded is not None):
-            raise ValueError("The labels of the table are not those of the audit. Name the audited table with --table.")
-
-
-def _read(source: Any, columns: list[str]) -> pa.Table:
-    return source.read(columns=columns) if isinstance(source, parquet.ParquetFile) else source.select(columns)
+Corrections = dict[tuple[int, int], tuple[str, str, str]]  # label, reason and author by row and column of labels
 
 
 def _corrections(
-    folder: Path, audit: Any, lines: pa.Table, above: float | None
-) -> tuple[dict[tuple[int, int], Correction], dict[str, int]]:
-    """By row and column of labels."""
-    has_decisions = (folder / DECISIONS).is_file() or bool(typed_decisions(folder, audit))
-    if not has_decisions and above is None:
+    folder: Path, audit: Any, lines: pa.Table, columns: list[str], above: float | None
+) -> tuple[Corrections, dict[str, int]]:
+    """All changes, and labels that a reviewer kept, which get a reason and an author too; and their counts."""
+    decisions, n_other = find_decisions(folder, audit)
+    if above is None and not decisions and not n_other and not (folder / DECISIONS).is_file():
         raise ValueError(
             f"There is nothing to apply: {str(folder)!r} holds no decisions. Make some with: labeltide review "
-            f"{str(folder)!r}. Or let the model correct labels of which it is sure, with --above 0.95."
+            f"{str(folder)!r}. Or let the model correct the labels it is sure of, with --above 0.95."
         )
-    column = {name: place for place, name in enumerate(_label_columns(audit))}
-    found: dict[tuple[int, int], Correction] = {}
-    taken, counts = np.zeros(len(lines), bool), dict.fromkeys(("changed_by_reviewers", "kept_by_reviewers"), 0)
+    column = {name: index for index, name in enumerate(columns)}
+    corrections: Corrections = {}
+    is_decided, counts = np.zeros(len(lines), bool), dict.fromkeys(("changed_by_reviewers", "kept_by_reviewers"), 0)
     disputed = np.array([], np.int64)
-    if has_decisions:
-        settled, disputed = settle(folder, audit, lines)
-        taken[settled.line] = taken[disputed] = True
+    if decisions or n_other:
+        _check_own(folder, decisions, n_other)
+        settled, disputed = settle(decisions, lines)
+        is_decided[settled.line] = is_decided[disputed] = True
         recorded = lines["recorded"].take(pa.array(settled.line)).to_pylist()
-        for place, row in enumerate(settled.row.tolist()):
-            kept = settled.label[place] == recorded[place]
+        for index, row in enumerate(settled.row.tolist()):
+            kept = settled.label[index] == recorded[index]
             counts["kept_by_reviewers" if kept else "changed_by_reviewers"] += 1
             reason = "kept by review" if kept else "changed by review"
-            reason += f": {settled.comment[place]}" if settled.comment[place] else ""
-            at = row, column.get(settled.annotator[place] or "", 0)
-            found[at] = Correction(settled.label[place], reason, settled.reviewer[place])
-    by_model = _by_model(lines, taken, above)
+            reason += f": {settled.comment[index]}" if settled.comment[index] else ""
+            cell = row, column.get(settled.annotator[index] or "", 0)
+            corrections[cell] = (settled.label[index], reason, settled.reviewer[index])
+    by_model = []
+    if above is not None:
+        differs = pc.fill_null(pc.not_equal(lines["recorded"], lines["suggested"]), False).to_numpy()
+        is_sure = lines["suggested_probability"].to_numpy() >= above
+        by_model = lines.filter(pa.array(is_sure & differs & ~is_decided)).to_pylist()
     for line in by_model:
         reason = f"suggested by the model with probability {line['suggested_probability']:.3f}"
         reason += f". {line['reason']}" if line["reason"] else ""
-        at = line["row"], column.get(line["annotator"] or "", 0)
-        found[at] = Correction(line["suggested"], reason, f"labeltide {__version__}")
-    return found, {**counts, "changed_by_model": len(by_model), "disputed": len(disputed)}
-
-
-def _by_model(lines: pa.Table, taken: np.ndarray, above: float | None) -> list[dict[str, Any]]:
-    """Lines without a decision whose label the model is sure to be another."""
-    if above is None:
-        return []
-    differs = pc.fill_null(pc.not_equal(lines["recorded"], lines["suggested"]), False).to_numpy()
-    sure = lines["suggested_probability"].to_numpy() >= above
-    return lines.filter(pa.array(sure & differs & ~taken)).to_pylist()
+        cell = line["row"], column.get(line["annotator"] or "", 0)
+        corrections[cell] = (line["suggested"], reason, f"labeltide {__version__}")
+    return corrections, {**counts, "changed_by_model": len(by_model), "disputed": len(disputed)}
 
 
 class _Rewriter:
-    """Writes a table part by part with corrected labels."""
+    """Writes a table batch by batch with corrected labels, in the types that its columns have."""
 
-    def __init__(self, source: Any, columns: list[str], corrections: dict[tuple[int, int], Correction]) -> None:
+    def __init__(
+        self, source: Any, columns: list[str], lines: pa.Table, corrections: Corrections, audit: Mapping[str, Any]
+    ) -> None:
+        is_file = isinstance(source, parquet.ParquetFile)
+        names = source.schema_arrow.names if is_file else source.column_names
+        n_rows = source.metadata.num_rows if is_file else len(source)
+        about = audit["table"]
+        if n_rows != about["rows"] or any(name not in names for name in columns):
+            raise ValueError(f"The table must be the audited one, with {about['rows']} rows and {columns!r} in it.")
         self.source, self.columns = source, columns
-        named = read_table_labels(_read(source, columns), columns)
-        self.values: dict[str, Any] = dict(zip(named.names, named.classes, strict=True))
-        unknown = sorted({each.label for each in corrections.values()} - self.values.keys())
+        labels = source.read(columns=columns) if is_file else source.select(columns)
+        self.values = _values_of_classes(labels, lines, has_digest=bool(about.get("digest")))
+        unknown = sorted({label for label, *_ in corrections.values()} - self.values.keys())
         if unknown:
             raise ValueError(f"Every settled label must be a class of the table. Got {quoted(unknown)}.")
-        places = sorted(corrections)
-        self.rows = np.array([row for row, _ in places], np.int64)
-        self.corrections = [(place, corrections[place]) for place in places]
-        taken = set(source.schema_arrow.names if isinstance(source, parquet.ParquetFile) else source.column_names)
+        self.cells = sorted(corrections)
+        self.corrections = [corrections[cell] for cell in self.cells]
+        self.rows = np.array([row for row, _ in self.cells], np.int64)
+        taken = set(names)
         self.titles = {name: tuple(_free(f"{name}_{end}", taken) for end in NEW) for name in columns}
 
     @property
@@ -230,52 +211,81 @@ class _Rewriter:
         return tuple(title for titles in self.titles.values() for title in titles)
 
     def write(self, path: Path, *, is_csv: bool) -> int:
-        """Write all parts, and give back the number of rows."""
+        """Write all batches, and return the number of rows."""
         writer, start = None, 0
         try:
-            for part in self._parts():
-                corrected = self._correct(part, start)
+            for batch in self._batches():
+                corrected = self._correct(batch, start)
                 if writer is None:
                     kind = SafeCsvWriter if is_csv else parquet.ParquetWriter
                     writer = kind(path, corrected.schema, **({} if is_csv else {"compression": "zstd"}))
                 writer.write_table(corrected)
-                start += len(part)
+                start += len(batch)
         finally:
             if writer is not None:
                 writer.close()
         return start
 
-    def _parts(self) -> Iterator[pa.Table]:
+    def _batches(self) -> Iterator[pa.Table]:
         is_file = isinstance(self.source, parquet.ParquetFile)
-        batches = self.source.iter_batches(AT_ONCE) if is_file else self.source.to_batches(AT_ONCE)
-        for batch in batches:
+        for batch in self.source.iter_batches(BATCH_ROWS) if is_file else self.source.to_batches(BATCH_ROWS):
             if len(batch):
-                yield _without_dictionaries(pa.Table.from_batches([batch]), self.columns)
+                table = pa.Table.from_batches([batch])
+                for name in self.columns:  # the dictionary of a batch may lack the label of a correction
+                    table = table.set_column(table.column_names.index(name), name, _decoded(table[name]))
+                yield table
 
-    def _correct(self, part: pa.Table, start: int) -> pa.Table:
-        """The rows of a part, of which the first is row `start` of the table."""
-        first, last = np.searchsorted(self.rows, [start, start + len(part)])
+    def _correct(self, batch: pa.Table, start: int) -> pa.Table:
+        """The rows of a batch whose first row is row `start` of the table."""
+        first, last = np.searchsorted(self.rows, [start, start + len(batch)])
         for number, name in enumerate(self.columns):
-            own = [(row - start, each) for (row, column), each in self.corrections[first:last] if column == number]
-            original = part[name]
-            labels, reasons, authors = original.to_pylist(), [None] * len(part), [None] * len(part)
-            for at, correction in own:
-                labels[at] = self.values[correction.label]
-                reasons[at], authors[at] = correction.reason, correction.author  # type: ignore[call-overload]
-            part = part.set_column(part.column_names.index(name), name, pa.array(labels, original.type))
+            original = batch[name]
+            labels, reasons, authors = original.to_pylist(), [None] * len(batch), [None] * len(batch)
+            for (row, column), correction in zip(self.cells[first:last], self.corrections[first:last], strict=True):
+                if column == number:
+                    labels[row - start] = self.values[correction[0]]
+                    reasons[row - start], authors[row - start] = correction[1:]  # type: ignore[call-overload]
+            batch = batch.set_column(batch.column_names.index(name), name, pa.array(labels, original.type))
             new = (original, pa.array(reasons, pa.string()), pa.array(authors, pa.string()))
             for title, values in zip(self.titles[name], new, strict=True):
-                part = part.append_column(title, values)
-        return part
+                batch = batch.append_column(title, values)
+        return batch
 
 
-def _without_dictionaries(part: pa.Table, columns: list[str]) -> pa.Table:
-    """Columns of labels as plain values: a part of a dictionary may lack the label of a correction."""
-    for name in columns:
-        kind = part.schema.field(name).type
-        if pa.types.is_dictionary(kind):
-            part = part.set_column(part.column_names.index(name), name, part[name].cast(kind.value_type))
-    return part
+def _values_of_classes(labels: pa.Table, lines: pa.Table, *, has_digest: bool) -> dict[str, Any]:
+    """The value in the table of every class, as labels.parquet names it.
+
+    Names and values are paired row by row, so the table is never interpreted a second time. Where a class has several
+    spellings, the one that equals its name is taken, else the most frequent.
+    """
+    found: dict[str, Counter[Any]] = {}
+    for name in labels.column_names:
+        own = lines if labels.num_columns == 1 else lines.filter(pc.equal(lines["annotator"], name))
+        values = _decoded(labels[name]).take(own["row"]).combine_chunks().dictionary_encode()
+        classes = own["recorded"].combine_chunks().dictionary_encode()
+        known = values.is_valid().to_numpy(zero_copy_only=False) & classes.is_valid().to_numpy(zero_copy_only=False)
+        codes = [each.indices.fill_null(0).to_numpy(zero_copy_only=False)[known] for each in (classes, values)]
+        pairs, counts = np.unique(np.stack(codes), axis=1, return_counts=True)
+        for (class_, value), count in zip(pairs.T.tolist(), counts.tolist(), strict=True):
+            found.setdefault(classes.dictionary[class_].as_py(), Counter())[values.dictionary[value].as_py()] += count
+        if not has_digest and _names_differ(known, classes, found):
+            raise ValueError("The labels of the table are not those of the audit. Name the audited table with --table.")
+    return {
+        name: max(counts, key=lambda value: (str(value) == name, is_same_text(str(value), name), counts[value]))
+        for name, counts in found.items()
+    }
+
+
+def _names_differ(known: np.ndarray, classes: pa.DictionaryArray, found: Mapping[str, Mapping[Any, int]]) -> bool:
+    """Whether a table that has no digest cannot be the audited one: a value has two classes, or no class its name."""
+    values = [value for counts in found.values() for value in counts]
+    is_named = all(any(is_same_text(str(value), name) for value in counts) for name, counts in found.items())
+    return known.sum() != len(classes) - classes.null_count or len(set(values)) != len(values) or not is_named
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A dictionary-encoded (categorical) column as plain values."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _free(wish: str, taken: set[str]) -> str:
@@ -285,54 +295,64 @@ def _free(wish: str, taken: set[str]) -> str:
     return wish
 
 
-# ----------------------------------------------------------------------------------------------------
 # Verdicts that people typed into issues.csv in a spreadsheet program, read back as decisions.
 #
-# The last column of issues.csv, `verdict`, is empty. A verdict is the name of the right class, `ok`, `keep` or `right`
-# for a recorded label that is right, or `suggested` for the suggested one. An empty cell, `skip` and `?` settle
-# nothing.
-# ----------------------------------------------------------------------------------------------------
-
+# The last column of issues.csv, `verdict`, is empty. A verdict is the name of the right class; `ok`, `keep` or `right`
+# where the recorded label is right; or `suggested` for the suggested one. An empty cell, `skip` and `?` settle nothing.
+#
+# All cells are read as texts. Spreadsheet programs rewrite what looks like a number or a date (01 becomes 1, 1e5
+# becomes 1.00E+05, 2024-01-05T10:00 becomes 05.01.2024 10:00), so texts are compared by what they mean.
 
 REVIEWER = "issues.csv"
 KEEP, SUGGESTED, NOTHING = frozenset(("ok", "keep", "right")), "suggested", frozenset(("", "skip", "?"))
-NEEDED = ("row", "recorded", VERDICT)
 VERDICT_COLUMNS = ["row", "sequence", "annotator", "recorded", "suggested"]
+NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?")
+DATE = re.compile(
+    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([t ,]+\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[ap]m)?(z|[+-]\d{2}:?\d{2})?)?"
+)
 
 
-def read_typed(folder: Path, classes: tuple[str, ...] | None = None) -> pa.Table:
+def read_typed(folder: Path, classes: Sequence[str] | None = None) -> pa.Table:
     """The verdicts in the folder of an audit, as a table of row, annotator, recorded and label.
 
-    Kept files are read first, issues.csv last; the latest verdict on a label counts. Lines that are not those of the
-    audit in the folder, which were typed for another one, are left out.
+    Kept files (issues-edited-N.csv) are read first, issues.csv last; the latest verdict on a label counts. A verdict
+    that belongs to no label of the audit is refused.
 
     Parameters
     ----------
     folder : of an audit
     classes : names that a verdict may have; those of the recorded labels when left out
     """
-    typed = [(path, line) for path in _files(folder) for line in _lines(path)]
-    found: dict[tuple[int, str | None], tuple[str, str]] = {}
-    if typed:
-        known = _known_lines(folder, {int(line["row"]) for _, line in typed})
-        names = {_key(name): name for name in classes or _classes(folder)}
-        for path, line in typed:
-            at = (int(line["row"]), line.get("annotator"))
-            own = known.get(at)
-            if own is None or not _is_same(line, own):
-                continue
-            label = _label(line[VERDICT], own, names, path)
-            if label is not None:
-                found[at] = (own["recorded"], label)
+    found: dict[tuple[int, str | None], tuple[str | None, str]] = {}
+    typed = [(path, _typed_lines(path)) for path in _typed_files(folder)]
+    if any(lines for _, lines in typed):
+        audited = read_labels(folder, VERDICT_COLUMNS)
+        classes = classes or audited["recorded"].drop_null().unique().to_pylist()
+        rows = list({line["row"] for _, lines in typed for line in lines})
+        by_row: dict[int, list[dict[str, Any]]] = {}
+        for line in audited.filter(pa.array(np.isin(audited["row"].to_numpy(), rows))).to_pylist():
+            by_row.setdefault(line["row"], []).append(line)
+        for path, lines in typed:
+            in_file: dict[tuple[int, str | None], str] = {}
+            for line in lines:
+                own, label = _read_verdict(line, by_row.get(line["row"], []), classes, path)
+                if own is not None and label is not None:
+                    at = own["row"], own["annotator"]
+                    found[at] = (own["recorded"], label)
+                    if in_file.setdefault(at, label) != label:
+                        raise ValueError(
+                            f"Two verdicts on one label differ: {in_file[at]!r} and {label!r}, the second in line "
+                            f"{line['line']} of {str(path)!r}. Keep one of them."
+                        )
     rows = [(*at, *labels) for at, labels in sorted(found.items(), key=lambda each: (each[0][0], each[0][1] or ""))]
     kinds = {"row": pa.int64(), "annotator": pa.string(), "recorded": pa.string(), "label": pa.string()}
     return pa.table(
-        {name: pa.array([row[place] for row in rows], kind) for place, (name, kind) in enumerate(kinds.items())}
+        {name: pa.array([row[index] for row in rows], kind) for index, (name, kind) in enumerate(kinds.items())}
     )
 
 
 def typed_decisions(folder: Path, audit: Mapping[str, Any]) -> list[Decision]:
-    """The typed verdicts as decisions of a reviewer of their own, `issues.csv`."""
+    """The typed verdicts as decisions of a reviewer called `issues.csv`."""
     identity = audit_identity(audit)
     return [
         Decision(
@@ -345,87 +365,145 @@ def typed_decisions(folder: Path, audit: Mapping[str, Any]) -> list[Decision]:
             last_row=line["row"],
             annotator=line["annotator"],
         )
-        for line in read_typed(folder, tuple(audit["table"]["classes"])).to_pylist()
+        for line in read_typed(folder, audit["table"]["classes"]).to_pylist()
     ]
 
 
-def _files(folder: Path) -> list[Path]:
+@lru_cache(1 << 16)
+def is_same_text(typed: str, written: str) -> bool:
+    """Whether a cell holds what we wrote, though a spreadsheet program may have rewritten it."""
+    if _key(typed) in (_key(written), _key(safe_texts(pa.array([written]))[0].as_py())):
+        return True
+    numbers = [_number(text) for text in (typed, written)]
+    if numbers[0] is not None and numbers[1] is not None:
+        if numbers[0] == numbers[1]:
+            return True
+        digits = len(numbers[0].as_tuple().digits)  # 1.23E+19 stands for all numbers that round to it
+        return "e" in typed.casefold() and f"{numbers[0]:.{digits - 1}e}" == f"{numbers[1]:.{digits - 1}e}"
+    dates = [_date_parts(text) for text in (typed, written)]
+    return None not in dates and dates[0] == dates[1]
+
+
+def _typed_files(folder: Path) -> list[Path]:
     """The kept files in the order of their numbers, then issues.csv."""
     kept = [path for path in folder.glob(f"{EDITED}-*.csv") if re.fullmatch(rf"{EDITED}-\d+\.csv", path.name)]
     kept.sort(key=lambda path: int(path.stem.rsplit("-", 1)[1]))
-    own = folder / ISSUES_CSV
-    return [*kept, *([own] if own.is_file() else [])]
+    issues = folder / ISSUES_CSV
+    return [*kept, *([issues] if issues.is_file() else [])]
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file that have a verdict, as texts."""
-    table = open_file(path)
-    assert isinstance(table, pa.Table)
-    if any(name not in table.column_names for name in NEEDED) or pa.types.is_null(table[VERDICT].type):
-        return []
-    names = [name for name in (*VERDICT_COLUMNS, VERDICT) if name in table.column_names]
-    table = pa.table({name: table[name].cast(pa.string()) for name in names})
-    lines = [line for line in table.to_pylist() if (line[VERDICT] or "").strip()]
+def _typed_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file that have a verdict: texts by column, the row as a number, and the line in the file."""
+    content = path.read_bytes()
+    encodings = ("utf-16",) if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "cp1252", "latin-1")
+    for encoding in encodings:
+        try:
+            text = content.decode(encoding)
+            break
+        except UnicodeDecodeError:
+            continue
+    else:
+        raise ValueError(f"{str(path)!r} cannot be read as text. Save it as CSV in UTF-8.")
+    heading = text.partition("\n")[0]
+    separator = max(",;\t", key=heading.count)
+    try:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+        names = [name.strip() for name in next(reader, [])]
+        lines = [
+            {**dict(zip(names, cells, strict=False)), "line": reader.line_num}
+            for cells in reader
+            if VERDICT in names and len(cells) > names.index(VERDICT) and cells[names.index(VERDICT)].strip()
+        ]
+    except csv.Error as error:
+        raise ValueError(f"{str(path)!r} cannot be read as CSV: {error}. Save it as CSV in UTF-8.") from None
     for line in lines:
-        if not re.fullmatch(r"\s*\d+(\.0)?\s*", line["row"] or ""):
+        row = str(line.get("row", "")).strip()
+        if not re.fullmatch(r"\d{1,16}([.,]0*)?", row) or "recorded" not in line:
             raise ValueError(
-                f"Every verdict in {str(path)!r} must stand in a line with its row. Got row {line['row']!r}. Leave the "
-                "column row as it was."
+                f"Every verdict in {str(path)!r} must stand in a line with its row and its recorded label. Got row "
+                f"{row!r} in line {line['line']}. Leave the other columns as they were."
             )
-        line["row"] = line["row"].split(".")[0]
+        line["row"] = int(re.split("[.,]", row)[0])
     return lines
 
 
-def _known_lines(folder: Path, rows: set[int]) -> dict[tuple[int, str | None], dict[str, Any]]:
-    """The audited lines of some rows, by row and annotator."""
-    table = parquet.read_table(folder / LABELS, columns=VERDICT_COLUMNS)
-    wanted = np.isin(table["row"].to_numpy(), list(rows))
-    return {(line["row"], line["annotator"]): line for line in table.filter(pa.array(wanted)).to_pylist()}
+def _read_verdict(
+    line: Mapping[str, Any], audited: Sequence[Mapping[str, Any]], classes: Sequence[str], path: Path
+) -> tuple[Mapping[str, Any] | None, str | None]:
+    """The audited line that a typed line is about, and the label that its verdict says is right, if any."""
+    where = f"line {line['line']} (row {line['row']}) of {str(path)!r}"
+    own = [
+        each
+        for each in audited
+        if ("sequence" not in line or is_same_text(line["sequence"], each["sequence"]))
+        and ("annotator" not in line or is_same_text(line["annotator"], each["annotator"] or ""))
+    ]
+    exact = [each for each in own if (each["annotator"] or "") == line.get("annotator")]
+    own = exact if len(own) > 1 else own
+    same_label = len(own) == 1 and is_same_text(line["recorded"], own[0]["recorded"] or "")
+    label = _label_of(line, own[0] if same_label else line, classes, where)
+    if label is None:
+        return None, None
+    if len(own) == 1 and (same_label or (path.name != ISSUES_CSV and label == own[0]["recorded"])):
+        return own[0], label  # in a kept file, a verdict may since have been carried out in the table
+    raise ValueError(
+        f"The verdict {line[VERDICT]!r} in {where} belongs to no label of this audit: row {line['row']} does not have "
+        f"the recorded label {line['recorded']!r}, sequence and annotator of that line. Correct the line; or, if the "
+        "file was typed for another audit, move it out of the folder."
+    )
 
 
-def _classes(folder: Path) -> list[str]:
-    return parquet.read_table(folder / LABELS, columns=["recorded"])["recorded"].drop_null().unique().to_pylist()
-
-
-def _is_same(typed: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
-    """Whether a typed line is that of the audit; spreadsheet programs may rewrite times and numbers."""
-    same_label = _key(typed["recorded"] or "") == _key(own["recorded"] or "")
-    return same_label and ("sequence" not in typed or _bare(typed["sequence"]) == _bare(own["sequence"]))
-
-
-def _bare(text: str | None) -> str:
-    """A name as spreadsheet programs leave it: 007 and 7.0 become 7."""
-    key = _key(text or "")
-    return str(float(key)) if re.fullmatch(r"\d+(\.\d+)?", key) else key
-
-
-def _label(verdict: str, own: Mapping[str, Any], names: Mapping[str, str], path: Path) -> str | None:
-    """The label that a verdict says is right; None where it says nothing."""
-    key = _key(verdict)
-    if key in names:  # a class may be called right
-        return names[key]
+def _label_of(line: Mapping[str, Any], own: Mapping[str, Any], classes: Sequence[str], where: str) -> str | None:
+    """The class that a verdict names; None where it settles nothing."""
+    verdict, key = line[VERDICT], _key(line[VERDICT])
+    meant = [name for name in classes if is_same_text(verdict, name)]
+    exact = [name for name in meant if name == verdict.strip()]
+    # A spreadsheet program turns 01 into 1 but never 1 into 01, so a plain number may stand for either class.
+    is_plain = re.fullmatch(r"[+-]?(0|[1-9]\d*)([.,]\d*[1-9])?", verdict.strip())
+    if len(meant) > 1 and len(exact) == 1 and not is_plain:
+        meant = exact
+    if len(meant) > 1:
+        raise ValueError(
+            f"The verdict {verdict!r} in {where} could mean {quoted(meant)}. Type ok or suggested, or decide "
+            "this label with: labeltide review."
+        )
+    if meant:  # a class may be called right
+        return meant[0]
     if key in NOTHING:
         return None
-    if key in KEEP:
+    if key in KEEP and own["recorded"]:
         return str(own["recorded"])
-    if key == SUGGESTED:
+    if key == SUGGESTED and own.get("suggested"):
         return str(own["suggested"])
     raise ValueError(
-        f"A verdict must be a class ({quoted(list(names.values()))}), 'ok', 'keep' or 'right' for the recorded label, "
-        f"'suggested' for the suggested one, or empty. Got {verdict!r} in row {own['row']} of {str(path)!r}."
+        f"A verdict must be a class ({quoted(classes)}), 'ok', 'keep' or 'right' for the recorded label, 'suggested' "
+        f"for the suggested one, or empty. Got {verdict!r} in {where}."
     )
 
 
 def _key(text: str) -> str:
-    """A name without capitals, blanks around it and the apostrophe that guards a cell from being run as a formula."""
-    bare = " ".join(text.split()).removeprefix("'")
+    """A text without capitals, repeated blanks and the apostrophe that keeps a cell from being run as a formula."""
+    bare = " ".join(unicodedata.normalize("NFC", text).split()).removeprefix("'")
     return bare if len(bare) == 1 else bare.casefold()
 
 
-# ----------------------------------------------------------------------------------------------------
-# Decisions of reviewers as trusted labels of another audit.
-# ----------------------------------------------------------------------------------------------------
+def _number(text: str) -> Decimal | None:
+    bare = text.strip().casefold()
+    return Decimal(bare.replace(",", ".")) if len(bare) < 400 and NUMBER.fullmatch(bare) else None
 
+
+def _date_parts(text: str) -> list[int] | None:
+    """The parts of a date in any order, with years of two digits and without zeros at the end."""
+    bare = text.strip().casefold()
+    if not DATE.fullmatch(bare):
+        return None
+    parts = [int(part) for part in re.findall(r"\d+", bare)]
+    if bare.endswith("pm") and parts[3] < 12:
+        parts[3] += 12
+    return sorted(part % 100 for part in parts if part)
+
+
+# Decisions of reviewers as trusted labels of another audit.
 
 DECIDED_COLUMNS = ["row", "sequence", "time", "annotator", "recorded"]
 
@@ -439,7 +517,7 @@ class DecidedLabels:
     folder : that of the audit
     lines : pyarrow.Table, one line for each settled label: row, sequence, time and the label that is right
     n_disputed : labels on which reviewers differ
-    digest : of the reviewed table, or None where that was no file
+    digest : of the reviewed table, or None where that was not a file
     is_timed : whether the reviewed table has a column of times
     n_other : decisions that were made for another audit, which are left out
     """
@@ -453,14 +531,17 @@ class DecidedLabels:
 
 
 def read_decided(folder: Path) -> DecidedLabels:
-    """The settled labels in the folder of an audit; a sentence where there are none."""
+    """The settled labels in the folder of an audit; a ValueError where there are none."""
     results = open_results(folder)
     lines = read_labels(folder, DECIDED_COLUMNS)
-    decisions, n_other = read_decisions(folder, results.audit)
+    decisions, n_other = find_decisions(folder, results.audit)
+    if not decisions and not n_other:
+        DecisionStore.open(folder, create=False).close()  # raises where there are none
+    _check_own(folder, decisions, n_other)
     settled = settled_labels(decisions, lines)
     if not len(settled):
         disputed = f" Reviewers differ on {settled.n_disputed}." if settled.n_disputed else ""
-        raise ValueError(f"The decisions in {str(folder)!r} settle no label.{disputed} Go on with the review.")
+        raise ValueError(f"The decisions in {str(folder)!r} settle no label.{disputed} Continue the review.")
     chosen = lines.select(["row", "sequence", "time"]).take(pa.array(settled.line))
     chosen = chosen.append_column("label", pa.array(settled.label, pa.string()))
     about = results.audit["table"]
@@ -469,25 +550,11 @@ def read_decided(folder: Path) -> DecidedLabels:
     )
 
 
-def read_decisions(folder: Path, audit: Any) -> tuple[list[Decision], int]:
-    """The standing decisions of an audit, and how many there are of another one, whose rows may be others.
-
-    Verdicts that somebody typed into issues.csv count as those of one more reviewer. A folder without any
-    is refused.
-    """
-    own, n_other = find_decisions(folder, audit)
-    if not own and not n_other:
-        DecisionStore.open(folder, create=False).close()  # says that there are none
-    if n_other and not own:
-        raise ValueError(
-            f"The decisions in {str(folder)!r} were made for another audit, so it is not known which rows they mean. "
-            "Name the folder of the audit that was reviewed."
-        )
-    return own, n_other
-
-
 def find_decisions(folder: Path, audit: Any) -> tuple[list[Decision], int]:
-    """As `read_decisions`, where there may be none."""
+    """The standing decisions of an audit, and how many there are of another one, whose rows may be different.
+
+    Verdicts that somebody typed into issues.csv count as those of one more reviewer.
+    """
     typed = typed_decisions(folder, audit)
     standing: list[Decision] = []
     if (folder / DECISIONS).is_file():
@@ -498,9 +565,16 @@ def find_decisions(folder: Path, audit: Any) -> tuple[list[Decision], int]:
     return own + typed, len(standing) - len(own)
 
 
-def settle(folder: Path, audit: Any, lines: pa.Table) -> tuple[Settled, np.ndarray]:
+def _check_own(folder: Path, decisions: list[Decision], n_other: int) -> None:
+    if n_other and not decisions:
+        raise ValueError(
+            f"The decisions in {str(folder)!r} were made for another audit, so the rows they mean are not known. "
+            "Name the folder of the audit that was reviewed."
+        )
+
+
+def settle(decisions: list[Decision], lines: pa.Table) -> tuple[Settled, np.ndarray]:
     """Settled labels, and the lines on which reviewers differ: int64 of shape (disputed,)."""
-    decisions, _ = read_decisions(folder, audit)
     settled = settled_labels(decisions, lines)
     reviewers = {decision.reviewer for decision in decisions}
     covered = [settled_labels([d for d in decisions if d.reviewer == name], lines).line for name in sorted(reviewers)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from labeltide import _validation
 from labeltide.auditing.apply import find_decisions
 from labeltide.auditing.decisions import settled_labels
-from labeltide.auditing.page.payload import read_audit
+from labeltide.auditing.page.payload import read_audit, read_times
 from labeltide.auditing.results import draft_beside, read_labels
 from labeltide.recordings.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
 from labeltide.recordings.spans.table import by_annotator, by_recording, make_spans, no_spans
-from labeltide.tables.words import unique_texts
+from labeltide.tables.words import words
 
 WHAT = ("issues", "corrected", "both")
 EVERYTHING = {"csv": ".csv", "labelstudio": ".json"}  # one file for all recordings
@@ -124,9 +124,23 @@ def _single_name(stem: str, kind: str, annotator: str | None, to: str) -> str:
     return joint.join([stem, kind, *([_file_names([annotator])[0]] if annotator else [])]) + SINGLE[to]
 
 
-def _file_names(names: list[str]) -> list[str]:
-    """Distinct names of files, of letters, digits, dots, - and _."""
-    return unique_texts(re.sub(r"[^\w.-]+", "_", name).strip(".")[:100] or "recording" for name in names)
+def _file_names(names: Sequence[str]) -> list[str]:
+    """Distinct names of files, made of letters, digits, dots, - and _."""
+    return _distinct([re.sub(r"[^\w.-]+", "_", name).strip(".")[:100] or "recording" for name in names], "{}-{}")
+
+
+def _distinct(names: Sequence[str], form: str = "{} ({})") -> list[str]:
+    """Distinct names without blanks around them, which no span format keeps: the second "p0" becomes "p0 (2)"."""
+    found, taken = [""] * len(names), set[str]()
+    for index in sorted(range(len(names)), key=lambda index: names[index] != names[index].strip()):
+        base = wish = names[index].strip() or "unnamed"
+        number = 1
+        while wish in taken:
+            number += 1
+            wish = form.format(base, number)
+        taken.add(wish)
+        found[index] = wish
+    return found
 
 
 def _writer(to: str, recording: str, places: dict[str, Place]) -> Callable[[pa.Table, Path], Any]:
@@ -153,6 +167,13 @@ def _writer(to: str, recording: str, places: dict[str, Place]) -> Callable[[pa.T
 
 
 COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "suggested", "corrected", "is_issue"]
+UNITS = {  # seconds of a unit, and the words for it in the name of a column
+    0.001: {"ms", "msec", "millisecond", "milliseconds", "millis"},
+    1.0: {"s", "sec", "secs", "second", "seconds"},
+    60.0: {"min", "mins", "minute", "minutes"},
+    3600.0: {"h", "hr", "hrs", "hour", "hours"},
+    86400.0: {"d", "day", "days"},
+}
 ARROW = " -> "  # between the recorded and the suggested label of an issue
 TOUCHING = 1e-3  # of a step, between two rows that follow each other
 
@@ -186,21 +207,23 @@ def read_audit_spans(folder: Path, *, arrow: bool = True) -> AuditSpans:
     lines = read_labels(Path(folder), COLUMNS)
     if not len(lines):
         raise ValueError(f"The audit in {str(folder)!r} has no labels to write. Audit again.")
-    lines, said = use_settled(Path(folder), audit, lines)
-    lines = _with_single_annotator(lines, audit)
+    lines, messages = use_settled(Path(folder), audit, lines)
+    lines, renamed = _without_blanks(_with_single_annotator(lines, audit))
+    messages += renamed
     if audit.get("recordings"):
         onset, length, places = _rows_of_recordings(lines["row"].to_numpy(), audit["recordings"])
     elif audit["table"]["columns"].get("time") is None:
         onset, length, places = _rows_without_times(lines)
-        said += ("The table has no times, so its rows count as seconds from the first of each sequence.",)
+        messages += ("The table has no times, so its rows count as seconds from the first of each sequence.",)
     else:
-        onset, length, places = _rows_of_table(lines)
+        onset, length, places, unit = _rows_of_table(lines, str(audit["table"]["columns"]["time"]))
+        messages += unit
     recorded, suggested = lines["recorded"], lines["suggested"]
     text = pc.binary_join_element_wise(recorded, suggested, ARROW) if arrow else suggested
     issue = pc.if_else(lines["is_issue"], text, pa.scalar(None, pa.string()))
     timed = lines.select(["sequence", "annotator"])
     timed = timed.append_column("onset", pa.array(onset)).append_column("length", pa.array(length))
-    return AuditSpans(_merge(timed, issue), _merge(timed, lines["corrected"]), places, said)
+    return AuditSpans(_merge(timed, issue), _merge(timed, lines["corrected"]), places, messages)
 
 
 def _with_single_annotator(lines: pa.Table, audit: Mapping[str, Any]) -> pa.Table:
@@ -214,6 +237,23 @@ def _with_single_annotator(lines: pa.Table, audit: Mapping[str, Any]) -> pa.Tabl
         return lines
     every = pa.array(names * len(lines), pa.string())
     return lines.set_column(lines.column_names.index("annotator"), "annotator", every)
+
+
+def _without_blanks(lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
+    """Sequences, annotators and classes by names that stay distinct in span files, and a sentence on each change."""
+    messages: list[str] = []
+    for columns in (["sequence"], ["annotator"], ["recorded", "suggested", "corrected"]):
+        texts = pc.unique(pa.chunked_array([c for name in columns for c in lines[name].chunks])).drop_null().to_pylist()
+        names = dict(zip(texts, _distinct(texts), strict=True))
+        changed = {old: new for old, new in names.items() if new != old.strip()}
+        if any(new != old for old, new in names.items()):
+            for name in columns:
+                column = pa.array([names.get(text) for text in lines[name].to_pylist()], pa.string())
+                lines = lines.set_column(lines.column_names.index(name), name, column)
+        messages += [
+            f"{old!r} is written as {new!r}, to keep it apart from another name." for old, new in changed.items()
+        ]
+    return lines, tuple(messages)
 
 
 def _rows_of_recordings(rows: np.ndarray, about: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:
@@ -234,9 +274,18 @@ def _rows_of_recordings(rows: np.ndarray, about: Mapping[str, Any]) -> tuple[np.
     return onset, np.full(len(rows), epoch), places
 
 
-def _rows_of_table(lines: pa.Table) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:
-    """Times from the time column; a row lasts until the next, at most as long as is usual."""
-    moments, dated = _read_times(lines["time"])
+def _rows_of_table(lines: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray, dict[str, Place], tuple[str, ...]]:
+    """Times from the time column; a row lasts until the next, at most as long as is usual.
+
+    Numbers are in the unit that the column's name says; where it says none, a sentence says that seconds are assumed.
+    """
+    moments, dated = read_times(lines["time"])
+    messages: tuple[str, ...] = ()
+    if not dated:
+        said = [seconds for seconds, units in UNITS.items() if set(words(name)) & units]
+        moments = moments * (said[0] if len(said) == 1 else 1.0)
+        if len(said) != 1:
+            messages = (f"The unit of the times in {name!r} is not known: they are written as seconds.",)
     codes = lines["sequence"].combine_chunks().dictionary_encode()
     names, sequence = codes.dictionary.to_pylist(), codes.indices.to_numpy(zero_copy_only=False)
     order = np.lexsort((moments, sequence))
@@ -253,7 +302,7 @@ def _rows_of_table(lines: pa.Table) -> tuple[np.ndarray, np.ndarray, dict[str, P
         if dated:
             onset[own] -= distinct[0]
         places[name] = Place(began, float((onset[own] + length[own]).max()), 1000.0)
-    return onset, length, places
+    return onset, length, places, messages
 
 
 def _rows_without_times(lines: pa.Table) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:
@@ -265,18 +314,6 @@ def _rows_without_times(lines: pa.Table) -> tuple[np.ndarray, np.ndarray, dict[s
         distinct, onset[own] = np.unique(row[own], return_inverse=True)
         places[name] = Place(None, float(len(distinct)), 1000.0)
     return onset, np.ones(len(row)), places
-
-
-def _read_times(times: pa.ChunkedArray) -> tuple[np.ndarray, bool]:
-    """Times in seconds, and whether they are moments; these count from 1970."""
-    try:
-        return times.cast(pa.float64()).to_numpy(), False
-    except pa.ArrowInvalid:
-        pass
-    try:
-        return times.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy().astype(np.float64) / 1e6, True
-    except pa.ArrowInvalid:
-        return times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy().astype(np.float64) / 1e6, True
 
 
 def _merge(timed: pa.Table, label: Any) -> pa.Table:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from labeltide.auditing.decisions import audit_identity, file_digest
-from labeltide.auditing.page.payload import read_audit
+from labeltide.auditing.page.payload import read_audit, read_times
 from labeltide.auditing.results import AUDIT, LABELS, read_labels
 from labeltide.tables.files import open_file
 from labeltide.tables.intake import is_number
@@ -254,11 +254,11 @@ def _number_steps(sequence: np.ndarray, times: pa.ChunkedArray, row: np.ndarray)
 
 
 def _sortable(times: pa.ChunkedArray, row: np.ndarray) -> np.ndarray:
-    """Numbers in the order of the times: as numbers where all are, else in the order of their texts."""
+    """Numbers in the order of the times: numbers, moments, or else the order of their texts."""
     if times.null_count:
         return row
     try:
-        return times.cast(pa.float64()).to_numpy()
+        return read_times(times)[0]
     except pa.ArrowException:
         encoded = times.combine_chunks().dictionary_encode()
         encoded = encoded if isinstance(encoded, pa.DictionaryArray) else pa.concat_arrays(encoded.chunks)

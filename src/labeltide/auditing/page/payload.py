@@ -475,6 +475,22 @@ def read_audit(folder: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
     return load_audit_json(path, needed)
 
 
+def read_times(times: pa.ChunkedArray) -> tuple[np.ndarray, bool]:
+    """Times of labels.parquet as numbers, and whether they are moments, which are in seconds since 1970.
+
+    Moments with offsets from UTC, as around a change to winter time, are ordered by what they mean. A ValueError where
+    texts are neither.
+    """
+    try:
+        return times.cast(pa.float64()).to_numpy(), False
+    except pa.ArrowInvalid:
+        pass
+    try:
+        return times.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy().astype(np.float64) / 1e6, True
+    except pa.ArrowInvalid:
+        return times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy().astype(np.float64) / 1e6, True
+
+
 def _batches(
     source: pa.Table | Path, size: int, columns: list[str] | None = None
 ) -> tuple[Iterator[pa.RecordBatch], int]:
