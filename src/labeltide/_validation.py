@@ -264,7 +264,8 @@ def encode_labels(labels: np.ndarray, present: np.ndarray, classes: Sequence[Has
     index = {value: code for code, value in enumerate(classes)}
     values = labels[present]
     if labels.dtype == object:
-        codes_present = np.fromiter((index.get(v, -1) for v in values), dtype=np.int8, count=len(values))
+        code_of = {v: index.get(normalize("NFC", v) if isinstance(v, str) else v, -1) for v in values}
+        codes_present = np.fromiter((code_of[v] for v in values), dtype=np.int8, count=len(values))
         unknown = list(dict.fromkeys(v for v, code in zip(values, codes_present, strict=True) if code < 0))
     else:
         distinct, inverse = np.unique(values, return_inverse=True)

@@ -176,3 +176,26 @@ def _umask():
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def type_into(folder, word):
+    path = folder / "issues.csv"
+    path.write_bytes(path.read_bytes().rstrip(b"\n") + word.encode() + b"\n")
+
+
+def test_what_was_typed_is_never_overwritten(tmp_path):
+    out = write(tmp_path / "out")
+    (out / "issues-edited-2.csv").write_text("mine")  # the first was removed
+    type_into(out, "typed")
+    write(out)
+    assert (out / "issues-edited-2.csv").read_text() == "mine"
+    assert "typed" in (out / "issues-edited-3.csv").read_text()  # the latest has the highest number
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"no parquet")])
+def test_typed_verdicts_are_kept_where_issues_parquet_is_missing_or_damaged(tmp_path, damage):
+    out = write(tmp_path / "out")
+    type_into(out, "typed")
+    damage(out / "issues.parquet")
+    write(out)
+    assert "typed" in (out / "issues-edited-1.csv").read_text()

@@ -4,6 +4,7 @@ import csv
 import datetime
 import io
 import re
+import unicodedata
 from decimal import Decimal
 
 import pyarrow as pa
@@ -164,7 +165,7 @@ def apply_or_error(place):
 
 def name_of(value, names):
     """The class of a value, among the names of the audit."""
-    texts = {str(value), str(float(value)) if isinstance(value, Decimal) else str(value)}
+    texts = {unicodedata.normalize("NFC", str(value)), str(float(value)) if isinstance(value, Decimal) else ""}
     return next(name for name in names if name in texts)
 
 

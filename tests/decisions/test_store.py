@@ -168,7 +168,7 @@ def test_a_newer_database_is_refused_and_left_alone(tmp_path):
 
 def test_a_damaged_database_is_refused(tmp_path):
     (tmp_path / DECISIONS).write_bytes(b"SQLite? no." * 400)
-    with pytest.raises(ValueError, match="is damaged or no database of decisions"):
+    with pytest.raises(ValueError, match="is damaged or not a database of decisions"):
         DecisionStore.open(tmp_path, create=True)
     assert (tmp_path / DECISIONS).read_bytes().startswith(b"SQLite? no.")
 
@@ -202,3 +202,53 @@ def test_a_locked_database_is_told(tmp_path, monkeypatch):
         other.execute("ROLLBACK")
         assert store.add(decision()) == 1
         other.close()
+
+
+def test_a_database_that_was_deleted_or_replaced_keeps_no_decision(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_module, "RENAME_SECONDS", 0.05)
+    with DecisionStore.open(tmp_path, create=True) as store:
+        store.add(decision())
+        moved = (tmp_path / DECISIONS).rename(tmp_path / "away.sqlite")
+        with pytest.raises(ValueError, match="was deleted, moved or replaced, so this decision was not kept"):
+            store.add(decision("i2"))
+        (tmp_path / DECISIONS).write_bytes(b"")
+        with pytest.raises(ValueError, match="was not kept"):
+            store.undo("Ada")
+        moved.rename(tmp_path / DECISIONS)
+        assert store.add(decision("i3")) == 2
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_database_of_another_program_is_left_as_it_was(tmp_path, version):
+    with sqlite3.connect(tmp_path / DECISIONS) as raw:
+        raw.execute("CREATE TABLE mine(x)")
+        raw.execute(f"PRAGMA user_version = {version}")
+    raw.close()
+    before = (tmp_path / DECISIONS).read_bytes()
+    for create in (True, False):
+        with pytest.raises(ValueError, match="of another program"):
+            DecisionStore.open(tmp_path, create=create)
+    assert (tmp_path / DECISIONS).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == [DECISIONS]
+
+
+def test_a_full_disk_is_told_and_the_store_goes_on_when_there_is_room(store):
+    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    big = [decision(f"i{number}", comment="x" * 9_000) for number in range(100)]
+    with pytest.raises(ValueError, match="database or disk is full"):
+        list(map(store.add, big))
+    kept = len(store.all())
+    store._connection.execute("PRAGMA max_page_count = 100000")
+    store.add(decision("last"))
+    assert len(store.all()) == kept + 1
+
+
+def test_decisions_are_read_in_a_folder_where_nothing_can_be_written(tmp_path, monkeypatch):
+    with DecisionStore.open(tmp_path, create=True) as store:
+        store.add(decision())
+        monkeypatch.setattr(store_module.os, "access", lambda *_: False)
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        with DecisionStore.open(tmp_path, create=False) as reader:
+            assert [each.item_id for each in reader.all()] == ["i1"]
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

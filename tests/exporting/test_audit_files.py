@@ -17,6 +17,7 @@ from auditing.stub import use_stub
 from auditing.tables import make_table
 from auditing.test_run import stub as stub
 from labeltide.auditing.apply import apply_decisions
+from labeltide.auditing.results import draft_of
 from labeltide.exporting.spans import FORMATS, export_audit
 from labeltide.recordings.recordings import Grid, lay_on_grid
 from labeltide.recordings.spans import delimited
@@ -190,3 +191,15 @@ def test_an_export_that_is_refused_half_way_leaves_nothing(tmp_path, monkeypatch
     with pytest.raises(ValueError, match="refused"):
         export_audit(folder, "csv", tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["audit"]
+
+
+def test_drafts_of_killed_exports_and_applications_are_removed(nights, tmp_path):
+    for name in (".new-abcdefgh/new", ".new.csv-abcdefgh"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / ".new.csv-abcdefgh" / "draft").write_text("half")
+    (tmp_path / ".new-mine").mkdir()
+    export_audit(nights, "csv", tmp_path / "new")
+    with draft_of(tmp_path / "new.csv") as draft:
+        draft.write_text("whole")
+    hidden = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("."))
+    assert hidden == [".new-mine"]

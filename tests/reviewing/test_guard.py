@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from labeltide.reviewing.app import MOST_BODY, Guard
+from labeltide.reviewing.app import MAX_BODY, Guard
 from reviewing.fake_review import HOST, PORT, TOKEN
 
 OWN = f"http://{HOST}"
@@ -114,7 +114,7 @@ def test_web_sockets_are_closed(opened):
 
 def test_a_request_that_is_too_large_is_refused(opened):
     session, page = opened()
-    answer = page.decide(0, comment="x" * MOST_BODY)
+    answer = page.decide(0, comment="x" * MAX_BODY)
     assert answer["status"] == 413
     assert "Shorten the comment" in answer["error"]
     assert session.store.all() == []

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -174,27 +177,25 @@ TABLES = (
 
 def prepare_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Create the tables of an empty database; refuse one of a newer version, or of another program."""
-    version = read_version(connection)
-    if version == 0:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            version = read_version(connection)  # another process may have been first
-            if version == 0:
-                _create(connection, path)
-                version = VERSION
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-    check_version(version, path)
+    check_owner(connection, path)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not connection.execute("PRAGMA user_version").fetchone()[0]:  # another process may have been first
+            for statement in TABLES:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        _roll_back(connection)
+        raise
 
 
-def read_version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def check_version(version: int, path: Path) -> None:
-    """Refuse a version that this one cannot know."""
+def check_owner(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse the database of another program or of a newer version; nothing is written."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if (tables or version) and not {"items", "decisions", "settings"} <= tables:
+        raise ValueError(f"{str(path)!r} is a database of another program. Move it out of the folder.")
     if version > VERSION:
         raise ValueError(
             f"{str(path)!r} was written by a newer version of labeltide (its format is {version}, this one reads up "
@@ -202,18 +203,15 @@ def check_version(version: int, path: Path) -> None:
         )
 
 
-def _create(connection: sqlite3.Connection, path: Path) -> None:
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if tables:
-        raise ValueError(f"{str(path)!r} is a database of another program. Move it away.")
-    for statement in TABLES:
-        connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {VERSION}")
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:  # SQLite itself has rolled back where the disk is full
+        connection.execute("ROLLBACK")
 
 
 DECISIONS = "decisions.sqlite"
 WAY_OUT = "Bring back a copy, or move it away to start anew."
 PATIENCE = 10.0  # seconds to wait while another process writes
+RENAME_SECONDS = 1.0  # for which the file may be missing while a new audit moves it
 
 _ITEM = [field.name for field in fields(Item)]
 _DECISION = [field.name for field in fields(Decision)]
@@ -231,6 +229,8 @@ class DecisionStore:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.path = path
         self._connection = connection
+        self._file = _file_identity(path)
+        self._copy: tempfile.TemporaryDirectory[str] | None = None  # of a database in a folder that is read-only
         self._turn = threading.RLock()
         self._known: list[Decision] = []  # read before; rows are only ever added or undone
         self._n_undone = 0
@@ -245,14 +245,29 @@ class DecisionStore:
             )
         if not path.parent.is_dir():
             raise ValueError(f"Decisions are kept in the folder of an audit. There is no folder {str(folder)!r}.")
+        copy = None
+        if not create and not (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)):
+            copy = tempfile.TemporaryDirectory(prefix="labeltide-")  # SQLite writes even in order to read
+            for file in (path, path.with_name(f"{DECISIONS}-wal")):
+                if file.exists():
+                    shutil.copyfile(file, Path(copy.name) / file.name)
+        opened = path if copy is None else Path(copy.name) / DECISIONS
         with _sentences(path):
-            connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(opened, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             try:
-                _set_up(connection, path)
+                check_owner(connection, path)  # before the journal mode of a foreign file would be changed
+                _use_wal(connection)
+                connection.execute("PRAGMA synchronous = FULL")
+                prepare_schema(connection, path)
+                problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+                if problem != "ok":
+                    raise sqlite3.DatabaseError(problem)
             except BaseException:
                 connection.close()
                 raise
-        return cls(connection, path)
+        store = cls(connection, path)
+        store._copy = copy
+        return store
 
     def __enter__(self) -> DecisionStore:
         return self
@@ -266,10 +281,12 @@ class DecisionStore:
         """Close the database; what was added is on the disk already."""
         with self._turn:
             self._connection.close()
+            if self._copy is not None:
+                self._copy.cleanup()
 
     def add_items(self, items: Iterable[Item]) -> None:
         """Add items in one transaction; those that are there stay as they are."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             _insert_items(connection, items)
 
     def items(self) -> list[Item]:
@@ -286,7 +303,7 @@ class DecisionStore:
         values = {name: getattr(decision, name) for name in _DECISION if name != "decision_id"}
         values["decided_at"] = decision.decided_at or _now()
         names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             if decision.request is not None:
                 number = _find_request(connection, decision)
                 if number is not None:
@@ -297,7 +314,7 @@ class DecisionStore:
 
     def undo(self, reviewer: str) -> Decision | None:
         """Take back the reviewer's last decision that stands; it stays in the database with the time of this."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             query = f"SELECT {', '.join(_DECISION)} FROM decisions WHERE reviewer = ? AND undone_at IS NULL"
             row = connection.execute(f"{query} ORDER BY decision_id DESC LIMIT 1", [reviewer]).fetchone()
             if row is None:
@@ -337,7 +354,7 @@ class DecisionStore:
 
     def keep_setting(self, name: str, value: Any) -> None:
         """Keep a value beside the items."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", [name, json.dumps(value)])
 
     def _entry(self, kind: type[Record], row: tuple[Any, ...]) -> Record:
@@ -354,15 +371,40 @@ class DecisionStore:
             return self._connection.execute(query, tuple(values)).fetchall()
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, in which other processes wait; transactions inside it are part of it."""
         with self._turn, _sentences(self.path):
+            if self._connection.in_transaction:
+                yield self._connection
+                return
+            self._check_file()
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                _roll_back(self._connection)
                 raise
+            self._check_file()
+
+    def _check_file(self) -> None:
+        """Refuse to write into a file that was deleted or replaced: what is written there is lost."""
+        end = time.monotonic() + RENAME_SECONDS
+        while (found := _file_identity(self.path)) is None and time.monotonic() < end:
+            time.sleep(0.02)  # a new audit moves the file from the old folder to the new one
+        if found != self._file:
+            raise ValueError(
+                f"{str(self.path)!r} was deleted, moved or replaced, so this decision was not kept. Stop the review, "
+                "bring the file back if you can, and start the review again."
+            )
+
+
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _insert_items(connection: sqlite3.Connection, items: Iterable[Item]) -> None:
@@ -380,15 +422,6 @@ def _find_request(connection: sqlite3.Connection, decision: Decision) -> int | N
     if row[1:] != (decision.item_id, decision.reviewer, decision.action, decision.label):
         raise ValueError("This request was kept before for another decision. Reload the page, then decide again.")
     return int(row[0])
-
-
-def _set_up(connection: sqlite3.Connection, path: Path) -> None:
-    _use_wal(connection)
-    connection.execute("PRAGMA synchronous = FULL")
-    prepare_schema(connection, path)
-    said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if said != "ok":
-        raise sqlite3.DatabaseError(said)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -416,7 +449,7 @@ def _sentences(path: Path) -> Iterator[None]:
             ) from None
         raise ValueError(f"{str(path)!r} cannot be used: {error}. Check its permissions and the free disk.") from None
     except sqlite3.DatabaseError as error:
-        raise ValueError(f"{str(path)!r} is damaged or no database of decisions: {error}. {WAY_OUT}") from None
+        raise ValueError(f"{str(path)!r} is damaged or not a database of decisions: {error}. {WAY_OUT}") from None
 
 
 def _now() -> str:

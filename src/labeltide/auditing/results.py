@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -171,19 +172,28 @@ def _move_kept(source: Path, target: Path) -> None:
 
 
 def _keep_edited(folder: Path) -> None:
-    """Give an issues.csv in which somebody has typed a name under which it is kept."""
+    """Give an issues.csv in which somebody may have typed a name under which it is kept."""
+    if not (folder / ISSUES_CSV).is_file() or _is_as_written(folder):
+        return
+    numbers = [re.fullmatch(rf"{EDITED}-(\d+)\.csv", path.name) for path in folder.iterdir()]
+    latest = max((int(found[1]) for found in numbers if found), default=0)
+    os.rename(folder / ISSUES_CSV, folder / f"{EDITED}-{latest + 1}.csv")
+
+
+def _is_as_written(folder: Path) -> bool:
+    """Whether issues.csv is what the audit wrote; False where that cannot be known."""
+    ours = folder / f"{ISSUES_CSV}.ours"
     try:
-        issues, ours = parquet.read_table(folder / ISSUES), folder / f"{ISSUES_CSV}.ours"
-        same = False
+        content, issues = (folder / ISSUES_CSV).read_bytes(), parquet.read_table(folder / ISSUES)
         for table in (with_verdicts(issues), with_verdicts(issues.slice(0, MAX_IN_CSV)), issues):  # also as of old
             write_safe_csv(table, ours)
-            same |= ours.read_bytes() == (folder / ISSUES_CSV).read_bytes()
-        ours.unlink()
-    except (OSError, ValueError):
-        return
-    if not same:
-        number = len(list(folder.glob(f"{EDITED}-*.csv"))) + 1
-        os.rename(folder / ISSUES_CSV, folder / f"{EDITED}-{number}.csv")
+            if ours.read_bytes() == content:
+                return True
+    except (OSError, ValueError, pa.ArrowException):
+        pass
+    finally:
+        ours.unlink(missing_ok=True)
+    return False
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -270,6 +280,9 @@ def draft_of(path: Path) -> Iterator[Path]:
     """A file to write, which gets its name once it is whole."""
     check_file(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{glob.escape(path.name)}-????????"):  # drafts of processes that were killed
+        if left.is_dir() and {file.name for file in left.iterdir()} <= {"draft"}:
+            shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as work:
         draft = Path(work) / "draft"
         yield draft

@@ -18,7 +18,7 @@ from labeltide import _validation
 from labeltide.auditing.apply import find_decisions
 from labeltide.auditing.decisions import settled_labels
 from labeltide.auditing.page.payload import read_audit, read_times
-from labeltide.auditing.results import draft_beside, read_labels
+from labeltide.auditing.results import draft_beside, read_labels, restore_interrupted
 from labeltide.recordings.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
 from labeltide.recordings.spans.table import by_annotator, by_recording, make_spans, no_spans
 from labeltide.tables.words import words
@@ -68,6 +68,7 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     place = folder.with_name(f"{folder.absolute().name}-{to}") if out is None else Path(out)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ValueError(f"The export needs a folder that is new or empty. {str(place)!r} is not; name one with --out.")
+    restore_interrupted(place)  # removes the draft of an export that was killed
     found = read_audit_spans(folder, arrow=to != "labelstudio")
     kinds = {kind: getattr(found, kind) for kind in WHAT[:2] if what in (kind, "both")}
     said = list(found.said)

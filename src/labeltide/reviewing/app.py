@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import logging
+import os
 import secrets
 import signal
 import socket
+import tempfile
 import threading
 import webbrowser
 from collections.abc import Callable, Mapping
@@ -31,6 +35,12 @@ STYLES = Path(auditing.__file__).parent / "page" / "templates"  # the page looks
 FILES = {path.name: path for path in PAGE.iterdir() if path.suffix in KINDS} | {
     name: STYLES / name for name in ("page.css", "audit.css")
 }
+
+HOST = "127.0.0.1"
+MAX_CONNECTIONS, BACKLOG = 100, 32
+IDLE_SECONDS = 10.0  # after which a connection without a request is closed
+SHUTDOWN_SECONDS = 2  # for which requests that are being answered may hold up the end of the server
+LOG = logging.getLogger("labeltide")
 
 SENTENCES = {404: "There is nothing at this address.", 405: "This address does not answer such a request."}
 
@@ -128,7 +138,8 @@ class Answers:
         }
 
     def summary(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """What the review has shown, also written into review.json; nothing of it while the review is blind."""
+        """What the review has shown, also written into review.json; only counts while the review is blind."""
+        self.session.audit.check_current()
         found = summarise(self.session.audit, self.session.store)
         write_json(self.session.audit.folder / REVIEW, found)
         if not self.session.is_blind:
@@ -136,12 +147,10 @@ class Answers:
         return {"blind": True, **{name: found[name] for name in ("items", "decisions", "disputed")}}
 
 
-# ----------------------------------------------------------------------------------------------------
-# Who may speak to the server: only a page of its own, on this machine, that knows the token.
-# ----------------------------------------------------------------------------------------------------
+# Who may use the server: only its own page, on this machine, that knows the token or has the cookie.
 
-
-MOST_BODY = 1 << 16  # bytes of a request
+MAX_BODY = 1 << 16  # bytes of a request
+BODY_SECONDS = 10.0  # in which the body of a request must arrive
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -155,14 +164,17 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "x-frame-options": "DENY",
 }
+ENTRY = "open"  # the path below which a one-time secret is exchanged for the cookie
+ENTRY_PAGE = '<!doctype html><meta http-equiv="refresh" content="0; url=/"><a href="/">Open the review</a>'
 
 
 class Guard:
-    """Middleware that refuses every request but those of the page itself.
+    """Middleware that refuses every request except those of the page itself.
 
-    The Host must be this server (else a name that is made to point here, DNS rebinding, could read the page). The
+    The Host must be this server; otherwise a name that is made to point here (DNS rebinding) could read the page. The
     Origin, where there is one, must be this server too, and a POST must have one. Sec-Fetch-Site must not be another
-    site. The first part of the path must be the token, compared in constant time.
+    site. The first part of the path must be the token, or the cookie must be the one that the server set in exchange
+    for a one-time secret; both are compared in constant time.
 
     Parameters
     ----------
@@ -174,24 +186,47 @@ class Guard:
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self.app = app
         self.token = token
-        self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        self.hosts = {f"{name}:{port}" for name in (HOST, "localhost")}
+        if port == 80:  # browsers leave the default port out
+            self.hosts |= {HOST, "localhost"}
+        self.cookie = f"labeltide-review-{port}={secrets.token_urlsafe(32)}"
+        self.once: str | None = None  # the one-time secret, until it is used
+
+    def make_entry(self) -> str:
+        """A path that can be opened once, to get the cookie."""
+        self.once = secrets.token_urlsafe(32)
+        return f"/{ENTRY}/{self.once}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if scope["type"] != "http":  # a web socket, which no page of ours opens: refused with 403
+        if scope["type"] != "http":  # a web socket, which our page never opens: refused with 403
             await send({"type": "websocket.close", "code": 1008})
             return
         refusal = self.refuse(scope)
         if refusal is not None:
             await _answer(send, *refusal)
             return
-        body = await _read_body(receive) if scope["method"] == "POST" else b""
-        if body is None:
-            await _answer(send, 413, f"A request must have at most {MOST_BODY} bytes. Shorten the comment.")
+        parts = unquote(scope["path"]).split("/")[1:]
+        if parts[0] == ENTRY:
+            self.once = None
+            cookie = {"set-cookie": f"{self.cookie}; Path=/; HttpOnly; SameSite=Strict"}
+            await _answer(send, 200, ENTRY_PAGE, cookie | {"content-type": "text/html"})
             return
-        await self.app(_below(scope, self.token), _replay(body), _with_headers(send))
+        try:
+            body = await asyncio.wait_for(_read_body(receive), BODY_SECONDS) if scope["method"] == "POST" else b""
+        except TimeoutError:
+            await _answer(send, 408, "The request did not arrive in time. Try again.")
+            return
+        if body is None:
+            await _answer(send, 413, f"A request must have at most {MAX_BODY} bytes. Shorten the comment.")
+            return
+        below = {**scope, "root_path": f"/{self.token}" if _is_equal(parts[0], self.token) else ""}
+        try:
+            await self.app(below, _replay(body), _with_headers(send))
+        except Exception as error:  # already answered with status 500
+            LOG.error("A request failed: %s: %s", type(error).__name__, error)
 
     def refuse(self, scope: Scope) -> tuple[int, str] | None:
         """The status and sentence with which a request is refused; None where it may pass."""
@@ -199,14 +234,20 @@ class Guard:
         hosts = [value for name, value in headers if name == "host"]
         origins = [value for name, value in headers if name == "origin"]
         sites = [value for name, value in headers if name == "sec-fetch-site"]
+        cookies = [each.strip() for name, value in headers if name == "cookie" for each in value.split(";")]
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
             return 403, "Refused: the request names another host."
         if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in origins) or len(origins) > 1:
             return 403, "Refused: the request comes from another site."
+        parts = unquote(scope["path"]).split("/")[1:]
+        is_entry = parts[:1] == [ENTRY] and len(parts) == 2 and scope["method"] == "GET"
+        if is_entry and self.once and _is_equal(parts[1], self.once):
+            return None  # from a file on this machine, which a browser calls another site
         if any(site not in ("same-origin", "none") for site in sites):
             return 403, "Refused: the request comes from another site."
-        given = unquote(scope["path"]).split("/")[1:2]
-        if not given or not secrets.compare_digest(given[0].encode("utf-8", "replace"), self.token.encode()):
+        has_token = bool(parts) and _is_equal(parts[0], self.token)
+        has_cookie = parts[:1] != [ENTRY] and any(_is_equal(cookie, self.cookie) for cookie in cookies)
+        if not has_token and not has_cookie:
             return 403, "Refused: the address lacks the token. Open the address that labeltide review printed."
         if scope["method"] not in ("GET", "POST"):
             return 405, "Only GET and POST are answered."
@@ -217,9 +258,8 @@ class Guard:
         return None
 
 
-def _below(scope: Scope, token: str) -> Scope:
-    """The request as the app sees it: with the token as the root of its path."""
-    return {**scope, "root_path": f"/{token}"}
+def _is_equal(given: str, secret: str) -> bool:
+    return secrets.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
 async def _read_body(receive: Receive) -> bytes | None:
@@ -230,7 +270,7 @@ async def _read_body(receive: Receive) -> bytes | None:
             return b""
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > MOST_BODY:
+        if size > MAX_BODY:
             return None
         if not message.get("more_body"):
             return b"".join(parts)
@@ -252,9 +292,11 @@ def _with_headers(send: Send) -> Send:
     return add
 
 
-async def _answer(send: Send, status: int, sentence: str) -> None:
-    body = json.dumps({"error": sentence}).encode()
-    headers = _encoded({**HEADERS, "content-type": "application/json", "content-length": str(len(body))})
+async def _answer(send: Send, status: int, text: str, more: Mapping[str, str] | None = None) -> None:
+    """Answer with an error as JSON or, where more headers are given, with the text itself."""
+    body = (json.dumps({"error": text}) if more is None else text).encode()
+    more = more or {"content-type": "application/json"}
+    headers = _encoded({**HEADERS, **more, "content-length": str(len(body))})
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -263,19 +305,17 @@ def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
-# ----------------------------------------------------------------------------------------------------
 # What the page asks to be kept: checked, and turned into a decision.
-# ----------------------------------------------------------------------------------------------------
 
-
-MOST_NAME = 200  # characters of a reviewer's name
-MOST_SHOWN = 40  # characters of a wrong number that are repeated
+MAX_NAME = 200  # characters of a reviewer's name
+MAX_SHOWN = 40  # characters of a wrong number that are repeated
 
 
 def decide(session: Session, body: Any) -> Item:
     """Keep a decision that the page sent; returns the item that it is about."""
     if not isinstance(body, Mapping):
         raise ValueError("A decision must be a JSON object.")
+    session.audit.check_current()
     item = find_item(session, body.get("position"))
     decided, (first, last) = _unit(session, item, body)
     action, label = _outcome(session, body)
@@ -301,12 +341,12 @@ def decide(session: Session, body: Any) -> Item:
 def whole_number(text: Any) -> Any:
     """A number that was written in an address; what is none, or too long to be one, stays as it is, cut short."""
     is_number = isinstance(text, str) and len(text) < 19 and text.isascii() and text.isdigit()
-    return int(text) if is_number else text[:MOST_SHOWN] if isinstance(text, str) else text
+    return int(text) if is_number else text[:MAX_SHOWN] if isinstance(text, str) else text
 
 
 def check_reviewer(name: Any) -> str:
     """A reviewer's name that is not empty and not too long."""
-    text = _text(name, "reviewer", MOST_NAME).strip()
+    text = _text(name, "reviewer", MAX_NAME).strip()
     if not text:
         raise ValueError("A decision must name its reviewer. Write a name into the field at the top.")
     return text
@@ -378,12 +418,7 @@ def _text(value: Any, name: str, most: int) -> str:
     return value.encode("utf-8", "replace").decode()
 
 
-# ----------------------------------------------------------------------------------------------------
 # Run the server of a review on this machine and open its page.
-# ----------------------------------------------------------------------------------------------------
-
-
-HOST = "127.0.0.1"
 
 
 def review(
@@ -414,13 +449,14 @@ def review(
         )
         with session.store:
             app = make_app(session, listener.getsockname()[1])
-            address = f"http://{HOST}:{listener.getsockname()[1]}/{app.token}/"
-            say(address)
-            if opens_browser:
-                open_browser(address)
+            server = f"http://{HOST}:{listener.getsockname()[1]}"
+            say(f"{server}/{app.token}/")
+            entry = open_browser(server + app.make_entry()) if opens_browser else None
             try:
                 _run(app, listener)
             finally:
+                if entry is not None:
+                    entry.unlink(missing_ok=True)
                 publish(session.audit.folder, summarise(session.audit, session.store))
 
 
@@ -446,19 +482,91 @@ def listen(port: int | None) -> socket.socket:
     return listener
 
 
-def open_browser(address: str) -> None:
-    """Open the page; where no browser can be opened, the printed address is enough."""
-    try:
-        webbrowser.open(address)
-    except (webbrowser.Error, OSError):
-        return
+def open_browser(address: str) -> Path:
+    """Open an address through a file that only its owner can read; where no browser opens, the printed one is enough.
+
+    Every user of the machine can read the command line of a browser, so the address itself must not be there.
+    """
+    handle, name = tempfile.mkstemp(prefix="labeltide-review-", suffix=".html")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}">')
+    with suppress(webbrowser.Error, OSError):
+        webbrowser.open(Path(name).as_uri())
+    return Path(name)
 
 
 def _run(app: object, listener: socket.socket) -> None:
     import uvicorn
 
-    config = uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)  # type: ignore[arg-type]
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        http=_limited_protocol(),
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+    )
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises it again when it has shut down
+
+    async def serve() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: _warn_once(str(context.get("message"))))
+        await uvicorn.Server(config).serve(sockets=[listener])
+
     with suppress(KeyboardInterrupt):  # the usual end
-        uvicorn.Server(config).run(sockets=[listener])
+        asyncio.run(serve())
+
+
+def _limited_protocol() -> Any:
+    """uvicorn's protocol for a limited number of connections; those that send no request are closed."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    limit = MAX_CONNECTIONS
+    with suppress(ImportError):
+        import resource  # not on Windows
+
+        limit = min(limit, max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - BACKLOG))
+
+    class LimitedProtocol(H11Protocol):
+        is_watched = False
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            open_connections[self] = None
+            if len(open_connections) > limit:
+                _warn_once(f"More than {limit} connections at once: idle ones are closed.")
+                idle = next((each for each in open_connections if each.is_idle), self)
+                idle.transport.abort()
+                del open_connections[idle]
+            self.watch(None)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            open_connections.pop(self, None)
+
+        @property
+        def is_idle(self) -> bool:
+            return self.cycle is None or bool(self.cycle.response_complete)
+
+        def watch(self, last_request: Any) -> None:
+            """Close the connection where no request arrived since the last look and none is being answered."""
+            if self.is_watched and self.is_idle and self.cycle is last_request:
+                self.transport.close()
+            elif not self.transport.is_closing():
+                self.is_watched = True
+                self.loop.call_later(IDLE_SECONDS, self.watch, self.cycle)
+
+    open_connections: dict[LimitedProtocol, None] = {}  # oldest first
+    return LimitedProtocol
+
+
+_warned: set[str] = set()
+
+
+def _warn_once(sentence: str) -> None:
+    """One line for each kind of trouble, however often it comes."""
+    if sentence not in _warned:
+        _warned.add(sentence)
+        LOG.warning("%s", sentence)

@@ -20,6 +20,17 @@ from labeltide.auditing.results import AUDIT, LABELS, read_labels
 from labeltide.tables.files import open_file
 from labeltide.tables.intake import is_number
 
+OTHER_AUDIT = (
+    "The folder {!r} was audited anew while this review was open, so nothing was written. Stop the review, then "
+    "start it again."
+)
+
+
+def _stamp(folder: Path) -> tuple[int, ...]:
+    """What changes whenever audit.json is written; a FileNotFoundError where it is gone."""
+    found = (folder / AUDIT).stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
 
 @dataclass(frozen=True)
 class AuditFolder:
@@ -27,27 +38,34 @@ class AuditFolder:
 
     folder: Path
     summary: Mapping[str, Any]
+    stamp: tuple[int, ...] = ()  # of audit.json when it was read
 
     @classmethod
     def open(cls, folder: Path) -> AuditFolder:
-        """Read audit.json; a sentence where the folder is no audit."""
+        """Read audit.json; a ValueError where the folder does not hold an audit."""
         folder = Path(folder)
         if not (folder / AUDIT).is_file():
             raise ValueError(
                 f"{str(folder)!r} is not the folder of an audit: it holds no {AUDIT}. Make one with: labeltide audit "
                 "TABLE --out FOLDER."
             )
+        stamp = _stamp(folder)
         try:
             summary = read_audit(folder)
         except (UnicodeDecodeError, RecursionError, ValueError) as error:
             raise ValueError(f"{str(folder / AUDIT)!r} cannot be read: {error}") from None
         if not isinstance(summary.get("table"), Mapping) or not summary["table"].get("classes"):
             raise ValueError(f"{str(folder / AUDIT)!r} must name the classes of its table. Audit again.")
-        return cls(folder, summary)
+        return cls(folder, summary, stamp)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         return audit_identity(self.summary)
+
+    def check_current(self) -> None:
+        """Refuse to write into a folder that holds another audit by now: its rows may be other rows."""
+        if _stamp(self.folder) != self.stamp and audit_identity(read_audit(self.folder)) != self.identity:
+            raise ValueError(OTHER_AUDIT.format(str(self.folder)))
 
     @property
     def table(self) -> Mapping[str, Any]:

@@ -32,15 +32,20 @@ def prepare_queue(store: DecisionStore, audit: AuditFolder, n_suspects: int | No
         if value is not None:
             _validation.check_number(name, value, 0, 1_000_000, whole=True)
     check_same_audit(store, audit)
-    queued = [item for item in store.items() if item.position is not None]
-    counts = {kind: sum(item.kind == kind for item in queued) for kind in ("suspect", "sample")}
-    more_suspects = max((n_suspects if n_suspects is not None else 0 if queued else SUSPECTS) - counts["suspect"], 0)
-    more_sample = max((n_sample if n_sample is not None else 0 if queued else SAMPLE) - counts["sample"], 0)
-    if more_suspects or more_sample:
-        new = _suspect_items(audit, counts["suspect"], more_suspects)
-        drawn = _sample_items(store, audit, queued, more_sample)
-        store.add_items(_mix(new, drawn, len(queued), _seed(audit)))
+    audit.lines  # noqa: B018  (read now, so that others do not wait for it)
+    with store.transaction():  # a second review that starts at the same time waits, then sees this queue
         queued = [item for item in store.items() if item.position is not None]
+        counts = {kind: sum(item.kind == kind for item in queued) for kind in ("suspect", "sample")}
+        default = {"suspect": 0, "sample": 0} if queued else {"suspect": SUSPECTS, "sample": SAMPLE}
+        wanted = {"suspect": n_suspects, "sample": n_sample}
+        more = {
+            kind: max((default[kind] if count is None else count) - counts[kind], 0) for kind, count in wanted.items()
+        }
+        if any(more.values()):
+            new = _suspect_items(audit, counts["suspect"], more["suspect"])
+            drawn = _sample_items(store, audit, queued, more["sample"])
+            store.add_items(_mix(new, drawn, len(queued), _seed(audit)))
+            queued = [item for item in store.items() if item.position is not None]
     if not queued:
         raise ValueError("There is nothing to review: no label of this audit was recorded, or none was asked for.")
     return queued

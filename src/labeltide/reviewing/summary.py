@@ -13,13 +13,13 @@ import numpy as np
 
 from labeltide import __version__
 from labeltide._files import to_json, write_json
-from labeltide.auditing.decisions import DecisionStore
+from labeltide.auditing.decisions import DecisionStore, audit_identity
 from labeltide.auditing.page import write_page
 from labeltide.auditing.page.format import count, display_name, interval, percent
 from labeltide.auditing.results import AUDIT
 from labeltide.inference.review import clock_bins
-from labeltide.reviewing.folder import AuditFolder, Lines
-from labeltide.reviewing.queue import Outcomes, sample_outcomes
+from labeltide.reviewing.folder import OTHER_AUDIT, AuditFolder, Lines
+from labeltide.reviewing.queue import Outcomes, check_same_audit, sample_outcomes
 
 if TYPE_CHECKING:
     from labeltide.inference.review import CheckedRate, CheckedRates, RemainingRate
@@ -48,6 +48,7 @@ def write_summary(folder: Path) -> Path:
 
 def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
     """The same with the audit and the decisions open."""
+    check_same_audit(store, audit)
     lines, items = audit.lines, store.items()
     outcomes = sample_outcomes(store, items, lines)
     rates = _checked(lines, outcomes) if outcomes.sample is not None else None
@@ -222,10 +223,12 @@ GROUPS = {"class": "recorded as", "annotator": "by", "clock": "at clock"}
 
 def publish(folder: Path, found: Mapping[str, Any]) -> None:
     """Write review.json and, once some of the sample was reviewed, the checked rates into audit.json and its page."""
+    audit = json.loads((folder / AUDIT).read_bytes())
+    if audit_identity(audit) != found["audit"]:
+        raise ValueError(OTHER_AUDIT.format(str(folder)))
     write_json(folder / REVIEW, found)
     if found["checked"] is None:
         return
-    audit = json.loads((folder / AUDIT).read_bytes())
     audit["checked"] = describe_checked(found)
     write_json(folder / AUDIT, audit)
     write_page(folder)
