@@ -13,7 +13,8 @@ import torch
 import labeltide as lt
 from labeltide import _workers
 from labeltide._workers import current_workers
-from labeltide.inference.bootstrap import chosen_family, draw_rows, refit, same_data
+from labeltide.chain.data import same_data
+from labeltide.inference.bootstrap import chosen_family, draw_rows, refit
 
 
 def add(shared, part):
@@ -91,7 +92,7 @@ def test_tide_has_the_same_bits_with_several_workers(alone):
 
 
 def test_bootstrap_replicates_have_the_same_bits_with_several_workers(alone, monkeypatch):
-    monkeypatch.setattr("labeltide.inference.bootstrap.FEWEST_FOR_WORKERS", 0)
+    monkeypatch.setattr("labeltide.inference.bootstrap.MIN_STEPS_FOR_WORKERS", 0)
     here = noise_replicates(alone.training_, 6)
     with lt.workers(2):
         there = noise_replicates(alone.training_, 6)
@@ -99,7 +100,7 @@ def test_bootstrap_replicates_have_the_same_bits_with_several_workers(alone, mon
 
 
 def noise_replicates(training, count):
-    members = same_data(count, torch.from_numpy(draw_rows(len(training.data.mask), None, count, 0)).float())
+    members = same_data(torch.from_numpy(draw_rows(len(training.data.mask), None, count, 0)).float())
     family = chosen_family(2, training.grid, training.families, training.period)
     return refit(training.data, members, [family] * count, training.parameters).parameters.matrices.numpy()
 

@@ -21,12 +21,12 @@ from scipy.stats import beta
 from scipy.stats import t as student
 
 import labeltide as lt
-from labeltide.chain.data import TrainingEvidence
+from labeltide.chain.data import TrainingEvidence, same_data
 from labeltide.chain.families import constant_shape, family
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import posteriors
 from labeltide.inference.audit import LabelAudit
 from labeltide.inference.bands import NoiseEstimate, estimate_noise, presence_p
-from labeltide.inference.bootstrap import likelihood_ratio_test, same_data
+from labeltide.inference.bootstrap import likelihood_ratio_test
 from labeltide.inference.checks import diagnose
 from labeltide.inference.conclusion import SURE
 from labeltide.inference.temporality import MIN_PART_REPLICATES, PART_REPLICATES
@@ -227,9 +227,8 @@ def are_shown(training: TrainingEvidence, estimate: NoiseEstimate) -> bool:
 def flag(training: TrainingEvidence, estimate: NoiseEstimate, *, may_name: bool) -> np.ndarray:
     """The labels that an audit of a table flags at 10 % false alarms: (rows, steps)."""
     data = training.data
-    members = same_data(1, torch.ones(1, data.labels.shape[1]))
-    posterior = expect(data, members, training.parameters, posterior=True).posterior
-    assert posterior is not None
+    members = same_data(torch.ones(1, data.labels.shape[1]))
+    posterior = posteriors(data, members, training.parameters)
     labels, probabilities = data.labels[0].numpy(), posterior[0].double().numpy()
     unused = np.empty(0)  # what an audit says of a label besides its flag
     audit = LabelAudit(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from labeltide.chain.data import cat_parameters
-from labeltide.inference.audit import LEVELS, Weighted, averaged_share, false_alarm_curve, flag_bound, profile_weights
+from labeltide.inference.audit import QUALITY_GRID, averaged_share, false_alarm_curve, flag_bound, profile_weights
 from labeltide.inference.bands import share_test
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
@@ -21,8 +21,8 @@ def fit(n, sharpness):
 def test_a_profile_of_one_point_says_what_the_fitted_chain_says():
     training = fit(60, 2.0)
     twice = cat_parameters([training.parameters] * 2)
-    curve = false_alarm_curve(training.data, Weighted(twice, np.array([0.5, 0.5]), 0))
-    assert (curve <= LEVELS + 1e-6).all()
+    curve = false_alarm_curve(training.data, twice, np.array([0.5, 0.5]), 0)
+    assert (curve <= QUALITY_GRID + 1e-6).all()
     assert flag_bound(curve, 0.1) == 0.1
 
 
@@ -32,7 +32,7 @@ def test_doubt_about_the_noise_lowers_the_bound_and_more_labels_raise_it():
 
 
 def test_flags_at_the_bound_keep_the_false_discovery_rate():
-    curve = np.minimum(2 * LEVELS, 1.0)
+    curve = np.minimum(2 * QUALITY_GRID, 1.0)
     bound = flag_bound(curve, 0.1)
     assert bound == pytest.approx(0.05, abs=1e-3)
     assert averaged_share(curve, bound) <= 0.1

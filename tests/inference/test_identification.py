@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from labeltide.chain.data import same_data
 from labeltide.chain.passes import expect
-from labeltide.inference.bootstrap import same_data
 from labeltide.inference.checks import (
     check_confounding,
     check_identification,
@@ -25,7 +25,7 @@ SOUND = make_noise("static", 2, STEPS, 0.25).at(np.linspace(0, 1, STEPS))
 
 def fitted(study, **more):
     training, _ = fit_studies(simulate(study, 1, 0, **more).data)[0]
-    return training, expect(training.data, same_data(1, torch.ones(1, study.n)), training.parameters)
+    return training, expect(training.data, same_data(torch.ones(1, study.n)), training.parameters)
 
 
 @pytest.mark.parametrize("study", [SimulatedStudy(SOUND, n=80), SimulatedStudy(SOUND, n=80, stay=None, sharpness=3.0)])

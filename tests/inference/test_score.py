@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from labeltide.chain.data import same_data
 from labeltide.chain.families import constant_shape, family, hold_annotator, hold_class, pooled
 from labeltide.chain.passes import expect
-from labeltide.inference.bootstrap import free_family, refit, same_data
+from labeltide.inference.bootstrap import free_family, refit
 from labeltide.inference.score_tests import (
     Statistic,
     clock_moments,
@@ -49,7 +50,7 @@ def test_the_score_is_the_slope_of_the_log_likelihood():
     training = training._replace(parameters=training.parameters._replace(bursts=None))
     null, free = families(training)
     score, change, fit, _ = observed_score(training, null, free)
-    single = same_data(1, torch.ones(1, 40))
+    single = same_data(torch.ones(1, 40))
     chain = refit(training.data, single, [null], training.parameters, 60).parameters
     for k in range(change.functions.shape[1]):
         for share, column in enumerate(change.shares.T):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide.noise.simulate import DEFAULTS, LEVELS, MOST_RATE, SHAPES, average_rate, level_constants, make_noise
+from labeltide.noise.simulate import DEFAULTS, LEVELS, MAX_RATE, SHAPES, average_rate, level_constants, make_noise
 
 shapes = st.sampled_from(SHAPES)
 
@@ -31,7 +31,7 @@ def paper_rates(shape: str, n_steps: int, **c: float) -> np.ndarray:
 
 
 @settings(deadline=None)
-@given(shapes, st.integers(2, 127), st.integers(1, 120), st.floats(0, MOST_RATE), st.booleans())
+@given(shapes, st.integers(2, 127), st.integers(1, 120), st.floats(0, MAX_RATE), st.booleans())
 def test_every_row_is_a_distribution_that_favours_the_truth(shape, n_classes, n_steps, rate, conditional):
     noise = make_noise(shape, n_classes, n_steps, rate, class_conditional=conditional)
     matrices = np.asarray(noise)
@@ -54,7 +54,7 @@ def test_a_rate_of_the_paper_gives_exactly_the_papers_constants(shape, percent):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_between_the_papers_levels_the_average_rate_follows_the_requested_one(shape):
-    requested = np.linspace(0, MOST_RATE, 60)
+    requested = np.linspace(0, MAX_RATE, 60)
     reached = np.array([average_rate(make_noise(shape, rate=rate)) for rate in requested])
     assert np.all(np.diff(reached) > 0)
     np.testing.assert_allclose(reached, requested, atol=0.014)

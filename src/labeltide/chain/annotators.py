@@ -3,7 +3,7 @@
 The model of Dawid and Skene (1979) with hidden Markov true labels, Q that changes over the clock, and annotators drawn
 around a common Q. Cross-validation chooses bursts, smoothness and the strength of pooling. Annotators are not
 independent given the truth where steps are hard for all of them (Whitehill and others 2009). The chain is therefore
-pooled with the shares of votes (`consensus_pool.py`), with weights that best predict an annotator who was left out.
+pooled with the shares of votes (`pool_with_votes`), with weights that best predict an annotator who was left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
+from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters, same_data
 from labeltide.chain.em import (
     BURSTS,
     BURSTS_WORTH,
@@ -29,7 +29,7 @@ from labeltide.chain.em import (
     tell_apart,
 )
 from labeltide.chain.families import Family, PooledFamilies, Shape, constant_shape, family, pooled, spline_shape
-from labeltide.chain.passes import expect, predictive_log_likelihood
+from labeltide.chain.passes import posteriors, predictive_log_likelihood
 
 CANDIDATE_ITERATIONS, FINAL_ITERATIONS = 15, 40  # by hand: of EM (docs/decisions/008-starts-of-em.md)
 
@@ -107,7 +107,7 @@ def _best(tried: dict[Candidate, float]) -> Candidate:
 
 
 def _start(data: ChainData, grid: np.ndarray, period: float | None) -> ChainParameters:
-    every = _members(torch.ones(1, len(data.mask)))
+    every = same_data(torch.ones(1, len(data.mask)))
     alike = label_chain(data, every, grid, period)
     power = torch.full_like(alike.power, 0.0 if data.evidence is None else 1.0)
     return tell_apart(data, every, alike._replace(power=power), grid, period)
@@ -131,7 +131,7 @@ def _try(
             continue
         each = [candidate for candidate in alike for _ in range(n_folds)]
         scored = left_out.repeat(len(alike), 1)
-        members = _members(1 - scored)
+        members = same_data(1 - scored)
         fitted = _fit(data, members, start, each, grid, period, CANDIDATE_ITERATIONS)
         scores = predictive_log_likelihood(data, members, fitted.parameters, fitted.log_likelihood, scored > 0)
         sums = (scores * scored).sum(1).view(len(alike), n_folds).sum(1)
@@ -148,10 +148,9 @@ def _conclude(
     grid: np.ndarray,
     period: float | None,
 ) -> Annotators:
-    every = _members(torch.ones(1, len(data.mask)))
+    every = same_data(torch.ones(1, len(data.mask)))
     parameters = _fit(data, every, start, [chosen], grid, period, FINAL_ITERATIONS).parameters
-    posterior = expect(data, every, parameters, posterior=True).posterior
-    assert posterior is not None
+    posterior = posteriors(data, every, parameters)
     common = _families(data, [chosen], grid, period).common(parameters.matrices)[0]
     predict = partial(_predict_left_out, start=start, chosen=chosen, folds=folds, grid=grid, period=period)
     opinions = pool_with_votes(data, posterior[0], _expected_label(data, posterior[0], common), predict)
@@ -175,11 +174,9 @@ def _predict_left_out(
     """
     fold = torch.zeros(len(data.mask), dtype=torch.int64) if folds is None else folds
     left_out = (fold == torch.arange(int(fold.max()) + 1)[:, None]).float()  # (folds, rows)
-    members = _members(torch.ones_like(left_out) if folds is None else 1 - left_out)
+    members = same_data(torch.ones_like(left_out) if folds is None else 1 - left_out)
     fitted = _fit(data, members, start, [chosen] * len(left_out), grid, period, CANDIDATE_ITERATIONS)
-    posteriors = expect(data, members, fitted.parameters, posterior=True).posterior
-    assert posteriors is not None
-    posterior = posteriors[fold, torch.arange(len(fold))]
+    posterior = posteriors(data, members, fitted.parameters)[fold, torch.arange(len(fold))]
     noise = fitted.parameters.matrices[:, annotator][fold[:, None], data.places()]  # (rows, steps, classes, classes)
     return posterior, torch.einsum("rti,rtij->rtj", posterior, noise)
 
@@ -220,17 +217,12 @@ def _shape(grid: np.ndarray, smoothness: float | None, period: float | None) -> 
     return constant_shape(grid) if smoothness is None else spline_shape(grid, smoothness, period)
 
 
-def _members(weights: Tensor) -> Members:
-    first = torch.zeros(len(weights), dtype=torch.int64)
-    return Members(first, first, weights)
-
-
 # ----------------------------------------------------------------------------------------------------
 # Consensus of annotators: their chain and their votes in one opinion pool, with a majority vote as a special case.
 # ----------------------------------------------------------------------------------------------------
 
 
-class Pooled(NamedTuple):
+class ConsensusPool(NamedTuple):
     """Chain and votes together; tensors have shape (rows, steps, classes) unless said otherwise."""
 
     belief: Tensor  # in each true label
@@ -239,16 +231,9 @@ class Pooled(NamedTuple):
     weights: Tensor  # (2,), of the chain and of the votes
 
 
-class LeftOut(NamedTuple):
-    """Results of chains that each leave out one annotator, both of shape (annotators, rows, steps, classes)."""
-
-    posterior: Tensor  # of true labels
-    expected: Tensor  # probability of each label of the annotator who was left out
-
-
 def pool_with_votes(
     data: ChainData, posterior: Tensor, expected: Tensor, predict: Callable[[ChainData, int], tuple[Tensor, Tensor]]
-) -> Pooled:
+) -> ConsensusPool:
     """Pool the chain with the votes, with the weights that best predict each annotator from the others.
 
     Where no step has labels of two annotators nothing can be compared. The weights are then equal, and the belief in
@@ -262,39 +247,39 @@ def pool_with_votes(
     labels, shared = data.labels[0], shared_labels(data.labels[0], data.mask)
     prior = vote_prior(labels.masked_fill(~data.mask[..., None], -1), data.n_classes)
     if bool(shared.any()):
-        return _pool_several(data, shared, prior, (posterior, expected), _leave_each_out(data, predict))
+        return _pool_several(data, shared, prior, (posterior, expected), predict)
     weights, belief = torch.tensor(EQUAL, dtype=torch.float64), posterior.double()
     another = pool(weights, stack_opinions(expected, vote_shares(labels, prior)))
-    return Pooled(belief, another, belief.argmax(-1), weights)
+    return ConsensusPool(belief, another, belief.argmax(-1), weights)
 
 
 def _pool_several(
-    data: ChainData, shared: Tensor, prior: Tensor, whole: tuple[Tensor, Tensor], left_out: LeftOut
-) -> Pooled:
+    data: ChainData,
+    shared: Tensor,
+    prior: Tensor,
+    whole: tuple[Tensor, Tensor],
+    predict: Callable[[ChainData, int], tuple[Tensor, Tensor]],
+) -> ConsensusPool:
     posterior, expected = whole
+    results = []  # of chains that have not seen the labels of one annotator each
+    for annotator in range(data.labels.shape[-1]):
+        others = data.labels.clone()
+        others[..., annotator] = -1
+        results.append(predict(replace(data, labels=others), annotator))
+    left_out_posterior, left_out = (torch.stack(parts) for parts in zip(*results, strict=True))
     labels, votes = data.labels[0], vote_shares(data.labels[0], prior)
-    opinions, recorded = left_out_opinions(labels, shared, left_out.expected, prior)
+    opinions, recorded = left_out_opinions(labels, shared, left_out, prior)
     weights = fit_weights(opinions, recorded)
-    another = pool(weights, stack_opinions(average_left_out(expected, left_out.expected, shared), votes))
+    another = pool(weights, stack_opinions(average_left_out(expected, left_out, shared), votes))
     known = torch.zeros_like(data.mask) if data.trusted is None else data.trusted >= 0
-    averaged = stack_opinions(average_left_out(posterior, left_out.posterior, shared), votes)
+    averaged = stack_opinions(average_left_out(posterior, left_out_posterior, shared), votes)
     belief = pool(weights / weights.sum().clamp_min(1e-6), averaged)
     belief = torch.where(known[..., None], posterior.double(), belief)
     # The label is what one more annotator would record: the posterior of the true label is too sure on hard steps.
     # Votes alone decide where they predict annotators better (docs/decisions/010-opinion-pool.md).
     by_pool, by_votes = ((each.argmax(-1) == recorded).sum() for each in (pool(weights, opinions), opinions[:, 1]))
     consensus = (another if by_pool >= by_votes else votes).argmax(-1)
-    return Pooled(belief, another, torch.where(known, belief.argmax(-1), consensus), weights)
-
-
-def _leave_each_out(data: ChainData, predict: Callable[[ChainData, int], tuple[Tensor, Tensor]]) -> LeftOut:
-    """Predict each annotator with a chain that has not seen the annotator's labels."""
-    results = []
-    for annotator in range(data.labels.shape[-1]):
-        others = data.labels.clone()
-        others[..., annotator] = -1
-        results.append(predict(replace(data, labels=others), annotator))
-    return LeftOut(*(torch.stack(parts) for parts in zip(*results, strict=True)))
+    return ConsensusPool(belief, another, torch.where(known, belief.argmax(-1), consensus), weights)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -313,9 +298,9 @@ def _leave_each_out(data: ChainData, predict: Callable[[ChainData, int], tuple[T
 
 EQUAL = (0.5, 0.5)  # by hand: weights of the chain and of the votes where nothing can be compared
 VOTE_PRIOR = 0.5  # votes added to every class (Krichevsky and Trofimov 1981) where annotators cannot be compared
-LEAST_VOTES = 1e-3  # added to every class in any case
-LEAST_KAPPA, MOST_KAPPA = 0.02, 0.98
-LEAST = 1e-6  # probabilities are clipped here
+MIN_VOTES = 1e-3  # added to every class in any case
+MIN_KAPPA, MAX_KAPPA = 0.02, 0.98
+MIN_PROBABILITY = 1e-6  # probabilities are clipped here
 PRIOR_LABELS = 10.0  # by hand: labels that the starting weights count for
 NEWTON_STEPS = 30
 TOLERANCE = 1e-5
@@ -341,8 +326,8 @@ def vote_prior(labels: Tensor, n_classes: int) -> Tensor:
     shares = (votes / raters[:, None]).mean(0)
     agreement = ((votes * (votes - 1)).sum(-1) / (raters * (raters - 1))).mean()
     chance = shares.square().sum().clamp_max(1 - 1e-9)
-    kappa = ((agreement - chance) / (1 - chance)).clamp(LEAST_KAPPA, MOST_KAPPA)
-    return shares * (1 - kappa) / kappa + LEAST_VOTES
+    kappa = ((agreement - chance) / (1 - chance)).clamp(MIN_KAPPA, MAX_KAPPA)
+    return shares * (1 - kappa) / kappa + MIN_VOTES
 
 
 def vote_shares(labels: Tensor, prior: Tensor) -> Tensor:
@@ -399,7 +384,7 @@ def left_out_opinions(
 
 def stack_opinions(*opinions: Tensor) -> Tensor:
     """Log-probabilities (..., opinions, classes) of probabilities (..., classes)."""
-    return torch.stack([opinion.double().clamp_min(LEAST).log() for opinion in opinions], -2)
+    return torch.stack([opinion.double().clamp_min(MIN_PROBABILITY).log() for opinion in opinions], -2)
 
 
 def pool(weights: Tensor, log_probs: Tensor) -> Tensor:

@@ -123,6 +123,12 @@ class Members(NamedTuple):
         return Members(self.labels[index], self.evidence[index], self.weights[index])
 
 
+def same_data(weights: Tensor) -> Members:
+    """Members that all see the first set of labels and evidence, and differ in the weights of rows, (members, rows)."""
+    first = torch.zeros(len(weights), dtype=torch.int64)
+    return Members(first, first, weights)
+
+
 class ChainParameters(NamedTuple):
     r"""One hidden Markov model per member: :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`.
 

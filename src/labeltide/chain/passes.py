@@ -40,6 +40,13 @@ def expect(data: ChainData, members: Members, parameters: ChainParameters, *, po
     return Expected(*joined, torch.cat(smoothed) if smoothed else None)  # type: ignore[call-arg]
 
 
+def posteriors(data: ChainData, members: Members, parameters: ChainParameters) -> Tensor:
+    """Posterior of the true labels (forward-backward smoothing): (members, rows, steps, classes)."""
+    posterior = expect(data, members, parameters, posterior=True).posterior
+    assert posterior is not None
+    return posterior
+
+
 def fused_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
     """A pass in C."""
     out = Expected(*compiled_pass(kernel_inputs(data, members, parameters), posterior=posterior))
@@ -321,8 +328,7 @@ def _leave_one_out(data: ChainData, members: Members, parameters: ChainParameter
         left_out = slice(annotator, annotator + 1)
         others = data.labels.clone()
         others[..., left_out] = -1
-        posterior = expect(replace(data, labels=others), members, parameters, posterior=True).posterior
-        assert posterior is not None
+        posterior = posteriors(replace(data, labels=others), members, parameters)
         alone = replace(data, labels=data.labels[..., left_out], trusted=None)
         emission = label_likelihoods(
             alone, members, parameters.matrices[:, left_out]

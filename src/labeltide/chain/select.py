@@ -8,6 +8,7 @@ pseudo-Bayesian model averaging (Geisser and Eddy 1979; Yao and others 2018).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from labeltide._clock import Period, one_period
-from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters
+from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.em import POOLING, POOLING_STRENGTHS, fit_chains
 from labeltide.chain.families import (
     SMOOTH_SHAPES,
@@ -51,8 +52,8 @@ Kinds = Sequence[Sequence[Sequence[Family]]]  # of each fit, candidate and fold,
 Sharing = tuple[str, str]  # of the level and of the movement among entries of Q
 
 
-class Tried(NamedTuple):
-    """Families that were tried for each fit, their cross-validated scores, and their chains."""
+class FamilyScores(NamedTuple):
+    """Families that were compared for each fit, their cross-validated scores, and their chains."""
 
     families: list[list[Family]]  # of each fit
     held_out: Tensor  # (fits, families), the score of all rows, each by a chain that was fitted without it
@@ -63,8 +64,28 @@ class Tried(NamedTuple):
         fits, count = self.held_out.shape
         return self.parameters.take(torch.arange(fits, device=self.held_out.device) * count + self.held_out.argmax(1))
 
+    def join(self, other: FamilyScores) -> FamilyScores:
+        """These families and others of the same fits."""
+        by_fit = (len(self.held_out), -1)
+        joined = [
+            torch.cat([mine.unflatten(0, by_fit), more.unflatten(0, by_fit)], 1).flatten(0, 1)
+            if mine is not None and more is not None
+            else None
+            for mine, more in zip(self.parameters, other.parameters, strict=True)
+        ]
+        families = [[*mine, *more] for mine, more in zip(self.families, other.families, strict=True)]
+        held_out = torch.cat([self.held_out, other.held_out], 1)
+        return FamilyScores(families, held_out, ChainParameters(*joined))  # type: ignore[arg-type]
 
-class Chosen(NamedTuple):
+    def average(self) -> NoiseMixture:
+        """Average Q over all families with weights proportional to the exponential of their held-out scores."""
+        weights = self.held_out.sub(self.held_out.amax(1, keepdim=True)).softmax(1)
+        matrices = self.parameters.matrices.unflatten(0, (len(weights), -1))
+        matrices = torch.einsum("jf,jf...->j...", weights.to(matrices), matrices)
+        return NoiseMixture(self.families, weights, self.best()._replace(matrices=matrices))
+
+
+class NoiseMixture(NamedTuple):
     """The average of all families, weighted by held-out likelihood."""
 
     families: list[list[Family]]  # of each fit
@@ -94,7 +115,7 @@ def choose_noise(
     folds: Tensor,
     grid: np.ndarray,
     period: Period = None,
-) -> Chosen:
+) -> NoiseMixture:
     """Compare sharings first, then shapes under the best sharing, then strengths of pooling.
 
     Parameters
@@ -113,15 +134,18 @@ def choose_noise(
     spline = spline_shape(grid, SHARING_SMOOTHNESS, period)
     moving = [family(data.n_classes, spline, *sharing) for sharing in sharings]
     kinds: Kinds = [[[kind] * (n_folds + 1) for kind in statics + moving]] * n_fits
-    tried = try_families(data, fits, parameters, folds, _pool(kinds, pooling))
-    best = [sharings[index] for index in tried.held_out[:, len(statics) :].argmax(1).tolist()]
-    start = tried.best()
+    scores = try_families(data, fits, parameters, folds, _pool(kinds, pooling))
+    best = [sharings[index] for index in scores.held_out[:, len(statics) :].argmax(1).tolist()]
+    start = scores.best()
     more = _moving_kinds(data, fits, start, folds, best, _shapes(grid, period), with_pieces=grid.ndim == 1)
-    parts = [tried, try_families(data, fits, start, folds, _pool(more, pooling))]
-    if each_annotator:
-        strengths = _strengths([[*kinds[fit], *more[fit]] for fit in range(n_fits)], parts)
-        parts.append(try_families(data, fits, _best(parts), folds, strengths))
-    return _average(parts)
+    scores = scores.join(try_families(data, fits, start, folds, _pool(more, pooling)))
+    if each_annotator:  # the best family of each fit with every other strength of pooling
+        indices = scores.held_out.argmax(1).tolist()
+        best_kind = [[[*kinds[fit], *more[fit]][index]] for fit, index in enumerate(indices)]
+        pools = [_pool(best_kind, strength) for strength in POOLING_STRENGTHS]
+        strengths = [[pool[fit][0] for pool in pools] for fit in range(n_fits)]
+        scores = scores.join(try_families(data, fits, scores.best(), folds, strengths))
+    return scores.average()
 
 
 def try_families(
@@ -130,7 +154,7 @@ def try_families(
     parameters: ChainParameters,
     folds: Tensor,
     families: Kinds,
-) -> Tried:
+) -> FamilyScores:
     """Cross-validate each family of each fit: fit it without each fold, score it there, and fit it to all rows.
 
     `families` has one entry for each fit, candidate and fold, the last of which leaves nothing out: what a family takes
@@ -141,7 +165,7 @@ def try_families(
     if at_once < n_families:
         starts = range(0, n_families, at_once)
         some = [[of_fit[start : start + at_once] for of_fit in families] for start in starts]
-        return _join([try_families(data, fits, parameters, folds, part) for part in some])
+        return reduce(FamilyScores.join, [try_families(data, fits, parameters, folds, part) for part in some])
     device = folds.device
     fit = torch.arange(n_fits, device=device).repeat_interleave(n_families * (n_folds + 1))
     members, left_out = _leave_out(fits.take(fit), folds[fit], n_folds)
@@ -153,21 +177,9 @@ def try_families(
     scores = predictive_log_likelihood(data, members, fitted.parameters, fitted.log_likelihood, left_out)
     held_out = (scores * left_out).sum(1).view(n_fits, n_families, -1).sum(-1)
     whole = torch.arange(n_fits * n_families, device=device) * (n_folds + 1) + n_folds
-    return Tried(
+    return FamilyScores(
         [[of_folds[-1] for of_folds in of_fit] for of_fit in families], held_out, fitted.parameters.take(whole)
     )
-
-
-def _join(parts: Sequence[Tried]) -> Tried:
-    """Families that were tried one part after the other."""
-    n_fits = len(parts[0].held_out)
-    by_fit = [
-        [tensor.unflatten(0, (n_fits, -1)) if tensor is not None else None for tensor in part.parameters]
-        for part in parts
-    ]
-    joined = [None if of_all[0] is None else torch.cat(of_all, 1).flatten(0, 1) for of_all in zip(*by_fit, strict=True)]
-    families = [[kind for part in parts for kind in part.families[fit]] for fit in range(n_fits)]
-    return Tried(families, torch.cat([part.held_out for part in parts], 1), ChainParameters(*joined))  # type: ignore[arg-type]
 
 
 def _sharings(n_classes: int) -> list[Sharing]:
@@ -183,7 +195,7 @@ def _sharings(n_classes: int) -> list[Sharing]:
 
 
 def _shapes(grid: np.ndarray, period: Period) -> list[Shape]:
-    """Shapes beside the first spline; with several clocks also splines of different smoothness over them."""
+    """Shapes other than the first spline; with several clocks also splines of different smoothness over them."""
     splines = [spline_shape(grid, value, period) for value in OTHER_SMOOTHNESS]
     if grid.ndim == 2:
         mixed = set(product(OF_ONE_CLOCK, repeat=grid.shape[1])) - {(None,) * grid.shape[1]}
@@ -203,14 +215,6 @@ def _pool(kinds: Kinds, strength: float | None) -> Kinds:
     every = {id(kind): kind for of_fit in kinds for of_folds in of_fit for kind in of_folds}
     made = {key: pooled(kind, strength) for key, kind in every.items()}
     return [[[made[id(kind)] for kind in of_folds] for of_folds in of_fit] for of_fit in kinds]
-
-
-def _strengths(kinds: Kinds, parts: Sequence[Tried]) -> Kinds:
-    """The best family of each fit with every other strength of pooling."""
-    held_out = torch.cat([part.held_out for part in parts], 1)
-    best = [[of_fit[index]] for of_fit, index in zip(kinds, held_out.argmax(1).tolist(), strict=True)]
-    pools = [_pool(best, strength) for strength in POOLING_STRENGTHS]
-    return [[pool[fit][0] for pool in pools] for fit in range(len(kinds))]
 
 
 def _moving_kinds(
@@ -258,33 +262,7 @@ def _pieces(
     ]
 
 
-def _best(parts: Sequence[Tried]) -> ChainParameters:
-    """The chain of each fit's best family among all that were tried."""
-    n_fits = len(parts[0].held_out)
-    reached = torch.stack([part.held_out.amax(1) for part in parts])  # (parts, fits)
-    index = torch.arange(n_fits, device=reached.device)
-    best = torch.zeros_like(index)
-    for place in range(1, len(parts)):
-        best = torch.where(reached[place] > reached[best, index], place, best)
-    return cat_parameters([part.best() for part in parts]).take(best * n_fits + index)
-
-
-def _average(parts: Sequence[Tried]) -> Chosen:
-    """Average Q over all families with weights proportional to the exponential of their held-out scores."""
-    n_fits = len(parts[0].held_out)
-    held_out = torch.cat([part.held_out for part in parts], 1)
-    weights = held_out.sub(held_out.amax(1, keepdim=True)).softmax(1)
-    matrices = torch.cat([part.parameters.matrices.unflatten(0, (n_fits, -1)) for part in parts], 1)
-    matrices = torch.einsum("jf,jf...->j...", weights.to(matrices), matrices)
-    families = [[tried for part in parts for tried in part.families[fit]] for fit in range(n_fits)]
-    return Chosen(families, weights, _best(parts)._replace(matrices=matrices))
-
-
-# ----------------------------------------------------------------------------------------------------
 # Change-point detection by binary segmentation (Scott and Knott 1974) of the expected counts of Q.
-# ----------------------------------------------------------------------------------------------------
-
-
 # At least twenty labels on either side of a change point (docs/decisions/007-families-of-q.md). Expected counts sum to
 # whole numbers up to rounding, which differs with the size of the fleet: a threshold between two whole numbers is not
 # affected.

@@ -19,7 +19,7 @@ from labeltide._fleet import stack
 from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence, informedness
 from labeltide.chain.em import flat_chain, join_evidence, label_chain
 from labeltide.chain.passes import expect
-from labeltide.chain.select import Chosen, choose_noise
+from labeltide.chain.select import NoiseMixture, choose_noise
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.cross_fit import (
@@ -195,7 +195,7 @@ def _noise_function(data: ChainData, chain: ChainParameters, grid: np.ndarray, p
     return FixedNoise(matrices.numpy(), moments, common.numpy(), length)
 
 
-def _learned(chosen: Chosen) -> list[dict[str, Any]]:
+def _learned(chosen: NoiseMixture) -> list[dict[str, Any]]:
     chain = chosen.parameters.cpu()
     start, transition, power = (tensor.double().numpy() for tensor in chain[:3])
     bursts = [0.0] * len(power) if chain.bursts is None else chain.bursts.tolist()

@@ -1,9 +1,9 @@
 r"""Label errors: posterior probability that each label is right, and flags at a Bayesian false discovery rate.
 
-The posterior comes from the forward-backward pass of the hidden Markov model (`posterior.py`). A label's probability
-:math:`q_i` of being right is the local false discovery rate of flagging it (Efron 2007). The flags are the largest set
-:math:`R` of the smallest values with :math:`\sum_{i \in R} q_i / |R| \le \mathrm{fdr}` (Newton and others 2004; the
-Bayesian false discovery rate of Storey 2003).
+The posterior comes from the forward-backward pass of the hidden Markov model (`true_label_posterior`). A label's
+probability :math:`q_i` of being right is the local false discovery rate of flagging it (Efron 2007). The flags are the
+largest set :math:`R` of the smallest values with :math:`\sum_{i \in R} q_i / |R| \le \mathrm{fdr}` (Newton and others
+2004; the Bayesian false discovery rate of Storey 2003).
 
 By default only labels for which another is likelier are flagged. Of calibrated probabilities, the threshold with the
 largest expected F1 is half of that F1 (Lipton, Elkan and Narayanaswamy 2014): about one half where errors are found
@@ -36,12 +36,12 @@ from labeltide.chain.annotators import (
     vote_prior,
     vote_shares,
 )
-from labeltide.chain.data import Chain, ChainData, ChainParameters, Members
-from labeltide.chain.passes import expect
+from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, same_data
+from labeltide.chain.passes import posteriors
 from labeltide.data.clusters import spread_labels
-from labeltide.inference.bootstrap import same_data
 from labeltide.inference.conclusion import explain, find_support
 from labeltide.inference.display import LabelAuditDisplay
+from labeltide.inference.review import CLOCK_BINS, clock_bins
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.noise.functions import NoiseFunction
 from labeltide.training import clock_grid
@@ -81,7 +81,7 @@ class LabelAudit(LabelAuditDisplay):
     another : array of shape (n, steps, classes), optional
         Probability of each label that another annotator would record; the posterior stands in where it is left out.
     false_alarms : array, optional
-        Expected shares of false alarms, Q and k not taken as known (`averaged_quality.py`). Audits of tables have it.
+        Expected shares of false alarms, Q and k not taken as known (`false_alarm_curve`). Audits of tables have it.
     spend_fdr : bool
         Whether labels for which no other is likelier are flagged too, until the mean quality of the flags is `fdr`.
     out_of_fold : bool array of shape (n,), optional
@@ -115,8 +115,8 @@ class LabelAudit(LabelAuditDisplay):
     def contested(self) -> np.ndarray:
         """The probability that another expert would record another label; NaN where there is none.
 
-        From one annotator's labels alone, a habit that the annotator keeps everywhere is not part of it
-        (`contested.py`).
+         From one annotator's labels alone, a habit that the annotator keeps everywhere is not part of it
+        .
         """
         another = self.probabilities if self.another is None else self.another
         return self._shaped(differs_probability(another, self.labels))
@@ -182,7 +182,7 @@ class LabelAudit(LabelAuditDisplay):
         return self._shaped(np.where(replaced, self._suggested[..., None], self.labels).astype(np.int8))
 
     def plan(self, k: int, by: str = "sequence") -> Plan:
-        """The k sequences or steps to re-annotate first: a greedy D-optimal design for Q (`planner.py`).
+        """The k sequences or steps to re-annotate first: a greedy D-optimal design for Q.
 
         Feed the answers back with `fit(trusted=...)`.
 
@@ -291,10 +291,10 @@ def audit_labels(
 
 def _error_rates(noise: NoiseFunction, recorded: Recorded) -> np.ndarray:
     """Error rate of each true label at every step: (n, steps, [annotators,] classes)."""
-    moments, place = np.unique(recorded.clock, return_inverse=True)
+    moments, index = np.unique(recorded.clock, return_inverse=True)
     wrong = 1 - np.diagonal(noise.at(moments), axis1=-2, axis2=-1)  # ([sources,] moments, classes)
-    place = place.reshape(recorded.clock.shape)
-    return wrong[place] if recorded.sources is None else wrong[recorded.sources[:, None], place[..., None]]
+    index = index.reshape(recorded.clock.shape)
+    return wrong[index] if recorded.sources is None else wrong[recorded.sources[:, None], index[..., None]]
 
 
 def no_persistence(n_classes: int) -> Chain:
@@ -315,60 +315,57 @@ def no_persistence(n_classes: int) -> Chain:
 
 
 # Mean qualities of flags under the fitted chain at which the averaged mean is computed.
-LEVELS = np.array([0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])
-SMALLEST_WEIGHT = 1e-3  # of a point of the profile, under which it is left out
-
-
-class Weighted(NamedTuple):
-    """Points of a profile likelihood: their chains, their weights, and which of them is the estimate."""
-
-    parameters: ChainParameters
-    weights: np.ndarray  # (points,), they sum to one
-    centre: int
+QUALITY_GRID = np.array([0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])
+MIN_WEIGHT = 1e-3  # of a point of the profile, below which it is left out
 
 
 def profile_weights(shares: np.ndarray, roots: np.ndarray, critical: float, quantile: float) -> np.ndarray:
-    """Weights of the points: likelihood from signed roots, tempered so that `critical` has the place of `quantile`."""
+    """Weights of the points: likelihood from signed roots, tempered so that `critical` becomes `quantile`."""
     weights = np.exp(-0.5 * (roots * quantile / critical) ** 2) * np.gradient(shares)
     weights[len(weights) // 2] += 1e-12  # all of the weight where every point has the same share
     return np.asarray(weights / weights.sum())
 
 
-def false_alarm_curve(data: ChainData, points: Weighted) -> np.ndarray:
-    """Averaged quality of the labels whose mean quality under the fitted chain is at most each of `LEVELS`: (levels,).
+def false_alarm_curve(data: ChainData, chains: ChainParameters, weights: np.ndarray, centre: int) -> np.ndarray:
+    """Averaged quality of the labels whose mean quality under the fitted chain is at most each of `QUALITY_GRID`.
 
-    Labels are taken lowest quality first. A level that no label reaches is its own average.
+    Labels are taken lowest quality first. A mean quality that no label reaches is its own average.
+
+    Parameters
+    ----------
+    chains : the points of a profile likelihood
+    weights : array of shape (points,), sums to one
+    centre : the index of the fitted chain among the points
     """
-    said = _quality(data, points.parameters, points.centre)
-    averaged = np.zeros_like(said)
-    kept = np.where(points.weights >= SMALLEST_WEIGHT, points.weights, 0.0)
-    for place in np.flatnonzero(kept):
-        averaged += kept[place] / kept.sum() * _quality(data, points.parameters, int(place))
-    order = np.argsort(said, kind="stable")
+    fitted = _quality(data, chains, centre)
+    averaged = np.zeros_like(fitted)
+    weights = np.where(weights >= MIN_WEIGHT, weights, 0.0)
+    for index in np.flatnonzero(weights):
+        averaged += weights[index] / weights.sum() * _quality(data, chains, int(index))
+    order = np.argsort(fitted, kind="stable")
     count = np.arange(1, len(order) + 1)
-    said_means, means = said[order].cumsum() / count, averaged[order].cumsum() / count
-    last = np.searchsorted(said_means, LEVELS, side="right") - 1
-    return np.asarray(np.maximum.accumulate(np.where(last >= 0, means[last.clip(0)], LEVELS)))
+    fitted_means, means = fitted[order].cumsum() / count, averaged[order].cumsum() / count
+    last = np.searchsorted(fitted_means, QUALITY_GRID, side="right") - 1
+    return np.asarray(np.maximum.accumulate(np.where(last >= 0, means[last.clip(0)], QUALITY_GRID)))
 
 
 def flag_bound(curve: np.ndarray | None, fdr: float) -> float:
     """The bound on the mean quality of flags at which their averaged quality is at most `fdr`; never above it."""
-    if curve is None or np.interp(fdr, LEVELS, curve) <= fdr:
+    if curve is None or np.interp(fdr, QUALITY_GRID, curve) <= fdr:
         return fdr
     fine = np.linspace(0, fdr, 201)
-    return float(fine[np.flatnonzero(np.interp(fine, LEVELS, curve) <= fdr)].max(initial=0.0))
+    return float(fine[np.flatnonzero(np.interp(fine, QUALITY_GRID, curve) <= fdr)].max(initial=0.0))
 
 
 def averaged_share(curve: np.ndarray | None, mean_quality: float) -> float:
     """The expected share of false alarms among flags of this mean quality under the fitted chain."""
-    return mean_quality if curve is None else max(mean_quality, float(np.interp(mean_quality, LEVELS, curve)))
+    return mean_quality if curve is None else max(mean_quality, float(np.interp(mean_quality, QUALITY_GRID, curve)))
 
 
-def _quality(data: ChainData, parameters: ChainParameters, place: int) -> np.ndarray:
+def _quality(data: ChainData, parameters: ChainParameters, index: int) -> np.ndarray:
     """The probability that each recorded label is right under one of the chains: (labels,)."""
-    one = same_data(1, torch.ones(1, data.labels.shape[1]))
-    posterior = expect(data, one, parameters.take(torch.tensor([place])), posterior=True).posterior
-    assert posterior is not None
+    single = same_data(torch.ones(1, data.labels.shape[1]))
+    posterior = posteriors(data, single, parameters.take(torch.tensor([index])))
     labels, values = data.labels[0].numpy(), posterior[0].double().numpy()
     row, step, annotator = np.nonzero((labels >= 0) & data.mask.numpy()[..., None])
     of_step = values[row, step]  # (labels, classes)
@@ -384,7 +381,7 @@ def _quality(data: ChainData, parameters: ChainParameters, place: int) -> np.nda
 #
 # where :math:`p_t` is the distribution of the label of an annotator who has not labelled the step.
 #
-# *Several annotators.* :math:`p_t` is a logarithmic opinion pool (`opinion_pool.py`) of what the chain expects of
+# *Several annotators.* :math:`p_t` is a logarithmic opinion pool (`chain/annotators.py`) of what the chain expects of
 # another annotator, of the shares of votes at the step, and of the out-of-fold networks. Its weights are those with
 # which each annotator is best predicted from the others. Steps that are hard for all annotators (Whitehill and others
 # 2009) are thereby allowed for.
@@ -472,8 +469,8 @@ def _expected_label(belief: np.ndarray, clock: np.ndarray, noise: NoiseFunction)
     rows = max(1, NUMBERS_AT_ONCE // (clock.shape[1] * belief.shape[-1] ** 2))
     parts = []
     for start in range(0, len(clock), rows):
-        moments, place = np.unique(clock[start : start + rows], return_inverse=True)
-        common = torch.from_numpy(noise.common_at(moments)[place.reshape(-1, clock.shape[1])])  # (rows, steps, ...)
+        moments, index = np.unique(clock[start : start + rows], return_inverse=True)
+        common = torch.from_numpy(noise.common_at(moments)[index.reshape(-1, clock.shape[1])])  # (rows, steps, ...)
         parts.append(torch.einsum("nti,ntij->ntj", torch.from_numpy(belief[start : start + rows]).double(), common))
     return torch.cat(parts)
 
@@ -505,9 +502,9 @@ def true_label_posterior(recorded: Recorded, evidence: np.ndarray, chain: Chain,
     evidence : array of shape (n, steps, classes)
         Out-of-fold log-probabilities of the true label given the features.
     """
-    posterior = expect(*_chain_inputs(recorded, evidence, chain, noise), posterior=True).posterior
-    assert posterior is not None
-    values: np.ndarray = posterior[0].double().numpy() * recorded.mask[..., None]
+    values: np.ndarray = (
+        posteriors(*_chain_inputs(recorded, evidence, chain, noise))[0].double().numpy() * recorded.mask[..., None]
+    )
     return values / values.sum(-1, keepdims=True).clip(1e-300)
 
 
@@ -532,8 +529,7 @@ def _chain_inputs(
     numbers = (chain.start, chain.transition, chain.power, matrices if matrices.ndim == 4 else matrices[None])
     start, transition, power, noise_matrices = (torch.as_tensor(values).float()[None] for values in numbers)
     bursts = torch.tensor([chain.bursts]) if chain.bursts else None
-    first = torch.zeros(1, dtype=torch.int64)
-    members = Members(first, first, torch.ones(1, len(recorded.labels)))
+    members = same_data(torch.ones(1, len(recorded.labels)))
     return data, members, ChainParameters(start, transition, power, noise_matrices, bursts)
 
 
@@ -601,7 +597,6 @@ def _column(values: Any) -> Any:
 # ----------------------------------------------------------------------------------------------------
 
 
-CLOCK_BINS = 10  # by hand: of the clock, within each of which Q is taken as constant
 PRIOR_LABELS = 1.0  # by hand: pseudo-observations of every row of Q in every bin
 
 
@@ -650,7 +645,7 @@ def plan_review(
     n, _, n_classes = probabilities.shape
     recorded = (labels >= 0).any(-1) & mask
     done = np.zeros_like(mask) if trusted is None else (trusted >= 0) & recorded
-    cell = _clock_bin(clock, mask)  # (n, steps)
+    cell = clock_bins(clock, mask)  # (n, steps)
     known = np.full((CLOCK_BINS, n_classes), PRIOR_LABELS)
     np.add.at(known, cell[done], probabilities[done])
     open_steps = recorded & ~done
@@ -672,12 +667,6 @@ def _check_k(k: int, most: int, what: str) -> None:
     if most == 0:
         raise ValueError(f"There are no {what} left to re-annotate: every recorded label is trusted.")
     _validation.check_number("k", k, 1, most, whole=True)
-
-
-def _clock_bin(clock: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The bin of the clock of every step; bins are quantiles, with about the same number of steps."""
-    edges = np.quantile(clock[mask], np.linspace(0, 1, CLOCK_BINS + 1)[1:-1])
-    return np.searchsorted(edges, clock, side="right")
 
 
 def _greedy(gains: np.ndarray, cell: np.ndarray, information: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

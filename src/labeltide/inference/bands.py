@@ -22,11 +22,11 @@ from scipy.stats import norm
 from scipy.stats import t as student
 from torch import Tensor
 
-from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence
+from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence, same_data
 from labeltide.chain.em import fit_chains, power_log_prior, power_unit
 from labeltide.chain.families import Coefficients, Families, Family, families_of, pooled
 from labeltide.chain.passes import expect
-from labeltide.inference.audit import Weighted, false_alarm_curve, profile_weights
+from labeltide.inference.audit import false_alarm_curve, profile_weights
 from labeltide.inference.bootstrap import (
     BAND_REPLICATES,
     Replicates,
@@ -34,7 +34,6 @@ from labeltide.inference.bootstrap import (
     chosen_family,
     chosen_pooling,
     coarsen,
-    same_data,
 )
 from labeltide.inference.display import NoiseDisplay
 from labeltide.inference.review import EffectiveCount, clopper_pearson
@@ -312,7 +311,7 @@ class NoiseEstimate(NoiseDisplay):
     total, total_lower, total_upper, total_p : float
         The share of all recorded labels that are wrong: profile likelihood interval and test (annotators: bootstrap).
     false_alarms : array, optional
-        Expected shares of false alarms among flags, Q and k not taken as known (`averaged_quality.py`).
+        Expected shares of false alarms among flags, Q and k not taken as known (`inference/audit.py`).
     labels : array of shape (points, classes)
         The expected number of recorded labels of each true class, averaged over neighbouring moments.
     change, class_change : Change, and one for each class
@@ -457,7 +456,7 @@ def _with_future_evidence(training: TrainingEvidence) -> TrainingEvidence:
     """The chain fitted again with the evidence of each step and the steps after it."""
     data = training.data.with_evidence(training.data.future_evidence, training.data.trained_with)
     start, kinds = training.parameters, families_of([_family(training)])
-    members = same_data(1, torch.ones(1, data.labels.shape[1]))
+    members = same_data(torch.ones(1, data.labels.shape[1]))
     fitted = fit_chains(data, members, kinds, start, iterations=PROFILE_ITERATIONS, learn_power=True)
     return training._replace(data=data, parameters=fitted.parameters)
 
@@ -467,7 +466,7 @@ def _false_alarms(training: TrainingEvidence, profile: Profile, critical: float)
     assert profile.parameters is not None
     shares, roots = _increasing(profile.shares), profile.signed_roots()
     weights = profile_weights(shares, roots, critical, float(norm.ppf((1 + CONFIDENCE) / 2)))
-    return false_alarm_curve(coarsen(training).data, Weighted(profile.parameters, weights, len(shares) // 2))
+    return false_alarm_curve(coarsen(training).data, profile.parameters, weights, len(shares) // 2)
 
 
 def stretch_share(data: ChainData) -> float:
@@ -549,9 +548,9 @@ def profile_share(training: TrainingEvidence) -> Profile:
     coarse = coarsen(training)
     data, start = coarse.data, coarse.parameters
     ones = torch.ones(1, data.labels.shape[1])
-    share = float(_shares(expect(data, same_data(1, ones), start).counts, start)[0])
+    share = float(_shares(expect(data, same_data(ones), start).counts, start)[0])
     added = torch.tensor(_added_labels(_count_labels(data), share))
-    members = same_data(len(added), ones)
+    members = same_data(ones.expand(len(added), -1))
     free = families_of([_family(coarse)] * len(added))
     families = TiltedFamilies((), data.n_points, data.n_classes, free, added)
     if start.bursts is not None and not bool(start.bursts.any()):

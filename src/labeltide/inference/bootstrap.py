@@ -16,7 +16,7 @@ from torch import Tensor
 
 from labeltide._clock import Period, one_period
 from labeltide._workers import Serial, Workers, current_workers
-from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence, cat_parameters
+from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence, cat_parameters, same_data
 from labeltide.chain.em import POOLING, POOLING_STRENGTHS, FittedChains, fit_chains
 from labeltide.chain.families import (
     SMOOTH_SHAPES,
@@ -34,7 +34,7 @@ from labeltide.chain.select import OTHER_SMOOTHNESS, SHARING_SMOOTHNESS
 
 MAX_DESIGN_NUMBERS = 2**25  # numbers that one Newton step for Q holds: weighted designs of all members of a part
 REFIT_ITERATIONS = 14  # by hand: of EM from the fitted chain (docs/decisions/015-tests-of-change.md)
-FEWEST_FOR_WORKERS = 5_000_000  # steps of all members together; a hundred replicates of 50,000 labels
+MIN_STEPS_FOR_WORKERS = 5_000_000  # steps of all members together; a hundred replicates of 50,000 labels
 
 
 def refit(
@@ -66,7 +66,7 @@ def refit(
 def _engine(data: ChainData, members: Members) -> Workers:
     """The workers of the context, for so many refits that sending the data to them pays."""
     steps = len(members.labels) * data.mask.numel()
-    return current_workers() if steps >= FEWEST_FOR_WORKERS else Serial()
+    return current_workers() if steps >= MIN_STEPS_FOR_WORKERS else Serial()
 
 
 class _Refits(NamedTuple):
@@ -114,12 +114,6 @@ class IdentityNoise(Families):
         return coefficients
 
 
-def same_data(count: int, weights: Tensor) -> Members:
-    """Members that all see the first set of labels and evidence, and differ in the weights of rows."""
-    zeros = torch.zeros(count, dtype=torch.int64)
-    return Members(zeros, zeros, weights.expand(count, -1))
-
-
 def weighted_log_likelihood(fitted: FittedChains, members: Members) -> Tensor:
     """Log-likelihood of each member's rows, times their weights: (members,)."""
     return (fitted.log_likelihood.double() * members.weights).sum(1)
@@ -163,7 +157,7 @@ def bootstrap_noise(training: TrainingEvidence, n_replicates: int, seed: int) ->
     count = affordable(data, replicate_family, BOOTSTRAP_ITERATIONS, n_replicates, MIN_BAND_REPLICATES)
     drawn = draw_rows(data.labels.shape[1], coarse.clusters, count, seed)
     weights = torch.from_numpy(np.concatenate([np.ones((1, drawn.shape[1])), drawn])).float()
-    members = same_data(len(weights), weights)
+    members = same_data(weights)
     fitted = refit(data, members, [replicate_family] * len(weights), coarse.parameters, BOOTSTRAP_ITERATIONS).parameters
     totals = expect(data, members, fitted).counts.sum(-1).double().numpy()  # (members, annotators, points, classes)
     matrices = fitted.matrices.double().numpy()
@@ -376,7 +370,7 @@ def likelihood_ratio_test(
     training = training.for_bootstrap()
     n_replicates = affordable(training.data, alternative, 2 * REFIT_ITERATIONS, n_replicates, min_replicates)
     data, rows = training.data, torch.ones(1, training.data.labels.shape[1])
-    single = same_data(1, rows)
+    single = same_data(rows)
     under_null = refit(
         data, single, _repeat(null, 1), training.parameters, OBSERVED_ITERATIONS, null is not None
     ).parameters

@@ -14,13 +14,13 @@ import torch
 from scipy.stats import f_oneway, norm
 from scipy.stats import t as student
 
-from labeltide.chain.data import ChainData, ChainParameters, Expected, Members, TrainingEvidence
+from labeltide.chain.data import ChainData, ChainParameters, Expected, Members, TrainingEvidence, same_data
 from labeltide.chain.em import POOLING
 from labeltide.chain.families import constant_shape, family, pooled
-from labeltide.chain.passes import expect, predictive_log_likelihood
+from labeltide.chain.passes import expect, posteriors, predictive_log_likelihood
 from labeltide.data.clusters import deal_units
 from labeltide.inference.bands import logit
-from labeltide.inference.bootstrap import refit, same_data, simulate_labels
+from labeltide.inference.bootstrap import refit, simulate_labels
 from labeltide.inference.conclusion import Diagnostic
 
 MIN_EIGENVALUE = 0.3  # second eigenvalue of the transition matrix under which labels do not persist
@@ -51,10 +51,8 @@ class ClockContrast(NamedTuple):
 def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagnostic, ...]:
     """Run all diagnostics of one fit."""
     data = training.data
-    rows = torch.ones(1, data.labels.shape[1])
-    posterior = expect(data, same_data(1, rows), training.parameters, posterior=True).posterior
-    assert posterior is not None
-    true = posterior[0].double().numpy()  # (rows, steps, classes)
+    single = same_data(torch.ones(1, data.labels.shape[1]))
+    true = posteriors(data, single, training.parameters)[0].double().numpy()  # (rows, steps, classes)
     return (
         *check_identification(training, class_names),
         check_identifiability(training, true),
@@ -205,7 +203,7 @@ def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     simulated = replace(data, labels=simulate_labels(data, chain, DEPENDENCE_DRAWS, seed=0))
     each = torch.arange(DEPENDENCE_DRAWS)
     draws = Members(each, torch.zeros_like(each), several.float().expand(DEPENDENCE_DRAWS, -1))
-    observed = _leave_one_out(data, same_data(1, several.float()), chain)[0]
+    observed = _leave_one_out(data, same_data(several.float()), chain)[0]
     expected = _leave_one_out(simulated, draws, chain)
     bad = bool(observed < expected.mean() - DEPENDENCE_Z * expected.std(ddof=1))
     count = int((data.labels[0] >= 0)[several[0]].sum())
@@ -229,7 +227,7 @@ def _leave_one_out(data: ChainData, members: Members, chain: ChainParameters) ->
 def _error_rates(training: TrainingEvidence, part: np.ndarray, count: int) -> np.ndarray:
     """Error rate in each of several parts of the rows, from a constant Q fitted to that part."""
     data = training.data
-    members = same_data(count, torch.from_numpy(part == np.arange(count)[:, None]).float())
+    members = same_data(torch.from_numpy(part == np.arange(count)[:, None]).float())
     static = family(data.n_classes, constant_shape(training.grid), "each")
     if training.parameters.matrices.shape[1] > 1:
         static = pooled(static, POOLING)
@@ -311,8 +309,8 @@ TRUSTED_LABELS = 30  # by hand: with as many, Q is known from them
 
 def check_identification(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagnostic, ...]:
     """The three checks of one fit; a cause comes before what follows from it."""
-    ones = torch.ones(1, training.data.labels.shape[1])
-    expected = expect(training.data, same_data(1, ones), training.parameters)
+    single = same_data(torch.ones(1, training.data.labels.shape[1]))
+    expected = expect(training.data, single, training.parameters)
     return (
         check_confounding(training),
         check_information(training, expected),

@@ -760,7 +760,7 @@ def upper_limit(count: EffectiveCount, level: float) -> float:
 # ----------------------------------------------------------------------------------------------------
 
 
-CLOCK_BINS = 10
+CLOCK_BINS = 10  # by hand: of the clock, within each of which Q is taken as constant
 
 
 def wrong_probabilities(audit_or_probabilities: LabelAudit | ArrayLike) -> np.ndarray:

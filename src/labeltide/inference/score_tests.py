@@ -22,10 +22,10 @@ from scipy.fft import dct
 from scipy.stats import f as f_distribution
 
 from labeltide._clock import cells_of, one_period
-from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
+from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence, same_data
 from labeltide.chain.families import SMOOTH_SHAPES, ClassBlocks, Family, spline_shape
-from labeltide.chain.passes import expect
-from labeltide.inference.bootstrap import refit, same_data
+from labeltide.chain.passes import posteriors
+from labeltide.inference.bootstrap import refit
 
 # docs/decisions/015-tests-of-change.md
 N_FUNCTIONS = 4  # by hand: smooth functions of the clock along which a change is looked for
@@ -101,7 +101,7 @@ class Weights(NamedTuple):
 
 def fit_null_families(training: TrainingEvidence, nulls: Sequence[Family]) -> list[NullFit]:
     """Fit the chain under each null, as one fleet, and take the posteriors of the true labels."""
-    members = same_data(len(nulls), torch.ones(len(nulls), len(training.data.mask)))
+    members = same_data(torch.ones(len(nulls), len(training.data.mask)))
     return fit_nulls(training.data, members, nulls, training.parameters)
 
 
@@ -114,7 +114,7 @@ def fit_nulls(
 ) -> list[NullFit]:
     """The same for members that may have other labels and evidence, each with its null."""
     fitted = refit(data, members, nulls, start, iterations).parameters
-    posterior = posteriors(data, members, fitted)
+    posterior = posteriors(data, members, fitted).double().numpy()
     labels = torch.where(data.mask[..., None], data.labels[members.labels], -1).numpy()
     places = data.places().numpy()
     fits = []
@@ -125,19 +125,14 @@ def fit_nulls(
     return fits
 
 
-def posteriors(data: ChainData, members: Members, parameters: ChainParameters) -> np.ndarray:
-    """Posteriors of the true labels: (members, rows, steps, classes)."""
-    posterior = expect(data, members, parameters, posterior=True).posterior
-    assert posterior is not None
-    found: np.ndarray = posterior.double().numpy()
-    return found
-
-
 def _posteriors_under(data: ChainData, member: Members, chain: ChainParameters, noise: np.ndarray) -> np.ndarray:
     """Posteriors of one member with each of several Q: (fits, rows, steps, classes)."""
     each = torch.zeros(len(noise), dtype=torch.int64)
     matrices = torch.from_numpy(noise).to(chain.matrices.dtype)
-    return posteriors(data, member.take(each), chain.take(each)._replace(matrices=matrices))
+    posterior: np.ndarray = (
+        posteriors(data, member.take(each), chain.take(each)._replace(matrices=matrices)).double().numpy()
+    )
+    return posterior
 
 
 class ClockMoments(NamedTuple):

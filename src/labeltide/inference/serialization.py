@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from labeltide.inference.audit import LEVELS
+from labeltide.inference.audit import QUALITY_GRID
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.score_tests import METHODS
@@ -80,7 +80,7 @@ def _read_false_alarms(written: list[float] | None) -> np.ndarray | None:
     if written is None:
         return None
     curve = np.asarray(written, dtype=np.float64)
-    if curve.shape != LEVELS.shape or not ((curve >= 0) & (curve <= 1)).all():
+    if curve.shape != QUALITY_GRID.shape or not ((curve >= 0) & (curve <= 1)).all():
         raise ValueError
     return curve
 

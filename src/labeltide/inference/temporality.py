@@ -1,7 +1,7 @@
 """Tests of the noise: does it change over the clock, in which class or annotator, is there any at all.
 
-Tests of change are score tests or parametric bootstrap tests, by the design of the study (`change.py`); the other two
-are parametric bootstrap tests (`likelihood_ratio.py`).
+Tests of change are score tests or parametric bootstrap tests, by the design of the study (`change_test`); the other two
+are parametric bootstrap tests (`likelihood_ratio_test`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from labeltide._clock import Cells, cells_of
-from labeltide.chain.data import TrainingEvidence
+from labeltide.chain.data import TrainingEvidence, same_data
 from labeltide.chain.em import BURSTS, BURSTS_WORTH
 from labeltide.chain.families import (
     SMOOTH_SHAPES,
@@ -50,7 +50,6 @@ from labeltide.inference.bootstrap import (
     likelihood_ratio_test,
     p_value,
     refit,
-    same_data,
     smooth,
     weighted_log_likelihood,
 )
@@ -115,7 +114,7 @@ class Temporality(TemporalityDisplay):
         How many people stand behind the test; rows, where people are not known.
     change, change_lower, change_upper : float
         The largest change of the error rate over the clock, with a 95 % interval that excludes zero if and only if the
-        p-value is below 5 % (`reconcile.py`).
+        p-value is below 5 % (`bands.agree_change`).
     worst_at, best_at, worst_rate, best_rate : float
         When labels are worst and best, and how often they are wrong then.
     per_class : tuple of PartTemporality
@@ -247,7 +246,7 @@ def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:
         return training
     kind, _ = chosen_shape(training.families)
     free = pooled(free_family(data.n_classes, training.grid, TEST_SMOOTHNESS, training.period, kind), WEAK_POOLING)
-    single = same_data(1, torch.ones(1, data.labels.shape[1]))
+    single = same_data(torch.ones(1, data.labels.shape[1]))
     starts = [chain, chain._replace(bursts=torch.full_like(chain.power, BURSTS))]
     independent, bursty = (refit(data, single, [free], start, OBSERVED_ITERATIONS) for start in starts)
     gain = float(weighted_log_likelihood(bursty, single) - weighted_log_likelihood(independent, single))
@@ -274,7 +273,7 @@ class ChangeTest(NamedTuple):
 
     statistic: float  # NaN, like the p-value, where it cannot be told
     p_value: float
-    method: str  # one of METHODS of study_design.py
+    method: str  # one of `score_tests.METHODS`
     n_units: int  # people, or rows where people are not known
 
 
@@ -292,7 +291,7 @@ def change_test(
     Labels of one person share causes that the chain does not model: illness, equipment, difficulty. Such causes can
     last for many windows. Labels drawn from the chain vary too little then, and shuffled windows lose what connects
     them; by both a cause that lasts passes for a change. The reference distribution is therefore chosen by design
-    (`study_design.py`): a likelihood-ratio test by parametric bootstrap, or a score test by permuted moments or flipped
+    (`study_design`): a likelihood-ratio test by parametric bootstrap, or a score test by permuted moments or flipped
     signs of people. Where no reference keeps its size, the p-value is NaN and the method is "none".
     """
     (test,) = change_tests(training, {seed: null}, alternative, n_replicates, min_replicates, clock)

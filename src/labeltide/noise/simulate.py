@@ -187,11 +187,11 @@ LEVELS: dict[str, dict[int, dict[str, float]]] = {
     "jump": {0: {"a": 0, "c": 0}, 25: {"a": 0.49, "c": 0.01}, 40: {"a": 0.49, "c": 0.31}},  # ours
 }
 
-LEAST_PHASE = -100.0  # radians; every other constant is at least zero
+MIN_PHASE = -100.0  # radians; every other constant is at least zero
 
 # Beyond the paper's last level: the most noise at which every class is still recorded right more often than not.
-MOST_RATE = 0.49
-MOST: dict[str, dict[str, float]] = {
+MAX_RATE = 0.49
+MAX_CONSTANTS: dict[str, dict[str, float]] = {
     "static": {"a": 0.49},
     "linear": {"a": 0.49, "b": 0.49},
     "decay": {"a": 0.49, "b": 0},
@@ -207,14 +207,15 @@ def level_constants(shape: str, rate: float) -> dict[str, float]:
     """All constants of a shape at a level of the paper, interpolated between its levels."""
     _validation.check_choice("shape", shape, SHAPES)
     _validation.check_number("rate", rate, 0)
-    if rate > MOST_RATE:
+    if rate > MAX_RATE:
         raise ValueError(
-            f"The rate must be at most {MOST_RATE:g}, so that every class is recorded right more often than not. "
+            f"The rate must be at most {MAX_RATE:g}, so that every class is recorded right more often than not. "
             f"Got rate={rate:g}. Lower it or name `constants`."
         )
-    corners = {percent / 100: named for percent, named in LEVELS[shape].items()} | {MOST_RATE: MOST[shape]}
+    corners = {percent / 100: named for percent, named in LEVELS[shape].items()} | {MAX_RATE: MAX_CONSTANTS[shape]}
     moving = {
-        name: float(np.interp(rate, list(corners), [named[name] for named in corners.values()])) for name in MOST[shape]
+        name: float(np.interp(rate, list(corners), [named[name] for named in corners.values()]))
+        for name in MAX_CONSTANTS[shape]
     }
     return {**DEFAULTS[shape], **moving}
 
@@ -268,7 +269,7 @@ def _checked(shape: str, constants: Constants) -> dict[str, float]:
         raise ValueError(f"constants of {shape} noise must be a dict such as {DEFAULTS[shape]}. Got {constants!r}.")
     _validation.check_keys(f"constants of {shape} noise", constants, DEFAULTS[shape])
     for name, value in constants.items():
-        _validation.check_number(f"The constant {name} of {shape} noise", value, LEAST_PHASE if name == "phase" else 0)
+        _validation.check_number(f"The constant {name} of {shape} noise", value, MIN_PHASE if name == "phase" else 0)
     return dict(constants)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from labeltide._clock import Period
 from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.families import family, spline_shape
-from labeltide.chain.select import SHARING_SMOOTHNESS, Chosen, _average, try_families
+from labeltide.chain.select import SHARING_SMOOTHNESS, NoiseMixture, try_families
 from labeltide.estimators import cross_fit as cross_fitting
 from labeltide.estimators.fleet import FleetFit, train_all
 from labeltide.models.base import SequenceModel
@@ -36,11 +36,11 @@ def _one_spline(
     folds: Tensor,
     grid: np.ndarray,
     period: Period = None,
-) -> Chosen:
+) -> NoiseMixture:
     """One penalised spline in place of the average over families."""
     spline = family(data.n_classes, spline_shape(grid, SHARING_SMOOTHNESS, period), "each", "by class")
     kinds = [[[spline] * (int(folds.max()) + 2)]] * len(fits.labels)
-    return _average([try_families(data, fits, parameters, folds, kinds)])
+    return try_families(data, fits, parameters, folds, kinds).average()
 
 
 PARTS: dict[str, tuple[str, Any]] = {
