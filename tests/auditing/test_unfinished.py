@@ -1,6 +1,7 @@
 """Work of an audit is kept until it ends: killed anywhere it goes on, and nothing that people wrote is lost."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,10 +22,13 @@ from labeltide.estimators import TideClassifier
 TIMES = ("created", "seconds")
 
 
-@pytest.fixture(autouse=True)
-def tiny(monkeypatch):
-    monkeypatch.setattr(fitting, "EPOCHS", 2)
-    monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
+@pytest.fixture(autouse=True, scope="module")
+def tiny():
+    """A short fit of a small network in all audits of this file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "EPOCHS", 8)  # of which a fast audit takes a quarter
+        patch.setattr(fitting, "HIDDEN_SIZE", 8)
+        yield
 
 
 def interrupt(*_):
@@ -36,15 +40,32 @@ def summary_of(folder: Path) -> dict:
     return {name: value for name, value in found.items() if name not in TIMES}
 
 
+def audit(out: Path, **options):
+    return lt.audit(make_table(), out=out, fast=True, **options)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The results of an audit that nobody stopped."""
+    return audit(tmp_path_factory.mktemp("whole") / "out").folder
+
+
+@pytest.fixture(scope="module")
+def stopped_once(tmp_path_factory):
+    """The folder of an audit that was stopped after its fit."""
+    folder = tmp_path_factory.mktemp("stopped")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "EPOCHS", 2)
-        patch.setattr(fitting, "HIDDEN_SIZE", 8)
-        folder = tmp_path_factory.mktemp("whole") / "out"
-        lt.audit(make_table(), out=folder)
-        return folder
+        patch.setattr(run, "make_scorer", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            audit(folder / "out")
+    return folder
+
+
+@pytest.fixture
+def stopped(stopped_once, tmp_path) -> Path:
+    """A copy of it for each test: where the results will be."""
+    shutil.copytree(stopped_once, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "out"
 
 
 @pytest.mark.parametrize("place", ["run.make_scorer", "fitting.infer", "run.describe_settings"])
@@ -55,27 +76,22 @@ def test_an_audit_stopped_after_its_fit_never_fits_again_and_ends_with_the_same_
     with monkeypatch.context() as patch:
         patch.setattr(f"labeltide.auditing.{place}", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            lt.audit(make_table(), out=out)
+            audit(out)
     monkeypatch.setattr(TideClassifier, "fit", interrupt)
     if place == "run.describe_settings":
         monkeypatch.setattr(TideClassifier, "_estimate", interrupt)  # bands were kept, too
-    lt.audit(make_table(), out=out, resume=True)
+    audit(out, resume=True)
     assert summary_of(out) == summary_of(whole)
     for name in ("labels.parquet", "noise.csv", "issues.csv"):
         assert (out / name).read_bytes() == (whole / name).read_bytes()
     assert not (tmp_path / ".out-unfinished").exists()
 
 
-def test_a_wrong_column_name_costs_no_work_of_an_earlier_audit(tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setattr(run, "make_scorer", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            lt.audit(make_table(), out=out)
+def test_a_wrong_column_name_costs_no_work_of_an_earlier_audit(stopped, monkeypatch):
     with pytest.raises(ValueError, match="lable"):
-        lt.audit(make_table(), label="lable", out=out)
+        audit(stopped, label="lable")
     monkeypatch.setattr(TideClassifier, "fit", interrupt)
-    lt.audit(make_table(), out=out, resume=True)
+    audit(stopped, resume=True)
 
 
 def test_other_settings_or_another_table_do_not_go_on(tmp_path, monkeypatch):
@@ -90,37 +106,24 @@ def test_other_settings_or_another_table_do_not_go_on(tmp_path, monkeypatch):
         lt.audit(make_table(people=9), out=out, resume=True)
 
 
-def test_damaged_work_is_refused_with_the_way_out(tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setattr(run, "make_scorer", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            lt.audit(make_table(), out=out)
-    path = tmp_path / ".out-unfinished" / resume.EVIDENCE
+def test_damaged_work_is_refused_with_the_way_out(stopped):
+    path = stopped.with_name(".out-unfinished") / resume.EVIDENCE
     content = bytearray(path.read_bytes())
     content[-20] ^= 1
     path.write_bytes(content)
     with pytest.raises(ValueError, match="Leave --resume out to start anew"):
-        lt.audit(make_table(), out=out, resume=True)
-    lt.audit(make_table(), out=out)
+        audit(stopped, resume=True)
+    audit(stopped)
 
 
 @pytest.mark.parametrize("part", ["difficulty", "timing"])
-def test_work_of_an_earlier_version_with_parts_that_were_removed_is_refused_with_the_way_out(
-    part, tmp_path, monkeypatch
-):
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setattr(run, "make_scorer", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            lt.audit(make_table(), out=out)
-    path = tmp_path / ".out-unfinished" / resume.FITTED
+def test_work_of_an_earlier_version_with_parts_that_were_removed_is_refused_with_the_way_out(part, stopped):
+    path = stopped.with_name(".out-unfinished") / resume.FITTED
     about, tensors = parts(path.read_bytes())
     about["learned"][part] = {"matrices": []}
     path.write_bytes(join(about, tensors))
     with pytest.raises(ValueError, match=r"no longer has.*Leave --resume out to start anew"):
-        lt.audit(make_table(), out=out, resume=True)
-    lt.audit(make_table(), out=out)
+        audit(stopped, resume=True)
 
 
 def test_evidence_comes_back_as_it_was(tmp_path):
@@ -136,7 +139,7 @@ def test_evidence_comes_back_as_it_was(tmp_path):
     assert again.clusters.equal(training.clusters)
 
 
-def test_two_audits_into_one_folder_are_refused(tmp_path):
+def test_two_audits_into_one_folder_are_refused(tmp_path, quick_fit):
     out = tmp_path / "out"
     hold = (
         "import sys, time, pathlib\nfrom labeltide.auditing.resume import unfinished_work\n"
@@ -148,11 +151,11 @@ def test_two_audits_into_one_folder_are_refused(tmp_path):
     try:
         assert child.stdout.readline() == "locked\n"
         with pytest.raises(ValueError, match="Another audit is at work"):
-            lt.audit(make_table(), out=out)
+            audit(out)
     finally:
         child.kill()
         child.wait()
-    lt.audit(make_table(), out=out)
+    audit(out)
 
 
 def test_a_kill_between_two_renames_loses_no_earlier_results(tmp_path):
@@ -168,15 +171,15 @@ def test_a_kill_between_two_renames_loses_no_earlier_results(tmp_path):
     assert (out / "decisions.sqlite").read_text() == "kept"
 
 
-def test_an_audit_anew_keeps_decisions_and_what_was_typed_into_the_issues(tmp_path):
+def test_an_audit_anew_keeps_decisions_and_what_was_typed_into_the_issues(tmp_path, quick_fit):
     out = tmp_path / "out"
-    lt.audit(make_table(), out=out)
+    audit(out)
     (out / "decisions.sqlite").write_bytes(b"decisions")
-    lt.audit(make_table(), out=out)
+    audit(out)
     assert not (out / "issues-edited-1.csv").exists()
     typed = (out / "issues.csv").read_text() + "seen,and,agreed\n"
     (out / "issues.csv").write_text(typed)
-    lt.audit(make_table(), out=out)
+    audit(out)
     assert (out / "decisions.sqlite").read_bytes() == b"decisions"
     assert (out / "issues-edited-1.csv").read_text() == typed
     assert parquet.read_table(out / "issues.parquet").num_rows + 1 == len((out / "issues.csv").read_text().splitlines())
