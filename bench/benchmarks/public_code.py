@@ -3,8 +3,8 @@
     python bench/benchmarks/public_code.py FITS.csv
 
 FITS.csv has a line for each fit with the columns data, shape, level, draw, method, error, error_rounded, mae and
-frobenius, in percent. The fits are not in this repository: 1,368 of the authors' published code, unchanged, on the
-windows and at the noise levels of our studies (ten cells of each of six data sets, three draws, five of mixed and
+frobenius, in percent. The fits are not in this repository: 1,368 of the authors' published code, run by us on
+the windows and at the noise levels of our studies (ten cells of each of six data sets, three draws, five of mixed and
 periodic noise). The summary, `pages/paper/public_code.csv`, has means and standard deviations (divided by n - 1) over
 draws:
 
