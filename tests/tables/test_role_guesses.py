@@ -136,3 +136,24 @@ def test_what_names_counts_or_tells_is_no_feature():
 def test_other_annotators_are_no_features():
     columns = {"person": "two", "t": "rising", "scorer_1": "text", "scorer_2": "text", "v": "number"}
     assert found(columns, label="scorer_1").features == ["v"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("Aktivität_2", ["Gehen", "liegen ", "Gehen", "Liegen"]),
+        ("zweite", ["Gehen", "Liegen", None, "Gehen"]),
+        ("Vorher", ["Liegen", "Gehen", "Gehen", "Liegen"]),
+    ],
+)
+def test_a_second_column_of_labels_never_becomes_a_feature(name, values):
+    table = pa.table({"Aktivität": ["Gehen", "Liegen", "Gehen", "Liegen"], name: values, "v": [0.1, 0.2, 0.3, 0.4]})
+    roles = find_columns(table, Request(label="Aktivität"))
+    assert roles.features == ["v"]
+    assert any(f"I left {name!r} out of the features" in each and "--label A,B" in each for each in roles.messages)
+    assert find_columns(table, Request(label="Aktivität", features=f"{name},v")).features == [name, "v"]
+
+
+def test_flags_and_codes_that_share_values_with_numeric_labels_stay_features():
+    table = pa.table({"code": [0, 1, 0, 1], "code_2": [0, 1, 1, 1], "wet": [0, 1, 1, 0], "v": [0.1, 0.2, 0.3, 0.4]})
+    assert find_columns(table, Request(label="code")).features == ["wet", "v"]

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from labeltide._validation import MAX_CLASSES
 from labeltide.tables import words
 from labeltide.tables.intake import check_unique, is_moment, is_number, is_text, whole
 from labeltide.tables.times import check_timezone, looks_written
@@ -174,7 +175,7 @@ def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) ->
         )
     if not time:
         guess.messages.append("I found no column of times, so steps follow the order of the rows.")
-    features = named["features"] or (guess.features() if labelled else [])
+    features = named["features"] or (guess.features(label) if labelled else [])
     for role, names in {**named, "label": label, "annotator": annotator, "sequence": sequence, "time": time}.items():
         _check_plain(table, role, names if role != "features" else [])
     return RoleColumns(
@@ -330,16 +331,33 @@ class _Guess:
             rises |= codes[1:] != codes[:-1]
         return bool(rises.all())
 
-    def features(self) -> list[str]:
+    def features(self, labels: list[str]) -> list[str]:
         """All that is left, but for what names things, holds labels or counts rows."""
         kept = self.left()
-        for why, leaves_out in _NO_FEATURES.items():
+        rules = {**_NO_FEATURES, SECOND_LABELS: lambda name: any(self._looks_like(name, label) for label in labels)}
+        for why, leaves_out in rules.items():
             out = [name for name in kept if leaves_out(name)]
             kept = [name for name in kept if name not in out]
             self.left_out |= dict.fromkeys(out, why)
             if out:
                 self.messages.append(f"I left {quoted(out)} out of the features: {why}.")
         return kept
+
+    def _looks_like(self, name: str, label: str) -> bool:
+        """Whether a column may be a second one of labels: the label's values as text, or its name with a number."""
+        kinds = {self.kind(each) for each in (name, label)}
+        if not all(is_text(kind) or pa.types.is_integer(kind) for kind in kinds) or len({*map(is_text, kinds)}) > 1:
+            return False
+        own, known = (self._values(each) for each in (name, label))
+        if not 2 <= len(own) <= MAX_CLASSES:
+            return False
+        stems = ["".join(word for word in words.words(each) if not word.isdigit()) for each in (name, label)]
+        same_values = len(own & known) >= max(2, SAME_VALUES * len(own))
+        return same_values and (stems[0] == stems[1] or is_text(self.kind(name)))
+
+    def _values(self, name: str) -> set[str]:
+        values = pc.unique(self.table[name]).drop_null()
+        return {str(value).strip().casefold() for value in values[: MAX_CLASSES + 1].to_pylist()} - {""}
 
 
 def _tells_labels(name: str) -> bool:
@@ -351,6 +369,11 @@ def _tells_labels(name: str) -> bool:
     )
 
 
+SAME_VALUES = 0.8  # share of a column's values that are labels, from which on it may hold labels itself; by hand
+SECOND_LABELS = (
+    "what has the values of the labels may be labels too. Name columns of several annotators together with label "
+    "(--label A,B), or the column with features"
+)
 _NO_FEATURES: dict[str, Callable[[str], bool]] = {
     "what names someone or something is no measurement": lambda name: words.means(name, words.SEQUENCES | {"id"}),
     "what is called a label or the truth would give the answer away": _tells_labels,
