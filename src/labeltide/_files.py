@@ -78,9 +78,7 @@ def to_json(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Libraries that only some functions need: imported when used, with a sentence where one is not installed.
-# ----------------------------------------------------------------------------------------------------
 
 
 def import_extra(module: str, extra: str, purpose: str, instead: str = "") -> Any:
@@ -95,10 +93,7 @@ def import_extra(module: str, extra: str, purpose: str, instead: str = "") -> An
         ) from None
 
 
-# ----------------------------------------------------------------------------------------------------
 # Texts that no spreadsheet program runs as a formula; every CSV file of ours is written with them.
-# ----------------------------------------------------------------------------------------------------
-
 
 # What starts a formula, also in the wide forms of East Asian keyboards; blanks, marks of direction and quotes before
 # it do not help. A plain number such as -5 is none.

@@ -40,10 +40,7 @@ class _Console(Console):
 console = _Console(soft_wrap=True, emoji=False)  # a name such as :bomb: stays what it is
 
 
-# ----------------------------------------------------------------------------------------------------
 # Commands that write results and models for other programs: export.
-# ----------------------------------------------------------------------------------------------------
-
 
 FORMATS = "csv, labelstudio, elan, textgrid, edf, bids, wfdb, nsrr or mne"
 
@@ -85,9 +82,7 @@ def _export_spans(source: Path, to: str, what: str, out: Path | None) -> None:
     console.print(f"{count} file{'s' if count != 1 else ''}: {written.folder}", markup=False, highlight=False)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Commands of a review: review.
-# ----------------------------------------------------------------------------------------------------
 
 
 @app.command
@@ -129,9 +124,7 @@ def _user() -> str:
         return "reviewer"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Commands to try things with: doctor, demo, simulate.
-# ----------------------------------------------------------------------------------------------------
 
 
 @app.command
@@ -185,10 +178,7 @@ def simulate(
     console.print(f"{table.num_rows} rows with true_label beside label: {write_study(table, out)}", markup=False)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Options that say in which form a command gives its result, for people or for machines.
-# ----------------------------------------------------------------------------------------------------
-
 
 OUTPUT_FORMATS = ("text", "json", "github")
 
@@ -217,9 +207,7 @@ class OutputOptions:
             console.print(text, markup=False, highlight=False)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Commands on the results of audits: compare, apply.
-# ----------------------------------------------------------------------------------------------------
 
 
 @app.command
@@ -264,9 +252,7 @@ def apply(
     console.print(str(result), markup=False, highlight=False)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Options that say where independent work runs.
-# ----------------------------------------------------------------------------------------------------
 
 
 @Parameter(name="*")
@@ -286,9 +272,7 @@ class WorkerOptions:
         return workers(self.workers, self.ray)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Commands on a table: audit, predict.
-# ----------------------------------------------------------------------------------------------------
 
 
 @app.command

@@ -84,15 +84,12 @@ def draw_units(units: np.ndarray, labelled: np.ndarray, target: int, generator: 
     return np.isin(unit_of_row, taken[: len(drawn) - 1])
 
 
-# ----------------------------------------------------------------------------------------------------
 # Do neighbouring rows look alike? A permutation test of serial dependence (Wald and Wolfowitz 1943), on ranks.
 #
 # Windows of one person that follow each other have similar features. The statistic is the mean squared distance between
 # adjacent rows, in ranks of the mean of each feature over a row, divided by that between random pairs. For one feature
 # it is the rank version of von Neumann's ratio (Bartels 1982). Rows that are independent and drawn alike are as likely
 # in any other order.
-# ----------------------------------------------------------------------------------------------------
-
 
 MAX_ROWS = 512  # that are compared; of more rows, pairs of neighbours at even distances
 PERMUTATIONS = 1999  # none may bring neighbours as close together: level 1 in 2,000
@@ -140,12 +137,10 @@ def _ranks_of_means(features: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return ranks / np.where(ranks.any(0), ranks.std(0), 1.0)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The sources of labels: annotators, or annotators within groups (site, device, type of person).
 #
 # Labels of ``A`` annotators in ``G`` groups stand in ``A * G`` columns: those of a sequence in the columns of its own
 # group, and all others are missing. Nothing that learns from them needs to know of groups.
-# ----------------------------------------------------------------------------------------------------
 
 
 class Sources(NamedTuple):

@@ -175,10 +175,7 @@ def _mistake(generator: np.random.Generator, true: np.ndarray, chance: np.ndarra
     return np.where(generator.random(len(true)) < chance, taken_for, true)
 
 
-# ----------------------------------------------------------------------------------------------------
 # A simulated wearable study of any number of rows, made and written person by person in bounded memory.
-# ----------------------------------------------------------------------------------------------------
-
 
 ROWS_EACH = 5000  # of one person
 DAYS = 60  # enough for as many rows: about 108 a day, and a person who wears the sensor less has 90

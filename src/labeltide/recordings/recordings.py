@@ -266,10 +266,7 @@ def _names(value: Any) -> list[str]:
     )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Recordings opened for an audit: their signals, and the spans of each annotator from all files of labels.
-# ----------------------------------------------------------------------------------------------------
-
 
 DAY = 86_400  # seconds
 
@@ -376,10 +373,7 @@ def _paths(labels: Any) -> list[Path]:
     return every
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which files belong to an audit of recordings: one file, a folder, or a manifest.
-# ----------------------------------------------------------------------------------------------------
-
 
 MANIFEST = ("recording", "signals", "labels", "annotator")
 MARKS = r"[ _.,+()\[\]-]+"  # between the words of a name
@@ -533,10 +527,7 @@ def _has_signals(path: Path) -> bool:
     return bool(read_spans(path).signals)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which spans of a file belong to which recording, by name; names that no signals have are remembered and messages.
-# ----------------------------------------------------------------------------------------------------
-
 
 SHOWN = 3  # names in a sentence
 Key = tuple[Path | None, str | None]  # a file of labels, and the name of a recording in it
@@ -609,10 +600,7 @@ class RecordingNames:
         return sorted({name for _, name in left if name is not None}), sum(left.values())
 
 
-# ----------------------------------------------------------------------------------------------------
 # Signals from a table: a column of times and one for each channel, perhaps one that names the recording.
-# ----------------------------------------------------------------------------------------------------
-
 
 MAX_SAMPLES = 100_000_000  # of a grid on which the rows are placed
 FILLED = 10  # times as many samples as there are may be missing before the first row
@@ -685,7 +673,6 @@ def _seconds(column: pa.ChunkedArray):  # type: ignore[no-untyped-def]
     return column.to_numpy().astype(np.float64), None
 
 
-# ----------------------------------------------------------------------------------------------------
 # Spans on a grid of steps, and back: the one place with the rules for overlaps, gaps, clipping and offsets.
 #
 # A step is an epoch from ``start + k * length`` up to the next. These are the rules:
@@ -700,8 +687,6 @@ def _seconds(column: pa.ChunkedArray):  # type: ignore[no-untyped-def]
 # * **Events**, of no duration, have no cover and are left out.
 #
 # Each is counted, and each count that is not zero is a sentence.
-# ----------------------------------------------------------------------------------------------------
-
 
 MAX_PIECES = 50_000_000  # of spans cut at the edges of steps
 TOLERANCE = 1e-6  # of a step

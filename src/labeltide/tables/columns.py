@@ -134,9 +134,7 @@ def _check_full(name: str, role: str, missing: np.ndarray) -> None:
         raise ValueError(f"The {role} column {quoted([name])} must be given in every row. It is null in {rows}.")
 
 
-# ----------------------------------------------------------------------------------------------------
 # Table rows grouped into steps: by sequence and time, one row for each annotator of a step.
-# ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -217,9 +215,7 @@ def find_steps(columns: Mapping[str, Column], roles: Mapping[str, list[str]], si
     return Steps(rows, sequence[rows], names, times[rows], step_of_row, annotator, annotators)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Columns of a part of a table as codes into values that were collected from the whole of it.
-# ----------------------------------------------------------------------------------------------------
 
 
 def code_values(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, pa.Array]:

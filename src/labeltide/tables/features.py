@@ -302,10 +302,7 @@ def encoder_from_json(fields: dict[str, Any]) -> Encoder:
     return Encoder(**{**fields, "names": tuple(fields["names"]), "levels": tuple(fields["levels"])})
 
 
-# ----------------------------------------------------------------------------------------------------
 # Label leakage: columns that give the labels away.
-# ----------------------------------------------------------------------------------------------------
-
 
 FEW_TO_JUDGE = 50  # with fewer labels, a measurement can match them by chance
 

@@ -61,10 +61,7 @@ def like_table(lines: pa.Table, given: Any) -> Any:
     return as_frame(lines, "polars") if is_polars else lines
 
 
-# ----------------------------------------------------------------------------------------------------
 # CSV that spreadsheet programs show and never run.
-# ----------------------------------------------------------------------------------------------------
-
 
 VERDICT = "verdict"  # the last column of issues.csv, in which people type
 

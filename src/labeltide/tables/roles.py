@@ -134,9 +134,7 @@ def _split(role: str, value: Names, there: list[str]) -> list[str]:
     return names
 
 
-# ----------------------------------------------------------------------------------------------------
 # The columns of an audit: as the user named them, or guessed from names and types, and every guess is reported.
-# ----------------------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -126,10 +126,7 @@ def _factorize_without_blanks(table: pa.Table, name: str, messages: list[str]) -
     return FactorizedLabels(*factorize_labels(Column.of_array(name, array)))
 
 
-# ----------------------------------------------------------------------------------------------------
 # The rows of an audited table: their steps, their times and their annotators.
-# ----------------------------------------------------------------------------------------------------
-
 
 MAX_ANNOTATORS = 64  # labels have an axis for them
 UNNAMED = "(not named)"
@@ -270,10 +267,7 @@ def _new_name(wish: str, table: pa.Table) -> str:
     return wish
 
 
-# ----------------------------------------------------------------------------------------------------
 # Rows that cannot be placed: without a time or a sequence, or exact repeats of an earlier row.
-# ----------------------------------------------------------------------------------------------------
-
 
 DROP = "the option drop_bad_rows (--drop-bad-rows)"
 

@@ -87,10 +87,7 @@ def tidy_contents(counts: TableCounts, tidying: Tidying) -> dict[str, Content]:
     return contents
 
 
-# ----------------------------------------------------------------------------------------------------
 # An overview of the columns of a table: type, missing values, levels, role, and why a column is not used.
-# ----------------------------------------------------------------------------------------------------
-
 
 LEFT_OUT = "left out"
 
@@ -195,10 +192,7 @@ def words_of_type(kind: pa.DataType) -> str:
     return next((words for words, test in tests.items() if test(kind)), str(kind))
 
 
-# ----------------------------------------------------------------------------------------------------
 # What the columns of a table hold, counted in one pass and bounded memory: of the whole table, or part by part.
-# ----------------------------------------------------------------------------------------------------
-
 
 MANY, SAMPLE = 1000, 20_000  # distinct values among the first that are not counted further
 MAX_COUNTED = 20_000  # distinct values of any column that are
@@ -347,10 +341,7 @@ def label_columns(roles: RoleColumns) -> Sequence[str]:
     return [*roles.label, *([roles.trusted] if roles.trusted else [])]
 
 
-# ----------------------------------------------------------------------------------------------------
 # Labels that differ by capitals or blanks alone, or name one sleep stage in two ways, are spellings of one class.
-# ----------------------------------------------------------------------------------------------------
-
 
 FREQUENT = 0.1  # share of the labels; by hand
 EDF_STAGE = "sleep stage "
@@ -545,10 +536,7 @@ def _respell(array: pa.Array, spelled: Mapping[str, str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(encoded.indices, known) if encoded is array else known.take(encoded.indices)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Columns of numbers with decimal commas, as most of Europe writes them: "3,14" is 3.14.
-# ----------------------------------------------------------------------------------------------------
-
 
 COMMAS = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?\s*$"
 THOUSANDS = r"^\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*$"  # also a number with commas between thousands
@@ -635,10 +623,7 @@ def _match(texts: pa.Array, pattern: str) -> bool:
     return pc.all(pc.match_substring_regex(texts, pattern)).as_py() is not False
 
 
-# ----------------------------------------------------------------------------------------------------
 # Columns of text that are nearly all numbers: they are read as numbers, texts among them as gaps.
-# ----------------------------------------------------------------------------------------------------
-
 
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 MIN_NUMBERS = 0.9  # share of the texts

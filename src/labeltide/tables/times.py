@@ -189,10 +189,7 @@ def written_length(usual: float, dated: bool) -> str:
     return f"{usual / UNITS[unit]:g} {unit}"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Moments as people write them: day or month first, AM and PM, and offsets from UTC.
-# ----------------------------------------------------------------------------------------------------
-
 
 FORM = (
     r"^\s*(?P<first>\d{1,4})(?P<mark>[/.-])(?P<second>\d{1,2})[/.-](?P<third>\d{1,4})"
@@ -373,9 +370,7 @@ def _whole(texts: pa.Array) -> np.ndarray:
     return pc.if_else(pc.equal(texts, ""), "0", texts).cast(pa.int64()).to_numpy(zero_copy_only=False)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Times of a column in a named time zone (IANA), across the hours that daylight saving time repeats or skips.
-# ----------------------------------------------------------------------------------------------------
 
 
 def check_timezone(timezone: str | None) -> None:

@@ -119,10 +119,7 @@ def _read_clock_column(columns: Columns, steps: Steps, name: str) -> np.ndarray:
     return steps.pick(name, read_numbers(columns[name], "clock"))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Sequences cut into windows: consecutive ones, or overlapping ones of which every step belongs to one.
-# ----------------------------------------------------------------------------------------------------
-
 
 WHOLE = 200  # sequences up to this long stay whole
 USUAL = 100
@@ -243,10 +240,7 @@ def say_windows(n_windows: int, window: int, counts: np.ndarray) -> str:
     )
 
 
-# ----------------------------------------------------------------------------------------------------
 # The clocks of every step: columns, parts of the time, or the position in the sequence.
-# ----------------------------------------------------------------------------------------------------
-
 
 HOURS = frozenset(("hour", "hourofday", "hours", "clockhour"))
 PARTS = 24  # of one clock, within each of which another must still move

@@ -51,9 +51,7 @@ def _text(value: object) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-# ----------------------------------------------------------------------------------------------------
 # The vocabulary of column names: which role a column may play by its name.
-# ----------------------------------------------------------------------------------------------------
 
 
 def _vocabulary(text: str) -> frozenset[str]:

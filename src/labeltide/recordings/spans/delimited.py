@@ -16,8 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide._files import bare_text, csv_text, write_atomically
-from labeltide.recordings.spans.boris import BEHAVIOUR, OBSERVATION, is_boris_events, join_events, name_recordings
-from labeltide.recordings.spans.table import SpanFile, check_file, check_writable, make_spans, reading
+from labeltide.recordings.spans.table import (
+    SpanFile,
+    check_file,
+    check_writable,
+    library_errors,
+    make_spans,
+    spans_of_lines,
+)
 
 KIND = "spans"
 EXTENSIONS = (".csv", ".tsv", ".txt")
@@ -51,13 +57,17 @@ COLUMNS = {  # role → names in small letters, the likeliest first
         "session",
     ),
 }
+STATUS = ("status", "behavior type")  # older and newer versions
+BEHAVIOUR, TIME = "behavior", "time"
+OBSERVATION, SUBJECT = "observation id", "subject"
+NOBODY = ("", "no focal subject")  # in the column of subjects
 HEADER_WITHIN = 60  # lines, because BORIS can write a preface
 
 
 def read(path: str | Path) -> SpanFile:
     """Read spans; the recording is the name of the file where no column says it."""
     path = check_file(Path(path))
-    with reading(path, "spans") as messages:
+    with library_errors(path, "spans") as messages:
         header, lines = _rows(path)
         names = [name.strip().casefold() for name in header]
         spans, left_out = (join_events if is_boris_events(names) else _from_columns)(names, lines, path.stem)
@@ -178,3 +188,56 @@ def _numbers(cells: list[str | None]) -> np.ndarray:
         except ValueError:
             continue
     return values
+
+
+# Exports of BORIS: subjects of an observation, and tabular events with starts and stops.
+
+
+def name_recordings(names: Sequence[str], lines: Sequence[list[str]], stem: str) -> list[tuple[str, str]]:
+    """The recording and the observation of each line; the recording has the subject behind it where there is one."""
+    found = []
+    for line in lines:
+        cells = {name: _cell(line, names.index(name)) or "" for name in (OBSERVATION, SUBJECT) if name in names}
+        observation = cells.get(OBSERVATION) or stem
+        subject = "" if cells.get(SUBJECT, "").casefold() in NOBODY else cells[SUBJECT]
+        found.append((f"{observation} {subject}".strip(), observation))
+    return found
+
+
+def is_boris_events(names: Sequence[str]) -> bool:
+    """Whether a header, in small letters, is that of BORIS's tabular events."""
+    return BEHAVIOUR in names and TIME in names and any(name in names for name in STATUS)
+
+
+def join_events(names: list[str], lines: list[list[str]], stem: str) -> tuple[pa.Table, tuple[str, ...]]:
+    """Spans from starts and stops; points have no duration, and a start without a stop is left out and counted."""
+    place = {name: names.index(name) for name in (BEHAVIOUR, TIME)}
+    status = names.index(next(name for name in STATUS if name in names))
+    opened: dict[tuple[str, str], float] = {}
+    found: list[tuple[float, float, str, None, str]] = []
+    unpaired = 0
+    for line, (recording, _) in zip(lines, name_recordings(names, lines, stem), strict=True):
+        cells = {name: line[k].strip() if k < len(line) else "" for name, k in place.items()}
+        key, kind = (recording, cells[BEHAVIOUR]), line[status].strip().upper() if status < len(line) else ""
+        try:
+            time = float(cells[TIME].replace(",", "."))
+        except ValueError:
+            unpaired += 1
+            continue
+        if kind.startswith("START"):
+            unpaired += key in opened
+            opened[key] = time
+        elif kind.startswith("STOP") and key in opened:
+            begin = opened.pop(key)
+            found.append((begin, time - begin, key[1], None, recording))
+        elif kind.startswith("POINT"):
+            found.append((time, 0.0, key[1], None, recording))
+        else:
+            unpaired += 1
+    unpaired += len(opened)
+    spans, messages = spans_of_lines(found)
+    if unpaired:
+        messages += (
+            f"{unpaired} line{'s' if unpaired > 1 else ''} of BORIS without a matching start or stop left out.",
+        )
+    return spans, messages

@@ -22,8 +22,9 @@ from labeltide.recordings.spans.table import (
     check_single,
     check_writable,
     guarded,
-    make_spans,
-    reading,
+    library_errors,
+    lines_of,
+    spans_of_lines,
 )
 
 KIND = "EDF+"
@@ -34,19 +35,13 @@ def read(path: str | Path, *, annotator: str | None = None) -> SpanFile:
     """Read annotations and signals; samples are loaded when they are asked for."""
     edfio = import_extra("edfio", "edf", "Reading EDF")
     path = check_file(Path(path), most=None)
-    with reading(path, "EDF") as messages:
+    with library_errors(path, "EDF") as messages:
         is_bdf = path.suffix.lower() == ".bdf"
         file = (edfio.read_bdf if is_bdf else edfio.read_edf)(path, header_encoding="latin-1")
         if "+D" in file.reserved and not file.is_continuous:
             raise ValueError("the recording is interrupted (EDF+D). Split it into continuous parts")
-        notes = file.annotations
-        spans, left_out = make_spans(
-            [note.onset for note in notes],
-            [note.duration or 0.0 for note in notes],
-            [note.text for note in notes],
-            annotator,
-            path.stem,
-        )
+        notes = [(note.onset, note.duration or 0.0, note.text) for note in file.annotations]
+        spans, left_out = spans_of_lines(notes, annotator, path.stem)
         signals = tuple(_signal(signal, file, path) for signal in file.signals)
     return SpanFile(spans, signals, _start(file), (*messages, *left_out))
 
@@ -55,12 +50,7 @@ def write(spans: pa.Table, path: str | Path, *, start: datetime | None = None) -
     """Write an EDF+ file of annotations; start is the wall clock at second 0, as the recording has it."""
     edfio = import_extra("edfio", "edf", "Writing EDF")
     check_single(check_writable(spans, KIND), KIND)
-    notes = [
-        edfio.EdfAnnotation(onset, duration or None, label)
-        for onset, duration, label in zip(
-            *(spans[name].to_pylist() for name in ("onset", "duration", "label")), strict=True
-        )
-    ]
+    notes = [edfio.EdfAnnotation(onset, duration or None, label) for onset, duration, label in lines_of(spans)]
     about: dict[str, Any] = {}
     if start is not None:
         about = {"recording": edfio.Recording(startdate=start.date()), "starttime": start.time()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,8 +20,9 @@ from labeltide.recordings.spans.table import (
     by_recording,
     check_file,
     check_writable,
-    make_spans,
-    reading,
+    library_errors,
+    lines_of,
+    spans_of_lines,
 )
 
 KIND = "Label Studio tasks"
@@ -30,27 +31,20 @@ TYPE = "timeserieslabels"
 NAMES = ("recording", "ts", "timeseries", "csv", "file", "url")  # of a task's data, that say which recording it is
 
 
-class _Region(NamedTuple):
-    onset: float
-    duration: float
-    label: str
-    annotator: str | None
-    recording: str
+Region = tuple[float, float, str, str | None, str]  # onset, duration, label, annotator, recording
 
 
 def read(path: str | Path) -> SpanFile:
     """Read an export (JSON or JSON-MIN), or tasks; predictions count where a task has no annotation."""
     path = check_file(Path(path))
-    with reading(path, "a Label Studio export") as messages:
+    with library_errors(path, "a Label Studio export") as messages:
         content = json.loads(path.read_bytes())
         tasks = content if isinstance(content, list) else [content]
         if not all(isinstance(task, dict) for task in tasks):
             raise ValueError("it must be a list of tasks")
-        regions = [
-            region for number, task in enumerate(tasks) for region in _regions(task, f"{path.stem}-{number + 1}")
-        ]
-        columns = list(zip(*regions, strict=True)) or [()] * 5
-        spans, left_out = make_spans(columns[0], columns[1], columns[2], columns[3], columns[4])
+        names = [f"{path.stem}-{number + 1}" for number in range(len(tasks))]
+        regions = [region for task, name in zip(tasks, names, strict=True) for region in _regions(task, name)]
+        spans, left_out = spans_of_lines(regions)
     return SpanFile(spans, messages=(*messages, *left_out))
 
 
@@ -81,7 +75,6 @@ def write(
 
 
 def _written(spans: pa.Table, annotator: str | None, from_name: str, to_name: str, annotations: bool) -> dict[str, Any]:
-    columns = (spans[name].to_pylist() for name in ("onset", "duration", "label"))
     result = [
         {
             "id": f"region-{number + 1}",
@@ -90,12 +83,12 @@ def _written(spans: pa.Table, annotator: str | None, from_name: str, to_name: st
             "type": TYPE,
             "value": {"start": onset, "end": onset + duration, "instant": duration == 0, TYPE: [label]},
         }
-        for number, (onset, duration, label) in enumerate(zip(*columns, strict=True))
+        for number, (onset, duration, label) in enumerate(lines_of(spans))
     ]
     return {("completed_by" if annotations else "model_version"): annotator, "result": result}
 
 
-def _regions(task: dict[str, Any], fallback: str) -> Iterator[_Region]:
+def _regions(task: dict[str, Any], fallback: str) -> Iterator[Region]:
     data = task["data"] if isinstance(task.get("data"), dict) else task
     recording = next((str(data[name]) for name in NAMES if isinstance(data.get(name), str | int)), fallback)
     if not any(isinstance(task.get(name), list) for name in ("annotations", "completions", "predictions")):
@@ -112,11 +105,11 @@ def _regions(task: dict[str, Any], fallback: str) -> Iterator[_Region]:
         )
 
 
-def _values(values: list[dict[str, Any]], annotator: str | None, recording: str) -> Iterator[_Region]:
+def _values(values: list[dict[str, Any]], annotator: str | None, recording: str) -> Iterator[Region]:
     for value in values:
         start, end = (_seconds(value.get(name)) for name in ("start", "end"))
         for label in value[TYPE] or ():
-            yield _Region(start, end - start, str(label), annotator, recording)
+            yield start, end - start, str(label), annotator, recording
 
 
 def _list(task: dict[str, Any], *names: str) -> list[dict[str, Any]]:

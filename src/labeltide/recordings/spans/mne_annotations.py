@@ -7,22 +7,22 @@ sample here.
 from __future__ import annotations
 
 import struct
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from labeltide._files import import_extra, write_atomically
+from labeltide._files import import_extra
 from labeltide.recordings.spans.table import (
     Signal,
     SpanFile,
     check_file,
     check_single,
     check_writable,
+    library_errors,
     make_spans,
-    reading,
+    write_with,
 )
 
 KIND = "MNE annotations"
@@ -36,7 +36,7 @@ def read(path: str | Path) -> SpanFile:
     """Read a file of annotations (-annot.fif), or a recording with its signals."""
     mne = import_extra("mne", "mne", "Reading files of MNE-Python")
     path = check_file(Path(path), most=None)
-    with reading(path, "a file of MNE-Python") as messages, mne.use_log_level("ERROR"):
+    with library_errors(path, "a file of MNE-Python") as messages, mne.use_log_level("ERROR"):
         if path.suffix == ".fif":
             _check_tags(path)
         if path.name.endswith((ANNOTATIONS, "_annot.fif")):
@@ -53,10 +53,7 @@ def write(spans: pa.Table, path: str | Path) -> tuple[str, ...]:
         raise ValueError(f"A file of MNE annotations must end in {ANNOTATIONS}. Got {Path(path).name!r}.")
     notes = to_annotations(spans)
     _check_latin(spans)
-    with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder) / f"draft{ANNOTATIONS}"
-        notes.save(draft, verbose="ERROR")
-        write_atomically(Path(path), draft.read_bytes())
+    write_with(lambda draft: notes.save(draft, verbose="ERROR"), path)
     onset = spans["onset"].to_numpy()
     most = float(np.abs(onset.astype(np.float32) - onset).max())
     return (f"FIF keeps times in single precision: onsets moved by up to {most:.2g} s.",) if most else ()

@@ -18,9 +18,10 @@ from labeltide.recordings.spans.table import (
     check_file,
     check_single,
     check_writable,
-    make_spans,
+    library_errors,
+    lines_of,
     parse_xml,
-    reading,
+    spans_of_lines,
 )
 
 KIND = "NSRR sleep XML"
@@ -32,15 +33,15 @@ def read(path: str | Path, *, events: str = "stages") -> SpanFile:
     """Read scored events: "stages", or "all"."""
     _validation.check_choice("events", events, ("stages", "all"))
     path = check_file(Path(path))
-    with reading(path, KIND) as messages:
+    with library_errors(path, KIND) as messages:
         root = parse_xml(path)
         if root.tag not in ("PSGAnnotation", "CMPStudyConfig"):
             raise ValueError(f"its first element is {root.tag[:40]!r}, not PSGAnnotation")
         found = [_event(event) for event in root.iter("ScoredEvent")]
         stages = [event for event in found if event[0].startswith(STAGES)]
         kept = stages if stages and events == "stages" else found
-        texts = [_label(event[1]) for event in kept]
-        spans, left_out = make_spans([e[2] for e in kept], [e[3] for e in kept], texts, None, path.stem)
+        lines = [(start, duration, _label(concept)) for _, concept, start, duration in kept]
+        spans, left_out = spans_of_lines(lines, recording=path.stem)
     if len(kept) < len(found):
         left_out += (f"{len(found) - len(kept)} events other than sleep stages left out.",)
     return SpanFile(spans, messages=(*messages, *left_out))
@@ -52,7 +53,7 @@ def write(spans: pa.Table, path: str | Path) -> None:
     root = Tree.Element("PSGAnnotation")
     Tree.SubElement(root, "SoftwareVersion").text = "labeltide"
     events = Tree.SubElement(root, "ScoredEvents")
-    for onset, duration, label in zip(*(spans[n].to_pylist() for n in ("onset", "duration", "label")), strict=True):
+    for onset, duration, label in lines_of(spans):
         event = Tree.SubElement(events, "ScoredEvent")
         for name, text in (
             ("EventType", f"{STAGES}|{STAGES}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from xml.parsers import expat
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from labeltide._files import write_atomically
 
 SCHEMA = pa.schema(
     [
@@ -87,6 +90,27 @@ def make_spans(
     return kept, _say_left_out(int((~placed).sum()), int((placed & ~named).sum()))
 
 
+def spans_of_lines(
+    lines: Sequence[tuple[Any, ...]], annotator: Names = None, recording: Names = None
+) -> tuple[pa.Table, tuple[str, ...]]:
+    """`make_spans` of lines of onset, duration and label, with annotator and recording where lines have them."""
+    onset, duration, label, *names = zip(*lines, strict=True) if lines else ((), (), ())
+    return make_spans(onset, duration, label, *names, *(annotator, recording)[len(names) :])
+
+
+def lines_of(spans: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Some columns of spans, line by line: onset, duration and label unless others are named."""
+    return zip(*(spans[name].to_pylist() for name in names or ("onset", "duration", "label")), strict=True)
+
+
+def write_with(save: Callable[[Path], None], path: str | Path) -> None:
+    """Write a file, whole or not at all, by a library that writes to a path of the same name."""
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder) / Path(path).name
+        save(draft)
+        write_atomically(Path(path), draft.read_bytes())
+
+
 def no_spans() -> pa.Table:
     """A span table without lines."""
     return SCHEMA.empty_table()
@@ -138,10 +162,7 @@ def _say_left_out(misplaced: int, unnamed: int) -> tuple[str, ...]:
     return tuple(messages)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Checks that the file formats share: extras, files that cannot be read, texts that cannot be written, safe XML.
-# ----------------------------------------------------------------------------------------------------
-
 
 MAX_BYTES = 512 * 2**20  # of a file of spans that is read as one text
 MAX_DEPTH = 100  # elements of XML within each other
@@ -158,7 +179,7 @@ def check_file(path: Path, most: int | None = MAX_BYTES) -> Path:
 
 
 @contextmanager
-def reading(path: Path, kind: str) -> Iterator[list[str]]:
+def library_errors(path: Path, kind: str) -> Iterator[list[str]]:
     """Turn whatever a library raises on a bad file into a sentence; its warnings become the list of sentences."""
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -180,7 +201,7 @@ def guarded(load: Callable[[int, int], np.ndarray], path: Path, kind: str) -> Ca
     """A function that loads samples later; what its library raises then is a sentence, too."""
 
     def load_samples(first: int, last: int) -> np.ndarray:
-        with reading(path, kind):
+        with library_errors(path, kind):
             return np.asarray(load(first, last), dtype=np.float64)
 
     return load_samples
@@ -226,11 +247,10 @@ def check_writable(spans: pa.Table, kind: str) -> pa.Table:
     return spans
 
 
-def check_single(spans: pa.Table, kind: str) -> pa.Table:
-    """Spans of one recording and one annotator, where the format has no place for more."""
-    for name, parts in (("recording", by_recording(spans)), ("annotator", by_annotator(spans))):
-        if len(parts) > 1:
-            raise ValueError(
-                f"A file of {kind} holds the spans of one {name}. Got {len(parts)}. Write one file for each."
-            )
+def check_single(spans: pa.Table, kind: str, *names: str) -> pa.Table:
+    """Spans of one recording and one annotator, or of one of either that is named, where a format has room for one."""
+    for name in names or ("recording", "annotator"):
+        count = len(spans[name].unique())
+        if count > 1:
+            raise ValueError(f"A file of {kind} holds the spans of one {name}. Got {count}. Write one file for each.")
     return spans

@@ -9,7 +9,6 @@ written at sample 1, and that is messages.
 from __future__ import annotations
 
 import re
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide import _validation
-from labeltide._files import import_extra, write_atomically
+from labeltide._files import import_extra
 from labeltide.recordings.spans.table import (
     Signal,
     SpanFile,
@@ -27,8 +26,10 @@ from labeltide.recordings.spans.table import (
     check_writable,
     count_overlaps,
     guarded,
-    make_spans,
-    reading,
+    library_errors,
+    no_spans,
+    spans_of_lines,
+    write_with,
 )
 
 KIND = "WFDB annotations"
@@ -44,12 +45,10 @@ def read(path: str | Path, *, rate: float | None = None) -> SpanFile:
     path = check_file(Path(path))
     record = str(path.with_suffix(""))
     has_header = path.with_suffix(".hea").is_file()
-    with reading(path, "WFDB") as messages:
+    with library_errors(path, "WFDB") as messages:
         header: Any = wfdb.rdheader(record) if has_header else None
         if path.suffix == ".hea":
-            return SpanFile(
-                make_spans([], [], [])[0], _signals(wfdb, record, header), header.base_datetime, tuple(messages)
-            )
+            return SpanFile(no_spans(), _signals(wfdb, record, header), header.base_datetime, tuple(messages))
         _check_definitions(path.read_bytes())
         notes = wfdb.rdann(record, path.suffix[1:])
         rate = rate or notes.fs or (header.fs if header else None)
@@ -76,17 +75,13 @@ def write(spans: pa.Table, path: str | Path, *, rate: float) -> tuple[str, ...]:
     _validation.check_number("rate", rate, 1e-6, 1e9)
     _check_notes(check_single(check_writable(spans, KIND), KIND), path)
     samples, symbols, texts, messages = _notes(spans, rate)
-    with tempfile.TemporaryDirectory() as folder:
-        wfdb.wrann(
-            path.stem,
-            path.suffix[1:],
-            np.array(samples, dtype=np.int64),
-            symbol=symbols,
-            aux_note=texts,
-            fs=rate,
-            write_dir=folder,
-        )
-        write_atomically(path, (Path(folder) / path.name).read_bytes())
+
+    def save(draft: Path) -> None:
+        at = np.array(samples, dtype=np.int64)
+        options = {"symbol": symbols, "aux_note": texts, "fs": rate, "write_dir": str(draft.parent)}
+        wfdb.wrann(path.stem, path.suffix[1:], at, **options)
+
+    write_with(save, path)
     return messages
 
 
@@ -155,8 +150,7 @@ def _spans(notes: Any, rate: float, length: int | None, path: Path) -> tuple[pa.
         if texts[k] != CLOSE
     ]
     found += [(sample[k] / rate, 0.0, texts[k] or symbols[k]) for k in sorted(set(range(len(sample))) - set(lasting))]
-    onset, duration, label = zip(*found, strict=True) if found else ((), (), ())
-    spans, left_out = make_spans(onset, duration, label, path.suffix[1:], path.stem)
+    spans, left_out = spans_of_lines(found, path.suffix[1:], path.stem)
     return spans, (*messages, *left_out)
 
 
