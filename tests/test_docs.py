@@ -196,6 +196,12 @@ def test_every_file_column_and_key_is_in_the_reference(tmp_path):
     assert sorted(name for name in names if not re.search(rf"`{re.escape(name)}[`/]", text)) == []
 
 
+def test_every_format_that_is_written_is_on_its_page():
+    from labeltide.exporting.spans import FORMATS
+
+    assert set(re.findall(r"`--to (\w+)`", (DOCS / "formats.md").read_text())) == set(FORMATS)
+
+
 def test_every_exit_code_is_in_the_reference():
     text = (DOCS / "reference" / "exit_codes.md").read_text()
     assert [code for code in (0, 1, 2, 3, 4, 130, 143) if f"| {code} |" not in text] == []
