@@ -125,7 +125,7 @@ def test_the_loop_by_keyboard_survives_a_killed_server(tmp_path, visit_review):
     server.send_signal(signal.SIGKILL)
     server.wait()
     ada.press_and_stay("y")
-    assert "this was not kept" in ada.page.inner_text("#alert")
+    assert "this was not saved" in ada.page.inner_text("#alert")
     server, address = start_command(folder)
     try:
         ada = visit_review(address)
@@ -190,7 +190,7 @@ def test_blind_pages_show_nothing_of_the_model(tmp_path, serve, visit_review):
     for _ in range(11):
         text = ada.page.content()
         assert "Suggested by the model" not in text
-        assert "by the model" not in text
+        assert "according to the model" not in text
         assert ada.page.is_hidden("#model")
         assert "suggested" not in ada.page.inner_text("#classes")
         ada.press("y")

@@ -65,9 +65,13 @@ def test_a_check_that_denies_outweighs_the_tests_and_is_the_reason(noisy):
     assert conclusion.noise.answer == conclusion.changes[0].answer == CANNOT_BE_TOLD
     assert conclusion.noise.reason == why
     verdict = write_verdict(noisy)
-    assert verdict.headline == f"How many of these labels are wrong cannot be told. {why}"
-    assert [card.answer for card in verdict.cards[:3]] == ["Cannot be told"] * 3
-    assert "cannot be told" in summary_text(noisy).splitlines()[1]
+    assert verdict.headline == f"The share of wrong labels cannot be estimated from these data. {why}"
+    assert [card.answer for card in verdict.cards[:3]] == [
+        "Cannot be estimated",
+        "Cannot be estimated",
+        "Cannot be tested",
+    ]
+    assert "cannot be estimated" in summary_text(noisy).splitlines()[1]
 
 
 def test_a_change_is_not_claimed_beside_noise_that_is_not_shown(noisy):
@@ -101,7 +105,7 @@ def test_labels_by_protocol_are_neither_named_nor_corrected(tmp_path):
     assert silent(found)
     assert found.issues.num_rows == 0
     page = write_page(found.folder).read_text()
-    assert "cannot be told" in page
+    assert "cannot be estimated" in page
     assert "each class is right more often than not" in page
 
 

@@ -9,7 +9,7 @@ from pyarrow import csv, parquet
 
 from auditing.page.fake import HOSTILE
 from labeltide.auditing.decisions import file_digest
-from labeltide.reviewing.folder import MOST_SIGNALS, AuditFolder, correlation_ratio
+from labeltide.reviewing.folder import MAX_SIGNALS, AuditFolder, correlation_ratio
 from labeltide.reviewing.session import open_session
 from reviewing.fake_review import change_audit, open_page, write_review
 
@@ -84,7 +84,7 @@ def test_the_most_telling_signals_are_shown(tmp_path):
     names = tuple(f"s{number}" for number in range(9))  # the later, the more it differs between classes
     session, _ = open_page(write_review(tmp_path / "wide", columns=names))
     with session.store:
-        assert session.signals.names == list(names[-MOST_SIGNALS:])
+        assert session.signals.names == list(names[-MAX_SIGNALS:])
 
 
 def test_the_correlation_ratio_is_the_share_between_classes():

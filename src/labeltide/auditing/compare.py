@@ -25,7 +25,7 @@ from labeltide.tables.words import quoted
 EXAMPLES = 20  # labels of each kind in the summary
 POINTS = 100  # moments at which curves are compared
 NEEDED = ("table.columns", "table.classes", "table.rows", "noise", "clock", "issues")  # of audit.json
-FEWEST_PEOPLE = 8  # in each audit, for them to be the unit of the test
+MIN_PEOPLE = 8  # in each audit, for them to be the unit of the test
 ENDS = ("", "_lower", "_upper")
 
 
@@ -86,7 +86,7 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
 
 
 def open_results(folder: Path, *, in_memory: bool = False) -> Results:
-    """The results in a folder, or a sentence that says why they cannot be compared.
+    """The results in a folder, or a ValueError that says why they cannot be compared.
 
     With in_memory they do not change if the folder does.
     """
@@ -97,7 +97,9 @@ def open_results(folder: Path, *, in_memory: bool = False) -> Results:
         labels = parquet.read_schema(results.labels).empty_table().select(COLUMNS)
         return Results(results.audit, read_lines(results.labels), labels) if in_memory else results
     except (KeyError, TypeError, UnicodeDecodeError, JSONDecodeError, RecursionError, pa.ArrowException):
-        raise ValueError(f"The files in {str(folder)!r} are not what this version writes. Audit again.") from None
+        raise ValueError(
+            f"The files in {str(folder)!r} are not what this version of labeltide writes. Audit again."
+        ) from None
 
 
 def _describe(audit: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,7 +143,7 @@ def _compare_rates(
 ) -> dict[str, Any]:
     then, now = (Share(*(number(audit["noise"].get(f"rate{end}")) for end in ENDS)) for audit in sides)
     people = _people(lines[0]), _people(lines[1])
-    of_people = min(map(len, people)) >= FEWEST_PEOPLE
+    of_people = min(map(len, people)) >= MIN_PEOPLE
     difference = people_difference(then, now, people, same_labels) if of_people else independent_difference(then, now)
     described = {"then": then._asdict(), "now": now._asdict(), **_describe_difference(difference)}
     n_paired = len(people[0].keys() & people[1].keys())
@@ -256,7 +258,7 @@ def _at(audit: Mapping[str, Any], values: Any, points: np.ndarray) -> np.ndarray
 
 
 Z = float(ndtri(0.975))
-MOST_CORRELATION = 0.95  # by hand: of two fits to the same labels (docs/decisions/020-review.md)
+MAX_CORRELATION = 0.95  # by hand: of two fits to the same labels (docs/decisions/020-review.md)
 People = dict[str, tuple[float, int]]  # expected number of wrong labels and number of labels of each person
 
 
@@ -270,7 +272,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """Now minus then, with a 95 % interval and the p-value of no difference; NaN where it cannot be told."""
+    """Now minus then, with a 95 % interval and the p-value of no difference; NaN where it cannot be estimated."""
 
     value: float
     lower: float
@@ -299,7 +301,7 @@ def people_difference(old: Share, new: Share, people: tuple[People, People], sam
     """
     value = float(new.value - old.value)
     errors = [float(np.subtract(share.upper, share.lower)) / (2 * Z) for share in (old, new)]
-    correlation = min(same_labels, MOST_CORRELATION)
+    correlation = min(same_labels, MAX_CORRELATION)
     variance = errors[0] ** 2 + errors[1] ** 2 - 2 * correlation * errors[0] * errors[1] + _people_variance(*people)
     if not math.isfinite(value + variance) or variance <= 0:
         return Difference(value, math.nan, math.nan, math.nan)
@@ -504,7 +506,9 @@ def _why_none(people: list[list[str]], timed: bool) -> str:
 def _cautions(both: pa.Table, sides: tuple[pa.Table, pa.Table], people: list[list[str]], timed: bool) -> list[str]:
     said = []
     if not timed:
-        said.append("There is no column of times: labels are matched by row number, which is right if no row moved.")
+        said.append(
+            "There is no column of times: labels are matched by row number, which is correct only if no row moved."
+        )
     if 2 * len(both) < min(map(len, sides)):
         said.append(
             f"Only {len(both):,} of {min(map(len, sides)):,} labels could be matched: read the counts with care."

@@ -209,7 +209,7 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 
 DECISIONS = "decisions.sqlite"
-WAY_OUT = "Bring back a copy, or move it away to start anew."
+WAY_OUT = "Restore a copy, or move it away to start again."
 PATIENCE = 10.0  # seconds to wait while another process writes
 RENAME_SECONDS = 1.0  # for which the file may be missing while a new audit moves it
 
@@ -345,7 +345,7 @@ class DecisionStore:
         return disputed_items(self.standing())
 
     def setting(self, name: str, default: Any = None) -> Any:
-        """A value that was kept beside the items, such as the seed of the sample."""
+        """A value that was stored with the items, such as the seed of the sample."""
         found = self._read("SELECT value FROM settings WHERE name = ?", [name])
         try:
             return json.loads(found[0][0]) if found else default
@@ -353,7 +353,7 @@ class DecisionStore:
             raise ValueError(f"{str(self.path)!r} is damaged: its setting {name!r} cannot be read. {WAY_OUT}") from None
 
     def keep_setting(self, name: str, value: Any) -> None:
-        """Keep a value beside the items."""
+        """Store a value with the items."""
         with self.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", [name, json.dumps(value)])
 

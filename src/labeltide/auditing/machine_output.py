@@ -29,7 +29,7 @@ class LimitCheck:
 
     limit: float
     lower: float | None  # end of the 95 % interval
-    is_above: bool | None  # None where that cannot be told
+    is_above: bool | None  # None where that cannot be estimated
     sentence: str
 
     @property
@@ -53,7 +53,7 @@ def check_limit(audit: Mapping[str, Any], limit: float) -> LimitCheck:
     untold = found.get("answer") == CANNOT_BE_TOLD
     if untold or not is_known(rate, lower):
         reason = str(found.get("reason")) if untold else "The interval is not known."
-        said = f"Whether more than {percent(limit)} of the labels are wrong cannot be told. {reason}"
+        said = f"Whether more than {percent(limit)} of the labels are wrong cannot be estimated. {reason}"
         return LimitCheck(limit, None, None, said)
     is_above = lower > limit
     about = f"about {percent(rate)} of the labels are wrong (95 % interval {interval(lower, upper)})"
@@ -120,7 +120,7 @@ def github_audit(audit: Mapping[str, Any], issues: pa.Table, table: Path, check:
     shown = issues.slice(0, ANNOTATIONS - 1).to_pylist()
     for issue in shown:
         recorded, suggested = display_name(issue["recorded"]), display_name(issue["suggested"])
-        likelier = "" if recorded == suggested else f", likelier {suggested}"
+        likelier = "" if recorded == suggested else f", more likely {suggested}"
         words = f"{_where(issue)}: recorded {recorded}{likelier}. {issue['reason'] or ''} "
         words += f"The label is right with probability {percent(issue['probability_right'])}."
         yield _command("warning", words, {**_place(table, issue["row"]), "title": "Label to check"})
@@ -141,7 +141,7 @@ def github_comparison(compare: Mapping[str, Any]) -> Iterator[str]:
     found = (compare["issues"] or {}).get("new") or {"first": [], "count": 0}
     shown = found["first"][:ANNOTATIONS]
     for issue in shown:
-        words = f"{_where(issue)}: recorded {display_name(issue['recorded_now'])}, which was no issue before. "
+        words = f"{_where(issue)}: recorded {display_name(issue['recorded_now'])}, which was not an issue before. "
         words += f"It is right with probability {percent(number(issue['probability_right_now']))}."
         place = _place(Path(compare["new"]["name"]), issue["row_now"])
         yield _command("warning", words, {**place, "title": "New label to check"})

@@ -125,7 +125,7 @@ class Lines:
 
     Attributes
     ----------
-    path : the file, of which texts are read when they are shown
+    path : the file; texts are read from it when they are shown
     row : int64 array of shape (lines,), rows of the user's table
     sequence, annotator : int32 arrays of shape (lines,), places in the names; -1 where there is none
     recorded, suggested, corrected : int32 arrays of shape (lines,), places in `classes`; -1 where there is none
@@ -290,7 +290,7 @@ def _sortable(times: pa.ChunkedArray, row: np.ndarray) -> np.ndarray:
 # ----------------------------------------------------------------------------------------------------
 
 
-MOST_SIGNALS = 6
+MAX_SIGNALS = 6
 SLICES, SLICE = 8, 2500  # parts of the table from which the most telling features are chosen
 CACHED = 4  # row groups kept in memory
 
@@ -355,7 +355,7 @@ def open_signals(path: Path, summary: Mapping[str, Any], lines: Lines) -> Signal
             f"The table {str(path)!r} must have the {rows} rows that were audited. It has {signals.n_rows}. Name the "
             "table as it was with --table."
         )
-    return signals if len(names) <= MOST_SIGNALS else signals.take(_most_telling(signals, lines))
+    return signals if len(names) <= MAX_SIGNALS else signals.take(_most_telling(signals, lines))
 
 
 class _Spread(NamedTuple):
@@ -370,7 +370,7 @@ def _most_telling(signals: Signals, lines: Lines) -> list[str]:
     places = places[lines.recorded[places] >= 0]
     values = signals.read(lines.row[places])
     spreads = [_Spread(name, correlation_ratio(values[name], lines.recorded[places])) for name in signals.names]
-    best = {spread.name for spread in sorted(spreads, key=lambda spread: -spread.share)[:MOST_SIGNALS]}
+    best = {spread.name for spread in sorted(spreads, key=lambda spread: -spread.share)[:MAX_SIGNALS]}
     return [name for name in signals.names if name in best]
 
 

@@ -59,7 +59,7 @@ def check_same_audit(store: DecisionStore, audit: AuditFolder) -> None:
     elif kept != audit.identity:
         raise ValueError(
             f"{str(store.path)!r} belongs to another audit, of another table or with other settings. Review the "
-            "folder of that audit, or move the file away to start anew."
+            "folder of that audit, or move the file away to start again."
         )
 
 
@@ -71,7 +71,7 @@ def kept_sample(store: DecisionStore, items: Sequence[Item], lines: Lines) -> Re
         return None
     places = [lines.find(int(item.target or 0), item.annotator) for item in sample]
     if None in places:
-        raise ValueError(f"{str(store.path)!r} holds items that are no labels of this audit. Move it away.")
+        raise ValueError(f"{str(store.path)!r} holds items that do not belong to this audit. Move it away.")
     return ReviewSample(
         items=np.array(places, np.int64),
         inclusion=np.array([item.probability for item in sample], float),
@@ -86,7 +86,7 @@ def _smallest(store: DecisionStore, n_draws: int) -> np.ndarray:
     kept = store.setting(DRAWS)
     is_sound = isinstance(kept, list) and len(kept) >= n_draws and all(type(each) in (int, float) for each in kept)
     if not is_sound or not all(0 < each <= 1 for each in kept):
-        raise ValueError(f"{str(store.path)!r} does not say how its sample was drawn. Move it away to start anew.")
+        raise ValueError(f"{str(store.path)!r} does not say how its sample was drawn. Move it away to start again.")
     return np.array(kept[:n_draws], float)
 
 
@@ -166,7 +166,7 @@ def _seed(audit: AuditFolder) -> int:
 # ----------------------------------------------------------------------------------------------------
 
 
-MOST_STEPS = 200  # of one stretch; longer ones are cut
+MAX_STEPS = 200  # of one stretch; longer ones are cut
 REACH = 50  # steps on each side of a marked one that may be settled with it
 
 
@@ -213,8 +213,8 @@ def _starts(lines: Lines, order: np.ndarray) -> np.ndarray:
         same &= np.diff(values[order].astype(np.int64)) == 0
     starts = np.flatnonzero(np.append(True, ~same))
     ends = np.append(starts[1:], len(order))
-    long = ends - starts > MOST_STEPS
-    cuts = [np.arange(start + MOST_STEPS, end, MOST_STEPS) for start, end in zip(starts[long], ends[long], strict=True)]
+    long = ends - starts > MAX_STEPS
+    cuts = [np.arange(start + MAX_STEPS, end, MAX_STEPS) for start, end in zip(starts[long], ends[long], strict=True)]
     return np.sort(np.concatenate([starts, *cuts]))
 
 

@@ -111,14 +111,14 @@ def _describe(decision: Decision) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------
 
 
-CONTEXT, MOST_CONTEXT = 60, 1000  # steps on each side
+CONTEXT, MAX_CONTEXT = 60, 1000  # steps on each side
 MODEL_COLUMNS = ["probability_contested", "reason"]
 
 
 def view_item(session: Session, position: int, reviewer: str, context: int = CONTEXT) -> dict[str, Any]:
     """All that is shown of an item; in blind mode nothing of the model, nor of the kind of the item."""
     item = find_item(session, position)
-    _validation.check_number("context", context, REACH, MOST_CONTEXT, whole=True)
+    _validation.check_number("context", context, REACH, MAX_CONTEXT, whole=True)
     lines, place = session.audit.lines, target_place(session, item)
     first_row, last_row = stretch_of(session, item)
     first, end = _window(session, item, place, (first_row, last_row), context)
@@ -150,7 +150,7 @@ def target_place(session: Session, item: Item) -> int:
     """The place in the lines of the marked label."""
     place = session.audit.lines.find(int(item.target if item.target is not None else item.first_row), item.annotator)
     if place is None:
-        raise ValueError("The item is no label of this audit.")
+        raise ValueError("The item does not belong to a label of this audit.")
     return place
 
 

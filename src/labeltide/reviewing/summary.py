@@ -1,4 +1,4 @@
-"""What a review has shown: the checked share of wrong labels, beside the model's, and what is still wrong."""
+"""What a review has shown: the checked share of wrong labels, the model's, and what is still wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 REVIEW = "review.json"
 FORMAT = 1
-MOST_CLASSES = 50  # for which a rate is given, the most frequent ones
+MAX_CLASSES = 50  # for which a rate is given, the most frequent ones
 TARGETS = (0.1, 0.05, 0.02, 0.01)
 FEW_PEOPLE = 4  # sequences under which no interval for more people like these is given
 
@@ -139,7 +139,7 @@ def _describe(rate: CheckedRate, low: CheckedRate, high: CheckedRate) -> dict[st
 def _groups(lines: Lines) -> tuple[dict[str, np.ndarray], dict[str, dict[int, str]]]:
     """The group of each label, -1 for none, and the names of the groups."""
     counts = np.bincount(lines.recorded[lines.recorded >= 0], minlength=len(lines.classes))
-    common = np.argsort(-counts, kind="stable")[:MOST_CLASSES]
+    common = np.argsort(-counts, kind="stable")[:MAX_CLASSES]
     groups = {"class": np.where(np.isin(lines.recorded, common), lines.recorded, -1)}
     names = {"class": dict(enumerate(lines.classes))}
     known = np.isfinite(lines.clock)
@@ -192,24 +192,26 @@ def _describe_remaining(rest: RemainingRate) -> dict[str, Any]:
 
 def _sentences(rates: dict[str, Any] | None, outcomes: Outcomes) -> list[str]:
     if rates is None:
-        return ["None of the sample has been reviewed yet, so nothing can be said but by the model."]
+        return ["None of the sample has been reviewed yet, so only the estimate of the model is available."]
     said = [_compare("all labels", rates["overall"])]
     for kind, words in (("class", "labels of {}"), ("annotator", "labels by {}"), ("clock", "labels at {}")):
         differing = [entry for entry in rates.get(kind, ()) if entry["reviewed"] and entry["disagrees"]]
         said += [_compare(words.format(display_name(entry["name"])), entry) for entry in differing]
     if outcomes.untold.any():
         untold = count(int(outcomes.untold.sum()), "reviewed label")
-        said.append(f"{untold} could not be told or disputed: the intervals hold whatever is true of them.")
+        said.append(f"{untold} skipped or disputed: the intervals hold whichever label is right.")
     if outcomes.n_waiting:
         waiting = count(outcomes.n_waiting, "answer")
-        said.append(f"{waiting} of the sample will count once the items before them in the queue are settled.")
+        said.append(f"{waiting} of the sample will count once the items before them in the queue are decided.")
     return said
 
 
 def _compare(what: str, entry: dict[str, Any]) -> str:
     ends = interval(entry["lower"], entry["upper"])
     checked = f"Of {what}, {percent(entry['rate'])} are wrong by the review (95 % interval {ends})"
-    verdict = "outside the interval: they disagree" if entry["disagrees"] else "within the interval"
+    verdict = (
+        "which is outside the interval, so they disagree" if entry["disagrees"] else "which is within the interval"
+    )
     return f"{checked}. The model says {percent(entry['model'])}, {verdict}."
 
 

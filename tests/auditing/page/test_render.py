@@ -151,7 +151,7 @@ def test_every_page_of_a_hundred_thousand_labels_is_under_5_mb(tmp_path):
 
 
 def test_a_long_list_is_cut_and_the_cut_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("labeltide.auditing.page.payload.MOST_ISSUES", 10)
+    monkeypatch.setattr("labeltide.auditing.page.payload.MAX_ISSUES", 10)
     page = write_page(write_audit(tmp_path, sequences=3, steps=60)).read_text(encoding="utf-8")
     data = embedded(page)
     assert data["issues"]["shown"] == 10 < data["issues"]["total"]

@@ -13,7 +13,7 @@ def test_the_summary_is_read_in_ten_seconds(tmp_path):
     assert len(text.split()) < 75
     assert text.splitlines() == [
         "wearables.csv: 480 labels in 4 sequences, by 2 annotators.",
-        f"Wrong      about 28 % (27 to 30 %) of labels; {audit['issues']['count']} labels to check, the surest first",
+        f"Wrong      about 28 % (27 to 30 %) of labels; {audit['issues']['count']} labels to check, the most certain first",
         "Worst      near 21:30 (48 %); best near 09:30 (8.2 %)",
         "Over time  changes by 40 percentage points (34 to 47), p < 0.001",
         'Next       check the listed labels, then annotate 4 stretches again, "p01" first',
@@ -40,12 +40,12 @@ def test_the_summary_claims_nothing_that_no_test_carries(tmp_path):
     lines = summary_text(audit).splitlines()
     assert lines[1].startswith("Wrong      no clear sign of any")
     assert lines[2:5] == [
-        "Worst      no moment stands out",
+        "Worst      no time stands out",
         "Over time  no change shown (p = 0.41)",
         "Next       nothing urgent",
     ]
     audit["noise"]["rate"] = None
-    assert summary_text(audit).splitlines()[1].startswith("Wrong      cannot be told. The share")
+    assert summary_text(audit).splitlines()[1].startswith("Wrong      cannot be estimated. The share")
 
 
 def test_where_nothing_is_wrong_no_list_is_pointed_at_and_no_zero_is_made_much_of(tmp_path):
@@ -83,5 +83,5 @@ def test_the_summary_says_that_a_change_cannot_be_told(tmp_path):
     audit = json.loads((write_audit(tmp_path, sequences=4, steps=60) / "audit.json").read_text())
     unknown = audit["temporality"] | {"p_value": None, "method": "none", "n_units": 1}
     assert summary_text({**audit, "temporality": unknown}).splitlines()[3] == (
-        "Over time  cannot be told from 1 person or recording"
+        "Over time  cannot be tested with 1 person or recording"
     )

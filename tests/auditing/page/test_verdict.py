@@ -34,9 +34,13 @@ def test_a_sure_change_names_its_moment_its_size_and_its_sureness(audits):
     assert headline.endswith("the day: worst near 21:30.")
     assert "An estimated 28 % of 480 recorded labels (95 % interval 27 to 30 %)" in many
     assert when.startswith("Near 21:30. There 48 % of labels are wrong. The best moment is near 09:30, with 8.2 %")
-    assert changes.startswith("Yes, very surely. The error rate moves by 40 percentage points (95 % interval 34 to 47)")
+    assert changes.startswith(
+        "Yes, almost certainly. The error rate moves by 40 percentage points (95 % interval 34 to 47)"
+    )
     assert "less than once in 1,000 such studies (p < 0.001)" in changes
-    assert then.startswith("Check the listed labels. Begin at the top of the list, where mistakes are surest. Then ")
+    assert then.startswith(
+        "Check the listed labels. Start at the top of the list, where mistakes are most certain. Then "
+    )
     assert 'Then annotate 4 stretches again, "p01" first. They have 200 steps in all' in then
     assert '"Bursts of mistakes"' in caution
 
@@ -45,7 +49,7 @@ def test_the_plan_comes_first_only_where_no_label_is_listed(audits):
     audit = audits["temporal"]
     without_list = audit | {"issues": audit["issues"] | {"count": 0, "corrected": 0}}
     assert words(without_list)[4].startswith('Annotate 4 stretches again, "p01" first. They have 200 steps')
-    assert words(without_list)[4].endswith("No single label is certain enough to be listed.")
+    assert words(without_list)[4].endswith("No label is certain enough to be listed.")
     without_plan = words(audit | {"plan": []})[4]
     assert without_plan.startswith("Check the listed labels. Begin at the top")
     assert "stretches" not in without_plan
@@ -64,7 +68,7 @@ def test_where_no_label_may_be_named_no_list_is_advised(audits):
 def test_nothing_is_claimed_that_no_test_carries(audits):
     headline, _, when, changes, _, _ = words(audits["constant"])
     assert headline.endswith("Whether this changes over the hours of the day is not clear.")
-    assert when.startswith("No moment stands out.")
+    assert when.startswith("No time stands out.")
     assert changes.startswith("Not shown. A constant error rate explains these labels as well (p = 0.41).")
     headline, many, _, _, then, _ = words(audits["clean"])
     assert headline == "There is no clear sign that these labels are wrong."
@@ -75,9 +79,9 @@ def test_nothing_is_claimed_that_no_test_carries(audits):
 @pytest.mark.parametrize(
     ("p", "answer", "often"),
     [
-        (0.0004, "Yes, very surely", "less than once in 1,000"),
-        (0.0012, "Yes, surely", "about once in 1,000"),
-        (0.004, "Yes, surely", "about 4 times in 1,000"),
+        (0.0004, "Yes, almost certainly", "less than once in 1,000"),
+        (0.0012, "Yes, very likely", "about once in 1,000"),
+        (0.004, "Yes, very likely", "about 4 times in 1,000"),
         (0.015, "Probably", "about 15 times in 1,000"),
         (0.03, "Probably", "about 3 times in 100"),
     ],
@@ -92,10 +96,12 @@ def test_sureness_follows_p(audits, p, answer, often):
 def test_too_few_people_are_said_to_be_too_few(audits):
     test = audits["temporal"]["temporality"] | {"p_value": None, "method": "none", "n_units": 3}
     card = write_verdict({**audits["temporal"], "temporality": test}).cards[2]
-    assert card.answer == "Cannot be told"
+    assert card.answer == "Cannot be tested"
     assert card.detail.startswith("These labels come from only 3 people or recordings.")
     sentence = change_sentence(test, Clock("column", "hours", "", None), (0.0, 8.0))
-    assert terminal_text(sentence) == "Whether this changes over hours cannot be told: only 3 people or recordings."
+    assert (
+        terminal_text(sentence) == "Whether this changes over hours cannot be tested with only 3 people or recordings."
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,7 +172,7 @@ def with_second(audit, **test):
 def test_of_several_clocks_each_has_its_own_words(audits):
     headline, _, _, _, when, changes, _, _ = words(with_second(audits["temporal"], p_value=0.7))
     assert headline.endswith("over the hours of the day: worst near 21:30. No change is shown over since.")
-    assert when.startswith("No moment stands out.")
+    assert when.startswith("No time stands out.")
     assert changes.startswith("Not shown. An error rate that follows the other clock alone explains these labels as w")
     headline, *_, changes, _, _ = words(with_second(audits["temporal"], p_value=0.004, worst_at=3.0))
     assert headline.endswith(

@@ -243,7 +243,7 @@ def test_spending_the_allowance_gives_the_same_flags_in_parts_and_in_memory(tmp_
     assert streamed.summary["issues"]["spend_fdr"]
     assert not usual.summary["issues"]["spend_fdr"]
     assert "worth a look" in streamed.page.read_text()
-    assert "only where another label is likelier" in usual.page.read_text()
+    assert "only where another label is more likely" in usual.page.read_text()
 
 
 def test_issues_of_many_ranges_are_the_flagged_labels_in_the_order_of_their_quality(tmp_path, monkeypatch):

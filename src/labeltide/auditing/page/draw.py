@@ -12,7 +12,7 @@ from markupsafe import Markup
 from labeltide.auditing.page.format import Clock, display_name, nice_step, number, numbers, percent
 from labeltide.auditing.page.verdict import change_sentence, is_noisy, is_temporal
 
-PANELS = 12  # classes or annotators drawn; the files beside the page have all
+PANELS = 12  # classes or annotators drawn; the other files of the audit have all
 GRID = 6  # classes up to which all of Q is drawn
 PAIRS = 18  # entries of a larger Q that are drawn, the largest first
 

@@ -60,7 +60,7 @@ from labeltide.auditing.results import PAGE
 SCRIPTS = ("audit_base.js", "audit_issues.js", "audit_timeline.js", "audit_view.js", "audit_curves.js")
 CLASSES = 30  # rows of a table by class
 FILES = {
-    "issues.csv": "the labels to check, ranked, for a spreadsheet",
+    "issues.csv": "the labels to check, ranked, for spreadsheets",
     "issues.parquet": "the same, for programs",
     "labels.parquet": "every label: recorded, probability of being right and of being contested, suggested, corrected",
     "noise.csv": "Q over the clock with its bands",
@@ -113,7 +113,7 @@ def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
 
 
 def _script() -> str:
-    """The page's own script, of which the policy in its head allows this text and no other."""
+    """The page's script; the policy in its head allows exactly this text."""
     folder = files("labeltide.auditing.page") / "templates"
     parts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
     return "(() => {\n" + "\n".join(["'use strict';", *parts]) + "\n})();\n"

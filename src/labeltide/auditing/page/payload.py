@@ -38,7 +38,7 @@ from labeltide.auditing.page.format import (
 from labeltide.auditing.results import AUDIT, ISSUES, LABELS
 from labeltide.tables.files import format_of
 
-MOST_ISSUES = 20_000
+MAX_ISSUES = 20_000
 ISSUE_BYTES, TIMELINE_BYTES = 1_800_000, 2_200_000
 TIME = 60  # letters of a time
 NUMBERS = {"clock": ("clock", 6), "right": ("probability_right", 4), "sure": ("suggested_probability", 4)}  # and digits
@@ -109,7 +109,7 @@ _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"
 
 
 def _issues(results: Results, words: Mapping[str, SharedTexts]) -> dict[str, Any]:
-    parts, total = results.first_issues(MOST_ISSUES)
+    parts, total = results.first_issues(MAX_ISSUES)
     columns: dict[str, list[Any]] = {name: [] for name in ("rank", "row", "time", *NUMBERS, *TEXTS)}
     for part in parts:
         columns["rank"] += part["rank"].to_pylist()
@@ -119,7 +119,7 @@ def _issues(results: Results, words: Mapping[str, SharedTexts]) -> dict[str, Any
             columns[name] += _rounded(part[column], digits)
         for name, kind in TEXTS.items():
             columns[name] += [words[kind].number(each) for each in part[name].to_pylist()]
-    kept = min(MOST_ISSUES, _within(columns, words, ISSUE_BYTES))
+    kept = min(MAX_ISSUES, _within(columns, words, ISSUE_BYTES))
     return {"total": total, "shown": kept, **{name: values[:kept] for name, values in columns.items()}}
 
 
@@ -257,7 +257,7 @@ def _time(value: Any) -> str | float | int:
 
 
 def _gaps(times: Sequence[Any]) -> list[int]:
-    """Steps before which time jumped by more than three usual steps, where times can be told apart."""
+    """Steps before which time jumped by more than three usual steps, where times can be read."""
     try:
         moments = np.array(
             [float(t) if isinstance(t, int | float) else datetime.fromisoformat(t).timestamp() for t in times]
@@ -314,7 +314,7 @@ def changes(
         range_ = interval(number(entry.get("change_lower")), number(entry.get("change_upper"))).removesuffix(SIGN)
         change = f"{points(moved)}{f' ({range_})' if range_ else ''}" if is_known(moved) else "unknown"
         amount = f"{labels[name]:,}" if name in labels else ""
-        p = "cannot be told" if entry.get("method") == "none" else p_value(number(entry.get("p_value")))
+        p = "cannot be tested" if entry.get("method") == "none" else p_value(number(entry.get("p_value")))
         rows.append(ChangeRow(name, amount, rates.get(name, ""), change, p))
     return rows
 
@@ -427,7 +427,7 @@ COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "probability_righ
 
 @dataclass(frozen=True)
 class Results:
-    """The results of an audit, tables in memory or in files of which parts are read when asked for.
+    """The results of an audit, tables in memory or in files that are read in parts.
 
     Attributes
     ----------
@@ -494,11 +494,11 @@ def read_times(times: pa.ChunkedArray) -> tuple[np.ndarray, bool]:
 def _batches(
     source: pa.Table | Path, size: int, columns: list[str] | None = None
 ) -> tuple[Iterator[pa.RecordBatch], int]:
-    """Batches of at most so many rows, and the number of all rows."""
+    """Batches of at most `size` rows, and the number of all rows."""
     if isinstance(source, pa.Table):
         table = source if columns is None else source.select(columns)
         return iter(table.combine_chunks().to_batches(max_chunksize=size)), len(source)
     if not source.exists():
-        raise FileNotFoundError(f"{source.parent} must hold {source.name} beside {AUDIT}. Audit again to write it.")
+        raise FileNotFoundError(f"{source.parent} must hold {source.name} as well as {AUDIT}. Audit again to write it.")
     file = pq.ParquetFile(source)
     return file.iter_batches(batch_size=size, columns=columns), file.metadata.num_rows

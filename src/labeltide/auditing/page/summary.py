@@ -67,10 +67,10 @@ def _wrong_line(audit: Mapping[str, Any]) -> str:
     noise, n_issues = audit["noise"], audit["issues"].get("count") or 0
     rate, lower, upper = (number(noise.get(f"rate{end}")) for end in ("", "_lower", "_upper"))
     if untold(audit):
-        return f"cannot be told. {untold(audit)} No label is named or corrected"
+        return f"cannot be estimated. {untold(audit)} No label is named or corrected"
     range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
     much = f"about {percent(rate)}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
-    named = f"{count(n_issues, 'label')} to check, the surest first" if n_issues else "no label is named"
+    named = f"{count(n_issues, 'label')} to check, the most certain first" if n_issues else "no label is named"
     return f"{much}; {named}"
 
 
@@ -78,7 +78,7 @@ def _worst(audit: Mapping[str, Any]) -> str:
     """Over the first clock along which a moment stands out."""
     moving = [view for view in clock_views(audit) if is_temporal(view.audit)]
     if not moving:
-        return "" if untold(audit) else "no moment stands out"
+        return "" if untold(audit) else "no time stands out"
     clock, test = moving[0].clock, moving[0].audit["temporality"]
     parts = []
     for word in ("worst", "best"):
@@ -86,13 +86,13 @@ def _worst(audit: Mapping[str, Any]) -> str:
         parts += (
             [f"{'' if word == 'worst' else 'best '}{clock.moment(at)} ({percent(rate)})"] if is_known(at, rate) else []
         )
-    return "; ".join(parts) or "no moment stands out"
+    return "; ".join(parts) or "no time stands out"
 
 
 def _over_time(audit: Mapping[str, Any]) -> str:
     views = clock_views(audit)
     if untold(audit):
-        return "cannot be told"
+        return "cannot be tested"
     return "; ".join(
         f"{view.clock.over}: {_change_line(view)}" if view.others else _change_line(view) for view in views
     )
@@ -102,9 +102,9 @@ def _change_line(view: View) -> str:
     test = view.audit["temporality"]
     p, change = number(test.get("p_value")), number(test.get("change"))
     if not is_known(p) and test.get("method") == "none":
-        return f"cannot be told from {units(test)}"
+        return f"cannot be tested with {units(test)}"
     if not is_temporal(view.audit):
-        return "no change shown, since no wrong labels are" if p < SURE else f"no change shown ({p_value(p)})"
+        return "no change shown, as no wrong labels are" if p < SURE else f"no change shown ({p_value(p)})"
     range_ = interval(number(test.get("change_lower")), number(test.get("change_upper"))).removesuffix(SIGN)
     by = f" by {points(change)}{f' ({range_})' if range_ else ''}" if is_known(change) else ""
     return f"changes{by}, {p_value(p)}"
@@ -129,7 +129,7 @@ def _careful(audit: Mapping[str, Any]) -> str:
 def summary_html(source: Path | str | Mapping[str, Any], folder: Path | None = None) -> str:
     """A small piece of HTML for notebooks, from the folder of an audit or from what its audit.json holds.
 
-    With what audit.json holds, the folder of the page to name may be told.
+    With the content of audit.json, `folder` is where the page is.
     """
     style = (files("labeltide.auditing.page") / "templates" / "audit_summary.css").read_text(encoding="utf-8")
     folder = folder if isinstance(source, Mapping) else Path(source)

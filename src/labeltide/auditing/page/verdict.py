@@ -29,12 +29,12 @@ from labeltide.auditing.page.format import (
 from labeltide.inference.conclusion import CANNOT_BE_TOLD, SHOWN, SURE, conclude
 from labeltide.tables.tidy import LEFT_OUT
 
-MOST_OF_IT = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
+LARGE_PART = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
 MUCH = 0.05  # share of wrong labels that matters
-NEITHER_KNOWN = "How many labels are wrong is not known, so neither is this."
+NEITHER_KNOWN = "This cannot be answered as long as the share of wrong labels is unknown."
 NOTHING_NAMED = "No label is named or corrected."
-PLAN_LINK = ("plan", "The stretches that tell most")
-LEAST = 0.0005  # a smaller share would be shown as 0.0 %
+PLAN_LINK = ("plan", "The most informative stretches")
+MIN_SHOWN = 0.0005  # a smaller share would be shown as 0.0 %
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class AuditVerdict:
 
 
 def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
-    """Words computed from the numbers; nothing is claimed that a test does not carry."""
+    """Words computed from the numbers; nothing is claimed that a test does not support."""
     over = [card for view in clock_views(audit) for card in (_when(view), _changes(view))]
     cards = [_how_many(audit), *over, _next_card(audit)]
     return AuditVerdict(_headline(audit), cards, _caution(audit.get("diagnostics") or []))
@@ -69,7 +69,7 @@ def is_noisy(audit: Mapping[str, Any]) -> bool:
 
 
 def untold(audit: Mapping[str, Any]) -> str:
-    """Why it cannot be told whether labels are wrong; "" where it can."""
+    """Why the share of wrong labels cannot be estimated; "" where it can."""
     noise = conclude(audit).noise
     return noise.reason if noise.answer == CANNOT_BE_TOLD else ""
 
@@ -90,7 +90,8 @@ def size(audit: Mapping[str, Any]) -> str:
 def _headline(audit: Mapping[str, Any]) -> str:
     rate = number(audit["noise"].get("rate"))
     if untold(audit):
-        return f"How many of these labels are wrong cannot be told. {untold(audit).split('. ')[0].rstrip('.')}."
+        reason = untold(audit).split(". ")[0].rstrip(".")
+        return f"The share of wrong labels cannot be estimated from these data. {reason}."
     if not is_noisy(audit):
         return "There is no clear sign that these labels are wrong."
     much, views = f"About {_in_hundred(rate)} recorded labels are probably wrong", clock_views(audit)
@@ -119,9 +120,11 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
     surely = f" (95 % interval {range_})" if range_ else ""
     if untold(audit):
         detail = f"{untold(audit)} {NOTHING_NAMED}"
-        return Card("How many labels are wrong?", "Cannot be told", detail, ("diagnostics", "What the checks mean"))
+        return Card(
+            "How many labels are wrong?", "Cannot be estimated", detail, ("diagnostics", "What the checks mean")
+        )
     if not is_noisy(audit):
-        detail = f"The estimate is {percent(rate)}{surely}, which labels without mistakes could also give."
+        detail = f"The estimate is {percent(rate)}{surely}, which labels without mistakes could also produce."
         return Card("How many labels are wrong?", "No clear sign of any", f"{detail} {NOTHING_NAMED}")
     about = f"An estimated {percent(rate)} of {count(labels, 'recorded label')}{surely}: some {_round(rate * labels)}."
     parts = [about, _named(issues), _worst_class(audit)]
@@ -134,11 +137,11 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
 
 
 def _named(issues: Mapping[str, Any]) -> str:
-    """What can be pointed at is less than what is wrong; both are said, with the price of pointing."""
+    """How many labels can be named, fewer than are wrong, and how many of those are expected to be right."""
     if not issues.get("count"):
-        return "No single label is certain enough to be named."
+        return "No single label can be named with enough certainty."
     false = number(issues.get("expected_false_alarms"))
-    price = f"; expect {_in_hundred(false)} of those to be right after all" if is_known(false) else ""
+    price = f"; about {_in_hundred(false)} of these are expected to be right after all" if is_known(false) else ""
     return f"{count(issues['count'], 'label')} can be named one by one{price}."
 
 
@@ -165,15 +168,15 @@ def _when(view: View) -> Card:
     if not is_known(worst, high):
         return Card(question, "Not known", "The error rate over the clock could not be estimated.")
     if untold(view.audit):
-        return Card(question, "Cannot be told", NEITHER_KNOWN, link)
+        return Card(question, "Cannot be estimated", NEITHER_KNOWN, link)
     if not is_temporal(view.audit):
-        detail = f"The highest estimate is {percent(high)}, {clock.moment(worst)}, but chance alone could put it there."
-        if high < LEAST:
+        detail = f"The highest estimate is {percent(high)}, {clock.moment(worst)}, but this may be due to chance."
+        if high < MIN_SHOWN:
             detail = f"The estimate is {percent(high)} throughout."
-        return Card(question, "No moment stands out", detail, link)
-    detail = f"There {percent(high)} of labels are wrong."
+        return Card(question, "No time stands out", detail, link)
+    detail = f"There, {percent(high)} of the labels are wrong."
     if is_known(best, low):
-        detail += f" The best moment is {clock.moment(best)}, with {percent(low)}."
+        detail += f" It is lowest {clock.moment(best)}, at {percent(low)}."
     answer = clock.moment(worst)
     return Card(question, answer[0].upper() + answer[1:], detail, link)
 
@@ -184,18 +187,20 @@ def _changes(view: View) -> Card:
     low, high = number(test.get("change_lower")), number(test.get("change_upper"))
     question = f"Does it change {clock.over}?" if view.others else "Does it change over time?"
     if untold(view.audit):
-        return Card(question, "Cannot be told", NEITHER_KNOWN)
+        return Card(question, "Cannot be tested", NEITHER_KNOWN)
     if not is_known(p):
         if test.get("method") == "none":
-            return Card(question, "Cannot be told", too_few(test))
-        return Card(question, "Not known", "The test for a change over the clock could not be made.")
+            return Card(question, "Cannot be tested", too_few(test))
+        return Card(question, "Not known", "The test for a change over the clock could not be run.")
     if not is_temporal(view.audit) and not is_noisy(view.audit) and p < SURE:
-        return Card(question, "Not shown", "No wrong labels are shown, so neither is a change of their share.")
+        return Card(question, "Not shown", "There is no evidence of wrong labels, so none of a change in their share.")
     if not is_temporal(view.audit):
-        still = f" A change of up to {points(high)} cannot be ruled out." if is_known(high) and high >= LEAST else ""
+        still = (
+            f" A change of up to {points(high)} cannot be ruled out." if is_known(high) and high >= MIN_SHOWN else ""
+        )
         constant = f"An error rate that follows the other clock{'s' * (view.others > 1)} alone"
         constant = constant if view.others else "A constant error rate"
-        as_well = f"{constant} explains these labels as well ({p_value(p)})."
+        as_well = f"{constant} explains these labels equally well ({p_value(p)})."
         return Card(question, "Not shown", f"{as_well}{still}{units_behind(test)}")
     moves = ""
     if is_known(change):
@@ -222,12 +227,12 @@ def change_sentence(entry: Mapping[str, Any], clock: Clock, ends: tuple[float, f
     worst, high, best, low = (number(entry.get(name)) for name in names)
     if not is_known(p):
         if entry.get("method") == "none":
-            return f"Whether this changes {clock.over} cannot be told: only {units(entry)}."
-        return "Whether this changes over the clock is not known."
+            return f"Whether this changes {clock.over} cannot be tested with only {units(entry)}."
+        return "It is not known whether this changes over the clock."
     if p >= SURE or not is_known(worst, high, best, low):
         return f"Not shown to change {clock.over} ({p_value(p)})."
     through = (worst - best) / (ends[1] - ends[0]) if ends[1] > ends[0] and not clock.period else 0.0
-    how = "Gets worse" if through > MOST_OF_IT else "Gets better" if through < -MOST_OF_IT else "Changes"
+    how = "Gets worse" if through > LARGE_PART else "Gets better" if through < -LARGE_PART else "Changes"
     rates = f"{percent(low)} wrong at best, {clock.moment(best)}; {percent(high)} at worst, {clock.moment(worst)}"
     return f"{how} {clock.over}: {rates} ({p_value(p)})."
 
@@ -246,10 +251,10 @@ def _next_card(audit: Mapping[str, Any]) -> Card:
     gain = f"They have {count(steps, 'step')} in all and mainly help to estimate the error rates of rare classes."
     if not issues.get("count"):
         answer = f"Annotate {again_words(plan)}"
-        return Card(question, answer, f"{gain} No single label is certain enough to be listed.", PLAN_LINK)
+        return Card(question, answer, f"{gain} No label is certain enough to be listed.", PLAN_LINK)
     corrected = issues.get("corrected") or 0
     parts = [
-        "Begin at the top of the list, where mistakes are surest.",
+        "Start at the top of the list, where mistakes are most certain.",
         f"Then annotate {again_words(plan)}. {gain}" if plan else "",
         f"For training, the column “corrected” has the suggested class in place of {count(corrected, 'listed label')}."
         if corrected
@@ -275,8 +280,8 @@ def _find_out(plan: Sequence[Mapping[str, Any]]) -> tuple[str, str, tuple[str, s
     """What would tell how many labels are wrong: true labels of some stretches."""
     named = f", {in_quotes(plan[0]['sequence'])} first" if plan else ""
     detail = (
-        "Follow the advice of the checks, or look at some stretches by hand and give what you find as trusted labels "
-        "(--trusted). Until then, take the labels neither as right nor as wrong."
+        "Follow the advice of the checks, or check some stretches by hand and pass the result as trusted labels "
+        "(--trusted). Until then, assume neither that the labels are right nor that they are wrong."
     )
     return f"Check some stretches by hand{named}", detail, PLAN_LINK
 
@@ -311,23 +316,23 @@ def units(test: Mapping[str, Any]) -> str:
 def too_few(test: Mapping[str, Any]) -> str:
     """Why a test cannot tell: too few people stand behind it."""
     few = f"These labels come from only {units(test)}."
-    return f"{few} A cause that lasts for many of their windows would look the same as a change over the clock."
+    return f"{few} Anything that affects many of their windows would look like a change over the clock."
 
 
 def units_behind(test: Mapping[str, Any]) -> str:
     """How a test was made, by its method."""
     method, windows = test.get("method"), count(number(test.get("n_units")), "window")
     said = {
-        "people": f" Each of {units(test)} was judged as a whole.",
-        "rotations": f" The windows of {units(test)} were rotated against the clock.",
-        "permutations": f" The moments of {windows} were swapped, as if windows were independent.",
+        "people": f" The units of the test are {units(test)}.",
+        "rotations": f" The windows of {units(test)} were rotated against the clock (a permutation test).",
+        "permutations": f" The times of {windows} were permuted, assuming independent windows.",
     }
     return said.get(str(method), "")
 
 
 def sureness(p: float) -> str:
     """An answer as sure as the p-value."""
-    return "Yes, very surely" if p < 0.001 else "Yes, surely" if p < 0.01 else "Probably"
+    return "Yes, almost certainly" if p < 0.001 else "Yes, very likely" if p < 0.01 else "Probably"
 
 
 def by_chance(p: float, others: int) -> str:
@@ -351,7 +356,7 @@ class CheckWords(NamedTuple):
     meaning: str
 
 
-_SPLIT = "If labels do not persist and nothing is clear-cut, noise and real ambiguity cannot be told apart."
+_SPLIT = "If labels do not persist and nothing is clear-cut, noise cannot be separated from real ambiguity."
 _AGAIN = "The same data were fitted several times; where the fits disagree, so would a repeat of the audit."
 _SPARSE = "Where a class has few labels, its curve rests on little and the band there is wide."
 CHECKS = {  # by a part of the check's name
@@ -362,29 +367,27 @@ CHECKS = {  # by a part of the check's name
     "persist": CheckWords("Identifiability", _SPLIT),
     "confident": CheckWords("Identifiability", _SPLIT),
     "information": CheckWords(
-        "Information", "If nothing foretells the labels, every share of wrong labels explains them equally well."
+        "Information", "If nothing predicts the labels, every share of wrong labels explains them equally well."
     ),
     "mostly_right": CheckWords(
-        "Right more often than not", "If most labels of a class name another class, the two exchange their names."
+        "Right more often than not", "If most labels of a class name another class, the two classes are swapped."
     ),
     "confounding": CheckWords(
-        "Clock and class", "If each class has its own moments, features and moments cannot be told apart."
+        "Clock and class", "If each class occurs at its own times, effects of features and of time cannot be separated."
     ),
     "copies": CheckWords("Copies", "Copies of a recording confirm each other, whether their labels are right or not."),
     "leak": CheckWords("Leaking column", "A column made from the labels agrees with their mistakes as well."),
     "drift": CheckWords(
-        "Drift", "If people or sensors change with the clock, that may be taken for changing mistakes."
+        "Drift", "If people or sensors change over the clock, this may look like a change in the mistakes."
     ),
     "balance": CheckWords(
-        "Class balance", "If classes are more common at some times, that may be taken for changing mistakes."
+        "Class balance", "If classes are more common at some times, this may look like a change in the mistakes."
     ),
     "few": CheckWords("Labels per class", _SPARSE),
     "support": CheckWords("Labels per class", _SPARSE),
     "members": CheckWords("Repeatability", _AGAIN),
     "disagree": CheckWords("Repeatability", _AGAIN),
-    "together": CheckWords(
-        "Shared mistakes", "If annotators err together, the truth that is estimated is what they see in common."
-    ),
+    "together": CheckWords("Shared mistakes", "If annotators make the same mistakes, these are taken for the truth."),
 }
 
 
@@ -420,9 +423,9 @@ def prevalence_caveat(agreement: Mapping[str, Any]) -> str:
         return ""
     return (
         f"Two annotators gave the same label in {percent(observed)} of cases, and yet kappa is {kappa:.2f}. One class, "
-        f"{in_quotes(agreement.get('largest_class'))}, makes up {percent(share)} of the labels: chance alone would "
-        "agree often, and few disagreements lower kappa much (the kappa paradox, Feinstein and Cicchetti 1990). Read "
-        "it beside the observed agreement, and compare it only where classes are about as common."
+        f"{in_quotes(agreement.get('largest_class'))}, makes up {percent(share)} of the labels: agreement by "
+        "chance is high, and a few disagreements lower kappa a lot (the kappa paradox, Feinstein and Cicchetti 1990). "
+        "Read it together with the observed agreement, and compare it only between data with similar class shares."
     )
 
 
@@ -517,21 +520,22 @@ def rate_sentence(rate: Mapping[str, Any]) -> str:
     p, difference = number(rate["p_value"]), number(rate["difference"])
     said = f"{percent(then)} then, {percent(now)} now"
     if not is_known(p):
-        return f"{said}. The difference cannot be tested: an interval is missing."
+        return f"{said}. The difference cannot be tested, because an interval is missing."
     low, high = number(rate["lower"]), number(rate["upper"])
     if p < SURE:
         ends = (low, high) if difference > 0 else (-high, -low)
         more = "higher" if difference > 0 else "lower"
         moved = f"{points(abs(difference))} {more} (95 % interval {points_range(*ends)})"
         return f"{said}: {moved}, {p_value(p)}; {_method(rate)}."
-    return f"{said}. No difference is shown (95 % interval {points_range(low, high)}, {p_value(p)}); {_method(rate)}."
+    test = f"(95 % interval {points_range(low, high)}, {p_value(p)}); {_method(rate)}"
+    return f"{said}. There is no evidence of a difference {test}."
 
 
 def issues_sentence(compare: Mapping[str, Any]) -> str:
     """12 new, 40 resolved (38 relabelled), 900 persisting; 4,958 labels matched by sequence and time."""
     found, matched = compare["issues"], compare["matched"]
     if found is None:
-        return "New, resolved and persisting labels cannot be told: no label could be matched."
+        return "No label could be matched, so new, resolved and persisting issues are unknown."
     parts = [f"{found[kind]['count']:,} {kind}{_why(found[kind], kind)}" for kind in ("new", "resolved", "persisting")]
     alone = [f"{matched[f'only_{which}']:,} in the {which} audit alone" for which in ("old", "new")]
     told = [words for words, which in zip(alone, ("old", "new"), strict=True) if matched[f"only_{which}"]]
@@ -546,7 +550,7 @@ def classes_sentence(compare: Mapping[str, Any]) -> str:
     clock = Clock.read(compare["clock"])
     sure = [entry for entry in compare["classes"] if entry["p_corrected"] < SURE]
     if not sure:
-        return "No true class has an error rate over the clock that is shown to differ."
+        return "No true class shows a different error rate over the clock."
     parts = [
         f"{in_quotes(entry['class'])} ({percent(entry['then'])} then, {percent(entry['now'])} now "
         f"{clock.moment(entry['at'])}, {p_value(entry['p_corrected'])})"

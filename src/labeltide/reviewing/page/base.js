@@ -63,7 +63,7 @@ async function call(path, options) {
       answer = await fetch(path, options);
     } catch {
       if (attempt < TRIES.length - 1) continue;
-      throw new Error('The server does not answer, so this was not kept. Start it again with labeltide review and open the new address.');
+      throw new Error('The server does not answer, so this was not saved. Start it again with labeltide review and open the new address.');
     }
     const content = await answer.json().catch(() => ({ error: 'The server gave an answer that cannot be read.' }));
     if (!answer.ok) throw new Error(content.error || `The server refused (${answer.status}).`);

@@ -110,7 +110,7 @@ function showModel(model) {
   const place = byId('model');
   place.hidden = !model;
   if (!model) { place.replaceChildren(); return; }
-  const kind = model.kind === 'sample' ? 'Drawn by chance, for the guarantee' : 'Likely wrong';
+  const kind = model.kind === 'sample' ? 'Drawn at random, for the guarantee' : 'Likely wrong';
   const parts = [element('p', { class: 'note' }, `${kind}. The model thinks:`), element('p', { class: 'answer' }, `${className(model.suggested)}, ${chance(model.sure)}`)];
   if (model.right !== null) parts.push(element('p', {}, `Probability that the recorded label is right: ${chance(model.right)}.`));
   if (model.reason) parts.push(element('p', { class: 'note' }, shorten(model.reason, 400)));
@@ -156,9 +156,9 @@ function undo() {
   alone(async () => {
     const answer = await post('api/undo', { reviewer: reviewer() });
     showProgress(answer.progress);
-    if (!answer.undone) { say('There is nothing to take back.'); return; }
+    if (!answer.undone) { say('There is nothing to undo.'); return; }
     state.view = null;
-    await showItem(answer.position ?? 0, 'Taken back.');
+    await showItem(answer.position ?? 0, 'Undone.');
   });
 }
 

@@ -7,7 +7,7 @@ export function showSummary(found) {
   const body = byId('summary-body');
   if (found.blind) {
     body.replaceChildren(
-      element('p', {}, 'While the review is blind, nothing is shown of the model, nor which items belong to the sample. review.json in the folder of the audit has it all.'),
+      element('p', {}, 'While the review is blind, neither the model nor the items of the sample are shown. Everything is in review.json in the folder of the audit.'),
       decisionsLine(found),
     );
     return;
@@ -34,10 +34,10 @@ function cards({ checked, remaining }) {
   const verdict = all.disagrees ? 'It lies outside the checked interval: they disagree.' : 'It lies within the checked interval.';
   const people = checked.people ? ` For more sequences like these: ${percent(checked.people.lower)} to ${percent(checked.people.upper)}.` : '';
   return element('div', { class: 'cards' },
-    card('Wrong labels, checked', percent(all.rate), `95 % interval ${percent(all.lower)} to ${percent(all.upper)}, from ${counted(all.reviewed)} reviewed labels, whatever the model got wrong.${people}`),
-    card('Wrong labels, by the model', percent(all.model), verdict),
+    card('Wrong labels, checked', percent(all.rate), `95 % interval ${percent(all.lower)} to ${percent(all.upper)}, from ${counted(all.reviewed)} reviewed labels; valid whatever the model got wrong.${people}`),
+    card('Wrong labels, according to the model', percent(all.model), verdict),
     card('Still wrong, with your decisions', `at most ${percent(remaining.decisions.bound)}`, remaining.decisions.sentence),
-    card('Still wrong, with corrections too', `at most ${percent(remaining.corrections.bound)}`, 'If the corrections that the audit is sure of are applied beside your decisions.'));
+    card('Still wrong, with corrections too', `at most ${percent(remaining.corrections.bound)}`, 'If the corrections of the audit are applied as well as your decisions.'));
 }
 
 function groupTables(checked) {

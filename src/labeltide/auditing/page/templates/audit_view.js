@@ -66,7 +66,7 @@ function sayState() {
   const from = Math.floor(view.from), to = Math.min(times.length, Math.ceil(view.to)) - 1;
   const inside = issueSteps(timelineNow()).filter((step) => step >= from && step <= to).length;
   clearTimeout(saying);
-  const more = leftOut ? ` ${leftOut} more annotators are in the files beside this page.` : '';
+  const more = leftOut ? ` ${leftOut} more annotators are in the other files of this folder.` : '';
   const text = `Shown: ${isolated(times[from], 28)} to ${isolated(times[to], 28)}, ` +
     `${counted(to - from + 1)} of ${counted(times.length)} steps, ${counted(inside)} with a label to check.${tracks.length ? more : ''}`;
   saying = setTimeout(() => { byId('timeline-state').textContent = text; }, 200); // once at rest: it is read aloud
