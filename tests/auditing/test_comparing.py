@@ -44,7 +44,7 @@ def test_an_audit_compared_with_itself_has_nothing_new(tmp_path):
         "only_old": 0,
         "only_new": 0,
     }
-    assert "No difference is shown" in str(found)
+    assert "no evidence of a difference" in str(found)
 
 
 def test_kinds_of_issues_are_those_of_a_slow_count(tmp_path):
@@ -124,7 +124,7 @@ def test_what_cannot_be_matched_is_told(tmp_path, change, said):
     assert found.summary["issues"] is None
     assert found.summary["rate"]["p_value"] is not None
     assert said in found.summary["said"][0]
-    assert "no label could be matched" in str(found)
+    assert "No label could be matched" in str(found)
 
 
 def test_annotators_of_one_audit_alone_are_told(tmp_path):
@@ -216,9 +216,9 @@ def test_a_folder_that_is_no_audit_is_told(tmp_path):
 def test_a_damaged_file_of_labels_is_told(tmp_path):
     audit(make_table(), tmp_path / "a")
     (tmp_path / "a" / "labels.parquet").write_bytes(b"PAR1 no more")
-    with pytest.raises(ValueError, match="are not what this version writes"):
+    with pytest.raises(ValueError, match="are not what this version of labeltide writes"):
         compare_audits(tmp_path / "a", tmp_path / "a")
-    with pytest.raises(ValueError, match="are not what this version writes"):
+    with pytest.raises(ValueError, match="are not what this version of labeltide writes"):
         audit(make_table(), tmp_path / "b", baseline=tmp_path / "a")
     assert not (tmp_path / "b").exists()
 

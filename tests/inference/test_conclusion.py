@@ -79,10 +79,10 @@ def test_a_change_is_not_claimed_beside_noise_that_is_not_shown(noisy):
     noisy["noise"] |= {"rate_lower": 0.0, "rate_upper": 0.44}
     assert conclude(noisy).changes[0].answer == NOT_SHOWN
     said = summary_text(noisy)
-    assert "no change shown, since no wrong labels are" in said
+    assert "no change shown, as no wrong labels are" in said
     assert "p = 0.020" not in said
     verdict = write_verdict(noisy)
-    assert verdict.cards[2].detail == "No wrong labels are shown, so neither is a change of their share."
+    assert verdict.cards[2].detail == "There is no evidence of wrong labels, so none of a change in their share."
     assert verdict.cards[-1].answer == "Check some stretches by hand"
     assert "0 to 44" in verdict.cards[0].detail
 

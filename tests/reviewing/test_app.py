@@ -116,7 +116,7 @@ def test_reviewers_who_differ_are_shown_and_counted_once_both_have_decided(opene
         ({"comment": "x" * 10_001}, "at most 10000 characters"),
         ({"comment": 7}, "The comment must be a text"),
         ({"request": None}, "The request must be a text"),
-        ({"request": ""}, "A decision must have a request"),
+        ({"request": ""}, "The request must be a text"),
     ],
 )
 def test_a_decision_that_makes_no_sense_is_refused_in_a_sentence(opened, body, words):

@@ -240,7 +240,6 @@ def _at(audit: Mapping[str, Any], values: Any, points: np.ndarray) -> np.ndarray
     return np.interp(points, clock, curve) if curve.shape == clock.shape else np.full(len(points), np.nan)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Tests of a difference between two audits: of the share of wrong labels, and of a curve over the clock.
 #
 # With enough people the difference of two shares has a cluster-robust variance (Liang and Zeger 1986) and quantiles of
@@ -254,8 +253,6 @@ def _at(audit: Mapping[str, Any], values: Any, points: np.ndarray) -> np.ndarray
 # A curve is tested at its most striking moment, by MOVER. The p-value of that moment is corrected for the many moments
 # at which one could have looked by Šidák's formula (1967), with the effective number of moments that the simultaneous
 # bands imply, at most as many as are compared.
-# ----------------------------------------------------------------------------------------------------
-
 
 Z = float(ndtri(0.975))
 MAX_CORRELATION = 0.95  # by hand: of two fits to the same labels (docs/decisions/020-review.md)
@@ -386,10 +383,7 @@ def _two_sided(z: float) -> float:
     return math.erfc(abs(z) / math.sqrt(2))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which label of one audit is which of another: matched by sequence, time and annotator.
-# ----------------------------------------------------------------------------------------------------
-
 
 COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "probability_right", "is_issue"]
 KINDS = ("new", "resolved", "persisting")

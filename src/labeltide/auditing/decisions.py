@@ -23,10 +23,7 @@ import pyarrow as pa
 
 from labeltide._validation import COUNT, TEXT, Maybe, Rule, check_content, one_of
 
-# ----------------------------------------------------------------------------------------------------
 # Items of a review and decisions on them, as the database holds them.
-# ----------------------------------------------------------------------------------------------------
-
 
 ACTIONS = ("label", "keep", "skip")
 KINDS = ("suspect", "sample")
@@ -152,10 +149,7 @@ def check_record(record: Item | Decision) -> None:
     check_content(vars(record), _ITEM_SHAPE if is_item else _DECISION_SHAPE, "item" if is_item else "decision")
 
 
-# ----------------------------------------------------------------------------------------------------
 # The tables of `decisions.sqlite` and their version.
-# ----------------------------------------------------------------------------------------------------
-
 
 VERSION = 1
 
@@ -456,9 +450,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which decisions stand, where reviewers differ, and the labels that follow.
-# ----------------------------------------------------------------------------------------------------
 
 
 def standing_decisions(decisions: Iterable[Decision]) -> list[Decision]:
@@ -561,10 +553,7 @@ def _votes(decisions: Iterable[Decision], lines: pa.Table) -> dict[int, dict[str
     return votes
 
 
-# ----------------------------------------------------------------------------------------------------
 # What an audit and its table are known by, so that decisions are never used for another table.
-# ----------------------------------------------------------------------------------------------------
-
 
 TABLE = ("name", "rows", "sequences", "labels", "columns", "classes", "features", "annotators", "digest")
 SETTINGS = ("model", "seed", "window", "fdr")

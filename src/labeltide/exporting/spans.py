@@ -162,10 +162,7 @@ def _writer(to: str, recording: str, places: dict[str, Place]) -> Callable[[pa.T
     return modules[to].write
 
 
-# ----------------------------------------------------------------------------------------------------
 # The issues and the corrected labels of an audit as spans of its recordings.
-# ----------------------------------------------------------------------------------------------------
-
 
 COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "suggested", "corrected", "is_issue"]
 UNITS = {  # seconds of a unit, and the words for it in the name of a column
@@ -342,9 +339,7 @@ def several_annotators(spans: AuditSpans) -> bool:
     return len(by_annotator(spans.corrected)) > 1
 
 
-# ----------------------------------------------------------------------------------------------------
 # What people settled in the folder of an audit, put into the labels that are exported.
-# ----------------------------------------------------------------------------------------------------
 
 
 def use_settled(folder: Path, audit: Mapping[str, Any], lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:

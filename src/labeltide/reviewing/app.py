@@ -48,22 +48,17 @@ SENTENCES = {404: "There is nothing at this address.", 405: "This address does n
 def make_app(session: Session, port: int, token: str | None = None) -> Guard:
     """The application behind its guard; the token is random where none is passed."""
     from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    def file(name: str) -> Response:
-        path = FILES.get(name)
+    async def static(request: Request) -> Response:
+        path = FILES.get(request.path_params.get("name", "review.html"))
         if path is None:
             return JSONResponse({"error": "There is no such file."}, 404)
         return Response(path.read_bytes(), media_type=KINDS[path.suffix])
-
-    async def page(request: Request) -> Response:
-        return file("review.html")
-
-    async def static(request: Request) -> Response:
-        return file(request.path_params["name"])
 
     def answer(work: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[..., Any]:
         """A route: numbers and texts of the query or JSON in, JSON out, errors as sentences."""
@@ -75,7 +70,7 @@ def make_app(session: Session, port: int, token: str | None = None) -> Guard:
                     asked = body if isinstance(body, dict) else {}
                 else:
                     asked = {**request.query_params, **request.path_params}
-                return JSONResponse(await in_thread(work, asked))
+                return JSONResponse(await run_in_threadpool(work, asked))
             except (ValueError, RecursionError, OSError) as error:
                 return JSONResponse({"error": str(error)}, 400)
 
@@ -85,16 +80,11 @@ def make_app(session: Session, port: int, token: str | None = None) -> Guard:
         status = error.status_code if isinstance(error, HTTPException) else 400
         return JSONResponse({"error": SENTENCES.get(status, "The request cannot be answered.")}, status)
 
-    async def in_thread(work: Callable[[dict[str, Any]], dict[str, Any]], asked: dict[str, Any]) -> dict[str, Any]:
-        from starlette.concurrency import run_in_threadpool
-
-        return await run_in_threadpool(work, asked)
-
     answers = Answers(session)
     routes = [
-        Route("/", page),
+        Route("/", static),
         Route("/static/{name}", static),
-        Route("/api/session", answer(answers.session_info)),
+        Route("/api/session", answer(lambda asked: session.describe())),
         Route("/api/item/{position}", answer(answers.item)),
         Route("/api/progress", answer(answers.progress)),
         Route("/api/summary", answer(answers.summary)),
@@ -111,9 +101,6 @@ class Answers:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-
-    def session_info(self, asked: dict[str, Any]) -> dict[str, Any]:
-        return self.session.describe()
 
     def item(self, asked: dict[str, Any]) -> dict[str, Any]:
         position, context = whole_number(asked["position"]), whole_number(asked.get("context", CONTEXT))
@@ -332,7 +319,7 @@ def decide(session: Session, body: Any) -> Item:
         comment=_text(body.get("comment") or "", "comment", MAX_TEXT),
         shown=_shown(session, decided, body),
         probability=decided.probability,
-        request=_check_request(body.get("request")),
+        request=_text(body.get("request"), "request", 100, may_be_empty=False),
     )
     session.store.add(decision, decided)
     return decided
@@ -349,13 +336,6 @@ def check_reviewer(name: Any) -> str:
     text = _text(name, "reviewer", MAX_NAME).strip()
     if not text:
         raise ValueError("A decision must name its reviewer. Write a name into the field at the top.")
-    return text
-
-
-def _check_request(request: Any) -> str:
-    text = _text(request, "request", 100)
-    if not text:
-        raise ValueError("A decision must have a request, a text by which it is known when sent again. Got none.")
     return text
 
 
@@ -410,8 +390,8 @@ def _shown(session: Session, item: Item, body: Mapping[str, Any]) -> str:
     return json.dumps(shown)
 
 
-def _text(value: Any, name: str, most: int) -> str:
-    if not isinstance(value, str):
+def _text(value: Any, name: str, most: int, *, may_be_empty: bool = True) -> str:
+    if not isinstance(value, str) or not (value or may_be_empty):
         raise ValueError(f"The {name} must be a text. Got {type(value).__name__}.")
     if len(value) > most:
         raise ValueError(f"The {name} must have at most {most} characters. Got {len(value)}.")

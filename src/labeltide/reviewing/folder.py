@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -110,10 +110,7 @@ class AuditFolder:
         )
 
 
-# ----------------------------------------------------------------------------------------------------
 # The labels of an audit as arrays, in the order of the table and in that of time.
-# ----------------------------------------------------------------------------------------------------
-
 
 NUMBERS = ("probability_right", "suggested_probability", "clock")
 NAMES = ("recorded", "suggested", "corrected")
@@ -285,10 +282,7 @@ def _sortable(times: pa.ChunkedArray, row: np.ndarray) -> np.ndarray:
         return rank[encoded.indices.to_numpy()]
 
 
-# ----------------------------------------------------------------------------------------------------
 # The signals of the user's table around an item: only the row groups and columns that are shown are read.
-# ----------------------------------------------------------------------------------------------------
-
 
 MAX_SIGNALS = 6
 SLICES, SLICE = 8, 2500  # parts of the table from which the most telling features are chosen
@@ -358,19 +352,14 @@ def open_signals(path: Path, summary: Mapping[str, Any], lines: Lines) -> Signal
     return signals if len(names) <= MAX_SIGNALS else signals.take(_most_telling(signals, lines))
 
 
-class _Spread(NamedTuple):
-    name: str
-    share: float
-
-
 def _most_telling(signals: Signals, lines: Lines) -> list[str]:
     """The names of the features with the largest correlation ratio (Fisher 1925), in the table's order."""
     starts = np.linspace(0, max(len(lines) - SLICE, 0), SLICES).astype(np.int64)
     places = np.unique(np.concatenate([np.arange(start, min(start + SLICE, len(lines))) for start in starts]))
     places = places[lines.recorded[places] >= 0]
     values = signals.read(lines.row[places])
-    spreads = [_Spread(name, correlation_ratio(values[name], lines.recorded[places])) for name in signals.names]
-    best = {spread.name for spread in sorted(spreads, key=lambda spread: -spread.share)[:MAX_SIGNALS]}
+    ratios = {name: correlation_ratio(values[name], lines.recorded[places]) for name in signals.names}
+    best = sorted(ratios, key=lambda name: -ratios[name])[:MAX_SIGNALS]
     return [name for name in signals.names if name in best]
 
 

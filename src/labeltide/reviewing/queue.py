@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide import _validation
-from labeltide.auditing.decisions import Decision, DecisionStore, Item, Settled, settled_labels
+from labeltide.auditing.decisions import DecisionStore, Item, Settled, settled_labels
 from labeltide.inference.review import ReviewSample, clock_bins, review_sample
 from labeltide.reviewing.folder import AuditFolder, Lines
 
@@ -161,10 +161,7 @@ def _seed(audit: AuditFolder) -> int:
     return int((audit.summary.get("settings") or {}).get("seed") or 0)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Stretches of labels that are likely wrong, ranked for review.
-# ----------------------------------------------------------------------------------------------------
-
 
 MAX_STEPS = 200  # of one stretch; longer ones are cut
 REACH = 50  # steps on each side of a marked one that may be settled with it
@@ -252,10 +249,7 @@ def same_label_run(lines: Lines, place: int) -> tuple[int, int]:
     return int(lines.row[around[start]]), int(lines.row[around[last]])
 
 
-# ----------------------------------------------------------------------------------------------------
 # What reviewers said of the labels of the probability sample.
-# ----------------------------------------------------------------------------------------------------
-
 
 UNTOLD = -1
 
@@ -298,8 +292,10 @@ def sample_outcomes(store: DecisionStore, items: Sequence[Item], lines: Lines) -
     sample = kept_sample(store, items, lines)
     if sample is None:
         return Outcomes(None, np.zeros(0, np.int64), 0, 0, settled)
-    ids = _sample_ids(items)
-    seen = np.array([name in _looked_at(standing) for name in ids]) | (truth[sample.items] >= 0)
+    drawn = [item for item in items if item.kind == "sample" and item.position is not None]
+    drawn.sort(key=lambda item: (item.draw, item.position))
+    decided = {decision.item_id for decision in standing}
+    seen = np.array([item.item_id in decided for item in drawn]) | (truth[sample.items] >= 0)
     reviewed = len(seen) if seen.all() else int(np.argmin(seen))
     said = np.maximum(truth[sample.items[:reviewed]], UNTOLD)
     first = sample.first(reviewed) if reviewed else None
@@ -330,12 +326,3 @@ def _settled_codes(settled: Settled, lines: Lines) -> np.ndarray:
     truth = np.full(len(lines), -2, np.int64)
     truth[settled.line] = [codes.get(label, UNTOLD) for label in settled.label]
     return truth
-
-
-def _sample_ids(items: Sequence[Item]) -> list[str]:
-    sample = [item for item in items if item.kind == "sample" and item.position is not None]
-    return [item.item_id for item in sorted(sample, key=lambda item: (item.draw, item.position))]
-
-
-def _looked_at(standing: Sequence[Decision]) -> set[str]:
-    return {decision.item_id for decision in standing}

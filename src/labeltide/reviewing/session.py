@@ -106,10 +106,7 @@ def _describe(decision: Decision) -> dict[str, Any]:
     return {name: getattr(decision, name) for name in names}
 
 
-# ----------------------------------------------------------------------------------------------------
 # One item as the page shows it: signals, recorded labels and, unless blind, what the model thinks.
-# ----------------------------------------------------------------------------------------------------
-
 
 CONTEXT, MAX_CONTEXT = 60, 1000  # steps on each side
 MODEL_COLUMNS = ["probability_contested", "reason"]

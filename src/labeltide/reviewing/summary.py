@@ -215,10 +215,7 @@ def _compare(what: str, entry: dict[str, Any]) -> str:
     return f"{checked}. The model says {percent(entry['model'])}, {verdict}."
 
 
-# ----------------------------------------------------------------------------------------------------
 # Put what a review has shown beside the model's estimate: review.json, audit.json and the page of the audit.
-# ----------------------------------------------------------------------------------------------------
-
 
 GROUPS = {"class": "recorded as", "annotator": "by", "clock": "at clock"}
 

@@ -65,7 +65,7 @@ def test_contested_labels_are_told_with_what_one_annotator_cannot_show(tmp_path,
     assert "cannot be seen" not in plain[1]
     alone = write_audit(tmp_path / "alone", sequences=3, steps=30, annotators=None)
     page = write_page(alone).read_text(encoding="utf-8")
-    assert "A habit that an annotator keeps everywhere cannot be seen" in page
+    assert "A habit that an annotator applies everywhere cannot be seen" in page
     assert "8.4\N{NO-BREAK SPACE}%" in page
 
 
@@ -196,6 +196,6 @@ def test_every_clock_has_its_own_part_of_the_page(tmp_path):
     assert len(set(outline.ids)) == len(outline.ids)
     assert HOSTILE[0] not in page
     assert HOSTILE[1] not in page
-    assert page.count("every moment is averaged over the other alike.") == 2
+    assert page.count("This is the effect of this clock given the other") == 2
     assert page.count("<h4>For each class</h4>") == 2
     assert "Not shown to change over" in page

@@ -13,7 +13,7 @@ def test_the_summary_is_read_in_ten_seconds(tmp_path):
     assert len(text.split()) < 75
     assert text.splitlines() == [
         "wearables.csv: 480 labels in 4 sequences, by 2 annotators.",
-        f"Wrong      about 28 % (27 to 30 %) of labels; {audit['issues']['count']} labels to check, the most certain first",
+        f"Wrong      about 28 % (27 to 30 %) of labels; {audit['issues']['count']} labels to check, the surest first",
         "Worst      near 21:30 (48 %); best near 09:30 (8.2 %)",
         "Over time  changes by 40 percentage points (34 to 47), p < 0.001",
         'Next       check the listed labels, then annotate 4 stretches again, "p01" first',
@@ -40,7 +40,7 @@ def test_the_summary_claims_nothing_that_no_test_carries(tmp_path):
     lines = summary_text(audit).splitlines()
     assert lines[1].startswith("Wrong      no clear sign of any")
     assert lines[2:5] == [
-        "Worst      no time stands out",
+        "Worst      no moment stands out",
         "Over time  no change shown (p = 0.41)",
         "Next       nothing urgent",
     ]

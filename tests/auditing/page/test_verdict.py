@@ -33,7 +33,7 @@ def test_a_sure_change_names_its_moment_its_size_and_its_sureness(audits):
     assert headline.startswith("About 28 in 100 recorded labels are probably wrong, and it changes over the hours of")
     assert headline.endswith("the day: worst near 21:30.")
     assert "An estimated 28 % of 480 recorded labels (95 % interval 27 to 30 %)" in many
-    assert when.startswith("Near 21:30. There 48 % of labels are wrong. The best moment is near 09:30, with 8.2 %")
+    assert when.startswith("Near 21:30. There, 48 % of the labels are wrong. It is lowest near 09:30, at 8.2 %")
     assert changes.startswith(
         "Yes, almost certainly. The error rate moves by 40 percentage points (95 % interval 34 to 47)"
     )
@@ -51,7 +51,7 @@ def test_the_plan_comes_first_only_where_no_label_is_listed(audits):
     assert words(without_list)[4].startswith('Annotate 4 stretches again, "p01" first. They have 200 steps')
     assert words(without_list)[4].endswith("No label is certain enough to be listed.")
     without_plan = words(audit | {"plan": []})[4]
-    assert without_plan.startswith("Check the listed labels. Begin at the top")
+    assert without_plan.startswith("Check the listed labels. Start at the top")
     assert "stretches" not in without_plan
 
 
@@ -68,8 +68,8 @@ def test_where_no_label_may_be_named_no_list_is_advised(audits):
 def test_nothing_is_claimed_that_no_test_carries(audits):
     headline, _, when, changes, _, _ = words(audits["constant"])
     assert headline.endswith("Whether this changes over the hours of the day is not clear.")
-    assert when.startswith("No time stands out.")
-    assert changes.startswith("Not shown. A constant error rate explains these labels as well (p = 0.41).")
+    assert when.startswith("No moment stands out.")
+    assert changes.startswith("Not shown. A constant error rate explains these labels equally well (p = 0.41).")
     headline, many, _, _, then, _ = words(audits["clean"])
     assert headline == "There is no clear sign that these labels are wrong."
     assert many.startswith("No clear sign of any.")
@@ -107,9 +107,9 @@ def test_too_few_people_are_said_to_be_too_few(audits):
 @pytest.mark.parametrize(
     ("method", "said"),
     [
-        ("people", "Each of 30 people or recordings was judged as a whole."),
-        ("rotations", "The windows of 30 people or recordings were rotated against the clock."),
-        ("permutations", "The moments of 30 windows were swapped, as if windows were independent."),
+        ("people", "The units of the test are 30 people or recordings."),
+        ("rotations", "The windows of 30 people or recordings were rotated against the clock"),
+        ("permutations", "The times of 30 windows were permuted"),
         ("bootstrap", ""),
     ],
 )
@@ -153,7 +153,7 @@ def test_only_the_annotators_who_change_are_named(audits):
         (None, 4.0, 7.5, 0.01, "Changes over hours: 10 % wrong at best"),
         (8.0, 7.5, 1.0, 0.01, "Changes over hours: 10 % wrong at best"),
         (None, 7.5, 1.0, 0.2, "Not shown to change over hours (p = 0.20)."),
-        (None, 7.5, 1.0, None, "Whether this changes over the clock is not known."),
+        (None, 7.5, 1.0, None, "It is not known whether this changes"),
     ],
 )
 def test_an_annotator_gets_worse_only_where_the_test_and_the_curve_say_so(period, worst, best, p, said):
@@ -172,8 +172,10 @@ def with_second(audit, **test):
 def test_of_several_clocks_each_has_its_own_words(audits):
     headline, _, _, _, when, changes, _, _ = words(with_second(audits["temporal"], p_value=0.7))
     assert headline.endswith("over the hours of the day: worst near 21:30. No change is shown over since.")
-    assert when.startswith("No time stands out.")
-    assert changes.startswith("Not shown. An error rate that follows the other clock alone explains these labels as w")
+    assert when.startswith("No moment stands out.")
+    assert changes.startswith(
+        "Not shown. An error rate that follows the other clock alone explains these labels equally w"
+    )
     headline, *_, changes, _, _ = words(with_second(audits["temporal"], p_value=0.004, worst_at=3.0))
     assert headline.endswith(
         "over the hours of the day (worst near 21:30) and over since (worst where since is near 3)."

@@ -190,10 +190,7 @@ def _mean(values: np.ndarray) -> str:
     return percent(float(np.nanmean(values))) if np.isfinite(values).any() else "no estimate"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Curves over the clock as small SVG drawings in the page's own colours; they need no script and print as they are.
-# ----------------------------------------------------------------------------------------------------
-
 
 POINTS = 200  # on a line of the widest drawing
 WIDE, NARROW, SMALL = (900, 270), (350, 220), (200, 116)

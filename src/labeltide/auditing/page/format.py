@@ -81,10 +81,7 @@ def _figures(value: float) -> str:
     return text.replace("-0.0", "0.0").replace("-", "\N{MINUS SIGN}")
 
 
-# ----------------------------------------------------------------------------------------------------
 # Names from the user's table, sanitised for display: one short line without control characters.
-# ----------------------------------------------------------------------------------------------------
-
 
 ISOLATE, END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
@@ -142,10 +139,7 @@ def text_markup(value: Any) -> Markup:
     return escape(shorten(clean(value), TEXT))
 
 
-# ----------------------------------------------------------------------------------------------------
 # The clocks of an audit, in words and on an axis.
-# ----------------------------------------------------------------------------------------------------
-
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")  # 0 is Monday, as in datetime
 

@@ -185,10 +185,7 @@ def _tabled(audit: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# ----------------------------------------------------------------------------------------------------
 # The comparison of two audits as a section of a page, and as a page of its own.
-# ----------------------------------------------------------------------------------------------------
-
 
 THEN = 9  # colour of the earlier curve
 
@@ -287,9 +284,7 @@ def _row(entry: Mapping[str, Any], clock: Clock) -> dict[str, str]:
     }
 
 
-# ----------------------------------------------------------------------------------------------------
 # The templates of the pages, in which everything is escaped.
-# ----------------------------------------------------------------------------------------------------
 
 
 def environment() -> Environment:

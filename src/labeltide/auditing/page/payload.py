@@ -274,38 +274,15 @@ def _rounded(column: pa.Array, digits: int) -> list[float | None]:
     return [None if each is None or not math.isfinite(each) else round(each, digits) for each in column.to_pylist()]
 
 
-# ----------------------------------------------------------------------------------------------------
 # The tables of the page: numbers chosen, ordered and put in words, for the template to lay out.
-# ----------------------------------------------------------------------------------------------------
-
 
 PLAN, PAIRS, SEQUENCES = 50, 30, 15  # rows shown
 MOMENTS = 13  # rows of the curve as numbers
 
 
-class ChangeRow(NamedTuple):
-    """One row: how much an error rate moves over the clock."""
-
-    name: str
-    labels: str
-    rate: str
-    change: str
-    sure: str
-
-
-class Pair(NamedTuple):
-    """How far two annotators agree."""
-
-    a: str
-    b: str
-    kappa: str
-    word: str
-    steps: str
-
-
 def changes(
     entries: Sequence[Mapping[str, Any]], key: str, rates: Mapping[str, str], labels: Mapping[str, int]
-) -> list[ChangeRow]:
+) -> list[dict[str, str]]:
     """Change over the clock with its interval and test, per class or annotator."""
     rows = []
     for entry in entries:
@@ -315,7 +292,7 @@ def changes(
         change = f"{points(moved)}{f' ({range_})' if range_ else ''}" if is_known(moved) else "unknown"
         amount = f"{labels[name]:,}" if name in labels else ""
         p = "cannot be tested" if entry.get("method") == "none" else p_value(number(entry.get("p_value")))
-        rows.append(ChangeRow(name, amount, rates.get(name, ""), change, p))
+        rows.append({"name": name, "labels": amount, "rate": rates.get(name, ""), "change": change, "sure": p})
     return rows
 
 
@@ -342,36 +319,27 @@ def _pick(content: Any, place: tuple[int, ...]) -> float:
     return float(values[place]) if inside else float("nan")
 
 
-class ContestedRow(NamedTuple):
-    """One row: how many labels of a class, or of a part of the clock, are contested."""
-
-    name: str
-    labels: str
-    contested: str
-
-
 def contested_rows(
     entries: Sequence[Mapping[str, Any]], name: Callable[[Mapping[str, Any]], str]
-) -> list[ContestedRow]:
+) -> list[dict[str, str]]:
     """Shares of contested labels, named by class or by moment."""
     return [
-        ContestedRow(name(entry), f"{entry['labels']:,}", percent(number(entry.get("contested"))))
+        {"name": name(entry), "labels": f"{entry['labels']:,}", "contested": percent(number(entry.get("contested")))}
         for entry in entries
         if entry.get("labels")
     ]
 
 
-def pairs(agreement: Mapping[str, Any]) -> list[Pair]:
+def pairs(agreement: Mapping[str, Any]) -> list[dict[str, str]]:
     """The pairs that agree least, first."""
     ranked = sorted(agreement.get("cohen") or [], key=lambda entry: number(entry.get("kappa")))[:PAIRS]
     return [
-        Pair(
-            str(each["a"]),
-            str(each["b"]),
-            kappa(each.get("kappa")),
-            kappa_word(each.get("kappa")),
-            f"{each['steps']:,}",
-        )
+        {
+            **{side: str(each[side]) for side in ("a", "b")},
+            "kappa": kappa(each.get("kappa")),
+            "word": kappa_word(each.get("kappa")),
+            "steps": f"{each['steps']:,}",
+        }
         for each in ranked
     ]
 
@@ -416,10 +384,7 @@ def _name_list(names: Sequence[Any], most: int = 12) -> str:
     return ", ".join(texts) + more
 
 
-# ----------------------------------------------------------------------------------------------------
 # The results of an audit that its page shows: in memory, or read from the folder that the audit wrote.
-# ----------------------------------------------------------------------------------------------------
-
 
 PART = 2000  # rows of the ranked issues read at once
 COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "probability_right", "suggested", "is_issue"]

@@ -70,7 +70,7 @@ def _wrong_line(audit: Mapping[str, Any]) -> str:
         return f"cannot be estimated. {untold(audit)} No label is named or corrected"
     range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
     much = f"about {percent(rate)}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
-    named = f"{count(n_issues, 'label')} to check, the most certain first" if n_issues else "no label is named"
+    named = f"{count(n_issues, 'label')} to check, the surest first" if n_issues else "no label is named"
     return f"{much}; {named}"
 
 
@@ -78,7 +78,7 @@ def _worst(audit: Mapping[str, Any]) -> str:
     """Over the first clock along which a moment stands out."""
     moving = [view for view in clock_views(audit) if is_temporal(view.audit)]
     if not moving:
-        return "" if untold(audit) else "no time stands out"
+        return "" if untold(audit) else "no moment stands out"
     clock, test = moving[0].clock, moving[0].audit["temporality"]
     parts = []
     for word in ("worst", "best"):
@@ -86,7 +86,7 @@ def _worst(audit: Mapping[str, Any]) -> str:
         parts += (
             [f"{'' if word == 'worst' else 'best '}{clock.moment(at)} ({percent(rate)})"] if is_known(at, rate) else []
         )
-    return "; ".join(parts) or "no time stands out"
+    return "; ".join(parts) or "no moment stands out"
 
 
 def _over_time(audit: Mapping[str, Any]) -> str:

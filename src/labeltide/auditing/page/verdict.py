@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -173,7 +173,7 @@ def _when(view: View) -> Card:
         detail = f"The highest estimate is {percent(high)}, {clock.moment(worst)}, but this may be due to chance."
         if high < MIN_SHOWN:
             detail = f"The estimate is {percent(high)} throughout."
-        return Card(question, "No time stands out", detail, link)
+        return Card(question, "No moment stands out", detail, link)
     detail = f"There, {percent(high)} of the labels are wrong."
     if is_known(best, low):
         detail += f" It is lowest {clock.moment(best)}, at {percent(low)}."
@@ -303,9 +303,7 @@ def _round(amount: float) -> str:
     return f"{round(amount, -digits):,.0f} labels"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Words for a test of change over the clock: what stands behind it, and how sure it is.
-# ----------------------------------------------------------------------------------------------------
 
 
 def units(test: Mapping[str, Any]) -> str:
@@ -344,73 +342,55 @@ def by_chance(p: float, others: int) -> str:
     return f"If {constant}, a change this large would appear {often} in {many:,} such studies ({p_value(p)})."
 
 
-# ----------------------------------------------------------------------------------------------------
 # Titles and explanations of the diagnostics of an audit.
-# ----------------------------------------------------------------------------------------------------
-
-
-class CheckWords(NamedTuple):
-    """What a check is called on the page, and what it means when it warns."""
-
-    title: str
-    meaning: str
 
 
 _SPLIT = "If labels do not persist and nothing is clear-cut, noise cannot be separated from real ambiguity."
 _AGAIN = "The same data were fitted several times; where the fits disagree, so would a repeat of the audit."
 _SPARSE = "Where a class has few labels, its curve rests on little and the band there is wide."
-CHECKS = {  # by a part of the check's name
-    "burst": CheckWords(
-        "Bursts of mistakes", "Mistakes that come in runs look like true changes, so some may be missed."
+CHECKS = {  # title and meaning by a part of the check's name
+    "burst": ("Bursts of mistakes", "Mistakes that come in runs look like true changes, so some may be missed."),
+    "identif": ("Identifiability", _SPLIT),
+    "persist": ("Identifiability", _SPLIT),
+    "confident": ("Identifiability", _SPLIT),
+    "information": (
+        "Information",
+        "If nothing predicts the labels, every share of wrong labels explains them equally well.",
     ),
-    "identif": CheckWords("Identifiability", _SPLIT),
-    "persist": CheckWords("Identifiability", _SPLIT),
-    "confident": CheckWords("Identifiability", _SPLIT),
-    "information": CheckWords(
-        "Information", "If nothing predicts the labels, every share of wrong labels explains them equally well."
+    "mostly_right": (
+        "Right more often than not",
+        "If most labels of a class name another class, the two classes are swapped.",
     ),
-    "mostly_right": CheckWords(
-        "Right more often than not", "If most labels of a class name another class, the two classes are swapped."
+    "confounding": (
+        "Clock and class",
+        "If each class occurs at its own times, effects of features and of time cannot be separated.",
     ),
-    "confounding": CheckWords(
-        "Clock and class", "If each class occurs at its own times, effects of features and of time cannot be separated."
+    "copies": ("Copies", "Copies of a recording confirm each other, whether their labels are right or not."),
+    "leak": ("Leaking column", "A column made from the labels agrees with their mistakes as well."),
+    "drift": ("Drift", "If people or sensors change over the clock, this may look like a change in the mistakes."),
+    "balance": (
+        "Class balance",
+        "If classes are more common at some times, this may look like a change in the mistakes.",
     ),
-    "copies": CheckWords("Copies", "Copies of a recording confirm each other, whether their labels are right or not."),
-    "leak": CheckWords("Leaking column", "A column made from the labels agrees with their mistakes as well."),
-    "drift": CheckWords(
-        "Drift", "If people or sensors change over the clock, this may look like a change in the mistakes."
-    ),
-    "balance": CheckWords(
-        "Class balance", "If classes are more common at some times, this may look like a change in the mistakes."
-    ),
-    "few": CheckWords("Labels per class", _SPARSE),
-    "support": CheckWords("Labels per class", _SPARSE),
-    "members": CheckWords("Repeatability", _AGAIN),
-    "disagree": CheckWords("Repeatability", _AGAIN),
-    "together": CheckWords("Shared mistakes", "If annotators make the same mistakes, these are taken for the truth."),
+    "few": ("Labels per class", _SPARSE),
+    "support": ("Labels per class", _SPARSE),
+    "members": ("Repeatability", _AGAIN),
+    "disagree": ("Repeatability", _AGAIN),
+    "together": ("Shared mistakes", "If annotators make the same mistakes, these are taken for the truth."),
 }
 
 
 def check_title(name: str) -> str:
     """The heading of a check; an unknown one keeps its own name."""
-    check = _find(name)
-    return check.title if check else str(name).replace("_", " ")
+    return next((title for key, (title, _) in CHECKS.items() if key in str(name).lower()), str(name).replace("_", " "))
 
 
 def meaning(name: str) -> str:
     """What a check looks for, where it is known."""
-    check = _find(name)
-    return check.meaning if check else ""
+    return next((words for key, (_, words) in CHECKS.items() if key in str(name).lower()), "")
 
 
-def _find(name: str) -> CheckWords | None:
-    return next((check for key, check in CHECKS.items() if key in str(name).lower()), None)
-
-
-# ----------------------------------------------------------------------------------------------------
 # The kappa paradox: kappa is low though annotators agree, because one class rules (Feinstein and Cicchetti 1990).
-# ----------------------------------------------------------------------------------------------------
-
 
 RULES = 0.7  # share of the labels from which one class rules
 LOW, APART = 0.8, 0.15  # kappa under which it is read as less than full; observed agreement above it by so much
@@ -429,10 +409,7 @@ def prevalence_caveat(agreement: Mapping[str, Any]) -> str:
     )
 
 
-# ----------------------------------------------------------------------------------------------------
 # What was read of a table and what was decided about it, said before anything is fitted.
-# ----------------------------------------------------------------------------------------------------
-
 
 COLUMNS = 40  # lines of the overview on a terminal
 HEADS = ("column", "type", "missing", "levels", "role", "")
@@ -483,10 +460,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-# ----------------------------------------------------------------------------------------------------
 # A comparison of two audits in words: for a terminal, and for the page.
-# ----------------------------------------------------------------------------------------------------
-
 
 HEAD = 11  # letters before each line's words
 
