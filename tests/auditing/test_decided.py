@@ -31,9 +31,8 @@ def reviewed(tmp_path):
 def trusted_names(path, folder, table=None, **roles):
     table = str(path) if table is None else table
     steps = read_audit_steps(table, Request(**{**ROLES, **roles}))
-    found = trust_decided(steps, read_decided(folder), table)
-    assert found.trusted is not None
-    return {int(place): found.class_names[found.trusted[place]] for place in np.flatnonzero(found.trusted >= 0)}, found
+    trusted, found = trust_decided(steps.rows, steps.class_names, steps.trusted, read_decided(folder), table)
+    return {int(step): steps.class_names[trusted[step]] for step in np.flatnonzero(trusted >= 0)}, found
 
 
 def test_settled_and_kept_labels_are_trusted_and_disputed_ones_are_left_out(reviewed):
@@ -41,9 +40,11 @@ def test_settled_and_kept_labels_are_trusted_and_disputed_ones_are_left_out(revi
     recorded = make_table()["label"].to_pylist()
     names, found = trusted_names(path, folder)
     assert names == {3: "walk", 4: recorded[4]}
-    assert found.decisions["used"] == 2
-    assert found.decisions["disputed"] == 1
-    assert found.said[-1] == "I trust 2 labels that reviewers settled in 'old'. Left out: 1 on which reviewers differ."
+    assert found["used"] == 2
+    assert found["disputed"] == 1
+    assert (
+        found["sentence"] == "I trust 2 labels that reviewers settled in 'old'. Left out: 1 on which reviewers differ."
+    )
 
 
 def test_an_audit_uses_them_and_tells_how_many(reviewed, tmp_path):
@@ -62,7 +63,7 @@ def test_rows_of_another_table_are_matched_by_sequence_and_time(reviewed):
     steps = read_audit_steps(moved, Request(**ROLES))
     assert list(names.values()) == ["walk"]
     assert steps.rows.steps.step_of_row[123] in names  # the row that was the fourth
-    assert found.decisions["not_in_the_table"] == 1
+    assert found["not_in_the_table"] == 1
 
 
 def test_a_table_without_times_that_is_another_one_is_refused(reviewed):
@@ -99,7 +100,7 @@ def test_the_column_of_trusted_labels_goes_first(reviewed):
     column[3] = "rest"
     names, found = trusted_names(path, folder, table.append_column("sure", pa.array(column)), trusted="sure")
     assert names[3] == "rest"
-    assert found.decisions["trusted_already"] == 1
+    assert found["trusted_already"] == 1
 
 
 def test_annotators_settled_differently_at_one_step_are_left_out(tmp_path):
@@ -112,7 +113,7 @@ def test_annotators_settled_differently_at_one_step_are_left_out(tmp_path):
     decide(folder, [("Ada", 3, "walk", "label"), ("Ada", 3, "rest", "second"), ("Ada", 8, "walk", "second")])
     names, found = trusted_names(path, folder, label="label,second")
     assert names == {8: "walk"}
-    assert found.decisions["differ_at_one_step"] == 1
+    assert found["differ_at_one_step"] == 1
 
 
 def test_folders_without_usable_decisions_are_told(reviewed, tmp_path):

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -31,10 +31,11 @@ from labeltide.auditing.decisions import (
     file_digest,
     settled_labels,
 )
-from labeltide.auditing.reading import AuditSteps, decode
+from labeltide.auditing.reading import decode
 from labeltide.auditing.results import EDITED, ISSUES_CSV, check_file, draft_of, read_labels
 from labeltide.tables.files import open_file
 from labeltide.tables.frames import VERDICT, SafeCsvWriter
+from labeltide.tables.rows import TableRows
 from labeltide.tables.words import quoted, unique_texts
 
 BATCH_ROWS = 1 << 16  # rows that are read and written together
@@ -582,14 +583,16 @@ def settle(decisions: list[Decision], lines: pa.Table) -> tuple[Settled, np.ndar
     return settled, np.setdiff1d(everywhere, settled.line)
 
 
-def trust_decided(steps: AuditSteps, decided: DecidedLabels, table: Any) -> AuditSteps:
-    """The same steps, at which settled labels are trusted; what was used and what was left out is said.
+def trust_decided(
+    rows: TableRows, class_names: Sequence[str], trusted: np.ndarray | None, decided: DecidedLabels, table: Any
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Trusted labels of steps with those that reviewers settled, and what was used and left out, also as a sentence.
 
     Where the table is not the reviewed one, rows are matched by sequence and time.
     """
-    places, labels = _match_steps(steps, decided, table)
-    codes = np.array([steps.class_names.index(label) if label in steps.class_names else -1 for label in labels])
-    trusted = np.full(len(steps.labels), -1, np.int8) if steps.trusted is None else steps.trusted.copy()
+    places, labels = _match_steps(rows, decided, table)
+    codes = np.array([class_names.index(label) if label in class_names else -1 for label in labels])
+    trusted = np.full(len(rows.steps.rows), -1, np.int8) if trusted is None else trusted.copy()
     is_free = trusted < 0
     agreed, n_differ = _agreed(places[codes >= 0], codes[codes >= 0])
     used = {place: code for place, code in agreed.items() if is_free[place]}
@@ -605,13 +608,11 @@ def trust_decided(steps: AuditSteps, decided: DecidedLabels, table: Any) -> Audi
     if not used:
         raise ValueError(_nothing_used(decided, left_out))
     found = {"folder": decided.folder.name, "settled": len(decided.lines), "used": len(used), **left_out}
-    sentence = _say(found)
-    return replace(steps, trusted=trusted, said=(*steps.said, sentence), decisions={**found, "sentence": sentence})
+    return trusted, {**found, "sentence": _say(found)}
 
 
-def _match_steps(steps: AuditSteps, decided: DecidedLabels, table: Any) -> tuple[np.ndarray, list[str]]:
+def _match_steps(rows: TableRows, decided: DecidedLabels, table: Any) -> tuple[np.ndarray, list[str]]:
     """The step and the label of every settled label that is in the table."""
-    rows = steps.rows
     digest = file_digest(Path(table)) if isinstance(table, str | Path) and decided.digest else None
     if digest is not None and digest == decided.digest:
         places = rows.step_of_given(decided.lines["row"].to_numpy())

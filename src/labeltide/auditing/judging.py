@@ -25,7 +25,7 @@ from labeltide._files import write_atomically
 from labeltide._workers import current_workers
 from labeltide.auditing.checks import kept_codes, leave_out
 from labeltide.auditing.reading import AuditInput
-from labeltide.auditing.sampling import mix
+from labeltide.auditing.survey import mix
 from labeltide.chain.annotators import fit_weights, left_out_opinions, shared_labels, stack_opinions, vote_prior
 from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.passes import expect

@@ -132,7 +132,7 @@ def read_audit_steps(table: Any, request: Request, reading: Reading = Reading())
 def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSteps:
     given = load_table(table, needed_columns(table.names, request))
     columns = find_columns(given, request)
-    given, kept, rows_said = _keep_rows(given, columns, reading)
+    given, kept, rows_said = keep_table_rows(given, columns, reading)
     counts = TableCounts()
     counts.add(given, columns)
     tidy, tidied_said = choose_tidying(counts, columns, reading.missing)
@@ -166,7 +166,7 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSt
     return AuditSteps(rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said), overview)
 
 
-def _keep_rows(
+def keep_table_rows(
     table: pa.Table, columns: RoleColumns, reading: Reading
 ) -> tuple[pa.Table, GivenRows | None, tuple[str, ...]]:
     """The table without bad rows, which rows of it these are, and what is said of that."""

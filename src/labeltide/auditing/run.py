@@ -63,7 +63,7 @@ from labeltide.auditing.resume import (
 )
 from labeltide.auditing.sampling import read_large_table, sizes
 from labeltide.auditing.stages import Stages, show_stages
-from labeltide.auditing.survey import Layout, MemoryTable, check_options, needs_copy
+from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
 from labeltide.auditing.writing import write_lines
 from labeltide.estimators import TideClassifier
 from labeltide.inference.audit import FDR, flag_bound
@@ -393,7 +393,8 @@ def _read(table: Any, options: AuditOptions) -> AuditInput:
     decided = None if options.decisions is None else read_decided(options.decisions)
     steps = read_audit_steps(table, options.columns, options.reading)
     if decided is not None:
-        steps = trust_decided(steps, decided, table)
+        trusted, found = trust_decided(steps.rows, steps.class_names, steps.trusted, decided, table)
+        steps = replace(steps, trusted=trusted, said=(*steps.said, found["sentence"]), decisions=found)
     read = steps.cut(options.window)
     if options.window is not None:
         return read
@@ -407,7 +408,6 @@ def _digest(read: AuditInput) -> str:
 
 
 def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
-    check_options(files, options)
     if options.out is None or options.checkpoint is None:
         raise ValueError(
             f"A table of {files.n_rows:,} rows is read in parts, and its results are written to a folder. Name it with "
@@ -417,8 +417,8 @@ def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfi
     kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
     with stages.stage("read"):
         stages.say(say_disk(disk_needed(files, needs_copy(files), train_on=options.train_on), options.checkpoint))
-        layout, sample, n_windows, mapped = read_large_table(files, options, stages)
-        about = {**describe_table(table, sample, []), **sizes(layout)}
+        layout, sample, n_windows, mapped = read_large_table(table, files, options, stages)
+        about = {**describe_table(table, sample, []), **sizes(layout), "rows": files.n_rows}
         stages.say(reading_text(about))
         check_memory(sample)
         learned = mapped or sample

@@ -29,7 +29,9 @@ from labeltide.auditing.survey import (
     Layout,
     count_columns,
     find_roles,
+    mix,
     open_layout,
+    prepare_rows,
     time_numbers,
     used_columns,
 )
@@ -39,8 +41,8 @@ from labeltide.tables.files import FileSet
 from labeltide.tables.intake import is_number, load_table, open_table, whole
 from labeltide.tables.roles import RoleColumns
 from labeltide.tables.rows import UNNAMED, say_blank, say_trusted
-from labeltide.tables.tidy import TableCounts, choose_tidying, describe_overview, tidy_contents
-from labeltide.tables.times import Moments, read_moments, say_gaps, written_length
+from labeltide.tables.tidy import TableCounts, Tidying, choose_tidying, describe_overview, tidy_contents
+from labeltide.tables.times import MINUTE, Moments, read_moments, say_gaps, written_length, written_offset
 from labeltide.tables.windows import Windows, read_clocks, read_known_clocks, say_windows
 from labeltide.tables.words import quoted, unique_texts
 
@@ -61,31 +63,46 @@ class LargeTable(NamedTuple):
     learned: TrainingWindows | None
 
 
-def read_large_table(files: FileSet, options: AuditOptions, stages: Stages) -> LargeTable:
+def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: Stages) -> LargeTable:
     """Count, open and survey the table, draw the windows to learn from, and say every decision."""
     roles = find_roles(files, options.columns)
     assert options.checkpoint is not None
-    counts = count_columns(
-        files, roles, needed_columns(files.schema.names, options.columns), _shown(stages, files.n_rows, (0.0, 0.3))
-    )
-    tidy, tidied_said = choose_tidying(counts, roles, options.reading.missing)
-    in_text = [name for name in counts.numbers_in_text(roles) if name not in tidy.as_numbers]
-    tidy = replace(tidy, in_text=tuple(in_text))
+    needed = needed_columns(files.schema.names, options.columns)
+    counts = count_columns(files, roles, needed, _shown(stages, files.n_rows, (0.0, 0.3)))
+    tidy, tidied_said = _choose_tidying(counts, roles, options)
     on_rows = _shown(stages, files.n_rows, (0.3, 0.6))
+    prepared = prepare_rows(table, files, roles, options, tidy, on_rows)
+    if prepared.kept is not None:
+        counts = count_columns(files, roles, needed, on_rows, prepared.kept)
+        tidy, tidied_said = _choose_tidying(counts, roles, options)
+    copy, read_roles = prepared.files, prepared.roles
+    kind = copy.schema.field(read_roles.time).type if read_roles.time else None
+    if kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None:
+        tidy = replace(tidy, zones={str(read_roles.time): kind.tz})
+    columns = used_columns(copy, read_roles)
     layout, sorted_said = open_layout(
-        files, roles, used_columns(files, roles), options.window, options.checkpoint, on_rows, tidy
+        copy, read_roles, columns, options.window, options.checkpoint, on_rows, tidy, prepared
     )
     _check_training(layout, options)
     drawn, n_windows, places = draw_windows(layout, options, _shown(stages, layout.survey.n_rows, (0.6, 0.8)))
     layout, sample, features = read_sample(layout, drawn, counts)
     used, why = [encoder.column for encoder in features.encoders], {**roles.left_out, **features.left_out}
     contents = tidy_contents(counts, tidy)
-    said = [*roles.messages, *tidied_said, *_say_blank(counts, roles), *sample.said, *_say_layout(layout, n_windows)]
+    said = [*roles.messages, *prepared.row_messages, *tidied_said, *_say_blank(counts, roles), *sample.said]
+    said += [prepared.decisions["sentence"]] if prepared.decisions else []
+    said += _say_layout(layout, n_windows)
     said += [*sorted_said, f"The table is read in {count(len(layout.plan.chunks), 'part')}."]
     overview = describe_overview(contents, files.schema.names, roles, used, why, tidy.as_numbers)
-    sample = replace(sample, said=tuple(said), overview=overview)
+    sample = replace(sample, said=tuple(said), overview=overview, decisions=prepared.decisions)
     learned = None if places is None else _map_windows(layout, places, sample, options, stages)
     return LargeTable(layout, sample, n_windows, learned)
+
+
+def _choose_tidying(counts: TableCounts, roles: RoleColumns, options: AuditOptions) -> tuple[Tidying, list[str]]:
+    """What to change in the table, and what to say; columns of numbers among texts are read as such in every part."""
+    tidy, messages = choose_tidying(counts, roles, options.reading.missing)
+    in_text = [name for name in counts.numbers_in_text(roles) if name not in tidy.as_numbers]
+    return replace(tidy, in_text=tuple(in_text)), messages
 
 
 def _map_windows(
@@ -238,14 +255,6 @@ def hash_names(names: pa.Array, seed: int) -> np.ndarray:
     key = seed.to_bytes(8, "little")
     digests = [hashlib.blake2b(name.encode(), digest_size=8, key=key).digest() for name in names.to_pylist()]
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
-
-
-def mix(name: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """The hash of a window (SplitMix64, Steele and others 2014) from those of its sequence's name and its number."""
-    value = name + (number.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
 
 
 def _pass(
@@ -443,9 +452,16 @@ def _fit(
     features = encode_features(table, columns.features, steps, labels, named=columns.features_named, of_whole=of_whole)
     moments = _take_moments(read.moments, rows)
     _, clocks, clocks_said = read_clocks(table, columns.clock, columns.time, moments, steps)
+    prepared = layout.prepared
     trusted_said = [say_trusted(layout.survey.trusted, columns.trusted)] if columns.trusted else []
+    if prepared is not None and prepared.decisions is not None and columns.trusted is not None:
+        own = layout.survey.trusted - prepared.decisions["used"]
+        trusted_said = [say_trusted(own, columns.trusted)] if prepared.shown.trusted else []
+    times_said = moments.messages if moments else ()
+    if prepared is not None and prepared.time_messages is not None:
+        times_said = prepared.time_messages
     usual, gaps_said = _find_gaps(layout, read.steps, windows)
-    said = [*(moments.messages if moments else ()), *features.messages, *clocks_said, *trusted_said]
+    said = [*times_said, *features.messages, *clocks_said, *trusted_said]
     said += [*_without_features(layout, features), *gaps_said]
     return replace(layout, encoders=features.encoders, clocks=clocks, usual=usual), features, tuple(said)
 
@@ -718,11 +734,26 @@ def time_texts(layout: Layout, table: pa.Table) -> pa.DictionaryArray:
     encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
     values = encoded.dictionary
     if pa.types.is_timestamp(kind):
-        values = pc.local_timestamp(values) if kind.tz is not None else values
-        values = values.cast(pa.timestamp(layout.survey.unit), safe=False)
+        return _moment_texts(layout, encoded)
     elif pa.types.is_duration(kind):
         values = pc.divide(values.cast(pa.duration("us"), safe=False).cast(pa.int64()).cast(pa.float64()), 1e6)
     texts = values.cast(pa.string()).dictionary_encode()  # two moments may read the same when clocks go back
+    return pa.DictionaryArray.from_arrays(texts.indices.take(encoded.indices), texts.dictionary)
+
+
+def _moment_texts(layout: Layout, encoded: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Moments on the wall clock as texts, with their offsets from UTC where these change."""
+    moments = encoded.dictionary
+    local = moments if moments.type.tz is None else pc.local_timestamp(moments)
+    texts = local.cast(pa.timestamp(layout.survey.unit), safe=False).cast(pa.string())
+    if layout.survey.offsets_vary:
+        name = layout.columns.time or ""
+        ahead = (
+            time_numbers(name, pa.chunked_array([local])) - time_numbers(name, pa.chunked_array([moments]))
+        ) // MINUTE
+        endings = pa.array([written_offset(minutes) for minutes in ahead.tolist()])
+        texts = pc.binary_join_element_wise(texts, endings, "")
+    texts = texts.dictionary_encode()  # two moments may read the same when clocks go back
     return pa.DictionaryArray.from_arrays(texts.indices.take(encoded.indices), texts.dictionary)
 
 
@@ -780,7 +811,7 @@ def to_audit_input(layout: Layout, read: ChunkSteps, windows: Windows) -> AuditI
         feature_names=tuple(unique_texts(name for each in layout.encoders for name in each.names))
         or ("position in the sequence",),
         clocks=layout.clocks,
-        columns=layout.columns.describe(),
+        columns=layout.described_columns,
         window=layout.plan.window,
         encoders=layout.encoders,
         said=(),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import blake2b
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,37 +19,34 @@ from pyarrow import csv, parquet
 
 from labeltide._files import import_extra
 from labeltide._validation import UnanswerableError, encode_labels, find_classes
+from labeltide.auditing.apply import read_decided, trust_decided
 from labeltide.auditing.checks import find_rare
 from labeltide.auditing.fitting import TableSize
 from labeltide.auditing.options import AuditOptions
-from labeltide.auditing.reading import AuditInput
+from labeltide.auditing.reading import AuditInput, keep_table_rows
 from labeltide.tables.columns import code_values, label_values
 from labeltide.tables.features import Encoder
 from labeltide.tables.files import FileSet, csv_options, file_errors, open_files
-from labeltide.tables.intake import is_text, load_table, open_table, whole
+from labeltide.tables.intake import is_number, is_text, load_table, open_table, whole
 from labeltide.tables.roles import Reading, Request, RoleColumns, find_columns
-from labeltide.tables.rows import MAX_ANNOTATORS, UNNAMED, no_trusted, trusted_differ
+from labeltide.tables.rows import (
+    MAX_ANNOTATORS,
+    UNNAMED,
+    TableLabels,
+    find_rows,
+    no_trusted,
+    read_table_labels,
+    read_trusted,
+    trusted_differ,
+)
 from labeltide.tables.stream import RowStream
 from labeltide.tables.tidy import NOTHING, TableCounts, Tidying
+from labeltide.tables.times import MINUTE, Moments, written_offset
 from labeltide.tables.windows import OVERLAP, ClockInfo, Windows, choose_window, cut_windows
-from labeltide.tables.words import name_rows, quoted, unique_texts
+from labeltide.tables.words import is_number_of_row, name_rows, quoted, unique_texts
 
 HEAD_ROWS = 100_000  # from which columns are found
 OnRows = Callable[[int], None]
-
-
-def check_options(files: FileSet, options: AuditOptions) -> None:
-    """Refuse what is only for tables that are read into memory."""
-    if options.decisions is not None or options.baseline is not None:
-        raise ValueError(
-            f"Decisions and a baseline are for tables that are read into memory. This one has {files.n_rows:,} rows: "
-            "audit a part of it, or compare the two folders afterwards with `labeltide compare`."
-        )
-    if options.reading != Reading(missing=options.reading.missing):
-        raise ValueError(
-            "drop_bad_rows (--drop-bad-rows) and timezone (--timezone) are for tables that are read into memory. This "
-            f"one has {files.n_rows:,} rows: leave bad rows out and convert times beforehand."
-        )
 
 
 def find_roles(files: FileSet, request: Request, *, labelled: bool = True) -> RoleColumns:
@@ -63,10 +61,13 @@ def find_roles(files: FileSet, request: Request, *, labelled: bool = True) -> Ro
     return find_columns(load_table(open_table(table)), request, labelled=labelled)
 
 
-def count_columns(files: FileSet, roles: RoleColumns, names: set[str] | None, on_rows: OnRows) -> TableCounts:
-    """Count what some columns hold, or all, in one pass over the files as they were given."""
+def count_columns(
+    files: FileSet, roles: RoleColumns, names: set[str] | None, on_rows: OnRows, kept: np.ndarray | None = None
+) -> TableCounts:
+    """Count what some columns hold, or all, in one pass over the files as they were given; of all rows or of some."""
     counts, done = TableCounts(), 0
-    for batch in read_batches(files, [name for name in files.schema.names if names is None or name in names]):
+    columns = [name for name in files.schema.names if names is None or name in names]
+    for batch in read_batches(files, columns) if kept is None else _prepared_batches(files, columns, kept, {}):
         table = pa.Table.from_batches([batch]).drop_columns([ROW])
         if len(table):
             counts.add(load_table(open_table(table)), roles)
@@ -95,6 +96,7 @@ def open_layout(
     work: Path,
     on_rows: OnRows,
     tidy: Tidying = NOTHING,
+    prepared: Prepared | None = None,
 ) -> tuple[Layout, list[str]]:
     """The rows in order, surveyed and cut into chunks, and sentences about what had to be done."""
     said: list[str] = []
@@ -103,7 +105,7 @@ def open_layout(
     coded = [name for name in (*roles.sequence, *roles.label, roles.annotator) if name and is_text(_kind(files, name))]
     if not sorted_path.exists() and needs_copy(files):
         if not copy_path.exists():
-            _write_whole(copy_path, lambda path: write_in_order(files, columns, path, on_rows))
+            _write_whole(copy_path, lambda path: write_batches(read_batches(files, columns), path, on_rows))
         files = open_files(copy_path)
     copied = files.paths == (str(copy_path),)
     stream = RowStream.of_files(files, [*columns, ROW] if copied else columns, coded, tidy)
@@ -119,8 +121,166 @@ def open_layout(
         stream = RowStream.of_path(sorted_path, [*columns, ROW], coded, tidy)
         found = survey(stream, roles, on_rows)
         copied = True
-    layout = Layout(stream, roles, found, plan_chunks(found, window), row_column=ROW if copied else None)
+    layout = Layout(
+        stream, roles, found, plan_chunks(found, window), row_column=ROW if copied else None, prepared=prepared
+    )
     return layout, said
+
+
+class Prepared(NamedTuple):
+    """A large table whose rows were prepared in a copy on disk, where options or written dates ask for it.
+
+    Attributes
+    ----------
+    files, roles : of the copy
+    shown : the roles of columns of the table as it was given
+    row_messages, time_messages : sentences on rows left out and on times; None where the windows to learn from tell
+    decisions : how many labels reviewers settled, used and left out; None without decisions
+    kept : the rows that were not left out; None where all were kept
+    """
+
+    files: FileSet
+    roles: RoleColumns
+    shown: RoleColumns
+    row_messages: tuple[str, ...] = ()
+    time_messages: tuple[str, ...] | None = None
+    decisions: dict[str, Any] | None = None
+    kept: np.ndarray | None = None
+
+
+SETTLED = "labeltide settled label"  # added: labels that reviewers settled, which are trusted
+DIGEST = "labeltide digest"
+
+
+def prepare_rows(
+    table: Any, files: FileSet, roles: RoleColumns, options: AuditOptions, tidy: Tidying, on_rows: OnRows
+) -> Prepared:
+    """Leave out bad rows, convert times and add decisions as for tables in memory, in a copy of the table.
+
+    Sequences, times, annotators and labels of all rows are held in memory meanwhile.
+    """
+    how, files = options.reading, _with_numbers(files, roles)
+    is_written = roles.time is not None and is_text(_kind(files, roles.time))
+    is_written &= roles.time not in (*tidy.as_numbers, *tidy.in_text)
+    if not is_written and how == Reading(missing=how.missing) and options.decisions is None:
+        return Prepared(files, roles, roles)
+    assert options.checkpoint is not None
+    decided = None if options.decisions is None else read_decided(options.decisions)
+    given = _read_keys(files, roles, how.drop_bad_rows)
+    given, kept, row_messages = keep_table_rows(given, roles, how)
+    loaded = tidy(given)
+    labels = read_table_labels(loaded, roles.label)
+    rows = find_rows(loaded, roles, labels.codes, how.timezone, kept)
+    replaced: dict[str, pa.Array] = {}
+    new_roles, time_messages, found = roles, None, None
+    if roles.time is not None and rows.moments is not None and (is_written or how.timezone is not None):
+        replaced[roles.time], time_messages = _time_column(roles.time, rows.moments), rows.moments.messages
+    if decided is not None:
+        trusted = read_trusted(loaded, roles.trusted, labels, rows.steps)[0] if roles.trusted else None
+        source = table if isinstance(table, str | Path) and Path(table).is_file() else None
+        trusted, found = trust_decided(rows, labels.names, trusted, decided, source)
+        new_roles = replace(roles, trusted=roles.trusted or SETTLED)
+        codes = trusted[rows.steps.step_of_row]
+        replaced[roles.trusted or SETTLED] = _class_values(loaded, roles.label, labels).take(
+            pa.array(codes, mask=codes < 0)
+        )
+    kept_rows = None if kept is None else kept.rows
+    path = options.checkpoint / "table.parquet"
+    if not path.exists():
+        columns = [name for name in used_columns(files, roles) if name in files.schema.names]
+        batches = _prepared_batches(files, columns, kept_rows, replaced)
+        _write_whole(path, lambda draft: write_batches(batches, draft, on_rows))
+    return Prepared(open_files(path), new_roles, roles, row_messages, time_messages, found, kept_rows)
+
+
+def _read_keys(files: FileSet, roles: RoleColumns, with_digest: bool) -> pa.Table:
+    """Sequences, times, annotators and labels of all rows; a digest stands for the other columns."""
+    single = [roles.time, roles.annotator, roles.trusted]
+    keys = list(dict.fromkeys([*roles.sequence, *(name for name in single if name), *roles.label]))
+    columns = files.schema.names if with_digest else keys
+    parts = []
+    for batch in read_batches(files, [name for name in files.schema.names if name in columns]):
+        part = pa.Table.from_batches([batch])
+        digest = digest_of_rows(part.drop_columns([ROW, *keys])) if with_digest else None
+        part = part.select(keys)
+        parts.append(part if digest is None else part.append_column(DIGEST, pa.array(digest)))
+    if not parts:
+        raise UnanswerableError("The table must hold at least one row. Got none.")
+    return load_table(open_table(pa.concat_tables(parts, promote_options="permissive")))
+
+
+def digest_of_rows(table: pa.Table) -> np.ndarray:
+    """One number for the values of each row, the same for equal rows: uint64 of shape (rows,)."""
+    joined = np.zeros(len(table), dtype=np.uint64)
+    for name in table.column_names:
+        if is_number_of_row(name):
+            continue
+        coded = whole(table[name]).dictionary_encode(null_encoding="encode")
+        values = coded.dictionary
+        if is_number(values.type):
+            numbers = values.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
+            bits = numbers.view(np.uint64)
+        else:
+            texts = [str(value).encode() for value in values.to_pylist()]
+            bits = np.array(
+                [int.from_bytes(blake2b(text, digest_size=8).digest(), "little") for text in texts], np.uint64
+            )
+        joined = mix(joined ^ bits[coded.indices.to_numpy()], np.zeros(1, dtype=np.uint64))
+    return joined
+
+
+def mix(name: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """The hash of a window (SplitMix64, Steele and others 2014) from those of its sequence's name and its number."""
+    value = name + (number.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def _time_column(name: str, moments: Moments) -> pa.Array:
+    """Times from which the order and the wall clock follow."""
+    order = moments.order
+    if moments.local is None or not pa.types.is_timestamp(order.type):
+        return order
+    if not moments.has_hours:
+        return order.cast(pa.date32())
+    if order.type.tz is None:
+        return order
+    ahead = np.unique(moments.local - order.cast(pa.int64()).to_numpy(zero_copy_only=False))
+    by_zone = pc.local_timestamp(order).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    if np.array_equal(by_zone, moments.local):
+        return order
+    if len(ahead) > 1:
+        raise ValueError(
+            f"The time column {quoted([name])} of a table of this size must have one offset from UTC, or a time zone: "
+            "name it with the option timezone (--timezone Europe/Berlin)."
+        )
+    return order.cast(pa.timestamp("us", written_offset(int(ahead[0]) // MINUTE)))
+
+
+def _class_values(table: pa.Table, columns: list[str], labels: TableLabels) -> pa.Array:
+    """A value of the label columns for each class."""
+    cells = [np.argwhere(labels.codes == code)[0] for code in range(len(labels.classes))]
+    return pa.array([table[columns[column]][int(row)].as_py() for row, column in cells], table[columns[0]].type)
+
+
+def _prepared_batches(
+    files: FileSet, columns: list[str], kept: np.ndarray | None, replaced: dict[str, pa.Array]
+) -> Iterator[pa.RecordBatch]:
+    """The rows that are kept, with other columns in place of some; `replaced` has a value for each of these rows."""
+    done = 0
+    for batch in read_batches(files, columns):
+        if kept is not None:
+            first, last = np.searchsorted(kept, [batch[ROW][0].as_py(), batch[ROW][-1].as_py() + 1])
+            batch = batch.take(pa.array(kept[first:last] - batch[ROW][0].as_py()))
+        part = pa.Table.from_batches([batch])
+        for name, values in replaced.items():
+            some = values.slice(done, len(batch))
+            is_new = name not in part.column_names
+            number = 0 if is_new else part.column_names.index(name)
+            part = part.append_column(name, some) if is_new else part.set_column(number, name, some)
+        done += len(batch)
+        yield from part.combine_chunks().to_batches()
 
 
 def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
@@ -259,6 +419,7 @@ class Survey:
     annotators : the values of the column of annotators, sorted; None without one
     earliest : the least time on the wall clock in microseconds; None where times are numbers
     unit : of the texts of times: "s", "ms" or "us"
+    offsets_vary : whether the wall clock is not always as far ahead of UTC
     usual, n_gaps : the usual time between two steps, in seconds or the unit of the column, and how many times more
         lies between two; None where there are no times, or too many different ones to be counted
     trusted : how many steps have a label known to be right
@@ -277,6 +438,7 @@ class Survey:
     unnamed_hold_labels: bool
     earliest: int | None
     unit: str
+    offsets_vary: bool = False
     usual: float | None = None
     n_gaps: int | None = None
     trusted: int = 0
@@ -311,6 +473,7 @@ class _State:
     unnamed_hold_labels: bool = False
     earliest: int | None = None
     fraction: int = 1_000_000  # the greatest whole number of microseconds that divides all times
+    offsets: set[int] = field(default_factory=set)  # least and largest, of the wall clock from UTC
     between: TimesBetween = field(default_factory=TimesBetween)
     trusted: TrustedSteps | None = None
 
@@ -384,6 +547,8 @@ def _times(state: _State, table: pa.Table, name: str | None) -> np.ndarray | Non
         local = times
         if pa.types.is_timestamp(column.type) and column.type.tz is not None:
             local = time_numbers(name, pc.local_timestamp(column))
+            ahead = local - times
+            state.offsets |= {int(ahead.min()), int(ahead.max())}
         state.earliest = int(local.min()) if state.earliest is None else min(state.earliest, int(local.min()))
         for divisor in (1_000_000, 1000, 1):
             if state.fraction >= divisor and not (local % divisor).any():
@@ -473,6 +638,7 @@ def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
         unnamed_hold_labels=state.unnamed_hold_labels,
         earliest=state.earliest,
         unit={1_000_000: "s", 1000: "ms"}.get(state.fraction, "us"),
+        offsets_vary=len(state.offsets) > 1,
         usual=usual,
         n_gaps=n_gaps,
         trusted=state.trusted.count if state.trusted else 0,
@@ -524,12 +690,12 @@ def read_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]
         first += len(batch)
 
 
-def write_in_order(
-    files: FileSet, columns: list[str], path: Path, on_rows: Callable[[int], None] = lambda rows: None
+def write_batches(
+    batches: Iterable[pa.RecordBatch], path: Path, on_rows: Callable[[int], None] = lambda rows: None
 ) -> None:
     """Write the rows as they come to a parquet file with small row groups, from which ranges can be read."""
     writer, waiting, held, done = None, list[pa.RecordBatch](), 0, 0
-    for batch in read_batches(files, columns):
+    for batch in batches:
         waiting.append(batch)
         held += len(batch)
         writer = writer or parquet.ParquetWriter(path, batch.schema, compression="zstd", compression_level=1)
@@ -751,6 +917,12 @@ class Layout:
     clocks: tuple[ClockInfo, ...] = ()
     usual: float | None = None
     row_column: str | None = None
+    prepared: Prepared | None = None
+
+    @property
+    def described_columns(self) -> dict[str, str | None]:
+        """Which column of the table as given plays which role."""
+        return (self.prepared.shown if self.prepared else self.columns).describe()
 
     @cached_property
     def rare(self) -> np.ndarray:

@@ -31,6 +31,7 @@ class Tidying:
     spelled : the spelling to take for each label that is replaced
     plain : columns that are read without dictionary encoding
     in_text : columns of text that are read as numbers, with gaps in place of other texts; of tables in parts alone
+    zones : time zones of columns of moments, which sorting on disk does not keep
     """
 
     as_numbers: tuple[str, ...] = ()
@@ -39,6 +40,7 @@ class Tidying:
     spelled: Mapping[str, str] = field(default_factory=dict)
     plain: tuple[str, ...] = ()
     in_text: tuple[str, ...] = ()
+    zones: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """The table with these changes."""
@@ -49,6 +51,10 @@ class Tidying:
         for name in self.in_text:
             if name in table.column_names and is_text(table[name].type):
                 values = text_numbers(whole(table[name]))
+                table = table.set_column(table.column_names.index(name), name, values)
+        for name, zone in self.zones.items():
+            if name in table.column_names and pa.types.is_timestamp(table[name].type):
+                values = table[name].cast(pa.timestamp(table[name].type.unit, zone))
                 table = table.set_column(table.column_names.index(name), name, values)
         table = drop_labels(with_numbers(table, self.as_numbers), self.labels, self.missing)
         return respell(table, self.labels, self.spelled)

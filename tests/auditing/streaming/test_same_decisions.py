@@ -1,11 +1,14 @@
 """A messy table gets the same decisions in memory and in parts, in the same sentences."""
 
+from datetime import UTC, timedelta
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
 import labeltide as lt
+from auditing.reviewed import decide
 from auditing.streaming.quick import WINDOW, QuickTide, study
 from auditing.streaming.test_run import assert_same_files
 from labeltide.auditing import fitting, sampling, survey
@@ -119,6 +122,67 @@ def test_categories_are_read_as_texts_and_levels_that_no_row_has_are_no_classes(
     assert decided(parts) == decided(memory)
     assert parts.summary["table"]["overview"] == memory.summary["table"]["overview"]
     assert_same_files(memory.folder, parts.folder)
+
+
+def with_times(table, write):
+    """The table with other times: `write` is called with each."""
+    times = pa.array([write(time) for time in table["time"].to_pylist()])
+    return table.set_column(table.column_names.index("time"), "time", times)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("form", ["%d/%m/%Y %I:%M %p", "%d.%m.%Y %H:%M", "%Y-%m-%dT%H:%M+02:00"])
+def test_written_dates_are_read_in_parts_as_in_memory(tmp_path, monkeypatch, form, ending):
+    late = with_times(messy(), lambda time: (time + timedelta(days=20)).strftime(form))  # no day that may be a month
+    memory, parts = both(write(tmp_path, ending, late), tmp_path, monkeypatch, clock="hour_of_day", time="time")
+    if ending == "csv" and "+" in form:
+        assert any("those of its time zone, UTC" in sentence for sentence in decided(parts))  # as pyarrow reads them
+        return
+    assert decided(parts) == decided(memory)
+    assert_same_files(memory.folder, parts.folder)
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "Europe/Berlin"])
+def test_a_time_zone_in_parts_is_that_in_memory(tmp_path, monkeypatch, zone):
+    moved = with_times(messy(), lambda time: (time + timedelta(days=26, hours=10)).replace(tzinfo=UTC))
+    memory, parts = both(write(tmp_path, "parquet", moved), tmp_path, monkeypatch, clock="hour_of_day", timezone=zone)
+    assert decided(parts) == decided(memory)
+    assert_same_files(memory.folder, parts.folder)
+
+
+def test_bad_rows_are_left_out_in_parts_as_in_memory(tmp_path, monkeypatch):
+    table = messy()
+    order = np.sort(np.append(np.arange(len(table)), [5, 5, 300, 301]))
+    again = table.take(pa.array(order))
+    times = again["time"].to_pylist()
+    times[40] = times[700] = None
+    again = again.set_column(again.column_names.index("time"), "time", pa.array(times, table["time"].type))
+    path = write(tmp_path, "parquet", again)
+    memory, parts = both(path, tmp_path, monkeypatch, drop_bad_rows=True)
+    assert decided(parts) == decided(memory)
+    assert any("I left out 4 rows that repeat an earlier one exactly" in sentence for sentence in decided(parts))
+    assert parts.summary["table"]["rows"] == memory.summary["table"]["rows"] == len(again)
+    assert_same_files(memory.folder, parts.folder)
+    pulse = again["heart_rate"].to_pylist()
+    pulse[6] = "99,5"
+    path = write(tmp_path, "parquet", again.set_column(again.column_names.index("heart_rate"), "heart_rate", [pulse]))
+    with pytest.raises(ValueError, match="with other values"):
+        lt.audit(path, window=WINDOW, out=tmp_path / "no", device="cpu", drop_bad_rows=True)
+
+
+def test_decisions_and_a_baseline_count_in_parts_as_in_memory(tmp_path, monkeypatch):
+    path = write(tmp_path, "parquet")
+    memory, _ = both(path, tmp_path, monkeypatch)
+    rows = memory.issues["row"].to_pylist()[:4]
+    decide(memory.folder, [("Ada", row, None, None) for row in rows])
+    again, parts = both(path, tmp_path / "again", monkeypatch, decisions=memory.folder, baseline=memory.folder)
+    assert decided(parts) == decided(again)
+    assert parts.summary["decisions"]["used"] == 4
+    assert_same_files(again.folder, parts.folder, but=["compare"])
+    assert parts.summary["compare"]["issues"] == again.summary["compare"]["issues"]
+    trusted, both_kinds = both(path, tmp_path / "both", monkeypatch, decisions=memory.folder, trusted="verified")
+    assert decided(both_kinds) == decided(trusted)
+    assert_same_files(trusted.folder, both_kinds.folder)
 
 
 def test_the_page_and_the_terminal_of_parts_have_the_overview_of_columns(tmp_path, monkeypatch, capfd):
