@@ -9,6 +9,7 @@ import pytest
 from fresh_process import run_code
 from labeltide.estimators import NoisyLabelClassifier
 from labeltide.estimators.fleet import METHODS, UnknownMethodError
+from labeltide.inference.audit import FDR
 
 
 def parameters(cls: type) -> dict[str, inspect.Parameter]:
@@ -39,3 +40,20 @@ def test_every_module_can_be_the_first_to_be_imported(module):
     code = f"import labeltide.estimators.{module}; import labeltide; assert len(labeltide.METHODS) == 8"
     result = run_code(code)
     assert result.returncode == 0, result.stderr
+
+
+def test_a_simple_method_loads_neither_the_hidden_markov_model_nor_inference():
+    code = """
+import sys, numpy as np, labeltide as lt
+X = np.random.default_rng(0).normal(size=(6, 5, 2))
+lt.IgnoreClassifier(epochs=1, device="cpu").fit(X, (X[..., 0] > 0).astype(int))
+loaded = {name for name in sys.modules if name.startswith("labeltide")}
+assert len(loaded) <= 36, loaded
+assert not {"labeltide.chain.em", "labeltide.inference.bands", "labeltide.estimators.tide"} & loaded
+"""
+    result = run_code(code)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_default_false_discovery_rate_is_that_of_audits():
+    assert inspect.signature(NoisyLabelClassifier.audit).parameters["fdr"].default == FDR

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 import torch
@@ -20,9 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from labeltide import _validation
 from labeltide._clock import Cells, Period, check_clocks, check_gaps
-from labeltide.chain.data import Chain
 from labeltide.data.clusters import Sources
-from labeltide.estimators.cross_fit import TrainingRows, TrainingRowsWarning
 from labeltide.estimators.fleet import (
     FittedFleet,
     FleetFit,
@@ -33,14 +31,12 @@ from labeltide.estimators.fleet import (
     scale_features,
 )
 from labeltide.estimators.scoring import refuse_scorers_by_name
-from labeltide.estimators.storage import save
-from labeltide.inference.audit import FDR, LabelAudit, Recorded, audit_labels, no_persistence
 from labeltide.models.base import SequenceModel
-from labeltide.tables.frames import like_given
 
-# ----------------------------------------------------------------------------------------------------
-# Audit and correction of recorded labels with a fitted method, in the shape and values of the caller.
-# ----------------------------------------------------------------------------------------------------
+if TYPE_CHECKING:  # what an audit needs is loaded by the first audit
+    from labeltide.chain.data import Chain
+    from labeltide.estimators.cross_fit import TrainingRows
+    from labeltide.inference.audit import LabelAudit
 
 
 def audit_sequences(
@@ -58,6 +54,9 @@ def audit_sequences(
     may_name: bool | None,
 ) -> LabelAudit:
     """See `NoisyLabelClassifier.audit`."""
+    from labeltide.estimators.cross_fit import TrainingRowsWarning
+    from labeltide.inference.audit import Recorded, audit_labels
+
     features, counts = estimator._check_features(X, lengths)
     shape = features.shape[:2]
     labels = estimator.encode(_validation.check_labels(y, *shape), counts)
@@ -68,7 +67,7 @@ def audit_sequences(
     moments = find_moments(estimator, clocks)
     between = check_gaps(gaps, counts, shape[1])
     known = None if trusted is None else estimator.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
-    recorded = Recorded(labels, mask, moments, known, _find_places(estimator, labels, groups), between)
+    recorded = Recorded(labels, mask, moments, known, _find_sources(estimator, labels, groups), between)
     evidence, out_of_fold = estimator._evidence(features, mask)
     audit = audit_labels(
         recorded,
@@ -107,29 +106,26 @@ def correct_labels(
     labels = recorded.astype(np.promote_types(recorded.dtype, estimator.classes_.dtype) if plain else object)
     changed = codes != estimator.encode(y, lengths).reshape(codes.shape)
     labels[changed] = estimator.classes_[codes[changed]]
+    from labeltide.tables.frames import like_given
+
     return like_given(labels, y)
 
 
-def _find_places(estimator: NoisyLabelClassifier, labels: np.ndarray, groups: ArrayLike | None) -> np.ndarray | None:
+def _find_sources(estimator: NoisyLabelClassifier, labels: np.ndarray, groups: ArrayLike | None) -> np.ndarray | None:
     """The source of the labels of each sequence, (n, annotators), as an index into Q; None where all share one Q."""
     sources = Sources.of(estimator.sources_)
     shared = estimator.noise_.annotators == 1
     if shared and groups is None:
         return None
-    places = sources.places(groups, len(labels))
+    indices = sources.places(groups, len(labels))
     if shared:
         return None
     if labels.shape[2] != sources.annotators:
         raise ValueError(
-            f"y must hold labels of the {sources.annotators} annotators of fit, each of whom has an own noise: shape "
+            f"y must hold labels of the {sources.annotators} annotators of fit, each of whom has their own Q: shape "
             f"{(*labels.shape[:2], sources.annotators)}, -1 or None where one is missing. Got {labels.shape[2]}."
         )
-    return places
-
-
-# ----------------------------------------------------------------------------------------------------
-# How an estimator is shown, how well its probabilities hold, and what it says to wrong use.
-# ----------------------------------------------------------------------------------------------------
+    return indices
 
 
 SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
@@ -365,10 +361,10 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         Of several clocks, (..., clocks), it is that of the nearest cell of `clock_grid_`."""
         check_is_fitted(self, "noise_")
         moments = find_moments(self, clock)
-        place = Sources.of(self.sources_).place(annotator, group)
-        if place is None or self.noise_.annotators == 1:
+        index = Sources.of(self.sources_).place(annotator, group)
+        if index is None or self.noise_.annotators == 1:
             return self.noise_.common_at(moments)
-        return self.noise_.at(moments)[place]
+        return self.noise_.at(moments)[index]
 
     def audit(
         self,
@@ -376,7 +372,7 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         clock: ArrayLike | None = None,
         lengths: ArrayLike | None = None,
-        fdr: float = FDR,
+        fdr: float = 0.1,
         *,
         trusted: ArrayLike | None = None,
         groups: ArrayLike | None = None,
@@ -422,6 +418,8 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted method to one file (safetensors with a JSON header, no pickle), whole or not at all."""
+        from labeltide.estimators.storage import save
+
         save(self, Path(path))
 
     def _networks_at_once(self, annotators: int) -> tuple[int, int]:
@@ -441,6 +439,8 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
 
     def _persistence(self) -> Chain:
         """The hidden Markov model of the true labels, for an audit; here steps are independent."""
+        from labeltide.inference.audit import no_persistence
+
         return no_persistence(len(self.classes_))
 
     def _learned(self) -> dict[str, Any]:
@@ -465,11 +465,6 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
         tags.target_tags.two_d_labels = tags.target_tags.multi_output = True
         return tags
-
-
-# ----------------------------------------------------------------------------------------------------
-# Online prediction: filtering with a causal model, one step at a time.
-# ----------------------------------------------------------------------------------------------------
 
 
 class Stream:

@@ -159,11 +159,6 @@ def small_batches(fleet_fit: FleetFit) -> int:
     return min(fleet_fit.settings.batch_size, share)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Out-of-fold predictions after fitting: training rows are recognised by digest and predicted without their fold.
-# ----------------------------------------------------------------------------------------------------
-
-
 DIGEST_SIZE = 16  # bytes; two different rows share a digest once in 2^64 rows
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -358,11 +359,6 @@ def _remove_checkpoints(folder: str | Path | None) -> None:
         Path(folder).rmdir()
 
 
-# ----------------------------------------------------------------------------------------------------
-# Train fleets whole, or in parts by several workers; numbers are the same.
-# ----------------------------------------------------------------------------------------------------
-
-
 class Training(NamedTuple):
     """Networks to be trained with the forward loss and a fixed Q, in place."""
 
@@ -380,7 +376,7 @@ class Training(NamedTuple):
 class Part(NamedTuple):
     """Some members of a training, with their untrained networks."""
 
-    training: int  # its place among the trainings
+    training: int  # its index among the trainings
     members: Tensor
     model: SequenceModel
     noise: FixedNoise
@@ -402,7 +398,7 @@ def train_all(trainings: Sequence[Training]) -> None:
             training.run()
         return
     shared = [(_copy(training.fleet_fit), training.how) for training in trainings]
-    parts = [part for place, training in enumerate(trainings) for part in _parts_of(place, training, engine)]
+    parts = [part for index, training in enumerate(trainings) for part in _parts_of(index, training, engine)]
     for number, trained in engine.run(_train_part, shared, parts):
         part, whole = parts[number], trainings[parts[number].training]
         device = whole.fleet_fit.data.features.device
@@ -410,13 +406,13 @@ def train_all(trainings: Sequence[Training]) -> None:
         put_members(whole.model, part.members.to(device), trained.to(device), every)
 
 
-def _parts_of(place: int, training: Training, engine: Workers) -> list[Part]:
+def _parts_of(index: int, training: Training, engine: Workers) -> list[Part]:
     """As many parts as there are workers, each of whole groups that stop together."""
     members = torch.arange(training.fleet_fit.members).unflatten(0, (-1, training.how.get("stop_together", 1)))
     pieces = [piece.flatten() for piece in members.tensor_split(engine.count) if len(piece)]
     return [
         Part(
-            place,
+            index,
             piece,
             training.model.take(piece).cpu(),
             training.noise.take(piece).cpu(),
@@ -445,16 +441,11 @@ def _train_part(shared: list[tuple[FleetFit, dict[str, Any]]], part: Part) -> Se
     return model.cpu()
 
 
-# ----------------------------------------------------------------------------------------------------
-# Validation and encoding: from the arguments of `fit` to the tensors that the training loop takes.
-# ----------------------------------------------------------------------------------------------------
-
-
 # Of several clocks, up to `FEW_CLASSES` classes and beyond (docs/decisions/007-families-of-q.md).
 MAX_CELLS, MAX_CELLS_MANY_CLASSES = 576, 144  # by hand
 FEW_CLASSES = 3
 # Share of the labelled rows that one cluster may hold without a warning (docs/decisions/019-people-are-the-unit.md).
-MOST_OF_ONE = 0.6  # by hand
+MAX_CLUSTER_SHARE = 0.6  # by hand
 
 
 class Prepared(NamedTuple):
@@ -519,7 +510,7 @@ def prepare(
 def _find_grid(
     moments: np.ndarray, mask: np.ndarray, period: Period, n_classes: int
 ) -> tuple[np.ndarray, np.ndarray | None, Cells | None]:
-    """The distinct moments of the clock and the place of each step among them; with several clocks, their cells."""
+    """The distinct moments of the clock and the index of each step among them; with several clocks, their cells."""
     if moments.ndim == 3:
         cells = find_cells(moments, mask, period, MAX_CELLS if n_classes <= FEW_CLASSES else MAX_CELLS_MANY_CLASSES)
         return np.arange(len(cells.grid), dtype=np.float64), cells.places(moments), cells
@@ -558,30 +549,25 @@ def hold_out(seed: int, labelled: np.ndarray, fraction: float, clusters: np.ndar
 
 def _warn_of_splits(features: np.ndarray, mask: np.ndarray, labelled: np.ndarray, clusters: np.ndarray | None) -> None:
     """Warn where rows that look dependent are split one by one, or where a cluster leaves too little beside itself."""
-    said = None
+    message = None
     if clusters is None:
         if neighbours_look_alike(features, mask):
-            said = (
+            message = (
                 "Adjacent rows look alike, as windows of one person do, so rows that are held out say less than they "
                 "seem to. Pass clusters=, naming the person, night or recording of each row."
             )
     elif min(count_clusters(clusters, rows) for rows in labelled) < 2:
-        said = (
+        message = (
             "clusters must name at least two clusters with labels, to hold out one of them. Got fewer, so rows are "
             "split as if they were independent. Give more people or recordings."
         )
-    elif (share := max(np.bincount(clusters[rows]).max() / rows.sum() for rows in labelled)) > MOST_OF_ONE:
-        said = (
+    elif (share := max(np.bincount(clusters[rows]).max() / rows.sum() for rows in labelled)) > MAX_CLUSTER_SHARE:
+        message = (
             f"One of the clusters holds {100 * share:.0f} % of the rows with labels, so the networks that judge it "
             "learn from few rows. Name shorter recordings in clusters, such as days, or give more people."
         )
-    if said is not None:
-        warnings.warn(said, ClusterWarning, stacklevel=5)  # at the call of `fit`
-
-
-# ----------------------------------------------------------------------------------------------------
-# Validation of the parameters of estimators that are fitted as one fleet.
-# ----------------------------------------------------------------------------------------------------
+    if message is not None:
+        warnings.warn(message, ClusterWarning, stacklevel=5)  # at the call of `fit`
 
 
 PER_MEMBER = {"random_state", "noise"}  # the parameters in which the estimators of one fleet may differ
@@ -628,11 +614,6 @@ def find_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-# ----------------------------------------------------------------------------------------------------
-# The registry of methods by name, below the estimators, so that files and fleets can look methods up.
-# ----------------------------------------------------------------------------------------------------
-
-
 class UnknownMethodError(KeyError, ValueError):
     """Raised for a name that is no method; it reads as a sentence."""
 
@@ -640,19 +621,40 @@ class UnknownMethodError(KeyError, ValueError):
         return str(self.args[0])
 
 
-class Methods(dict[str, "type[NoisyLabelClassifier]"]):
-    """Name → class. An unknown name is answered with the names there are."""
+class Methods(Mapping[str, "type[NoisyLabelClassifier]"]):
+    """Name → class, loaded when first asked for. An unknown name is answered with the names there are."""
 
-    def __missing__(self, name: str) -> type[NoisyLabelClassifier]:
-        raise UnknownMethodError(f"Unknown method {name!r}. Choose one of: {', '.join(self)}.")
+    homes: ClassVar[dict[str, tuple[str, str]]] = {
+        "ignore": ("paper", "IgnoreClassifier"),
+        "anchor": ("paper", "AnchorClassifier"),
+        "volmin": ("paper", "VolMinClassifier"),
+        "plugin": ("paper", "PlugInClassifier"),
+        "discontinuous": ("paper", "DiscontinuousClassifier"),
+        "continuous": ("paper", "ContinuousClassifier"),
+        "known": ("paper", "KnownNoiseClassifier"),
+        "tide": ("tide", "TideClassifier"),
+    }
+
+    def __getitem__(self, name: str) -> type[NoisyLabelClassifier]:
+        if name not in self.homes:
+            raise UnknownMethodError(f"Unknown method {name!r}. Choose one of: {', '.join(self)}.")
+        module, method = self.homes[name]
+        return getattr(import_module(f"labeltide.estimators.{module}"), method)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.homes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.homes)
+
+    def __len__(self) -> int:
+        return len(self.homes)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
-METHODS = Methods()  # filled by `labeltide.estimators`, which imports every method
-
-
-# ----------------------------------------------------------------------------------------------------
-# Predictions of the networks of a fleet, in pieces that fit into memory.
-# ----------------------------------------------------------------------------------------------------
+METHODS = Methods()
 
 
 STEPS_AT_ONCE = 2**20  # steps that are predicted together, over all sequences and members

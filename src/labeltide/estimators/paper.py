@@ -1,4 +1,4 @@
-"""Cross-entropy training on the recorded labels without correction: the baseline."""
+"""The methods of Nagaraj and others (2025), Continuous and Discontinuous, and those they are compared with."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from labeltide.training.objective import LOSSES, Objective, Penalty, diagonal_no
 
 
 class IgnoreClassifier(NoisyLabelClassifier):
-    """Train as if no label were wrong; its Q is the identity.
+    """Train on the recorded labels as if none were wrong, by cross-entropy; its Q is the identity.
 
     Examples
     --------
@@ -55,13 +55,8 @@ class IgnoreClassifier(NoisyLabelClassifier):
         return FittedFleet(model, identity_noise(fleet_fit.members, fleet_fit.n_classes), history)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Loss correction with a known Q: the forward and backward losses of Patrini and others (2017).
-# ----------------------------------------------------------------------------------------------------
-
-
 class KnownNoiseClassifier(NoisyLabelClassifier):
-    """Train with a known Q, through the forward or the backward loss.
+    """Train with a known Q, through the forward or the backward loss (Patrini and others 2017).
 
     Parameters
     ----------
@@ -132,18 +127,14 @@ def _check_inverse(matrices: np.ndarray, grid: np.ndarray) -> None:
         )
 
 
-# ----------------------------------------------------------------------------------------------------
-# Anchor points (Liu and Tao 2016; Patrini and others 2017): Q from steps that almost surely belong to a class.
-#
-# At such a step x of class i, :math:`Q_{ij} = P(\tilde y = j \mid x)`.
-# ----------------------------------------------------------------------------------------------------
-
-
 MIN_STEPS = 100  # steps that share one estimate where sequences do not share one clock
 
 
 class AnchorPointClassifier(NoisyLabelClassifier):
-    """Warm up on recorded labels, estimate Q at the anchor points, and continue training with the forward loss.
+    r"""Warm up on recorded labels, estimate Q at the anchor points, and continue training with the forward loss.
+
+    Anchor points (Liu and Tao 2016; Patrini and others 2017) are steps x that almost surely belong to a class i, so
+    that :math:`Q_{ij} = P(\tilde y = j \mid x)`.
 
     Parameters
     ----------
@@ -206,13 +197,8 @@ def _groups(data: FleetData, temporal: bool) -> tuple[np.ndarray | None, list[Te
     return clock, [data.mask & (cell_of_step == int(cell)) for cell in cells]
 
 
-# ----------------------------------------------------------------------------------------------------
-# Forward correction with one Q from anchor points (Patrini and others 2017).
-# ----------------------------------------------------------------------------------------------------
-
-
 class AnchorClassifier(AnchorPointClassifier):
-    """Estimate one Q for all times from anchor points, then train with it.
+    """Estimate one Q for all times from anchor points, then train with it (Patrini and others 2017).
 
     Examples
     --------
@@ -228,13 +214,8 @@ class AnchorClassifier(AnchorPointClassifier):
     is_temporal = False
 
 
-# ----------------------------------------------------------------------------------------------------
-# The paper's Plug-In: forward correction with Q(t) from the anchor points (Patrini and others 2017) of a step.
-# ----------------------------------------------------------------------------------------------------
-
-
 class PlugInClassifier(AnchorPointClassifier):
-    """Estimate Q at every moment of the clock from that moment's anchor points, then train with it.
+    """Estimate Q at every moment of the clock from that moment's anchor points, then train with it (Plug-In).
 
     Examples
     --------
@@ -250,13 +231,8 @@ class PlugInClassifier(AnchorPointClassifier):
     is_temporal = True
 
 
-# ----------------------------------------------------------------------------------------------------
-# VolMinNet (Li and others 2021): a static Q of minimum volume, :math:`\log |\det Q|`, trained with the classifier.
-# ----------------------------------------------------------------------------------------------------
-
-
 class VolMinClassifier(NoisyLabelClassifier):
-    """Learn a static Q of least volume together with the network.
+    """Learn a static Q of least volume, ``log |det Q|``, together with the network (VolMinNet, Li and others 2021).
 
     Parameters
     ----------
@@ -287,16 +263,6 @@ class VolMinClassifier(NoisyLabelClassifier):
         return FittedFleet(model, noise, history)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Joint training of Q and the classifier, with partial pooling where several annotators have a Q each.
-#
-# The prior :math:`Q_a \sim N(Q, s^2)` adds a penalty on deviations from the common Q. The data term averages over all
-# labels while the penalty is the same for every annotator, so that annotators with few labels stay close to the common
-# Q. The standard deviation s is chosen by the likelihood of held-out sequences, with the one-standard-error rule
-# (Breiman and others 1984) at half a standard error.
-# ----------------------------------------------------------------------------------------------------
-
-
 # Standard deviations of an annotator's entries of Q around the common ones: from hardly pooled to all alike
 # (docs/decisions/009-several-annotators.md).
 DEVIATIONS = (0.1, 0.03, 0.01, 0.0)  # by hand
@@ -316,7 +282,13 @@ class Trained(NamedTuple):
 
 
 class LearnedNoiseClassifier(NoisyLabelClassifier):
-    """Learns Q and the network jointly; with several annotators, a Q for each."""
+    r"""Learns Q and the network jointly; with several annotators, a Q for each with partial pooling.
+
+    The prior :math:`Q_a \sim N(Q, s^2)` adds a penalty on deviations from the common Q. The data term averages over all
+    labels while the penalty is the same for every annotator, so that annotators with few labels stay close to the
+    common Q. The standard deviation s is chosen by the likelihood of held-out sequences, with the one-standard-error
+    rule (Breiman and others 1984) at half a standard error.
+    """
 
     def _networks_at_once(self, annotators: int) -> tuple[int, int]:
         return (len(DEVIATIONS), len(DEVIATIONS) * annotators) if annotators > 1 else (1, 1)
@@ -448,11 +420,6 @@ def _with_copies(fleet_fit: FleetFit, held: Tensor, copies: int) -> FleetFit:
     )
 
 
-# ----------------------------------------------------------------------------------------------------
-# The paper's Discontinuous method: minimum-volume estimation (VolMinNet, Li and others 2021) of Q at every step.
-# ----------------------------------------------------------------------------------------------------
-
-
 class DiscontinuousClassifier(LearnedNoiseClassifier):
     """Learn a free Q of least volume for each moment of the clock, together with the network.
 
@@ -498,17 +465,12 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
         return self._learn(fleet_fit, build, penalties)
 
 
-# ----------------------------------------------------------------------------------------------------
-# The paper's Continuous method: Q(t) as a neural network of time, by the augmented Lagrangian (Hestenes 1969).
-# ----------------------------------------------------------------------------------------------------
-
-
 BOUND_MARGIN, BOUND_SHARE = 0.005, 0.9  # Q(t) stays at its bound if it is this near for this share of the clock
 VOLUME_WEIGHT = 1e-4  # of the penalised objective, in the paper's code
 
 
 class ContinuousClassifier(LearnedNoiseClassifier):
-    r"""Learn a smooth Q(t) of least size together with the network.
+    r"""Learn a smooth Q(t) of least size, a neural network of time, together with the classifier.
 
     Several annotators have a Q(t) each, partially pooled; held-out likelihood chooses the strength.
 

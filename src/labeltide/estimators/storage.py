@@ -288,11 +288,6 @@ def _fill(part: str, module: Module, tensors: Tensors, may_be_infinite: bool = F
     return module
 
 
-# ----------------------------------------------------------------------------------------------------
-# The JSON header of a saved file: writing, reading, validation, and a SHA-256 digest of the whole file.
-# ----------------------------------------------------------------------------------------------------
-
-
 FORMAT = 1
 NOISES: dict[str, type[NoiseFunction]] = {
     "fixed": FixedNoise,
@@ -518,11 +513,6 @@ def _check_class(name: Any, depth: int = 0) -> Any:
     return tuple(_check_class(part, depth + 1) for part in name) if isinstance(name, list) else name
 
 
-# ----------------------------------------------------------------------------------------------------
-# The parameters of a method in a saved file: what JSON carries of them, and their validation.
-# ----------------------------------------------------------------------------------------------------
-
-
 PLAIN = (str, int, float, bool, type(None))  # what JSON carries with its type
 NOT_SAVED = ("checkpoint", "noise", "noise_function")  # parameters that are None in the file
 MAY_BE_NONE = ("rounds", "noise_learning_rate", "clip")
@@ -615,11 +605,6 @@ def _check_param(name: str, value: Any, default: Any) -> None:
         _validation.check_number(name, value, 0 if name == "max_restarts" else 1, whole=True)
     else:
         _validation.check_number(name, value, -sys.float_info.max, sys.float_info.max)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The tensors of a stored method: read, taken apart, and checked against the shapes that they must have.
-# ----------------------------------------------------------------------------------------------------
 
 
 Tensors = dict[str, Tensor]

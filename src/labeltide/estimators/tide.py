@@ -58,11 +58,6 @@ from labeltide.noise.functions import FixedNoise, NoiseFunction
 from labeltide.training import FleetData, History
 from labeltide.training.objective import Objective
 
-# ----------------------------------------------------------------------------------------------------
-# The steps of `tide`: cross-fitted networks, EM of the hidden Markov model with their evidence, and its posterior.
-# ----------------------------------------------------------------------------------------------------
-
-
 CROSS_FIT_FOLDS = 5  # by hand (docs/decisions/006-cross-fitting.md)
 # Classes, and moments at which Q is estimated with at most so many; linear interpolation between them. With many
 # classes each has few labels at a moment, and Q has the square of their number of entries
@@ -116,11 +111,11 @@ def make_folds(fleet_fit: FleetFit) -> Tensor:
     clusters have labels, there are as many folds.
     """
     labelled = (fleet_fit.data.labels >= 0).any(-1).any(-1).cpu().numpy()  # (fits, rows)
-    fewest = int(labelled.sum(1).min())
-    if fewest < 2:
+    n_labelled = int(labelled.sum(1).min())
+    if n_labelled < 2:
         raise ValueError(
             "tide needs at least two sequences with labels, to judge one by the other. "
-            f"Got {fewest}. Cut a long sequence into windows."
+            f"Got {n_labelled}. Cut a long sequence into windows."
         )
     units = [splitting_units(fleet_fit.clusters, rows) for rows in labelled]
     count = min(CROSS_FIT_FOLDS, *map(count_clusters, units, labelled))
@@ -134,12 +129,12 @@ def make_folds(fleet_fit: FleetFit) -> Tensor:
 def chain_data(data: FleetData, n_classes: int, cells: Cells | None = None) -> tuple[ChainData, np.ndarray]:
     """The data of the hidden Markov model, and the moments at which it estimates Q."""
     grid, points = data.grid.double().cpu().numpy() if cells is None else cells.grid, data.points
-    most = next(points for classes, points in CHAIN_POINTS if n_classes <= classes)
-    if cells is None and len(grid) > most:
-        coarse = np.linspace(grid[0], grid[-1], most)
+    max_points = next(points for classes, points in CHAIN_POINTS if n_classes <= classes)
+    if cells is None and len(grid) > max_points:
+        coarse = np.linspace(grid[0], grid[-1], max_points)
         nearest = np.searchsorted((coarse[1:] + coarse[:-1]) / 2, grid)
-        place = torch.from_numpy(nearest).to(data.mask.device)
-        points = place.expand_as(data.mask) if points is None else place[points]
+        index = torch.from_numpy(nearest).to(data.mask.device)
+        points = index.expand_as(data.mask) if points is None else index[points]
         grid = coarse
     labels = ChainData(data.labels, data.mask, points, len(grid), n_classes, trusted=data.trusted)
     return labels.with_gaps(None if data.gaps is None else data.gaps.cpu().numpy()), grid
@@ -212,11 +207,6 @@ def _learned(chosen: NoiseMixture) -> list[dict[str, Any]]:
 def _every_row(folds: Tensor) -> Members:
     index = torch.arange(len(folds), device=folds.device)
     return Members(index, index, torch.ones_like(folds, dtype=torch.float32))
-
-
-# ----------------------------------------------------------------------------------------------------
-# Distillation (Hinton and others 2015): the last ensemble is trained on the posterior of the true labels.
-# ----------------------------------------------------------------------------------------------------
 
 
 DISTILLATION_PATIENCE = 30  # by hand: epochs without a better held-out loss, after which a network stops
@@ -293,11 +283,6 @@ def _side_by_side(fleets: list[tuple[SequenceModel, History]], fits: int) -> tup
     )
     order = torch.arange(len(fleets) * len(histories[0].best_epoch)).reshape(len(fleets), fits, -1)
     return stack([model for model, _ in fleets]).take(order.movedim(1, 0).flatten()), history
-
-
-# ----------------------------------------------------------------------------------------------------
-# Lazy inference of a fitted method: bootstrap bands, tests and diagnostics, computed on first use and saved.
-# ----------------------------------------------------------------------------------------------------
 
 
 SHARE, WARNED = "share", "warned"  # what files do not hold: the estimates have what is needed of the first

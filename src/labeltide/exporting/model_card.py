@@ -78,8 +78,8 @@ def _data(found: OnnxSource) -> list[str]:
 
 def _noise(found: OnnxSource) -> list[str]:
     grid, matrices = np.asarray(found.estimator.clock_grid_), found.estimator.noise_matrices_
-    said = "Q(t) is the probability of each recorded label given the true one at a moment of the clock."
-    parts = [f"{said} It is estimated, not known. The JSON file has all of it."]
+    meaning = "Q(t) is the probability of each recorded label given the true one at a moment of the clock."
+    parts = [f"{meaning} It is estimated, not known. The JSON file has all of it."]
     if found.audit is not None:
         noise = found.audit["noise"]
         ends = (noise.get("rate"), noise.get("rate_lower"), noise.get("rate_upper"))
@@ -112,20 +112,22 @@ def _running(result: OnnxExport, found: OnnxSource) -> list[str]:
         )
     elif model.is_causal:
         parts.append("- Every step is judged by itself: a single step is a sequence of one.")
-    said = ["\n".join(parts)]
+    paragraphs = ["\n".join(parts)]
     if found.scaling is None:
-        said.append("Features must be scaled as those that the model was fitted to.")
+        paragraphs.append("Features must be scaled as those that the model was fitted to.")
     elif not found.encoders:
-        said.append("Features are in the units of the training data: the graph pulls outliers in, centres and scales.")
+        paragraphs.append(
+            "Features are in the units of the training data: the graph pulls outliers in, centres and scales."
+        )
     else:
-        said.append(
+        paragraphs.append(
             "Features are in the units of the table: the graph pulls outliers in, centres and scales. Gaps in numbers "
             "are filled beforehand with the last value before them in the sequence, else with `fill` of the JSON file. "
             "A feature `NAME (missing)` is 1 where one was filled and 0 elsewhere. A feature `NAME=LEVEL` is 1 where "
             "the column has this level and 0 elsewhere."
         )
-        said.append(f"Order of the features: {', '.join(_text(name) for name in found.feature_names)}.")
-    return said
+        paragraphs.append(f"Order of the features: {', '.join(_text(name) for name in found.feature_names)}.")
+    return paragraphs
 
 
 def _checked(result: OnnxExport) -> list[str]:

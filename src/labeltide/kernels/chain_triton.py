@@ -222,11 +222,6 @@ def _count(  # type: ignore[no-untyped-def]
         tl.store(out + i[:, None] * CLASSES + j[None, :], tl.sum(sums, 0), mask=square)
 
 
-# ----------------------------------------------------------------------------------------------------
-# One step of the hidden Markov model in Triton: emission probabilities, evidence and transition probabilities.
-# ----------------------------------------------------------------------------------------------------
-
-
 @triton.jit
 def likelihood_of(  # type: ignore[no-untyped-def]
     q, member_labels, at, place, trusted, real, j, points,

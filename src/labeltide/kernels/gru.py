@@ -126,11 +126,6 @@ def make_gru_task(features: Tensor, parameters: Sequence[Tensor]) -> GRUTask:
     return task
 
 
-# ----------------------------------------------------------------------------------------------------
-# Compiled deterministic reduction: sums over the tiles of each member, taken in a fixed order.
-# ----------------------------------------------------------------------------------------------------
-
-
 class SumTask(ctypes.Structure):
     """The arguments of one call, laid out as in c/pool.c. Results have the same bits on any number of threads."""
 

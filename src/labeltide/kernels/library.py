@@ -150,11 +150,6 @@ def _load(path: Path) -> ctypes.CDLL | None:
         return None
 
 
-# ----------------------------------------------------------------------------------------------------
-# Self-check of the compiled kernels: small ragged cases are computed and compared with torch's stored results.
-# ----------------------------------------------------------------------------------------------------
-
-
 LINE_BYTES = 64  # bytes in a cache line, on which the memory of a case starts
 THREADS = 2  # so that another thread computes part of the items
 
@@ -204,16 +199,6 @@ def _check_case(compiled: ctypes.CDLL, case: Case) -> CheckResult:
     return CheckResult(passed, worst, time.perf_counter() - started)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Regression cases of the compiled kernels: stored calls and the results that torch gave, replayed by self-checks.
-#
-# A case is a block of memory, the calls that run on it and the parts of it that are compared afterwards. Pointers in a
-# task are stored as offsets into that memory. `tools/kernel_cases.py` writes the file; the Python self-check and the C
-# program `tools/kernels/replay.c`, which also runs under emulators, read it. All numbers are little-endian, and every
-# part starts at a multiple of eight bytes.
-# ----------------------------------------------------------------------------------------------------
-
-
 PATH = Path(__file__).parent / "cases.bin"
 MAGIC = b"LTCASES1"
 KINDS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8))
@@ -241,7 +226,12 @@ class Comparison:
 
 @dataclass
 class Case:
-    """A memory of `size` bytes, its initial content, the calls and the comparisons."""
+    """A memory of `size` bytes, its initial content, the calls and the comparisons.
+
+    Pointers in a task are stored as offsets into that memory. `tools/kernel_cases.py` writes the cases; the Python
+    self-check and the C program `tools/kernels/replay.c`, which also runs under emulators, read them. All numbers are
+    little-endian, and every part starts at a multiple of eight bytes.
+    """
 
     name: str
     kernel: str
@@ -328,21 +318,11 @@ def _padded(values: bytes) -> bytes:
     return values.ljust(-(-len(values) // 8) * 8, b"\0")
 
 
-# ----------------------------------------------------------------------------------------------------
-# Call a function of the compiled library through ctypes, with its items shared among threads.
-# ----------------------------------------------------------------------------------------------------
-
-
 def call(compiled: ctypes.CDLL, name: str, task: ctypes.Structure | ctypes.Array, items: int, threads: int) -> None:
     """Run a kernel on all items of a task, on at most `threads` threads of the compiled library."""
     kernel = ctypes.cast(getattr(compiled, name), ctypes.c_void_p)
     if compiled.labeltide_run(kernel, ctypes.byref(task), ctypes.c_int64(items), ctypes.c_int64(threads)):
         raise MemoryError(f"Not enough memory for {name}.")
-
-
-# ----------------------------------------------------------------------------------------------------
-# Thread counts: of the compiled kernels, and of the OpenMP pool that torch's operations use around them.
-# ----------------------------------------------------------------------------------------------------
 
 
 _kernel_threads: ContextVar[int | None] = ContextVar("kernel_threads", default=None)

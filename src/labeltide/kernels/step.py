@@ -142,13 +142,6 @@ def _padded(width: int) -> int:
     return -(-width // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
 
 
-# ----------------------------------------------------------------------------------------------------
-# Compiled Adam (Kingma and Ba 2015) with gradient clipping by norm (Pascanu and others 2013), per member of a fleet.
-#
-# The equations are those of `TrainingState.adam`. One pass updates both moments and the parameters.
-# ----------------------------------------------------------------------------------------------------
-
-
 class AdamTask(ctypes.Structure):
     """The arguments of one call, laid out as in c/adam.c."""
 
@@ -174,11 +167,6 @@ def adam_step(updated: tuple[Tensor, ...], settings: tuple[Tensor, ...], diverge
     tensors = (*updated, *settings, diverged)
     task = AdamTask(*gradients.shape, *(tensor.data_ptr() for tensor in tensors), clip)
     library.run("labeltide_adam", task, len(gradients))
-
-
-# ----------------------------------------------------------------------------------------------------
-# Compiled forward loss (Patrini and others 2017) and cross-entropy: the data term of `Objective` and its gradient.
-# ----------------------------------------------------------------------------------------------------
 
 
 STEPS_PER_ITEM = 8  # STEPS in c/objective.c

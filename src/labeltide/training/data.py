@@ -202,13 +202,6 @@ def _fill_up(orders: Sequence[np.ndarray], batch_size: int) -> Tensor:
     return torch.from_numpy(table.reshape(len(orders), batches, width).swapaxes(0, 1).copy())
 
 
-# ----------------------------------------------------------------------------------------------------
-# The rows of one batch as a small table of their own, for kernels that read rows of a table.
-#
-# A large table is not copied: its rows are gathered batch by batch, also from a file that is mapped into memory.
-# ----------------------------------------------------------------------------------------------------
-
-
 class BatchTable:
     """The rows of every member's batch, one member after the other: members * batch rows.
 

@@ -174,11 +174,6 @@ def _threads_for(model: SequenceModel) -> contextlib.AbstractContextManager[None
     return torch_on_one_thread() if small else contextlib.nullcontext()
 
 
-# ----------------------------------------------------------------------------------------------------
-# Learning curves: training and validation loss by epoch and member, as arrays.
-# ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, repr=False)
 class History(ShortRepr):
     """One value per epoch and member.
@@ -208,11 +203,6 @@ class History(ShortRepr):
         """The history of one member as a fleet of one."""
         chosen = slice(index, index + 1)
         return type(self)(**{name: values[..., chosen] for name, values in vars(self).items()})
-
-
-# ----------------------------------------------------------------------------------------------------
-# Progress over epochs: a bar on a terminal, lines in the log elsewhere, or calls of a callback.
-# ----------------------------------------------------------------------------------------------------
 
 
 OnEpoch = Callable[[int, float], None]  # epochs done, average loss

@@ -13,22 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# ----------------------------------------------------------------------------------------------------
-# Forward and backward loss corrections for label noise (Patrini and others 2017), and cross-entropy, per label.
-#
-# The forward loss at time t is :math:`-\log (Q_t^\top p_t)_{\tilde y_t}`, the backward loss
-# :math:`\sum_j (Q_t^{-1})_{\tilde y_t j} \, (-\log p_{t,j})`. Nothing is averaged here.
-#
-# Shapes are shared by both losses. `log_probs` has shape ``(..., batch, steps, classes)``. `labels` has shape
-# ``(..., batch, steps)``, or ``(..., batch, steps, annotators)`` with several annotators; -1 means not recorded and
-# gives a loss of zero. `matrices` holds Q in the shape ``(classes, classes)``, ``(..., steps, classes, classes)`` when
-# all sequences of a batch share one clock, or ``(..., batch, steps, classes, classes)`` when each has its own. Where
-# annotators have a Q each, their axis stands where it does in the labels:
-# ``(..., batch or 1, steps, annotators, classes, classes)``.
-# ----------------------------------------------------------------------------------------------------
-
-
-MOST_LOG = 1e-3  # the largest logarithm of a probability, with what rounding in half precision adds
+MAX_LOG = 1e-3  # the largest logarithm of a probability, with what rounding in half precision adds
 
 
 def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
@@ -133,7 +118,7 @@ def _check_inputs(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> None:
     if torch.compiler.is_compiling() or not log_probs.numel():
         return
     largest = float(log_probs.detach().max())
-    if largest > MOST_LOG:
+    if largest > MAX_LOG:
         raise ValueError(
             f"log_probs must be logarithms of probabilities, which are at most 0. The largest is {largest:.3g}. Give "
             "probabilities as probs.log(), logits as logits.log_softmax(-1)."
@@ -315,14 +300,6 @@ def _step_averages(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     counts = weights.sum((1, 3))
     per_step = (values * weights).sum((1, 3)) / counts.clamp_min(MIN_WEIGHT)
     return per_step, counts / counts.sum(1, keepdim=True).clamp_min(MIN_WEIGHT)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Penalties on Q: minimum volume (Li and others 2021, VolMinNet), Frobenius norm, and pooling of annotators.
-#
-# The noise matrix is identified as the one of least volume that explains the labels. Each penalty gives one number per
-# matrix.
-# ----------------------------------------------------------------------------------------------------
 
 
 JITTER = 1e-4  # added to the diagonal of Q before its determinant is taken

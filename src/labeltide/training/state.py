@@ -159,15 +159,17 @@ class TrainingState:
         finite = norms.isfinite()
         self.diverged |= taking_part & ~finite
         moving = (taking_part & ~self.diverged)[:, None].to(gradients.dtype)  # (members, 1)
-        shrink = (clip / norms.clamp_min(clip)).nan_to_num(0.0)[:, None]
-        gradients = torch.where(finite[:, None], gradients, 0.0) * shrink
+        if gradients.is_cuda or not bool((norms <= clip).all()):  # on a GPU this test would synchronise with the host
+            shrink = (clip / norms.clamp_min(clip)).nan_to_num(0.0)[:, None]
+            gradients = torch.where(finite[:, None], gradients, 0.0) * shrink
         self.count += moving
-        self.mean += moving * (1 - BETA_MEAN) * (gradients - self.mean)
-        self.variance += moving * (1 - BETA_VARIANCE) * (gradients.square() - self.variance)
+        self.mean.lerp_(gradients, moving * (1 - BETA_MEAN))
+        self.variance.lerp_(gradients.square(), moving * (1 - BETA_VARIANCE))
         count = self.count.clamp_min(1)
-        size = moving * self.rate * (1 - BETA_VARIANCE**count).sqrt() / (1 - BETA_MEAN**count)
-        scale = (1 - BETA_VARIANCE**count).sqrt() * EPSILON
-        self.parameters -= size * group_factor * self.mean / (self.variance.sqrt() + scale)
+        root = (1 - BETA_VARIANCE**count).sqrt()
+        size = moving * self.rate * root / (1 - BETA_MEAN**count)  # (members, 1)
+        step = torch.mul(self.mean, group_factor).mul_(size)
+        self.parameters.addcdiv_(step, self.variance.sqrt().add_(root * EPSILON), value=-1)
 
     def restart_diverged(self, max_restarts: int) -> Tensor:
         """Reset diverged members to the start of the epoch, at half the learning rate; returns which they are."""
@@ -227,20 +229,14 @@ def _finite(values: Tensor) -> Tensor:
     return values.sum(1).isfinite()  # a sum that overflows counts as infinite
 
 
-# ----------------------------------------------------------------------------------------------------
-# Training schedule: epochs, learning rates, early stopping and the augmented Lagrangian method.
-#
-# See Bertsekas (1982), Constrained optimization and Lagrange multiplier methods, and Nocedal and Wright (2006),
-# Numerical optimization, chapter 17.
-# ----------------------------------------------------------------------------------------------------
-
-
 NO_CLIP = 3e38  # no finite gradient in single precision has a larger norm
 
 
 @dataclass(frozen=True)
 class AugmentedLagrangian:
-    r"""Augmented Lagrangian method: algorithm 1 of Nagaraj and others (2025).
+    r"""Augmented Lagrangian method (Bertsekas 1982; Nocedal and Wright 2006, chapter 17).
+
+    It is algorithm 1 of Nagaraj and others (2025).
 
     It minimises the penalty on Q subject to an average loss R of zero. Each round of a few epochs minimises
     :math:`\mathrm{pen}(Q) + \lambda R + \tfrac{c}{2} R^2`. After round k,

@@ -245,11 +245,6 @@ def _at_points(grid: Tensor | None, points: Tensor | None) -> Tensor | None:
     return grid[member, points]  # (members, batch, steps, [annotators,] classes, classes)
 
 
-# ----------------------------------------------------------------------------------------------------
-# The members of a fleet that have not stopped early, compacted into a smaller fleet where that is faster.
-# ----------------------------------------------------------------------------------------------------
-
-
 MIN_MEMBERS = 128  # the smallest fleet for which compaction saves time
 
 
