@@ -48,10 +48,10 @@ def small(seed: int = 0, annotators: int = 3) -> tuple[np.ndarray, np.ndarray]:
 
 @own_noise
 def test_own_noise_is_closer_to_the_truth_than_shared_noise_and_few_labels_lean_on_the_others(name, monkeypatch):
-    study, y, truth = three_annotators(n=100)
-    own = make(name, epochs=100, hidden_size=32).fit(study.features, y)
+    study, y, truth = three_annotators()
+    own = make(name, epochs=150, hidden_size=16).fit(study.features, y)
     monkeypatch.setattr(paper, "_has_several_annotators", lambda data: False)
-    shared = make(name, epochs=100, hidden_size=32).fit(study.features, y)
+    shared = make(name, epochs=150, hidden_size=16).fit(study.features, y)
     assert shared.annotator_matrices_ is None
     error = np.abs(own.annotator_matrices_ - truth).mean((1, 2, 3))
     error_shared = np.abs(shared.noise_matrices_ - truth).mean((1, 2, 3))
