@@ -1,5 +1,6 @@
 """The command line: does what it is asked and exits with 0, or says why not and exits with 2."""
 
+import inspect
 import os
 import signal
 import subprocess
@@ -9,12 +10,14 @@ import time
 import pytest
 from pyarrow import csv
 
+import labeltide as lt
 from auditing.nights import write_night
 from auditing.tables import make_table
 from datasets import archives
 from datasets.conftest import small as small
 from labeltide import __version__, cli
 from labeltide.auditing import fitting
+from labeltide.cli.commands import AuditOptions
 from labeltide_bench.studies import read_records
 from studies.toys import STUDY, write_study
 
@@ -250,3 +253,12 @@ def test_without_the_bench_its_names_say_what_to_install():
     code = "import sys; sys.modules['labeltide_bench'] = None; import labeltide; labeltide.read_study"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "labeltide.read_study is part of labeltide-bench, which is not installed" in result.stderr
+
+
+def test_the_command_audit_has_the_options_of_the_function():
+    function = inspect.signature(lt.audit).parameters
+    command = inspect.signature(AuditOptions).parameters
+    only_python = {"table", "out", "verbose", "command"}  # the command has these in a form of its own
+    assert list(function.keys() - only_python - command.keys()) == []
+    assert list(command.keys() - function.keys()) == []
+    assert {name: function[name].default for name in command} == {name: each.default for name, each in command.items()}

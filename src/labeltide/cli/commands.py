@@ -7,6 +7,7 @@ import shlex
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
@@ -22,12 +23,15 @@ app = App(
     name="labeltide",
     help="Learn from labels whose quality changes over time, and see when and how they went wrong.",
     help_epilogue=(
-        "Exit codes: 0 done; 2 wrong use; 3 the data cannot answer; 4 more labels are wrong than --fail-above allows; "
-        "130 stopped by Ctrl-C, 143 by SIGTERM."
+        "Exit codes: 0 success; 2 invalid input; 3 the data do not allow an answer; 4 more labels are wrong than "
+        "--fail-above allows; 130 stopped by Ctrl-C; 143 stopped by SIGTERM."
     ),
     version=labeltide.__version__,
     suppress_keyboard_interrupt=False,  # `main` says that it stopped
 )
+
+
+Flag = partial(Parameter, negative=())  # an option without a --no- form
 
 
 class _Console(Console):
@@ -47,39 +51,33 @@ FORMATS = "csv, labelstudio, elan, textgrid, edf, bids, wfdb, nsrr or mne"
 
 @app.command
 def export(
-    source: Annotated[Path, Parameter(help="The folder of an audit; with --onnx also a saved model.")],
+    source: Annotated[Path, Parameter(help="The folder of an audit, or with --onnx a saved model.")],
     *,
     to: Annotated[str | None, Parameter(help=f"Write issues and corrections as spans: {FORMATS}.")] = None,
-    what: Annotated[str, Parameter(help="Of spans: issues, corrected or both.")] = "both",
-    onnx: Annotated[bool, Parameter(negative=(), help="Write the model as ONNX, with a model card.")] = False,
+    what: Annotated[str, Parameter(help="Which spans to write: issues, corrected or both.")] = "both",
+    onnx: Annotated[bool, Flag(help="Write the model as ONNX, with a model card.")] = False,
     out: Annotated[
         Path | None,
-        Parameter(help="A new folder, SOURCE-FORMAT by default; with --onnx a new file, NAME.onnx by default."),
+        Parameter(help="A new folder, by default SOURCE-FORMAT; with --onnx a new file, by default NAME.onnx."),
     ] = None,
 ) -> None:
-    """Write what an audit found in the formats of annotation tools, or its model as ONNX."""
+    """Write the issues and corrections of an audit for annotation tools, or its model as ONNX."""
     if (to is None) == (not onnx):
         raise ValueError(f"Say what to write: either --onnx, or --to with {FORMATS}.")
     if to is None:
-        _export_model(source, out)
-    else:
-        _export_spans(source, to, what, out)
+        from labeltide.exporting.onnx import export_onnx
 
-
-def _export_model(source: Path, out: Path | None) -> None:
-    from labeltide.exporting.onnx import export_onnx
-
-    console.print(str(export_onnx(source, out)), markup=False, highlight=False)
-
-
-def _export_spans(source: Path, to: str, what: str, out: Path | None) -> None:
+        console.print(str(export_onnx(source, out)), markup=False, highlight=False)
+        return
     from labeltide.exporting.spans import export_audit
 
     written = export_audit(source, to, out, what)
-    for sentence in written.said:
+    for sentence in (*written.said, _count(len(written.files), "file", written.folder)):
         console.print(sentence, markup=False, highlight=False)
-    count = len(written.files)
-    console.print(f"{count} file{'s' if count != 1 else ''}: {written.folder}", markup=False, highlight=False)
+
+
+def _count(count: int, noun: str, path: Path) -> str:
+    return f"{count} {noun}{'s' if count != 1 else ''}: {path}"
 
 
 # Commands of a review: review.
@@ -89,19 +87,17 @@ def _export_spans(source: Path, to: str, what: str, out: Path | None) -> None:
 def review(
     folder: Annotated[Path, Parameter(help="The folder of an audit.")],
     *,
-    reviewer: Annotated[str | None, Parameter(help="Whose decisions these are; your user name by default.")] = None,
-    blind: Annotated[bool, Parameter(negative=(), help="Hide what the model thinks.")] = False,
-    items: Annotated[
-        int | None, Parameter(help="How many stretches that are likely wrong to queue; 100 at first.")
-    ] = None,
+    reviewer: Annotated[str | None, Parameter(help="Who decides; by default your user name.")] = None,
+    blind: Annotated[bool, Flag(help="Hide the suggestions of the model.")] = False,
+    items: Annotated[int | None, Parameter(help="How many stretches of likely errors to queue; 100 at first.")] = None,
     sample: Annotated[
-        int | None, Parameter(help="How many labels of a probability sample to queue; 100 at first.")
+        int | None, Parameter(help="How many labels to draw as a probability sample; 100 at first.")
     ] = None,
-    table: Annotated[Path | None, Parameter(help="The table of the audit, where it has been moved.")] = None,
-    port: Annotated[int | None, Parameter(help="The port on this machine; a free one by default.")] = None,
+    table: Annotated[Path | None, Parameter(help="Where the audited table is, if it was moved.")] = None,
+    port: Annotated[int | None, Parameter(help="The port of the local page; by default a free one.")] = None,
     browser: Annotated[bool, Parameter(help="Open the page in a browser.", negative="--no-browser")] = True,
 ) -> None:
-    """Settle labels one stretch at a time, on a page of this machine alone; decisions stay in the audit's folder."""
+    """Review labels one stretch at a time on a local page; decisions are saved in the folder of the audit."""
     from labeltide.reviewing.app import review as serve_review
 
     serve_review(
@@ -129,7 +125,7 @@ def _user() -> str:
 
 @app.command
 def doctor() -> None:
-    """Say which versions, processor and kernels are in use, and whether every kernel passed its self-check."""
+    """Show the versions, processor and kernels in use, and whether every kernel passed its self-check."""
     from labeltide.doctor import examine
 
     report = examine()
@@ -142,11 +138,11 @@ def doctor() -> None:
 def demo(
     out: Annotated[Path, Parameter(help="Folder for the results.")] = Path("labeltide-demo"),
     *,
-    people: Annotated[int, Parameter(help="How many take part in the simulated study.")] = 60,
-    days: Annotated[int, Parameter(help="How long it lasts.")] = 14,
+    people: Annotated[int, Parameter(help="The number of people in the simulated study.")] = 60,
+    days: Annotated[int, Parameter(help="Its length in days.")] = 14,
     seed: Annotated[int, Parameter(help="The same seed gives the same numbers.")] = 0,
 ) -> None:
-    """Simulate a wearable study with known mistakes, audit it, and compare with the truth."""
+    """Simulate a wearable study with known errors, audit it, and compare the result with the truth."""
     from labeltide.demo import run_demo
 
     result = run_demo(out, people=people, days=days, seed=seed, verbose=True)
@@ -157,15 +153,15 @@ def demo(
 def simulate(
     out: Annotated[Path, Parameter(help="A new file, .parquet, .csv or .csv.gz.")],
     *,
-    people: Annotated[int, Parameter(help="How many wear a sensor.")] = 60,
-    days: Annotated[int, Parameter(help="How long they wear it.")] = 14,
+    people: Annotated[int, Parameter(help="The number of people who wear a sensor.")] = 60,
+    days: Annotated[int, Parameter(help="How many days they wear it.")] = 14,
     rate: Annotated[float, Parameter(help="The share of labels that are wrong.")] = 0.2,
     seed: Annotated[int, Parameter(help="The same seed gives the same table.")] = 0,
     rows: Annotated[
-        float | None, Parameter(help="So many rows, such as 1e8, in place of people and days; .parquet alone.")
+        float | None, Parameter(help="The number of rows, such as 1e8, instead of people and days; .parquet only.")
     ] = None,
 ) -> None:
-    """Write a simulated wearable study, with two annotators and their known mistakes, to try things on."""
+    """Write a simulated wearable study with two annotators and known errors."""
     if rows is not None:
         from labeltide.data.studies import write_large_study
 
@@ -188,8 +184,10 @@ OUTPUT_FORMATS = ("text", "json", "github")
 class OutputOptions:
     """How the result is given."""
 
-    format: Annotated[str, Parameter(help="text, json (one document) or github (workflow commands).")] = "text"
-    quiet: Annotated[bool, Parameter(negative=(), help="Print nothing but errors, and what --format asks for.")] = False
+    format: Annotated[str, Parameter(help="The format of the result: text, json or github (workflow commands).")] = (
+        "text"
+    )
+    quiet: Annotated[bool, Flag(help="Print only errors, and the result if --format is json or github.")] = False
 
     def __post_init__(self) -> None:
         check_choice("format", self.format, OUTPUT_FORMATS)
@@ -215,10 +213,10 @@ def compare(
     old: Annotated[Path, Parameter(help="The folder of the earlier audit.")],
     new: Annotated[Path, Parameter(help="The folder of the later audit.")],
     *,
-    out: Annotated[Path | None, Parameter(help="A new page, .html.")] = None,
+    out: Annotated[Path | None, Parameter(help="A new .html file for the comparison.")] = None,
     output: OutputOptions = OutputOptions(),
 ) -> None:
-    """Say which issues are new, resolved or persisting between two audits, and whether the noise differs."""
+    """Compare two audits: issues that are new, resolved or persisting, and whether the noise differs."""
     from labeltide.auditing import machine_output
     from labeltide.auditing.compare import compare_audits
     from labeltide.auditing.page.page import check_page_path, write_comparison
@@ -240,12 +238,12 @@ def apply(
     folder: Annotated[Path, Parameter(help="The folder of an audit.")],
     *,
     out: Annotated[Path, Parameter(help="A new file, .parquet or .csv.")],
-    table: Annotated[Path | None, Parameter(help="The audited table, where it was moved.")] = None,
+    table: Annotated[Path | None, Parameter(help="Where the audited table is, if it was moved.")] = None,
     above: Annotated[
-        float | None, Parameter(help="Also correct labels where the model is at least so sure, such as 0.95.")
+        float | None, Parameter(help="Also correct the labels of which the model is at least this sure, such as 0.95.")
     ] = None,
 ) -> None:
-    """Write the audited table with the labels that reviewers settled; the original label stays beside each."""
+    """Write the audited table with the labels that reviewers settled, next to the original labels."""
     from labeltide.auditing.apply import apply_decisions
 
     result = apply_decisions(folder, out, table=table, above=above)
@@ -260,8 +258,10 @@ def apply(
 class WorkerOptions:
     """Where independent work runs."""
 
-    workers: Annotated[int | None, Parameter(help="Processes on this machine; the numbers stay the same.")] = None
-    ray: Annotated[str | None, Parameter(help="A Ray cluster: auto, local or its address.")] = None
+    workers: Annotated[
+        int | None, Parameter(help="The number of processes on this machine; it does not change the results.")
+    ] = None
+    ray: Annotated[str | None, Parameter(help="Run on a Ray cluster: auto, local or its address.")] = None
 
     def context(self) -> AbstractContextManager[Any]:
         """While it lasts, work runs there."""
@@ -275,108 +275,116 @@ class WorkerOptions:
 # Commands on a table: audit, predict.
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class AuditOptions:
+    """The options of `labeltide.audit` that a command can have, under the same names and with the same defaults."""
+
+    sequence: Annotated[
+        str | None, Parameter(help="The column that names the person, night or recording of a row.")
+    ] = None
+    time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None
+    label: Annotated[
+        str | None, Parameter(help="The column of labels, or one column per annotator, separated by commas.")
+    ] = None
+    features: Annotated[
+        str | None, Parameter(help="The columns to use as features, separated by commas; by default all others.")
+    ] = None
+    annotator: Annotated[str | None, Parameter(help="The column that names who labelled a row.")] = None
+    clock: Annotated[
+        str | None,
+        Parameter(
+            help="What the noise may depend on: a column, hour_of_day, day_of_week, days or position (the default); up "
+            "to three, separated by commas."
+        ),
+    ] = None
+    trusted: Annotated[
+        str | None, Parameter(help="A column of labels that are known to be right, empty elsewhere.")
+    ] = None
+    drop_bad_rows: Annotated[
+        bool, Flag(help="Leave out rows without a time or a sequence, and exact duplicates of a row.")
+    ] = False
+    timezone: Annotated[
+        str | None, Parameter(help="Convert times to a time zone, such as Europe/Berlin; by default as written.")
+    ] = None
+    missing: Annotated[
+        str | None,
+        Parameter(
+            help="Labels that mean 'not recorded', separated by commas, or none; by default texts such as ? and "
+            "unknown, and a rare -1."
+        ),
+    ] = None
+    labels: Annotated[
+        str | None,
+        Parameter(help="Files with the labels of a recording (EDF+, CSV, JSON, XML and others), separated by commas."),
+    ] = None
+    epoch: Annotated[
+        float | None, Parameter(help="The length of an epoch of a recording in seconds; by default from its labels.")
+    ] = None
+    field: Annotated[
+        str | None,
+        Parameter(
+            help="Which features to compute from a recording: eeg, sleep, muscle, ecg, movement, gaze or plain; by "
+            "default from the names of its channels."
+        ),
+    ] = None
+    window: Annotated[
+        int | None, Parameter(help="Cut sequences longer than this many steps; by default chosen from the data.")
+    ] = None
+    model: Annotated[str, Parameter(help="The network: gru, tcn or transformer.")] = "gru"
+    seed: Annotated[int, Parameter(help="The same seed gives the same numbers.")] = 0
+    device: Annotated[str, Parameter(help="cpu, cuda or auto, which uses a GPU if there is one.")] = "auto"
+    fdr: Annotated[float, Parameter(help="The share of false alarms allowed among the labels to check.")] = 0.1
+    spend_fdr: Annotated[
+        bool,
+        Flag(help="List labels until that share is reached, even if no other label is more likely."),
+    ] = False
+    resume: Annotated[bool, Flag(help="Continue an audit that was interrupted.")] = False
+    fast: Annotated[
+        bool, Flag(help="A quick answer from fewer windows and epochs; the page says what was left out.")
+    ] = False
+    train_on: Annotated[
+        str | None, Parameter(help="How many labels to learn from, such as 1e6, or all. Every label is judged.")
+    ] = None
+    decisions: Annotated[
+        Path | None, Parameter(help="The folder of a reviewed audit, whose settled labels are trusted.")
+    ] = None
+    baseline: Annotated[Path | None, Parameter(help="The folder of an earlier audit to compare with.")] = None
+
+
 @app.command
 def audit(
     table: Annotated[
         str,
         Parameter(
-            help="A table with a row for every time step; a folder or a glob of parquet or CSV files, or an address "
-            "such as s3://bucket/folder; or a recording (EDF, ...), a folder or manifest of recordings."
+            help="A table with one row per time step: a file, a folder or glob of Parquet or CSV files, or an address "
+            "such as s3://bucket/folder. Or a recording (EDF and others), or a folder or manifest of recordings."
         ),
     ],
     *,
-    sequence: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
-    time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None,
-    label: Annotated[
-        str | None, Parameter(help="The labels; several columns, one for each annotator, with commas.")
-    ] = None,
-    features: Annotated[str | None, Parameter(help="Columns with commas between; all others by default.")] = None,
-    annotator: Annotated[str | None, Parameter(help="The column that says who labelled the row.")] = None,
-    clock: Annotated[
-        str | None,
-        Parameter(help="A column, hour_of_day, day_of_week, days or position; up to three with commas. Else position."),
-    ] = None,
-    drop_bad_rows: Annotated[
-        bool, Parameter(negative=(), help="Leave out rows without a time or a sequence, and exact repeats of a row.")
-    ] = False,
-    timezone: Annotated[
-        str | None, Parameter(help="Convert times to a place, such as Europe/Berlin; as written by default.")
-    ] = None,
-    missing: Annotated[
-        str | None,
-        Parameter(help="Labels that mean 'not recorded', with commas, or none; decided from the labels by default."),
-    ] = None,
-    labels: Annotated[str | None, Parameter(help="Spans for a recording: EDF+, CSV, JSON, XML, ...; commas.")] = None,
-    epoch: Annotated[float | None, Parameter(help="Seconds of one epoch of a recording.")] = None,
-    field: Annotated[
-        str | None, Parameter(help="Features of a recording: eeg, sleep, muscle, ecg, movement, gaze or plain.")
-    ] = None,
-    trusted: Annotated[str | None, Parameter(help="A column of labels known to be right, empty elsewhere.")] = None,
-    window: Annotated[int | None, Parameter(help="Longer sequences are cut; chosen from the data by default.")] = None,
-    model: Annotated[str, Parameter(help="gru, tcn or transformer.")] = "gru",
-    out: Annotated[Path | None, Parameter(help="Folder for the results; TABLE-audit by default.")] = None,
-    seed: Annotated[int, Parameter(help="The same seed gives the same numbers.")] = 0,
-    device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
-    fdr: Annotated[float, Parameter(help="The share of false alarms allowed among the labels to check.")] = 0.1,
-    spend_fdr: Annotated[
-        bool,
-        Parameter(negative=(), help="Name labels until that share is reached, also where no other label is likelier."),
-    ] = False,
-    resume: Annotated[bool, Parameter(negative=(), help="Go on with an audit that was stopped.")] = False,
-    fast: Annotated[
-        bool, Parameter(negative=(), help="A quick answer from fewer windows and epochs; what is left out is said.")
-    ] = False,
-    train_on: Annotated[
-        str | None, Parameter(help="How many labels to learn from, as 1e6, or all; every label is judged in any case.")
-    ] = None,
-    decisions: Annotated[
-        Path | None, Parameter(help="The folder of a reviewed audit; its settled labels are trusted.")
-    ] = None,
-    baseline: Annotated[Path | None, Parameter(help="The folder of an earlier audit to compare with.")] = None,
+    out: Annotated[Path | None, Parameter(help="The folder for the results; by default TABLE-audit.")] = None,
+    options: AuditOptions = AuditOptions(),
     fail_above: Annotated[
         str | None,
-        Parameter(help="Exit code 4 where the lower end of the interval of the share of wrong labels is above, as 5%."),
+        Parameter(
+            help="Exit with code 4 if the share of wrong labels is above this, such as 5%; the lower end of its "
+            "interval decides."
+        ),
     ] = None,
     where: WorkerOptions = WorkerOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> None:
-    """Say which labels of a table are likely wrong, when, and how sure that is: one folder, one page."""
+    """Find labels of a table that are likely wrong, and when and how they went wrong; writes a folder with a page."""
     from labeltide.auditing import machine_output
     from labeltide.auditing.options import default_folder
     from labeltide.auditing.run import audit as audit_table
     from labeltide.tables.files import without_secrets
 
     limit = None if fail_above is None else machine_output.read_share(fail_above)
+    command = shlex.join(["labeltide", *map(without_secrets, sys.argv[1:])])
     with where.context():
         result = audit_table(
-            table,
-            sequence=sequence,
-            time=time,
-            label=label,
-            features=features,
-            annotator=annotator,
-            clock=clock,
-            trusted=trusted,
-            drop_bad_rows=drop_bad_rows,
-            timezone=timezone,
-            missing=missing,
-            labels=labels,
-            epoch=epoch,
-            field=field,
-            window=window,
-            model=model,
-            out=out or default_folder(table),
-            seed=seed,
-            device=device,
-            fdr=fdr,
-            spend_fdr=spend_fdr,
-            verbose=not output.quiet,
-            resume=resume,
-            decisions=decisions,
-            baseline=baseline,
-            fast=fast,
-            train_on=train_on,
-            command=shlex.join(["labeltide", *map(without_secrets, sys.argv[1:])]),
+            table, out=out or default_folder(table), verbose=not output.quiet, command=command, **vars(options)
         )
     check = None if limit is None else machine_output.check_limit(result.summary, limit)
     if output.format == "json":
@@ -393,15 +401,17 @@ def audit(
 
 @app.command
 def predict(
-    model: Annotated[Path, Parameter(help="The folder of an audit, or the model in it.")],
-    table: Annotated[str, Parameter(help="A table with the same features, as audit takes it; labels are not needed.")],
+    model: Annotated[Path, Parameter(help="The folder of an audit, or of the model in it.")],
+    table: Annotated[str, Parameter(help="A table with the same features as the audited one; it needs no labels.")],
     *,
     out: Annotated[Path, Parameter(help="A new file, .parquet or .csv.")],
-    sequence: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
+    sequence: Annotated[
+        str | None, Parameter(help="The column that names the person, night or recording of a row.")
+    ] = None,
     time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None,
-    device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
+    device: Annotated[str, Parameter(help="cpu, cuda or auto, which uses a GPU if there is one.")] = "auto",
 ) -> None:
-    """Write the likeliest true label of every row of another table."""
+    """Predict the true label of every row of another table."""
     from labeltide.auditing.predict import predict_to_file
 
     started = monotonic()
