@@ -169,14 +169,14 @@ def _on_coarse_grid(data: ChainData) -> tuple[ChainData, np.ndarray]:
     """Neighbouring points of the clock joined, as audits do before they test."""
     if data.n_points <= GRID_POINTS:
         return data, np.linspace(0, 1, data.n_points)
-    points = data.places() * GRID_POINTS // data.n_points
+    points = data.grid_index() * GRID_POINTS // data.n_points
     return replace(data, points=points, n_points=GRID_POINTS), (np.arange(GRID_POINTS) + 0.5) / GRID_POINTS
 
 
 def _on_cells(data: ChainData) -> tuple[ChainData, np.ndarray]:
     """Two clocks: one runs over the windows of a person, the other within each window."""
     cells = Cells((np.linspace(0, 1, data.n_points // STEPS), np.linspace(0, 1, MOMENTS)), (None, None))
-    window, step = data.places() // STEPS, data.places() % STEPS
+    window, step = data.grid_index() // STEPS, data.grid_index() % STEPS
     points = window * MOMENTS + step * MOMENTS // STEPS
     return replace(data, points=points, n_points=len(cells.grid)), cells.grid
 

@@ -39,7 +39,7 @@ def enumerate_paths(data, members, parameters, member, row):
     e = np.zeros((length, classes))
     if data.evidence is not None:
         e = data.evidence[members.evidence[member], row].double().numpy()
-    places = data.places()[row].numpy()
+    points = data.grid_index()[row].numpy()
     jump = np.zeros(length, int) if data.jumps is None else data.jumps[row].numpy()
     over = [np.linalg.matrix_power(transition, gap) for gap in data.gaps]
     total, slope = 0.0, 0.0
@@ -55,11 +55,11 @@ def enumerate_paths(data, members, parameters, member, row):
             for annotator, recorded in enumerate(labels[t]):
                 own = matrices[annotator if len(matrices) > 1 else 0]
                 if recorded >= 0 and (t == 0 or jump[t] or labels[t - 1, annotator] < 0):
-                    weight *= own[places[t], state, recorded]
+                    weight *= own[points[t], state, recorded]
                 elif recorded >= 0:
-                    earlier, right = labels[t - 1, annotator], own[places[t - 1], path[t - 1], path[t - 1]]
+                    earlier, right = labels[t - 1, annotator], own[points[t - 1], path[t - 1], path[t - 1]]
                     wrong = earlier != path[t - 1]
-                    weight *= kept_or_new(bursts, own[places[t], state], state, recorded, right, wrong, earlier)
+                    weight *= kept_or_new(bursts, own[points[t], state], state, recorded, right, wrong, earlier)
             if data.trusted is not None and data.trusted[row, t] >= 0:
                 weight *= float(data.trusted[row, t] == state)
         total += weight
@@ -96,7 +96,7 @@ def test_a_pass_equals_the_sum_over_all_paths(run, evidence, bursts, jumps, clas
             for t, annotator in itertools.product(range(length), range(data.labels.shape[-1])):
                 recorded = int(data.labels[members.labels[member], row, t, annotator])
                 if recorded >= 0:
-                    place = int(data.places()[row, t])
+                    place = int(data.grid_index()[row, t])
                     counts[annotator if groups > 1 else 0, place, :, recorded] += weight * posterior[t]
         np.testing.assert_allclose(found.pairs[member, 0], pairs, atol=1e-5)
         np.testing.assert_allclose(found.counts[member], counts, atol=1e-5)

@@ -95,7 +95,7 @@ def test_it_cannot_be_told_where_causes_last_or_windows_are_few(each, difference
 def test_one_class_that_changes_is_not_taken_for_the_other():
     drawn = simulate(SimulatedStudy(STATIC, PEOPLE * WINDOWS, stay=None, sharpness=3.0), 1, 0)
     data, whose = record_windows(drawn, PEOPLE, 0.2, Differences(), 2)
-    rising = np.linspace(0.05, 0.45, data.n_points)[data.places().numpy()]
+    rising = np.linspace(0.05, 0.45, data.n_points)[data.grid_index().numpy()]
     wrong = np.random.default_rng(0).random(drawn.clean.shape) < np.where(drawn.clean == 0, rising, 0.2)
     labels = torch.from_numpy(np.where(wrong, 1 - drawn.clean, drawn.clean).astype(np.int8))
     ((training, _),) = fit_studies(replace(data, labels=labels[..., None]), choose=False)

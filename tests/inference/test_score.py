@@ -41,7 +41,7 @@ def families(training):
 def observed_score(training, null, alternative):
     (fit,), moments = fit_null_families(training, [null]), clock_moments(training, 0)
     change = find_change(fit, moments, null, alternative)
-    return score_of_moments(step_residuals(fit, change), moments.places, change), change, fit, moments
+    return score_of_moments(step_residuals(fit, change), moments.axis_index, change), change, fit, moments
 
 
 def test_the_score_is_the_slope_of_the_log_likelihood():

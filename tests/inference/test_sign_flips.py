@@ -39,7 +39,7 @@ def study():
 def test_people_add_up_to_the_score_of_all(study):
     fit, change, moments, null = study
     people = person_scores(fit, change, moments, null, PERSON)
-    score = score_of_moments(step_residuals(fit, change), moments.places, change)
+    score = score_of_moments(step_residuals(fit, change), moments.axis_index, change)
     assert people.shape == (10, *score.shape)
     np.testing.assert_allclose(people.sum(0), score, atol=0.5)  # levels are at their estimates but for the ridge
 

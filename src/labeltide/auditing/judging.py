@@ -456,7 +456,7 @@ def _fit_pool(scorer: Scorer, sample: AuditInput, mask: np.ndarray) -> tuple[Ten
     """Weights and prior of the opinion pool, as `inference/audit.py` fits them."""
     signal = scorer.signal(sample.features, mask)
     inputs = scorer._chain_inputs(sample, mask)
-    common = scorer.common[inputs.places()].double()
+    common = scorer.common[inputs.grid_index()].double()
     by_features = torch.einsum("nti,ntij->ntj", signal.double(), common)
     labels, real = inputs.labels[0], inputs.mask
     if not scorer.several:

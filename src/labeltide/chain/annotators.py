@@ -177,13 +177,15 @@ def _predict_left_out(
     members = same_data(torch.ones_like(left_out) if folds is None else 1 - left_out)
     fitted = _fit(data, members, start, [chosen] * len(left_out), grid, period, CANDIDATE_ITERATIONS)
     posterior = posteriors(data, members, fitted.parameters)[fold, torch.arange(len(fold))]
-    noise = fitted.parameters.matrices[:, annotator][fold[:, None], data.places()]  # (rows, steps, classes, classes)
+    noise = fitted.parameters.matrices[:, annotator][
+        fold[:, None], data.grid_index()
+    ]  # (rows, steps, classes, classes)
     return posterior, torch.einsum("rti,rtij->rtj", posterior, noise)
 
 
 def _expected_label(data: ChainData, posterior: Tensor, noise: Tensor) -> Tensor:
     """Probability of each recorded label given beliefs in the true ones: (rows, steps, classes)."""
-    return torch.einsum("rti,rtij->rtj", posterior, noise[data.places()])
+    return torch.einsum("rti,rtij->rtj", posterior, noise[data.grid_index()])
 
 
 def _fit(
@@ -217,13 +219,11 @@ def _shape(grid: np.ndarray, smoothness: float | None, period: float | None) -> 
     return constant_shape(grid) if smoothness is None else spline_shape(grid, smoothness, period)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Consensus of annotators: their chain and their votes in one opinion pool, with a majority vote as a special case.
-# ----------------------------------------------------------------------------------------------------
 
 
 class ConsensusPool(NamedTuple):
-    """Chain and votes together; tensors have shape (rows, steps, classes) unless said otherwise."""
+    """Chain and votes together; tensors have shape (rows, steps, classes) unless stated otherwise."""
 
     belief: Tensor  # in each true label
     another: Tensor  # probability of each label of an annotator who has not labelled the step
@@ -282,7 +282,6 @@ def _pool_several(
     return ConsensusPool(belief, another, torch.where(known, belief.argmax(-1), consensus), weights)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Logarithmic opinion pool (Genest and Zidek 1986) of the chain's prediction and the annotators' votes.
 #
 # Annotators err together on hard steps (item difficulty, Whitehill and others 2009), so their labels are not
@@ -293,8 +292,6 @@ def _pool_several(
 # The chain's opinion is the mean over the chains that each leave out one annotator (as in bagging, Breiman 1996): that
 # is what the weights were fitted to. The chain of all annotators was never put to the test. With two annotators who
 # differ, it decides by error rates that it learned from just such steps (docs/decisions/010-opinion-pool.md).
-# ----------------------------------------------------------------------------------------------------
-
 
 EQUAL = (0.5, 0.5)  # by hand: weights of the chain and of the votes where nothing can be compared
 VOTE_PRIOR = 0.5  # votes added to every class (Krichevsky and Trofimov 1981) where annotators cannot be compared

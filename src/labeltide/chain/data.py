@@ -27,7 +27,7 @@ class ChainData:
     mask : bool Tensor of shape (rows, steps)
         False on padding, which stands at the end.
     points : int64 Tensor of shape (rows, steps), or None
-        The place of each step on the clock grid; None where step t of every row is point t of the grid.
+        The index of each step's moment on the clock grid; None where step t of every row is point t of the grid.
     n_points, n_classes : the number of points of the grid, and of classes
     evidence : Tensor of shape (evidence sets, rows, steps, classes), optional
         Log-probabilities of the true label given the features.
@@ -83,8 +83,8 @@ class ChainData:
         """The same labels with the gap before each step in steps of time, (rows, steps); None changes nothing."""
         if gaps is None:
             return self
-        places, lengths = gap_ladder(gaps)
-        return replace(self, jumps=torch.from_numpy(places).to(self.mask.device), gaps=lengths)
+        indices, lengths = gap_ladder(gaps)
+        return replace(self, jumps=torch.from_numpy(indices).to(self.mask.device), gaps=lengths)
 
     def transitions(self, transition: Tensor) -> Tensor:
         """The transition matrix to the power of each gap: (members, gaps, classes, classes)."""
@@ -95,8 +95,8 @@ class ChainData:
         counts = ((self.labels >= 0) & self.mask[..., None]).sum((1, 2)).double()
         return counts / counts.sum(-1, keepdim=True).clamp_min(1.0)
 
-    def places(self) -> Tensor:
-        """The place of each step on the clock grid: (rows, steps)."""
+    def grid_index(self) -> Tensor:
+        """The index of each step's moment on the clock grid: (rows, steps)."""
         if self.points is not None:
             return self.points
         return torch.arange(self.mask.shape[1], device=self.mask.device).expand_as(self.mask)

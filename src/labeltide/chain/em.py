@@ -1,7 +1,7 @@
 """EM (Dempster, Laird and Rubin 1977; Baum-Welch) for fleets of hidden Markov models with evidence and Q(t).
 
 The E-step is a forward-backward pass (`passes.py`). The M-step has a closed form for the transition matrix and one
-Newton step each for the power and for Q (`logit.py`): generalised EM.
+Newton step each for the power and for Q (`families.py`): generalised EM.
 """
 
 from __future__ import annotations
@@ -116,12 +116,9 @@ def _normalise(values: Tensor) -> Tensor:
     return values / values.sum(-1, keepdim=True)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Starting values of the hidden Markov model: EM from the labels alone, then with evidence.
 #
-# EM finds local maxima. Each function therefore starts it from several places and keeps the best.
-# ----------------------------------------------------------------------------------------------------
-
+# EM finds local maxima. Each function therefore starts it from several points and keeps the best.
 
 START_SMOOTHNESS = 10.0  # by hand: roughness penalty of Q(t) before it is selected
 # docs/decisions/009-several-annotators.md

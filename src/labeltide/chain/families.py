@@ -145,10 +145,10 @@ def sum_shape(grid: np.ndarray, smoothness: Sequence[float | None], period: Peri
     assert isinstance(periods, tuple | list)
     parts = []
     for moments, value, length in zip(grid.T, smoothness, periods, strict=True):
-        axis, place = np.unique(moments, return_inverse=True)
+        axis, index = np.unique(moments, return_inverse=True)
         if value is not None and len(axis) > 1:
             spline = _spline(axis, value, length, N_SPLINE_OF_SEVERAL)
-            parts.append(spline._replace(basis=spline.basis[place]))
+            parts.append(spline._replace(basis=spline.basis[index]))
     if not parts:
         return constant_shape(grid)
     alike = len(set(smoothness)) == 1
@@ -201,15 +201,12 @@ def shared(n_classes: int, sharing: str) -> np.ndarray:
     return np.eye(entries)
 
 
-# ----------------------------------------------------------------------------------------------------
 # M-step for Q(t): penalised multinomial logit by Newton's method (Fisher scoring), one damped step an iteration.
 #
 # The coefficients maximise :math:`\sum_{tij} N_{tij} \log Q_{ij}(t; \beta) - \tfrac{1}{2} \beta^\top S \beta`, where N
 # are the expected counts of the E-step and S is the roughness penalty. The logit is the canonical link, so that
 # Newton's method and Fisher scoring agree. Double precision: rounding depends on how many members are computed
 # together, and a member must end alike in any fleet.
-# ----------------------------------------------------------------------------------------------------
-
 
 MAX_STEP = 2.0  # the most by which a logit may move in one step
 RIGID = 1e8  # the ridge penalty of a coefficient that is held at zero
@@ -347,7 +344,6 @@ def _least_squares(group: Group, target: Tensor, kept: Tensor | None = None) -> 
     return torch.cholesky_solve(right[..., None], factor)[..., 0].flatten(2)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Blocks of the Fisher information of a multinomial logit, one for each true class.
 #
 # Labels of one true class are one multinomial draw, so the information of all logits is block diagonal by true class i.
@@ -355,7 +351,6 @@ def _least_squares(group: Group, target: Tensor, kept: Tensor | None = None) -> 
 # :math:`c_t = (1, b_t)` the information of the coefficients of class i is a sum over points of few products. Design
 # matrices are never formed: with 18 classes they hold 560 coefficients of 306 logits, and a block 31. Where classes
 # share coefficients the blocks are added up into one.
-# ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -364,7 +359,7 @@ class ClassBlocks:
 
     Every class has the coefficients of its level, then those of its change over the clock. `size` is the number of
     coefficients of a block, of which there are `n_blocks`: one for each true class, or a single one where classes
-    share coefficients; `places` then says which of them each class uses.
+    share coefficients; `columns` then says which of them each class uses.
     """
 
     n_classes: int
@@ -372,7 +367,7 @@ class ClassBlocks:
     level_each: bool  # whether each entry has a level of its own, or all entries of a class share one
     movement_each: bool  # the same for the change over the clock
     moves: Tensor  # (classes,), 0 where the entries of a true class do not change, else 1
-    places: Tensor | None  # (classes, coefficients of a class); None where no two classes share a coefficient
+    columns: Tensor | None  # (classes, coefficients of a class); None where no two classes share a coefficient
     n_blocks: int
     size: int
     penalty: Tensor  # (members or 1, blocks, size, size)
@@ -384,18 +379,18 @@ class ClassBlocks:
         classes, functions = first.n_classes, first.basis.shape[1]
         level_each, movement_each = first.level == "each", first.movement == "each"
         n_level, n_movement = (classes - 1 if each else 1 for each in (level_each, movement_each))
-        places = None if _apart(first) else _places(first, n_level, n_movement)
-        size = n_level + functions * n_movement if places is None else int(places.max()) + 1
-        moves = np.array([float(place != first.held_class) for place in range(classes)])
-        penalties = [_penalty(each.shape.penalty, n_level, n_movement, places, classes, size) for each in families]
+        columns = None if _apart(first) else _columns(first, n_level, n_movement)
+        size = n_level + functions * n_movement if columns is None else int(columns.max()) + 1
+        moves = np.array([float(label != first.held_class) for label in range(classes)])
+        penalties = [_penalty(each.shape.penalty, n_level, n_movement, columns, classes, size) for each in families]
         return cls(
             classes,
             torch.from_numpy(np.stack([each.basis for each in families])).to(device),
             level_each,
             movement_each,
             torch.from_numpy(moves).to(device),
-            None if places is None else torch.from_numpy(places).to(device),
-            1 if places is not None else classes,
+            None if columns is None else torch.from_numpy(columns).to(device),
+            1 if columns is not None else classes,
             size,
             torch.from_numpy(np.stack(penalties)).to(device),
         )
@@ -413,10 +408,10 @@ class ClassBlocks:
     def moving(self) -> Tensor:
         """Which coefficients make Q change over the clock: bool (coefficients,)."""
         of_class = torch.arange(self._of_class) >= self.n_level
-        if self.places is None:
+        if self.columns is None:
             return of_class.repeat(self.n_classes)
         moving = torch.zeros(self.size, dtype=torch.bool)
-        moving[self.places.cpu().flatten()] = of_class.repeat(self.n_classes)
+        moving[self.columns.cpu().flatten()] = of_class.repeat(self.n_classes)
         return moving
 
     def logits(self, coefficients: Tensor) -> Tensor:
@@ -454,29 +449,29 @@ class ClassBlocks:
         if root is not None:
             spread = self._weigh(root.transpose(2, 3))  # (members, annotators, true, points, coefficients of a class)
             blocks = blocks - spread.mT @ spread
-        if self.places is None:
+        if self.columns is None:
             return blocks
-        index = (self.places[:, :, None] * self.size + self.places[:, None]).flatten()
+        index = (self.columns[:, :, None] * self.size + self.columns[:, None]).flatten()
         joined = blocks.new_zeros(*blocks.shape[:2], self.size**2).index_add_(2, index, blocks.flatten(2))
         return joined.unflatten(2, (1, self.size, self.size))
 
     @property
     def _of_class(self) -> int:
         """Coefficients that one class uses."""
-        return self.size if self.places is None else self.places.shape[1]
+        return self.size if self.columns is None else self.columns.shape[1]
 
     def _take(self, coefficients: Tensor) -> Tensor:
         """The coefficients that each class uses: (members, annotators, classes, coefficients of a class)."""
-        if self.places is None:
+        if self.columns is None:
             return coefficients.unflatten(-1, (self.n_classes, self.size))
-        return coefficients[..., self.places]
+        return coefficients[..., self.columns]
 
     def _add_up(self, of_class: Tensor) -> Tensor:
         """The transpose of `_take`."""
-        if self.places is None:
+        if self.columns is None:
             return of_class.flatten(2)
         return of_class.new_zeros(*of_class.shape[:2], self.size).index_add_(
-            2, self.places.flatten(), of_class.flatten(2)
+            2, self.columns.flatten(), of_class.flatten(2)
         )
 
     def _weigh(self, root: Tensor) -> Tensor:
@@ -515,7 +510,7 @@ def _apart(family: Family) -> bool:
     return family.level != "alike" and (family.movement != "alike" or not family.basis.shape[1])
 
 
-def _places(family: Family, n_level: int, n_movement: int) -> np.ndarray:
+def _columns(family: Family, n_level: int, n_movement: int) -> np.ndarray:
     """The number of each coefficient of each class, where some are shared: (classes, coefficients of a class)."""
     classes, functions = family.n_classes, family.basis.shape[1]
 
@@ -528,28 +523,26 @@ def _places(family: Family, n_level: int, n_movement: int) -> np.ndarray:
 
 
 def _penalty(
-    smoothing: np.ndarray, n_level: int, n_movement: int, places: np.ndarray | None, classes: int, size: int
+    smoothing: np.ndarray, n_level: int, n_movement: int, columns: np.ndarray | None, classes: int, size: int
 ) -> np.ndarray:
     """The ridge and the roughness penalty of all blocks: (blocks, size, size)."""
     of_class = n_level + len(smoothing) * n_movement
     rough = np.zeros((of_class, of_class))
     rough[n_level:, n_level:] = np.kron(smoothing, np.eye(n_movement))
-    if places is None:
+    if columns is None:
         return np.broadcast_to(rough + RIDGE * np.eye(size), (classes, size, size)).copy()
     joined = np.zeros((size, size))
-    for of_one in np.unique(places, axis=0):  # a coefficient that classes share is penalised once
+    for of_one in np.unique(columns, axis=0):  # a coefficient that classes share is penalised once
         joined[np.ix_(of_one, of_one)] = rough
     return (joined + RIDGE * np.eye(size))[None]
 
 
-# ----------------------------------------------------------------------------------------------------
 # Partial pooling of annotators (Gelman and Hill 2007): a hierarchical multinomial logit for Q(t) of each annotator.
 #
 # Coefficients of annotator a have the prior :math:`\beta_a \sim N(\beta_0, (\lambda M + S)^{-1})` around the common
 # ones. M is the mean squared difference of logits over the clock, and S is the family's roughness penalty, which the
 # common coefficients have too. The estimate of an annotator with few labels stays close to the common one. The strength
 # :math:`\lambda` is the precision of a logit around the common one.
-# ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

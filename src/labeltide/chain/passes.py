@@ -65,7 +65,7 @@ def kernel_inputs(data: ChainData, members: Members, parameters: ChainParameters
     return ChainInputs(
         data.labels,
         data.mask.sum(1),
-        data.places(),
+        data.grid_index(),
         data.evidence,
         data.trusted,
         data.jumps,
@@ -76,10 +76,7 @@ def kernel_inputs(data: ChainData, members: Members, parameters: ChainParameters
     )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Forward-backward pass (Rabiner 1989) in torch: the reference, and what runs where nothing is compiled.
-# ----------------------------------------------------------------------------------------------------
-
 
 TINY = 1e-30
 
@@ -91,7 +88,7 @@ def label_likelihoods(data: ChainData, members: Members, matrices: Tensor) -> Te
     total: Tensor | None = None
     for annotator in range(n_annotators):
         labels = data.labels[members.labels, ..., annotator].long()  # (members, rows, steps)
-        index = data.places() * data.n_classes + labels.clamp_min(0)
+        index = data.grid_index() * data.n_classes + labels.clamp_min(0)
         table = flat[:, annotator if flat.shape[1] > 1 else 0]
         emission = table[torch.arange(len(table), device=table.device)[:, None, None], index]
         emission = torch.where((labels >= 0)[..., None], emission, 1.0)
@@ -126,10 +123,10 @@ def pair_likelihoods(
     m, rows, classes = len(matrices), len(data.mask), data.n_classes
     total, kept = matrices.new_ones(m, rows, classes, classes), matrices.new_zeros(m, rows, classes, classes)
     names = torch.arange(classes, device=matrices.device)
-    rho, places = bursts[:, None, None, None], data.places()
+    rho, point = bursts[:, None, None, None], data.grid_index()
     for annotator in range(data.labels.shape[-1]):
         noise = matrices[:, annotator if matrices.shape[1] > 1 else 0]  # (members, points, true, recorded)
-        here, there = noise[:, places[:, t]], noise[:, places[:, t - 1]]  # (members, rows, true, recorded)
+        here, there = noise[:, point[:, t]], noise[:, point[:, t - 1]]  # (members, rows, true, recorded)
         now, before = (data.labels[members.labels, :, step, annotator].long() for step in (t, t - 1))
         index = now.clamp_min(0)[..., None, None].expand(-1, -1, classes, 1)
         q = here.gather(-1, index)[..., 0][:, :, None]  # (members, rows, 1, to)
@@ -267,15 +264,14 @@ def count_labels(data: ChainData, members: Members, weighted: Tensor, groups: in
         by_annotator = torch.einsum("mnti,mntaj->matij", weighted, seen)
         return by_annotator if groups > 1 else by_annotator.sum(1, keepdim=True)
     out = weighted.new_zeros(m, groups, data.n_points * (classes + 1), classes)
-    index = torch.arange(m, device=weighted.device)[:, None, None]
+    member = torch.arange(m, device=weighted.device)[:, None, None]
     for annotator in range(n_annotators):
         labels = data.labels[members.labels, ..., annotator].long()
-        place = data.points * (classes + 1) + torch.where(labels < 0, classes, labels)  # (members, rows, steps)
-        out[:, annotator if groups > 1 else 0].index_put_((index.expand_as(place), place), weighted, accumulate=True)
+        index = data.points * (classes + 1) + torch.where(labels < 0, classes, labels)  # (members, rows, steps)
+        out[:, annotator if groups > 1 else 0].index_put_((member.expand_as(index), index), weighted, accumulate=True)
     return out.unflatten(2, (data.n_points, classes + 1))[..., :classes, :].transpose(-1, -2)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Leave-one-annotator-out predictive log-likelihood, by which models of several annotators are compared.
 #
 # The labels of annotator a are predicted from the labels of all others:
@@ -284,8 +280,6 @@ def count_labels(data: ChainData, members: Members, weighted: Tensor, groups: in
 # the likeliest model is then the one that explains how each annotator continues from step to step, and its posterior
 # drifts away from what the annotators agree on. Labels of other annotators predict only through the true label
 # (docs/decisions/009-several-annotators.md).
-# ----------------------------------------------------------------------------------------------------
-
 
 POSTERIORS_AT_ONCE = 2**24  # numbers of the posteriors that are held in memory together
 MEMBERS_AT_ONCE = 8  # members that a block of rows leaves room for

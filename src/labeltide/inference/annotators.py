@@ -96,8 +96,8 @@ def agreement(
     real = _validation.steps_mask(counts, n_steps)
     labels, moments = codes[real], moments[real]  # (steps in all, annotators)
     edges = np.linspace(moments.min(), moments.max(), bins + 1)
-    place = np.clip(np.searchsorted(edges, moments, side="right") - 1, 0, bins - 1)
-    parts = [labels[place == bin_number] for bin_number in range(bins)]
+    index = np.clip(np.searchsorted(edges, moments, side="right") - 1, 0, bins - 1)
+    parts = [labels[index == bin_number] for bin_number in range(bins)]
     return Agreement(
         cohen=cohen_kappas(labels, len(names)),
         fleiss=fleiss_kappa(count_votes(labels, len(names))),
@@ -178,7 +178,6 @@ def _beyond_chance(observed: float, by_chance: float, any_seen: bool) -> float:
     return float((observed - by_chance) / (1 - by_chance))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Consensus of annotators: Dawid and Skene (1979) as a hidden Markov model, with a pooled Q(t) for each annotator.
 #
 # Dawid and Skene estimate true labels and each annotator's confusion matrix by EM. Here true labels follow a Markov
@@ -190,8 +189,6 @@ def _beyond_chance(observed: float, by_chance: float, any_seen: bool) -> float:
 #
 # Agreement is not accuracy: errors that annotators share look right, and only trusted labels or evidence from elsewhere
 # can show them.
-# ----------------------------------------------------------------------------------------------------
-
 
 # docs/decisions/009-several-annotators.md
 CONSENSUS_FOLDS = 4  # by hand: of the cross-validation that chooses among candidates

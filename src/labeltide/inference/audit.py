@@ -303,7 +303,6 @@ def no_persistence(n_classes: int) -> Chain:
     return Chain(even, np.tile(even, (n_classes, 1)), 1.0)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Expected false alarms among flagged labels, averaged over what is not known of the share of wrong labels.
 #
 # The quality of a label under the fitted chain takes Q and k as known. Where few labels tell them, flags at a bound on
@@ -311,8 +310,6 @@ def no_persistence(n_classes: int) -> Chain:
 # share S, :math:`\bar q_i = \int q_i(S) L(S) dS / \int L(S) dS`, as in Bayesian model averaging (Hoeting and others
 # 1999) with a uniform prior of S. The likelihood is raised to the power that makes its 95 % interval that of clusters
 # (docs/decisions/013-false-alarms.md).
-# ----------------------------------------------------------------------------------------------------
-
 
 # Mean qualities of flags under the fitted chain at which the averaged mean is computed.
 QUALITY_GRID = np.array([0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])
@@ -372,7 +369,6 @@ def _quality(data: ChainData, parameters: ChainParameters, index: int) -> np.nda
     return np.asarray(of_step[np.arange(len(row)), labels[row, step, annotator]] / of_step.sum(1).clip(1e-300))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Contested labels: the probability that another expert would record another label.
 #
 # With the recorded label j,
@@ -393,8 +389,6 @@ def _quality(data: ChainData, parameters: ChainParameters, index: int) -> np.nda
 # weight s = 1/3 (docs/decisions/011-contested.md). A habit that the annotator keeps everywhere, such as a border
 # between two classes that lies elsewhere than for other experts, leaves no trace in the annotator's own labels. It is
 # not part of the probability, so real experts differ more often than predicted.
-# ----------------------------------------------------------------------------------------------------
-
 
 NUMBERS_AT_ONCE = 2**22  # of Q at steps that are held in memory together
 SEEN_ALIKE = 1 / 3  # by hand, with one annotator: the weight of what the annotator sees and the features do not hold
@@ -475,12 +469,10 @@ def _expected_label(belief: np.ndarray, clock: np.ndarray, noise: NoiseFunction)
     return torch.cat(parts)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Posterior of the true labels: forward-backward smoothing of a fitted hidden Markov model (Rabiner 1989).
 #
 # :math:`P(y_t \mid \tilde y_{1:T}, x) \propto \alpha_t \beta_t` with the chain's start, its transition matrix, the
 # evidence to the power k, and Q(t) as emission probabilities.
-# ----------------------------------------------------------------------------------------------------
 
 
 class Recorded(NamedTuple):
@@ -533,9 +525,7 @@ def _chain_inputs(
     return data, members, ChainParameters(start, transition, power, noise_matrices, bursts)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Export of a label audit to an Arrow table: one table row for every recorded label, under the user's names.
-# ----------------------------------------------------------------------------------------------------
 
 
 def label_table(
@@ -592,10 +582,7 @@ def _column(values: Any) -> Any:
         return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
-# ----------------------------------------------------------------------------------------------------
 # Greedy D-optimal design: the sequences or steps whose re-annotation adds most information on Q (Fedorov 1972).
-# ----------------------------------------------------------------------------------------------------
-
 
 PRIOR_LABELS = 1.0  # by hand: pseudo-observations of every row of Q in every bin
 

@@ -264,9 +264,7 @@ def _join_annotators(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(moved := np.moveaxis(values, -3, -2)).reshape(*moved.shape[:-2], -1)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Estimated noise over the clock, as a result that shows itself.
-# ----------------------------------------------------------------------------------------------------
 
 
 def interval_around(share: float, estimate: float, lower: float, upper: float) -> tuple[float, float]:
@@ -356,7 +354,6 @@ class NoiseEstimate(NoiseDisplay):
     false_alarms: np.ndarray | None = None
 
 
-# ----------------------------------------------------------------------------------------------------
 # Profile likelihood interval of the share of wrong labels (Venzon and Moolgavkar 1988), robust to clusters.
 #
 # The profile of the share S is the largest likelihood that the hidden Markov model reaches for each value of S, with A,
@@ -376,8 +373,6 @@ class NoiseEstimate(NoiseDisplay):
 #
 # A bootstrap interval of S is degenerate where no label is wrong. This one is not: of n labels that are surely right it
 # says 0 to about 2 / n.
-# ----------------------------------------------------------------------------------------------------
-
 
 CONFIDENCE = 0.95
 # docs/decisions/012-share-interval.md
@@ -634,7 +629,6 @@ def _shares(counts: Tensor, parameters: ChainParameters) -> np.ndarray:
     return shares.numpy()
 
 
-# ----------------------------------------------------------------------------------------------------
 # Intervals that exclude zero if and only if the test of the same quantity rejects zero at 5 %.
 #
 # The interval of a change over the clock comes from a bootstrap of clusters, its test from sign flips, permutations or
@@ -644,8 +638,6 @@ def _shares(counts: Tensor, parameters: ChainParameters) -> np.ndarray:
 # quantile of the p-value (Miettinen 1976). The share of wrong labels is shown where two tests reject that it is zero;
 # otherwise its interval begins at zero. Where annotators differ on a step no test is needed: all but one of their
 # labels at most are right, whatever the truth is.
-# ----------------------------------------------------------------------------------------------------
-
 
 LEVEL = 0.05
 

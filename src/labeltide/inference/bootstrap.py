@@ -119,14 +119,11 @@ def weighted_log_likelihood(fitted: FittedChains, members: Members) -> Tensor:
     return (fitted.log_likelihood.double() * members.weights).sum(1)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Cluster bootstrap of Q(t) (Efron and Tibshirani 1993; Davison and Hinkley 1997, section 3.8; Field and Welsh 2007).
 #
 # A replicate draws people with replacement, :math:`w^* \sim \mathrm{Multinomial}(G, 1/G)`, gives each row the weight of
 # its person, and refits the hidden Markov model by a few iterations of EM. The networks' evidence is held fixed. All
 # replicates are fitted as one fleet of chains.
-# ----------------------------------------------------------------------------------------------------
-
 
 # docs/decisions/014-bands.md
 BAND_REPLICATES, MIN_BAND_REPLICATES = 200, 100
@@ -244,12 +241,10 @@ def _refine(values: np.ndarray, coarse: np.ndarray, training: TrainingEvidence) 
     return flat.reshape(*values.shape[:2], *flat.shape[1:])
 
 
-# ----------------------------------------------------------------------------------------------------
 # Parametric bootstrap: recorded labels simulated from a fitted hidden Markov model (Efron and Tibshirani 1993).
 #
 # True labels follow :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`, conditioned on trusted labels by
 # backward messages. Recorded labels are drawn through Q(t), in bursts where the chain has them.
-# ----------------------------------------------------------------------------------------------------
 
 
 def simulate_labels(data: ChainData, parameters: ChainParameters, draws: int, seed: int) -> Tensor:
@@ -278,12 +273,12 @@ def _record(
     others = (matrices * (1 - np.eye(len(matrices[0])))).cumsum(-1)
     others /= others[..., -1:].clip(1e-300)
     there = ((data.labels[0, ..., annotator] >= 0) & data.mask).numpy()
-    places = data.places().numpy()
+    point = data.grid_index().numpy()
     adjacent = np.ones_like(there) if data.jumps is None else (data.jumps == 0).numpy()  # no gap in time before
     recorded = np.empty(true.shape, dtype=np.int8)
     before, was_wrong = np.zeros(true.shape[:2]), np.zeros(true.shape[:2], dtype=bool)
     for t in range(true.shape[2]):
-        rate = error[places[:, t], true[..., t]]
+        rate = error[point[:, t], true[..., t]]
         chance, goes_on = rate, np.zeros(rate.shape, dtype=bool)
         if bursts and t:
             again = kept_error_rate(*map(torch.from_numpy, (was_wrong, rate, before))).numpy()
@@ -291,7 +286,7 @@ def _record(
             chance = np.where(linked, again, rate)
             goes_on = linked & was_wrong & (recorded[..., t - 1] != true[..., t])
         was_wrong, before = generator.random(rate.shape) < chance, rate
-        other = _inverse_cdf(others[places[:, t], true[..., t]], generator.random(rate.shape))
+        other = _inverse_cdf(others[point[:, t], true[..., t]], generator.random(rate.shape))
         other = np.where(goes_on, recorded[..., t - 1], other)
         recorded[..., t] = np.where(was_wrong, other, true[..., t])
     return recorded
@@ -330,7 +325,6 @@ def _normalise(values: np.ndarray) -> np.ndarray:
     return (values + 1e-300) / (values + 1e-300).sum(-1, keepdims=True)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Likelihood-ratio tests of nested families of Q(t) by parametric bootstrap.
 #
 # The statistic is :math:`T = 2(\ell_1 - \ell_0)`. Its null distribution is not chi-squared: families are penalised and
@@ -338,8 +332,6 @@ def _normalise(values: np.ndarray) -> np.ndarray:
 # 1987, Davison and Hinkley 1997, section 4.2). The p-value of B replicates is :math:`(1 + \#\{T_b \ge T\}) / (1 + B)`,
 # which is never zero (Phipson and Smyth 2010). Recorded and simulated labels go through the same iterations from the
 # same start, so that the remaining gap to convergence cancels.
-# ----------------------------------------------------------------------------------------------------
-
 
 # docs/decisions/015-tests-of-change.md
 MIN_TEST_REPLICATES = 39  # where replicates are expensive; p-values can still fall below .05
@@ -414,10 +406,7 @@ def _repeat(null: Family | None, count: int) -> list[Family] | None:
     return None if null is None else [null] * count
 
 
-# ----------------------------------------------------------------------------------------------------
 # Computational budget of inference: a coarser grid of the clock, and fewer replicates where one is expensive.
-# ----------------------------------------------------------------------------------------------------
-
 
 FEW_CLASSES = 3
 GRID_POINTS, GRID_POINTS_OF_MANY_CLASSES = 50, 24  # with at most FEW_CLASSES, and with more
@@ -435,7 +424,7 @@ def coarsen(training: TrainingEvidence) -> TrainingEvidence:
     cell = np.arange(len(grid)) * n_points // len(grid)
     average = np.eye(n_points)[:, cell] / np.bincount(cell)[:, None]  # (cells, points)
     matrices = torch.einsum("cp,map...->mac...", torch.from_numpy(average).to(parameters.matrices), parameters.matrices)
-    points = torch.from_numpy(cell)[data.places()]
+    points = torch.from_numpy(cell)[data.grid_index()]
     coarse = replace(data, points=points, n_points=n_points)
     return training._replace(data=coarse, parameters=parameters._replace(matrices=matrices), grid=average @ grid)
 

@@ -87,8 +87,9 @@ def check_identifiability(training: TrainingEvidence, true: np.ndarray) -> Diagn
     else:
         sentence += ", and beyond what they say, labels hardly persist from step to step"
         sentence += ": noise and real ambiguity cannot be told apart." if bad else "."
-    advice = "Give better features or a few trusted labels." if bad else "Nothing to do."
-    return Diagnostic("identifiability", bad, sentence, advice, denies=bad)
+    if not bad:
+        return Diagnostic("identifiability", False, sentence)
+    return Diagnostic("identifiability", True, sentence, "Give better features or a few trusted labels.", denies=True)
 
 
 def check_bursts(training: TrainingEvidence) -> Diagnostic:
@@ -96,7 +97,7 @@ def check_bursts(training: TrainingEvidence) -> Diagnostic:
     kept = training.parameters.bursts
     share = 0.0 if kept is None else float(kept[0])
     if share <= BURSTS_WARNING:
-        return Diagnostic("bursts", False, "Mistakes come one by one, not in runs.", "Nothing to do.")
+        return Diagnostic("bursts", False, "Mistakes come one by one, not in runs.")
     sentence = f"Mistakes come in runs: {100 * share:.0f} % of labels repeat what went right or wrong just before."
     advice = "Runs without support from the features may be taken for the truth. Check some flagged stretches whole."
     return Diagnostic("bursts", True, sentence, advice)
@@ -110,7 +111,7 @@ def check_balance(training: TrainingEvidence, true: np.ndarray, class_names: lis
     bad = contrast.change > MAX_BALANCE_CHANGE and contrast.z > CHANCE_Z
     moved = f"The share of true {class_names[index]!r} moves by {100 * contrast.change:.0f} points over the clock"
     if not bad:
-        return Diagnostic("class_balance", False, f"{moved}, which is little or chance.", "Nothing to do.")
+        return Diagnostic("class_balance", False, f"{moved}, which is little or chance.")
     sentence = f"{moved}, most in tenth {contrast.highest + 1} of 10 and least in tenth {contrast.lowest + 1}."
     advice = "Part of a changing error rate may be the changing mix of classes. Compare error rates class by class."
     return Diagnostic("class_balance", True, sentence, advice)
@@ -120,7 +121,7 @@ def check_drift(training: TrainingEvidence) -> Diagnostic:
     """Covariate shift over the clock: the doubt of the networks at some moments can be taken for noise."""
     data = training.data
     if data.evidence is None:
-        return Diagnostic("drift", False, "No network was needed, so none can drift.", "Nothing to do.")
+        return Diagnostic("drift", False, "No network was needed, so none can drift.")
     first, second = data.evidence[0].double().clamp_min(-MAX_LOG_ODDS).topk(2, dim=-1).values.unbind(-1)
     margin = (first - second).numpy()  # (rows, steps)
     # A causal network has seen little at the first steps of a sequence; that is no drift.
@@ -129,7 +130,7 @@ def check_drift(training: TrainingEvidence) -> Diagnostic:
     bad = size > MAX_MARGIN_CHANGE and contrast.z > CHANCE_Z
     moved = f"How clearly the networks tell classes apart moves by {size:.1f} standard deviations over the clock"
     if not bad:
-        return Diagnostic("drift", False, f"{moved}, which is little or chance.", "Nothing to do.")
+        return Diagnostic("drift", False, f"{moved}, which is little or chance.")
     sentence = f"{moved}: clearest in tenth {contrast.highest + 1} of 10, least clear in tenth {contrast.lowest + 1}."
     advice = "The features may drift with the clock, which can be taken for changing noise. Add the clock to them."
     return Diagnostic("drift", True, sentence, advice)
@@ -141,12 +142,12 @@ def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) 
     tenth = _tenths(data)
     shown = [part for part in range(CLOCK_TENTHS) if (tenth == part).any()]
     counts = np.stack([labels[tenth == part].sum(0) for part in shown])  # (tenths, classes)
-    part, index = (int(place) for place in np.unravel_index(counts.argmin(), counts.shape))
+    part, index = (int(axis) for axis in np.unravel_index(counts.argmin(), counts.shape))
     count = counts[part, index]
     where = f"in tenth {shown[part] + 1} of 10 of the clock"
     if count >= MIN_LABELS:
         sentence = f"Every class has at least {count:.0f} labels in every tenth of the clock."
-        return Diagnostic("few_labels", False, sentence, "Nothing to do.")
+        return Diagnostic("few_labels", False, sentence)
     sentence = f"There are only about {count:.0f} labels of true {class_names[index]!r} {where}."
     return Diagnostic("few_labels", True, sentence, "Do not read that stretch of its curve without its band.")
 
@@ -160,18 +161,18 @@ def check_folds(training: TrainingEvidence) -> Diagnostic:
     part, counts = _fold_parts(training.folds[0].numpy(), _clusters(training))
     rates = np.split(_error_rates(training, part, sum(counts)), np.cumsum(counts)[:-1])
     fold_rates = np.array([of_fold.mean() for of_fold in rates])
-    said = f"from {100 * fold_rates.min():.0f} to {100 * fold_rates.max():.0f} % of labels wrong"
+    summary = f"from {100 * fold_rates.min():.0f} to {100 * fold_rates.max():.0f} % of labels wrong"
     if float(np.ptp(fold_rates)) > MAX_FOLD_RANGE:
-        sentence = f"The networks of the folds are far apart: {said}."
+        sentence = f"The networks of the folds are far apart: {summary}."
         return Diagnostic("members", True, sentence, "The share rests on too little. Give more sequences or labels.")
     if max(counts) == 1:
-        sentence = f"Every fold holds one person or recording, and its network may differ for that alone: {said}."
-        return Diagnostic("members", False, sentence, "Nothing to do.")
+        sentence = f"Every fold holds one person or recording, and its network may differ for that alone: {summary}."
+        return Diagnostic("members", False, sentence)
     p_value = float(f_oneway(*map(logit, rates)).pvalue) if len(counts) > 1 else 1.0
     bad = p_value < FOLD_P_VALUE and float(np.ptp(fold_rates)) > MAX_FOLD_CHANGE
     if not bad:
-        return Diagnostic("members", False, f"The networks of all folds agree: {said}.", "Nothing to do.")
-    sentence = f"The networks of the folds disagree beyond chance: {said}."
+        return Diagnostic("members", False, f"The networks of all folds agree: {summary}.")
+    sentence = f"The networks of the folds disagree beyond chance: {summary}."
     return Diagnostic("members", True, sentence, "Fit again with another random_state, more epochs or more sequences.")
 
 
@@ -211,7 +212,7 @@ def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     sentence += f"{np.exp(observed / count):.2f} (geometric mean); if they erred independently, "
     sentence += f"{np.exp(expected.mean() / count):.2f}"
     if not bad:
-        return (Diagnostic("together", False, f"{sentence}, which chance explains.", "Nothing to do."),)
+        return (Diagnostic("together", False, f"{sentence}, which chance explains."),)
     sentence += ". They err together, or steps lie between classes."
     advice = "What is taken for the truth is then what they see in common. Give a few trusted labels."
     return (Diagnostic("together", True, sentence, advice),)
@@ -260,7 +261,7 @@ def largest_contrast(training: TrainingEvidence, values: np.ndarray, skip_first:
     change = averages[high] - averages[low]
     z = float(change / np.sqrt(variances[high] + variances[low]).clip(1e-12))
     if clusters is not None:
-        count = min(len(np.unique(units[(tenth == parts[place]).any(1)])) for place in (high, low))
+        count = min(len(np.unique(units[(tenth == parts[end]).any(1)])) for end in (high, low))
         z = _judge_by_t(z, count)
     return ClockContrast(float(change), z, parts[high], parts[low])
 
@@ -280,10 +281,9 @@ def _clusters(training: TrainingEvidence) -> np.ndarray | None:
 
 def _tenths(data: ChainData) -> np.ndarray:
     """The tenth of the clock of every step: (rows, steps)."""
-    return np.minimum(data.places().numpy() * CLOCK_TENTHS // data.n_points, CLOCK_TENTHS - 1)
+    return np.minimum(data.grid_index().numpy() * CLOCK_TENTHS // data.n_points, CLOCK_TENTHS - 1)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Checks of what identifies the noise. Where one of them fails, how many labels are wrong cannot be told.
 #
 # - Information: features and neighbouring labels must say something about the recorded labels. Labels drawn by coin
@@ -293,8 +293,6 @@ def _tenths(data: ChainData) -> np.ndarray:
 #   can show that the assumption fails; an estimate close to its edge shows that it may.
 # - Confounding with the clock: where every class has its moments by protocol, networks learn the moments, and a class
 #   that is hard to see cannot be told from one that is mislabelled.
-# ----------------------------------------------------------------------------------------------------
-
 
 # Each threshold separates sound from misleading studies; its value in the gap between them is by hand
 # (docs/decisions/016-when-nothing-can-be-told.md).
@@ -324,7 +322,7 @@ def check_information(training: TrainingEvidence, expected: Expected) -> Diagnos
     bad = t < MIN_GAIN_T and not is_trusted(training.data)
     if not bad:
         sentence = "Features or neighbouring labels say more about the labels than their frequencies do."
-        return Diagnostic("information", False, sentence, "Nothing to do.")
+        return Diagnostic("information", False, sentence)
     sentence = "Neither features nor neighbouring labels say clearly more about the labels than their frequencies do."
     return Diagnostic("information", True, sentence, "Give better features or some trusted labels.", denies=True)
 
@@ -347,8 +345,8 @@ def information_t(training: TrainingEvidence, expected: Expected) -> float:
 
 def frequency_log_likelihood(data: ChainData) -> np.ndarray:
     """Log-likelihood of each row's labels by the frequencies of each annotator in each tenth of the clock: (rows,)."""
-    labels, places = data.labels[0].numpy(), data.places().numpy()
-    part = np.minimum(places * FREQUENCY_PARTS // data.n_points, FREQUENCY_PARTS - 1)
+    labels, index = data.labels[0].numpy(), data.grid_index().numpy()
+    part = np.minimum(index * FREQUENCY_PARTS // data.n_points, FREQUENCY_PARTS - 1)
     total = np.zeros(len(labels))
     for annotator in range(labels.shape[-1]):
         codes = labels[..., annotator]
@@ -366,10 +364,10 @@ def check_mostly_right(training: TrainingEvidence, expected: Expected, class_nam
     doubtful = right < MIN_RIGHT
     worst = int(np.where(share > 0, right, 1.0).argmin())
     bad = bool(share[doubtful].sum() > MAX_DOUBTFUL) and not is_trusted(training.data)
-    said = f"True {class_names[worst]!r} is recorded as such in {100 * right[worst]:.0f} % of cases"
+    summary = f"True {class_names[worst]!r} is recorded as such in {100 * right[worst]:.0f} % of cases"
     if not bad:
-        return Diagnostic("mostly_right", False, f"{said}, the least of all classes.", "Nothing to do.")
-    sentence = f"{said}. Nothing is known unless each class is right more often than not, and this is at its edge."
+        return Diagnostic("mostly_right", False, f"{summary}, the least of all classes.")
+    sentence = f"{summary}. Nothing is known unless each class is right more often than not, and this is at its edge."
     return Diagnostic("mostly_right", True, sentence, "Give some trusted labels of every class.", denies=True)
 
 
@@ -386,12 +384,12 @@ def check_confounding(training: TrainingEvidence) -> Diagnostic:
     gain = by_clock - most_common
     large = gain > MIN_CLOCK_GAIN * (1 - most_common)
     bad = large and gain > MIN_CLOCK_SHARE * (by_networks - most_common) and not is_trusted(training.data)
-    said = f"The clock alone tells {100 * by_clock:.0f} % of the labels of other sequences"
+    summary = f"The clock alone tells {100 * by_clock:.0f} % of the labels of other sequences"
     if not bad:
-        return Diagnostic("confounding", False, f"{said}.", "Nothing to do.")
+        return Diagnostic("confounding", False, f"{summary}.")
     sentence = (
-        f"{said}, features {100 * by_networks:.0f} %: classes come at fixed moments, as in a protocol. A class that is "
-        "hard to see cannot be told from one that is mislabelled."
+        f"{summary}, features {100 * by_networks:.0f} %: classes come at fixed moments, as in a protocol. A class that "
+        "is hard to see cannot be told from one that is mislabelled."
     )
     advice = "Give some trusted labels, or sequences in which the classes come in another order."
     return Diagnostic("confounding", True, sentence, advice, denies=True)
@@ -403,12 +401,12 @@ def clock_accuracy(training: TrainingEvidence) -> tuple[float, float, float]:
     The clock tells the label that is most frequent at the same moment in other clusters.
     """
     data = training.data
-    labels, places, k = data.labels[0].numpy(), data.places().numpy(), data.n_classes
+    labels, index, k = data.labels[0].numpy(), data.grid_index().numpy(), data.n_classes
     clusters = np.arange(len(labels)) if training.clusters is None else training.clusters.numpy()
     n_clusters, cluster = len(np.unique(clusters)), np.unique(clusters, return_inverse=True)[1]
     shown = (labels >= 0) & data.mask.numpy()[..., None]
     row, step, annotator = np.nonzero(shown)
-    codes, point, of = labels[row, step, annotator], places[row, step], cluster[row]
+    codes, point, of = labels[row, step, annotator], index[row, step], cluster[row]
     everyone = np.zeros((data.n_points, k))
     np.add.at(everyone, (point, codes), 1.0)
     own = np.zeros((n_clusters, data.n_points, k), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""What may be said of the noise: the one place that decides, for estimators, the page, audit.json and the labels.
+"""The conclusion about the noise, decided here for estimators, the page, audit.json and the labels.
 
 Each question has one of three answers. Wrong labels are "shown" where the tests reject that there are none, and then
 single labels may be named and corrected. They are "not shown" where the tests do not. They "cannot be told" where a
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SHOWN, NOT_SHOWN, CANNOT_BE_TOLD = "shown", "not shown", "cannot be told"
-SURE = 0.05  # below this p-value a change, or noise at all, is said to be there
+SURE = 0.05  # p-value below which a change, or noise at all, is shown
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What may be said: whether labels are wrong, whether that changes over each clock, whether labels may be named."""
+    """Whether labels are wrong, whether that changes over each clock, and whether single labels may be named."""
 
     noise: Finding
     changes: tuple[Finding, ...]  # over each clock, in their order
@@ -86,9 +86,7 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
-# ----------------------------------------------------------------------------------------------------
 # What a check of the estimated noise says.
-# ----------------------------------------------------------------------------------------------------
 
 
 class NoiseWarning(UserWarning):
@@ -123,14 +121,11 @@ class Diagnostic:
     name: str
     is_warning: bool
     sentence: str
-    advice: str
+    advice: str = "Nothing to do."
     denies: bool = False
 
 
-# ----------------------------------------------------------------------------------------------------
 # Explanations of flagged labels: neighbours, other annotators and features that support another label, in words.
-# ----------------------------------------------------------------------------------------------------
-
 
 NO_OTHER_LIKELIER = "no other label is likelier than the recorded one, but it is worth a look"
 NEIGHBOUR_STEPS = 5  # steps on either side of a label whose labels are its neighbours
@@ -220,9 +215,9 @@ def _count_neighbours(
 ) -> tuple[np.ndarray, np.ndarray]:
     """How many labels within `NEIGHBOUR_STEPS` equal `code`, and how many there are."""
     near = np.array([shift for shift in range(-NEIGHBOUR_STEPS, NEIGHBOUR_STEPS + 1) if shift])
-    place = step[:, None] + near  # (flagged, shifts)
-    inside = (place >= 0) & (place < labels.shape[1])
-    seen = labels[row[:, None], place.clip(0, labels.shape[1] - 1)]  # (flagged, shifts, annotators)
+    near_step = step[:, None] + near  # (flagged, shifts)
+    inside = (near_step >= 0) & (near_step < labels.shape[1])
+    seen = labels[row[:, None], near_step.clip(0, labels.shape[1] - 1)]  # (flagged, shifts, annotators)
     seen = np.where(inside[..., None], seen, -1)
     return (seen == code[:, None, None]).sum((1, 2)), (seen >= 0).sum((1, 2))
 

@@ -29,7 +29,7 @@ class ReviewSample(ShortRepr):
     Attributes
     ----------
     items : int array of shape (items,)
-        Places of the labels in the flattened array of probabilities.
+        Indices of the labels in the flattened array of probabilities.
     inclusion : array of shape (items,)
         Probability with which each was drawn, given the draws before.
     draws : int array of shape (items,)
@@ -134,16 +134,16 @@ def review_sample(
     if earlier is not None:
         check_same_labels(earlier.shape, probabilities.shape)
         free[earlier.items] = False
-    places = np.flatnonzero(free)
+    left = np.flatnonzero(free)
     _validation.check_number(
-        f"n, the number of labels to draw from the {len(places)} that are left,", n, 1, len(places), whole=True
+        f"n, the number of labels to draw from the {len(left)} that are left,", n, 1, len(left), whole=True
     )
-    inclusion = inclusion_probabilities(probabilities.ravel()[places], n, floor)
+    inclusion = inclusion_probabilities(probabilities.ravel()[left], n, floor)
     order = _strata_codes(audit_or_probabilities, clusters, strata, probabilities.shape)
-    codes = None if order is None else order.ravel()[places]
+    codes = None if order is None else order.ravel()[left]
     drawn = draw_systematic(inclusion, _generator(random_state, earlier), codes)
     new = ReviewSample(
-        places[drawn], inclusion[drawn], np.zeros(n, np.int64), inclusion.min(keepdims=True), probabilities.shape
+        left[drawn], inclusion[drawn], np.zeros(n, np.int64), inclusion.min(keepdims=True), probabilities.shape
     )
     return new if earlier is None else _join(earlier, new)
 
@@ -187,7 +187,6 @@ def _join(earlier: ReviewSample, new: ReviewSample) -> ReviewSample:
     return ReviewSample(draws=draws, shape=new.shape, **joined)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Sampling with unequal inclusion probabilities that are exact and known: randomised systematic sampling.
 #
 # Labels are put in random order, their inclusion probabilities :math:`\pi_i` are added up, and a label is drawn
@@ -195,7 +194,6 @@ def _join(earlier: ReviewSample, new: ReviewSample) -> ReviewSample:
 # order Hartley and Rao 1962). The size is fixed, and label i is drawn with probability :math:`\pi_i` exactly. Within
 # strata that follow each other the order is random, which spreads the sample over them in proportion (implicit
 # stratification).
-# ----------------------------------------------------------------------------------------------------
 
 
 def inclusion_probabilities(uncertainty: np.ndarray, n: int, floor: float) -> np.ndarray:
@@ -251,9 +249,7 @@ def passed_marks(inclusion: np.ndarray, start: float) -> np.ndarray:
     return np.diff(marks, prepend=np.floor(-start)) > 0
 
 
-# ----------------------------------------------------------------------------------------------------
 # The share of wrong labels as a review found it, with intervals that hold whatever the model got wrong.
-# ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -291,7 +287,7 @@ class Review:
 
     probabilities: np.ndarray  # (labels,), NaN where nothing was recorded
     reviewed: Reviewed
-    items: np.ndarray  # (items,), places in `probabilities`
+    items: np.ndarray  # (items,), indices into `probabilities`
     clusters: np.ndarray | None  # (labels,)
     largest_weight: float
 
@@ -325,8 +321,8 @@ def checked_rate(
 ) -> CheckedRates:
     r"""The share of wrong labels from a reviewed probability sample, with the model as a helper.
 
-    The difference estimator with a tuned weight, which is prediction-powered inference (`difference_estimator.py`). Its
-    interval is that of Clopper and Pearson with an effective sample size (`rate_interval.py`). It needs the inclusion
+    The difference estimator with a tuned weight, which is prediction-powered inference (`estimate_rate`). Its
+    interval is that of Clopper and Pearson with an effective sample size (`effective_count`). It needs the inclusion
     probabilities to be right. The model may be wrong in any way.
 
     Parameters
@@ -428,10 +424,7 @@ def _cluster_codes(clusters: ArrayLike, probabilities: np.ndarray) -> np.ndarray
     return broadcast("clusters", codes, probabilities.shape).ravel()
 
 
-# ----------------------------------------------------------------------------------------------------
 # An upper confidence bound on the share of labels that are still wrong after correction.
-# ----------------------------------------------------------------------------------------------------
-
 
 CURVE_POINTS = 40
 
@@ -542,7 +535,6 @@ def after_correction(audit: LabelAudit, min_confidence: float | None = None) -> 
     return codes, np.where(codes >= 0, np.clip(1 - right, 0, 1), np.nan)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The share of wrong labels from a probability sample, with the model's probabilities as a helper.
 #
 # The difference estimator of survey sampling (Särndal, Swensson and Wretman 1992) with a tuned weight :math:`\lambda`,
@@ -560,7 +552,6 @@ def after_correction(audit: LabelAudit, min_confidence: float | None = None) -> 
 # sum of its own labels (Des Raj 1956). Given the earlier draws that is unbiased. The errors of draws are therefore
 # uncorrelated, and a draw may depend on earlier answers (Zrnic and Candès 2024). The estimate is the mean of the draws,
 # weighted by their sizes.
-# ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -696,7 +687,6 @@ def tune_weight(wrong: np.ndarray, predicted: np.ndarray, degrees: float) -> tup
     return (weight, variance) if variance < plain else (0.0, plain)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Intervals of a small share from a weighted sample: Clopper and Pearson (1934) with an effective sample size.
 #
 # As Korn and Graubard (1998): the effective size is :math:`\tilde n = \hat\theta (1 - \hat\theta) / \hat V`, corrected
@@ -704,8 +694,6 @@ def tune_weight(wrong: np.ndarray, predicted: np.ndarray, degrees: float) -> tup
 # :math:`\tilde n`. Where few wrong labels were found, :math:`\hat V` says little. The design effect
 # :math:`n / \tilde n` is then drawn towards the largest that the design allows, that of wrong labels which all have
 # the smallest inclusion probability. With no wrong label found, the upper limit therefore holds for every model.
-# ----------------------------------------------------------------------------------------------------
-
 
 PRIOR_FOUND = 1.0  # by hand: wrong labels that the largest design effect counts for (docs/decisions/020-review.md)
 
@@ -755,10 +743,7 @@ def upper_limit(count: EffectiveCount, level: float) -> float:
     return float(special.betaincinv(count.wrong + 1, right, level)) if right > 0 else 1.0
 
 
-# ----------------------------------------------------------------------------------------------------
 # Probabilities that labels are wrong, from an audit or as passed, and values that belong to labels.
-# ----------------------------------------------------------------------------------------------------
-
 
 CLOCK_BINS = 10  # by hand: of the clock, within each of which Q is taken as constant
 
@@ -815,10 +800,7 @@ def clock_bins(clock: np.ndarray, mask: np.ndarray, n_bins: int = CLOCK_BINS) ->
     return np.searchsorted(edges, clock, side="right")
 
 
-# ----------------------------------------------------------------------------------------------------
 # Groups of labels: by class, over the clock, by annotator, or as passed.
-# ----------------------------------------------------------------------------------------------------
-
 
 GROUPINGS = ("class", "clock", "annotator")  # that an audit knows
 

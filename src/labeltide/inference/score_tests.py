@@ -40,7 +40,7 @@ class NullFit(NamedTuple):
     labels: np.ndarray  # (rows, steps, annotators), -1 where nothing was recorded or on padding
     posterior: np.ndarray  # (rows, steps, classes), of the true label
     noise: np.ndarray  # (groups, points, classes, classes), Q under the null
-    places: np.ndarray  # (rows, steps), of each step on the grid
+    grid_index: np.ndarray  # (rows, steps), of each step's moment on the grid
     posteriors: Callable[[np.ndarray], np.ndarray]  # of the true label, (fits, rows, steps, classes), under other Q
 
     def with_noise(self, noise: np.ndarray) -> Iterator[NullFit]:
@@ -64,7 +64,7 @@ class NullFit(NamedTuple):
     def residuals(self, group: int, entry: tuple[int, int]) -> np.ndarray:
         """Expected less predicted recordings of one entry of Q at each step: (rows, steps)."""
         (i, j), labels = entry, self.labels_of(group)
-        predicted = (labels >= 0).sum(-1) * self.noise[group, self.places, i, j]
+        predicted = (labels >= 0).sum(-1) * self.noise[group, self.grid_index, i, j]
         return self.posterior[..., i] * ((labels == j).sum(-1) - predicted)
 
     def totals(self, group: int) -> np.ndarray:
@@ -72,8 +72,8 @@ class NullFit(NamedTuple):
         n_points, n_classes = self.noise.shape[1:3]
         labelled = (self.labels_of(group) >= 0).sum(-1)
         weights = (self.posterior * labelled[..., None]).reshape(-1, n_classes)
-        places = self.places.ravel()
-        return np.stack([np.bincount(places, of_class, n_points) for of_class in weights.T], 1)
+        index = self.grid_index.ravel()
+        return np.stack([np.bincount(index, of_class, n_points) for of_class in weights.T], 1)
 
     def weights(self, group: int) -> Weights:
         """Complete-data information of the entries' logits at each point, which is block diagonal by true class."""
@@ -116,12 +116,12 @@ def fit_nulls(
     fitted = refit(data, members, nulls, start, iterations).parameters
     posterior = posteriors(data, members, fitted).double().numpy()
     labels = torch.where(data.mask[..., None], data.labels[members.labels], -1).numpy()
-    places = data.places().numpy()
+    index = data.grid_index().numpy()
     fits = []
     for number, parts in enumerate(zip(labels, posterior, fitted.matrices.double().numpy(), strict=True)):
         member = torch.tensor([number])
         under = partial(_posteriors_under, data, members.take(member), fitted.take(member))
-        fits.append(NullFit(*parts, places, under))
+        fits.append(NullFit(*parts, index, under))
     return fits
 
 
@@ -136,16 +136,16 @@ def _posteriors_under(data: ChainData, member: Members, chain: ChainParameters, 
 
 
 class ClockMoments(NamedTuple):
-    """One clock of a study: its moments, and where each step lies among them."""
+    """One clock of a study: its moments, and the index of each step among them."""
 
     axis: np.ndarray  # (moments,)
-    places: np.ndarray  # (rows, steps), of each step on the axis
+    axis_index: np.ndarray  # (rows, steps), of each step's moment on the axis
     of_point: np.ndarray  # (points,), the moment of each point of the grid
     period: float | None
 
     def coordinates(self, rows: np.ndarray) -> np.ndarray:
         """Moments of the steps of some rows, (rows, steps, 1); of a periodic clock points on a circle, (..., 2)."""
-        moments = self.axis[self.places[rows]]
+        moments = self.axis[self.axis_index[rows]]
         if self.period is None:
             return moments[..., None]
         angle = 2 * np.pi * moments / self.period
@@ -154,12 +154,12 @@ class ClockMoments(NamedTuple):
 
 def clock_moments(training: TrainingEvidence, clock: int) -> ClockMoments:
     """The moments of one of the clocks."""
-    grid, places = training.grid, training.data.places().numpy()
+    grid, index = training.grid, training.data.grid_index().numpy()
     if grid.ndim == 1:
-        return ClockMoments(grid, places, np.arange(len(grid)), one_period(training.period))
+        return ClockMoments(grid, index, np.arange(len(grid)), one_period(training.period))
     cells = cells_of(grid, training.period)
     of_point = np.unravel_index(np.arange(len(grid)), tuple(len(axis) for axis in cells.axes))[clock]
-    return ClockMoments(cells.axes[clock], of_point[places], of_point, cells.periods[clock])
+    return ClockMoments(cells.axes[clock], of_point[index], of_point, cells.periods[clock])
 
 
 def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None, kind: str = "spline") -> np.ndarray:
@@ -197,7 +197,7 @@ def find_change(fit: NullFit, moments: ClockMoments, null: Family, alternative: 
     columns[tested] = shares
     groups = [null.held] if null.held is not None else list(range(len(fit.noise)))
     labelled = sum((fit.labels_of(group) >= 0).sum(-1) for group in groups)
-    weights = np.bincount(moments.places.ravel(), np.ravel(labelled), len(moments.axis))
+    weights = np.bincount(moments.axis_index.ravel(), np.ravel(labelled), len(moments.axis))
     functions = smooth_functions(moments.axis, weights, moments.period, alternative.shape.kind)
     return Alternative(functions, columns[:, columns.any(0)], groups)
 
@@ -231,7 +231,6 @@ class Statistic(NamedTuple):
         return np.asarray(each + np.einsum("...ks,st,...kt->...", total, self.common, total))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Permutations of the clock: rows that are exchangeable, and rotations of the windows of a person.
 #
 # Rows that are independent of each other are exchangeable: under the null hypothesis their moments can be permuted
@@ -240,8 +239,6 @@ class Statistic(NamedTuple):
 # windows and with it their serial correlation (restricted permutation; Edgington and Onghena 2007). The first window
 # then follows the last, so that the reference is approximate, and fails where causes last for much of the clock
 # (`lasting_causes`).
-# ----------------------------------------------------------------------------------------------------
-
 
 # Cosine waves over the windows of a person that count as slow (docs/decisions/015-tests-of-change.md).
 SLOW_WAVES = 4  # by hand
@@ -287,8 +284,8 @@ def in_order(rows: np.ndarray, moments: ClockMoments, mask: np.ndarray) -> np.nd
     """The rows in the order of their mean moments; of a periodic clock, circular means."""
     coordinates, real = moments.coordinates(rows), mask[rows][..., None]
     mean = (coordinates * real).sum(1) / real.sum(1)
-    place = mean[:, 0] if mean.shape[1] == 1 else np.arctan2(mean[:, 1], mean[:, 0]) % (2 * np.pi)
-    return rows[np.argsort(place, kind="stable")]
+    moment = mean[:, 0] if mean.shape[1] == 1 else np.arctan2(mean[:, 1], mean[:, 0]) % (2 * np.pi)
+    return rows[np.argsort(moment, kind="stable")]
 
 
 def step_residuals(fit: NullFit, change: Alternative) -> np.ndarray:
@@ -324,18 +321,16 @@ def lasting_causes(residuals: np.ndarray, people: Sequence[np.ndarray]) -> float
     return float((slow_power[seen] / fast_power[seen]).mean()) if seen.any() else np.inf
 
 
-# ----------------------------------------------------------------------------------------------------
 # Sign flips of people's contributions to the score (Hemerik, Goeman and Finos 2020; Winkler and others 2014).
 #
 # People are independent of each other, whatever connects the windows of one. Under the null hypothesis the contribution
 # :math:`u_g` of each person to the score has mean zero, and :math:`\sum_g s_g u_g` with random signs is distributed as
 # :math:`\sum_g u_g`: exactly where contributions are symmetric, otherwise with growing number of people. Contributions
 # are effective scores: what the null's own coefficients explain is taken out of the design. Where one of several
-# annotators is tested it is taken out of the scores (`observed_information.py`).
+# annotators is tested it is taken out of the scores (`observed_scores`).
 #
 # The fit of the null makes the contributions of G people a little too small. Flipped sums are multiplied by
 # :math:`\sqrt{G / (G - 1)}`, as cluster-robust variances are (Cameron and Miller 2015).
-# ----------------------------------------------------------------------------------------------------
 
 
 def person_scores(
@@ -368,11 +363,11 @@ def effective_design(fit: NullFit, change: Alternative, moments: ClockMoments, n
 
 def _of_group(fit: NullFit, design: np.ndarray, group: int, person: np.ndarray) -> np.ndarray:
     people, n_points = int(person.max()) + 1, len(design)
-    place = (person[:, None] * n_points + fit.places).ravel()
+    index = (person[:, None] * n_points + fit.grid_index).ravel()
     scores = np.zeros((people, design.shape[2]))
     for entry, of_entry in zip(fit.entries, design.transpose(1, 0, 2), strict=True):
         if of_entry.any():
-            at_point = np.bincount(place, fit.residuals(group, entry).ravel(), people * n_points)
+            at_point = np.bincount(index, fit.residuals(group, entry).ravel(), people * n_points)
             scores += at_point.reshape(people, n_points) @ of_entry
     return scores
 
@@ -399,7 +394,6 @@ def compare_with_people(scores: np.ndarray, inverses: np.ndarray) -> float:
     return float(f_distribution.sf(ratio, freedom, freedom * (people - 1)))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which reference distribution a test of change takes: chosen by the design of the study, never by its result.
 #
 # - `people`: at least eight people. The signs of their contributions are flipped; nothing is assumed about the windows
@@ -409,8 +403,6 @@ def compare_with_people(scores: np.ndarray, inverses: np.ndarray) -> float:
 # - `permutations`: rows are not grouped and lie at different moments, so that they are exchangeable.
 # - `bootstrap`: every row runs through most of the clock; labels are drawn from the null (parametric bootstrap).
 # - `none`: none of these keeps its size; whether the noise changes cannot be told.
-# ----------------------------------------------------------------------------------------------------
-
 
 METHODS = ("people", "rotations", "permutations", "bootstrap", "none")
 # docs/decisions/015-tests-of-change.md
@@ -476,7 +468,6 @@ def _variance(moments: ClockMoments, mask: np.ndarray, groups: list[np.ndarray],
     return total
 
 
-# ----------------------------------------------------------------------------------------------------
 # Effective scores of one annotator among several, by the observed information (Louis 1982).
 #
 # The labels of all annotators inform the posterior of the true label, so that the score of one depends on the Q of the
@@ -488,12 +479,10 @@ def _variance(moments: ClockMoments, mask: np.ndarray, groups: list[np.ndarray],
 # is to first order free of the error of the fitted null, for each person g: U are scores of the tested change, S those
 # of what the null fits. Without it, causes that annotators share pass for a change of one of them
 # (docs/decisions/015-tests-of-change.md).
-# ----------------------------------------------------------------------------------------------------
-
 
 STEP = 0.05  # of a logit, to both sides
 MAX_DIRECTIONS = 64  # of the null; above it the entries of Q move together
-RIDGE = 1.0  # by hand: added to the information of every direction, as MIN_INFORMATION of score.py
+RIDGE = 1.0  # by hand: added to the information of every direction, as `MIN_INFORMATION`
 
 
 class Directions(NamedTuple):
@@ -506,12 +495,12 @@ class Directions(NamedTuple):
     def scores(self, fit: NullFit, unit: np.ndarray, n_units: int) -> np.ndarray:
         """Scores of units of rows: (units, functions * shares)."""
         n_points = len(self.functions)
-        place = (unit[:, None] * n_points + fit.places).ravel()
+        index = (unit[:, None] * n_points + fit.grid_index).ravel()
         total = np.zeros((n_units, self.functions.shape[1], self.shares.shape[1]))
         for entry, of_entry in zip(fit.entries, self.shares, strict=True):
             if of_entry.any():
                 residuals = sum(fit.residuals(group, entry) for group in self.groups)
-                at_point = np.bincount(place, np.ravel(residuals), n_units * n_points)
+                at_point = np.bincount(index, np.ravel(residuals), n_units * n_points)
                 total += (at_point.reshape(n_units, n_points) @ self.functions)[..., None] * of_entry
         return total.reshape(n_units, -1)
 

@@ -257,10 +257,7 @@ def _pool(unpooled: Family, strength: float | None) -> Family:
     return unpooled if strength is None else pooled(unpooled, strength)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Test of whether the noise changes over a clock, with a reference distribution that suits the design of the study.
-# ----------------------------------------------------------------------------------------------------
-
 
 # Power of slow waves over that of fast ones, above which rotations are not trusted to keep their size
 # (docs/decisions/015-tests-of-change.md).
@@ -391,21 +388,18 @@ def _moved(
     """The observed score, then scores with moved moments; none where rotations would not keep their size."""
     residuals = step_residuals(fit, change)
     if design.method == "permutations":
-        moved = shuffle_rows(moments.places, design.units, n_replicates, generator)
+        moved = shuffle_rows(moments.axis_index, design.units, n_replicates, generator)
     elif lasting_causes(residuals, design.units) > MAX_LASTING:
         return np.empty(0)
     else:
-        moved = rotate_people(moments.places, design.mask, design.units, n_replicates, generator)
-    return np.stack([score_of_moments(residuals, index, change) for index in (moments.places, *moved)])
+        moved = rotate_people(moments.axis_index, design.mask, design.units, n_replicates, generator)
+    return np.stack([score_of_moments(residuals, index, change) for index in (moments.axis_index, *moved)])
 
 
-# ----------------------------------------------------------------------------------------------------
 # Several clocks: partial dependence of Q on each clock with bands, and a test of each clock's effect.
 #
 # The effects of the clocks add up on the logit scale. Along one clock, Q is averaged over the marginal distribution of
 # the others (partial dependence, Friedman 2001; direct standardisation).
-# ----------------------------------------------------------------------------------------------------
-
 
 EMPTY_CELL_LABELS = 1e-6  # labels added to every cell, so that cells without any have an average
 

@@ -146,9 +146,7 @@ def dominant_rows(logits: Tensor) -> Tensor:
     return (identity + logits.softmax(-1)) / 2
 
 
-# ----------------------------------------------------------------------------------------------------
 # A known noise function: noise matrices at grid points, linearly interpolated over the clock.
-# ----------------------------------------------------------------------------------------------------
 
 
 class FixedNoise(NoiseFunction):
@@ -253,9 +251,7 @@ def identity_noise(members: int, n_classes: int) -> FixedNoise:
     return FixedNoise(np.broadcast_to(np.eye(n_classes), (members, 1, n_classes, n_classes)))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Static noise matrix, the same at all times, as in VolMinNet (Li and others 2021).
-# ----------------------------------------------------------------------------------------------------
 
 
 class StaticNoise(NoiseFunction):
@@ -276,9 +272,7 @@ class StaticNoise(NoiseFunction):
         return matrices.reshape(self.members, *between, self.n_classes, self.n_classes).expand(shape)
 
 
-# ----------------------------------------------------------------------------------------------------
 # A free noise matrix for every moment of a grid: the Discontinuous method of Nagaraj and others (2025).
-# ----------------------------------------------------------------------------------------------------
 
 
 class StepwiseNoise(LearnedNoise):
@@ -312,12 +306,9 @@ class StepwiseNoise(LearnedNoise):
         return self.tie(dominant_rows(self.logits)[..., nearest, :, :])
 
 
-# ----------------------------------------------------------------------------------------------------
 # Q as a multilayer perceptron of the clock: the Continuous method of Nagaraj and others (2025).
 #
 # Width-scaled weights follow the NTK parametrisation (Jacot and others 2018).
-# ----------------------------------------------------------------------------------------------------
-
 
 BOUND = 4.0  # noise rates between 0.02 and 49.98 % for two classes
 WIDTHS = (16, 32, 64, 128, 128, 128, 128, 128, 128, 128)  # the ten hidden layers of the paper's code

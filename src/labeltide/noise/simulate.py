@@ -71,7 +71,6 @@ def average_rate(noise_matrices: ArrayLike) -> float:
     return float(1 - diagonal.mean())
 
 
-# ----------------------------------------------------------------------------------------------------
 # Shapes of temporal label noise and their levels: the six of Nagaraj and others (2025) and a step function.
 #
 # With :math:`T` steps, :math:`k = 0 \ldots T-1`, :math:`s = 100 / T` and :math:`x` = ``linspace(0, T, T)``,
@@ -88,8 +87,6 @@ def average_rate(noise_matrices: ArrayLike) -> float:
 # ========  =====================================================================================================
 #
 # Of these, the paper's experiments vary the constants in `LEVELS` only.
-# ----------------------------------------------------------------------------------------------------
-
 
 Constants = Mapping[str, float]
 
@@ -313,10 +310,7 @@ _CURVES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
 }
 
 
-# ----------------------------------------------------------------------------------------------------
 # Sampling from the noise model: recorded labels drawn from true ones by inverse transform sampling.
-# ----------------------------------------------------------------------------------------------------
-
 
 BLOCK_LABELS = 2**18  # labels drawn at a time: they fit into the cache, and memory stays constant
 UNREACHABLE = 2.0  # a threshold above all random numbers in [0, 1)
@@ -505,12 +499,12 @@ def _draw(
         rows = slice(start, start + size)
         thresholds, index = lookup.of_rows(rows)
         true = np.where(present[rows], codes[rows], 0).astype(np.intp)
-        places = index[..., None] * lookup.n_classes + true  # rows of `thresholds`
+        entries = index[..., None] * lookup.n_classes + true  # rows of `thresholds`
         if bursts:
-            chance = _right_first(_kept(generator, true.shape, bursts), thresholds, places, true)
+            chance = _right_first(_kept(generator, true.shape, bursts), thresholds, entries, true)
         else:
             chance = generator.random(true.shape)
-        recorded = _search(thresholds, places, chance)
+        recorded = _search(thresholds, entries, chance)
         np.copyto(drawn[rows], recorded, where=present[rows], casting="unsafe")
     return drawn
 
@@ -524,9 +518,9 @@ def _kept(generator: np.random.Generator, shape: tuple[int, ...], bursts: float)
     return np.take_along_axis(chance, np.maximum.accumulate(steps, axis=1), axis=1)
 
 
-def _right_first(chance: np.ndarray, thresholds: np.ndarray, places: np.ndarray, true: np.ndarray) -> np.ndarray:
+def _right_first(chance: np.ndarray, thresholds: np.ndarray, entries: np.ndarray, true: np.ndarray) -> np.ndarray:
     """Rotate [0, 1) so that the interval of the true class comes first: small numbers are right in every class."""
-    before = np.where(true > 0, thresholds[places, true - 1], 0.0)
+    before = np.where(true > 0, thresholds[entries, true - 1], 0.0)
     return (chance + before) % 1.0
 
 

@@ -108,7 +108,7 @@ def _audit_training(estimator: TideClassifier, labels: np.ndarray) -> LabelAudit
     data = estimator.training_.data
     assert data.evidence is not None
     mask, evidence = data.mask.numpy(), data.evidence[0].numpy()
-    clock = estimator.training_.grid[data.places().numpy()]
+    clock = estimator.training_.grid[data.grid_index().numpy()]
     posterior = true_label_posterior(Recorded(labels, mask, clock), evidence, estimator.chain_, estimator.noise_)
     return LabelAudit(
         classes=estimator.classes_,
