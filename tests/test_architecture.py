@@ -115,7 +115,7 @@ def test_imports_point_down_only():
         for name in sorted(parts_imported(path))
         if not may_import(part(path), name)
     ]
-    assert upward == []
+    assert not upward, "\n".join(upward)
 
 
 def test_the_library_never_imports_the_bench():
@@ -125,7 +125,7 @@ def test_the_library_never_imports_the_bench():
         for name in imported_modules(path.read_text(), package_of(path))
         if name.split(".")[0] == "labeltide_bench"
     ]
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 def test_imports_within_the_bench_point_down_only():
@@ -135,7 +135,7 @@ def test_imports_within_the_bench_point_down_only():
         inside = {name.split(".")[1] for name in names if name.startswith("labeltide_bench.")} - {part(path)}
         above = [name for name in inside if BENCH_STEP_OF[name] >= BENCH_STEP_OF[part(path)]]
         upward += [f"{named(path)} imports {name}" for name in above]
-    assert upward == []
+    assert not upward, "\n".join(upward)
 
 
 def test_the_front_imports_nothing_until_asked():
@@ -253,7 +253,7 @@ def test_scripts_import_what_exists():
         for name in imported_modules(path.read_text(), "")
         if name.split(".")[0] in ("labeltide", "labeltide_bench") and not exists(name)
     ]
-    assert absent == []
+    assert not absent, "\n".join(absent)
 
 
 def exists(name: str) -> bool:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from labeltide.chain.annotators import CANDIDATE_ITERATIONS, FINAL_ITERATIONS, FIRST_CANDIDATE, _fit, _members, _start
-from labeltide.chain.data import ChainData
+from labeltide.chain.annotators import CANDIDATE_ITERATIONS, FINAL_ITERATIONS, FIRST_CANDIDATE, _fit, _start
+from labeltide.chain.data import ChainData, same_data
 from labeltide.chain.em import BURSTS_WORTH
 from labeltide.chain.passes import expect, predictive_log_likelihood
 
@@ -101,10 +101,10 @@ def compare(recorded: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for bursts in (False, True):
         candidate = FIRST_CANDIDATE._replace(bursts=bursts)
-        members = _members((~left_out).float())
+        members = same_data((~left_out).float())
         fitted = _fit(data, members, start, [candidate] * FOLDS, GRID, None, CANDIDATE_ITERATIONS)
         predictive = predictive_log_likelihood(data, members, fitted.parameters, fitted.log_likelihood, left_out)
-        every = _members(torch.ones(1, N))
+        every = same_data(torch.ones(1, N))
         whole = _fit(data, every, start, [candidate], GRID, None, FINAL_ITERATIONS).parameters
         posterior = expect(data, every, whole, posterior=True).posterior
         assert posterior is not None

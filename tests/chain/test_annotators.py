@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.chain.annotators import FIRST_CANDIDATE, Candidate, _members, fit_annotators
-from labeltide.chain.data import ChainData, Members
+from labeltide.chain.annotators import FIRST_CANDIDATE, Candidate, fit_annotators
+from labeltide.chain.data import ChainData, Members, same_data
 from labeltide.chain.em import join_evidence, label_chain
 from labeltide.chain.passes import expect
 from labeltide.chain.select import choose_noise
@@ -74,7 +74,7 @@ def test_what_is_known_from_elsewhere_improves_the_posterior(known):
 
 def test_a_q_for_each_makes_the_labels_likelier_than_one_for_all():
     data, _ = study(n=40)
-    every = _members(torch.ones(1, 40))
+    every = same_data(torch.ones(1, 40))
     each, alike = (
         fit_annotators(data, GRID, candidates=[FIRST_CANDIDATE._replace(strength=strength)]).parameters
         for strength in (1, 1e6)

@@ -15,7 +15,7 @@ from typing import Any
 from fuzz.engine import ForbiddenError, Room, Target
 from fuzz.request_mutations import PIECE, first_requests, mutate_request, read_request
 from labeltide.auditing.decisions import DECISIONS, Decision, DecisionStore
-from labeltide.reviewing.app import HEADERS, MOST_BODY, MOST_NAME, Guard, make_app
+from labeltide.reviewing.app import HEADERS, MAX_BODY, MAX_NAME, Guard, make_app
 from labeltide.reviewing.session import Session, open_session
 from reviewing.fake_review import HOST, PORT, TOKEN, write_review
 
@@ -138,7 +138,7 @@ def check_answer(answer: Answer) -> None:
     missing = set(HEADERS) - {name.decode() for name, _ in answer.headers}
     if missing:
         raise ForbiddenError(f"the answer lacks the headers {sorted(missing)}")
-    if answer.n_read > MOST_BODY + PIECE or len(answer.body) > MOST_ANSWER:
+    if answer.n_read > MAX_BODY + PIECE or len(answer.body) > MOST_ANSWER:
         raise ForbiddenError(f"{answer.n_read} bytes were read, {len(answer.body)} answered")
     if answer.status >= 400 and not _sentence(answer):
         raise ForbiddenError(f"{answer.status} without a sentence")
@@ -191,7 +191,7 @@ def check_decision(session: Session, decision: Decision, items: dict[str, Any]) 
         "item": (item.sequence, item.annotator) == (decision.sequence, decision.annotator),
         "audit": decision.audit == session.audit.identity,
         "label": decision.label is None or decision.label in session.audit.classes,
-        "reviewer": 0 < len(decision.reviewer) <= MOST_NAME and decision.reviewer == decision.reviewer.strip(),
+        "reviewer": 0 < len(decision.reviewer) <= MAX_NAME and decision.reviewer == decision.reviewer.strip(),
         "shown": isinstance(json.loads(decision.shown), dict),
         "time": datetime.fromisoformat(decision.decided_at).tzinfo is not None,
         "request": bool(decision.request),
