@@ -3,8 +3,10 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 
+import labeltide as lt
 from labeltide.estimators import cross_fit
 from labeltide.models import make_model
 from labeltide.training import FleetData
@@ -30,3 +32,20 @@ def test_predictions_made_some_rows_at_a_time_are_those_made_at_once(monkeypatch
     parts = cross_fit.predict_out_of_fold(copies, model, folds)[0]
     assert whole.shape == (1, 11, 5, 3)
     np.testing.assert_allclose(parts[0][data.mask], whole[0][data.mask], atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "networks"), [("per step", 5), ("linear", 5), ("gru", 10)])
+def test_networks_without_memory_are_trained_in_one_direction(kind, networks, tmp_path):
+    made = lt.make_sequences(20, 8, 3, stay=0.9, random_state=0)
+    y = lt.corrupt(made.clean_labels, np.array([[0.8, 0.2], [0.2, 0.8]]))
+    model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    own = model if kind == "per step" else kind
+    clf = lt.TideClassifier(model=own, epochs=2, random_state=0, device="cpu").fit(made.features, y)
+    assert clf.fold_model_.members == networks
+    clf.save(tmp_path / "file")
+    loaded = lt.load(tmp_path / "file", model=None if isinstance(own, str) else own)
+    first, second = (each.audit(made.features, y).probabilities for each in (clf, loaded))
+    np.testing.assert_array_equal(first, second)
+    evidence, out_of_fold = clf._evidence(clf._check_features(made.features, None)[0], np.ones(y.shape, bool))
+    assert out_of_fold.all()
+    np.testing.assert_allclose(evidence, clf.training_.data.evidence[0].numpy(), atol=1e-5)

@@ -112,7 +112,7 @@ def test_stored_rows_and_networks_that_do_not_fit_are_refused(fitted, tmp_path):
         if tensor.is_floating_point():
             refused({**tensors, name: tensor * torch.nan}, "finite")
     for folds in (tensors["rows.folds"] - 1, tensors["rows.folds"] + 1):
-        refused({**tensors, "rows.folds": folds}, "its 5 networks must be shared out evenly among the folds")
+        refused({**tensors, "rows.folds": folds}, "networks must be shared out evenly among the folds")
     refused({**tensors, "judges.extra": torch.zeros(5)}, "missing or too many")
     refused({**tensors, "rows.extra": torch.zeros(5)}, "missing or too many")
 

@@ -97,3 +97,17 @@ def test_a_watcher_is_gone_after_an_error():
     with epoch_bar("ignore train", 4, shown=False) as on_epoch:
         on_epoch(1, 0.5)
     assert heard == []
+
+
+def test_several_trainings_have_one_total_and_the_time_left(caplog, monkeypatch):
+    monkeypatch.setattr(loop, "LOG_EVERY", 0.0)
+    with caplog.at_level("INFO", logger="labeltide.progress"), loop.stages_bar("tide", 3, 4, shown=True):
+        for stops in (4, 2, 3):  # the second and third stop early
+            with epoch_bar("tide stage", 4, shown=True) as on_epoch:
+                for done in range(1, stops + 1):
+                    on_epoch(done, 0.5)
+    counts = [int(record.getMessage().split(": ")[1].split(" of ")[0]) for record in caplog.records[:-1]]
+    assert counts == [1, 2, 3, 4, 5, 6, 9, 10, 11, 12]
+    assert all(" of 12 epochs" in record.getMessage() for record in caplog.records)
+    assert "s left" in caplog.records[0].getMessage()
+    assert "done after 12 of 12 epochs" in caplog.records[-1].getMessage()

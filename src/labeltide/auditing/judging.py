@@ -31,7 +31,7 @@ from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.passes import expect
 from labeltide.data.clusters import Sources
 from labeltide.estimators import TideClassifier
-from labeltide.estimators.cross_fit import TrainingRows, digest_rows
+from labeltide.estimators.cross_fit import TrainingRows, digest_rows, reads_both_ways
 from labeltide.estimators.fleet import find_moments
 from labeltide.inference.audit import SEEN_ALIKE, LabelAudit
 from labeltide.inference.conclusion import Support, explain, find_support
@@ -330,7 +330,7 @@ class Scorer:
             assert model is not None
             half = model.members // 2
             halves: tuple[Any, Any] = (model, None)
-            if model.is_causal:
+            if reads_both_ways(model, int(self.estimator.training_rows_.folds.max()) + 1):
                 halves = model.take(torch.arange(half)), model.take(torch.arange(half, 2 * half))
             self._halves = tuple(None if part is None else part.eval().to(self.device) for part in halves)
         return self._halves  # type: ignore[return-value]

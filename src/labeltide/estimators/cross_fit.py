@@ -33,9 +33,10 @@ def cross_fit(
 
     Causal networks are combined with as many that read every row backwards, because the future of a step is as
     informative about its label as the past. The predictions of the latter alone come second; None without them.
+    Networks without memory, which judge every step by itself, would learn the same twice.
     """
     first = _untrained(fleet_fit, folds, noise, "cross-fit")
-    if not first.model.is_causal:
+    if not first.model.is_causal or not _has_memory(first.model, fleet_fit.data):
         train_all([first])
         return *predict_out_of_fold(first.fleet_fit, first.model, folds), (first.model,)
     reversed_fit = replace(fleet_fit, data=_reverse(fleet_fit.data))
@@ -43,6 +44,26 @@ def cross_fit(
     train_all([first, second])
     backwards = (second.fleet_fit, second.model)
     return *predict_out_of_fold(first.fleet_fit, first.model, folds, backwards), (first.model, second.model)
+
+
+@torch.no_grad()
+def _has_memory(model: SequenceModel, data: FleetData) -> bool:
+    """Whether a prediction depends on other steps: a row that is read backwards then gives other predictions."""
+    if model.reach is not None:
+        return model.reach > 1
+    lengths = data.mask.sum(1)
+    longest = int(lengths.argmax())
+    rows = data.features[longest, : int(lengths[longest])].expand(model.members, 1, -1, -1)
+    mask = torch.ones(rows.shape[:3], dtype=torch.bool, device=rows.device)
+    model.eval()
+    onwards, backwards = (model(each, mask) for each in (rows, rows.flip(2)))
+    model.train()
+    return not torch.allclose(onwards, backwards.flip(2), rtol=1e-5, atol=1e-6)
+
+
+def reads_both_ways(model: SequenceModel, n_folds: int) -> bool:
+    """Whether the second half of the cross-fitted networks reads rows backwards."""
+    return model.is_causal and model.members // n_folds % 2 == 0
 
 
 def join_directions(onwards: Tensor, backwards: Tensor) -> Tensor:
@@ -208,7 +229,8 @@ def out_of_fold_log_probs(
     """
     inputs, real = torch.from_numpy(features), torch.from_numpy(mask)
     model.to(device)
-    if model.is_causal:  # the second half of the networks reads rows backwards
+    count = int(rows.folds.max()) + 1
+    if reads_both_ways(model, count):
         half, order, index = model.members // 2, reversal(real), torch.arange(len(real))[:, None]
         onwards = model_log_probs(model.member(0, half), inputs, real, device)  # (networks, n, steps, classes)
         mirrored = model_log_probs(model.member(half, half), inputs[index, order], real, device)
@@ -216,7 +238,6 @@ def out_of_fold_log_probs(
     else:
         every = model_log_probs(model, inputs, real, device)
     model.cpu()
-    count = int(rows.folds.max()) + 1
     every = every.double().cpu().unflatten(0, (-1, count)).mean(0).log_softmax(-1)  # (folds, n, steps, classes)
     folds = torch.from_numpy(rows.find_folds(features, mask))
     held_out: Tensor = every[folds.clamp_min(0), torch.arange(len(folds))]  # (n, steps, classes)

@@ -448,16 +448,6 @@ FEW_CLASSES = 3
 MAX_CLUSTER_SHARE = 0.6  # by hand
 
 
-class Prepared(NamedTuple):
-    """Checked and encoded arguments of `fit`."""
-
-    data: FleetData
-    classes: tuple[Any, ...]
-    sources: Sources
-    cells: Cells | None  # of several clocks
-    clusters: np.ndarray | None  # int64 (rows,)
-
-
 def prepare(
     X: ArrayLike,
     labels: Sequence[ArrayLike],
@@ -472,8 +462,10 @@ def prepare(
     held_out: float,
     splits: bool,
     period: Period,
-) -> Prepared:
-    """Check all inputs, encode labels by the classes of all members, and hold out a share of each member's rows.
+) -> tuple[FleetData, tuple[Any, ...], Sources, Cells | None, np.ndarray | None]:
+    """Data, classes, sources, cells of several clocks and clusters (rows,), from the arguments of `fit`.
+
+    Check all inputs, encode labels by the classes of all members, and hold out a share of each member's rows.
 
     Where the method splits rows, it warns of rows that depend on each other and are told apart by no clusters.
     """
@@ -504,7 +496,7 @@ def prepare(
         trusted=None if trusted is None else torch.from_numpy(_encode_trusted(trusted, mask, classes)),
         gaps=None if between is None else torch.from_numpy(between),
     )
-    return Prepared(data, classes, sources, cells, people)
+    return data, classes, sources, cells, people
 
 
 def _find_grid(

@@ -212,8 +212,9 @@ def _restore_fold_networks(
     wanted: Shapes = {"digests": ((count, DIGEST_SIZE), torch.uint8), "folds": ((count,), torch.int64)}
     check_tensors("rows", rows, wanted)
     model = _restore_model(description, params, networks) if networks else None
-    n_networks = model.members // (2 if model.is_causal else 1) if model is not None else 0
-    if count == 0 or int(rows["folds"].min()) < 0 or n_networks % (int(rows["folds"].max()) + 1):
+    n_folds = int(rows["folds"].max()) + 1 if count else 1
+    n_networks = 0 if model is None else model.members
+    if count == 0 or int(rows["folds"].min()) < 0 or n_networks % n_folds:
         raise ValueError(f"its {n_networks} networks must be shared out evenly among the folds of its rows.")
     estimator.fold_model_ = model
     estimator.training_rows_ = TrainingRows(rows["digests"].numpy(), rows["folds"].numpy())

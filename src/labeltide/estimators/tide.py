@@ -55,7 +55,7 @@ from labeltide.inference.temporality import (
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.models.base import SequenceModel
 from labeltide.noise.functions import FixedNoise, NoiseFunction
-from labeltide.training import FleetData, History
+from labeltide.training import FleetData, History, stages_bar
 from labeltide.training.objective import Objective
 
 CROSS_FIT_FOLDS = 5  # by hand (docs/decisions/006-cross-fitting.md)
@@ -543,6 +543,11 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     period: Period = None  # type: ignore[misc]
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
+        stages = 2 + len(KINDS) + (0 if self.ensemble else 1)  # two directions of cross-fitting, and distillation
+        with stages_bar(self.name, stages, self.epochs, bool(self.verbose)):
+            return self._fit_stages(fleet_fit)
+
+    def _fit_stages(self, fleet_fit: FleetFit) -> FittedFleet:
         posterior = find_posterior(fleet_fit)
         digests = digest_rows(fleet_fit.data.features.cpu().numpy(), fleet_fit.data.mask.cpu().numpy())
         clusters = None if fleet_fit.clusters is None else torch.from_numpy(fleet_fit.clusters)

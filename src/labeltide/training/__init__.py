@@ -2,7 +2,7 @@
 
 from labeltide.training.checkpoint import Checkpoint, fingerprint
 from labeltide.training.data import Batch, FleetData, clock_grid, free_memory, reversal
-from labeltide.training.loop import History, OnEpoch, OnEpochShare, epoch_bar, evaluate, train, watch_epochs
+from labeltide.training.loop import History, OnEpoch, OnEpochShare, epoch_bar, evaluate, stages_bar, train, watch_epochs
 from labeltide.training.state import AugmentedLagrangian, Schedule
 from labeltide.training.step import Fleet
 
@@ -22,6 +22,7 @@ __all__ = [
     "fingerprint",
     "free_memory",
     "reversal",
+    "stages_bar",
     "train",
     "watch_epochs",
 ]

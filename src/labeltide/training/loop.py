@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -238,9 +239,10 @@ class LogLines:
         self._last = time.monotonic()
         progress_logger.info("%s (%.0f s)", text, self.seconds)
 
-    def say_seldom(self, text: str) -> None:
+    def say_seldom(self, text: str, share: float = 0.0) -> None:
+        """A line with the time left, where the share that is done says it."""
         if time.monotonic() - self._last >= LOG_EVERY:
-            self.say(text)
+            self.say(f"{text}, about {self.seconds * (1 / share - 1):.0f} s left" if share else text)
 
 
 @contextmanager
@@ -258,6 +260,29 @@ def progress_log() -> Iterator[LogLines]:
         progress_logger.setLevel(level)
         if handler is not None:
             progress_logger.removeHandler(handler)
+
+
+@contextmanager
+def stages_bar(title: str, stages: int, epochs: int, shown: bool) -> Iterator[None]:
+    """One bar over several trainings of so many epochs each, in place of a bar for each of them.
+
+    A training that stops early skips ahead, and so does one that is left out.
+    """
+    if _watcher.get() is not None or not shown:
+        yield
+        return
+    finished, last = 0, 0.0
+
+    def watch(share: float) -> None:
+        nonlocal finished, last
+        finished += share <= last  # the next training has begun
+        last = share
+        on_epoch(min(round((finished + share) * epochs), stages * epochs), math.nan)
+
+    with epoch_bar(title, stages * epochs, shown) as on_epoch:
+        with watch_epochs(watch):
+            yield
+        on_epoch(stages * epochs, math.nan)
 
 
 @contextmanager
@@ -279,12 +304,16 @@ def epoch_bar(title: str, epochs: int, shown: bool) -> Iterator[OnEpoch]:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("epochs, loss {task.fields[loss]:.3f}"),
+        TextColumn("epochs{task.fields[loss]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task(title, total=epochs, loss=float("nan"))
-        yield lambda done, loss: progress.update(task, completed=done, loss=loss)
+        task = progress.add_task(title, total=epochs, loss="")
+        yield lambda done, loss: progress.update(task, completed=done, loss=_describe_loss(loss))
+
+
+def _describe_loss(loss: float) -> str:
+    return "" if math.isnan(loss) else f", loss {loss:.3f}"
 
 
 @contextmanager
@@ -295,8 +324,8 @@ def _logged_epochs(title: str, epochs: int) -> Iterator[OnEpoch]:
     def on_epoch(done: int, loss: float) -> None:
         nonlocal last
         last = (done, loss)
-        lines.say_seldom(f"{title}: {done} of {epochs} epochs, loss {loss:.3f}")
+        lines.say_seldom(f"{title}: {done} of {epochs} epochs{_describe_loss(loss)}", done / epochs)
 
     with progress_log() as lines:
         yield on_epoch
-        lines.say(f"{title}: done after {last[0]} of {epochs} epochs, loss {last[1]:.3f}")
+        lines.say(f"{title}: done after {last[0]} of {epochs} epochs{_describe_loss(last[1])}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -105,14 +105,6 @@ def capture(work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
     return graph, result
 
 
-class LogitGradient(NamedTuple):
-    """The loss of a batch and its gradient by the logits and by the parameters of Q."""
-
-    loss: Tensor  # (members,), sum of the weighted losses of the labels
-    labels: Tensor  # (members,), sum of their weights
-    gradients: Sequence[Tensor]
-
-
 class TrainingStep:
     """A training step on fixed tensors.
 
@@ -208,13 +200,14 @@ class TrainingStep:
         assert self.rows is not None
         return self.data.batch(self.rows)
 
-    def _score(self) -> LogitGradient:
+    def _score(self) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
+        """The loss of a batch, the weight of its labels, and the gradients by the logits and the parameters of Q."""
         assert self.batch is not None
         assert self.logits is not None
         scored = self.fleet.score_logits(self.logits, self.data, self.batch, self.objective, self._multipliers())
         inputs = [*([self.logits] if self.model_parameters else []), *self.noise_parameters]
         gradients = _gradients(scored.total.sum(), inputs) if inputs else ()
-        return LogitGradient(scored.data.detach() * scored.labels, scored.labels, gradients)
+        return scored.data.detach() * scored.labels, scored.labels, gradients
 
     def _update(self) -> None:
         assert self.rows is not None
