@@ -5,7 +5,7 @@ import pytest
 
 from labeltide_bench.pages import write_report
 from labeltide_bench.pages.cells import make_cells
-from labeltide_bench.pages.cost_table import COST_HEADS, NONE, as_csv, as_markdown, make_cost
+from labeltide_bench.pages.cost import COST_HEADS, NONE, as_csv, as_markdown, make_cost
 from labeltide_bench.pages.results import read_results
 
 METHODS = ["ignore", "continuous", "tide", "clean labels"]

@@ -9,7 +9,7 @@ from labeltide_bench.pages.cells import make_cells
 from labeltide_bench.pages.charts import draw_levels
 from labeltide_bench.pages.figures import thinned
 from labeltide_bench.pages.results import read_results
-from labeltide_bench.pages.svg import INK, inline_svg, shorten
+from labeltide_bench.pages.style import INK, inline_svg, shorten
 
 
 def test_draw_noise_writes_a_picture(tmp_path):

@@ -3,8 +3,7 @@ import math
 import pytest
 
 from labeltide_bench.pages.cells import make_cells
-from labeltide_bench.pages.cost import find_costs
-from labeltide_bench.pages.goals import write_goals
+from labeltide_bench.pages.cost import find_costs, write_goals
 from labeltide_bench.pages.results import read_results
 
 

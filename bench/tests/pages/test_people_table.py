@@ -1,7 +1,14 @@
 """Tables of labels of real people as Markdown."""
 
-from labeltide_bench.pages.people import EXPERT_HEADS, PEOPLE_HEADS, Line, People, PeopleTable, PersonBlock
-from labeltide_bench.pages.people_table import people_markdown
+from labeltide_bench.pages.people import (
+    EXPERT_HEADS,
+    PEOPLE_HEADS,
+    Line,
+    People,
+    PeopleTable,
+    PersonBlock,
+    people_markdown,
+)
 from labeltide_bench.pages.result_tables import Entry
 
 

@@ -6,11 +6,10 @@ import pytest
 from labeltide_bench.pages.cells import make_cells, summarise_draws
 from labeltide_bench.pages.method_order import base_name, contenders, group_methods
 from labeltide_bench.pages.published import headline, published
-from labeltide_bench.pages.ranks import count_wins, critical_difference, mean_ranks
 from labeltide_bench.pages.result_tables import percent, signed
 from labeltide_bench.pages.results import read_results
 from labeltide_bench.pages.summary import make_sections, slug, summarise
-from labeltide_bench.pages.verdict import write_verdict
+from labeltide_bench.pages.verdict import count_wins, critical_difference, mean_ranks, write_verdict
 
 SIX = ["ignore", "anchor", "volmin", "plugin", "discontinuous", "continuous"]
 

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from labeltide_bench.pages.cells import Cell, methods_of
 from labeltide_bench.pages.figures import thinned
 from labeltide_bench.pages.method_order import Q_ERRORS, estimates_q
-from labeltide_bench.pages.ranks import Ranks
 from labeltide_bench.pages.style import (
     MARKERS,
     SETTINGS,
@@ -27,6 +26,7 @@ from labeltide_bench.pages.style import (
     picture,
     shown,
 )
+from labeltide_bench.pages.verdict import Ranks
 
 Looks = dict[str, dict[str, Any]]
 

@@ -13,8 +13,7 @@ from matplotlib.axes import Axes
 
 from labeltide_bench.pages.cells import Cell
 from labeltide_bench.pages.method_order import estimates_q
-from labeltide_bench.pages.style import SETTINGS, Palette, Picture, colours, grid, legend, picture, shown
-from labeltide_bench.pages.svg import INK
+from labeltide_bench.pages.style import INK, SETTINGS, Palette, Picture, colours, grid, legend, picture, shown
 
 COLUMNS = 10  # panels side by side
 POINTS = 50  # of a curve; more cannot be seen in a small panel

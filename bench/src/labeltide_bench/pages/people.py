@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from labeltide_bench.pages.cells import Cell, DrawSummary, methods_of, summarise_draws
-from labeltide_bench.pages.cost import TIDE, paired
-from labeltide_bench.pages.goals import SLACK, Goal
+from labeltide_bench.pages.cost import SLACK, TIDE, Goal, paired
 from labeltide_bench.pages.method_order import base_name
-from labeltide_bench.pages.result_tables import Entry, percent
+from labeltide_bench.pages.result_tables import Entry, PlainTable, as_markdown, percent
 from labeltide_bench.pages.verdict import count
 
 PEOPLE_HEADS = {"frobenius": "Distance of Q", "train_error": "Train error", "test_error": "Test error"}
@@ -223,3 +222,25 @@ def _behind(cell: Cell, metric: str) -> str:
         return ""
     error = f" ± {100 * above.spread / math.sqrt(above.n):.1f}" if above.n > 1 else ""
     return f"{cell.annotator} ({best} is {100 * above.mean:.1f}{error} points lower)"
+
+
+PEOPLE_FILE = "people.md"
+NONE = "\N{EN DASH}"
+
+
+def people_markdown(people: People) -> str:
+    """All tables of the section, one after the other; the lowest error of each column is bold."""
+    heads = ["Only label", "Method", *people.heads, *people.expert_heads]
+    return "\n".join(as_markdown(_plain(table, heads)) for table in people.tables)
+
+
+def _plain(table: PeopleTable, heads: list[str]) -> PlainTable:
+    rows = [[block.name, line.method, *map(_text, line.entries)] for block in table.blocks for line in block.lines]
+    return PlainTable(table.title, table.caption, heads, rows)
+
+
+def _text(entry: Entry) -> str:
+    if not entry.mean:
+        return NONE
+    text = f"{entry.mean} ± {entry.spread}" if entry.spread else entry.mean
+    return f"**{text}**" if entry.is_best else text

@@ -9,17 +9,17 @@ from pathlib import Path
 from labeltide._files import write_atomically
 from labeltide_bench.pages.cells import Cell, methods_of
 from labeltide_bench.pages.charts import draw_levels, draw_over_time, draw_ranks
-from labeltide_bench.pages.cost_table import COST_FILES, as_csv, as_markdown
+from labeltide_bench.pages.cost import COST_FILES, as_csv, as_markdown
 from labeltide_bench.pages.environment import make_environment
 from labeltide_bench.pages.figures import draw_recovery, draw_shapes
-from labeltide_bench.pages.people_table import PEOPLE_FILE, people_markdown
+from labeltide_bench.pages.people import PEOPLE_FILE, people_markdown
 from labeltide_bench.pages.published import FAR, source
 from labeltide_bench.pages.results import Run, read_results
 from labeltide_bench.pages.style import Palette, Picture, colours
 from labeltide_bench.pages.summary import Section, Summary, slug, summarise
 
 PAGE = "report.html"
-MOST_METHODS = 60  # 300 took minutes, most of it for pictures
+MAX_METHODS = 60  # 300 took minutes, most of it for pictures
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def write_report(results: Path, out: Path | None = None) -> Path:
 
 def _check_methods(runs: Sequence[Run], folder: Path) -> None:
     count = len({run.method for run in runs})
-    if count > MOST_METHODS:
+    if count > MAX_METHODS:
         raise ValueError(
-            f"A page compares at most {MOST_METHODS} methods, of which nobody reads more. The records in {folder} have "
+            f"A page compares at most {MAX_METHODS} methods, of which nobody reads more. The records in {folder} have "
             f"{count}. Keep the lines of fewer methods in another folder."
         )
 

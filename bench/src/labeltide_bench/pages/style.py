@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import textwrap
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,6 @@ from matplotlib.ticker import MaxNLocator
 
 from labeltide._files import write_atomically
 from labeltide_bench.pages.method_order import base_name
-from labeltide_bench.pages.svg import INK, inline_svg, shorten
 
 Palette = Mapping[str, str]  # method → colour, for all figures of a page
 COLOURS = {
@@ -47,6 +47,7 @@ SPARE = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 ENTRY, LINE = 1.9, 0.19  # inches of a legend's entry and of its line
 LARGE = 400_000  # characters of SVG above which a page carries the PNG instead
+INK = "#1f2430"  # the one colour that a page may turn to its own
 SETTINGS: Any = {  # Any: matplotlib types its several hundred keys one by one
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
@@ -187,3 +188,53 @@ def _legend_columns(width: float, entries: int) -> int:
     """As many as fit side by side, in rows of about the same length."""
     most = max(1, int(width / ENTRY))
     return max(1, math.ceil(entries / math.ceil(entries / most))) if entries else 1
+
+
+def shorten(svg: str) -> str:
+    """Remove invisible parts: decimals of coordinates, bare groups, metadata, repeated styles."""
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    svg = re.sub(r'(?<= d=")[^"]*', lambda match: _short_path(match[0]), svg)
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(-?\d+\.\d\d)\d+", r"\1", tag[0]), svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    svg = re.sub(r"\s*\n\s*", "\n", svg)
+    return _share_styles(_unwrap(svg))
+
+
+def _short_path(path: str) -> str:
+    """One decimal, a tenth of a point, and no blanks that the letters make needless."""
+    path = re.sub(r"(-?\d+\.\d)\d+", r"\1", path)
+    return re.sub(r"\s*([MLCQz])\s*", r"\1", path).strip()
+
+
+def _unwrap(svg: str) -> str:
+    """Take away groups without attributes, which only nest."""
+    kept, is_bare = [], []
+    for part in re.split(r"(<g\b[^>]*>\n?|</g>\n?)", svg):
+        if part.startswith("<g"):
+            is_bare.append(part.strip() == "<g>")
+            kept.append("" if is_bare[-1] else part)
+        elif part.startswith("</g>"):
+            kept.append("" if is_bare.pop() else part)
+        else:
+            kept.append(part)
+    return "".join(kept)
+
+
+def _share_styles(svg: str) -> str:
+    """Write the style of a row of markers once, around them."""
+    row = re.compile(r'(?:<use [^>]*? style="([^"]*)"/>\n)(?:<use [^>]*? style="\1"/>\n)+')
+
+    def share(match: re.Match[str]) -> str:
+        return f'<g style="{match[1]}">\n{re.sub(r" style=.[^>]*(?=/>)", "", match[0])}</g>\n'
+
+    return row.sub(share, svg)
+
+
+def inline_svg(svg: str, alt: str) -> str:
+    """The drawing alone, without the parts that only a file needs, and with the page's text colour for ink."""
+    body = svg[svg.index("<svg") :]
+    head, rest = body.split(">", 1)
+    view = re.search(r'viewBox="[^"]*"', head)
+    head = f'<svg role="img" aria-label="{escape(alt)}" {view[0] if view else ""}'
+    return f"{head}>{rest}".replace("xlink:href", "href").replace(INK, "currentColor")

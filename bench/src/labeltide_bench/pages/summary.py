@@ -10,13 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from labeltide_bench.pages.cells import UNIFORM, Cell, make_cells, methods_of
-from labeltide_bench.pages.cost_table import Cost, make_cost
+from labeltide_bench.pages.cost import Cost, make_cost
 from labeltide_bench.pages.people import People, make_people
 from labeltide_bench.pages.published import headline
-from labeltide_bench.pages.ranks import Ranks, Wins, count_wins, mean_ranks
 from labeltide_bench.pages.result_tables import MAIN, MORE, Table, make_table, simple_table
 from labeltide_bench.pages.results import Results, Run
-from labeltide_bench.pages.verdict import count, write_verdict
+from labeltide_bench.pages.verdict import Ranks, Wins, count, count_wins, mean_ranks, write_verdict
 
 
 class Fact(NamedTuple):

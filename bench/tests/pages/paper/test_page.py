@@ -167,3 +167,11 @@ def test_the_page_never_loads_torch(folders, tmp_path):
     )
     command = [sys.executable, "-c", code, str(folders[1]), str(tmp_path)]
     assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_the_committed_page_follows_from_the_committed_records(results_folder, tmp_path):
+    """`make paper` was run after the last change of records or code."""
+    studies = ("paper/figures", "paper/tables", "paper/static", "paper/code", "annotators")
+    write_paper([results_folder / study for study in studies], tmp_path)
+    for path in tmp_path.iterdir():
+        assert path.read_text(encoding="utf-8") == (results_folder / "paper" / path.name).read_text(encoding="utf-8")
