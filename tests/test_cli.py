@@ -137,7 +137,7 @@ def test_audit_and_predict_go_from_table_to_folder_to_table(run, tmp_path, monke
     code, out, err = run("audit", "study.csv", "--sequence", "person", "--time", "minute")
     assert code == 0
     assert err.startswith("Read study.csv: 120 rows, 120 labels, 6 sequences, 5 columns.")  # before the fit, also piped
-    assert "truth text 0 2 left out what is called a label or the truth would give the answer away" in err
+    assert "truth text 0 2 left out a column of labels or true labels would give the answer away" in err
     assert "Decided - I took 'label' for the label." in err
     assert out.startswith("study.csv: 120 labels in 6 sequences")
     assert out.endswith("Page study-audit/report.html")
@@ -161,7 +161,7 @@ def test_simulate_writes_a_table_that_is_never_written_over(run, tmp_path):
     path = tmp_path / "study.csv"
     code, out, _ = run("simulate", path, "--people", 2, "--days", 1, "--seed", 3)
     assert code == 0
-    assert f"rows with true_label beside label: {path}" in out
+    assert f"rows with the columns label and true_label: {path}" in out
     before = path.read_bytes()
     code, _, err = run("simulate", path, "--people", 2, "--days", 1)
     assert code == 2

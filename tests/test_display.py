@@ -61,4 +61,4 @@ def test_a_point_between_gaps_is_a_dot():
 
 def test_numbers_in_words():
     assert (percent(0.1234), percent(np.nan)) == ("12.3 %", "not known")
-    assert (p_value(0.0001), p_value(0.04), p_value(np.nan)) == ("< 0.001", "0.040", "cannot be told")
+    assert (p_value(0.0001), p_value(0.04), p_value(np.nan)) == ("< 0.001", "0.040", "not available")

@@ -35,7 +35,7 @@ def test_every_command_has_help(run, words):
 
 def test_exit_codes_are_in_the_help(run):
     out = run("--help")[1]
-    assert "Exit codes: 0 done; 2 wrong use; 3 the data cannot answer; 4 more labels are wrong" in out
+    assert "Exit codes: 0 success; 2 invalid input; 3 the data do not allow an answer; 4 more labels are wrong" in out
     assert "--fail-above" in run("audit", "--help")[1]
 
 

@@ -89,7 +89,7 @@ def points(share: float) -> str:
 
 
 def p_value(p: float) -> str:
-    return "cannot be told" if not np.isfinite(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "not available" if not np.isfinite(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def draw(

@@ -37,7 +37,7 @@ def test_one_recording_with_its_hypnogram(tmp_path):
     assert alpha[slow].max() < alpha[~slow].min()
     file = found.described["files"][0]
     assert (file["first_row"], file["rows"], file["began"]) == (0, 60, "2024-05-01T22:30:00")
-    assert "Epochs of 30 s, of which every span holds a whole number." in found.described["said"]
+    assert "Epochs of 30 s: every span is a whole number of them." in found.described["said"]
 
 
 def test_a_band_holds_the_power_of_its_sine(tmp_path):

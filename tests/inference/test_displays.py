@@ -79,7 +79,7 @@ def test_texts_stay_under_a_thousand_letters(consensus):
 
 
 def test_html_says_when_a_test_cannot_tell():
-    assert "cannot be told" in temporality(np.nan)._repr_html_()
+    assert "not available" in temporality(np.nan)._repr_html_()
     assert "was not shown to change" in temporality(0.4)._repr_html_()
 
 

@@ -77,7 +77,7 @@ def test_dates_of_label_studio_are_refused_with_the_way_out(tmp_path):
     region = {"value": {"start": "2024-01-01 10:00", "end": "2024-01-01 10:01", "timeserieslabels": ["a"]}}
     (tmp_path / "n.json").write_text(json.dumps([{"data": {}, "annotations": [{"result": [region]}]}]))
     with pytest.raises(
-        ValueError, match=r"'2024-01-01 10:00', which is no number of seconds. Export with a time column"
+        ValueError, match=r"'2024-01-01 10:00', which is not a number of seconds. Export with a time column"
     ):
         read_spans(tmp_path / "n.json")
 
@@ -95,7 +95,7 @@ def test_spans_out_of_order_or_without_numbers_are_left_out_and_counted(tmp_path
     (tmp_path / "n.csv").write_text("start,end,label\n9,3,a\nx,3,b\n1,2,c\n")
     found = read_spans(tmp_path / "n.csv")
     assert found.spans["label"].to_pylist() == ["c"]
-    assert found.messages == ("2 spans without a sound onset and duration in seconds left out.",)
+    assert found.messages == ("2 spans without a valid onset and duration in seconds left out.",)
 
 
 @pytest.mark.parametrize("name", FORMATS)

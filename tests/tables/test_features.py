@@ -88,9 +88,9 @@ def test_what_cannot_be_a_feature_is_left_out_and_said():
     )
     assert audit.feature_names == ("v",)
     said = " ".join(audit.said)
-    assert "'same' and 'empty' out of the features: what never changes" in said
+    assert "'same' and 'empty' out of the features: a constant column" in said
     assert "'notes' out of the features: text with more than 20 different values (here 60)" in said
-    assert "'twin' out of the features: what matches the labels one to one would give the answer away" in said
+    assert "'twin' out of the features: a column that matches the labels one to one would give the answer away" in said
 
 
 def test_a_column_of_numbers_with_a_stray_text_is_read_as_numbers():

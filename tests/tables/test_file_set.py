@@ -47,7 +47,7 @@ def test_files_beside_the_table_are_left_out(tmp_path):
         (TABLE.drop_columns(["x"]), "has no 'x'"),
         (TABLE.append_column("y", TABLE["x"]), "also has 'y'"),
         (TABLE.set_column(2, "x", pa.array(["u", "v", "w"])), r"differs in 'x' \(string, not double\)"),
-        (TABLE.select(["time", "person", "x"]), "has its columns in another order"),
+        (TABLE.select(["time", "person", "x"]), "has its columns in a different order"),
     ],
 )
 def test_the_file_that_differs_is_named(tmp_path, other, words):

@@ -23,7 +23,11 @@ def test_missing_moments_become_gaps_and_are_said():
     times = [START + datetime.timedelta(minutes=m) for m in minutes]
     read = read_audit_table(table(times))
     assert read.gaps.tolist() == [[1, 1, 1, 1, 6, 1, 1, 1]]
-    assert [one for one in read.said if "1 place more time lies" in one and "the usual 5 min" in one]
+    assert [
+        one
+        for one in read.said
+        if "In 1 place the time between two steps is longer" in one and "the usual 5 min" in one
+    ]
 
 
 def test_numbers_are_times_too_and_sequences_do_not_touch():

@@ -178,4 +178,4 @@ def test_thousands_and_decimals_that_look_alike_stay_text(tmp_path):
     (tmp_path / "table.csv").write_text("\n".join(["person;time;label;v;w", *lines]), encoding="utf-8")
     table = read_audit_table(tmp_path / "table.csv")
     assert table.feature_names == ("w",)
-    assert said(table, "'1,100' in 'v' is 1.100 or 1100 is not plain")
+    assert said(table, "It is unclear whether '1,100' in 'v' is 1.100 or 1100")

@@ -76,13 +76,19 @@ def test_guesses(columns, role, expected):
 @pytest.mark.parametrize(
     ("columns", "match"),
     [
-        ({"a": "number"}, r"Which column is the label is not plain: no name says it\. .*option label .*are: 'a'\."),
-        ({"label_a": "text", "label_b": "text"}, r"'label_a' and 'label_b' could each be it.*with commas between"),
-        ({"stage": "text", "activity": "text"}, r"'stage' and 'activity' could each be it"),
-        ({"label": "text", "night": "two", "person": "text"}, r"'night' and 'person' could each be it.*--sequence"),
-        ({"label": "text", "epoch": "rising", "step": "whole"}, r"the time is not plain.*--time"),
-        ({"label": "text", "begin": "moment", "end": "moment"}, r"the time is not plain: 'begin' and 'end'"),
-        ({"label": "text", "t": "rising", "rater": "two", "coder": "two"}, r"the annotator is not plain"),
+        (
+            {"a": "number"},
+            r"Cannot tell which column holds the label: no column name suggests it\. .*option label .*are: 'a'\.",
+        ),
+        ({"label_a": "text", "label_b": "text"}, r"it could be any of 'label_a' and 'label_b'.*with commas between"),
+        ({"stage": "text", "activity": "text"}, r"it could be any of 'stage' and 'activity'"),
+        ({"label": "text", "night": "two", "person": "text"}, r"it could be any of 'night' and 'person'.*--sequence"),
+        ({"label": "text", "epoch": "rising", "step": "whole"}, r"holds the time: .*--time"),
+        (
+            {"label": "text", "begin": "moment", "end": "moment"},
+            r"holds the time: it could be any of 'begin' and 'end'",
+        ),
+        ({"label": "text", "t": "rising", "rater": "two", "coder": "two"}, r"which column holds the annotator"),
         ({"label": "text", "rater": "two"}, r"With annotators \('rater'\) the table needs a time column"),
     ],
 )
@@ -126,10 +132,10 @@ def test_what_names_counts_or_tells_is_no_feature():
     assert roles.features == ["v", "y"]
     left_out = [sentence for sentence in roles.messages if "left" in sentence]
     assert left_out == [
-        "I left 'patient' out of the features: what names someone or something is no measurement.",
-        "I left 'label_fixed' and 'true_state' out of the features: what is called a label or the truth would give the "
-        "answer away.",
-        "I left 'index' out of the features: what counts rows is no measurement.",
+        "I left 'patient' out of the features: a name or identifier is not a measurement.",
+        "I left 'label_fixed' and 'true_state' out of the features: a column of labels or true labels would give "
+        "the answer away.",
+        "I left 'index' out of the features: a row number is not a measurement.",
     ]
 
 

@@ -166,12 +166,14 @@ def simulate(
         from labeltide.data.studies import write_large_study
 
         people = write_large_study(out, int(rows), rate, seed)
-        console.print(f"{int(rows)} rows of {people} people with true_label beside label: {out}", markup=False)
+        console.print(f"{int(rows)} rows of {people} people with the columns label and true_label: {out}", markup=False)
         return
     from labeltide.data.studies import simulate_study, write_study
 
     table = simulate_study(people=people, days=days, rate=rate, seed=seed)
-    console.print(f"{table.num_rows} rows with true_label beside label: {write_study(table, out)}", markup=False)
+    console.print(
+        f"{table.num_rows} rows with the columns label and true_label: {write_study(table, out)}", markup=False
+    )
 
 
 # Options that say in which form a command gives its result, for people or for machines.

@@ -175,10 +175,14 @@ class Sources(NamedTuple):
         """The column of every annotator for each of n sequences: shape (n, annotators)."""
         if self.groups is None:
             if groups is not None:
-                raise ValueError("groups were given, but fit was told of none. Fit with groups=..., or leave them out.")
+                raise ValueError(
+                    "groups were given, but fit was called without them. Fit with groups=..., or leave them out."
+                )
             return np.tile(np.arange(self.annotators), (n, 1))
         if groups is None:
-            raise ValueError(f"fit was told of groups: name one per sequence, groups=..., of: {_listed(self.groups)}.")
+            raise ValueError(
+                f"fit was called with groups: pass groups=..., one per sequence, of: {_listed(self.groups)}."
+            )
         group_places = np.array([self.groups.index(self._known(group)) for group in check_names(groups, n, "groups")])
         return np.arange(self.annotators) * len(self.groups) + group_places[:, None]
 

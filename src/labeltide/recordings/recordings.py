@@ -113,7 +113,7 @@ def lay_out(source: Any, request: RecordingRequest, columns: Request) -> tuple[A
 
 
 def _refuse_spans(source: Any) -> None:
-    """An export of BORIS is no table of steps."""
+    """Refuse an export of BORIS, which is not a table of steps."""
     path = Path(source) if isinstance(source, str | Path) else None
     if path is not None and path.name.lower().endswith((".csv", ".tsv")) and is_boris(path):
         raise ValueError(
@@ -181,7 +181,7 @@ def _choose_epoch(recordings: Sequence[OpenRecording], request: RecordingRequest
     fields = {field_of(s.name, s.unit, request.field) for recording in recordings for s in recording.file.signals}
     usual = max((USUAL_EPOCH.get(field, 1.0) for field in fields), default=1.0)
     if usual / 3 <= common <= MAX_EPOCH:
-        return common, [f"Epochs of {common:g} s, of which every span holds a whole number."]
+        return common, [f"Epochs of {common:g} s: every span is a whole number of them."]
     return usual, [f"Epochs of {usual:g} s, as is usual for such signals; choose others with epoch (--epoch SECONDS)."]
 
 
@@ -527,7 +527,7 @@ def _has_signals(path: Path) -> bool:
     return bool(read_spans(path).signals)
 
 
-# Which spans of a file belong to which recording, by name; names that no signals have are remembered and messages.
+# Which spans of a file belong to which recording, by name; names that no signals have are remembered and reported.
 
 SHOWN = 3  # names in a sentence
 Key = tuple[Path | None, str | None]  # a file of labels, and the name of a recording in it
@@ -655,7 +655,7 @@ def _signals(table: pa.Table, time: str) -> SpanFile:
         messages.append(f"Times count from the first row, which was {seconds[0]:g} s.")
     columns = [name for name in table.column_names if name != time and is_number(table.schema.field(name).type)]
     if not columns:
-        raise ValueError("A table of signals must have at least one column of numbers beside the times. Got none.")
+        raise ValueError("A table of signals must have at least one column of numbers besides the times. Got none.")
     signals = []
     for name in columns:
         values = np.full(before + count, np.nan)

@@ -97,7 +97,7 @@ class ConstantError(UnusableError):
     """A column that never changes, which is left out even where the user named it."""
 
     def __init__(self) -> None:
-        super().__init__("what never changes says nothing")
+        super().__init__("a constant column carries no information")
 
 
 def encode_features(
@@ -121,7 +121,7 @@ def encode_features(
         try:
             values, levels = _read_feature(name, whole(table[name]), steps, notes, of_whole.texts)
             if not named and gives_labels_away(values, labels):
-                raise UnusableError("what matches the labels one to one would give the answer away")
+                raise UnusableError("a column that matches the labels one to one would give the answer away")
             encoder = _fit_encoder(name, values, levels, notes)
         except UnusableError as error:
             is_constant = isinstance(error, ConstantError)
@@ -271,7 +271,7 @@ def _fit_levels(name: str, codes: np.ndarray, levels: tuple[str, ...], notes: di
         raise ConstantError
     notes.setdefault("levels", []).append(name)
     names = tuple(f"{name}={level}" for level in levels)
-    if len(levels) == 2 and there[0] >= 0:  # the one is the other's opposite
+    if len(levels) == 2 and there[0] >= 0:  # one is the opposite of the other
         names = names[1:]
     return Encoder(name, names, levels)
 
@@ -292,7 +292,7 @@ def _sentences(
     if gaps:
         messages.append(
             f"Gaps in {quoted(gaps)} were filled with the last value before them in the sequence, else with the "
-            "column's median; a feature beside each marks where."
+            "column's median; an additional feature marks where."
         )
     return messages + [f"Values of {quoted(names)} were {what}." for what, names in notes.items()]
 

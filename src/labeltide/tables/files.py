@@ -385,7 +385,7 @@ def _difference(first: pa.Schema, first_path: str, schema: pa.Schema, path: str)
             for f in first
             if schema.field(f.name).type != f.type
         ]
-        what = f"differs in {', '.join(kinds[:5])}" if kinds else "has its columns in another order"
+        what = f"differs in {', '.join(kinds[:5])}" if kinds else "has its columns in a different order"
     else:
         lacks = [name for name in first.names if name not in schema.names]
         more = [name for name in schema.names if name not in first.names]

@@ -56,7 +56,7 @@ def check_roles(roles: dict[str, list[str]], there: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Reading:
-    """How an audit reads a table, beside which columns it reads.
+    """How an audit reads a table, in addition to which columns it reads.
 
     Attributes
     ----------
@@ -110,8 +110,8 @@ class Request:
         names = _split("clock", self.clock, there)
         if len(names) > MAX_CLOCKS:
             raise ValueError(
-                f"At most {MAX_CLOCKS} clocks can be told apart at once. Got {len(names)}: {quoted(names)}. Name the "
-                "ones that matter most."
+                f"At most {MAX_CLOCKS} clocks can be distinguished at once. Got {len(names)}: {quoted(names)}. Name "
+                "those that matter most."
             )
         return names
 
@@ -169,7 +169,7 @@ def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) ->
     if annotator and not time:
         raise ValueError(
             f"With annotators ({quoted(annotator)}) the table needs a time column, which says whose rows belong to the "
-            f"same step. None is plain. {guess.way_out('time')}"
+            f"same step. None was found. {guess.way_out('time')}"
         )
     if not time:
         guess.messages.append("I found no column of times, so steps follow the order of the rows.")
@@ -229,8 +229,8 @@ class _Guess:
 
     def not_plain(self, role: str, candidates: list[str]) -> ValueError:
         """The sentence for a role that several columns could play, or none."""
-        why = f"{quoted(candidates)} could each be it" if candidates else "no name says it"
-        return ValueError(f"Which column is the {role} is not plain: {why}. {self.way_out(role)}")
+        why = f"it could be any of {quoted(candidates)}" if candidates else "no column name suggests it"
+        return ValueError(f"Cannot tell which column holds the {role}: {why}. {self.way_out(role)}")
 
     def label(self, one_only: bool) -> list[str]:
         free = [name for name in self.free() if not words.holds(name, words.TRUTHS)]
@@ -369,11 +369,11 @@ def _tells_labels(name: str) -> bool:
 
 SAME_VALUES = 0.8  # share of a column's values that are labels, from which on it may hold labels itself; by hand
 SECOND_LABELS = (
-    "what has the values of the labels may be labels too. Name columns of several annotators together with label "
+    "a column with the values of the labels may hold labels too. Name columns of several annotators with label "
     "(--label A,B), or the column with features"
 )
 _NO_FEATURES: dict[str, Callable[[str], bool]] = {
-    "what names someone or something is no measurement": lambda name: words.means(name, words.SEQUENCES | {"id"}),
-    "what is called a label or the truth would give the answer away": _tells_labels,
-    "what counts rows is no measurement": words.is_number_of_row,
+    "a name or identifier is not a measurement": lambda name: words.means(name, words.SEQUENCES | {"id"}),
+    "a column of labels or true labels would give the answer away": _tells_labels,
+    "a row number is not a measurement": words.is_number_of_row,
 }

@@ -299,8 +299,8 @@ def keep_rows(table: pa.Table, columns: RoleColumns, drop: bool) -> KeptRows:
     if len(differ):
         raise ValueError(
             f"{_rule(columns)} {len(differ)} rows repeat an earlier one with other values: {name_rows(differ)}. "
-            "drop_bad_rows (--drop-bad-rows) leaves out exact repeats alone, for nothing says which of two rows is "
-            f"right. {_annotators(columns)}Remove one of each."
+            "drop_bad_rows (--drop-bad-rows) leaves out exact repeats only, because it is unknown which of two "
+            f"different rows is right. {_annotators(columns)}Remove one of each."
         )
     bad[exact] = True
     if not bad.any():

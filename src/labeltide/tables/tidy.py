@@ -388,7 +388,7 @@ def choose_missing(counts: Counter[Hashable], asked: Labels = None) -> tuple[fro
 
     They are those that the user named, with commas between; "none" names no label. Without a name they are texts such
     as "?" and "unknown", and -1 among whole numbers from 0 or 1 where it is rare (hypnograms write it for epochs that
-    are not scored). Among -1, 0 and 1, beside other negative numbers, or with a share of `FREQUENT` it is a class. At
+    are not scored). Among -1, 0 and 1, with other negative numbers, or with a share of `FREQUENT` it is a class. At
     least two classes must remain.
     """
     if asked is not None:
@@ -592,8 +592,8 @@ def choose_commas(counts: Mapping[str, CommaCount]) -> tuple[list[str], list[str
     if open_:
         example = counts[open_[0]].example
         messages.append(
-            f"Whether {quoted([example])} in {quoted(open_)} is {example.replace(',', '.')} or "
-            f"{example.replace(',', '')} is not plain, so it stays text. Write such numbers without commas."
+            f"It is unclear whether {quoted([example])} in {quoted(open_)} is {example.replace(',', '.')} or "
+            f"{example.replace(',', '')}, so the column stays text. Write such numbers without commas."
         )
     return read, messages
 

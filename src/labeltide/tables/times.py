@@ -55,8 +55,8 @@ def say_gaps(count: int, usual: float, dated: bool) -> str:
     """A sentence on steps before which more time lies than usual."""
     places = f"{count} place{'s' if count > 1 else ''}"
     return (
-        f"In {places} more time lies between two steps than the usual {written_length(usual, dated)}: the longer the "
-        "gap, the less the labels before it say of those after."
+        f"In {places} the time between two steps is longer than the usual {written_length(usual, dated)}: the longer a "
+        "gap, the less the labels before it tell about those after it."
     )
 
 
@@ -167,7 +167,7 @@ def _from_written(written: WrittenMoments) -> tuple[pa.Array, np.ndarray | None,
 
 
 def _first_misfit(array: pa.Array, most: int = 1000) -> str:
-    """A text that is no moment: of those with which a column of good ones was spoilt, the first."""
+    """The first text of a column that is not a moment."""
     values = array.drop_null().unique()
     for value in values[:most]:
         try:
@@ -227,7 +227,7 @@ def looks_written(array: pa.Array | pa.ChunkedArray, most: int = 50) -> bool:
 
 
 def read_written(name: str, array: pa.Array) -> WrittenMoments | None:
-    """Read texts that are all moments; None where some are none, an error where the order of day and month is open."""
+    """Read texts that are all moments; None where some are not, an error where day and month cannot be told apart."""
     found = pc.extract_regex(array.cast(pa.string()), FORM)
     if found.null_count != array.null_count or found.null_count == len(array):
         return None
@@ -282,8 +282,8 @@ def _day_first(name: str, first: np.ndarray, second: np.ndarray, texts: pa.Array
     if len(days) and len(others):
         examples = quoted([texts[int(days[0])].as_py(), texts[int(others[0])].as_py()])
         raise ValueError(
-            f"The time column {quoted([name])} must write all dates alike. It holds dates with the day first and with "
-            f"the month first: {examples}. {WAY_OUT}"
+            f"The time column {quoted([name])} must write all dates in the same way. It holds dates with the day "
+            f"first and with the month first: {examples}. {WAY_OUT}"
         )
     if not len(days) and not len(others):
         differ = np.flatnonzero(first != second)
@@ -292,7 +292,7 @@ def _day_first(name: str, first: np.ndarray, second: np.ndarray, texts: pa.Array
             f"The time column {quoted([name])} must say which number is the day. {quoted([example])} is day "
             f"{int(example.strip()[:2].strip('/-'))} of a month with the day first, and month "
             f"{int(example.strip()[:2].strip('/-'))} with the month first; no date of the column has a number above "
-            f"12, which would tell. {WAY_OUT}"
+            f"12, which would decide it. {WAY_OUT}"
         )
     return bool(len(days))
 
@@ -374,7 +374,7 @@ def _whole(texts: pa.Array) -> np.ndarray:
 
 
 def check_timezone(timezone: str | None) -> None:
-    """Refuse a name that is no time zone."""
+    """Refuse a name that is not a time zone."""
     if timezone is None:
         return
     try:

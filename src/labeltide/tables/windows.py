@@ -119,7 +119,7 @@ def _read_clock_column(columns: Columns, steps: Steps, name: str) -> np.ndarray:
     return steps.pick(name, read_numbers(columns[name], "clock"))
 
 
-# Sequences cut into windows: consecutive ones, or overlapping ones of which every step belongs to one.
+# Sequences cut into windows, consecutive or overlapping; every step belongs to one window.
 
 WHOLE = 200  # sequences up to this long stay whole
 USUAL = 100
@@ -229,14 +229,14 @@ def _padded_steps(counts: np.ndarray, window: int) -> float:
 
 
 def say_windows(n_windows: int, window: int, counts: np.ndarray) -> str:
-    """A sentence on how sequences of so many steps are cut."""
+    """A sentence on how sequences with these numbers of steps are cut."""
     if n_windows == len(counts):
         return f"Sequences have up to {counts.max()} steps and stay whole."
     long = int((counts > window).sum())
     subject, verb = ("sequences", "are") if long > 1 else ("sequence", "is")
     return (
         f"{long} {subject} longer than {window} steps {verb} cut "
-        "into windows of that length, a quarter of which overlap; every row gets its result from one window."
+        "into windows of that length, which overlap by a quarter; every row gets its result from one window."
     )
 
 
@@ -268,8 +268,8 @@ def read_clocks(
     for leader, other in permutations(range(len(read)), 2):
         if _moves_with(read[other], read[leader]):
             raise ValueError(
-                f"Several clocks must differ, or their effects cannot be told apart. Where {quoted([clocks[leader]])} "
-                f"stands, {quoted([clocks[other]])} always stands alike. Leave one of them out."
+                f"Several clocks must differ, or their effects cannot be distinguished. {quoted([clocks[other]])} "
+                f"is nearly a function of {quoted([clocks[leader]])}. Leave one of them out."
             )
     infos = tuple(info for _, info, _ in read)
     messages = [f"One of the clocks, whose effects add up, is {what}" for _, _, what in read]

@@ -75,7 +75,7 @@ def write_audit(
             ("time", "date and time", steps, "time", ""),
             ("activity", "text", len(classes), "label", ""),
             ("heart_rate", "number", 812, "feature", ""),
-            ("device_id", "text", 3, "left out", "what names someone or something is no measurement"),
+            ("device_id", "text", 3, "left out", "a name or identifier is not a measurement"),
         )
     ]
     for place, each in enumerate(audit["plan"]):

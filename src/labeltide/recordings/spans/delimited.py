@@ -122,7 +122,7 @@ def _rows(path: Path, header_only: bool = False) -> tuple[list[str], list[list[s
     except UnicodeDecodeError:
         text = content.decode("latin-1")
     if "\0" in text:
-        raise ValueError("it is no text")
+        raise ValueError("it is not a text file")
     separator = _separator(path, text)
     rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if any(map(str.strip, row))]
     for place, row in enumerate(rows[:HEADER_WITHIN]):

@@ -128,6 +128,6 @@ def _seconds(moment: Any) -> float:
         return float(moment)
     except (TypeError, ValueError):
         raise ValueError(
-            f"a region begins or ends at {str(moment)[:40]!r}, which is no number of seconds. Export with a time "
+            f"a region begins or ends at {str(moment)[:40]!r}, which is not a number of seconds. Export with a time "
             "column of seconds, not of dates"
         ) from None

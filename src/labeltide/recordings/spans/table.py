@@ -155,7 +155,7 @@ def _say_left_out(misplaced: int, unnamed: int) -> tuple[str, ...]:
     messages = []
     if misplaced:
         messages.append(
-            f"{misplaced} span{'s' if misplaced > 1 else ''} without a sound onset and duration in seconds left out."
+            f"{misplaced} span{'s' if misplaced > 1 else ''} without a valid onset and duration in seconds left out."
         )
     if unnamed:
         messages.append(f"{unnamed} span{'s' if unnamed > 1 else ''} without a label left out.")
