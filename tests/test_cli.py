@@ -17,7 +17,7 @@ from datasets import archives
 from datasets.conftest import small as small
 from labeltide import __version__, cli
 from labeltide.auditing import fitting
-from labeltide.cli.commands import AuditOptions
+from labeltide.cli.commands import AuditCommandOptions
 from labeltide_bench.studies import read_records
 from studies.toys import STUDY, write_study
 
@@ -257,7 +257,7 @@ def test_without_the_bench_its_names_say_what_to_install():
 
 def test_the_command_audit_has_the_options_of_the_function():
     function = inspect.signature(lt.audit).parameters
-    command = inspect.signature(AuditOptions).parameters
+    command = inspect.signature(AuditCommandOptions).parameters
     only_python = {"table", "out", "verbose", "command"}  # the command has these in a form of its own
     assert list(function.keys() - only_python - command.keys()) == []
     assert list(command.keys() - function.keys()) == []

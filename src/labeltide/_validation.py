@@ -41,7 +41,7 @@ def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.n
     try:
         with np.errstate(over="ignore"):  # values that overflow become infinite and are refused below
             # A copy, because padding becomes zero; in C order, because sums depend on the order in memory.
-            features = np.array(as_array(X), dtype=np.float32, order="C", copy=None if is_private else True)
+            features = np.array(plain_array(X), dtype=np.float32, order="C", copy=None if is_private else True)
     except (TypeError, ValueError) as error:
         raise ValueError(f"X must be numbers of shape (n, steps, features). Got {_describe(X)}: {error}") from None
     if features.ndim != 3:
@@ -64,7 +64,7 @@ def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.n
     return features, counts
 
 
-def as_array(values: Any) -> Any:
+def plain_array(values: Any) -> Any:
     """Tensors on any device and masked arrays as plain arrays, NaN where masked; other values as they are."""
     if hasattr(values, "detach") and hasattr(values, "cpu"):
         return values.detach().cpu().numpy()
@@ -77,7 +77,7 @@ def check_lengths(lengths: ArrayLike | None, n: int, n_steps: int) -> np.ndarray
     """Whole numbers from 1 to n_steps, one for each sequence."""
     if lengths is None:
         return np.full(n, n_steps, dtype=np.int64)
-    values = np.asarray(as_array(lengths))
+    values = np.asarray(plain_array(lengths))
     if values.shape != (n,) or not np.issubdtype(values.dtype, np.integer):
         raise ValueError(f"lengths must be {n} whole numbers, one per sequence. Got {_describe(values)}.")
     wrong = np.flatnonzero((values < 1) | (values > n_steps))
@@ -100,7 +100,7 @@ def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> n
     if clock is None:
         return np.broadcast_to(np.arange(n_steps) / max(n_steps - 1, 1), shape).copy()
     try:
-        values = np.array(as_array(clock), dtype=np.float64)
+        values = np.array(plain_array(clock), dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"clock must be numbers. Got {_describe(clock)}; turn dates into days or hours.") from None
     if values.shape not in (shape, shape[1:]):
@@ -165,7 +165,7 @@ def as_labels(y: ArrayLike) -> np.ndarray:
     if isinstance(y, np.ma.MaskedArray):
         labels = _unmask(y)
     else:
-        labels = np.asarray(as_array(y))
+        labels = np.asarray(plain_array(y))
         if not isinstance(y, np.ndarray) and labels.dtype.kind in "US":
             objects = np.asarray(y, dtype=object)
             labels = labels if all(isinstance(value, str) for value in objects.ravel()) else objects

@@ -54,10 +54,10 @@ def run_demo(out: Path, *, people: int = 60, days: int = 14, seed: int = 0, verb
     result = audit(
         recorded, **roles, clock="hour_of_day", out=out, seed=seed, verbose=verbose, command="labeltide demo"
     )
-    return DemoResult(result, compare(result, table["true_label"]))
+    return DemoResult(result, compare_with_truth(result, table["true_label"]))
 
 
-def compare(result: TableAudit, truth: pa.ChunkedArray) -> Truth:
+def compare_with_truth(result: TableAudit, truth: pa.ChunkedArray) -> Truth:
     """Compare an audit of a table with its true labels, one for each row."""
     true = np.asarray(truth.to_pylist(), dtype=object)[result.labels["row"].to_numpy()]
     wrong = np.asarray(result.labels["recorded"].to_pylist(), dtype=object) != true

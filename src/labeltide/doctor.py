@@ -17,7 +17,7 @@ from labeltide import __version__
 from labeltide.kernels import KERNELS, choose, library
 from labeltide.kernels.library import CheckResult
 
-LEVELS = ("no AVX2", "AVX2", "AVX-512")  # what `labeltide_processor` tells apart on x86
+PROCESSORS = ("no AVX2", "AVX2", "AVX-512")  # what `labeltide_processor` tells apart on x86
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _processor() -> str:
         name = lines[0].partition(":")[2].strip() if lines else name
     level = library.processor_level()
     x86 = platform.machine().lower() in ("x86_64", "amd64")
-    return f"{name} ({LEVELS[level]})" if x86 and level is not None else name
+    return f"{name} ({PROCESSORS[level]})" if x86 and level is not None else name
 
 
 def _dependencies() -> dict[str, str]:

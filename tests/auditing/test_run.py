@@ -18,7 +18,7 @@ from labeltide.auditing.decisions import file_digest
 from labeltide.auditing.page import write_page
 from labeltide.auditing.predict import predict_table, write_predictions
 from labeltide.auditing.results import OURS
-from labeltide.demo import compare
+from labeltide.demo import compare_with_truth
 from labeltide.training import Checkpoint
 
 COLUMNS = ["row", "sequence", "time", "annotator", "clock", "recorded", "probability_right"]
@@ -135,7 +135,7 @@ def test_several_clocks_and_annotators_go_together(stub, tmp_path):
 
 
 def test_an_audit_finds_wrong_labels(real):
-    truth = compare(real, make_table()["truth"])
+    truth = compare_with_truth(real, make_table()["truth"])
     assert truth.found > 0.2
     assert truth.false_alarms < 0.3
     assert truth.wrong_after < truth.wrong

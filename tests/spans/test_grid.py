@@ -1,12 +1,11 @@
 """The rules by which spans are laid on a grid, each with its count and its sentence, and the way back."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeltide.recordings import recordings as grids
-from labeltide.recordings.recordings import Grid, grid_to_spans, label_times, lay_on_grid
+from labeltide.recordings.recordings import Grid, grid_to_spans, lay_on_grid
 from labeltide.recordings.spans.table import make_spans
 
 
@@ -59,11 +58,6 @@ def test_too_many_pieces_are_refused(monkeypatch):
     monkeypatch.setattr(grids, "MAX_PIECES", 10)
     with pytest.raises(ValueError, match=r"The spans cover 12 epochs, .*Choose longer epochs"):
         laid(*[(0, 120, "A")] * 3)
-
-
-def test_times_take_the_label_of_the_last_span_that_holds_them():
-    spans = make_spans([0, 2], [4, 1], ["A", "B"])[0]
-    assert label_times(spans, np.array([-1, 0, 1.9, 2, 2.9, 3, 4])) == [None, "A", "A", "B", "B", "A", None]
 
 
 @settings(max_examples=60, deadline=None)

@@ -279,7 +279,7 @@ class WorkerOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class AuditOptions:
+class AuditCommandOptions:
     """The options of `labeltide.audit` that a command can have, under the same names and with the same defaults."""
 
     sequence: Annotated[
@@ -365,7 +365,7 @@ def audit(
     ],
     *,
     out: Annotated[Path | None, Parameter(help="The folder for the results; by default TABLE-audit.")] = None,
-    options: AuditOptions = AuditOptions(),
+    options: AuditCommandOptions = AuditCommandOptions(),
     fail_above: Annotated[
         str | None,
         Parameter(

@@ -263,7 +263,7 @@ def grid_matrices(estimator: NoisyLabelClassifier) -> tuple[np.ndarray, np.ndarr
 def find_moments(estimator: NoisyLabelClassifier, clock: ArrayLike) -> np.ndarray:
     """Moments as the noise function of a fitted estimator takes them: with several clocks, indices of cells."""
     try:
-        clock = np.asarray(_validation.as_array(clock), dtype=np.float64)
+        clock = np.asarray(_validation.plain_array(clock), dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"clock must be numbers. Got {clock!r}.") from None
     if not np.isfinite(clock).all():

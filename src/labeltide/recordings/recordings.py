@@ -756,17 +756,6 @@ def lay_on_grid(spans: pa.Table, grid: Grid) -> GridLabels:
     return GridLabels(labels, counts, say_counts(counts, grid))
 
 
-def label_times(spans: pa.Table, times: np.ndarray) -> list[str | None]:
-    """The label at each of ordered times: that of the span that holds it; of several, the one that begins last."""
-    labels: np.ndarray = np.full(len(times), None, dtype=object)
-    texts = spans["label"].to_pylist()
-    onset, duration = spans["onset"].to_numpy(), spans["duration"].to_numpy()
-    first, last = np.searchsorted(times, onset, "left"), np.searchsorted(times, onset + duration, "left")
-    for number in np.argsort(onset, kind="stable"):
-        labels[first[number] : last[number]] = texts[number]
-    return labels.tolist()
-
-
 def grid_to_spans(
     labels: list[str | None], grid: Grid, annotator: str | None = None, recording: str | None = None
 ) -> pa.Table:

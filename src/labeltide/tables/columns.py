@@ -31,7 +31,7 @@ def read_numbers(column: Column, role: str) -> np.ndarray:
     return values
 
 
-def read_times(column: Column, role: str = "time") -> tuple[np.ndarray, np.ndarray]:
+def factorize_times(column: Column, role: str = "time") -> tuple[np.ndarray, np.ndarray]:
     """The user's own moments, and whole numbers in the same order."""
     array = column.array
     if array is None or not (is_number(array.type) or pa.types.is_temporal(array.type)):
@@ -193,7 +193,7 @@ def find_steps(columns: Mapping[str, Column], roles: Mapping[str, list[str]], si
     With `single_key` the ids are the values of the one sequence column, else tuples.
     """
     sequence, ids = group_rows(columns, roles["sequence"], "sequence")
-    times, moment = read_times(columns[roles["time"][0]])
+    times, moment = factorize_times(columns[roles["time"][0]])
     n_rows = len(sequence)
     annotator, annotators = np.zeros(n_rows, dtype=np.int64), None
     for name in roles["annotator"]:

@@ -296,7 +296,7 @@ class TableCounts:
             if name in labels and not pa.types.is_nested(array.type):
                 counts = self.labels.setdefault(name, Counter())
                 if len(counts) <= MAX_COUNTED:  # with more, the labels are refused
-                    counts += count_labels(array)
+                    counts += count_label_values(array)
 
     def numbers_in_text(self, roles: RoleColumns) -> list[str]:
         """The features of many texts, nearly all of which are numbers."""
@@ -359,15 +359,7 @@ STAGES = {  # name in small letters → stage; the long names are those of the E
 }
 
 
-def tidy_labels(table: pa.Table, columns: Sequence[str], missing: Labels = None) -> pa.Table:
-    """The table with one spelling for each class in the label columns, and nulls for missing labels."""
-    counts = sum((count_labels(table[name]) for name in columns), Counter[Hashable]())
-    dropped, _ = choose_missing(counts, missing)
-    spelled, _ = choose_spellings(_texts_left(counts, dropped))
-    return respell(drop_labels(table, columns, dropped), columns, spelled)
-
-
-def count_labels(column: pa.ChunkedArray | pa.Array) -> Counter[Hashable]:
+def count_label_values(column: pa.ChunkedArray | pa.Array) -> Counter[Hashable]:
     """How often each value stands in a column, in order of appearance; whole floats are counted as whole numbers."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide._validation import check_clock, check_number, steps_mask
-from labeltide.tables.columns import Steps, factorize_labels, find_steps, group_rows, read_numbers, read_times
+from labeltide.tables.columns import Steps, factorize_labels, factorize_times, find_steps, group_rows, read_numbers
 from labeltide.tables.intake import Column, is_moment, load_columns, open_table, whole
 from labeltide.tables.roles import ROLES, Labels, RoleColumns, check_roles, columns_of_role
 from labeltide.tables.rows import FactorizedLabels, common_classes
@@ -114,7 +114,7 @@ def _read_clock_column(columns: Columns, steps: Steps, name: str) -> np.ndarray:
     """Numbers as they are; datetimes as days since the earliest."""
     array = columns[name].array
     if array is not None and is_moment(array.type):
-        moments, _ = read_times(columns[name], "clock")
+        moments, _ = factorize_times(columns[name], "clock")
         return steps.pick(name, (moments - moments.min()) / np.timedelta64(1, "D"))
     return steps.pick(name, read_numbers(columns[name], "clock"))
 

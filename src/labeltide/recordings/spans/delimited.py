@@ -18,7 +18,7 @@ import pyarrow as pa
 from labeltide._files import bare_text, csv_text, write_atomically
 from labeltide.recordings.spans.table import (
     SpanFile,
-    check_file,
+    check_spans_file,
     check_writable,
     library_errors,
     make_spans,
@@ -66,7 +66,7 @@ HEADER_WITHIN = 60  # lines, because BORIS can write a preface
 
 def read(path: str | Path) -> SpanFile:
     """Read spans; the recording is the name of the file where no column says it."""
-    path = check_file(Path(path))
+    path = check_spans_file(Path(path))
     with library_errors(path, "spans") as messages:
         header, lines = _rows(path)
         names = [name.strip().casefold() for name in header]

@@ -18,10 +18,10 @@ from labeltide._files import import_extra, write_atomically
 from labeltide.recordings.spans.table import (
     Signal,
     SpanFile,
-    check_file,
     check_single,
+    check_spans_file,
     check_writable,
-    guarded,
+    guard_load,
     library_errors,
     lines_of,
     spans_of_lines,
@@ -34,7 +34,7 @@ EXTENSIONS = (".edf", ".bdf", ".rec")
 def read(path: str | Path, *, annotator: str | None = None) -> SpanFile:
     """Read annotations and signals; samples are loaded when they are asked for."""
     edfio = import_extra("edfio", "edf", "Reading EDF")
-    path = check_file(Path(path), most=None)
+    path = check_spans_file(Path(path), most=None)
     with library_errors(path, "EDF") as messages:
         is_bdf = path.suffix.lower() == ".bdf"
         file = (edfio.read_bdf if is_bdf else edfio.read_edf)(path, header_encoding="latin-1")
@@ -73,4 +73,4 @@ def _signal(signal: Any, file: Any, path: Path) -> Signal:
     def load(first: int, last: int) -> np.ndarray:
         return signal.get_data_slice(first / rate, last / rate)
 
-    return Signal(signal.label.strip(), signal.physical_dimension.strip(), rate, count, guarded(load, path, "EDF"))
+    return Signal(signal.label.strip(), signal.physical_dimension.strip(), rate, count, guard_load(load, path, "EDF"))

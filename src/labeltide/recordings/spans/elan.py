@@ -11,8 +11,8 @@ from labeltide._files import import_extra
 from labeltide.recordings.spans.table import (
     SpanFile,
     by_annotator,
-    check_file,
     check_single,
+    check_spans_file,
     check_writable,
     library_errors,
     lines_of,
@@ -29,7 +29,7 @@ TIER = "labels"  # of spans that name no annotator
 def read(path: str | Path) -> SpanFile:
     """Read every tier that is tied to times; the annotator is the name of the tier."""
     pympi = import_extra("pympi", "elan", "Reading ELAN files")
-    path = check_file(Path(path))
+    path = check_spans_file(Path(path))
     with library_errors(path, "ELAN") as messages:
         parse_xml(path)  # refuses what pympi would follow
         document = pympi.Elan.Eaf(str(path), suppress_version_warning=True)

@@ -18,7 +18,7 @@ from labeltide.recordings.spans.table import (
     SpanFile,
     by_annotator,
     by_recording,
-    check_file,
+    check_spans_file,
     check_writable,
     library_errors,
     lines_of,
@@ -36,7 +36,7 @@ Region = tuple[float, float, str, str | None, str]  # onset, duration, label, an
 
 def read(path: str | Path) -> SpanFile:
     """Read an export (JSON or JSON-MIN), or tasks; predictions count where a task has no annotation."""
-    path = check_file(Path(path))
+    path = check_spans_file(Path(path))
     with library_errors(path, "a Label Studio export") as messages:
         content = json.loads(path.read_bytes())
         tasks = content if isinstance(content, list) else [content]

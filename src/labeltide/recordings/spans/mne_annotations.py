@@ -17,8 +17,8 @@ from labeltide._files import import_extra
 from labeltide.recordings.spans.table import (
     Signal,
     SpanFile,
-    check_file,
     check_single,
+    check_spans_file,
     check_writable,
     library_errors,
     make_spans,
@@ -35,7 +35,7 @@ TAG = struct.Struct(">iIii")  # kind, type, bytes of data, place of the next tag
 def read(path: str | Path) -> SpanFile:
     """Read a file of annotations (-annot.fif), or a recording with its signals."""
     mne = import_extra("mne", "mne", "Reading files of MNE-Python")
-    path = check_file(Path(path), most=None)
+    path = check_spans_file(Path(path), most=None)
     with library_errors(path, "a file of MNE-Python") as messages, mne.use_log_level("ERROR"):
         if path.suffix == ".fif":
             _check_tags(path)

@@ -15,8 +15,8 @@ from labeltide import _validation
 from labeltide._files import write_atomically
 from labeltide.recordings.spans.table import (
     SpanFile,
-    check_file,
     check_single,
+    check_spans_file,
     check_writable,
     library_errors,
     lines_of,
@@ -32,7 +32,7 @@ STAGES = "Stages"
 def read(path: str | Path, *, events: str = "stages") -> SpanFile:
     """Read scored events: "stages", or "all"."""
     _validation.check_choice("events", events, ("stages", "all"))
-    path = check_file(Path(path))
+    path = check_spans_file(Path(path))
     with library_errors(path, KIND) as messages:
         root = parse_xml(path)
         if root.tag not in ("PSGAnnotation", "CMPStudyConfig"):

@@ -168,7 +168,7 @@ MAX_BYTES = 512 * 2**20  # of a file of spans that is read as one text
 MAX_DEPTH = 100  # elements of XML within each other
 
 
-def check_file(path: Path, most: int | None = MAX_BYTES) -> Path:
+def check_spans_file(path: Path, most: int | None = MAX_BYTES) -> Path:
     """An existing file, no larger than a text of spans can be."""
     path = Path(path)
     if not path.is_file():
@@ -197,7 +197,7 @@ def library_errors(path: Path, kind: str) -> Iterator[list[str]]:
     messages += dict.fromkeys(f"{kind}: {' '.join(str(warning.message).split()).rstrip('.')}." for warning in own)
 
 
-def guarded(load: Callable[[int, int], np.ndarray], path: Path, kind: str) -> Callable[[int, int], np.ndarray]:
+def guard_load(load: Callable[[int, int], np.ndarray], path: Path, kind: str) -> Callable[[int, int], np.ndarray]:
     """A function that loads samples later; what its library raises then is a sentence, too."""
 
     def load_samples(first: int, last: int) -> np.ndarray:
@@ -229,7 +229,7 @@ def parse_xml(path: Path) -> Element:
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler = builder.data
-    parser.Parse(check_file(path).read_bytes(), True)
+    parser.Parse(check_spans_file(path).read_bytes(), True)
     return builder.close()
 
 

@@ -13,8 +13,8 @@ from labeltide._files import import_extra
 from labeltide.recordings.spans.table import (
     SpanFile,
     by_annotator,
-    check_file,
     check_single,
+    check_spans_file,
     check_writable,
     count_overlaps,
     library_errors,
@@ -32,7 +32,7 @@ POINTS = " (events)"  # behind the name of a tier of points
 def read(path: str | Path) -> SpanFile:
     """Read all tiers; the annotator is the name of the tier."""
     textgrid = import_extra("praatio.textgrid", "textgrid", "Reading TextGrids")
-    path = check_file(Path(path))
+    path = check_spans_file(Path(path))
     with library_errors(path, KIND) as messages:
         document = textgrid.openTextgrid(
             str(path), includeEmptyIntervals=False, reportingMode="silence", duplicateNamesMode="rename"

@@ -21,11 +21,11 @@ from labeltide._files import import_extra
 from labeltide.recordings.spans.table import (
     Signal,
     SpanFile,
-    check_file,
     check_single,
+    check_spans_file,
     check_writable,
     count_overlaps,
-    guarded,
+    guard_load,
     library_errors,
     no_spans,
     spans_of_lines,
@@ -35,14 +35,13 @@ from labeltide.recordings.spans.table import (
 KIND = "WFDB annotations"
 EXTENSIONS = (".hea", ".atr", ".st", ".ann", ".ecg", ".qrs", ".apn")
 OPEN, CLOSE, CHANGE, NOTE = "(", ")", "+", '"'
-EXTENSION = "ann"
 MAX_LENGTH = 250  # characters of a note
 
 
 def read(path: str | Path, *, rate: float | None = None) -> SpanFile:
     """Read the signals of a header (.hea), or the annotations of a file with another extension."""
     wfdb = import_extra("wfdb", "wfdb", "Reading WFDB files")
-    path = check_file(Path(path))
+    path = check_spans_file(Path(path))
     record = str(path.with_suffix(""))
     has_header = path.with_suffix(".hea").is_file()
     with library_errors(path, "WFDB") as messages:
@@ -162,6 +161,6 @@ def _signals(wfdb: Any, record: str, header: Any) -> tuple[Signal, ...]:
 
     names, units = header.sig_name or [], header.units or []
     return tuple(
-        Signal(str(name), str(unit), rate, count, guarded(partial(load, channel), Path(record + ".hea"), "WFDB"))
+        Signal(str(name), str(unit), rate, count, guard_load(partial(load, channel), Path(record + ".hea"), "WFDB"))
         for channel, (name, unit) in enumerate(zip(names, units, strict=True))
     )
