@@ -200,3 +200,12 @@ def test_drafts_of_killed_exports_and_applications_are_removed(nights, tmp_path)
         draft.write_text("whole")
     hidden = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("."))
     assert hidden == [".new-mine"]
+
+
+def test_annotators_whose_letters_are_the_same_have_files_of_their_own(tmp_path, stub):
+    table = make_table(people=2).append_column("second", make_table(people=2)["truth"])
+    table = table.rename_columns(["person", "minute", "signal", "r1", "truth", "r2"])
+    lt.audit(table, sequence="person", time="minute", label=["r1", "r2"], features="signal", out=tmp_path / "out")
+    written = export_audit(tmp_path / "out", "wfdb", tmp_path / "new", "corrected")
+    assert len({path.name for path in written.files}) == len(written.files) == 4
+    assert all(path.is_file() for path in written.files)

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -69,26 +70,22 @@ def test_a_folder_or_database_deleted_meanwhile_is_an_error(opened, folder, monk
 
 
 def test_two_reviews_that_start_at_once_share_one_queue(folder, monkeypatch):
-    make, audit = queue._suspect_items, AuditFolder.open(folder)
+    audit, keep, barrier = AuditFolder.open(folder), DecisionStore.add_items, threading.Barrier(2)
     assert len(audit.lines)
 
-    def slowly(*how):
-        time.sleep(0.2)
-        return make(*how)
+    def slowly(store, items):
+        time.sleep(0.05 * len(items))  # between reading the queue and writing it; the shorter one is written first
+        return keep(store, items)
 
-    monkeypatch.setattr(queue, "_suspect_items", slowly)
-    barrier = threading.Barrier(2)
+    monkeypatch.setattr(DecisionStore, "add_items", slowly)
 
-    def run(items, sample):
+    def run(sizes):
         with DecisionStore.open(folder, create=True) as store:
             barrier.wait()
-            prepare_queue(store, audit, items, sample)
+            return prepare_queue(store, audit, *sizes)
 
-    threads = [threading.Thread(target=run, args=sizes) for sizes in ((2, 4), (5, 9))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(run, [(2, 4), (5, 9)]))
     with DecisionStore.open(folder, create=False) as store:
         queued = [item for item in store.items() if item.position is not None]
         probabilities = store.setting(queue.DRAWS)

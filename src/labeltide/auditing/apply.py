@@ -590,12 +590,12 @@ def trust_decided(
 
     Where the table is not the reviewed one, rows are matched by sequence and time.
     """
-    places, labels = _match_steps(rows, decided, table)
+    indices, labels = _match_steps(rows, decided, table)
     codes = np.array([class_names.index(label) if label in class_names else -1 for label in labels])
     trusted = np.full(len(rows.steps.rows), -1, np.int8) if trusted is None else trusted.copy()
     is_free = trusted < 0
-    agreed, n_differ = _agreed(places[codes >= 0], codes[codes >= 0])
-    used = {place: code for place, code in agreed.items() if is_free[place]}
+    agreed, n_differ = _agreed(indices[codes >= 0], codes[codes >= 0])
+    used = {index: code for index, code in agreed.items() if is_free[index]}
     trusted[list(used)] = list(used.values())
     left_out = {
         "disputed": decided.n_disputed,
@@ -615,9 +615,9 @@ def _match_steps(rows: TableRows, decided: DecidedLabels, table: Any) -> tuple[n
     """The step and the label of every settled label that is in the table."""
     digest = file_digest(Path(table)) if isinstance(table, str | Path) and decided.digest else None
     if digest is not None and digest == decided.digest:
-        places = rows.step_of_given(decided.lines["row"].to_numpy())
-        kept = decided.lines["label"].filter(pa.array(places >= 0))
-        return places[places >= 0], kept.to_pylist()
+        indices = rows.step_of_given(decided.lines["row"].to_numpy())
+        kept = decided.lines["label"].filter(pa.array(indices >= 0))
+        return indices[indices >= 0], kept.to_pylist()
     if not (decided.is_timed and rows.moments):
         raise ValueError(
             f"The table is not the one that was reviewed in {str(decided.folder)!r}, and without a column of times in "
@@ -644,12 +644,12 @@ def _plain(table: pa.Table) -> pa.Table:
     return table
 
 
-def _agreed(places: np.ndarray, codes: np.ndarray) -> tuple[dict[int, int], int]:
+def _agreed(indices: np.ndarray, codes: np.ndarray) -> tuple[dict[int, int], int]:
     """The one label of each step, and at how many steps settled labels of several annotators differ."""
     found: dict[int, set[int]] = {}
-    for place, code in zip(places.tolist(), codes.tolist(), strict=True):
-        found.setdefault(place, set()).add(code)
-    return {place: min(each) for place, each in found.items() if len(each) == 1}, sum(
+    for index, code in zip(indices.tolist(), codes.tolist(), strict=True):
+        found.setdefault(index, set()).add(code)
+    return {index: min(each) for index, each in found.items() if len(each) == 1}, sum(
         len(each) > 1 for each in found.values()
     )
 

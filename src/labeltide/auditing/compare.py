@@ -220,11 +220,11 @@ def _rate_curve(audit: Mapping[str, Any], points: np.ndarray) -> Share:
 
 def _class_curve(audit: Mapping[str, Any], name: str, points: np.ndarray) -> tuple[Share, float]:
     """The error rate of a true class, and the half-width of its simultaneous band in standard errors."""
-    curve, place = (audit["noise"].get("curves") or [{}])[0], audit["table"]["classes"].index(name)
+    curve, index = (audit["noise"].get("curves") or [{}])[0], audit["table"]["classes"].index(name)
 
     def row(key: str) -> np.ndarray:
         values = curve.get(key) or []
-        return _at(audit, values[place] if place < len(values) else None, points)
+        return _at(audit, values[index] if index < len(values) else None, points)
 
     share = Share(*(row(f"class_rate{end}") for end in ENDS))
     wide = row("class_rate_simultaneous_upper") - row("class_rate_simultaneous_lower")
@@ -317,7 +317,7 @@ def _people_variance(old: People, new: People) -> float:
 
 def _influence(people: People, names: list[str]) -> np.ndarray:
     """What each person adds to the deviation of the share from its expectation: shape (people,)."""
-    wrong, labels = (sum(each[place] for each in people.values()) for place in (0, 1))
+    wrong, labels = (sum(each[index] for each in people.values()) for index in (0, 1))
     each_one = [people.get(name, (0.0, 0)) for name in names]
     return np.array([(own_wrong - wrong / labels * own_labels) / labels for own_wrong, own_labels in each_one])
 
@@ -346,14 +346,14 @@ def curve_difference(points: np.ndarray, old: Share, new: Share, critical: float
     if not known.any():
         return None
     z = np.where(known, Z * np.abs(value) / np.where(known, side, 1), -1)
-    place = int(z.argmax())
+    index = int(z.argmax())
     looks = min(effective_moments(critical), float(known.sum()))
-    p_value = -math.expm1(looks * math.log1p(-min(_two_sided(float(z[place])), 1 - 1e-12)))
+    p_value = -math.expm1(looks * math.log1p(-min(_two_sided(float(z[index])), 1 - 1e-12)))
     wide = float(ndtri((1 + 0.95 ** (1 / looks)) / 2)) / Z
-    limits = float(value[place] - wide * down[place]), float(value[place] + wide * up[place])
-    difference = Difference(float(value[place]), max(-1.0, limits[0]), min(1.0, limits[1]), float(p_value))
-    then, now = (float(np.asarray(curve.value)[place]) for curve in (old, new))
-    return CurveDifference(float(points[place]), then, now, difference)
+    limits = float(value[index] - wide * down[index]), float(value[index] + wide * up[index])
+    difference = Difference(float(value[index]), max(-1.0, limits[0]), min(1.0, limits[1]), float(p_value))
+    then, now = (float(np.asarray(curve.value)[index]) for curve in (old, new))
+    return CurveDifference(float(points[index]), then, now, difference)
 
 
 def effective_moments(critical: float) -> float:
@@ -364,11 +364,11 @@ def effective_moments(critical: float) -> float:
 
 def holm(p_values: list[float]) -> list[float]:
     """P-values corrected for their number (Holm 1979); NaN stays and does not count."""
-    known = [place for place, p in enumerate(p_values) if math.isfinite(p)]
+    known = [index for index, p in enumerate(p_values) if math.isfinite(p)]
     corrected, highest = list(p_values), 0.0
-    for rank, place in enumerate(sorted(known, key=lambda place: p_values[place])):
-        highest = max(highest, min(1.0, (len(known) - rank) * p_values[place]))
-        corrected[place] = highest
+    for rank, index in enumerate(sorted(known, key=lambda index: p_values[index])):
+        highest = max(highest, min(1.0, (len(known) - rank) * p_values[index]))
+        corrected[index] = highest
     return corrected
 
 

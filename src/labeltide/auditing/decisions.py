@@ -477,7 +477,7 @@ class Settled:
 
     Attributes
     ----------
-    line : int64 array of shape (settled,), places in the lines that were passed
+    line : int64 array of shape (settled,), indices into the lines that were passed
     row : int64 array of shape (settled,), rows of the user's table
     annotator, label, reviewer, comment, action : lists of texts
         The label that is right. Reviewers who agree are joined by ", ".
@@ -509,18 +509,18 @@ def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
     lines : pyarrow.Table with the columns row, sequence, annotator and recorded, as labels.parquet has them
     """
     votes = _votes(decisions, lines)
-    places = sorted(votes)
-    table = lines.select(["row", "annotator", "recorded"]).take(pa.array(places, pa.int64())).to_pylist()
+    indices = sorted(votes)
+    table = lines.select(["row", "annotator", "recorded"]).take(pa.array(indices, pa.int64())).to_pylist()
     kept: list[tuple[int, dict[str, object], str, list[Decision]]] = []
     n_disputed = 0
-    for place, line in zip(places, table, strict=True):
-        said = {d.label if d.action == "label" else line["recorded"]: d.action for d in votes[place].values()}
+    for index, line in zip(indices, table, strict=True):
+        said = {d.label if d.action == "label" else line["recorded"]: d.action for d in votes[index].values()}
         if len(said) > 1:
             n_disputed += 1
         elif (label := next(iter(said))) is not None:
-            kept.append((place, line, label, list(votes[place].values())))
+            kept.append((index, line, label, list(votes[index].values())))
     return Settled(
-        line=np.array([place for place, *_ in kept], np.int64),
+        line=np.array([index for index, *_ in kept], np.int64),
         row=np.array([line["row"] for _, line, *_ in kept], np.int64),
         annotator=[line["annotator"] for _, line, *_ in kept],  # type: ignore[misc]
         label=[label for _, _, label, _ in kept],
@@ -542,14 +542,14 @@ def _votes(decisions: Iterable[Decision], lines: pa.Table) -> dict[int, dict[str
         if decision.action == "skip" or decision.undone_at is not None:
             continue
         first, last = np.searchsorted(ordered, [decision.first_row, decision.last_row + 1])
-        places = order[first:last]
-        inside = np.ones(len(places), bool)
+        indices = order[first:last]
+        inside = np.ones(len(indices), bool)
         for name, value in (("sequence", decision.sequence), ("annotator", decision.annotator)):
             if value is not None:
-                texts = columns[name].take(pa.array(places)).to_pylist()
+                texts = columns[name].take(pa.array(indices)).to_pylist()
                 inside &= np.array([text == value for text in texts], bool)
-        for place in places[inside].tolist():
-            votes.setdefault(place, {})[decision.reviewer] = decision
+        for index in indices[inside].tolist():
+            votes.setdefault(index, {})[decision.reviewer] = decision
     return votes
 
 

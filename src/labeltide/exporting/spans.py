@@ -101,13 +101,23 @@ def _plan(kinds: dict[str, pa.Table], to: str, found: AuditSpans) -> list[tuple[
         if to == "labelstudio":
             return [("tasks.json", whole, "")] if tables else []
         return [(stems[name] + TIERS[to], part, name) for name, part in by_recording(whole).items() if name is not None]
-    return [
+    parts = [
         (_single_name(stems[name], kind, annotator if several else None, to), own, name)
         for kind, spans in kinds.items()
         for name, part in by_recording(spans).items()
         if name is not None
         for annotator, own in by_annotator(part).items()
     ]
+    taken: set[str] = set()
+    for index, (name, own, recording) in enumerate(parts):
+        end = "" if to == "wfdb" else SINGLE[to]
+        letter = "b"
+        while name in taken:  # of annotators r1 and r2, only the letters may be in the name of a file of WFDB
+            name = f"{parts[index][0].removesuffix(end)}{letter}{end}"
+            letter = chr(ord(letter) + 1)
+        taken.add(name)
+        parts[index] = (name, own, recording)
+    return parts
 
 
 def _as_tiers(kind: str, spans: pa.Table, several: bool) -> pa.Table:
@@ -131,7 +141,7 @@ def _file_names(names: Sequence[str]) -> list[str]:
 
 
 def _distinct(names: Sequence[str], form: str = "{} ({})") -> list[str]:
-    """Distinct names without blanks around them, which no span format keeps: the second "p0" becomes "p0 (2)"."""
+    """Distinct names without blanks around them: the second "p0" becomes "p0 (2)"."""
     found, taken = [""] * len(names), set[str]()
     for index in sorted(range(len(names)), key=lambda index: names[index] != names[index].strip()):
         base = wish = names[index].strip() or "unnamed"
@@ -206,7 +216,7 @@ def read_audit_spans(folder: Path, *, arrow: bool = True) -> AuditSpans:
     if not len(lines):
         raise ValueError(f"The audit in {str(folder)!r} has no labels to write. Audit again.")
     lines, messages = use_settled(Path(folder), audit, lines)
-    lines, renamed = _without_blanks(_with_single_annotator(lines, audit))
+    lines, renamed = _with_distinct_classes(_with_single_annotator(lines, audit))
     messages += renamed
     if audit.get("recordings"):
         onset, length, places = _rows_of_recordings(lines["row"].to_numpy(), audit["recordings"])
@@ -237,21 +247,15 @@ def _with_single_annotator(lines: pa.Table, audit: Mapping[str, Any]) -> pa.Tabl
     return lines.set_column(lines.column_names.index("annotator"), "annotator", every)
 
 
-def _without_blanks(lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-    """Sequences, annotators and classes by names that stay distinct in span files, and a sentence on each change."""
-    messages: list[str] = []
-    for columns in (["sequence"], ["annotator"], ["recorded", "suggested", "corrected"]):
-        texts = pc.unique(pa.chunked_array([c for name in columns for c in lines[name].chunks])).drop_null().to_pylist()
-        names = dict(zip(texts, _distinct(texts), strict=True))
-        changed = {old: new for old, new in names.items() if new != old.strip()}
-        if any(new != old for old, new in names.items()):
-            for name in columns:
-                column = pa.array([names.get(text) for text in lines[name].to_pylist()], pa.string())
-                lines = lines.set_column(lines.column_names.index(name), name, column)
-        messages += [
-            f"{old!r} is written as {new!r}, to keep it apart from another name." for old, new in changed.items()
-        ]
-    return lines, tuple(messages)
+def _with_distinct_classes(lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
+    """Classes by names that stay distinct in span files, where labels lose blanks around them."""
+    columns = ("recorded", "suggested", "corrected")
+    texts = pc.unique(pa.chunked_array([c for name in columns for c in lines[name].chunks])).drop_null().to_pylist()
+    names = {old: new for old, new in zip(texts, _distinct(texts), strict=True) if new != old.strip()}
+    for name in columns if names else ():
+        column = pa.array([names.get(text, text) for text in lines[name].to_pylist()], pa.string())
+        lines = lines.set_column(lines.column_names.index(name), name, column)
+    return lines, tuple(f"The class {old!r} is written as {new!r}." for old, new in names.items())
 
 
 def _rows_of_recordings(rows: np.ndarray, about: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:

@@ -349,8 +349,8 @@ def _unit(session: Session, item: Item, body: Mapping[str, Any]) -> tuple[Item, 
     row = body.get("row", item.target)
     lines = session.audit.lines
     is_row = isinstance(row, int) and not isinstance(row, bool) and 0 <= row < _validation.MAX_ROWS
-    place = lines.find(row, item.annotator) if is_row else None
-    if place is None or lines.sequence[place] != lines.sequence[target_place(session, item)]:
+    index = lines.find(row, item.annotator) if is_row else None
+    if index is None or lines.sequence[index] != lines.sequence[target_place(session, item)]:
         raise ValueError(f"A step must be a table row of the item's sequence and annotator. Got {row!r}.")
     if row == item.target:
         return item, (row, row)
@@ -373,7 +373,7 @@ def _outcome(session: Session, body: Mapping[str, Any]) -> tuple[str, str | None
 
 def _shown(session: Session, item: Item, body: Mapping[str, Any]) -> str:
     """What was on the screen, as JSON."""
-    lines, place = session.audit.lines, target_place(session, item)
+    lines, index = session.audit.lines, target_place(session, item)
 
     def name(code: int) -> str | None:
         return lines.classes[code] if code >= 0 else None
@@ -382,11 +382,11 @@ def _shown(session: Session, item: Item, body: Mapping[str, Any]) -> str:
         "blind": session.is_blind,
         "unit": body.get("unit"),
         "position": item.position,
-        "recorded": name(int(lines.recorded[place])),
+        "recorded": name(int(lines.recorded[index])),
         "signals": [] if session.signals is None else session.signals.names,
     }
     if not session.is_blind:
-        shown |= {"suggested": name(int(lines.suggested[place])), "quality": round(float(lines.right[place]), 6)}
+        shown |= {"suggested": name(int(lines.suggested[index])), "quality": round(float(lines.right[index]), 6)}
     return json.dumps(shown)
 
 

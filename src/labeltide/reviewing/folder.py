@@ -32,7 +32,7 @@ def _stamp(folder: Path) -> tuple[int, ...]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-@dataclass(frozen=True)
+@dataclass
 class AuditFolder:
     """An audit that can be reviewed."""
 
@@ -64,8 +64,10 @@ class AuditFolder:
 
     def check_current(self) -> None:
         """Refuse to write into a folder that holds another audit by now: its rows may be other rows."""
-        if _stamp(self.folder) != self.stamp and audit_identity(read_audit(self.folder)) != self.identity:
+        stamp = _stamp(self.folder)
+        if stamp != self.stamp and audit_identity(read_audit(self.folder)) != self.identity:
             raise ValueError(OTHER_AUDIT.format(str(self.folder)))
+        self.stamp = stamp
 
     @property
     def table(self) -> Mapping[str, Any]:
@@ -124,8 +126,8 @@ class Lines:
     ----------
     path : the file; texts are read from it when they are shown
     row : int64 array of shape (lines,), rows of the user's table
-    sequence, annotator : int32 arrays of shape (lines,), places in the names; -1 where there is none
-    recorded, suggested, corrected : int32 arrays of shape (lines,), places in `classes`; -1 where there is none
+    sequence, annotator : int32 arrays of shape (lines,), indices into the names; -1 where there is none
+    recorded, suggested, corrected : int32 arrays of shape (lines,), indices into `classes`; -1 where there is none
     right, sure, clock : float arrays of shape (lines,)
         Probability that the recorded label is right; probability of the suggested one; first clock.
     is_issue : bool array of shape (lines,)
@@ -154,7 +156,7 @@ class Lines:
 
     @cached_property
     def by_step(self) -> np.ndarray:
-        """Places of all lines in the order of steps: int64 of shape (lines,)."""
+        """Indices of all lines in the order of steps: int64 of shape (lines,)."""
         return np.lexsort((self.annotator, self.step))
 
     @cached_property
@@ -177,38 +179,38 @@ class Lines:
 
     @cached_property
     def table_rank(self) -> np.ndarray:
-        """Place of each line when sorted by sequence, annotator and table row: int64 of shape (lines,)."""
+        """Rank of each line when sorted by sequence, annotator and table row: int64 of shape (lines,)."""
         rank = np.empty(len(self), np.int64)
         rank[np.lexsort((self.row, self.annotator, self.sequence))] = np.arange(len(self))
         return rank
 
     def between(self, first_step: int, end_step: int) -> np.ndarray:
-        """Places of the lines of some steps, in the order of steps."""
+        """Indices of the lines of some steps, in the order of steps."""
         low, high = np.searchsorted(self.steps_sorted, [first_step, end_step])
         return self.by_step[low:high]
 
     def find(self, row: int, annotator: str | None) -> int | None:
-        """The place of the line of a table row and an annotator."""
+        """The index of the line of a table row and an annotator."""
         code = -1 if annotator is None else self._annotator_codes.get(annotator, -2)
         low, high = np.searchsorted(self._rows_sorted, [row, row + 1])
-        places = self._by_row[low:high]
-        found = places[self.annotator[places] == code]
+        indices = self._by_row[low:high]
+        found = indices[self.annotator[indices] == code]
         return int(found[0]) if len(found) else None
 
-    def texts(self, places: np.ndarray, columns: list[str]) -> dict[str, list[str | None]]:
+    def texts(self, indices: np.ndarray, columns: list[str]) -> dict[str, list[str | None]]:
         """Texts of some lines, read from the row groups that hold them."""
         file = parquet.ParquetFile(self.path)
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         ends = np.cumsum(sizes)
-        group = np.searchsorted(ends, places, side="right")
-        found: dict[str, list[str | None]] = {name: [None] * len(places) for name in columns}
+        group = np.searchsorted(ends, indices, side="right")
+        found: dict[str, list[str | None]] = {name: [None] * len(indices) for name in columns}
         for number in np.unique(group).tolist():
             inside = np.flatnonzero(group == number)
-            local = pa.array(places[inside] - (ends[number] - sizes[number]))
+            local = pa.array(indices[inside] - (ends[number] - sizes[number]))
             table = file.read_row_group(number, columns=columns).take(local)
             for name in columns:
-                for place, text in zip(inside.tolist(), table[name].to_pylist(), strict=True):
-                    found[name][place] = text
+                for index, text in zip(inside.tolist(), table[name].to_pylist(), strict=True):
+                    found[name][index] = text
         return found
 
     @cached_property
@@ -355,10 +357,10 @@ def open_signals(path: Path, summary: Mapping[str, Any], lines: Lines) -> Signal
 def _most_telling(signals: Signals, lines: Lines) -> list[str]:
     """The names of the features with the largest correlation ratio (Fisher 1925), in the table's order."""
     starts = np.linspace(0, max(len(lines) - SLICE, 0), SLICES).astype(np.int64)
-    places = np.unique(np.concatenate([np.arange(start, min(start + SLICE, len(lines))) for start in starts]))
-    places = places[lines.recorded[places] >= 0]
-    values = signals.read(lines.row[places])
-    ratios = {name: correlation_ratio(values[name], lines.recorded[places]) for name in signals.names}
+    indices = np.unique(np.concatenate([np.arange(start, min(start + SLICE, len(lines))) for start in starts]))
+    indices = indices[lines.recorded[indices] >= 0]
+    values = signals.read(lines.row[indices])
+    ratios = {name: correlation_ratio(values[name], lines.recorded[indices]) for name in signals.names}
     best = sorted(ratios, key=lambda name: -ratios[name])[:MAX_SIGNALS]
     return [name for name in signals.names if name in best]
 

@@ -69,11 +69,11 @@ def kept_sample(store: DecisionStore, items: Sequence[Item], lines: Lines) -> Re
     sample.sort(key=lambda item: (item.draw, item.position))
     if not sample:
         return None
-    places = [lines.find(int(item.target or 0), item.annotator) for item in sample]
-    if None in places:
+    indices = [lines.find(int(item.target or 0), item.annotator) for item in sample]
+    if None in indices:
         raise ValueError(f"{str(store.path)!r} holds items that do not belong to this audit. Move it away.")
     return ReviewSample(
-        items=np.array(places, np.int64),
+        items=np.array(indices, np.int64),
         inclusion=np.array([item.probability for item in sample], float),
         draws=np.array([item.draw for item in sample], np.int64),
         smallest=_smallest(store, 1 + max(int(item.draw or 0) for item in sample)),
@@ -94,8 +94,8 @@ def _suspect_items(audit: AuditFolder, start: int, more: int) -> list[Item]:
     lines = audit.lines
     ranked = rank_suspects(lines, audit.summary.get("plan") or ())[start : start + more]
     return [
-        _item(audit, "suspect", place, {"first_row": first, "last_row": last}, start + number)
-        for number, (first, last, place, _) in enumerate(ranked)
+        _item(audit, "suspect", index, {"first_row": first, "last_row": last}, start + number)
+        for number, (first, last, index, _) in enumerate(ranked)
     ]
 
 
@@ -129,16 +129,16 @@ def _sample_items(store: DecisionStore, audit: AuditFolder, queued: Sequence[Ite
     ]
 
 
-def _item(audit: AuditFolder, kind: str, place: int, fields: Mapping[str, Any], number: int) -> Item:
-    lines, row = audit.lines, int(audit.lines.row[place])
+def _item(audit: AuditFolder, kind: str, index: int, fields: Mapping[str, Any], number: int) -> Item:
+    lines, row = audit.lines, int(audit.lines.row[index])
     name = hashlib.sha256(f"{audit.identity} {_seed(audit)} {kind} {number}".encode()).hexdigest()[:16]
-    who = int(lines.annotator[place])
+    who = int(lines.annotator[index])
     return Item(
         **{
             "item_id": name,
             "audit": audit.identity,
             "kind": kind,
-            "sequence": lines.sequence_names[lines.sequence[place]],
+            "sequence": lines.sequence_names[lines.sequence[index]],
             "annotator": lines.annotator_names[who] if who >= 0 else None,
             "first_row": row,
             "last_row": row,
@@ -153,7 +153,7 @@ def _mix(suspects: list[Item], sample: list[Item], start: int, seed: int) -> lis
     kinds = np.random.default_rng((seed, start, 1)).permutation([0] * len(suspects) + [1] * len(sample))
     waiting = (iter(suspects), iter(sample))
     order = [next(waiting[kind]) for kind in kinds]
-    return [Item(**{**vars(item), "position": start + place}) for place, item in enumerate(order)]
+    return [Item(**{**vars(item), "position": start + index}) for index, item in enumerate(order)]
 
 
 def _seed(audit: AuditFolder) -> int:
@@ -172,7 +172,7 @@ class Stretch(NamedTuple):
 
     first_row: int
     last_row: int
-    target: int  # a place in the lines
+    target: int  # an index into the lines
     size: int
 
 
@@ -189,16 +189,16 @@ def rank_suspects(lines: Lines, plan: Sequence[Mapping[str, Any]] = ()) -> list[
     planned = planned_steps(lines, plan)
     ranked: list[tuple[tuple[bool, bool, float], Stretch]] = []
     for start, end in zip(starts[flagged].tolist(), ends[flagged].tolist(), strict=True):
-        places = order[start:end]
-        worst = int(places[np.argmin(lines.right[places])])
-        stretch = Stretch(int(lines.row[places].min()), int(lines.row[places].max()), worst, len(places))
+        indices = order[start:end]
+        worst = int(indices[np.argmin(lines.right[indices])])
+        stretch = Stretch(int(lines.row[indices].min()), int(lines.row[indices].max()), worst, len(indices))
         inside = any(first <= lines.step[worst] < last for first, last in planned)
-        ranked.append(((len(places) == 1, not inside, -float(lines.wrong[places].sum())), stretch))
+        ranked.append(((len(indices) == 1, not inside, -float(lines.wrong[indices].sum())), stretch))
     return [stretch for _, stretch in sorted(ranked, key=lambda entry: entry[0])]
 
 
 def _starts(lines: Lines, order: np.ndarray) -> np.ndarray:
-    """Places in `order` at which a new stretch begins.
+    """Indices into `order` at which a new stretch begins.
 
     A stretch is a run in time whose table rows also follow each other among those of its sequence and annotator, so
     that its first and last row say which labels it holds.
@@ -223,24 +223,24 @@ def planned_steps(lines: Lines, plan: Sequence[Mapping[str, Any]]) -> list[tuple
         code = codes.get(str(entry.get("sequence")))
         if code is None:
             continue
-        places = np.flatnonzero(lines.sequence == code)
-        times = np.array(lines.texts(places, ["time"])["time"], dtype=object)
-        ends = [lines.step[places[times == entry.get(end)]] for end in ("first", "last")]
+        indices = np.flatnonzero(lines.sequence == code)
+        times = np.array(lines.texts(indices, ["time"])["time"], dtype=object)
+        ends = [lines.step[indices[times == entry.get(end)]] for end in ("first", "last")]
         if all(map(len, ends)):
             found.append((int(ends[0].min()), int(ends[1].max()) + 1))
     return found
 
 
-def same_label_run(lines: Lines, place: int) -> tuple[int, int]:
+def same_label_run(lines: Lines, index: int) -> tuple[int, int]:
     """First and last table row of the run of one recorded label around a line, up to `REACH` steps on each side.
 
     It ends where table rows no longer follow each other in time.
     """
-    first, end = lines.sequence_steps[lines.sequence[place]]
-    step = int(lines.step[place])
+    first, end = lines.sequence_steps[lines.sequence[index]]
+    step = int(lines.step[index])
     around = lines.between(max(int(first), step - REACH), min(int(end), step + REACH + 1))
-    around = around[lines.annotator[around] == lines.annotator[place]]
-    here = int(np.flatnonzero(around == place)[0])
+    around = around[lines.annotator[around] == lines.annotator[index]]
+    here = int(np.flatnonzero(around == index)[0])
     joined = (np.diff(lines.table_rank[around]) == 1) & (np.diff(lines.recorded[around]) == 0)  # with the next
     after = np.flatnonzero(~joined[here:])
     before = np.flatnonzero(~joined[:here][::-1])

@@ -116,9 +116,9 @@ def view_item(session: Session, position: int, reviewer: str, context: int = CON
     """All that is shown of an item; in blind mode nothing of the model, nor of the kind of the item."""
     item = find_item(session, position)
     _validation.check_number("context", context, REACH, MAX_CONTEXT, whole=True)
-    lines, place = session.audit.lines, target_place(session, item)
+    lines, index = session.audit.lines, target_place(session, item)
     first_row, last_row = stretch_of(session, item)
-    first, end = _window(session, item, place, (first_row, last_row), context)
+    first, end = _window(session, item, index, (first_row, last_row), context)
     around = lines.between(first, end)
     inside = stretch_places(session, item, around, first_row, last_row)
     view = {
@@ -126,11 +126,11 @@ def view_item(session: Session, position: int, reviewer: str, context: int = CON
         "sequence": item.sequence,
         "annotator": item.annotator,
         "unit": default_unit(session, item),
-        "target": int(lines.step[place]) - first,
+        "target": int(lines.step[index]) - first,
         "stretch": [int(lines.step[inside].min()) - first, int(lines.step[inside].max()) - first],
-        "recorded": int(lines.recorded[place]),
+        "recorded": int(lines.recorded[index]),
         "window": _describe_window(session, item, around, first, end),
-        "model": None if session.is_blind else _describe_model(session, item, place),
+        "model": None if session.is_blind else _describe_model(session, item, index),
         "context": context,
         **session.decisions_on(item, reviewer),
     }
@@ -144,11 +144,11 @@ def find_item(session: Session, position: Any) -> Item:
 
 
 def target_place(session: Session, item: Item) -> int:
-    """The place in the lines of the marked label."""
-    place = session.audit.lines.find(int(item.target if item.target is not None else item.first_row), item.annotator)
-    if place is None:
+    """The index of the marked label in the lines."""
+    index = session.audit.lines.find(int(item.target if item.target is not None else item.first_row), item.annotator)
+    if index is None:
         raise ValueError("The item does not belong to a label of this audit.")
-    return place
+    return index
 
 
 def stretch_of(session: Session, item: Item) -> tuple[int, int]:
@@ -165,20 +165,20 @@ def default_unit(session: Session, item: Item) -> str:
 
 def stretch_places(session: Session, item: Item, around: np.ndarray, first_row: int, last_row: int) -> np.ndarray:
     """Among some lines, those of the item's annotator and sequence between two table rows."""
-    lines, place = session.audit.lines, target_place(session, item)
+    lines, index = session.audit.lines, target_place(session, item)
     inside = (lines.row[around] >= first_row) & (lines.row[around] <= last_row)
-    inside &= (lines.annotator[around] == lines.annotator[place]) & (lines.sequence[around] == lines.sequence[place])
+    inside &= (lines.annotator[around] == lines.annotator[index]) & (lines.sequence[around] == lines.sequence[index])
     return around[inside]
 
 
-def _window(session: Session, item: Item, place: int, rows: tuple[int, int], context: int) -> tuple[int, int]:
+def _window(session: Session, item: Item, index: int, rows: tuple[int, int], context: int) -> tuple[int, int]:
     """The steps that are shown: the stretch and as many on each side; where kinds are hidden, around the mark alone."""
     lines = session.audit.lines
-    start, stop = (int(step) for step in lines.sequence_steps[lines.sequence[place]])
-    ends = [int(lines.step[place])]
+    start, stop = (int(step) for step in lines.sequence_steps[lines.sequence[index]])
+    ends = [int(lines.step[index])]
     if not session.is_blind:
-        places = [lines.find(row, item.annotator) for row in rows]
-        ends += [int(lines.step[found]) for found in places if found is not None]
+        indices = [lines.find(row, item.annotator) for row in rows]
+        ends += [int(lines.step[found]) for found in indices if found is not None]
     return max(start, min(ends) - context), min(stop, max(ends) + context + 1)
 
 
@@ -222,14 +222,14 @@ def _rounded(values: np.ndarray) -> list[float]:
     return [float(f"{value:.6g}") for value in values.tolist()]
 
 
-def _describe_model(session: Session, item: Item, place: int) -> dict[str, Any]:
+def _describe_model(session: Session, item: Item, index: int) -> dict[str, Any]:
     lines = session.audit.lines
     present = [name for name in MODEL_COLUMNS if name in parquet.read_schema(lines.path).names]
-    texts = lines.texts(np.array([place]), present)
+    texts = lines.texts(np.array([index]), present)
     return {
         "kind": item.kind,
-        "suggested": int(lines.suggested[place]),
-        "sure": float(lines.sure[place]),
-        "right": float(lines.right[place]),
+        "suggested": int(lines.suggested[index]),
+        "sure": float(lines.sure[index]),
+        "right": float(lines.right[index]),
         **{name.removeprefix("probability_"): texts.get(name, [None])[0] for name in MODEL_COLUMNS},
     }

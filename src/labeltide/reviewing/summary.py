@@ -172,8 +172,8 @@ def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcom
     assert outcomes.sample is not None
     settled = outcomes.settled & np.isfinite(probabilities)
     left = np.where(settled, 0.0, probabilities)
-    places = outcomes.sample.items
-    wrong = ((outcomes.truth != labels[places]) | outcomes.untold) & ~settled[places]
+    indices = outcomes.sample.items
+    wrong = ((outcomes.truth != labels[indices]) | outcomes.untold) & ~settled[indices]
     rest = remaining_rate(left, outcomes.sample, wrong)
     return {**_describe_remaining(rest), "settled": int(settled.sum())}
 

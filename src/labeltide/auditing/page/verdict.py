@@ -448,12 +448,12 @@ def _cells(column: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns of equal width, numbers to the right."""
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
     return [
         "  "
         + "  ".join(
-            cell.rjust(width) if 2 <= place <= 3 else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row[:-1], widths, strict=True))
+            cell.rjust(width) if 2 <= index <= 3 else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row[:-1], widths, strict=True))
         )
         + (f"  {row[-1]}" if row[-1] else "")
         for row in rows
