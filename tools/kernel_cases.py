@@ -8,8 +8,10 @@ Run it after a kernel's task or equations changed. A test computes the expected 
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -19,7 +21,7 @@ from labeltide.chain.data import ChainData, ChainParameters, Members
 from labeltide.chain.passes import kernel_inputs, plain_pass
 from labeltide.kernels import chain, gru, library, step
 from labeltide.kernels.gru import SumTask
-from labeltide.kernels.library import Call, Case, Comparison, write_cases
+from labeltide.kernels.library import KINDS, MAGIC, NAME_BYTES, PATH, Call, Case, Comparison
 from labeltide.models.gru import GRUModel
 from labeltide.noise.functions import dominant_rows
 from labeltide.training.objective import Multipliers, Objective
@@ -275,6 +277,38 @@ def all_cases() -> list[Case]:
         chain_case("chain of two classes", 2, rich=False),
         chain_case("chain of three classes, all", 3, rich=True),
     ]
+
+
+def write_cases(cases: list[Case], path: Path = PATH) -> None:
+    """Store cases in the order given."""
+    out = bytearray(MAGIC + struct.pack("<q", len(cases)))
+    for case in cases:
+        out += _name(case.name) + _name(case.kernel) + struct.pack("<q", case.size)
+        out += struct.pack("<q", len(case.inputs))
+        for offset, values in case.inputs:
+            out += struct.pack("<qq", offset, len(values)) + _padded(values)
+        out += struct.pack("<q", len(case.calls))
+        for call in case.calls:
+            out += _name(call.function) + struct.pack("<qq", call.items, len(call.task)) + _padded(call.task)
+            out += struct.pack("<q", len(call.pointers))
+            for offsets in call.pointers:
+                out += struct.pack("<qq", *offsets)
+        out += struct.pack("<q", len(case.comparisons))
+        for comparison in case.comparisons:
+            expected = comparison.expected
+            sizes = (comparison.offset, expected.size, KINDS.index(expected.dtype), comparison.tolerance)
+            out += struct.pack("<qqqd", *sizes) + _padded(expected.tobytes())
+    path.write_bytes(out)
+
+
+def _name(text: str) -> bytes:
+    encoded = text.encode()
+    assert len(encoded) <= NAME_BYTES
+    return encoded.ljust(NAME_BYTES, b"\0")
+
+
+def _padded(values: bytes) -> bytes:
+    return values.ljust(-(-len(values) // 8) * 8, b"\0")
 
 
 if __name__ == "__main__":

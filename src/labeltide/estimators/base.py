@@ -39,95 +39,6 @@ if TYPE_CHECKING:  # what an audit needs is loaded by the first audit
     from labeltide.inference.audit import LabelAudit
 
 
-def audit_sequences(
-    estimator: NoisyLabelClassifier,
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    clock: ArrayLike | None,
-    lengths: ArrayLike | None,
-    trusted: ArrayLike | None,
-    groups: ArrayLike | None,
-    gaps: ArrayLike | None,
-    fdr: float,
-    spend_fdr: bool,
-    may_name: bool | None,
-) -> LabelAudit:
-    """See `NoisyLabelClassifier.audit`."""
-    from labeltide.estimators.cross_fit import TrainingRowsWarning
-    from labeltide.inference.audit import Recorded, audit_labels
-
-    features, counts = estimator._check_features(X, lengths)
-    shape = features.shape[:2]
-    labels = estimator.encode(_validation.check_labels(y, *shape), counts)
-    mask = _validation.steps_mask(counts, shape[1])
-    clocks = check_clocks(clock, counts, shape[1])
-    if (clocks.ndim == 3) != (estimator.cells_ is not None):
-        raise ValueError(f"clock must hold as many clocks as in fit. Got shape {clocks.shape}.")
-    moments = find_moments(estimator, clocks)
-    between = check_gaps(gaps, counts, shape[1])
-    known = None if trusted is None else estimator.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
-    recorded = Recorded(labels, mask, moments, known, _find_sources(estimator, labels, groups), between)
-    evidence, out_of_fold = estimator._evidence(features, mask)
-    audit = audit_labels(
-        recorded,
-        evidence,
-        estimator._persistence(),
-        estimator.noise_,
-        estimator.classes_,
-        fdr=fdr,
-        spend_fdr=spend_fdr,
-        has_annotators=_validation.as_labels(y).ndim == 3,
-        may_name=estimator._may_name_labels() if may_name is None else may_name,
-    )
-    if out_of_fold is not None and not out_of_fold.all():
-        warnings.warn(_describe_unknown_rows(out_of_fold), TrainingRowsWarning, stacklevel=3)
-    return replace(audit, clock=moments if estimator.cells_ is None else clocks[..., 0], out_of_fold=out_of_fold)
-
-
-def _describe_unknown_rows(out_of_fold: np.ndarray) -> str:
-    count = int(out_of_fold.sum())
-    return (
-        f"{count or 'None'} of the {len(out_of_fold)} rows are recognised as training rows and judged by networks that "
-        "have not seen them. The others are judged as new rows. If they are training rows that were rounded or changed "
-        "since fit, pass X as it was in fit: networks that have memorised a wrong label do not find it."
-    )
-
-
-def correct_labels(
-    estimator: NoisyLabelClassifier, y: ArrayLike, lengths: ArrayLike | None, codes: np.ndarray
-) -> np.ndarray:
-    """The labels `y` in the caller's values, replaced where the corrected codes of an audit differ.
-
-    Labels in a pandas frame, one row for each sequence, come back in a frame with the same index and columns.
-    """
-    recorded = _validation.as_labels(y)
-    plain = recorded.dtype != object and estimator.classes_.dtype != object
-    labels = recorded.astype(np.promote_types(recorded.dtype, estimator.classes_.dtype) if plain else object)
-    changed = codes != estimator.encode(y, lengths).reshape(codes.shape)
-    labels[changed] = estimator.classes_[codes[changed]]
-    from labeltide.tables.frames import like_given
-
-    return like_given(labels, y)
-
-
-def _find_sources(estimator: NoisyLabelClassifier, labels: np.ndarray, groups: ArrayLike | None) -> np.ndarray | None:
-    """The source of the labels of each sequence, (n, annotators), as an index into Q; None where all share one Q."""
-    sources = Sources.of(estimator.sources_)
-    shared = estimator.noise_.annotators == 1
-    if shared and groups is None:
-        return None
-    indices = sources.places(groups, len(labels))
-    if shared:
-        return None
-    if labels.shape[2] != sources.annotators:
-        raise ValueError(
-            f"y must hold labels of the {sources.annotators} annotators of fit, each of whom has their own Q: shape "
-            f"{(*labels.shape[:2], sources.annotators)}, -1 or None where one is missing. Got {labels.shape[2]}."
-        )
-    return indices
-
-
 SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
 COPY = re.compile(r"<(i|button)\b[^>]*\bcopy-paste-icon\b[^>]*>\s*</\1>")  # buttons of that script
 
@@ -394,9 +305,43 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         spend_fdr : bool, flag until that share is reached, also where no other label is likelier; finds more errors
         may_name : bool, whether labels may be flagged; where the fit shows that labels are wrong when left out
         """
+        from labeltide.estimators.cross_fit import TrainingRowsWarning
+        from labeltide.inference.audit import Recorded, audit_labels
+
         check_is_fitted(self, "model_")
-        more: dict[str, Any] = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
-        return audit_sequences(self, X, y, fdr=fdr, spend_fdr=spend_fdr, may_name=may_name, **more)
+        features, counts = self._check_features(X, lengths)
+        shape = features.shape[:2]
+        labels = self.encode(_validation.check_labels(y, *shape), counts)
+        mask = _validation.steps_mask(counts, shape[1])
+        clocks = check_clocks(clock, counts, shape[1])
+        if (clocks.ndim == 3) != (self.cells_ is not None):
+            raise ValueError(f"clock must hold as many clocks as in fit. Got shape {clocks.shape}.")
+        moments = find_moments(self, clocks)
+        between = check_gaps(gaps, counts, shape[1])
+        known = None if trusted is None else self.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
+        recorded = Recorded(labels, mask, moments, known, self._find_sources(labels, groups), between)
+        evidence, out_of_fold = self._evidence(features, mask)
+        audit = audit_labels(
+            recorded,
+            evidence,
+            self._persistence(),
+            self.noise_,
+            self.classes_,
+            fdr=fdr,
+            spend_fdr=spend_fdr,
+            has_annotators=_validation.as_labels(y).ndim == 3,
+            may_name=self._may_name_labels() if may_name is None else may_name,
+        )
+        if out_of_fold is not None and not out_of_fold.all():
+            warnings.warn(
+                f"{int(out_of_fold.sum()) or 'None'} of the {len(out_of_fold)} rows are recognised as training rows "
+                "and judged by networks that have not seen them. The others are judged as new rows. If they are "
+                "training rows that were rounded or changed since fit, pass X as it was in fit: networks that have "
+                "memorised a wrong label do not find it.",
+                TrainingRowsWarning,
+                stacklevel=2,
+            )
+        return replace(audit, clock=moments if self.cells_ is None else clocks[..., 0], out_of_fold=out_of_fold)
 
     def corrected_labels(
         self,
@@ -411,10 +356,18 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     ) -> np.ndarray:
         """The labels `y` with the suggested label in place of each label that `audit` flags; missing ones stay.
 
-        With `min_confidence`, labels whose suggestion has at least this probability are replaced instead.
+        With `min_confidence`, labels whose suggestion has at least this probability are replaced instead. Labels in a
+        pandas frame, one row for each sequence, come back in a frame with the same index and columns.
         """
+        from labeltide.tables.frames import like_given
+
         codes = self.audit(X, y, clock, lengths, groups=groups, gaps=gaps).corrected(min_confidence)
-        return correct_labels(self, y, lengths, codes)
+        recorded = _validation.as_labels(y)
+        plain = recorded.dtype != object and self.classes_.dtype != object
+        labels = recorded.astype(np.promote_types(recorded.dtype, self.classes_.dtype) if plain else object)
+        changed = codes != self.encode(y, lengths).reshape(codes.shape)
+        labels[changed] = self.classes_[codes[changed]]
+        return like_given(labels, y)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted method to one file (safetensors with a JSON header, no pickle), whole or not at all."""
@@ -432,6 +385,21 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         And which rows, (n,), are predicted out of fold; None where the method does not cross-fit.
         """
         return np.log(predict_scaled([self], features, mask)[0].clip(1e-30)), None
+
+    def _find_sources(self, labels: np.ndarray, groups: ArrayLike | None) -> np.ndarray | None:
+        """The source of the labels of each sequence, (n, annotators), as an index into Q; None where all share one."""
+        sources, shared = Sources.of(self.sources_), self.noise_.annotators == 1
+        if shared and groups is None:
+            return None
+        indices = sources.places(groups, len(labels))
+        if shared:
+            return None
+        if labels.shape[2] != sources.annotators:
+            raise ValueError(
+                f"y must hold labels of the {sources.annotators} annotators of fit, each with their own Q: shape "
+                f"{(*labels.shape[:2], sources.annotators)}, -1 or None where one is missing. Got {labels.shape[2]}."
+            )
+        return indices
 
     def _may_name_labels(self) -> bool:
         """Whether an audit may flag and correct single labels."""

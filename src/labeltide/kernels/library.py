@@ -241,28 +241,6 @@ class Case:
     comparisons: list[Comparison] = field(default_factory=list)
 
 
-def write_cases(cases: list[Case], path: Path = PATH) -> None:
-    """Store cases in the order given."""
-    out = bytearray(MAGIC + struct.pack("<q", len(cases)))
-    for case in cases:
-        out += _name(case.name) + _name(case.kernel) + struct.pack("<q", case.size)
-        out += struct.pack("<q", len(case.inputs))
-        for offset, values in case.inputs:
-            out += struct.pack("<qq", offset, len(values)) + _padded(values)
-        out += struct.pack("<q", len(case.calls))
-        for call in case.calls:
-            out += _name(call.function) + struct.pack("<qq", call.items, len(call.task)) + _padded(call.task)
-            out += struct.pack("<q", len(call.pointers))
-            for offsets in call.pointers:
-                out += struct.pack("<qq", *offsets)
-        out += struct.pack("<q", len(case.comparisons))
-        for comparison in case.comparisons:
-            expected = comparison.expected
-            sizes = (comparison.offset, expected.size, KINDS.index(expected.dtype), comparison.tolerance)
-            out += struct.pack("<qqqd", *sizes) + _padded(expected.tobytes())
-    path.write_bytes(out)
-
-
 def read_cases(path: Path = PATH) -> list[Case]:
     """All stored cases."""
     reader = _Reader(path.read_bytes())
@@ -306,16 +284,6 @@ class _Reader:
 
     def name(self) -> str:
         return self.take(NAME_BYTES).rstrip(b"\0").decode()
-
-
-def _name(text: str) -> bytes:
-    encoded = text.encode()
-    assert len(encoded) <= NAME_BYTES
-    return encoded.ljust(NAME_BYTES, b"\0")
-
-
-def _padded(values: bytes) -> bytes:
-    return values.ljust(-(-len(values) // 8) * 8, b"\0")
 
 
 def call(compiled: ctypes.CDLL, name: str, task: ctypes.Structure | ctypes.Array, items: int, threads: int) -> None:

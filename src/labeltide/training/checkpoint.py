@@ -24,7 +24,7 @@ class Resumed(NamedTuple):
 
     tensors: dict[str, Tensor]
     epoch: int
-    losses: np.ndarray  # (epochs, 4, members), the fields of `EpochLosses`
+    losses: np.ndarray  # (epochs, 4, members)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -29,15 +29,7 @@ from labeltide.training.state import Schedule, TrainingState, flatten_parameters
 from labeltide.training.step import Fleet, Running, TrainingStep
 
 logger = logging.getLogger("labeltide.training")
-
-
-class EpochLosses(NamedTuple):
-    """What the history keeps of an epoch: losses and multipliers, shape (members,) each, NaN where there are none."""
-
-    training: Tensor
-    held_out: Tensor
-    linear: Tensor
-    quadratic: Tensor
+HISTORY_ROWS = 4  # of an epoch: training and held-out loss, linear and quadratic multiplier
 
 
 def train(
@@ -69,7 +61,7 @@ def train(
         with _seeded(seeds, state.epoch, state.parameters.device), _threads_for(fleet.model):
             running = running.narrowed()
             epoch = _run_epoch(running)
-        losses.append(torch.stack(epoch).double().cpu().numpy())
+        losses.append(epoch.double().cpu().numpy())
         if on_epoch is not None:
             on_epoch(state.epoch, float(np.nanmean(losses[-1][0])) if np.isfinite(losses[-1][0]).any() else np.nan)
         if checkpoint is not None:
@@ -81,8 +73,11 @@ def train(
     return _history(state, losses, data.members)
 
 
-def _run_epoch(running: Running) -> EpochLosses:
-    """Train one epoch, then update multipliers, restarts and early stopping."""
+def _run_epoch(running: Running) -> Tensor:
+    """Train one epoch, then update multipliers, restarts and early stopping.
+
+    Returns what the history keeps, (4, members): the training and held-out loss and the two multipliers, NaN for none.
+    """
     step, held_out = running.step, running.held_out
     state, schedule = step.state, step.schedule
     active = state.active.clone()
@@ -106,7 +101,7 @@ def _run_epoch(running: Running) -> EpochLosses:
         state.keep_best(running.stopping_scores(scores), schedule.patience)
     running.write_back()
     losses = (values.masked_fill(~active, torch.nan) for values in (training, scores, *multipliers))
-    return EpochLosses(*map(running.among_all, losses))
+    return torch.stack([running.among_all(values) for values in losses])
 
 
 @torch.no_grad()
@@ -141,7 +136,7 @@ def _resume(state: TrainingState, checkpoint: Checkpoint | None) -> list[np.ndar
         return []
     current = state.tensors()
     forms = [{k: (v.shape, v.dtype) for k, v in tensors.items()} for tensors in (current, saved.tensors)]
-    if forms[0] != forms[1] or saved.losses.shape[1:] != (len(EpochLosses._fields), len(state.active)):
+    if forms[0] != forms[1] or saved.losses.shape[1:] != (HISTORY_ROWS, len(state.active)):
         raise ValueError(f"The checkpoint {checkpoint.path} does not fit this model. Delete it to start anew.")  # type: ignore[union-attr]
     for name, value in current.items():
         value.copy_(saved.tensors[name])
@@ -151,7 +146,7 @@ def _resume(state: TrainingState, checkpoint: Checkpoint | None) -> list[np.ndar
 
 
 def _history(state: TrainingState, losses: list[np.ndarray], members: int) -> History:
-    table = np.stack(losses) if losses else np.zeros((0, len(EpochLosses._fields), members))
+    table = np.stack(losses) if losses else np.zeros((0, HISTORY_ROWS, members))
     best = state.best_epoch if np.isfinite(table[:, 1]).any() else torch.full_like(state.best_epoch, state.epoch)
     restarts = state.restarts.cpu().numpy()
     return History(table[:, 0], table[:, 1], best.cpu().numpy(), restarts, table[:, 2], table[:, 3])
