@@ -147,5 +147,5 @@ def nearest(moments: np.ndarray, axis: np.ndarray, period: float | None) -> np.n
     if period is None:
         return np.searchsorted((axis[1:] + axis[:-1]) / 2, moments)
     ring = np.concatenate([axis[-1:] - period, axis, axis[:1] + period])
-    place = np.searchsorted((ring[1:] + ring[:-1]) / 2, wrap_clock(moments, period))
-    return (place - 1) % len(axis)
+    index = np.searchsorted((ring[1:] + ring[:-1]) / 2, wrap_clock(moments, period))
+    return (index - 1) % len(axis)

@@ -200,28 +200,28 @@ def _check_reachable(address: str) -> None:
 
     Without an address, "auto" is left to Ray, which looks among the processes of this machine and ends at once.
     """
-    said = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
-    scheme, _, place = said.rpartition("://")
-    if said in ("auto", "local") or scheme not in ("", "ray"):
+    named = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
+    scheme, _, host_and_port = named.rpartition("://")
+    if named in ("auto", "local") or scheme not in ("", "ray"):
         return
     try:
-        parts = urlsplit(f"//{place}")
+        parts = urlsplit(f"//{host_and_port}")
         host, port = parts.hostname, parts.port or (CLIENT_PORT if scheme else None)
     except ValueError:
         host = port = None
     if host is None or port is None:
-        raise ValueError(f"The address of a Ray cluster is auto, local, HOST:PORT or ray://HOST:PORT. Got {said!r}.")
+        raise ValueError(f"The address of a Ray cluster is auto, local, HOST:PORT or ray://HOST:PORT. Got {named!r}.")
     try:
         with socket.create_connection((host, port), PATIENCE) as connection:
             answers = _speaks_http2(connection)
     except OSError as error:
-        raise _no_cluster(said, f"no connection within {PATIENCE:g} s: {error.strerror or error}") from None
+        raise _no_cluster(named, f"no connection within {PATIENCE:g} s: {error.strerror or error}") from None
     if not answers:
-        raise _no_cluster(said, "another program answers there")
+        raise _no_cluster(named, "another program answers there")
 
 
 def _speaks_http2(connection: socket.socket) -> bool:
-    """Whether a server answers as gRPC's do, which Ray uses: with a frame of settings. With TLS nothing can be said."""
+    """Whether a server answers as gRPC's do, which Ray uses: with a frame of settings. With TLS it is not known."""
     if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
         return True
     connection.settimeout(PATIENCE)

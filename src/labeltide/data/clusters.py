@@ -216,16 +216,16 @@ def check_names(names: ArrayLike, n: int, argument: str) -> list[Hashable]:
     except TypeError:
         raise ValueError(f"{argument} must hold hashable names: numbers, strings, tuples and the like.") from None
     # NaN is the only value that differs from itself; the comparison of pandas.NA is neither True nor False.
-    missing = [place for place, name in enumerate(plain) if name is None or (name != name) is not False]
+    missing = [index for index, name in enumerate(plain) if name is None or (name != name) is not False]
     if missing:
         raise ValueError(f"{argument} must name one for every sequence. Sequence {missing[0]} has none: give it one.")
     return plain
 
 
-def spread_labels(labels: np.ndarray, places: np.ndarray, count: int) -> np.ndarray:
+def spread_labels(labels: np.ndarray, indices: np.ndarray, count: int) -> np.ndarray:
     """Put labels (..., n, steps, annotators) in their columns (n, annotators) of `count`; -1 elsewhere."""
     spread = np.full((*labels.shape[:-1], count), -1, dtype=labels.dtype)
-    np.put_along_axis(spread, np.broadcast_to(places[:, None], labels.shape), labels, -1)
+    np.put_along_axis(spread, np.broadcast_to(indices[:, None], labels.shape), labels, -1)
     return spread
 
 

@@ -115,7 +115,7 @@ class SequenceScaler(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> np.ndarray:
         """Names of the features, those of indicators last."""
         check_is_fitted(self, "mean_")
-        given = [f"x{place}" for place in range(self.n_features_in_)] if input_features is None else input_features
+        given = [f"x{index}" for index in range(self.n_features_in_)] if input_features is None else input_features
         names = np.asarray(given, dtype=object)
         added = [f"{name} (missing)" for name in names[self.has_missing_]] if self.indicators else []
         return np.array([*names, *added], dtype=object)
@@ -164,7 +164,7 @@ def _moments(values: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.
 def _carry_forward(values: np.ndarray) -> np.ndarray:
     """Last observation carried forward along the second axis; zero where there is none before."""
     known = ~np.isnan(values)
-    places = np.where(known, np.arange(values.shape[1])[:, None], -1)
-    latest = np.maximum.accumulate(places, axis=1)
+    indices = np.where(known, np.arange(values.shape[1])[:, None], -1)
+    latest = np.maximum.accumulate(indices, axis=1)
     filled = np.take_along_axis(values, latest.clip(0), axis=1)
     return np.where(latest >= 0, filled, 0.0)

@@ -92,9 +92,9 @@ def blocks(signal: Signal, starts: np.ndarray, length: float) -> Iterator[np.nda
     at_once = max(BLOCK_SAMPLES // max(int(MAX_RATE * length), samples), 1)  # the same for all channels
     first = np.clip(np.rint(starts * signal.rate).astype(np.int64), 0, max(signal.count - samples, 0))
     for begin in range(0, len(first), at_once):
-        places = first[begin : begin + at_once]
-        loaded = signal.load(int(places[0]), int(places[-1]) + samples)
-        yield _filled(loaded[(places - places[0])[:, None] + np.arange(samples)])
+        indices = first[begin : begin + at_once]
+        loaded = signal.load(int(indices[0]), int(indices[-1]) + samples)
+        yield _filled(loaded[(indices - indices[0])[:, None] + np.arange(samples)])
 
 
 def _filled(epochs: np.ndarray) -> np.ndarray:
@@ -139,15 +139,15 @@ def _eeg(epochs: np.ndarray, rate: float) -> EpochFeatures:
 
 def _ecg(epochs: np.ndarray, rate: float) -> EpochFeatures:
     rates, variability = np.full(len(epochs), np.nan), np.full(len(epochs), np.nan)
-    for place, epoch in enumerate(epochs):
+    for index, epoch in enumerate(epochs):
         slope = np.gradient(epoch) ** 2
         if not np.isfinite(slope).all() or not slope.any():
             continue
         peaks, _ = scipy_signal.find_peaks(slope, height=0.3 * slope.max(), distance=max(int(0.3 * rate), 1))
         intervals = np.diff(peaks) / rate
         if len(intervals) > 1:
-            rates[place] = 60 / intervals.mean()
-            variability[place] = np.sqrt((np.diff(intervals) ** 2).mean())
+            rates[index] = 60 / intervals.mean()
+            variability[index] = np.sqrt((np.diff(intervals) ** 2).mean())
     return {"heart rate": rates, "RMSSD": variability, "log amplitude": _log(epochs.std(1))}
 
 

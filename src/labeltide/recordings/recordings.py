@@ -353,8 +353,8 @@ def align(labels: SpanFile, recording: SpanFile, name: str) -> SpanFile:
     if abs(apart) >= DAY:
         messages = f"{name} and its recording begin on different days; onsets are taken as they are."
         return replace(labels, messages=(*labels.messages, messages))
-    place = labels.spans.column_names.index("onset")
-    moved = labels.spans.set_column(place, "onset", pc.add(labels.spans["onset"], apart))
+    number = labels.spans.column_names.index("onset")
+    moved = labels.spans.set_column(number, "onset", pc.add(labels.spans["onset"], apart))
     when = f"{abs(apart):g} s {'after' if apart > 0 else 'before'} its recording"
     return replace(
         labels, spans=moved, messages=(*labels.messages, f"{name} begins {when}: its onsets were moved by that.")
@@ -462,7 +462,7 @@ def _in_folder(folder: Path, labels: Sequence[Path]) -> list[RecordingFiles]:
             f"The folder {str(folder)!r} must hold recordings ({', '.join(SIGNALS)}). It holds none with signals. List "
             "other files in a manifest with the columns recording, signals, labels and annotator."
         )
-    files = [file for place in labels or [folder] for file in (_label_files(place) if place.is_dir() else [place])]
+    files = [file for path in labels or [folder] for file in (_label_files(path) if path.is_dir() else [path])]
     owners: dict[Path, list[Path]] = {path: [] for path in signals}
     for file in files:
         if file not in owners:
@@ -640,14 +640,14 @@ def _signals(table: pa.Table, time: str) -> SpanFile:
         raise ValueError(
             f"The times in {quoted([time])} must be finite and differ from row to row, at least two of them."
         )
-    place = np.rint((seconds - seconds[0]) / usual).astype(np.int64)
-    count = int(place[-1]) + 1
+    index = np.rint((seconds - seconds[0]) / usual).astype(np.int64)
+    count = int(index[-1]) + 1
     if count > MAX_SAMPLES:
         raise ValueError(
             f"The times in {quoted([time])} leave gaps so long that the signals cannot be held. Split the table."
         )
     messages = []
-    moved = float(np.abs(seconds - seconds[0] - place * usual).max())
+    moved = float(np.abs(seconds - seconds[0] - index * usual).max())
     if moved > usual / 10:
         messages.append(f"Times are not even: samples were moved by up to {moved:.3g} s onto steps of {usual:.3g} s.")
     before = round(seconds[0] / usual) if start is None and 0 < seconds[0] / usual < FILLED * count else 0
@@ -659,7 +659,7 @@ def _signals(table: pa.Table, time: str) -> SpanFile:
     signals = []
     for name in columns:
         values = np.full(before + count, np.nan)
-        values[before + place] = table[name].to_numpy().astype(np.float64)[order]
+        values[before + index] = table[name].to_numpy().astype(np.float64)[order]
         signals.append(Signal(name, "", 1 / usual, before + count, lambda a, b, held=values: held[a:b]))  # type: ignore[misc]
     return SpanFile(no_spans(), tuple(signals), start, tuple(messages))
 
@@ -765,10 +765,10 @@ def grid_to_spans(
     )
     first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.empty(0, dtype=int)
     last = np.append(first[1:], len(labels))
-    kept = [k for k, place in enumerate(first) if labels[place] is not None]
+    kept = [k for k, index in enumerate(first) if labels[index] is not None]
     first, last = first[kept], last[kept]
     onset = grid.start + first * grid.length
-    texts = [labels[place] for place in first]
+    texts = [labels[index] for index in first]
     return make_spans(onset, (last - first) * grid.length, texts, annotator, recording)[0]
 
 
@@ -820,10 +820,10 @@ def _choose(pieces: _Pieces, codes: np.ndarray, onset: np.ndarray, count: int) -
     if not len(pieces.step):
         return chosen, 0
     pair = pieces.step * (int(codes.max()) + 1) + codes[pieces.span]
-    pairs, first, place = np.unique(pair, return_index=True, return_inverse=True)
-    cover = np.bincount(place, pieces.cover)
+    pairs, first, index = np.unique(pair, return_index=True, return_inverse=True)
+    cover = np.bincount(index, pieces.cover)
     latest = np.full(len(pairs), -np.inf)
-    np.maximum.at(latest, place, onset[pieces.span])
+    np.maximum.at(latest, index, onset[pieces.span])
     step = pieces.step[first]
     order = np.lexsort((latest, np.round(cover, 6), step))  # within a step, the one to choose comes last
     last = order[np.append(step[order][1:] != step[order][:-1], True)]

@@ -251,7 +251,7 @@ def encode_column(column: pa.ChunkedArray | pa.Array, classes: Sequence[Hashable
 
 
 def find_places(column: pa.ChunkedArray | pa.Array, names: pa.Array) -> np.ndarray:
-    """The place of each row's value among `names`, -1 where it is none of them: int32 of shape (rows,)."""
+    """The index of each row's value among `names`, -1 where it is none of them: int32 of shape (rows,)."""
     codes, values = code_values(column)
-    places = pc.index_in(values, names.cast(values.type)).fill_null(-1).to_numpy(zero_copy_only=False)
-    return np.append(places, -1).astype(np.int32)[codes]
+    indices = pc.index_in(values, names.cast(values.type)).fill_null(-1).to_numpy(zero_copy_only=False)
+    return np.append(indices, -1).astype(np.int32)[codes]

@@ -51,7 +51,7 @@ class Encoder:
         if self.levels:
             shown = self.levels[1:] if len(self.names) < len(self.levels) else self.levels
             skipped = len(self.levels) - len(shown)
-            return [(values == place + skipped).astype(np.float32) for place in range(len(shown))]
+            return [(values == index + skipped).astype(np.float32) for index in range(len(shown))]
         gaps = np.isnan(values)
         filled = fill_forward(values, first, self.fill) if gaps.any() else values
         scaled = (np.clip(filled, self.low, self.high) - self.centre) / self.scale

@@ -432,8 +432,8 @@ def open_address(text: str) -> tuple[fs.FileSystem, str]:
     """The file system of an address, which gives up within seconds, and the path in it."""
     if text.startswith(("gs://", "gcs://")) and GCS_RETRIES not in text:
         text += f"{'&' if '?' in text else '?'}{GCS_RETRIES}={GCS_SECONDS}"
-    place, mark, query = text.partition("?")
-    filesystem, path = fs.FileSystem.from_uri(quote(place, safe=SIGNS) + mark + query)
+    address, mark, query = text.partition("?")
+    filesystem, path = fs.FileSystem.from_uri(quote(address, safe=SIGNS) + mark + query)
     asked = {name for name, _ in parse_qsl(query)}
     if isinstance(filesystem, getattr(fs, "S3FileSystem", ())) and asked <= S3_REBUILT:
         filesystem = _impatient(filesystem)

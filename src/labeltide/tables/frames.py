@@ -84,9 +84,9 @@ def write_safe_csv(table: pa.Table, path: Path) -> None:
 def guarded(table: pa.Table) -> pa.Table:
     """The table with safe texts and titles."""
     table = _plain(table)
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if is_text(field.type):
-            table = table.set_column(place, field.name, safe_texts(table.column(place)))
+            table = table.set_column(index, field.name, safe_texts(table.column(index)))
     return table.rename_columns(safe_texts(pa.array(table.column_names, pa.string())).to_pylist())
 
 
@@ -112,12 +112,12 @@ class SafeCsvWriter:
 
 def _plain(table: pa.Table) -> pa.Table:
     """The table with plain texts in place of dictionary encoding and bytes, which could not be guarded."""
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            values = table.column(place).to_pylist()
+            values = table.column(index).to_pylist()
             texts = [None if value is None else value.decode("utf-8", "replace") for value in values]
-            table = table.set_column(place, field.name, pa.array(texts, pa.string()))
+            table = table.set_column(index, field.name, pa.array(texts, pa.string()))
         elif kind != field.type:
-            table = table.set_column(place, field.name, table.column(place).cast(kind))
+            table = table.set_column(index, field.name, table.column(index).cast(kind))
     return table

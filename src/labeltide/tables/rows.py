@@ -134,16 +134,16 @@ UNNAMED = "(not named)"
 
 @dataclass(frozen=True)
 class GivenRows:
-    """The rows that were kept of a table, by their places in the table as it was given."""
+    """The rows that were kept of a table, by their indices in the table as it was given."""
 
     rows: np.ndarray  # int64 of shape (kept rows,), rising
     total: int
 
     def spread(self, values: pa.Array) -> pa.Array:
-        """Values of kept rows at their places among all rows, null elsewhere."""
-        place = np.full(self.total, -1, dtype=np.int64)
-        place[self.rows] = np.arange(len(self.rows))
-        return values.take(pa.array(place, mask=place < 0))
+        """Values of kept rows at their indices among all rows, null elsewhere."""
+        index = np.full(self.total, -1, dtype=np.int64)
+        index[self.rows] = np.arange(len(self.rows))
+        return values.take(pa.array(index, mask=index < 0))
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class TableRows:
     steps : which rows make up which step
     moments : the time of every row; None where steps follow the order of the rows
     annotator : int64 array of shape (rows,)
-        A place in `annotators`, 0 without annotators, -1 in rows that name none and hold no label.
+        An index into `annotators`, 0 without annotators, -1 in rows that name none and hold no label.
     annotators : names, or None
     given : which rows of the table as given these are; None where they are all
     """
@@ -277,7 +277,7 @@ class KeptRows(NamedTuple):
 
     Attributes
     ----------
-    rows : int64 array of shape (kept,), their places in the table as given; None where all are kept
+    rows : int64 array of shape (kept,), their indices in the table as given; None where all are kept
     messages : sentences about what was left out
     """
 
@@ -358,11 +358,11 @@ def _sequences(columns: RoleColumns) -> str:
 def _repeats(table: pa.Table, columns: RoleColumns, placed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows that have the sequence, time and annotator of an earlier one: those alike in all columns, and the others."""
     assert columns.time is not None
-    places = np.flatnonzero(placed)
+    indices = np.flatnonzero(placed)
     names = [*columns.sequence, columns.time, *([columns.annotator] if columns.annotator else [])]
-    key = _codes(table, names, places)
+    key = _codes(table, names, indices)
     _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
-    some = places[counts[inverse.reshape(-1)] > 1]
+    some = indices[counts[inverse.reshape(-1)] > 1]
     if not len(some):
         return some, some
     by_key, by_all = (_codes(table, each, some) for each in (names, _telling(table)))

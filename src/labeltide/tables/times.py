@@ -327,9 +327,9 @@ def _offsets(zone: pa.Array) -> np.ndarray | bool | None:
         return None
     if (texts == "").any():
         return False
-    distinct, place = np.unique(texts, return_inverse=True)
+    distinct, index = np.unique(texts, return_inverse=True)
     minutes = [0 if text in "Zz" else _minutes(text) for text in distinct.tolist()]
-    return np.array(minutes, dtype=np.int64)[place.reshape(-1)]
+    return np.array(minutes, dtype=np.int64)[index.reshape(-1)]
 
 
 def _minutes(text: str) -> int:

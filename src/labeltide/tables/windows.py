@@ -151,20 +151,20 @@ class Windows:
 
     @property
     def index(self) -> np.ndarray:
-        """The step at each place of each window, -1 on padding: int64 of shape (n, steps)."""
+        """The step at each position of each window, -1 on padding: int64 of shape (n, steps)."""
         n_steps = int(self.lengths.max())
         return np.where(steps_mask(self.lengths, n_steps), self.starts[:, None] + np.arange(n_steps), -1)
 
     def filled_index(self, n_steps: int | None = None) -> np.ndarray:
-        """The step at each place of each window; padding repeats the last step: int64 of shape (n, n_steps)."""
-        places = np.arange(n_steps or int(self.lengths.max()))
-        return self.starts[:, None] + np.minimum(places, self.lengths[:, None] - 1)
+        """The step at each position of each window; padding repeats the last step: int64 of shape (n, n_steps)."""
+        indices = np.arange(n_steps or int(self.lengths.max()))
+        return self.starts[:, None] + np.minimum(indices, self.lengths[:, None] - 1)
 
     @property
     def belongs(self) -> np.ndarray:
         """True where a step belongs to the window: shape (n, steps); every step belongs to one."""
-        places = np.arange(int(self.lengths.max()))
-        return (places >= self.warm_up[:, None]) & (places < self.lengths[:, None])
+        indices = np.arange(int(self.lengths.max()))
+        return (indices >= self.warm_up[:, None]) & (indices < self.lengths[:, None])
 
 
 def cut_consecutive(counts: np.ndarray, window: int | None, offset: int, keep_tail: bool) -> Windows:
@@ -353,8 +353,8 @@ def _moves_with(clock: tuple[np.ndarray, ClockInfo, str], other: tuple[np.ndarra
 
 def positions(steps: Steps) -> np.ndarray:
     """From 0 at the start of each sequence to 1 at its end: shape (steps,)."""
-    place = np.arange(len(steps.sequence)) - steps.first
-    return place / np.maximum(steps.counts - 1, 1)[steps.sequence]
+    index = np.arange(len(steps.sequence)) - steps.first
+    return index / np.maximum(steps.counts - 1, 1)[steps.sequence]
 
 
 def _derive(clock: str, time: str | None, moments: Moments | None) -> tuple[np.ndarray, ClockInfo]:

@@ -38,11 +38,11 @@ def unique_texts(values: Iterable[object]) -> list[str]:
     if len(set(unique)) < len(unique):
         unique = [_text(repr(value)) for value in values]
     seen: dict[str, int] = {}
-    for place, text in enumerate(unique):
-        while unique[place] in seen:
+    for index, text in enumerate(unique):
+        while unique[index] in seen:
             seen[text] += 1
-            unique[place] = f"{text} ({seen[text]})"
-        seen[unique[place]] = 1
+            unique[index] = f"{text} ({seen[text]})"
+        seen[unique[index]] = 1
     return unique
 
 

@@ -125,10 +125,10 @@ def _rows(path: Path, header_only: bool = False) -> tuple[list[str], list[list[s
         raise ValueError("it is not a text file")
     separator = _separator(path, text)
     rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if any(map(str.strip, row))]
-    for place, row in enumerate(rows[:HEADER_WITHIN]):
+    for index, row in enumerate(rows[:HEADER_WITHIN]):
         names = [name.strip().casefold() for name in row]
         if is_boris_events(names) or (_column(names, "onset") is not None and _column(names, "label") is not None):
-            return row, rows[place + 1 :]
+            return row, rows[index + 1 :]
     raise ValueError(
         "no line names the columns of spans. They are onset (or start), duration or end, and label (or trial_type, "
         "Behavior), in seconds"
@@ -147,44 +147,44 @@ def _column(names: Sequence[str], role: str) -> int | None:
 
 
 def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> tuple[pa.Table, tuple[str, ...]]:
-    places = {role: _column(names, role) for role in COLUMNS}
-    if places["duration"] is None and places["end"] is None:
+    indices = {role: _column(names, role) for role in COLUMNS}
+    if indices["duration"] is None and indices["end"] is None:
         raise ValueError("there is no column of durations or ends. Name it duration or end")
-    columns = {role: [_cell(line, place) for line in lines] for role, place in places.items() if place is not None}
+    columns = {role: [_cell(line, place) for line in lines] for role, place in indices.items() if place is not None}
     for role in ("annotator", "recording"):
-        if (place := places[role]) is not None:
+        if (place := indices[role]) is not None:
             columns[role] = _names(lines, place, columns[role])
     onset = _numbers(columns["onset"])
-    if places["duration"] is not None:
+    if indices["duration"] is not None:
         duration = _numbers(columns["duration"])
         duration[[cell is None or cell.casefold() in NO_DURATION for cell in columns["duration"]]] = 0.0  # an event
     else:
         duration = _numbers(columns["end"]) - onset
         duration[[cell is None for cell in columns["end"]]] = 0.0  # BORIS: a point event has no stop
-    if OBSERVATION in names and places["recording"] == names.index(OBSERVATION):
+    if OBSERVATION in names and indices["recording"] == names.index(OBSERVATION):
         recording = [name for name, _ in name_recordings(names, lines, stem)]
     else:
         recording = [name or stem for name in columns.get("recording", [None] * len(lines))]
     return make_spans(onset, duration, columns["label"], columns.get("annotator"), recording)
 
 
-def _cell(line: list[str], place: int) -> str | None:
-    text = line[place].strip() if place < len(line) else ""
+def _cell(line: list[str], index: int) -> str | None:
+    text = line[index].strip() if index < len(line) else ""
     return None if text.casefold() in MISSING else bare_text(text)
 
 
-def _names(lines: list[list[str]], place: int, cells: list[str | None]) -> list[str | None]:
+def _names(lines: list[list[str]], index: int, cells: list[str | None]) -> list[str | None]:
     """Names without the blanks around them, unless these tell two names apart."""
-    raw = [None if cell is None else bare_text(line[place]) for line, cell in zip(lines, cells, strict=True)]
+    raw = [None if cell is None else bare_text(line[index]) for line, cell in zip(lines, cells, strict=True)]
     return cells if len(set(cells)) == len(set(raw)) else raw
 
 
 def _numbers(cells: list[str | None]) -> np.ndarray:
     """The numbers of a column, NaN for what is none."""
     values = np.full(len(cells), np.nan)
-    for place, cell in enumerate(cells):
+    for index, cell in enumerate(cells):
         try:
-            values[place] = np.nan if cell is None else float(cell.replace(",", "."))
+            values[index] = np.nan if cell is None else float(cell.replace(",", "."))
         except ValueError:
             continue
     return values
