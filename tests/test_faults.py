@@ -22,6 +22,7 @@ from auditing.tables import make_table
 from labeltide import cli
 from labeltide.auditing import decisions as store
 from labeltide.auditing import results as results_folder
+from labeltide.auditing import run as audit_run
 from labeltide.auditing.decisions import Decision, DecisionStore
 from labeltide.training import loop
 
@@ -125,6 +126,24 @@ def test_a_place_where_nobody_may_write_is_a_sentence(place, run, table):
     assert code == 2
     assert said.startswith("labeltide: ")
     assert "Traceback" not in said
+
+
+@pytest.mark.usefixtures("quick_fit")
+def test_an_audit_needs_no_standard_output(run, table, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it after >&-
+    code, said = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
+    assert (code, said) == (0, "")
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_an_audit_that_is_stopped_before_it_keeps_work_promises_none(run, table, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(audit_run, "choose_source", stop)
+    code, said = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
+    assert (code, said) == (130, "labeltide: stopped.\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["study.parquet"]
 
 
 @pytest.mark.usefixtures("quick_fit")

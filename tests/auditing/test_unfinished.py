@@ -152,6 +152,10 @@ def test_two_audits_into_one_folder_are_refused(tmp_path, quick_fit):
         assert child.stdout.readline() == "locked\n"
         with pytest.raises(ValueError, match="Another audit is at work"):
             audit(out)
+        out.mkdir()
+        (tmp_path / "link").symlink_to(out)
+        with pytest.raises(ValueError, match="Another audit is at work"):
+            audit(tmp_path / "link")
     finally:
         child.kill()
         child.wait()

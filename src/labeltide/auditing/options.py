@@ -57,8 +57,8 @@ class AuditOptions:
 
     @property
     def checkpoint(self) -> Path | None:
-        """Beside the folder, which holds nothing until the audit is whole."""
-        return None if self.out is None else self.out.absolute().with_name(f".{self.out.absolute().name}-unfinished")
+        """Next to the folder, which holds nothing until the audit is whole; a link to it has the same."""
+        return None if self.out is None else self.out.resolve().with_name(f".{self.out.resolve().name}-unfinished")
 
     def settings(self, data: str) -> dict[str, Any]:
         """What an audit that goes on must have in common with the one that was stopped; `data` is a digest."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,15 +13,16 @@ import numpy as np
 import pyarrow as pa
 import torch
 from pyarrow import parquet
+from torch import Tensor
 
 from labeltide import _validation
 from labeltide._validation import check_device
 from labeltide.auditing.audit_json import load_audit_json
+from labeltide.auditing.findings import as_texts
 from labeltide.auditing.judging import STEPS_AT_ONCE, small_softmax, work_ahead
-from labeltide.auditing.reading import AuditInput, choose_source, decode, read_all, read_new_table
+from labeltide.auditing.reading import AuditInput, choose_source, read_all, read_new_table
 from labeltide.auditing.results import AUDIT, MODEL, MODEL_FILE, check_file, draft_of
-from labeltide.auditing.sampling import read_chunk
-from labeltide.auditing.survey import Chunk, Layout, count_columns, find_roles, open_layout, used_columns
+from labeltide.auditing.survey import Layout, count_columns, find_roles, open_layout, prepare_rows, used_columns
 from labeltide.auditing.writing import table_writer
 from labeltide.estimators.storage import load
 from labeltide.kernels.library import torch_on_one_thread
@@ -29,7 +31,7 @@ from labeltide.tables.features import Encoder, encoder_from_json
 from labeltide.tables.files import FileSet
 from labeltide.tables.frames import like_table, write_safe_csv
 from labeltide.tables.intake import is_text, open_table
-from labeltide.tables.roles import Request, RoleColumns
+from labeltide.tables.roles import Reading, Request, RoleColumns
 from labeltide.tables.tidy import NOTHING, Tidying, choose_tidying
 from labeltide.tables.windows import ClockInfo
 from labeltide.tables.words import quoted
@@ -37,11 +39,16 @@ from labeltide.tables.words import quoted
 __all__ = ["check_file", "find_folder", "predict_table", "write_predictions"]
 
 NEEDED = ("encoders", "table.columns", "table.classes", "settings.window")  # of audit.json
-AT_ONCE = 200_000  # steps of windows that are predicted together
 
 
 def predict_table(
-    model: str | Path, table: Any, *, sequence: str | None = None, time: str | None = None, device: str = "auto"
+    model: str | Path,
+    table: Any,
+    *,
+    sequence: str | None = None,
+    time: str | None = None,
+    timezone: str | None = None,
+    device: str = "auto",
 ) -> Any:
     """The likeliest true label of every row, from its features and those of the rows before it.
 
@@ -53,6 +60,7 @@ def predict_table(
     table : as `labeltide.audit` takes it; needs the columns of the features, not those of the labels; after an
         audit of recordings also another recording
     sequence, time : columns, those of the audit when left out
+    timezone : name of a time zone, such as "Europe/Berlin", to whose wall clock times are converted
 
     Examples
     --------
@@ -60,23 +68,22 @@ def predict_table(
     >>> lt.predict_table("audit", "walks.csv").column_names[:5]
     ['row', 'sequence', 'time', 'predicted', 'probability']
     """
-    folder = find_folder(Path(model))
-    audit = load_audit_json(folder / AUDIT, NEEDED)
-    estimator = load(folder / MODEL / MODEL_FILE)
-    _check_fits(audit, estimator, folder)
-    estimator.device = device
+    predictor, audit = _open(model, device)
     source = read_unlabelled(table, audit["recordings"]) if audit.get("recordings") else choose_source(table)
     opened = open_table(read_all(source) if isinstance(source, FileSet) else source)
     columns = _columns(audit, opened.names, sequence, time)
     read = read_new_table(
         opened,
-        encoders=[encoder_from_json(fields) for fields in audit["encoders"]],
+        encoders=predictor.encoders,
         class_names=audit["table"]["classes"],
-        window=audit["settings"]["window"],
+        window=predictor.window,
         sequence=columns.sequence,
         time=columns.time,
+        timezone=timezone,
     )
-    return like_table(_lines(read, estimator), table)
+    with torch_on_one_thread():
+        lines = predict_lines(predictor, read, np.arange(read.n_rows), in_threads=True)
+    return like_table(as_texts(lines), table)
 
 
 def predict_to_file(
@@ -86,6 +93,7 @@ def predict_to_file(
     *,
     sequence: str | None = None,
     time: str | None = None,
+    timezone: str | None = None,
     device: str = "auto",
     on_rows: Callable[[int, int], None] = lambda done, total: None,
 ) -> int:
@@ -97,25 +105,32 @@ def predict_to_file(
     on_rows : called with the rows done and all rows, of a large table
     """
     check_file(out)
-    folder = find_folder(Path(model))
-    audit = load_audit_json(folder / AUDIT, NEEDED)
+    predictor, audit = _open(model, device)
     source = table if audit.get("recordings") else choose_source(table)
     if not isinstance(source, FileSet):
-        predictions = predict_table(model, source, sequence=sequence, time=time, device=device)
+        predictions = predict_table(model, source, sequence=sequence, time=time, timezone=timezone, device=device)
         write_predictions(predictions, out)
         return len(predictions)
+    columns = _columns(audit, source.schema.names, sequence, time)
+    return predict_files(predictor, source, out, columns, Reading(timezone=timezone), on_rows)
 
+
+def _open(model: str | Path, device: str) -> tuple[Predictor, dict[str, Any]]:
+    """The model of an audit, and its numbers."""
+    folder = find_folder(Path(model))
+    audit = load_audit_json(folder / AUDIT, NEEDED)
     estimator = load(folder / MODEL / MODEL_FILE)
-    _check_fits(audit, estimator, folder)
+    encoders = tuple(encoder_from_json(fields) for fields in audit["encoders"])
+    classes = tuple(str(name) for name in estimator.classes_)
+    n_features = sum(len(encoder.names) for encoder in encoders) or 1
+    if estimator.n_features_in_ != n_features or sorted(classes) != sorted(audit["table"]["classes"]):
+        raise ValueError(
+            f"{MODEL}/{MODEL_FILE} in {str(folder)!r} is not the model of its {AUDIT}: they differ in features or "
+            "classes. Audit again."
+        )
     device = check_device(device)
-    predictor = Predictor(
-        model=estimator.model_.eval().to(device),
-        classes=tuple(str(name) for name in estimator.classes_),
-        encoders=tuple(encoder_from_json(fields) for fields in audit["encoders"]),
-        window=audit["settings"]["window"],
-        device=device,
-    )
-    return predict_files(predictor, source, out, _columns(audit, source.schema.names, sequence, time), on_rows)
+    fleet = estimator.model_.eval().to(device)
+    return Predictor(fleet, classes, encoders, audit["settings"]["window"], device), audit
 
 
 def _columns(audit: dict[str, Any], there: list[str], sequence: str | None, time: str | None) -> Request:
@@ -146,36 +161,6 @@ def write_predictions(predictions: pa.Table, path: Path) -> Path:
     return path
 
 
-def _lines(read: AuditInput, estimator: Any) -> pa.Table:
-    rows = max(1, AT_ONCE // read.index.shape[1])
-    parts = [
-        estimator.predict_proba(read.features[start : start + rows], read.lengths[start : start + rows])
-        for start in range(0, len(read.index), rows)
-    ]
-    chances = read.rows_from_steps(np.concatenate(parts), by_annotator=False)  # (lines, classes)
-    names = tuple(str(name) for name in estimator.classes_)
-    row = pa.array(read.line_row)
-    columns = {"row": row, "sequence": read.ids.take(row), "time": read.times.take(row)}
-    columns |= {"predicted": decode(chances.argmax(1), names), "probability": pa.array(chances.max(1))}
-    return pa.table(columns | {f"probability of {name}": chances[:, place] for place, name in enumerate(names)})
-
-
-def _check_fits(audit: dict[str, Any], estimator: Any, folder: Path) -> None:
-    """The model must be the one of the audit."""
-    features = sum(len(encoder["names"]) for encoder in audit["encoders"]) or 1
-    names = [str(name) for name in estimator.classes_]
-    if estimator.n_features_in_ != features or sorted(names) != sorted(audit["table"]["classes"]):
-        raise ValueError(
-            f"{MODEL}/{MODEL_FILE} in {str(folder)!r} is not the model of its {AUDIT}: they differ in features or "
-            "classes. Audit again."
-        )
-
-
-# ----------------------------------------------------------------------------------------------------
-# Predictions for a table that does not fit in memory, chunk by chunk, appended to one parquet file.
-# ----------------------------------------------------------------------------------------------------
-
-
 class Predictor(NamedTuple):
     """A fitted ensemble, and how the tables that it knows are read."""
 
@@ -185,17 +170,20 @@ class Predictor(NamedTuple):
     window: int
     device: str
 
-    @torch.no_grad()
-    def predict(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def predict(self, features: np.ndarray, mask: np.ndarray, in_threads: bool = False) -> np.ndarray:
         """The probability of each true label: float32 of shape (n, steps, classes)."""
-        inputs, real = torch.from_numpy(features).to(self.device), torch.from_numpy(mask).to(self.device)
         size = max(8, STEPS_AT_ONCE // features.shape[1] // 8 * 8)
-        parts = []
-        for start in range(0, len(inputs), size):
-            part, shown = inputs[start : start + size], real[start : start + size]
-            logits = self.model(part.expand(self.model.members, -1, -1, -1), shown.expand(self.model.members, -1, -1))
-            parts.append(small_softmax(logits.cpu()).mean(0))
-        return torch.cat(parts).numpy()
+
+        @torch.no_grad()
+        def predict(start: int) -> Tensor:
+            some, members = slice(start, start + size), self.model.members
+            inputs, real = (torch.from_numpy(values[some]).to(self.device) for values in (features, mask))
+            with torch_on_one_thread():
+                logits = self.model(inputs.expand(members, -1, -1, -1), real.expand(members, -1, -1))
+                return small_softmax(logits.cpu()).mean(0)
+
+        starts = range(0, len(features), size)
+        return torch.cat(list(work_ahead(predict, starts) if in_threads else map(predict, starts))).numpy()
 
 
 def predict_files(
@@ -203,7 +191,8 @@ def predict_files(
     files: FileSet,
     out: Path,
     columns: Request,
-    on_rows: Callable[[int, int], None] = lambda done, total: None,
+    reading: Reading,
+    on_rows: Callable[[int, int], None],
 ) -> int:
     """Write the likeliest true label of every row to a new .parquet file, whole or not at all; give back the rows."""
     if not out.name.lower().endswith(".parquet"):
@@ -213,10 +202,10 @@ def predict_files(
     work = out.absolute().with_name(f".{out.name}-unfinished")
     work.mkdir(parents=True, exist_ok=True)
     try:
-        layout = _layout(predictor, files, columns, work)
+        layout = _layout(predictor, files, columns, reading, work)
         draft = work / "draft.parquet"
         writer, done = None, 0
-        for lines in work_ahead(lambda chunk: predict_chunk(predictor, layout, chunk), layout.plan.chunks):
+        for lines in work_ahead(lambda chunk: predict_lines(predictor, *layout.read(chunk)), layout.chunks):
             writer = writer or table_writer(draft, lines.schema)
             writer.write_table(lines)
             done += len(lines)
@@ -229,7 +218,7 @@ def predict_files(
     return done
 
 
-def _layout(predictor: Predictor, files: FileSet, columns: Request, work: Path) -> Layout:
+def _layout(predictor: Predictor, files: FileSet, columns: Request, reading: Reading, work: Path) -> Layout:
     roles = find_roles(files, columns, labelled=False)
     features = [encoder.column for encoder in predictor.encoders]
     absent = [name for name in features if name not in files.schema.names]
@@ -241,9 +230,10 @@ def _layout(predictor: Predictor, files: FileSet, columns: Request, work: Path) 
     roles.features = features
     numbers = {encoder.column for encoder in predictor.encoders if not encoder.levels}
     tidy = _find_commas(files, roles, numbers | ({roles.time} if roles.time else set()))
+    files = prepare_rows(files, roles, tidy, reading, work, lambda rows: None).files
     layout, _ = open_layout(files, roles, used_columns(files, roles), predictor.window, work, lambda rows: None, tidy)
     clocks = (ClockInfo("position in the sequence", "position"),)
-    return Layout(layout.stream, roles, layout.survey, layout.plan, predictor.encoders, clocks, None, layout.row_column)
+    return replace(layout, encoders=predictor.encoders, clocks=clocks)
 
 
 def _find_commas(files: FileSet, roles: RoleColumns, numbers: set[str]) -> Tidying:
@@ -254,21 +244,18 @@ def _find_commas(files: FileSet, roles: RoleColumns, numbers: set[str]) -> Tidyi
     return choose_tidying(count_columns(files, roles, texts, lambda rows: None), roles)[0]
 
 
-def predict_chunk(predictor: Predictor, layout: Layout, chunk: Chunk) -> pa.Table:
-    """The predictions for the rows of one chunk."""
+def predict_lines(predictor: Predictor, table: AuditInput, numbers: np.ndarray, in_threads: bool = False) -> pa.Table:
+    """The predictions for the rows of a chunk; `numbers` are those of its rows in the user's table."""
+    mask = _validation.steps_mask(table.lengths, table.index.shape[1])
     with torch_on_one_thread():
-        table, numbers = read_chunk(layout, chunk)
-        mask = _validation.steps_mask(table.lengths, table.index.shape[1])
-        chances = table.from_steps(predictor.predict(table.features, mask))[table.line_step]
-    names = pa.array(predictor.classes)
-    codes = chances.argmax(1).astype(np.int32)
-    rows = pa.array(table.line_row)
+        chances = table.from_steps(predictor.predict(table.features, mask, in_threads))[table.line_step]
+    rows, codes = pa.array(table.line_row), chances.argmax(1).astype(np.int32)
     columns = {
         "row": pa.array(numbers[table.line_row]),
         "sequence": table.ids.take(rows),
         "time": table.times.take(rows),
-        "predicted": pa.DictionaryArray.from_arrays(pa.array(codes), names),
+        "predicted": pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(predictor.classes)),
         "probability": chances.max(1),
     }
-    each = {f"probability of {name}": chances[:, place] for place, name in enumerate(predictor.classes)}
+    each = {f"probability of {name}": chances[:, number] for number, name in enumerate(predictor.classes)}
     return pa.table(columns | each)

@@ -194,6 +194,7 @@ def read_new_table(
     sequence: Names = None,
     time: str | None = None,
     annotator: str | None = None,
+    timezone: str | None = None,
 ) -> AuditInput:
     """Read another table as a trained model knows it: the same features, no labels, the position as clock.
 
@@ -201,12 +202,13 @@ def read_new_table(
     ----------
     encoders, class_names, window : as in the `AuditInput` on which the model was trained
     sequence, time, annotator : columns, found where that is plain
+    timezone : as of `read_audit_table`
     """
     loaded = load_table(open_table(table))
     columns = find_columns(loaded, Request(sequence, time, annotator=annotator), labelled=False)
     numbers = [encoder.column for encoder in encoders if not encoder.levels]
     loaded = read_decimal_commas(loaded, [*numbers, *([columns.time] if columns.time else [])])
-    rows = find_rows(loaded, columns, np.full((len(loaded), 1), -1, dtype=np.int8))
+    rows = find_rows(loaded, columns, np.full((len(loaded), 1), -1, dtype=np.int8), timezone)
     features = apply_encoders(loaded, encoders, rows.steps) if encoders else _position(rows)
     unlabelled = np.full((len(rows.steps.rows), rows.n_annotators), -1, dtype=np.int8)
     clock, clocks, _ = read_clocks(loaded, [], columns.time, rows.moments, rows.steps)

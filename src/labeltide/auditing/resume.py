@@ -97,6 +97,9 @@ def unfinished_work(folder: Path | None, out: Path | None, resume: bool) -> Iter
             restore_interrupted(out)
         yield Unfinished(folder)
         shutil.rmtree(folder, ignore_errors=True)
+    except KeyboardInterrupt as stop:
+        stop.work_is_kept = (folder / SETTINGS).exists()  # type: ignore[attr-defined]
+        raise
     finally:
         if not (folder / SETTINGS).exists():
             shutil.rmtree(folder, ignore_errors=True)

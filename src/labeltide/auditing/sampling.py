@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from labeltide._files import write_folder_atomically
 from labeltide._validation import UnanswerableError
 from labeltide.auditing import fitting
+from labeltide.auditing.apply import read_decided
 from labeltide.auditing.checks import kept_codes, leave_out, say_rare
 from labeltide.auditing.fitting import check_training_memory
 from labeltide.auditing.options import AuditOptions
@@ -71,14 +72,12 @@ def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: 
     counts = count_columns(files, roles, needed, _shown(stages, files.n_rows, (0.0, 0.3)))
     tidy, tidied_said = _choose_tidying(counts, roles, options)
     on_rows = _shown(stages, files.n_rows, (0.3, 0.6))
-    prepared = prepare_rows(table, files, roles, options, tidy, on_rows)
+    decided = None if options.decisions is None else (read_decided(options.decisions), table)
+    prepared = prepare_rows(files, roles, tidy, options.reading, options.checkpoint, on_rows, decided)
     if prepared.kept is not None:
         counts = count_columns(files, roles, needed, on_rows, prepared.kept)
         tidy, tidied_said = _choose_tidying(counts, roles, options)
     copy, read_roles = prepared.files, prepared.roles
-    kind = copy.schema.field(read_roles.time).type if read_roles.time else None
-    if kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None:
-        tidy = replace(tidy, zones={str(read_roles.time): kind.tz})
     columns = used_columns(copy, read_roles)
     layout, sorted_said = open_layout(
         copy, read_roles, columns, options.window, options.checkpoint, on_rows, tidy, prepared

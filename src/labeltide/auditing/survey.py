@@ -19,10 +19,9 @@ from pyarrow import csv, parquet
 
 from labeltide._files import import_extra
 from labeltide._validation import UnanswerableError, encode_labels, find_classes
-from labeltide.auditing.apply import read_decided, trust_decided
+from labeltide.auditing.apply import DecidedLabels, trust_decided
 from labeltide.auditing.checks import find_rare
 from labeltide.auditing.fitting import TableSize
-from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.reading import AuditInput, keep_table_rows
 from labeltide.tables.columns import code_values, label_values
 from labeltide.tables.features import Encoder
@@ -101,6 +100,9 @@ def open_layout(
     """The rows in order, surveyed and cut into chunks, and sentences about what had to be done."""
     said: list[str] = []
     files = _with_numbers(files, roles)
+    kind = None if roles.time is None else _kind(files, roles.time)
+    if kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None:
+        tidy = replace(tidy, zones={str(roles.time): kind.tz})
     sorted_path, copy_path = work / "sorted.parquet", work / "table.parquet"
     coded = [name for name in (*roles.sequence, *roles.label, roles.annotator) if name and is_text(_kind(files, name))]
     if not sorted_path.exists() and needs_copy(files):
@@ -153,39 +155,44 @@ DIGEST = "labeltide digest"
 
 
 def prepare_rows(
-    table: Any, files: FileSet, roles: RoleColumns, options: AuditOptions, tidy: Tidying, on_rows: OnRows
+    files: FileSet,
+    roles: RoleColumns,
+    tidy: Tidying,
+    how: Reading,
+    work: Path,
+    on_rows: OnRows,
+    decided: tuple[DecidedLabels, Any] | None = None,
 ) -> Prepared:
     """Leave out bad rows, convert times and add decisions as for tables in memory, in a copy of the table.
 
-    Sequences, times, annotators and labels of all rows are held in memory meanwhile.
+    Sequences, times, annotators and labels of all rows are held in memory meanwhile. `decided` holds the labels that
+    reviewers settled, and the table as it was given.
     """
-    how, files = options.reading, _with_numbers(files, roles)
+    files = _with_numbers(files, roles)
     is_written = roles.time is not None and is_text(_kind(files, roles.time))
     is_written &= roles.time not in (*tidy.as_numbers, *tidy.in_text)
-    if not is_written and how == Reading(missing=how.missing) and options.decisions is None:
+    if not is_written and how == Reading(missing=how.missing) and decided is None:
         return Prepared(files, roles, roles)
-    assert options.checkpoint is not None
-    decided = None if options.decisions is None else read_decided(options.decisions)
     given = _read_keys(files, roles, how.drop_bad_rows)
     given, kept, row_messages = keep_table_rows(given, roles, how)
     loaded = tidy(given)
-    labels = read_table_labels(loaded, roles.label)
-    rows = find_rows(loaded, roles, labels.codes, how.timezone, kept)
+    labels = read_table_labels(loaded, roles.label) if roles.label else None
+    codes = np.full((len(loaded), 1), -1, dtype=np.int8) if labels is None else labels.codes
+    rows = find_rows(loaded, roles, codes, how.timezone, kept)
     replaced: dict[str, pa.Array] = {}
     new_roles, time_messages, found = roles, None, None
     if roles.time is not None and rows.moments is not None and (is_written or how.timezone is not None):
         replaced[roles.time], time_messages = _time_column(roles.time, rows.moments), rows.moments.messages
-    if decided is not None:
+    if decided is not None and labels is not None:
         trusted = read_trusted(loaded, roles.trusted, labels, rows.steps)[0] if roles.trusted else None
-        source = table if isinstance(table, str | Path) and Path(table).is_file() else None
-        trusted, found = trust_decided(rows, labels.names, trusted, decided, source)
+        table = decided[1] if isinstance(decided[1], str | Path) and Path(decided[1]).is_file() else None
+        trusted, found = trust_decided(rows, labels.names, trusted, decided[0], table)
         new_roles = replace(roles, trusted=roles.trusted or SETTLED)
-        codes = trusted[rows.steps.step_of_row]
-        replaced[roles.trusted or SETTLED] = _class_values(loaded, roles.label, labels).take(
-            pa.array(codes, mask=codes < 0)
-        )
+        settled = trusted[rows.steps.step_of_row]
+        values = _class_values(loaded, roles.label, labels)
+        replaced[roles.trusted or SETTLED] = values.take(pa.array(settled, mask=settled < 0))
     kept_rows = None if kept is None else kept.rows
-    path = options.checkpoint / "table.parquet"
+    path = work / "table.parquet"
     if not path.exists():
         columns = [name for name in used_columns(files, roles) if name in files.schema.names]
         batches = _prepared_batches(files, columns, kept_rows, replaced)

@@ -58,6 +58,9 @@ _add_bench()
 
 def main() -> None:
     """Run the command line; wrong use ends with a sentence and exit code 2, data that cannot answer with 3."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed, and nobody reads it
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (open as long as the program runs)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -81,7 +84,9 @@ def main() -> None:
         sys.stderr.write(f"{NO_MEMORY}\n")  # rich would ask for more of it
         sys.exit(2)
     except KeyboardInterrupt as stop:
-        _say(f"labeltide: stopped.{WAYS_ON.get(''.join(sys.argv[1:2]), '')}")
+        command = "".join(sys.argv[1:2])
+        can_go_on = getattr(stop, "work_is_kept", command != "audit")
+        _say(f"labeltide: stopped.{WAYS_ON.get(command, '') if can_go_on else ''}")
         sys.exit(143 if isinstance(stop, Terminated) else 130)
 
 

@@ -411,6 +411,9 @@ def predict(
         str | None, Parameter(help="The column that names the person, night or recording of a row.")
     ] = None,
     time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None,
+    timezone: Annotated[
+        str | None, Parameter(help="A time zone such as Europe/Berlin, to whose wall clock times are converted.")
+    ] = None,
     device: Annotated[str, Parameter(help="cpu, cuda or auto, which uses a GPU if there is one.")] = "auto",
 ) -> None:
     """Predict the true label of every row of another table."""
@@ -429,6 +432,7 @@ def predict(
         def show(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total, visible=True)
 
-        rows = predict_to_file(model, table, out, sequence=sequence, time=time, device=device, on_rows=show)
+        columns = {"sequence": sequence, "time": time, "timezone": timezone}
+        rows = predict_to_file(model, table, out, **columns, device=device, on_rows=show)
     rate = f", {rows / (monotonic() - started):,.0f} a second" if rows > 1_000_000 else ""
     console.print(f"{rows} rows{rate}: {out}", markup=False)

@@ -24,7 +24,7 @@ def study():
 def fitted():
     """One real fit to a few windows of the study."""
     read = read_audit_table(study().slice(0, 400), window=WINDOW)
-    estimator = TideClassifier(epochs=1, hidden_size=32, random_state=0, device="cpu")
+    estimator = TideClassifier(epochs=1, hidden_size=32, random_state=0, device="cpu", standardize=False)
     return estimator.fit(
         read.features, read.fit_labels, clock=read.clock, lengths=read.lengths, gaps=read.gaps, clusters=read.groups
     )

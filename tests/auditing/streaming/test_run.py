@@ -1,6 +1,7 @@
 """A table that is read in parts gives the results of one in memory, in any order of files, stopped or not."""
 
 import json
+from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -194,9 +195,24 @@ def test_predictions_in_parts_are_those_in_memory(tmp_path, monkeypatch):
     assert predict_to_file(folder, path, tmp_path / "p.parquet") == len(study())
     monkeypatch.setattr(reading, "MOST_ROWS", 10**9)
     expected, found = predict_table(folder, path), parquet.read_table(tmp_path / "p.parquet")
-    assert found.column_names == expected.column_names
-    assert found["predicted"].to_pylist() == expected["predicted"].to_pylist()
-    np.testing.assert_allclose(found["probability"].to_numpy(), expected["probability"].to_numpy(), atol=1e-5)
+    assert found.equals(expected)
+
+
+def test_predictions_take_a_time_zone_where_clocks_go_back(tmp_path, monkeypatch):
+    folder = run(write(tmp_path / "study.parquet"), tmp_path / "out").folder
+    start = datetime(2026, 10, 25, 0, 15)
+    moments = [start + timedelta(minutes=15 * (step - 4 * (step > 10))) for step in range(40)]
+    table = study().filter(pa.compute.equal(study()["person"], "p1"))
+    table = table.filter(pa.compute.equal(table["annotator"], table["annotator"][0])).slice(0, 40)
+    path = write(tmp_path / "autumn.parquet", table.set_column(table.column_names.index("time"), "time", [moments]))
+    options = {"sequence": "person", "time": "time"}
+    with pytest.raises(ValueError, match="--timezone"):
+        predict_table(folder, path, **options)
+    monkeypatch.setattr(reading, "MOST_ROWS", 10)
+    predict_to_file(folder, path, tmp_path / "p.parquet", **options, timezone="Europe/Berlin")
+    expected = predict_table(folder, path, **options, timezone="Europe/Berlin")
+    assert parquet.read_table(tmp_path / "p.parquet").equals(expected)
+    assert expected["time"][0].as_py() == "2026-10-25 00:15:00+02:00"
 
 
 def test_the_threshold_of_a_histogram_is_that_of_sorted_qualities():
