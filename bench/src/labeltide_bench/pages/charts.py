@@ -126,10 +126,10 @@ def draw_ranks(name: str, ranks: Ranks, palette: Palette | None = None) -> Pictu
     with matplotlib.rc_context(SETTINGS):
         figure, axes = grid(1, 1, (3.6, 0.26 * len(ranks.methods)), left=1.9)
         axis = axes[0][0]
-        for place, (method, mean) in enumerate(zip(ranks.methods, ranks.means, strict=True)):
+        for index, (method, mean) in enumerate(zip(ranks.methods, ranks.means, strict=True)):
             half = ranks.difference / 2
-            axis.plot([mean - half, mean + half], [place, place], color=colour[method], linewidth=5, alpha=0.3)
-            axis.plot([mean], [place], color=colour[method], marker="o", markersize=6)
+            axis.plot([mean - half, mean + half], [index, index], color=colour[method], linewidth=5, alpha=0.3)
+            axis.plot([mean], [index], color=colour[method], marker="o", markersize=6)
         axis.set_yticks(range(len(ranks.methods)), [shown(method, 28, 1) for method in ranks.methods])
         axis.set_ylim(len(ranks.methods) - 0.5, -0.5)
         axis.set_xticks(range(1, len(ranks.methods) + 1))

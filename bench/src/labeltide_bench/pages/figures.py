@@ -86,19 +86,19 @@ def draw_recovery(name: str, cell: Cell, palette: Palette | None = None) -> Pict
             row_gap=0.2 if bands == 1 else 0.45,
         )
         colour = palette or colours(list(cell.runs))
-        for place in range(bands * columns):
+        for index in range(bands * columns):
             for code in range(cell.n_classes):
-                axis = axes[(place // columns) * cell.n_classes + code][place % columns]
-                if place >= len(kept):
+                axis = axes[(index // columns) * cell.n_classes + code][index % columns]
+                if index >= len(kept):
                     axis.set_axis_off()
                     continue
-                method = list(kept)[place]
+                method = list(kept)[index]
                 _recovery_panel(axis, clock, true, kept[method], code, colour[method])
                 axis.set_ylim(-2, top + 2)
                 axis.set_yticks([0, top // 2, top] if cell.annotator else [0, 25, 50])
                 if code == 0:
                     axis.set_title(shown(method))
-                if place % columns == 0:
+                if index % columns == 0:
                     axis.set_ylabel(f"{shown(cell.class_names[code], 14, 1)}\nwrong (%)")
         for axis in axes[-1]:
             axis.set_xlabel(shown(cell.info.clock or "clock", 24, 1))

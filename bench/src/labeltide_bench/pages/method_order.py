@@ -39,7 +39,7 @@ def group_methods(labels: Iterable[str]) -> tuple[Group, ...]:
     """Labels under the headings of the paper's tables, in the paper's order, then as they came."""
     labels = list(dict.fromkeys(labels))
     homes = {base: title for title, bases in GROUPS.items() for base in bases}
-    order = {base: place for place, base in enumerate(homes)}
+    order = {base: index for index, base in enumerate(homes)}
     grouped: dict[str, list[str]] = {title: [] for title in GROUPS}
     for label in sorted(labels, key=lambda label: (order.get(base_name(label), len(order)), label != base_name(label))):
         grouped[homes.get(base_name(label), OTHERS)].append(label)

@@ -97,8 +97,8 @@ def draw_section(section: Section, palette: Palette) -> SectionFigures:
     """All pictures of a section; names are unique within the study, and a method has one colour in all of it."""
     datasets = list(dict.fromkeys((cell.task, cell.name) for cell in section.cells))
     levels, recovery, over_time = [], [], []
-    for place, (task, name) in enumerate(datasets, start=1):
-        stem = f"{section.slug}-{place}-{slug(name)}"
+    for index, (task, name) in enumerate(datasets, start=1):
+        stem = f"{section.slug}-{index}-{slug(name)}"
         headlines = [cell for cell in section.headlines if cell.task == task]
         levels.append(draw_levels(f"{stem}-levels", [cell for cell in section.cells if cell.task == task], palette))
         over_time.append(draw_over_time(f"{stem}-over-time", headlines, palette))
@@ -114,8 +114,8 @@ def draw_section(section: Section, palette: Palette) -> SectionFigures:
 def draw_people(cells: Sequence[Cell], palette: Palette) -> list[tuple[str, list[Picture]]]:
     """For each data set with labels of real people: the noise of each, counted and estimated, then errors."""
     by_dataset = []
-    for place, name in enumerate(dict.fromkeys(cell.name for cell in cells), start=1):
-        dataset_cells, stem = [cell for cell in cells if cell.name == name], f"recorded-{place}-{slug(name)}"
+    for index, name in enumerate(dict.fromkeys(cell.name for cell in cells), start=1):
+        dataset_cells, stem = [cell for cell in cells if cell.name == name], f"recorded-{index}-{slug(name)}"
         pictures = [draw_recovery(f"{stem}-q-{slug(cell.annotator)}", cell, palette) for cell in dataset_cells]
         pictures.append(draw_over_time(f"{stem}-over-time", dataset_cells, palette))
         by_dataset.append((name, [picture for picture in pictures if picture]))
@@ -123,5 +123,5 @@ def draw_people(cells: Sequence[Cell], palette: Palette) -> list[tuple[str, list
 
 
 def _recovery(stem: str, cells: Sequence[Cell], palette: Palette) -> list[Picture]:
-    named = [(f"{stem}-q-{place}-{slug(cell.shape)}", cell) for place, cell in enumerate(cells, start=1)]
+    named = [(f"{stem}-q-{index}-{slug(cell.shape)}", cell) for index, cell in enumerate(cells, start=1)]
     return [picture for name, cell in named if (picture := draw_recovery(name, cell, palette))]

@@ -45,7 +45,7 @@ class DatasetInfo:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished run: its place in the study, its metrics and its curves.
+    """A finished run: its cell and draw, its metrics and its curves.
 
     Attributes
     ----------
@@ -92,8 +92,8 @@ class Run:
         return self.dataset, self.n_classes, self.info.split
 
     @property
-    def place(self) -> tuple[object, ...]:
-        """What tells this run apart from every other; a later line with the same place replaces it."""
+    def key(self) -> tuple[object, ...]:
+        """What tells this run apart from every other; a later line with the same key replaces it."""
         return (*self.task, self.shape, self.level, self.variant, self.method, self.draw)
 
 
@@ -121,8 +121,8 @@ def read_results(folder: Path) -> Results:
         if run is None:
             unreadable += 1
             continue
-        repeated += run.place in runs
-        runs[run.place] = run
+        repeated += run.key in runs
+        runs[run.key] = run
     if not runs:
         raise ValueError(f"{folder} holds no finished run yet. Start or continue it with 'labeltide bench'.")
     title, description = _study_text(folder)

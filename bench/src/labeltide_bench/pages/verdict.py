@@ -187,8 +187,8 @@ def mean_ranks(cells: Sequence[Cell], metric: str = "test_error") -> Ranks | Non
     means = np.array([rankdata(row) for row in table]).mean(axis=0)
     order = np.argsort(means, kind="stable")
     return Ranks(
-        [methods[place] for place in order],
-        [float(means[place]) for place in order],
+        [methods[index] for index in order],
+        [float(means[index]) for index in order],
         n_cells,
         critical_difference(n_methods, n_cells),
         _friedman(table),

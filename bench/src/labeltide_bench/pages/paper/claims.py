@@ -154,7 +154,7 @@ def claims_table(claims: Sequence[Claim], failed: int = 0) -> PlainTable:
     """All claims in one table."""
     rows = [
         [
-            str(place),
+            str(index),
             claim.text,
             claim.verdict,
             claim.support or "\N{EN DASH}",
@@ -166,7 +166,7 @@ def claims_table(claims: Sequence[Claim], failed: int = 0) -> PlainTable:
             p_text(claim.p_value),
             claim.test,
         ]
-        for place, claim in enumerate(claims, start=1)
+        for index, claim in enumerate(claims, start=1)
     ]
     heads = [
         "Row",

@@ -29,7 +29,7 @@ class DrawnPanel:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnFigure:
     """A figure of the page."""
 
     number: str
@@ -44,7 +44,7 @@ def key_of(method: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in shown_name(method)).strip("-")
 
 
-def draw_matched(matched: MatchedFigure, caption: str) -> Drawn:
+def draw_matched(matched: MatchedFigure, caption: str) -> DrawnFigure:
     """Six panels, one for each shape, all with the same axes."""
     figure = matched.figure
     y_range, y_ticks = _accuracy_axis(matched) if figure.measure == ACCURACY else _error_axis(matched)
@@ -56,7 +56,7 @@ def draw_matched(matched: MatchedFigure, caption: str) -> Drawn:
         panel = Panel(shape, curves, y_range=y_range, y_ticks=y_ticks, alt=alt)
         panels.append(DrawnPanel(panel.svg(), panel.beyond))
     subject = figure.subject + (" (substitute data)" if matched.is_substitute else "")
-    return Drawn(figure.number, subject, figure.slug, caption, panels)
+    return DrawnFigure(figure.number, subject, figure.slug, caption, panels)
 
 
 def panels_left(matched: MatchedFigure) -> list[str]:
@@ -463,7 +463,7 @@ def nice_ticks(top: float) -> tuple[float, ...]:
     step = next(
         step for power in range(-3, 4) for step in (10.0**power, 2 * 10.0**power, 5 * 10.0**power) if top <= 5 * step
     )
-    return tuple(round(step * place, 6) for place in range(math.ceil(top / step - 1e-9) + 1))
+    return tuple(round(step * index, 6) for index in range(math.ceil(top / step - 1e-9) + 1))
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:

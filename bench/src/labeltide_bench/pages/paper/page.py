@@ -43,7 +43,7 @@ from labeltide_bench.pages.paper.claims import (
 from labeltide_bench.pages.paper.drawing import (
     IN_STRESS,
     MARKERS,
-    Drawn,
+    DrawnFigure,
     DrawnPanel,
     draw_depictions,
     draw_dots,
@@ -103,7 +103,7 @@ class Key:
 class FigureBlock:
     """A figure with the table of differences under it."""
 
-    drawn: Drawn
+    drawn: DrawnFigure
     in_paper: bool
     keys: list[Key]
     differences: PlainTable | None

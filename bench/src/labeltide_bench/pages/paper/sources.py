@@ -123,8 +123,8 @@ FIGURES = (
     PaperFigure("Figure 10", "all_acc_HAR_4none", "moving, 4 classes", 4, ACCURACY),
     PaperFigure("Figure 11", "all_recon_HAR_4none", "moving, 4 classes", 4, MAE),
     *(
-        PaperFigure(f"Repository figure {2 * place + half}", f"all_{kind}_{name}_2none", data, 2, measure)
-        for place, (data, name) in enumerate(_REPOSITORY.items())
+        PaperFigure(f"Repository figure {2 * index + half}", f"all_{kind}_{name}_2none", data, 2, measure)
+        for index, (data, name) in enumerate(_REPOSITORY.items())
         for half, kind, measure in ((1, "acc", ACCURACY), (2, "recon", MAE))
     ),
 )
