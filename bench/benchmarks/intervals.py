@@ -132,7 +132,10 @@ WEAK_CELLS = [(60, 0.0), (60, 0.4), (60, 0.6), (60, 0.8), (60, 1.0), (60, 1.5), 
 
 def weak_features(studies: int, processes: int) -> Iterator[dict[str, Any]]:
     """Whole fits of tide to two persistent classes, 20 % of whose labels are wrong, with weak features."""
-    kinds = [(*cell, FIRST_SEED + 100_000 + number) for number in range(studies) for cell in WEAK_CELLS]
+    first = FIRST_SEED + 100_000  # every cell has labels of its own
+    kinds = [
+        (*cell, first + 1000 * index + number) for number in range(studies) for index, cell in enumerate(WEAK_CELLS)
+    ]
     with get_context("spawn").Pool(processes) as pool:
         yield from pool.imap(fit_weak_features, kinds)
 

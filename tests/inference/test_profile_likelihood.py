@@ -12,12 +12,16 @@ from labeltide.inference.bands import (
     dispersion,
     invert,
     profile_share,
-    share_interval,
+    share_test,
     stretch_share,
 )
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
 STEPS = 20
+
+
+def share_interval(training):
+    return share_test(training)[:2]
 
 
 def fit(rate, n, studies=1, seed=0, sharpness=5.0, stay=None):

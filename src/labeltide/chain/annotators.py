@@ -177,9 +177,8 @@ def _predict_left_out(
     members = same_data(torch.ones_like(left_out) if folds is None else 1 - left_out)
     fitted = _fit(data, members, start, [chosen] * len(left_out), grid, period, CANDIDATE_ITERATIONS)
     posterior = posteriors(data, members, fitted.parameters)[fold, torch.arange(len(fold))]
-    noise = fitted.parameters.matrices[:, annotator][
-        fold[:, None], data.grid_index()
-    ]  # (rows, steps, classes, classes)
+    matrices = fitted.parameters.matrices[:, annotator]
+    noise = matrices[fold[:, None], data.grid_index()]  # (rows, steps, classes, classes)
     return posterior, torch.einsum("rti,rtij->rtj", posterior, noise)
 
 

@@ -35,6 +35,7 @@ from labeltide.inference.bootstrap import (
     chosen_pooling,
     coarsen,
 )
+from labeltide.inference.conclusion import SURE
 from labeltide.inference.display import NoiseDisplay
 from labeltide.inference.review import EffectiveCount, clopper_pearson
 
@@ -137,27 +138,15 @@ def estimate(grid: np.ndarray, matrices: np.ndarray, replicates: Replicates, wei
     means = (weights[:, None, None, None] * replicates.matrices).sum(1)
     band = make_band(mean, means)
     class_rate, class_rates = _class_rates(mean), _class_rates(means)
-    class_band = _class_rate_band(band)
     rate, rates = _error_rate(matrices, replicates)
-    rate_band = make_band(rate, rates)
     total, total_lower, total_upper = share_wrong(matrices, replicates)
+    bands = {"": band, "class_rate_": _class_rate_band(band), "rate_": make_band(rate, rates)}
+    ends = {f"{name}{end}": getattr(of_curve, end) for name, of_curve in bands.items() for end in Band._fields}
     return NoiseEstimate(
         clock=grid,
         mean=mean,
-        lower=band.lower,
-        upper=band.upper,
-        simultaneous_lower=band.simultaneous_lower,
-        simultaneous_upper=band.simultaneous_upper,
         class_rate=class_rate,
-        class_rate_lower=class_band.lower,
-        class_rate_upper=class_band.upper,
-        class_rate_simultaneous_lower=class_band.simultaneous_lower,
-        class_rate_simultaneous_upper=class_band.simultaneous_upper,
         rate=rate,
-        rate_lower=rate_band.lower,
-        rate_upper=rate_band.upper,
-        rate_simultaneous_lower=rate_band.simultaneous_lower,
-        rate_simultaneous_upper=rate_band.simultaneous_upper,
         total=total,
         total_lower=total_lower,
         total_upper=total_upper,
@@ -166,26 +155,32 @@ def estimate(grid: np.ndarray, matrices: np.ndarray, replicates: Replicates, wei
         class_change=tuple(
             find_change(grid, class_rate[:, i], class_rates[..., i]) for i in range(class_rate.shape[1])
         ),
+        **ends,
     )
 
 
 def _error_rate(matrices: np.ndarray, replicates: Replicates) -> tuple[np.ndarray, np.ndarray]:
     """P(recorded label is wrong) over the clock: (points,) of the estimate, (1 + replicates, points)."""
-    totals = _join_annotators(replicates.totals)  # (1 + replicates, points, annotators * classes)
-    wrong = _join_annotators(_class_rates(matrices)[None])[0]
-    wrongs = _join_annotators(_class_rates(replicates.matrices))
+    totals, wrong, wrongs = _labels_and_rates(matrices, replicates)
     shares = totals / totals.sum(-1, keepdims=True).clip(1e-12)
     return (shares[0] * wrong).sum(-1), (shares * wrongs).sum(-1)
 
 
 def share_wrong(matrices: np.ndarray, replicates: Replicates) -> tuple[float, float, float]:
     """The share of all recorded labels that are wrong, with a 95 % interval."""
-    totals = _join_annotators(replicates.totals)  # (1 + replicates, points, annotators * classes)
-    wrong = _join_annotators(_class_rates(matrices)[None])[0]
-    wrongs = _join_annotators(_class_rates(replicates.matrices))
+    totals, wrong, wrongs = _labels_and_rates(matrices, replicates)
     total = _total(wrong, totals[0])
     lower, upper = make_band(total, _total(wrongs, totals))[:2]
     return float(total), float(lower), float(upper)
+
+
+def _labels_and_rates(matrices: np.ndarray, replicates: Replicates) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Expected labels of each true class, and error rates of the estimate and of replicates; (points, both) last.
+
+    The classes of all annotators share the last axis.
+    """
+    of_estimate = _join_annotators(_class_rates(matrices)[None])[0]
+    return _join_annotators(replicates.totals), of_estimate, _join_annotators(_class_rates(replicates.matrices))
 
 
 def make_band(mean: np.ndarray, replicates: np.ndarray) -> Band:
@@ -420,11 +415,6 @@ class ShareInterval(NamedTuple):
         return interval_around(share, self.estimate, self.lower, self.upper)
 
 
-def share_interval(training: TrainingEvidence) -> tuple[float, float]:
-    """Both ends of the 95 % interval of the share of wrong labels."""
-    return share_test(training)[:2]
-
-
 def share_test(training: TrainingEvidence) -> ShareInterval:
     """Interval and test of the share of wrong labels from one profile likelihood: the interval inverts the test."""
     profile = profile_share(training)
@@ -639,8 +629,6 @@ def _shares(counts: Tensor, parameters: ChainParameters) -> np.ndarray:
 # otherwise its interval begins at zero. Where annotators differ on a step no test is needed: all but one of their
 # labels at most are right, whatever the truth is.
 
-LEVEL = 0.05
-
 
 def both_p(first: float, second: float) -> float:
     """The p-value of "both null hypotheses are false": the larger of the two (Berger 1982); NaN counts as not made."""
@@ -664,11 +652,11 @@ def fewest_wrong(training: TrainingEvidence) -> tuple[int, int]:
 
 def agree_change(change: Change, p_value: float) -> Change:
     """The same change with a lower end that agrees with its test; an unknown p-value rejects nothing."""
-    if math.isnan(p_value) or p_value >= LEVEL:
+    if math.isnan(p_value) or p_value >= SURE:
         return change._replace(lower=0.0)
     if change.lower > 0:
         return change
-    limit = 1 - norm.isf(LEVEL / 2) / norm.isf(p_value / 2)
+    limit = 1 - norm.isf(SURE / 2) / norm.isf(p_value / 2)
     return change._replace(lower=max(change.value, 0.0) * float(limit))
 
 
@@ -678,6 +666,6 @@ def agree_share(estimate: NoiseEstimate, p_value: float, training: TrainingEvide
     Where annotators differ it begins no lower than the limit of Clopper and Pearson (1934) for the fewest wrong labels,
     which takes labels as independent: with few people it is close to the share of these labels themselves.
     """
-    least, _ = clopper_pearson(EffectiveCount(*fewest_wrong(training)), 1 - LEVEL)
-    lower = max(estimate.total_lower if p_value < LEVEL else 0.0, least)
+    least, _ = clopper_pearson(EffectiveCount(*fewest_wrong(training)), 1 - SURE)
+    lower = max(estimate.total_lower if p_value < SURE else 0.0, least)
     return replace(estimate, total_lower=min(lower, estimate.total))
