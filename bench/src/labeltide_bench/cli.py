@@ -52,9 +52,9 @@ def report(
 ) -> None:
     """Make one self-contained page, and its figures, from the records of each study.
 
-    With --paper, one page for all: the paper's tables and figures, what its public code gives and what ours gives, their
-    agreement, and the claims. The folders of paper-figures, paper-tables, paper-static, paper-code and annotators may
-    come in any order.
+    With --paper, one page for all: the paper's tables and figures, what its public code gives and what ours gives,
+    their agreement, and the claims. The folders of paper-figures, paper-tables, paper-static, paper-code and annotators
+    may come in any order.
     """
     from labeltide_bench.pages import write_paper, write_report
 
