@@ -70,7 +70,8 @@ def run_models(out: Path, options: argparse.Namespace) -> None:
     study = lt.make_sequences(n=60, n_steps=30, n_features=4, n_classes=3, stay=0.9, random_state=0)
     X, labels = np.asarray(study.features), lt.corrupt(study.labels[..., 0], lt.make_noise("growth", 3, 30), 0)
     for name in MODELS:
-        model = lt.METHODS[name](epochs=5, device="cpu", random_state=0).fit(X, labels)
+        as_given = {"standardize": False} if "standardize" in lt.METHODS[name]().get_params() else {}  # as of old
+        model = lt.METHODS[name](epochs=5, device="cpu", random_state=0, **as_given).fit(X, labels)
         model.save(out / name)
         _keep_predictions(lt.load(out / name), X, labels, out / f"{name}.npz")
         if options.models:
@@ -131,8 +132,17 @@ def numbers(path: Path) -> dict[str, Any]:
     if path.suffix == ".csv":
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else {})}
+        return {name: _numbers_or_texts([row[name] for row in rows]) for name in (rows[0] if rows else {})}
     return {"bytes": path.read_bytes()}
+
+
+def _numbers_or_texts(cells: list[str]) -> Any:
+    import numpy as np
+
+    try:
+        return np.array([float(cell) if cell else math.nan for cell in cells])
+    except ValueError:
+        return np.array(cells)
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -161,16 +171,17 @@ def difference(old: Any, new: Any) -> str | None:
     if first.shape != second.shape:
         return f"shape {first.shape} -> {second.shape}"
     if first.dtype.kind in "biuf" and second.dtype.kind in "biuf":
-        if first.dtype != second.dtype and not isinstance(old, int | float | list):
-            return f"type {first.dtype} -> {second.dtype}"
+        types = f"type {first.dtype} -> {second.dtype}; "
+        if first.dtype == second.dtype or isinstance(old, int | float | list):  # JSON has one type of numbers
+            types = ""
         same = (first == second) | ((first != first) & (second != second))
         if same.all():
-            return None
+            return f"{types}same values" if types else None
         apart = np.abs(first.astype(float) - second.astype(float))[~same]
         largest = math.inf if np.isnan(apart).any() else apart.max()
         if same.size == 1:
             return f"{_short(old)} -> {_short(new)}, by {largest:.3g}"
-        return f"{(~same).sum()} of {same.size} differ, by at most {largest:.3g}"
+        return f"{types}{(~same).sum()} of {same.size} differ, by at most {largest:.3g}"
     same = np.array([a == b or (a != a and b != b) for a, b in zip(first.ravel(), second.ravel(), strict=True)], bool)
     if same.all():
         return None
