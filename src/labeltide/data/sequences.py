@@ -162,9 +162,10 @@ class Sequences(ShortRepr):
             "?" and "unknown" do, and -1 among whole numbers where it is rare and stands apart from the others; a
             warning says so.
         """
-        from labeltide.tables.windows import TableLayout  # here, so that arrays need no table library
+        from labeltide.tables.windows import read_sequences  # here, so that arrays need no table library
 
-        layout = TableLayout(
+        fields = read_sequences(
+            table,
             sequence=sequence,
             time=time,
             label=label,
@@ -178,7 +179,7 @@ class Sequences(ShortRepr):
             keep_tail=keep_tail,
             missing=missing,
         )
-        return cls(**layout.read(table))
+        return cls(**fields)
 
     def __len__(self) -> int:
         return len(self.features)

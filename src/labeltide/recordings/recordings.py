@@ -722,15 +722,6 @@ class GridLabels:
     messages: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Pieces:
-    """Spans cut at the edges of steps: which step, which span, and how much of the step is covered."""
-
-    step: np.ndarray
-    span: np.ndarray
-    cover: np.ndarray
-
-
 def lay_on_grid(spans: pa.Table, grid: Grid) -> GridLabels:
     """The label of every step, from the spans of one annotator and one recording; the module has the rules."""
     onset, duration = spans["onset"].to_numpy(), spans["duration"].to_numpy()
@@ -742,7 +733,7 @@ def lay_on_grid(spans: pa.Table, grid: Grid) -> GridLabels:
     used = ~event & ~outside & ~unscored
     names, codes = np.unique(np.array(texts, dtype=object).astype(str), return_inverse=True)
     pieces = _cut(begins, ends, used, grid.count)
-    chosen, overlapping = _choose(pieces, codes, onset, grid.count)
+    chosen, overlapping = _choose(*pieces, codes, onset, grid.count)
     counts = {
         "overlaps": overlapping,
         "gaps": int((chosen < 0).sum()),
@@ -798,7 +789,10 @@ def _off_grid(edges: np.ndarray) -> np.ndarray:
     return np.abs(edges - np.rint(edges)) > np.maximum(TOLERANCE, 1e-9 * np.abs(edges))
 
 
-def _cut(begins: np.ndarray, ends: np.ndarray, used: np.ndarray, count: int) -> _Pieces:
+def _cut(
+    begins: np.ndarray, ends: np.ndarray, used: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Spans cut at the edges of steps: the step and the span of each piece, and how much of the step it covers."""
     numbers = np.flatnonzero(used)
     low, high = begins[used].clip(0, count), ends[used].clip(0, count)
     first = np.floor(low + TOLERANCE).astype(np.int64)
@@ -811,23 +805,25 @@ def _cut(begins: np.ndarray, ends: np.ndarray, used: np.ndarray, count: int) -> 
     span = np.repeat(np.arange(len(numbers)), pieces)
     step = np.arange(len(span)) - np.repeat(np.cumsum(pieces) - pieces, pieces) + first[span]
     cover = np.minimum(high[span], step + 1) - np.maximum(low[span], step)
-    return _Pieces(step, numbers[span], cover)
+    return step, numbers[span], cover
 
 
-def _choose(pieces: _Pieces, codes: np.ndarray, onset: np.ndarray, count: int) -> tuple[np.ndarray, int]:
+def _choose(
+    step: np.ndarray, span: np.ndarray, covered: np.ndarray, codes: np.ndarray, onset: np.ndarray, count: int
+) -> tuple[np.ndarray, int]:
     """The code of each step's label, -1 for none, and how many steps lie under overlapping spans of several labels."""
     chosen = np.full(count, -1, dtype=np.int64)
-    if not len(pieces.step):
+    if not len(step):
         return chosen, 0
-    pair = pieces.step * (int(codes.max()) + 1) + codes[pieces.span]
+    pair = step * (int(codes.max()) + 1) + codes[span]
     pairs, first, index = np.unique(pair, return_index=True, return_inverse=True)
-    cover = np.bincount(index, pieces.cover)
+    cover = np.bincount(index, covered)
     latest = np.full(len(pairs), -np.inf)
-    np.maximum.at(latest, index, onset[pieces.span])
-    step = pieces.step[first]
+    np.maximum.at(latest, index, onset[span])
+    step = step[first]
     order = np.lexsort((latest, np.round(cover, 6), step))  # within a step, the one to choose comes last
     last = order[np.append(step[order][1:] != step[order][:-1], True)]
     enough = last[cover[last] >= 0.5 - TOLERANCE]
-    chosen[step[enough]] = codes[pieces.span[first[enough]]]
+    chosen[step[enough]] = codes[span[first[enough]]]
     labels, total = np.bincount(step, minlength=count), np.bincount(step, cover, count)
     return chosen, int(((labels > 1) & (total > 1 + TOLERANCE)).sum())

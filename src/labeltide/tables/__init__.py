@@ -1,8 +1,8 @@
-"""The one reader of tables: a file or data frame, its Arrow columns, steps, labels, features, clocks, windows.
+"""The reader of tables, which `labeltide.Sequences.from_table` and audits share.
 
-`labeltide.Sequences.from_table` (`layout`) and audits (`labeltide.auditing.reading`) call the same parts:
-
-`intake` opens a table and loads columns; `columns` turns a column into numbers, times or codes; `steps` groups table
-rows into steps; `labels` encodes labels; `windows` cuts sequences. `roles` checks the columns that were named, and
-`role_guesses` finds those that were not.
+`files` opens files by the registry of formats, `intake` loads columns as Arrow arrays, and `stream` reads rows of many
+files in bounded memory. `roles` finds the column of each role, `tidy` decides what is cleaned up and which labels are
+missing, and `times` reads moments. `columns` turns columns into numbers or codes and groups rows into steps, `rows`
+places the rows of an audited table, `features` encodes features, and `windows` cuts sequences and reads clocks.
+`frames` writes tables for users; `words` holds the vocabulary of column names and quotes names in sentences.
 """

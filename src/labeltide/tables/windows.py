@@ -22,58 +22,39 @@ from labeltide.tables.words import means, quoted
 Columns = Mapping[str, Column]
 
 
-@dataclass(frozen=True)
-class TableLayout:
-    """Which column plays which role, and how sequences are cut; see `Sequences.from_table`."""
-
-    sequence: str | Sequence[str]
-    time: str
-    label: str
-    features: str | Sequence[str]
-    annotator: str | None = None
-    clock: str | None = None
-    clean: str | None = None
-    zscore: str | Sequence[str] | None = None
-    window: int | None = None
-    offset: int = 0
-    keep_tail: bool = True
-    missing: Labels = None
-
-    def read(self, table: Any) -> dict[str, Any]:
-        """The fields of `Sequences`, by name."""
-        roles, columns = self._load(table)
-        steps = find_steps(columns, roles, isinstance(self.sequence, str))
-        windows = cut_consecutive(steps.counts, self.window, self.offset, self.keep_tail)
-        lengths, n_steps = windows.lengths, windows.window
-        real = steps_mask(lengths, n_steps)
-        index = windows.filled_index(n_steps)  # clock and times hold real moments on padding too
-        labels, clean, classes = _read_labels(columns, steps, self.label, self.clean, self.missing)
-        features = _read_features(columns, steps, roles["features"], roles["zscore"])[index]
-        features[~real] = 0
-        clock = _read_clock_column(columns, steps, self.clock)[index] if self.clock else None
-        return {
-            "features": features,
-            "labels": np.where(real[..., None], labels[index], np.int8(-1)),
-            "lengths": lengths,
-            "clock": check_clock(None, lengths, n_steps) if clock is None else clock,
-            "ids": tuple(steps.ids[code] for code in windows.groups),
-            "classes": classes,
-            "clean_labels": None if clean is None else np.where(real, clean[index], np.int8(-1)),
-            "times": steps.times[index],
-            "annotators": steps.annotators,
-        }
-
-    def _load(self, table: Any) -> tuple[dict[str, list[str]], dict[str, Column]]:
-        """Check the request, then load only the columns it names."""
-        if self.window is not None:
-            check_number("window", self.window, 1, whole=True)
-        check_number("offset", self.offset, 0, whole=True)
-        opened = open_table(table)
-        roles = {role: columns_of_role(role, getattr(self, role)) for role in ROLES}
-        if self.zscore == "sequence" and "sequence" not in opened.names:
-            roles["zscore"] = roles["sequence"]
-        check_roles(roles, opened.names)
-        return roles, load_columns(opened, list(dict.fromkeys(name for names in roles.values() for name in names)))
+def read_sequences(
+    table: Any, *, window: int | None, offset: int, keep_tail: bool, missing: Labels, **named: Any
+) -> dict[str, Any]:
+    """The fields of `Sequences`; `named` are the columns of each role, as `Sequences.from_table` takes them."""
+    if window is not None:
+        check_number("window", window, 1, whole=True)
+    check_number("offset", offset, 0, whole=True)
+    opened = open_table(table)
+    roles = {role: columns_of_role(role, named[role]) for role in ROLES}
+    if named["zscore"] == "sequence" and "sequence" not in opened.names:
+        roles["zscore"] = roles["sequence"]
+    check_roles(roles, opened.names)
+    columns = load_columns(opened, list(dict.fromkeys(name for names in roles.values() for name in names)))
+    steps = find_steps(columns, roles, isinstance(named["sequence"], str))
+    windows = cut_consecutive(steps.counts, window, offset, keep_tail)
+    lengths, n_steps = windows.lengths, windows.window
+    real = steps_mask(lengths, n_steps)
+    index = windows.filled_index(n_steps)  # clock and times hold real moments on padding too
+    labels, clean, classes = _read_labels(columns, steps, named["label"], named["clean"], missing)
+    features = _read_features(columns, steps, roles["features"], roles["zscore"])[index]
+    features[~real] = 0
+    clock = _read_clock_column(columns, steps, named["clock"])[index] if named["clock"] else None
+    return {
+        "features": features,
+        "labels": np.where(real[..., None], labels[index], np.int8(-1)),
+        "lengths": lengths,
+        "clock": check_clock(None, lengths, n_steps) if clock is None else clock,
+        "ids": tuple(steps.ids[code] for code in windows.groups),
+        "classes": classes,
+        "clean_labels": None if clean is None else np.where(real, clean[index], np.int8(-1)),
+        "times": steps.times[index],
+        "annotators": steps.annotators,
+    }
 
 
 def _read_labels(
