@@ -248,7 +248,7 @@ def test_classes_that_differ_by_blanks_stay_two(tmp_path):
     audit = lt.audit(table, out=tmp_path / "audit", **ROLES)
     if len(audit.summary["table"]["classes"]) == 3:  # where spellings of categories are not joined
         done = export_audit(tmp_path / "audit", "csv", tmp_path / "csv", "corrected")
-        assert done.said == ("The class 'walk ' is written as 'walk (2)'.",)
+        assert done.messages == ("The class 'walk ' is written as 'walk (2)'.",)
 
 
 def test_a_name_with_blanks_around_it_is_exported(tmp_path):
@@ -266,4 +266,4 @@ def test_numbers_are_exported_in_the_unit_that_their_column_names(tmp_path, name
     spans = read_spans(done.files[0]).spans.to_pylist()
     last = max(span["onset"] + span["duration"] for span in spans)
     assert last == pytest.approx(STEPS * (unit or 1))
-    assert any("unit of the times" in sentence for sentence in done.said) == (unit is None)
+    assert any("unit of the times" in sentence for sentence in done.messages) == (unit is None)

@@ -99,7 +99,7 @@ def test_settled_labels_are_exported_and_are_no_issues(nights, tmp_path):
     csv.write_csv(typed.append_column("verdict", pa.array(verdicts, pa.string())), nights / "issues.csv")
     decide(nights, [("Ada", kept["row"], None, kept["annotator"])])
     written = export_audit(nights, "csv", tmp_path / "new")
-    assert written.said == ("2 labels as people settled them, no longer issues.",)
+    assert written.messages == ("2 labels as people settled them, no longer issues.",)
     issues, corrected = (read_spans(path).spans for path in written.files)
     for line, label in ((issue, "Sleep stage N2"), (kept, kept["recorded"])):
         own = [by_annotator(by_recording(spans)[line["sequence"]]) for spans in (corrected, issues)]
@@ -110,7 +110,7 @@ def test_settled_labels_are_exported_and_are_no_issues(nights, tmp_path):
 def test_decisions_made_for_another_audit_are_left_out(nights, tmp_path):
     decide(nights, [("Ada", 3, None, "ann")], audit="other")
     written = export_audit(nights, "csv", tmp_path / "new")
-    assert written.said == ("1 decision made for another audit left out.",)
+    assert written.messages == ("1 decision made for another audit left out.",)
 
 
 @pytest.mark.parametrize("line", ["n01,n01-PSG.edf,n01-Hypnogram.edf,ann", "n01,n01-PSG.edf,ann.edf,"])
@@ -163,7 +163,7 @@ def test_audits_without_times_and_wrong_choices_are_refused(tmp_path, stub):
     csv.write_csv(make_table(people=4).drop_columns(["minute"]), path)
     lt.audit(path, sequence="person", out=tmp_path / "out")
     written = export_audit(tmp_path / "out", "csv", tmp_path / "new")
-    assert written.said[0].startswith("The table has no times, so its rows count as seconds")
+    assert written.messages[0].startswith("The table has no times, so its rows count as seconds")
     spans = by_recording(read_spans(written.files[-1]).spans)["p2"]
     assert spans["onset"][0].as_py() == 0
     with pytest.raises(ValueError, match=r"Unknown to .docx.. Choose one of: csv, "):

@@ -53,7 +53,7 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
 
     Labels are matched by sequence, time and annotator; where there is no time, by row number. The difference of the
     shares of wrong labels is tested with people as the unit, those in both audits paired, where each audit has at least
-    eight; else as that of two independent estimates (`rate_difference.py`). The error rate of each true class over the
+    eight; otherwise as that of two independent estimates. The error rate of each true class over the
     clock is tested at its most striking moment.
 
     Parameters
@@ -72,7 +72,7 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
     lines = read_lines(old.labels), read_lines(new.labels)
     matched = match_labels(*lines, *sides)
     issues = label_changes(matched)
-    curves, said = _compare_curves(*sides)
+    curves, messages = _compare_curves(*sides)
     summary = {
         "old": _describe(old.audit),
         "new": _describe(new.audit),
@@ -80,7 +80,7 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
         "issues": _describe_issues(issues) if matched.by else None,
         "rate": _compare_rates(sides, lines, _same_labels(matched)),
         **curves,
-        "said": [*matched.said, *said],
+        "said": [*matched.messages, *messages],
     }
     return AuditComparison(to_json(summary), issues)
 
@@ -173,16 +173,16 @@ def _compare_curves(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dic
     points = _common_points(*(numbers(audit["noise"].get("clock")) for audit in (old, new)))
     if not len(points):
         return nothing, ["The clocks of the two audits have no moment in common, so Q is not compared over the clock."]
-    shared, said = [name for name in names[0] if name in names[1]], []
+    shared, messages = [name for name in names[0] if name in names[1]], []
     for which, alone in (("old", set(names[0]) - set(names[1])), ("new", set(names[1]) - set(names[0]))):
-        said += [f"In the {which} audit alone: class {quoted(sorted(alone))}."] if alone else []
+        messages += [f"In the {which} audit alone: class {quoted(sorted(alone))}."] if alone else []
     pairs = {name: tuple(_class_curve(audit, name, points) for audit in (old, new)) for name in shared}
     curves = [_describe_curves(None, *(_rate_curve(audit, points) for audit in (old, new)))]
     curves += [_describe_curves(name, then[0], now[0]) for name, (then, now) in pairs.items()]
     tested = {
         name: curve_difference(points, then[0], now[0], (then[1] + now[1]) / 2) for name, (then, now) in pairs.items()
     }
-    return {"clock": new["clock"] | {"points": points}, "curves": curves, "classes": _describe_tests(tested)}, said
+    return {"clock": new["clock"] | {"points": points}, "curves": curves, "classes": _describe_tests(tested)}, messages
 
 
 def _describe_tests(tested: dict[str, CurveDifference | None]) -> list[dict[str, Any]]:
@@ -398,14 +398,14 @@ class MatchedLabels:
     both : one line for each label that is in both; columns of the new audit end in _now
     old, new : the labels that are in one audit alone
     by : the columns by which they were matched, in words; "" where they cannot be matched
-    said : sentences about it
+    messages : sentences about it
     """
 
     both: pa.Table
     old: pa.Table
     new: pa.Table
     by: str
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 def read_lines(labels: pa.Table | Path) -> pa.Table:
@@ -498,17 +498,17 @@ def _why_none(people: list[list[str]], timed: bool) -> str:
 
 
 def _cautions(both: pa.Table, sides: tuple[pa.Table, pa.Table], people: list[list[str]], timed: bool) -> list[str]:
-    said = []
+    messages = []
     if not timed:
-        said.append(
+        messages.append(
             "There is no column of times: labels are matched by row number, which is correct only if no row moved."
         )
     if 2 * len(both) < min(map(len, sides)):
-        said.append(
+        messages.append(
             f"Only {len(both):,} of {min(map(len, sides)):,} labels could be matched: read the counts with care."
         )
     for which, mine, other in (("old", people[0], people[1]), ("new", people[1], people[0])):
         alone = sorted(set(mine) - set(other)) if max(map(len, people)) > 1 else []
         if alone:
-            said.append(f"{len(alone)} annotator{'s are' if len(alone) > 1 else ' is'} in the {which} audit alone.")
-    return said
+            messages.append(f"{len(alone)} annotator{'s are' if len(alone) > 1 else ' is'} in the {which} audit alone.")
+    return messages

@@ -220,11 +220,13 @@ class DecisionStore:
     process and of the machine. Use it as a context manager.
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, copy: tempfile.TemporaryDirectory[str] | None = None
+    ) -> None:
         self.path = path
         self._connection = connection
         self._file = _file_identity(path)
-        self._copy: tempfile.TemporaryDirectory[str] | None = None  # of a database in a folder that is read-only
+        self._copy = copy  # of a database in a folder that is read-only
         self._turn = threading.RLock()
         self._known: list[Decision] = []  # read before; rows are only ever added or undone
         self._n_undone = 0
@@ -259,9 +261,7 @@ class DecisionStore:
             except BaseException:
                 connection.close()
                 raise
-        store = cls(connection, path)
-        store._copy = copy
-        return store
+        return cls(connection, path, copy)
 
     def __enter__(self) -> DecisionStore:
         return self

@@ -72,7 +72,7 @@ def export(
     from labeltide.exporting.spans import export_audit
 
     written = export_audit(source, to, out, what)
-    for sentence in (*written.said, _count(len(written.files), "file", written.folder)):
+    for sentence in (*written.messages, _count(len(written.files), "file", written.folder)):
         console.print(sentence, markup=False, highlight=False)
 
 

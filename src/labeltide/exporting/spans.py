@@ -42,7 +42,7 @@ class Exported:
 
     folder: Path
     files: tuple[Path, ...]
-    said: tuple[str, ...]
+    messages: tuple[str, ...]
 
 
 def export_audit(folder: str | Path, to: str, out: str | Path | None = None, what: str = "both") -> Exported:
@@ -71,15 +71,15 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     restore_interrupted(place)  # removes the draft of an export that was killed
     found = read_audit_spans(folder, arrow=to != "labelstudio")
     kinds = {kind: getattr(found, kind) for kind in WHAT[:2] if what in (kind, "both")}
-    said = list(found.said)
-    said += [f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows]
+    messages = list(found.messages)
+    messages += [f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows]
     planned = _plan({kind: spans for kind, spans in kinds.items() if spans.num_rows}, to, found)
     if planned:
         with draft_beside(place) as draft:
             for name, spans, recording in planned:
-                said += _writer(to, recording, found.places)(spans, draft / name) or ()
+                messages += _writer(to, recording, found.places)(spans, draft / name) or ()
             _put_in_place(draft, place.resolve())
-    return Exported(place, tuple(place / name for name, *_ in planned), tuple(dict.fromkeys(said)))
+    return Exported(place, tuple(place / name for name, *_ in planned), tuple(dict.fromkeys(messages)))
 
 
 def _put_in_place(draft: Path, place: Path) -> None:
@@ -93,7 +93,7 @@ def _plan(kinds: dict[str, pa.Table], to: str, found: AuditSpans) -> list[tuple[
     """The name of each file, its spans and its recording."""
     if to == "csv":
         return [(f"{kind}.csv", spans, "") for kind, spans in kinds.items()]
-    several = several_annotators(found)
+    several = len(by_annotator(found.corrected)) > 1
     stems = dict(zip(found.places, _file_names(list(found.places)), strict=True))
     if to == "labelstudio" or to in TIERS:
         tables = [_as_tiers(kind, spans, several) for kind, spans in kinds.items()]
@@ -203,7 +203,7 @@ class AuditSpans:
     issues: pa.Table
     corrected: pa.Table
     places: dict[str, Place]
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 def read_audit_spans(folder: Path, *, arrow: bool = True) -> AuditSpans:
@@ -284,9 +284,9 @@ def _rows_of_table(lines: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray, 
     moments, dated = read_times(lines["time"])
     messages: tuple[str, ...] = ()
     if not dated:
-        said = [seconds for seconds, units in UNITS.items() if set(words(name)) & units]
-        moments = moments * (said[0] if len(said) == 1 else 1.0)
-        if len(said) != 1:
+        named = [seconds for seconds, units in UNITS.items() if set(words(name)) & units]
+        moments = moments * (named[0] if len(named) == 1 else 1.0)
+        if len(named) != 1:
             messages = (f"The unit of the times in {name!r} is not known: they are written as seconds.",)
     codes = lines["sequence"].combine_chunks().dictionary_encode()
     names, sequence = codes.dictionary.to_pylist(), codes.indices.to_numpy(zero_copy_only=False)
@@ -338,26 +338,21 @@ def _merge(timed: pa.Table, label: Any) -> pa.Table:
     return make_spans(onset[first], duration, *names)[0]
 
 
-def several_annotators(spans: AuditSpans) -> bool:
-    """Whether more than one annotator has labels."""
-    return len(by_annotator(spans.corrected)) > 1
-
-
 # What people settled in the folder of an audit, put into the labels that are exported.
 
 
 def use_settled(folder: Path, audit: Mapping[str, Any], lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-    """The labels with settled ones as the corrected ones, and sentences about it; a settled label is no issue.
+    """The labels with settled ones as the corrected ones, and sentences about it; a settled label is not an issue.
 
     Decisions are those of a review and the verdicts that were typed into issues.csv. Labels on which reviewers differ
     stay as the audit left them.
     """
     decisions, n_other = find_decisions(folder, audit)
-    said = []
+    messages = []
     if n_other:
-        said.append(f"{n_other} decision{'s' if n_other > 1 else ''} made for another audit left out.")
+        messages.append(f"{n_other} decision{'s' if n_other > 1 else ''} made for another audit left out.")
     if not decisions:
-        return lines, tuple(said)
+        return lines, tuple(messages)
     settled = settled_labels(decisions, lines)
     is_settled = np.zeros(len(lines), bool)
     is_settled[settled.line] = True
@@ -367,9 +362,9 @@ def use_settled(folder: Path, audit: Mapping[str, Any], lines: pa.Table) -> tupl
     for name, column in (("corrected", corrected), ("is_issue", is_issue)):
         lines = lines.set_column(lines.column_names.index(name), name, column)
     if len(settled):
-        said.append(
+        messages.append(
             f"{len(settled):,} label{'s' if len(settled) > 1 else ''} as people settled them, no longer issues."
         )
     if settled.n_disputed:
-        said.append(f"{settled.n_disputed:,} on which reviewers differ left as the audit has them.")
-    return lines, tuple(said)
+        messages.append(f"{settled.n_disputed:,} on which reviewers differ left as the audit has them.")
+    return lines, tuple(messages)

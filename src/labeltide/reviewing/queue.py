@@ -32,7 +32,8 @@ def prepare_queue(store: DecisionStore, audit: AuditFolder, n_suspects: int | No
         if value is not None:
             _validation.check_number(name, value, 0, 1_000_000, whole=True)
     check_same_audit(store, audit)
-    audit.lines  # noqa: B018  (read now, so that others do not wait for it)
+    if not len(audit.lines):  # read now, so that other processes do not wait for it
+        raise ValueError("There is nothing to review: the audit has no labels.")
     with store.transaction():  # a second review that starts at the same time waits, then sees this queue
         queued = [item for item in store.items() if item.position is not None]
         counts = {kind: sum(item.kind == kind for item in queued) for kind in ("suspect", "sample")}

@@ -25,7 +25,7 @@ class Panel:
     drawing: Markup
     detail: str = ""
     colour: int = -1
-    said: str = ""  # a sentence
+    sentence: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Drawer:
                     Frame(self.clock, self.ends, top, size),
                     alt,
                 ),
-                said=said,
+                sentence=said,
             )
             for name, size in (("wide", WIDE), ("narrow", NARROW))
         ]
@@ -105,7 +105,7 @@ class Drawer:
             name = str(curve["annotator"])
             known = name in tests and is_noisy(self.audit)
             said = change_sentence(tests[name], self.clock, self.ends) if known else ""
-            panels.append(Panel(name, drawing, _mean(values), said=said))
+            panels.append(Panel(name, drawing, _mean(values), sentence=said))
         return panels
 
     def agreement(self) -> Markup | None:
