@@ -38,7 +38,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     pa.set_cpu_count(arguments.threads)
-    reading.MOST_ROWS = 0  # every table is read in parts
+    reading.MAX_ROWS = 0  # every table is read in parts
     run.finish = repeated(run.finish, arguments.repeats)
     with tempfile.TemporaryDirectory() as name:
         table = Path(name) / "study.parquet"

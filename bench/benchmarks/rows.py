@@ -134,7 +134,7 @@ def _run(what: str, *words: object) -> dict[str, Any]:
 
 
 def _child(what: str, *words: str) -> None:
-    reading.MOST_ROWS = 0  # every table is read in parts
+    reading.MAX_ROWS = 0  # every table is read in parts
     device, workers = os.environ[DEVICE], int(os.environ[WORKERS])
     started = time.monotonic()
     stages: dict[str, Any] = {}

@@ -166,8 +166,8 @@ def anonymous_bytes() -> float:
 
 def choose_epochs(n_windows: int) -> int:
     """As an audit of a table with 1.6 million steps or more does."""
-    most = int(fitting.UPDATES * fitting.MOST_PATIENCE)
-    return min(fitting.EPOCHS, max(fitting.LEAST_EPOCHS, most // (n_windows * STEPS)))
+    most = int(fitting.UPDATES * fitting.MAX_PATIENCE)
+    return min(fitting.EPOCHS, max(fitting.MIN_EPOCHS, most // (n_windows * STEPS)))
 
 
 def simulated(n_labels: int) -> Windows:

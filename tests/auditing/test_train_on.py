@@ -78,7 +78,7 @@ def test_audits_in_memory_and_in_parts_learn_from_as_many_labels(tmp_path, monke
     for name in ("thin_evidence", "thin_for_tests"):
         monkeypatch.setattr(fitting, name, lambda training, *_: training)
     monkeypatch.setattr(reading, "_may_be_large", lambda path: True)
-    monkeypatch.setattr(reading, "MOST_ROWS", most_rows)
+    monkeypatch.setattr(reading, "MAX_ROWS", most_rows)
     monkeypatch.setattr(fitting, "TRAINING_STEPS", 20 * WINDOW)
     parquet.write_table(study(), tmp_path / "study.parquet", row_group_size=200)
 

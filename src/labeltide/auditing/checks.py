@@ -24,7 +24,7 @@ from labeltide.tables.words import quoted
 
 # Different steps in a window; shorter or simpler ones may be equal by chance
 # (docs/decisions/016-when-nothing-can-be-told.md).
-LEAST_DISTINCT = 8  # by hand
+MIN_DISTINCT = 8  # by hand
 
 
 def clusters_of_copies(table: Learned) -> np.ndarray:
@@ -43,7 +43,7 @@ def clusters_of_copies(table: Learned) -> np.ndarray:
 
 
 def _is_distinct(steps: np.ndarray) -> bool:
-    return len(np.unique(steps, axis=0)) >= LEAST_DISTINCT
+    return len(np.unique(steps, axis=0)) >= MIN_DISTINCT
 
 
 def check_copies(table: Learned, clusters: np.ndarray) -> tuple[Diagnostic, ...]:
@@ -60,21 +60,17 @@ def check_copies(table: Learned, clusters: np.ndarray) -> tuple[Diagnostic, ...]
     return (Diagnostic("copies", True, sentence, "Check why a recording is there several times.", denies=whole),)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Label leakage: a column that was made from the recorded labels, perhaps shifted by some rows or with a jitter.
-#
 # A column that tells the recorded labels nearly without error, while all other columns and the labels before and after
 # do not, also tells the wrong ones. Then no label looks wrong, however many are.
-# ----------------------------------------------------------------------------------------------------
 
 
 # docs/decisions/016-when-nothing-can-be-told.md
 SHIFTS = (0, 1, -1, 2, -2)  # by hand: rows by which a column may be shifted against the labels
-MOST_STEPS, LEAST_STEPS = 4_000, 100  # that are looked at
+MAX_STEPS, MIN_STEPS = 4_000, 100  # that are looked at
 BINS = 64  # by hand: quantiles of a column, each with its most frequent label
-MOST_ERRORS = 0.02  # by hand: of a column that may be a copy; also at most a tenth of those of the most frequent label
-LEAST_OTHER_ERRORS, TIMES_AS_MANY = 0.05, 4.0  # by hand: of everything else
-MOST_COLUMNS = 60  # with more, neighbouring steps of the other columns are not used
+MAX_ERRORS = 0.02  # by hand: of a column that may be a copy; also at most a tenth of those of the most frequent label
+MIN_OTHER_ERRORS, TIMES_AS_MANY = 0.05, 4.0  # by hand: of everything else
+MAX_COLUMNS = 60  # with more, neighbouring steps of the other columns are not used
 
 
 class Labelled(NamedTuple):
@@ -113,9 +109,9 @@ def find_leaks(labelled: Labelled, names: tuple[str, ...]) -> dict[str, float]:
     found = {}
     for column, name in enumerate(names):
         errors = min(_column_errors(labelled, column, shift) for shift in SHIFTS)
-        if errors > min(MOST_ERRORS, 0.1 * usual):
+        if errors > min(MAX_ERRORS, 0.1 * usual):
             continue
-        if _other_errors(labelled, column) > max(LEAST_OTHER_ERRORS, TIMES_AS_MANY * errors):
+        if _other_errors(labelled, column) > max(MIN_OTHER_ERRORS, TIMES_AS_MANY * errors):
             found[name] = 1 - errors
     return found
 
@@ -124,7 +120,7 @@ def _column_errors(labelled: Labelled, column: int, shift: int) -> float:
     """Share of labels that differ from the most frequent one in their bin of the column, by the other half."""
     inside = labelled.inside[shift]
     values, codes, half = labelled.values[shift][inside, column], labelled.codes[inside], labelled.half[inside]
-    if min(half.sum(), (~half).sum()) < LEAST_STEPS // 2:
+    if min(half.sum(), (~half).sum()) < MIN_STEPS // 2:
         return 1.0
     wrong = 0
     for judged in (half, ~half):
@@ -138,7 +134,7 @@ def _column_errors(labelled: Labelled, column: int, shift: int) -> float:
 
 def _other_errors(labelled: Labelled, column: int) -> float:
     """Share of labels that a logistic regression on all other columns and the neighbouring labels does not tell."""
-    shifts = SHIFTS[:3] if labelled.values[0].shape[1] <= MOST_COLUMNS else SHIFTS[:1]
+    shifts = SHIFTS[:3] if labelled.values[0].shape[1] <= MAX_COLUMNS else SHIFTS[:1]
     rest = [np.delete(labelled.values[shift], column, axis=1) for shift in shifts]
     inputs = np.concatenate([*rest, labelled.neighbours], axis=1)
     wrong = 0
@@ -152,7 +148,7 @@ def _other_errors(labelled: Labelled, column: int) -> float:
 def _draw_windows(table: AuditInput, seed: int) -> np.ndarray:
     labelled = np.flatnonzero((table.fit_labels >= 0).any((1, 2)))
     drawn = np.random.default_rng([seed, 13]).permutation(labelled)
-    return np.sort(drawn[: max(2, MOST_STEPS // table.index.shape[1])])
+    return np.sort(drawn[: max(2, MAX_STEPS // table.index.shape[1])])
 
 
 def _gather(table: AuditInput, windows: np.ndarray, annotator: int) -> Labelled | None:
@@ -160,7 +156,7 @@ def _gather(table: AuditInput, windows: np.ndarray, annotator: int) -> Labelled 
     labels, steps = table.fit_labels[windows, :, annotator], np.arange(table.index.shape[1])
     last = table.lengths[windows][:, None] - 1
     row, step = np.nonzero(labels >= 0)
-    if len(row) < LEAST_STEPS:
+    if len(row) < MIN_STEPS:
         return None
     groups = np.unique(table.groups[windows], return_inverse=True)[1]
     half = (groups if groups.max() > 0 else np.arange(len(windows)))[row] % 2 == 0
@@ -176,17 +172,12 @@ def _gather(table: AuditInput, windows: np.ndarray, annotator: int) -> Labelled 
     return Labelled(codes, values, inside, np.concatenate(beside, axis=1).astype(float), half)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Classes with so few labels that nothing can be learned of them are left out of the fit, neither judged nor
-# suggested.
-#
 # Of three stray labels of a class among 720 right ones, an error rate of that class cannot be estimated, and Q would be
 # free to explain many other labels by it.
-# ----------------------------------------------------------------------------------------------------
 
 
 # A class with fewer labels and a smaller share is left out (docs/decisions/016-when-nothing-can-be-told.md).
-FEWEST_LABELS, LEAST_SHARE = 20, 0.02  # by hand
+MIN_LABELS, MIN_SHARE = 20, 0.02  # by hand
 
 
 def leave_out_rare_classes(table: AuditInput) -> AuditInput:
@@ -203,7 +194,7 @@ def find_rare(counts: np.ndarray, trusted: Collection[int] | np.ndarray) -> np.n
 
     Classes with trusted labels stay, and so do all where fewer than two would be left.
     """
-    rare = (counts < FEWEST_LABELS) & (counts < LEAST_SHARE * counts.sum())
+    rare = (counts < MIN_LABELS) & (counts < MIN_SHARE * counts.sum())
     rare[list(trusted)] = False
     return rare if (~rare).sum() >= 2 else np.zeros_like(rare)
 
@@ -234,18 +225,13 @@ def say_rare(class_names: Sequence[str], counts: np.ndarray, rare: np.ndarray) -
     few = ", ".join(str(count) for count in counts[rare][:20])
     noun = "class" if len(names) == 1 else "classes"
     sentence = (
-        f"The {noun} {quoted(names)} had too few labels to learn from ({few} of {FEWEST_LABELS} that are needed); "
+        f"The {noun} {quoted(names)} had too few labels to learn from ({few} of {MIN_LABELS} that are needed); "
         "they were left as recorded, neither judged nor suggested for other rows."
     )
     return [sentence] if names else []
 
 
-# ----------------------------------------------------------------------------------------------------
-# Annotators of the same steps must name classes alike: 'Wake' of one and 'Wach' of another would be two classes.
-# ----------------------------------------------------------------------------------------------------
-
-
-FEWEST_STEPS = 20  # that two annotators labelled both, before their names are compared
+MIN_STEPS_OF_BOTH = 20  # that two annotators labelled both, before their names are compared
 
 
 def check_shared_classes(table: AuditInput) -> None:
@@ -256,7 +242,7 @@ def check_shared_classes(table: AuditInput) -> None:
         if classes[first] & classes[second] or min(len(classes[first]), len(classes[second])) < 2:
             continue
         both = int(((labels[..., first] >= 0) & (labels[..., second] >= 0)).sum())
-        if both >= FEWEST_STEPS:
+        if both >= MIN_STEPS_OF_BOTH:
             of_first, of_second = (
                 quoted([table.class_names[code] for code in sorted(classes[k])]) for k in (first, second)
             )

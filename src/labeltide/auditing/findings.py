@@ -36,8 +36,8 @@ from labeltide.kernels.library import torch_on_one_thread
 from labeltide.tables.files import address_path, is_address
 from labeltide.tables.words import quoted
 
-MOST_POINTS, FEWEST_POINTS = 200, 12
-MOST_NUMBERS = 300_000  # that describe Q in audit.json, over all curves
+MAX_POINTS, MIN_POINTS = 200, 12
+MAX_NUMBERS = 300_000  # that describe Q in audit.json, over all curves
 SEQUENCES = 50  # named with their numbers of issues
 PLANNED = 10
 
@@ -55,7 +55,7 @@ def describe_noise(table: AuditInput, estimator: TideClassifier, estimate: Noise
     """The part `noise`: Q of all together over one clock, then of each annotator."""
     annotators = annotator_estimates(table, estimator)
     n_classes = estimate.mean.shape[-1]
-    most = int(np.clip(MOST_NUMBERS // (3 * n_classes**2 * (1 + len(annotators))), FEWEST_POINTS, MOST_POINTS))
+    most = int(np.clip(MAX_NUMBERS // (3 * n_classes**2 * (1 + len(annotators))), MIN_POINTS, MAX_POINTS))
     kept = np.unique(np.linspace(0, len(estimate.clock) - 1, min(most, len(estimate.clock))).round().astype(int))
     return {
         "rate": estimate.total,
@@ -327,7 +327,7 @@ class Totals:
             "over_clock": [
                 {"clock": float(middle), "labels": int(count), "contested": _share(differ, count)}
                 for middle, (count, differ) in zip(middles, self.by_clock.T, strict=True)
-                if count >= FEWEST
+                if count >= MIN_STEPS
             ],
         }
 
@@ -345,16 +345,12 @@ def _share(amount: float, labels: float) -> float | None:
     return float(amount / labels) if labels else None
 
 
-# ----------------------------------------------------------------------------------------------------
-# What is known of annotators, in the form of audit.json: noise functions, tests of change, and agreement.
-#
 # Agreement is corrected for chance: kappa of pairs (Cohen 1960) and of all annotators (Fleiss 1971), the latter also
 # over the first clock.
-# ----------------------------------------------------------------------------------------------------
 
 
 PARTS = 24  # of the clock
-FEWEST = 20  # steps in a part, for a kappa of its own
+MIN_STEPS = 20  # steps in a part, for a kappa of its own
 
 
 def annotator_estimates(table: AuditInput, estimator: TideClassifier) -> list[tuple[str, int, NoiseEstimate]]:
@@ -416,7 +412,7 @@ def describe_agreement(table: AuditInput) -> dict[str, Any] | None:
     pairs = [(a, b) for a, b in combinations(range(len(names)), 2) if steps[a, b]]
     edges = np.linspace(clock.min(), clock.max(), PARTS + 1)
     part = np.clip(np.searchsorted(edges, clock, side="right") - 1, 0, PARTS - 1)
-    shown = [place for place in range(PARTS) if (part == place).sum() >= FEWEST]
+    shown = [place for place in range(PARTS) if (part == place).sum() >= MIN_STEPS]
     votes = count_votes(labels, n_classes)
     return {
         "cohen": [{"a": names[a], "b": names[b], "kappa": kappas[a, b], "steps": int(steps[a, b])} for a, b in pairs],
@@ -427,11 +423,6 @@ def describe_agreement(table: AuditInput) -> dict[str, Any] | None:
         "clock": [float((edges[place] + edges[place + 1]) / 2) for place in shown],
         "fleiss_over_clock": [fleiss_kappa(votes[part == place]) for place in shown],
     }
-
-
-# ----------------------------------------------------------------------------------------------------
-# The sequences with the most issues and the stretches of the plan, step by step, for the page to draw.
-# ----------------------------------------------------------------------------------------------------
 
 
 MAX_TIMELINES, STEPS, SIGNALS = 20, 2000, 4
@@ -627,11 +618,6 @@ def rounded(values: np.ndarray) -> list[float | None]:
     largest = span or float(np.abs(values[finite]).max(initial=0)) or 1.0
     places = DIGITS - math.ceil(math.log10(largest))
     return [round(value, places) + 0.0 if good else None for value, good in zip(values.tolist(), finite, strict=True)]
-
-
-# ----------------------------------------------------------------------------------------------------
-# The parts of audit.json that say what was audited, how, and what was found about its labels.
-# ----------------------------------------------------------------------------------------------------
 
 
 def say_limits(n_windows: int, of_windows: int, options: AuditOptions, estimator: TideClassifier) -> list[str]:

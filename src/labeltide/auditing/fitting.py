@@ -26,9 +26,9 @@ from labeltide.inference.conclusion import NoiseWarning
 # Limits of time (docs/decisions/018-size-of-an-audit.md).
 EPOCHS, HIDDEN_SIZE = 60, 32  # by hand
 USUAL_STEPS = 100_000  # of a table; a larger one may take longer, and the limits below grow with the root of its size
-MOST_PATIENCE = 4.0
+MAX_PATIENCE = 4.0
 UPDATES = 800_000  # steps of windows that one network may see in training, over all epochs
-LEAST_EPOCHS = 10
+MIN_EPOCHS = 10
 TRAINING_STEPS = 60_000  # steps of windows that are learned from; all others are judged by the networks' average
 INFERENCE_STEPS = 10_000  # steps of windows from which bands and checks are computed
 TEST_STEPS = 2_500  # and parametric bootstrap tests, which fit hundreds of simulated studies
@@ -36,8 +36,8 @@ TEST_STEPS = 2_500  # and parametric bootstrap tests, which fit hundreds of simu
 SCORE_TEST_WORK = 1_200_000
 # Share of the labelled windows above which a sequence is cut, and into how many blocks
 # (docs/decisions/019-people-are-the-unit.md).
-MOST_OF_ONE, BLOCKS = 0.4, 20  # by hand
-FEWEST_CLUSTERS = 20  # sequences whose windows bands, checks and tests are computed from, where there are as many
+MAX_OF_ONE, BLOCKS = 0.4, 20  # by hand
+MIN_CLUSTERS = 20  # sequences whose windows bands, checks and tests are computed from, where there are as many
 
 
 def patience(table: Learned) -> float:
@@ -46,7 +46,7 @@ def patience(table: Learned) -> float:
 
 
 def _patience(n_steps: int) -> float:
-    return float(np.clip(np.sqrt(n_steps / USUAL_STEPS), 1, MOST_PATIENCE))
+    return float(np.clip(np.sqrt(n_steps / USUAL_STEPS), 1, MAX_PATIENCE))
 
 
 class TableSize(NamedTuple):
@@ -86,7 +86,7 @@ def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: f
 def choose_epochs(table: Learned, windows: np.ndarray, pace: Pace = USUAL) -> int:
     """The usual number of epochs, or fewer where each is long."""
     steps = len(windows) * table.fit_labels.shape[1]
-    return min(round(EPOCHS * pace.epochs), max(LEAST_EPOCHS, int(UPDATES * pace.training * patience(table)) // steps))
+    return min(round(EPOCHS * pace.epochs), max(MIN_EPOCHS, int(UPDATES * pace.training * patience(table)) // steps))
 
 
 def new_estimator(table: Learned, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
@@ -138,7 +138,7 @@ def cut_long_sequences(sequences: np.ndarray, labelled: np.ndarray) -> np.ndarra
     labelled : bool array of shape (windows,)
     """
     counts = np.bincount(sequences, labelled)
-    long = np.flatnonzero(counts > MOST_OF_ONE * counts.sum())
+    long = np.flatnonzero(counts > MAX_OF_ONE * counts.sum())
     if not len(long):
         return sequences
     clusters = sequences.copy()
@@ -155,7 +155,7 @@ def with_class_names(estimator: TideClassifier, table: AuditInput) -> TideClassi
     return named
 
 
-def thin_evidence(training: TrainingEvidence, seed: int, steps: int, fewest: int = FEWEST_CLUSTERS) -> TrainingEvidence:
+def thin_evidence(training: TrainingEvidence, seed: int, steps: int, fewest: int = MIN_CLUSTERS) -> TrainingEvidence:
     """A random subset of windows with about so many steps; the same evidence where it has no more.
 
     Whole clusters are drawn. Where fewer than `fewest` would be left, so many are, with a share of the windows of each:
@@ -174,7 +174,7 @@ def thin_for_tests(training: TrainingEvidence, seed: int, steps: int) -> Trainin
     tests = 1 + classes + (annotators if annotators > 1 else 0)
     most = max(steps, SCORE_TEST_WORK // (tests * classes))
     large = thin_evidence(training, seed, most, fewest=len(training.data.mask))
-    return large._replace(bootstrap_rows=_choose_rows(large, seed, steps, FEWEST_CLUSTERS))
+    return large._replace(bootstrap_rows=_choose_rows(large, seed, steps, MIN_CLUSTERS))
 
 
 def _choose_rows(training: TrainingEvidence, seed: int, steps: int, fewest: int) -> torch.Tensor | None:
@@ -266,11 +266,6 @@ def _class_names(estimator: TideClassifier, table: AuditInput) -> np.ndarray:
     return as_array([table.class_names[int(code)] for code in estimator.classes_])
 
 
-# ----------------------------------------------------------------------------------------------------
-# Whether an audit fits into the free memory, before it starts.
-# ----------------------------------------------------------------------------------------------------
-
-
 BAND_COPIES = 6  # of the Qs of all replicates, while bands are computed
 LABEL_COPIES = 8  # of probabilities of all classes at every step: posterior, evidence, opinions
 AT_LEAST = 400e6  # bytes of the libraries
@@ -323,11 +318,6 @@ def check_memory(table: AuditInput) -> None:
             f"{needed / 2**30:.1f} GiB of memory, most of it for Q of every pair of classes. {free / 2**30:.1f} GiB "
             "are free. Merge classes, audit some of the annotators or rows at a time, or take a larger machine."
         )
-
-
-# ----------------------------------------------------------------------------------------------------
-# How many labels an audit learns from, where the user asks for other than the usual number.
-# ----------------------------------------------------------------------------------------------------
 
 
 ALL = "all"
@@ -397,12 +387,8 @@ def _rounded_down(number: float) -> str:
     return f"{math.floor(number / 10**power)}e{power}"
 
 
-# ----------------------------------------------------------------------------------------------------
-# What each stage of an audit is expected to cost, from counts alone.
-#
 # Coefficients are rough and by hand (docs/decisions/018-size-of-an-audit.md). Only their proportions matter: `Stages`
 # corrects their speed by what it observes.
-# ----------------------------------------------------------------------------------------------------
 
 
 TRAININGS = 2  # fleets of ten networks that a fit trains, one after the other

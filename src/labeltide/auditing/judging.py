@@ -208,16 +208,12 @@ def _support(job: JudgeJob, table: AuditInput, scores: Scores, suggested: np.nda
     return of_lines
 
 
-# ----------------------------------------------------------------------------------------------------
-# Fast judgement of many windows by a fitted estimator: what `TideClassifier.audit` computes, in single precision.
-#
 # Three things are fixed beforehand, from the windows that were learned from, so that a label gets the same numbers in
 # whatever chunk it stands: the grid of the clock, the lengths of gaps, and the weights of the opinion pool.
-# ----------------------------------------------------------------------------------------------------
 
 
 STEPS_AT_ONCE = 50_000  # of windows that one call of the networks takes
-LEAST = 1e-6  # probabilities in the opinion pool are clipped here, as in chain/annotators.py
+MIN_PROBABILITY = 1e-6  # probabilities in the opinion pool are clipped here, as in chain/annotators.py
 
 
 class Scores(NamedTuple):
@@ -379,13 +375,13 @@ class Scorer:
         common = self.common[point]
         by_features, by_chain = (torch.bmm(belief[:, None], common)[:, 0] for belief in (signal, posterior))
         if not self.several:
-            opinion = by_features.clamp_min(LEAST).log() * self.weights[0]
+            opinion = by_features.clamp_min(MIN_PROBABILITY).log() * self.weights[0]
             return SEEN_ALIKE * by_chain + (1 - SEEN_ALIKE) * small_softmax(opinion)
         labels = inputs.labels[0].flatten(0, 1)[place]  # (steps, annotators)
         by_chain = self._without_each(inputs, by_chain, common, place, evidence)
         votes = (labels[..., None] == torch.arange(len(self.prior))).float().sum(1) + self.prior
         shares = votes / votes.sum(-1, keepdim=True)
-        logs = [opinion.clamp_min(LEAST).log() for opinion in (by_chain, shares, by_features)]
+        logs = [opinion.clamp_min(MIN_PROBABILITY).log() for opinion in (by_chain, shares, by_features)]
         return small_softmax(sum(weight * log for weight, log in zip(self.weights, logs, strict=True)))
 
     def _without_each(
@@ -481,12 +477,8 @@ def _relabelled(inputs: ChainData, labels: Tensor) -> ChainData:
     return ChainData(**fields)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Which windows a fit has seen: a sketch of numbers rules out nearly all others, digests decide the rest.
-#
 # A digest of each window is computed in Python, one after another, whatever the number of threads. Of an audit whose
 # networks run on a GPU it was a third of the time in which other threads waited.
-# ----------------------------------------------------------------------------------------------------
 
 
 FIRST = 8  # steps of a row that are looked at
@@ -530,11 +522,6 @@ def sketch_rows(features: np.ndarray, mask: np.ndarray) -> np.ndarray:
     bits = np.where(mask[:, :FIRST, None], bits, 0).reshape(len(features), -1).astype(np.uint64)
     weights = mix(np.zeros(1, dtype=np.uint64), np.arange(bits.shape[1])) | np.uint64(1)
     return bits @ weights
-
-
-# ----------------------------------------------------------------------------------------------------
-# Flags at a false discovery rate from a histogram of the probabilities that labels are right.
-# ----------------------------------------------------------------------------------------------------
 
 
 BINS = 1 << 16
@@ -608,12 +595,7 @@ def find_flags(parts: Iterable[pa.Table], fdr: float, spend_fdr: bool = False) -
     return Flags(last / BINS if last < BINS else 2.0, counts[:last], spend_fdr)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Reasons of flags: what speaks for another label is kept in one whole number, and written in words at the end.
-# ----------------------------------------------------------------------------------------------------
-
-
-MOST_KEPT = 200_000  # sentences
+MAX_SENTENCES = 200_000  # sentences
 
 # Bits of each part, the first of which marks a label from which the suggested one differs.
 BITS = {
@@ -691,7 +673,7 @@ class Reasons:
 
     def _sentences(self, packed: np.ndarray) -> pa.Array:
         """A sentence for each of some distinct numbers."""
-        numbers, texts = self._known if len(self._known[0]) < MOST_KEPT else Reasons._known
+        numbers, texts = self._known if len(self._known[0]) < MAX_SENTENCES else Reasons._known
         new = np.setdiff1d(packed, numbers, assume_unique=True)
         if len(new):
             merged = np.concatenate([numbers, new])
@@ -718,12 +700,7 @@ def _mask(name: str) -> np.uint64:
     return np.uint64((2 ** BITS[name] - 1) << SHIFTS[name])
 
 
-# ----------------------------------------------------------------------------------------------------
-# Mean logits of networks, and a softmax over few classes that is fast on long arrays.
-# ----------------------------------------------------------------------------------------------------
-
-
-LARGEST_LOGIT = 60.0
+MAX_LOGIT = 60.0
 
 
 def mean_logits(model: Any, features: Tensor, mask: Tensor, count: int, device: str) -> Tensor:
@@ -735,17 +712,12 @@ def mean_logits(model: Any, features: Tensor, mask: Tensor, count: int, device: 
 
 def small_softmax(logits: Tensor) -> Tensor:
     """Softmax over few classes: by a product with ones, several times faster than torch's own over a short axis."""
-    powers = logits.clamp(-LARGEST_LOGIT, LARGEST_LOGIT).exp_()
+    powers = logits.clamp(-MAX_LOGIT, MAX_LOGIT).exp_()
     return powers / (powers @ ones_matrix(logits.shape[-1]))
 
 
 def ones_matrix(n_classes: int) -> Tensor:
     return torch.ones(n_classes, n_classes)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Work on several chunks at a time with results in order, a bounded number of them waiting.
-# ----------------------------------------------------------------------------------------------------
 
 
 Item = TypeVar("Item")

@@ -90,11 +90,6 @@ def _audited(folder: Path) -> str | None:
         return None
 
 
-# ----------------------------------------------------------------------------------------------------
-# How much work an audit does: the usual amount, or less where a quick answer is wanted.
-# ----------------------------------------------------------------------------------------------------
-
-
 class Pace(NamedTuple):
     """Shares of the usual limits of an audit (`fitting.py`)."""
 

@@ -266,11 +266,6 @@ def _arrays(steps: AuditSteps, windows: Windows) -> dict[str, Any]:
     }
 
 
-# ----------------------------------------------------------------------------------------------------
-# The arrays of an audit, and the mapping from their steps back to the rows of the table.
-# ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, repr=False)
 class AuditInput(ShortRepr):
     """What an estimator needs, and the mapping back to the table.
@@ -419,11 +414,6 @@ def decode(codes: np.ndarray, names: tuple[str | None, ...]) -> pa.Array:
     return pa.array(names, pa.string()).take(pa.array(codes.astype(np.int64), mask=codes < 0))
 
 
-# ----------------------------------------------------------------------------------------------------
-# The windows that a fit learns from, where they are more than an audit holds in memory.
-# ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class TrainingWindows:
     """What a fit takes, in arrays that may be files mapped into memory.
@@ -446,13 +436,8 @@ class TrainingWindows:
 Learned = AuditInput | TrainingWindows
 
 
-# ----------------------------------------------------------------------------------------------------
-# Whether a table is read into memory or in parts.
-# ----------------------------------------------------------------------------------------------------
-
-
-MOST_ROWS = 2_000_000  # of a table that is read into memory
-MOST_BYTES = 200_000_000  # of CSV files that are
+MAX_ROWS = 2_000_000  # of a table that is read into memory
+MAX_BYTES = 200_000_000  # of CSV files that are
 
 
 def choose_source(table: Any) -> Any:
@@ -474,7 +459,7 @@ def choose_source(table: Any) -> Any:
 
 def is_large(files: FileSet) -> bool:
     """Whether the rows of files are read in parts."""
-    return files.n_rows > MOST_ROWS or (files.kind == "csv" and files.n_bytes > MOST_BYTES)
+    return files.n_rows > MAX_ROWS or (files.kind == "csv" and files.n_bytes > MAX_BYTES)
 
 
 def read_all(files: FileSet) -> pa.Table:
@@ -490,5 +475,5 @@ def read_all(files: FileSet) -> pa.Table:
 def _may_be_large(path: Path) -> bool:
     """Whether a single file can hold so many rows: those of few bytes are read by the usual reader alone."""
     if path.name.lower().endswith(".parquet"):
-        return path.stat().st_size > MOST_ROWS  # less than a byte for each row
-    return path.stat().st_size > MOST_BYTES // 10
+        return path.stat().st_size > MAX_ROWS  # less than a byte for each row
+    return path.stat().st_size > MAX_BYTES // 10

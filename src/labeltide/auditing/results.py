@@ -196,13 +196,8 @@ def _is_as_written(folder: Path) -> bool:
     return False
 
 
-# ----------------------------------------------------------------------------------------------------
-# labels.parquet as it is read: columns of the types that an audit writes, or a sentence.
-# ----------------------------------------------------------------------------------------------------
-
-
 NUMBERS = ("probability_right", "suggested_probability", "clock")
-MOST_ROWS = 2**53
+MAX_ROWS = 2**53
 
 
 def read_labels(source: pa.Table | Path, columns: Sequence[str]) -> pa.Table:
@@ -231,7 +226,7 @@ def _check_column(name: str, column: pa.ChunkedArray) -> Any:
         _expect(pa.types.is_integer(kind) and not column.null_count, name, "whole numbers")
         column = column.cast(pa.int64())
         ends = pc.min_max(column).as_py()
-        _expect(not len(column) or (ends["min"] >= 0 and ends["max"] < MOST_ROWS), name, "rows of a table")
+        _expect(not len(column) or (ends["min"] >= 0 and ends["max"] < MAX_ROWS), name, "rows of a table")
         return column
     if name == "is_issue":
         _expect(pa.types.is_boolean(kind), name, "true or false")
@@ -259,11 +254,6 @@ def _is_within(column: pa.ChunkedArray, most: float) -> bool:
 def _expect(is_right: bool, name: str, rule: str) -> None:
     if not is_right:
         raise ValueError(f"its column {name!r} must hold {rule}")
-
-
-# ----------------------------------------------------------------------------------------------------
-# New .parquet and .csv files, whole or not at all, and never in place of one that is there.
-# ----------------------------------------------------------------------------------------------------
 
 
 def check_file(path: Path) -> None:

@@ -178,11 +178,6 @@ def _difference(name: str, earlier: Any, now: Any) -> str:
     return f"{name} was {reprlib.repr(earlier)} and is now {reprlib.repr(now)}"
 
 
-# ----------------------------------------------------------------------------------------------------
-# The evidence of a fit as one file, from which bands and tests of an interrupted audit are computed.
-# ----------------------------------------------------------------------------------------------------
-
-
 DATA = ("labels", "mask", "points", "evidence", "future_evidence", "trusted", "jumps", "trained_with")
 OTHERS = ("folds", "clusters", "shares")
 
@@ -300,11 +295,6 @@ def _check_ranges(training: TrainingEvidence) -> None:
         raise ValueError("its numbers must be finite")
     if data.points is None and data.mask.shape[1] > data.n_points:
         raise ValueError("its grid must have a point for every step")
-
-
-# ----------------------------------------------------------------------------------------------------
-# The work folder of a large audit, from which an interrupted one goes on, and the disk that it needs.
-# ----------------------------------------------------------------------------------------------------
 
 
 # Bytes on disk for each label, measured on simulated studies with seven features: judged parts, and the two tables of

@@ -76,11 +76,6 @@ from labeltide.tables.frames import as_frame, frame_index
 from labeltide.tables.roles import Labels, Names, Reading, Request
 from labeltide.training.checkpoint import fingerprint
 
-# ----------------------------------------------------------------------------------------------------
-# How the audit of a table is shown, drawn and given back on the user's own rows.
-# ----------------------------------------------------------------------------------------------------
-
-
 TABLES = ("labels", "issues", "noise")
 
 
@@ -178,7 +173,7 @@ NOISE_KEPT = "noise.parquet"
 CODED = "coded.safetensors"  # the fit with codes for classes, as it judges
 SECONDS = {"read": 2e-6, "judge": 6e-6, "page": 2e-6}  # that a row takes; the machine's own speed corrects it
 FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
-SMALLEST_WINDOW = 8
+MIN_WINDOW = 8
 
 
 @dataclass(frozen=True, repr=False)
@@ -398,7 +393,7 @@ def _read(table: Any, options: AuditOptions) -> AuditInput:
     read = steps.cut(options.window)
     if options.window is not None:
         return read
-    window = max(SMALLEST_WINDOW, int(read.lengths.sum()) // FEW_WINDOWS)
+    window = max(MIN_WINDOW, int(read.lengths.sum()) // FEW_WINDOWS)
     return read if len(read.index) >= FEW_WINDOWS or window >= read.lengths.max() else steps.cut(window)
 
 

@@ -149,13 +149,9 @@ def _shown(stages: Stages, total: int, part: tuple[float, float]) -> Any:
     return lambda done: stages.rows(min(done, total), total, part)
 
 
-# ----------------------------------------------------------------------------------------------------
-# The windows to learn from, drawn by chance from a table that is read chunk by chunk.
-#
 # A window is drawn by a hash of the seed, the name of its sequence and its number there: the windows with the smallest
 # hashes are taken (bottom-k sampling, Cohen and Kaplan 2007). The draw is therefore uniform over windows, and the same
 # whatever the order of files and their number.
-# ----------------------------------------------------------------------------------------------------
 
 
 MORE = 1.3  # windows looked at for each that is wanted, as some hold no label
@@ -363,11 +359,6 @@ def _last_value(column: pa.ChunkedArray, begin: int, first: int) -> int | None:
     return None
 
 
-# ----------------------------------------------------------------------------------------------------
-# The windows that were drawn as the arrays of an audit, and what they say of the whole table.
-# ----------------------------------------------------------------------------------------------------
-
-
 def read_sample(layout: Layout, drawn: list[DrawnWindow], counts: TableCounts) -> tuple[Layout, AuditInput, Features]:
     """Fit the encoding of features, find the clocks and the usual step, and cut the windows.
 
@@ -512,12 +503,8 @@ def _usual_step(layout: Layout, steps: Steps, windows: Windows) -> float | None:
     return usual if 0 < usual < np.inf else None
 
 
-# ----------------------------------------------------------------------------------------------------
-# Windows to learn from as files in the work folder, mapped into memory: one NumPy file for each array.
-#
 # They are written chunk by chunk, whole or not at all, with features as networks read them. What is read of them counts
 # as the system's cache of files, which gives way where memory is short.
-# ----------------------------------------------------------------------------------------------------
 
 
 Shapes = dict[str, tuple[tuple[int, ...], type]]
@@ -616,12 +603,7 @@ def _put(array: np.ndarray, rows: np.ndarray, values: np.ndarray, name: str) -> 
         array[rows[wanted], n_steps:] = {"features": 0, "gaps": 1, "clock": 0}.get(name, -1)
 
 
-# ----------------------------------------------------------------------------------------------------
-# From the rows of a chunk to the arrays of an audit, by what was found out of the whole table.
-# ----------------------------------------------------------------------------------------------------
-
-
-MOST_GAP = np.iinfo(np.int32).max
+MAX_STEPS_OF_GAP = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True)
@@ -864,7 +846,7 @@ def step_gaps(layout: Layout, steps: Steps) -> np.ndarray | None:
     gaps = np.ones(len(moments), dtype=np.int64)
     follows = steps.sequence[1:] == steps.sequence[:-1]
     spent = np.diff(moments.astype(np.float64))
-    gaps[1:] = np.where(follows, np.clip(np.rint(spent / layout.usual), 1, MOST_GAP), 1)
+    gaps[1:] = np.where(follows, np.clip(np.rint(spent / layout.usual), 1, MAX_STEPS_OF_GAP), 1)
     return gaps
 
 

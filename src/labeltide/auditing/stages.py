@@ -27,7 +27,7 @@ TITLES = {
 TRAININGS = 4  # that one fit usually runs, one after the other
 TRAINED = 0.7  # share of a fit that is training; the chain takes the rest
 LATE = 0.2  # of the time spent in a stage is expected to be left, where it takes longer than expected
-FEWEST_SECONDS = 3.0  # of finished work, before the speed of the machine is judged by it
+MIN_SECONDS = 3.0  # of finished work, before the speed of the machine is judged by it
 
 
 class Stages:
@@ -81,7 +81,7 @@ class Stages:
         if self.name and self._share > 0:
             spent += time.monotonic() - self._started
             wanted += self._share * self.expected[self.name]
-        return spent / wanted if spent > FEWEST_SECONDS else 1.0
+        return spent / wanted if spent > MIN_SECONDS else 1.0
 
     def rows(self, done: int, total: int, part: tuple[float, float] = (0.0, 1.0)) -> None:
         """Say how many rows are done, and how many a second; the bar says how long the rest will take.

@@ -314,12 +314,7 @@ def _with_numbers(files: FileSet, roles: RoleColumns) -> FileSet:
     return replace(files, schema=pa.schema(fields))
 
 
-# ----------------------------------------------------------------------------------------------------
-# What is counted of the steps of a large table: times between them, and labels known to be right.
-# ----------------------------------------------------------------------------------------------------
-
-
-MOST_LENGTHS = 10_000  # different times between two steps that are counted
+MAX_LENGTHS = 10_000  # different times between two steps that are counted
 
 
 @dataclass
@@ -336,13 +331,13 @@ class TimesBetween:
             found: dict[float, int] = {float(spent[0]): len(spent)}
         else:
             lengths, times = np.unique(spent, return_counts=True)
-            if len(lengths) > MOST_LENGTHS:
+            if len(lengths) > MAX_LENGTHS:
                 self.counts = None
                 return
             found = dict(zip(lengths.tolist(), times.tolist(), strict=True))
         for length, times_met in found.items():
             self.counts[length] = self.counts.get(length, 0) + times_met
-        if len(self.counts) > MOST_LENGTHS:
+        if len(self.counts) > MAX_LENGTHS:
             self.counts = None
 
     def find_gaps(self) -> tuple[float, int] | None:
@@ -398,11 +393,6 @@ class TrustedSteps:
         values = np.fromiter(self.values, dtype=object, count=len(self.values))
         subject = f"The trusted column {quoted([self.name])}"
         return [int(code) for code in encode_labels(values, np.ones(len(values), dtype=bool), classes, subject)]
-
-
-# ----------------------------------------------------------------------------------------------------
-# The first pass over a large table: counts rows, steps, sequences, classes and annotators, and checks their order.
-# ----------------------------------------------------------------------------------------------------
 
 
 ANCHOR = 4096  # steps of a sequence, after which the number of the row is noted
@@ -673,11 +663,6 @@ def _sorted_annotators(state: _State, columns: RoleColumns) -> pa.Array | None:
     return pa.array(sorted(named)) if named else None
 
 
-# ----------------------------------------------------------------------------------------------------
-# Tables on disk in the order of sequences and times: sorted outside memory by DuckDB where they are not.
-# ----------------------------------------------------------------------------------------------------
-
-
 ROW = "labeltide row number"  # added, so that results can name the rows of the user's own table
 BATCH = 100_000
 GROUP = 250_000  # rows of a row group that is written here
@@ -787,14 +772,9 @@ def _csv_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]
             ) from None
 
 
-# ----------------------------------------------------------------------------------------------------
-# Chunks: ranges of rows that hold whole sequences, or whole windows of a long one, and are judged on their own.
-# ----------------------------------------------------------------------------------------------------
-
-
 CHUNK_ROWS = 250_000
 HISTORY = 1  # anchors of a long sequence that are read before a part of it, for the last values before gaps
-FEW_WINDOWS, SMALLEST_WINDOW = 10, 8  # as in audits of tables in memory
+FEW_WINDOWS, MIN_WINDOW = 10, 8  # as in audits of tables in memory
 
 
 class Chunk(NamedTuple):
@@ -874,7 +854,7 @@ def _choose_window(counts: np.ndarray, window: int | None) -> int:
     if window is not None or counts.sum() > FEW_WINDOWS * choose_window(counts) * 2:
         return min(choose_window(counts) if window is None else int(window), int(counts.max()))
     windows = cut_windows(counts)
-    shorter = max(SMALLEST_WINDOW, int(windows.lengths.sum()) // FEW_WINDOWS)
+    shorter = max(MIN_WINDOW, int(windows.lengths.sum()) // FEW_WINDOWS)
     enough = len(windows.starts) >= FEW_WINDOWS or shorter >= windows.lengths.max()
     return windows.window if enough else shorter
 
@@ -898,11 +878,6 @@ def _parts(survey: Survey, plan: ChunkPlan, sequence: int, n_rows: int) -> list[
         rows = survey.row_of_step(sequence, low), survey.row_of_step(sequence, high)
         parts.append(Chunk(*rows, sequence, sequence + 1, low * ANCHOR, first, last))
     return parts
-
-
-# ----------------------------------------------------------------------------------------------------
-# How the rows of a large table are read.
-# ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -975,11 +950,6 @@ class Layout:
             return tuple(unique_texts(self.columns.label))
         annotators = self.survey.annotators
         return None if annotators is None else tuple(unique_texts(annotators.to_pylist()))
-
-
-# ----------------------------------------------------------------------------------------------------
-# The times of rows of a large table as numbers.
-# ----------------------------------------------------------------------------------------------------
 
 
 def time_numbers(name: str, column: pa.ChunkedArray) -> np.ndarray:

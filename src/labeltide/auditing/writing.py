@@ -73,11 +73,6 @@ def _replace(recorded: pa.ChunkedArray, suggested: pa.ChunkedArray, flagged: np.
     return pa.DictionaryArray.from_arrays(codes, recorded.dictionary)
 
 
-# ----------------------------------------------------------------------------------------------------
-# The labels to check of a large table, ranked: sorted on disk by ranges of quality, then written one after another.
-# ----------------------------------------------------------------------------------------------------
-
-
 CODES = ("annotator", "recorded", "suggested", "corrected")  # whose texts are the same in all parts
 AT_ONCE = 3  # ranges that are sorted while another is written
 

@@ -64,6 +64,6 @@ def stream_quickly(monkeypatch):
     monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
     for name in ("thin_evidence", "thin_for_tests"):
         monkeypatch.setattr(fitting, name, lambda training, *_: training)
-    monkeypatch.setattr(reading, "MOST_ROWS", 100)
+    monkeypatch.setattr(reading, "MAX_ROWS", 100)
     monkeypatch.setattr(reading, "_may_be_large", lambda path: True)
     monkeypatch.setattr(survey, "CHUNK_ROWS", 300)

@@ -27,7 +27,7 @@ def supports(n=3000, seed=0):
 
 @pytest.mark.parametrize("most", [200_000, 10])
 def test_every_flagged_label_has_its_own_sentence(monkeypatch, most):
-    monkeypatch.setattr(judging, "MOST_KEPT", most)
+    monkeypatch.setattr(judging, "MAX_SENTENCES", most)
     writer = Reasons(CLASSES)
     for seed in range(3):
         packed = pack_support(supports(seed=seed))

@@ -38,7 +38,7 @@ def run(table, out, **more):
 
 def in_memory(table, out, **more):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "MOST_ROWS", 10**9)
+        patch.setattr(reading, "MAX_ROWS", 10**9)
         return run(table, out, **more)
 
 
@@ -193,7 +193,7 @@ def test_predictions_in_parts_are_those_in_memory(tmp_path, monkeypatch):
     path = write(tmp_path / "study.parquet")
     folder = run(path, tmp_path / "out").folder
     assert predict_to_file(folder, path, tmp_path / "p.parquet") == len(study())
-    monkeypatch.setattr(reading, "MOST_ROWS", 10**9)
+    monkeypatch.setattr(reading, "MAX_ROWS", 10**9)
     expected, found = predict_table(folder, path), parquet.read_table(tmp_path / "p.parquet")
     assert found.equals(expected)
 
@@ -208,7 +208,7 @@ def test_predictions_take_a_time_zone_where_clocks_go_back(tmp_path, monkeypatch
     options = {"sequence": "person", "time": "time"}
     with pytest.raises(ValueError, match="--timezone"):
         predict_table(folder, path, **options)
-    monkeypatch.setattr(reading, "MOST_ROWS", 10)
+    monkeypatch.setattr(reading, "MAX_ROWS", 10)
     predict_to_file(folder, path, tmp_path / "p.parquet", **options, timezone="Europe/Berlin")
     expected = predict_table(folder, path, **options, timezone="Europe/Berlin")
     assert parquet.read_table(tmp_path / "p.parquet").equals(expected)
@@ -241,7 +241,7 @@ def test_spending_the_allowance_gives_the_same_flags_in_parts_and_in_memory(tmp_
     path = write(tmp_path / "study.parquet")
     streamed = run(path, tmp_path / "out", spend_fdr=True, fdr=0.4)
     usual = run(path, tmp_path / "usual", fdr=0.4)
-    monkeypatch.setattr(reading, "MOST_ROWS", 10**9)
+    monkeypatch.setattr(reading, "MAX_ROWS", 10**9)
     whole = run(path, tmp_path / "whole", spend_fdr=True, fdr=0.4)
     found, expected, before = (
         each.labels.to_table() if each is not whole else each.labels for each in (streamed, whole, usual)

@@ -70,7 +70,7 @@ def both(path, folder, monkeypatch, **more):
     """The audit in memory, and that in parts."""
     audits = []
     for name, most in (("memory", 10**9), ("parts", 0)):
-        monkeypatch.setattr(source, "MOST_ROWS", most)
+        monkeypatch.setattr(source, "MAX_ROWS", most)
         audits.append(lt.audit(path, window=WINDOW, out=folder / name, device="cpu", **more))
     return audits
 
@@ -193,7 +193,7 @@ def test_decisions_and_a_baseline_count_in_parts_as_in_memory(tmp_path, monkeypa
 
 
 def test_the_page_and_the_terminal_of_parts_have_the_overview_of_columns(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(source, "MOST_ROWS", 0)
+    monkeypatch.setattr(source, "MAX_ROWS", 0)
     result = lt.audit(write(tmp_path, "parquet"), window=WINDOW, out=tmp_path / "out", device="cpu", verbose=True)
     told = capfd.readouterr().err
     page = result.page.read_text(encoding="utf-8")
@@ -218,7 +218,7 @@ def test_numbers_with_decimal_commas_are_sorted_and_predicted_as_numbers(tmp_pat
         assert lines[name].to_pylist() == memory_lines[name].to_pylist(), name
     assert predict_to_file(parts.folder, path, tmp_path / "p.parquet") == len(table)
     found = parquet.read_table(tmp_path / "p.parquet").sort_by("row")
-    monkeypatch.setattr(source, "MOST_ROWS", 10**9)
+    monkeypatch.setattr(source, "MAX_ROWS", 10**9)
     expected = predict_table(parts.folder, path)
     assert found["predicted"].to_pylist() == expected.sort_by("row")["predicted"].to_pylist()
 
@@ -231,7 +231,7 @@ def test_a_fast_audit_in_parts_draws_as_few_windows_as_one_in_memory(tmp_path, m
 
 def test_a_column_that_varies_elsewhere_is_not_called_constant(tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "TRAINING_STEPS", 20 * WINDOW)
-    monkeypatch.setattr(source, "MOST_ROWS", 0)
+    monkeypatch.setattr(source, "MAX_ROWS", 0)
     table = messy().append_column("alarm", pa.array([row == 0 for row in range(len(messy()))]))
     captured = {}
     read_large_table = sampling.read_large_table
@@ -245,7 +245,7 @@ def test_a_column_that_varies_elsewhere_is_not_called_constant(tmp_path, monkeyp
 
 
 def test_times_that_differ_too_much_are_said_not_to_be_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(survey, "MOST_LENGTHS", 1)
+    monkeypatch.setattr(survey, "MAX_LENGTHS", 1)
     _, parts = both(write(tmp_path, "parquet"), tmp_path, monkeypatch)
     assert any("too much for gaps to be counted in parts" in sentence for sentence in decided(parts))
 

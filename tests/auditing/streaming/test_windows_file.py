@@ -23,7 +23,7 @@ Usage = namedtuple("Usage", "total used free")
 @pytest.fixture(autouse=True)
 def in_parts(monkeypatch):
     """Small parts of a file, and few windows in memory."""
-    monkeypatch.setattr(source, "MOST_ROWS", 100)
+    monkeypatch.setattr(source, "MAX_ROWS", 100)
     monkeypatch.setattr(source, "_may_be_large", lambda path: True)
     monkeypatch.setattr(survey, "CHUNK_ROWS", 300)
     monkeypatch.setattr(fitting, "TRAINING_STEPS", 20 * WINDOW)
