@@ -154,7 +154,7 @@ def test_wrong_requests_are_refused_with_a_sentence(tmp_path):
         export_onnx(own, tmp_path / "own.onnx")
     own.save(tmp_path / "own.safetensors")
     with pytest.raises(
-        ValueError, match=r"own.safetensors was fitted with .* user's own, which runs in Python alone: "
+        ValueError, match=r"own.safetensors has another one, .* user's own, which runs in Python alone: "
     ):
         export_onnx(tmp_path / "own.safetensors")
 

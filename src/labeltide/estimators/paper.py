@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,18 +19,16 @@ from labeltide import _validation
 from labeltide._fleet import member_generators
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.fleet import FittedFleet, FleetFit, hold_out
-from labeltide.models.base import SequenceModel
 from labeltide.noise.functions import (
     WIDTHS,
     FixedNoise,
-    LearnedNoise,
     NetworkNoise,
     NoiseFunction,
     StaticNoise,
     StepwiseNoise,
     identity_noise,
 )
-from labeltide.training import AugmentedLagrangian, Fleet, FleetData, History, evaluate
+from labeltide.training import AugmentedLagrangian, Fleet, FleetData, evaluate
 from labeltide.training.objective import LOSSES, Objective, Penalty, diagonal_norm, frobenius, log_volume, spread
 
 
@@ -272,15 +270,6 @@ TOLERANCE = 0.5  # by hand: standard errors by which stronger pooling may be wor
 BuildNoise = Callable[[int, int], Any]  # from members and annotators to a noise function
 
 
-class Trained(NamedTuple):
-    """A trained fleet with a Q for each annotator."""
-
-    model: SequenceModel
-    noise: LearnedNoise
-    objective: Objective
-    history: History
-
-
 class LearnedNoiseClassifier(NoisyLabelClassifier):
     r"""Learns Q and the network jointly; with several annotators, a Q for each with partial pooling.
 
@@ -311,8 +300,7 @@ class LearnedNoiseClassifier(NoisyLabelClassifier):
             history = fleet_fit.train(model, noise, Objective(penalties=tuple(penalties)), **schedule)
             return FittedFleet(model, noise, history)
         learn = partial(_learn_pooled, build=build, penalties=penalties, schedule=schedule)
-        trained = learn(fleet_fit, deviations=_choose_deviations(fleet_fit, learn))
-        return FittedFleet(trained.model, trained.noise, trained.history)
+        return learn(fleet_fit, deviations=_choose_deviations(fleet_fit, learn))[0]
 
 
 def code_penalties(n_points: int, volume_weight: float, diagonal_weight: float) -> list[Penalty]:
@@ -334,7 +322,7 @@ def _learn_pooled(
     penalties: Sequence[Penalty],
     schedule: dict[str, Any],
     stage: str = "train",
-) -> Trained:
+) -> tuple[FittedFleet, Objective]:
     r"""Train with a Q for each annotator under a Gaussian prior of standard deviation s around the common Q.
 
     On the scale of the average label the penalty is :math:`A \,\mathrm{mean}_a \lVert Q_a - Q \rVert^2 / (2 s^2 N)` for
@@ -354,23 +342,20 @@ def _learn_pooled(
     pooling = Penalty("pooling", partial(spread, shares=noise.shares), pull, with_data=True)
     objective = Objective(penalties=(*sizes, pooling))
     history = fleet_fit.train(model, noise, objective, stage=stage, **schedule)
-    return Trained(model, noise, objective, history)
+    return FittedFleet(model, noise, history), objective
 
 
-def _choose_deviations(fleet_fit: FleetFit, learn: Callable[..., Trained]) -> Tensor:
+def _choose_deviations(fleet_fit: FleetFit, learn: Callable[..., tuple[FittedFleet, Objective]]) -> Tensor:
     """For each member the standard deviation chosen by held-out likelihood: (members,)."""
     every = torch.tensor(DEVIATIONS, device=fleet_fit.data.features.device)
     held = _held_out(fleet_fit)
     if held is None:
         return every[len(DEVIATIONS) // 2].expand(fleet_fit.members)
     copies = _with_copies(fleet_fit, held, len(every))
-    trained = learn(copies, every.repeat(fleet_fit.members), stage="pooling")
+    trained, objective = learn(copies, every.repeat(fleet_fit.members), stage="pooling")
     size = math.ceil(CHOOSING_FRACTION * len(fleet_fit.data.features) / N_BLOCKS)
-    fleet, rows = (
-        Fleet(trained.model, trained.noise),
-        copies.data.held_out_rows(size),
-    )  # (blocks, members * copies, size)
-    losses = torch.stack([evaluate(fleet, copies.data, trained.objective, block[None]) for block in rows])
+    fleet, rows = Fleet(trained.model, trained.noise), copies.data.held_out_rows(size)  # (blocks, members, size)
+    losses = torch.stack([evaluate(fleet, copies.data, objective, block[None]) for block in rows])
     per_member = losses.unflatten(1, (fleet_fit.members, -1)).cpu().double().numpy().swapaxes(0, 1)
     return every[[choose_last(losses_of_member) for losses_of_member in per_member]]
 

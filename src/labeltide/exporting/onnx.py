@@ -347,8 +347,8 @@ def find_source(source: Any) -> OnnxSource:
 def _refusal(what: str) -> str:
     names = ", ".join(name for name, model in MODELS.items() if model.has_onnx)
     return (
-        f"Export to ONNX knows these networks of labeltide: {names}. {what} was fitted with a module of the "
-        "user's own, which runs in Python alone: labeltide.load(path, model=...).predict(X). Or fit one of ours."
+        f"Export to ONNX knows these networks of labeltide: {names}. {what} has another one, such as a module of the "
+        "user's own, which runs in Python alone: labeltide.load(path, model=...).predict(X). Or fit one of these."
     )
 
 
