@@ -42,6 +42,8 @@ _HOMES = {
     "checked_rate": "labeltide.inference.review",
     "review_sample": "labeltide.inference.review",
     "consensus": "labeltide.inference.annotators",
+    "Shifts": "labeltide.inference.shifts",
+    "find_shifts": "labeltide.inference.shifts",
     "corrupt": "labeltide.noise.simulate",
     "make_noise": "labeltide.noise.simulate",
     "SequenceModel": "labeltide.models.base",
@@ -89,6 +91,8 @@ if TYPE_CHECKING:
     from labeltide.inference.conclusion import NoiseWarning as NoiseWarning
     from labeltide.inference.review import checked_rate as checked_rate
     from labeltide.inference.review import review_sample as review_sample
+    from labeltide.inference.shifts import Shifts as Shifts
+    from labeltide.inference.shifts import find_shifts as find_shifts
     from labeltide.models.base import SequenceModel as SequenceModel
     from labeltide.models.wrap import wrap as wrap
     from labeltide.noise.functions import FixedNoise as FixedNoise

@@ -1,0 +1,395 @@
+r"""Labels that are late or early, and recordings shifted against their labels.
+
+How well labels fit the signals is measured at every shift by Pillai's trace (1955), the share of the variance of the
+features that the classes explain. With whitened features :math:`z_t` and the sums
+:math:`M_c(d) = \sum_t z_t [y_{t+d} = c]` of class c, which one fast Fourier transform gives for all shifts, it is
+
+.. math:: R(d) = \sum_c \lVert M_c(d) \rVert^2 / N_c
+
+up to a constant. Nothing is trained, and every shift is a fit of its own. Features are those of single steps and of a
+short symmetric context, because a recurrent network would learn to answer late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+from scipy.fft import irfft, next_fast_len, rfft
+
+from labeltide import _validation
+from labeltide._display import ShortRepr, p_value, panel, sentence, table
+from labeltide.tables.frames import as_frame
+
+CONTEXT = 1  # steps on either side that join a step's features
+MAX_FEATURES = 32  # principal components, where there are more features
+MAX_SHIFT = 5000
+MIN_UNITS = 8  # long recordings are cut into at least as many parts, so that their spread can be seen
+MIN_TRANSITIONS = 5  # of a recording, for a shift of its own
+DRAWS = 999
+SURE = 0.01  # level at which labels and signals are taken to be related
+LEVEL = 0.95
+RECORDING_LEVEL = 0.05  # familywise, over recordings
+
+
+@dataclass(frozen=True, repr=False)
+class Shifts(ShortRepr):
+    """By how many steps labels are late against the signals.
+
+    Attributes
+    ----------
+    lag : int or None
+        Steps by which all labels are late; negative where they are early. None where it cannot be estimated.
+    interval : (int, int) or None
+        95 % bootstrap interval of the lag, over clusters.
+    p_value : float
+        Test of "the labels are not shifted", corrected for the number of shifts compared; NaN without a lag.
+    reason : str or None
+        Why the lag cannot be estimated.
+    shifts, fit : arrays of shape (shifts,)
+        The share of the features' variance that labels explain at each shift (Pillai's trace over classes less one).
+    own_shift : array of shape (n,)
+        Steps by which the labels of each sequence are late: the common lag, or its own shift where that fits better at
+        5 % over all sequences (Holm 1979).
+    own_best : array of shape (n,)
+        The shift that fits each sequence best, whether or not the difference is significant.
+    own_p_value : array of shape (n,)
+        Test of "this sequence has the common lag", corrected over shifts and sequences; NaN where the sequence has
+        too few transitions.
+    annotators : tuple of Shifts
+        The same for each annotator, where there are several.
+    """
+
+    lag: int | None
+    interval: tuple[int, int] | None
+    p_value: float
+    reason: str | None
+    shifts: np.ndarray
+    fit: np.ndarray
+    own_shift: np.ndarray
+    own_best: np.ndarray
+    own_p_value: np.ndarray
+    annotators: tuple[Shifts, ...] = ()
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether all labels are late or early, at 5 %."""
+        return bool(self.lag) and self.p_value < 1 - LEVEL
+
+    @property
+    def recordings(self) -> Any:
+        """A frame with one line per sequence."""
+        return self.to_frame()
+
+    def to_frame(self, kind: str = "pandas") -> Any:
+        columns = {
+            "sequence": np.arange(len(self.own_shift)),
+            "shift": self.own_shift,
+            "best_shift": self.own_best,
+            "p_value": self.own_p_value,
+            "is_shifted": self.own_p_value < RECORDING_LEVEL,
+        }
+        return as_frame(columns, kind)
+
+    def align(self, y: ArrayLike) -> np.ndarray:
+        """The labels moved to the signals; steps that no label reaches are missing.
+
+        Parameters
+        ----------
+        y : array of shape (n, steps) or (n, steps, annotators)
+        """
+        labels = _validation.as_labels(y)
+        if len(labels) != len(self.own_shift):
+            raise ValueError(f"y must have the {len(self.own_shift)} sequences of the search. Got {len(labels)}.")
+        moved = np.full_like(labels, -1 if labels.dtype.kind in "iu" else None if labels.dtype.kind == "O" else np.nan)
+        for row, shift in enumerate(self.own_shift.tolist()):
+            kept = labels[row, max(shift, 0) : labels.shape[1] + min(shift, 0)]
+            moved[row, max(-shift, 0) : max(-shift, 0) + len(kept)] = kept
+        return moved
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the fit against the shift."""
+        from labeltide.inference.display import new_axes
+
+        ax = new_axes(ax)
+        ax.plot(self.shifts, self.fit, color="tab:blue")
+        if self.lag is not None and self.interval is not None:
+            ax.axvspan(*self.interval, color="tab:orange", alpha=0.25, linewidth=0)
+            ax.axvline(self.lag, color="tab:orange", label=f"labels late by {self.lag} steps")
+            ax.legend(frameon=False)
+        ax.axvline(0, color="0.6", linewidth=0.8)
+        ax.set(xlabel="shift of the labels (steps; positive: late)", ylabel="explained share of variance")
+        return ax
+
+    def __str__(self) -> str:
+        if self.lag is None:
+            return f"The lag cannot be estimated: {self.reason}"
+        low, high = self.interval or (self.lag, self.lag)
+        words = "late" if self.lag >= 0 else "early"
+        common = (
+            f"Labels are {words} by {abs(self.lag)} steps ({low} to {high}, p {p_value(self.p_value)})."
+            if self.is_shifted
+            else f"No shift of all labels was found (best {self.lag}, {low} to {high}, p {p_value(self.p_value)})."
+        )
+        own = int((self.own_p_value < RECORDING_LEVEL).sum())
+        return common + (f" {own} of {len(self.own_shift)} sequences have a shift of their own." if own else "")
+
+    def _repr_html_(self) -> str:
+        shifted = np.flatnonzero(self.own_p_value < RECORDING_LEVEL)[:10]
+        rows = [(row, self.own_shift[row], p_value(self.own_p_value[row])) for row in shifted]
+        return panel("Shifts", sentence(str(self)), table(["sequence", "shift", "p"], rows) if rows else "")
+
+
+def find_shifts(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    lengths: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    max_shift: int | None = None,
+    random_state: int = 0,
+) -> Shifts:
+    """Find labels that are late or early against the signals, for all sequences and for each.
+
+    Parameters
+    ----------
+    X : array of shape (n, steps, features)
+    y : array of shape (n, steps) or (n, steps, annotators), any label type
+    lengths : whole numbers of shape (n,), optional
+    clusters : n names, optional
+        Who each sequence belongs to. Intervals and tests take clusters as independent; by default, sequences.
+    max_shift : int, optional
+        The largest shift that is tried. By default half of the longest sequence, at most 5,000 steps.
+    random_state : int
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import numpy as np
+    >>> study = lt.make_sequences(n=20, n_steps=200, n_features=3, stay=0.95, random_state=0)
+    >>> late = np.roll(study.clean_labels, 4, axis=1)
+    >>> lt.find_shifts(study.features, late).lag
+    4
+    """
+    features, counts = _validation.check_features(X, lengths)
+    n, n_steps = features.shape[:2]
+    values = _validation.check_labels(y, n, n_steps)
+    values = values[..., None] if values.ndim == 2 else values
+    present = ~_validation.missing_labels(values) & _validation.steps_mask(counts, n_steps)[..., None]
+    codes = _validation.encode_labels(values, present, _validation.find_classes(values, present))
+    limit = max(1, min(int(counts.max()) // 2, MAX_SHIFT))
+    if max_shift is not None:
+        _validation.check_number("max_shift", max_shift, 1, n_steps - 1, whole=True)
+        limit = int(max_shift)
+    owners = np.arange(n) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1].ravel()
+    if len(owners) != n:
+        raise ValueError(f"clusters must be {n} names, one per sequence of X. Got {len(owners)}.")
+    signals = _whiten(features, counts)
+    found = _search(signals, codes, owners, limit, random_state)
+    if codes.shape[2] == 1:
+        return found
+    each = [_search(signals, codes[..., [a]], owners, limit, random_state) for a in range(codes.shape[2])]
+    return replace(found, annotators=tuple(each))
+
+
+def _whiten(features: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+    """Features of each step with their context and squares, centred by sequence and made uncorrelated."""
+    rows = [row[:count].astype(np.float64) for row, count in zip(features, counts, strict=True)]
+    every = np.concatenate(rows)
+    centre, spread = np.median(every, 0), np.maximum(every.std(0), 1e-12)
+    rows = [np.clip((row - centre) / spread, -6, 6) for row in rows]
+    if every.shape[1] > MAX_FEATURES:
+        components = np.linalg.eigh(np.cov(np.concatenate(rows).T))[1][:, -MAX_FEATURES:]
+        rows = [row @ components for row in rows]
+    rows = [np.hstack([row, row**2]) for row in (_with_context(row) for row in rows)]
+    rows = [row - row.mean(0) for row in rows]
+    total = sum(row.T @ row for row in rows) / len(every)
+    sizes, directions = np.linalg.eigh(total)
+    kept = sizes > 1e-4 * sizes[-1]
+    whitening = directions[:, kept] / np.sqrt(sizes[kept])
+    return [row @ whitening for row in rows]
+
+
+def _with_context(row: np.ndarray) -> np.ndarray:
+    padded = np.pad(row, ((CONTEXT, CONTEXT), (0, 0)), mode="edge")
+    around = sum(padded[start : start + len(row)] for start in range(2 * CONTEXT + 1)) / (2 * CONTEXT + 1)
+    return np.hstack([row, around])
+
+
+class _Unit(NamedTuple):
+    """Labels of one annotator in one stretch of a sequence, and the signals that a shift can bring to them."""
+
+    row: int
+    labels: np.ndarray  # (steps,), -1 where no label of this unit lies
+    signals: np.ndarray  # (steps, dimensions)
+
+
+def _cut(signals: list[np.ndarray], codes: np.ndarray, limit: int) -> list[_Unit]:
+    """One unit for each sequence and annotator; where there are few sequences, they are cut into parts."""
+    parts = -(-MIN_UNITS // len(signals))
+    units = []
+    for row, signal in enumerate(signals):
+        edges = np.linspace(0, len(signal), parts + 1).astype(int)
+        for annotator in range(codes.shape[2]):
+            for start, end in pairwise(edges.tolist()):
+                first, last = max(0, start - limit), min(len(signal), end + limit)
+                labels = codes[row, first:last, annotator].astype(np.int64)
+                labels[: start - first] = labels[end - first :] = -1
+                if (labels >= 0).any():
+                    units.append(_Unit(row, labels, signal[first:last]))
+    return units
+
+
+def _sums(unit: _Unit, values: np.ndarray, n_classes: int, limit: int) -> np.ndarray:
+    """Sums of `values` (steps, columns) over the labels of each class at each shift, (classes, columns, shifts).
+
+    A label at step i meets the value at step i - d, so that positive shifts are late labels.
+    """
+    size = next_fast_len(len(values) + limit, real=True)
+    spectrum = np.conj(rfft(values, size, axis=0))
+    found = np.zeros((n_classes, values.shape[1], 2 * limit + 1))
+    for label in np.unique(unit.labels[unit.labels >= 0]).tolist():
+        ones = rfft((unit.labels == label).astype(np.float64), size)[:, None]
+        products = irfft(spectrum * ones, size, axis=0)
+        found[label] = np.concatenate([products[-limit:], products[: limit + 1]]).T
+    return found
+
+
+def _centred_sums(unit: _Unit, n_classes: int, limit: int) -> np.ndarray:
+    """Sums of the signals as deviations from their mean over the steps that meet a label at that shift."""
+    present = np.ones((len(unit.labels), 1))
+    sums, met = (_sums(unit, values, n_classes, limit) for values in (unit.signals, present))
+    return sums - met * sums.sum(0) / np.maximum(met.sum(0), 1)
+
+
+def _search(signals: list[np.ndarray], codes: np.ndarray, owners: np.ndarray, limit: int, seed: int) -> Shifts:
+    n, n_classes, limit = len(codes), int(codes.max()) + 1, min(limit, max(map(len, signals)) - 1)
+    shifts = np.arange(-limit, limit + 1)
+    units = _cut(signals, codes, limit)
+    if len(np.unique(owners)) < MIN_UNITS:
+        owners = np.arange(len(units))
+    else:
+        owners = np.unique(owners[[unit.row for unit in units]], return_inverse=True)[1]
+    counts = np.array([np.bincount(unit.labels[unit.labels >= 0], minlength=n_classes) for unit in units])
+    sums = np.zeros((n_classes, signals[0].shape[1], len(shifts)))
+    for unit in units:
+        sums += _centred_sums(unit, n_classes, limit)
+    per_class = np.maximum(counts.sum(0), 1)[:, None]
+    trace = (sums**2).sum(1) / per_class  # (classes, shifts)
+    fit = trace.sum(0) / (counts.sum() * max(1, n_classes - 1))
+    best = int(fit.argmax())
+
+    # How each cluster moves the fit at each shift (its influence function), and its own sums at the best shift.
+    influence = np.zeros((owners.max() + 1, len(shifts)))
+    sums_at_best = np.zeros((owners.max() + 1, *sums.shape[:2]))
+    cluster_counts = np.zeros((owners.max() + 1, n_classes, 1))
+    for unit, owner, count in zip(units, owners, counts[..., None], strict=True):
+        part = _centred_sums(unit, n_classes, limit)
+        influence[owner] += ((2 * (part * sums).sum(1) - trace * count) / per_class).sum(0)
+        sums_at_best[owner] += part[..., best]
+        cluster_counts[owner] += count
+    means = (sums[..., best] - sums_at_best) / np.maximum(per_class - cluster_counts, 1)  # of all other clusters
+
+    # The fit of each sequence at each shift, to the class means of the others.
+    evidence = []
+    profiles, transitions = np.zeros((n, len(shifts))), np.zeros(n, int)
+    for unit, owner in zip(units, owners, strict=True):
+        ratios = unit.signals @ means[owner].T - (means[owner] ** 2).sum(1) / 2  # (steps, classes)
+        ratios -= ratios.mean(0)
+        evidence.append(ratios)
+        profile = _sums(unit, ratios, n_classes, limit)
+        profiles[unit.row] += profile[np.arange(n_classes), np.arange(n_classes)].sum(0)
+        seen = unit.labels[unit.labels >= 0]
+        transitions[unit.row] += int((seen[1:] != seen[:-1]).sum())
+    gains = np.zeros(owners.max() + 1)
+    for unit, owner, ratios in zip(units, owners, evidence, strict=True):
+        gains[owner] += _scores(unit, ratios, shifts[best]).sum()
+
+    tried = max(1.0, len(shifts) * transitions.sum() / counts.sum())  # shifts that differ, about one per run of labels
+    reason = _reason(gains, int(transitions.sum()), tried)
+    if reason is not None:
+        unknown = np.zeros(n, int)
+        return Shifts(None, None, np.nan, reason, shifts, fit, unknown, unknown, np.full(n, np.nan))
+    interval, p = _infer_lag(fit, influence / (counts.sum() * max(1, n_classes - 1)), seed)
+    lag = int(shifts[best])
+    assumed = lag if p < 1 - LEVEL else 0
+    own_best = shifts[profiles.argmax(1)]
+    raw = np.full(n, np.nan)
+    for row in np.flatnonzero((transitions >= MIN_TRANSITIONS) & (own_best != assumed)):
+        mine = [index for index, unit in enumerate(units) if unit.row == row]
+        run = max(1, round(sum((units[i].labels >= 0).sum() for i in mine) / (transitions[row] + 1)))
+        blocks = [_block_gains(units[i], evidence[i], int(own_best[row]), assumed, run) for i in mine]
+        raw[row] = _better(np.concatenate(blocks), max(1.0, len(shifts) / run))
+    raw[(transitions >= MIN_TRANSITIONS) & (own_best == assumed)] = 1.0
+    own_p_value = _holm(raw)
+    own_shift = np.where(own_p_value < RECORDING_LEVEL, own_best, assumed)
+    ends = (int(shifts[interval[0]]), int(shifts[interval[1]]))
+    return Shifts(lag, ends, p, None, shifts, fit, own_shift, own_best, own_p_value)
+
+
+def _reason(gains: np.ndarray, transitions: int, tried: float) -> str | None:
+    """Why labels cannot be aligned with the signals, or None: a test of the out-of-cluster fit at the best shift."""
+    if transitions < MIN_TRANSITIONS:
+        return f"there are {transitions} changes of label, too few to align."
+    if _better(gains, tried) > SURE:
+        return "the signals do not predict these labels at any shift."
+    return None
+
+
+def _scores(unit: _Unit, ratios: np.ndarray, shift: int) -> np.ndarray:
+    """The log-likelihood ratio of each label at a shift, (labels,); zero where the shift leads out of the sequence."""
+    steps = np.flatnonzero(unit.labels >= 0)
+    source = steps - shift
+    inside = (source >= 0) & (source < len(ratios))
+    return np.where(inside, ratios[np.clip(source, 0, len(ratios) - 1), unit.labels[steps]], 0.0)
+
+
+def _block_gains(unit: _Unit, ratios: np.ndarray, shift: int, other: int, run: int) -> np.ndarray:
+    """What a shift gains over another one, in blocks as long as a run of labels."""
+    gains = _scores(unit, ratios, shift) - _scores(unit, ratios, other)
+    return np.add.reduceat(gains, np.arange(0, len(gains), run))
+
+
+def _better(gains: np.ndarray, tried: float) -> float:
+    """One-sided z test that gains are positive, corrected for the shifts among which the best was picked (Šidák)."""
+    spread = gains.std(ddof=1) if len(gains) > 1 else 0.0
+    if spread == 0:
+        return 1.0
+    p = float(stats.norm.sf(gains.mean() / (spread / np.sqrt(len(gains)))))
+    return float(-np.expm1(tried * np.log1p(-p)))
+
+
+def _infer_lag(fit: np.ndarray, influence: np.ndarray, seed: int) -> tuple[tuple[int, int], float]:
+    """Bootstrap interval of the best shift, as indices, and the p-value of "no shift fits better than none".
+
+    Both use the linearised fit. The interval gives clusters random weights. The p-value is the larger one of the
+    bootstrap's and of a max-t test that gives clusters random signs (wild bootstrap); shifts that fit far worse than
+    none are left out of its maximum (Andrews and Soares 2010).
+    """
+    generator, n, zero = np.random.default_rng(seed), len(influence), len(fit) // 2
+    weights = generator.multinomial(n, np.full(n, 1 / n), DRAWS) - 1.0
+    drawn = np.sort((fit + weights @ influence).argmax(1))
+    low, high = (int(drawn[round(share * (DRAWS - 1))]) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    gains = influence - influence[:, [zero]]
+    gains = gains - gains.mean(0)
+    errors = np.sqrt(n / max(1, n - 1) * (gains**2).sum(0))
+    t = np.divide(fit - fit[zero], errors, out=np.full(len(fit), -np.inf), where=errors > 0)
+    if t.max() <= 0:
+        return (low, high), 1.0
+    kept = t > -np.sqrt(2 * np.log(n))
+    null = (generator.choice([-1.0, 1.0], (DRAWS, n)) @ gains[:, kept] / errors[kept]).max(1)
+    other_side = min((drawn <= zero).sum(), (drawn >= zero).sum())
+    return (low, high), min(1.0, (1 + max(int((null >= t.max()).sum()), 2 * int(other_side))) / (DRAWS + 1))
+
+
+def _holm(p_values: np.ndarray) -> np.ndarray:
+    """Adjusted p-values (Holm 1979); NaN stays."""
+    adjusted, tested = p_values.copy(), np.flatnonzero(~np.isnan(p_values))
+    order = tested[np.argsort(p_values[tested])]
+    factors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(p_values[order] * factors))
+    return adjusted
