@@ -29,6 +29,7 @@ CONTEXT = 1  # steps on either side that join a step's features
 MAX_FEATURES = 32  # principal components, where there are more features
 MAX_SHIFT = 5000
 MIN_UNITS = 8  # long recordings are cut into at least as many parts, so that their spread can be seen
+MAX_BLOCKS = 24  # by hand: blocks of a sequence that count as independent
 MIN_TRANSITIONS = 5  # of a recording, for a shift of its own
 DRAWS = 999
 SURE = 0.01  # level at which labels and signals are taken to be related
@@ -321,8 +322,10 @@ def _search(signals: list[np.ndarray], codes: np.ndarray, owners: np.ndarray, li
     raw = np.full(n, np.nan)
     for row in np.flatnonzero((transitions >= MIN_TRANSITIONS) & (own_best != assumed)):
         mine = [index for index, unit in enumerate(units) if unit.row == row]
-        run = max(1, round(sum((units[i].labels >= 0).sum() for i in mine) / (transitions[row] + 1)))
-        blocks = [_block_gains(units[i], evidence[i], int(own_best[row]), assumed, run) for i in mine]
+        labelled = sum(int((units[i].labels >= 0).sum()) for i in mine)
+        run = max(1, round(labelled / (transitions[row] + 1)))
+        size = max(run, labelled // MAX_BLOCKS)
+        blocks = [_block_gains(units[i], evidence[i], int(own_best[row]), assumed, size) for i in mine]
         raw[row] = _better(np.concatenate(blocks), max(1.0, len(shifts) / run))
     raw[(transitions >= MIN_TRANSITIONS) & (own_best == assumed)] = 1.0
     own_p_value = _holm(raw)
@@ -348,10 +351,10 @@ def _scores(unit: _Unit, ratios: np.ndarray, shift: int) -> np.ndarray:
     return np.where(inside, ratios[np.clip(source, 0, len(ratios) - 1), unit.labels[steps]], 0.0)
 
 
-def _block_gains(unit: _Unit, ratios: np.ndarray, shift: int, other: int, run: int) -> np.ndarray:
-    """What a shift gains over another one, in blocks as long as a run of labels."""
+def _block_gains(unit: _Unit, ratios: np.ndarray, shift: int, other: int, size: int) -> np.ndarray:
+    """What a shift gains over another one, in blocks of steps that are taken as independent."""
     gains = _scores(unit, ratios, shift) - _scores(unit, ratios, other)
-    return np.add.reduceat(gains, np.arange(0, len(gains), run))
+    return np.add.reduceat(gains, np.arange(0, len(gains), size))
 
 
 def _better(gains: np.ndarray, tried: float) -> float:

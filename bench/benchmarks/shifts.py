@@ -1,0 +1,189 @@
+"""How well `lt.find_shifts` finds late labels and shifted recordings that were made by hand from real ones.
+
+    python bench/benchmarks/shifts.py --data DATA --draws 20      # writes bench/results/shifts.md
+
+Nine data sets with whole recordings. Labels are taken as they are, made late by a common lag, by a lag that differs
+from change to change, at starts or ends of events only, or one recording in ten is moved; without and with 30 % other
+wrong labels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+import labeltide as lt
+
+RESULT = Path(__file__).parents[1] / "results" / "shifts.md"
+SEEN_LEVEL, TOLERANCE = 0.05, 2  # of a test; steps by which the shift of a recording may be missed
+KINDS = {
+    "as recorded": {},
+    "late by 1": {"lag": 1},
+    "late by 2 ± 1": {"lag": 2, "spread": 1},
+    "late by 4 ± 2": {"lag": 4, "spread": 2},
+    "late by 8": {"lag": 8},
+    "late by 30": {"lag": 30},
+    "starts late by 4": {"lag": 4, "only": "starts"},
+    "ends late by 4": {"lag": 4, "only": "ends"},
+    "one recording in ten": {"moved": 0.1},
+}
+Recordings = list[tuple[np.ndarray, np.ndarray]]
+
+
+def load(data: Path) -> dict[str, Recordings]:
+    """Recordings of nine data sets: features (steps, features) and labels (steps,), -1 where there is none."""
+    har = [_read(data / "uci_har" / f"{part}.parquet") for part in ("train", "test")]
+    har = {name: np.concatenate([part[name] for part in har]) for name in har[0]}
+    some = [f"f{n:03d}" for n in (*range(1, 7), *range(41, 47), *range(121, 127))]
+    senior = _read(data / "har70plus" / "means_5s.parquet")
+    axes = [f"{place}_{axis}_mean" for place in ("back", "thigh") for axis in "xyz"]
+    sleep = _read(data / "sleep_edf" / "sleep_edf_sc_20nights_30s.parquet")
+    spectra = [name for name in sleep if name.startswith(("fpz", "pzo"))]
+    still, asleep = np.isin(senior["label_mode"], (6, 7, 8)), sleep["stage"] > 0
+    eeg = _read(data / "eeg_eye_state" / "eeg_eye_state.parquet")
+    eyes = eeg.pop("eyeDetection")
+    return {
+        "activities, 6 classes": _split(har["subject"], _stack(har, some), har["label"]),
+        "moving": _split(har["subject"], _stack(har, some[1:]), har["label"] > 3),
+        "senior": _split(senior["subject"], _stack(senior, axes), still),
+        "senior, 7 classes": _split(senior["subject"], _stack(senior, axes), senior["label_mode"]),
+        "stages, 5 classes": _trim(_split(sleep["night"], _stack(sleep, spectra), sleep["stage"])),
+        "sleeping": _trim(_split(sleep["night"], _stack(sleep, spectra), asleep)),
+        "gaze": list(_gaze(_read(data / "lund2013" / "lund2013_two_coders_500hz.parquet"))),
+        "chest accelerometer": list(_chest(_read(data / "chest_accel" / "chest_accel_52hz.parquet"))),
+        "blinking": [(np.clip(_stack(eeg, list(eeg)), *np.percentile(_stack(eeg, list(eeg)), (1, 99))), eyes)],
+    }
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    return {name: column.to_numpy() for name, column in zip(*_columns(path), strict=True)}
+
+
+def _columns(path: Path) -> tuple[list[str], list]:
+    table = pq.read_table(path)
+    return table.column_names, table.columns
+
+
+def _stack(table: dict[str, np.ndarray], names: list[str]) -> np.ndarray:
+    return np.stack([table[name].astype(np.float64) for name in names], axis=1)
+
+
+def _split(names: np.ndarray, features: np.ndarray, labels: np.ndarray) -> Recordings:
+    parts = [np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())]
+    return [(features[rows], labels[rows].astype(int)) for rows in parts]
+
+
+def _trim(nights: Recordings) -> Recordings:
+    """An hour of wake on either side of the night."""
+    asleep = [np.flatnonzero(labels > 0) for _, labels in nights]
+    cuts = [slice(max(0, steps[0] - 120), steps[-1] + 120) for steps in asleep]
+    return [(features[cut], labels[cut]) for (features, labels), cut in zip(nights, cuts, strict=True)]
+
+
+def _gaze(table: dict[str, np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """How far gaze moved within 10 to 100 ms around a step of 10 ms."""
+    for position, labels in _split(table["trial"], _stack(table, ["x_px", "y_px"]), table["label_MN"]):
+        ends = [(np.roll(position, n // 2 - n, 0), np.roll(position, n // 2, 0)) for n in (5, 10, 20, 50)]
+        moved = [last - first for last, first in ends]
+        features = np.stack([np.log1p(np.hypot(*step.T)) for step in moved], axis=1)[::5]
+        yield np.nan_to_num(features), np.where(np.isin(labels, (1, 2, 4)), labels, -1)[::5]
+
+
+def _chest(table: dict[str, np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Mean and spread of the acceleration in two seconds."""
+    for signal, labels in _split(table["subject"], _stack(table, ["x", "y", "z"]), table["label"]):
+        blocks = signal[: len(signal) // 104 * 104].reshape(-1, 104, 3)
+        features = np.concatenate([blocks.mean(1), np.log1p(blocks.std(1))], axis=1)
+        middle = labels[52::104][: len(blocks)]
+        yield features, np.where(middle == 0, -1, middle)
+
+
+def make_late(
+    labels: np.ndarray, generator: np.random.Generator, lag: int = 0, spread: float = 0.0, only: str = ""
+) -> np.ndarray:
+    """Every change of label recorded late; `only` starts of the rarer labels, or their ends."""
+    changes = np.flatnonzero(np.diff(labels)) + 1
+    common = np.bincount(labels[labels >= 0]).argmax()
+    after = labels[changes] == common
+    concerned = {"": np.ones(len(changes), bool), "starts": ~after, "ends": after}[only]
+    moves = np.round(lag + spread * generator.standard_normal(len(changes))).astype(int) * concerned
+    edges = np.clip(np.maximum.accumulate(changes + moves), 0, len(labels))
+    return np.repeat(labels[np.r_[0, changes]], np.diff(np.r_[0, edges, len(labels)]))
+
+
+def draw(recordings: Recordings, seed: int, noise: float, moved: float = 0.0, **late: object) -> tuple:
+    """Padded features, labels and lengths, and by how much each recording was moved."""
+    generator = np.random.default_rng(seed)
+    classes = np.unique(np.concatenate([labels[labels >= 0] for _, labels in recordings]))
+    lengths = np.array([len(labels) for _, labels in recordings])
+    X = np.zeros((len(recordings), lengths.max(), recordings[0][0].shape[1]), np.float32)
+    y, own = np.full(X.shape[:2], -1), np.zeros(len(recordings), int)
+    for row, (features, recorded) in enumerate(recordings):
+        labels = make_late(recorded, generator, **late)
+        codes = np.where(labels >= 0, np.searchsorted(classes, labels), -1)
+        wrong = (generator.random(len(codes)) < noise) & (codes >= 0)
+        codes = np.where(wrong, (codes + generator.integers(1, len(classes), len(codes))) % len(classes), codes)
+        if generator.random() < moved:
+            size = int(min(np.exp(generator.uniform(np.log(5), np.log(500))), len(codes) // 3))
+            own[row] = size * generator.choice([-1, 1])
+            codes = np.roll(codes, own[row])
+            codes[slice(own[row]) if own[row] > 0 else slice(own[row], None)] = -1
+        X[row, : len(codes)], y[row, : len(codes)] = features, codes
+    return X, y, lengths, own
+
+
+def measure(recordings: Recordings, noise: float, draws: int, **kind: object) -> list[object]:
+    """One line: tests that reject, error of the lag, recordings found, and recordings named wrongly."""
+    lag, rejected, errors, found, moved, false, none, seconds = kind.get("lag", 0), 0, [], 0, 0, 0, 0, 0.0
+    for seed in range(draws):
+        X, y, lengths, own = draw(recordings, seed, noise, **kind)
+        start = time.perf_counter()
+        result = lt.find_shifts(X, y, lengths=lengths)
+        seconds += time.perf_counter() - start
+        if result.lag is None:
+            none += 1
+            continue
+        named = result.own_p_value < SEEN_LEVEL
+        rejected += result.p_value < SEEN_LEVEL
+        errors.append(abs(result.lag - lag))
+        moved += int((own != 0).sum())
+        found += int((named & (own != 0) & (abs(result.own_best - own - lag) <= TOLERANCE)).sum())
+        false += int((named & (own == 0)).any())
+    tested = draws - none
+    shown = f"{np.mean(errors):.1f} (at most {max(errors)})" if errors else ""
+    own_shown = f"{found} of {moved}" if moved else ""
+    return [f"{rejected} of {tested}", none or "", shown, own_shown, false or "", f"{seconds / draws:.2f}"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=os.environ.get("LABELTIDE_DATA", "data"))
+    parser.add_argument("--draws", type=int, default=20)
+    options = parser.parse_args()
+    heads = ["data set", "labels", "other wrong labels", "shift found", "cannot be estimated", "error of the lag"]
+    heads += ["moved recordings found", "draws with a false one", "seconds"]
+    lines = [
+        "# Late labels and shifted recordings",
+        "",
+        f"`python bench/benchmarks/shifts.py --data DATA --draws {options.draws}`, {time.strftime('%Y-%m-%d')}.",
+        "",
+        f"| {' | '.join(heads)} |",
+        f"|---|---|{'--:|' * (len(heads) - 2)}",
+    ]
+    for name, recordings in load(options.data).items():
+        for kind, settings in KINDS.items():
+            for noise in (0.0, 0.3):
+                cells = [name, kind, f"{noise:.0%}", *measure(recordings, noise, options.draws, **settings)]
+                lines.append(f"| {' | '.join(map(str, cells))} |")
+                print(lines[-1], flush=True)
+    RESULT.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
