@@ -45,6 +45,7 @@ GROUPS = {
         "load",
         "step_scorer",
     ),
+    "Late labels": ("find_shifts", "Shifts"),
     "Several annotators": ("consensus", "Consensus", "agreement", "Agreement"),
     "Reviews": ("review_sample", "checked_rate"),
     "Data and simulation": ("Sequences", "SequenceScaler", "make_sequences", "make_noise", "corrupt"),
