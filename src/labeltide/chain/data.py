@@ -163,11 +163,11 @@ class TrainingEvidence(NamedTuple):
     clusters: Tensor | None = None  # int64 (rows,), the cluster of each row, such as its person; None: not told
     shares: Tensor | None = None  # (annotators,), weights in the common Q; None: shares of the labels
     period: Period = None  # of the clock, where it has one
-    families: tuple[WeightedFamily, ...] = ()  # the mixture of which Q is the average
+    families: tuple[WeightedFamily, ...] = ()  # Q is their weighted average
     bootstrap_rows: Tensor | None = None  # int64, the rows of parametric bootstrap tests, which are slow; None: all
 
     def take_rows(self, rows: Tensor) -> TrainingEvidence:
-        """Some of the rows, all of which then also serve parametric bootstrap tests."""
+        """Some of the rows; parametric bootstrap tests then use all of them."""
         return self._replace(
             data=self.data.take_rows(rows),
             folds=self.folds[:, rows],

@@ -358,7 +358,7 @@ class ClassBlocks:
     """Coefficients of families of one name and size, ordered by true class, and products with their design.
 
     Every class has the coefficients of its level, then those of its change over the clock. `size` is the number of
-    coefficients of a block, of which there are `n_blocks`: one for each true class, or a single one where classes
+    coefficients of each of `n_blocks` blocks: one for each true class, or a single one where classes
     share coefficients; `columns` then says which of them each class uses.
     """
 

@@ -48,7 +48,7 @@ WHOLE_WAVES = (1.0, 1 / 2, 1 / 3)  # those that fit a periodic clock
 PIECES = (2, 3, 4)  # by hand
 NUMBERS_AT_ONCE = 2**24  # of the Qs of all members that are fitted together
 MANY_CLASSES = 13  # by hand: from which no pair of classes has a change over the clock of its own
-Kinds = Sequence[Sequence[Sequence[Family]]]  # of each fit, candidate and fold, the last of which leaves nothing out
+Kinds = Sequence[Sequence[Sequence[Family]]]  # of each fit, candidate and fold; the last leaves nothing out
 Sharing = tuple[str, str]  # of the level and of the movement among entries of Q
 
 
@@ -157,7 +157,7 @@ def try_families(
 ) -> FamilyScores:
     """Cross-validate each family of each fit: fit it without each fold, score it there, and fit it to all rows.
 
-    `families` has one entry for each fit, candidate and fold, the last of which leaves nothing out: what a family takes
+    `families` has one entry for each fit, candidate and fold; the last leaves nothing out. What a family takes
     from the data, such as change points, must not come from the rows that score it.
     """
     n_fits, n_families, n_folds = len(families), len(families[0]), int(folds.max()) + 1

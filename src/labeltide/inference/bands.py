@@ -184,7 +184,7 @@ def _labels_and_rates(matrices: np.ndarray, replicates: Replicates) -> tuple[np.
 
 
 def make_band(mean: np.ndarray, replicates: np.ndarray) -> Band:
-    """Bands around a curve (points, ...) from (1 + replicates, points, ...), of which the first used all rows."""
+    """Bands around a curve (points, ...) from (1 + replicates, points, ...); the first used all rows."""
     centre, logits = logit(mean), logit(replicates)
     undersmoothed, drawn = logits[0], logits[1:]
     deviation = drawn - drawn.mean(0)

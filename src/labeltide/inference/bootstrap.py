@@ -64,7 +64,7 @@ def refit(
 
 
 def _engine(data: ChainData, members: Members) -> Workers:
-    """The workers of the context, for so many refits that sending the data to them pays."""
+    """The workers of the context, if there are enough refits to pay for sending them the data."""
     steps = len(members.labels) * data.mask.numel()
     return current_workers() if steps >= MIN_STEPS_FOR_WORKERS else Serial()
 

@@ -124,7 +124,7 @@ def check_drift(training: TrainingEvidence) -> Diagnostic:
         return Diagnostic("drift", False, "No network was needed, so none can drift.")
     first, second = data.evidence[0].double().clamp_min(-MAX_LOG_ODDS).topk(2, dim=-1).values.unbind(-1)
     margin = (first - second).numpy()  # (rows, steps)
-    # A causal network has seen little at the first steps of a sequence; that is no drift.
+    # A causal network has seen little at the first steps of a sequence; that is not drift.
     contrast = largest_contrast(training, margin, skip_first=data.points is None)
     size = contrast.change / max(float(margin[data.mask.numpy()].std()), 1e-9)
     bad = size > MAX_MARGIN_CHANGE and contrast.z > CHANCE_Z
@@ -300,7 +300,7 @@ MIN_GAIN_T = 2.0  # by hand: t value of the gain over label frequencies
 FREQUENCY_PARTS = 10  # by hand: of the clock, each with its own frequencies
 MIN_RIGHT = 0.55  # by hand: share of right labels of a true class under which its name is in doubt
 MAX_DOUBTFUL = 0.25  # by hand: share of the labels whose true class may have changed names
-MIN_CLOCK_GAIN = 0.3  # by hand: share of the labels beside the most common class that the clock tells
+MIN_CLOCK_GAIN = 0.3  # by hand: share of the labels outside the most common class that the clock predicts
 MIN_CLOCK_SHARE = 0.9  # by hand: of what the networks tell beyond the most common class; noise lowers both alike
 TRUSTED_LABELS = 30  # by hand: with as many, Q is known from them
 

@@ -1,4 +1,4 @@
-"""A probability sample of labels for review: every label has a known and positive probability of being drawn."""
+"""Review of labels: probability samples, and design-based estimates of the share of wrong labels from them."""
 
 from __future__ import annotations
 
@@ -455,7 +455,7 @@ class RemainingRate:
     count: EffectiveCount
 
     def predict_bound(self, more: ArrayLike) -> np.ndarray:
-        """The bound to expect after so many more items, if wrong labels are found at the rate estimated now."""
+        """The expected bound after this many more items, if wrong labels are found at the rate estimated now."""
         reviewed = self.n_reviewed + np.atleast_1d(np.asarray(more, dtype=float))
         inside = reviewed < self.n_labels
         share, now = reviewed[inside] / self.n_labels, self.n_reviewed / self.n_labels

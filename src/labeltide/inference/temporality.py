@@ -322,7 +322,7 @@ def change_tests(
 
 
 def _fit_in_parts(training: TrainingEvidence, nulls: Sequence[Family]) -> Iterator[NullFit]:
-    """Fits of nulls, of which as many run together as have their posteriors in memory."""
+    """Fits of nulls, in parts whose posteriors fit into memory."""
     at_once = max(1, NUMBERS_AT_ONCE // (training.data.mask.numel() * training.data.n_classes))
     for first in range(0, len(nulls), at_once):
         yield from fit_null_families(training, nulls[first : first + at_once])
