@@ -139,7 +139,7 @@ class SequenceScaler(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 def _masked(X: ArrayLike, lengths: ArrayLike | None) -> np.ndarray:
     """A copy of X with NaN on padding."""
     try:
-        values = np.array(X, dtype=np.float64)
+        values = np.array(_validation.plain_array(X), dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError("X must be numbers of shape (n, steps, features).") from None
     if values.ndim != 3 or 0 in values.shape:

@@ -318,7 +318,7 @@ def learn_scaling(X: ArrayLike, mask: np.ndarray) -> np.ndarray:
     variance: the initial weights and the learning rate are made for that (docs/decisions/026-standardised-features.md).
     """
     every = -(-mask.size // MAX_STEPS)
-    scaling = find_scaling(np.asarray(np.asarray(X)[::every], dtype=np.float64)[mask[::every]])
+    scaling = find_scaling(np.asarray(np.asarray(_validation.plain_array(X))[::every], dtype=np.float64)[mask[::every]])
     scaling[3] *= max(1.0, scaling.shape[1] / MAX_UNIT_FEATURES) ** 0.5
     return scaling
 
@@ -330,7 +330,7 @@ def scale_features(X: ArrayLike, features: np.ndarray, mask: np.ndarray, scaling
     """
     if scaling is None:
         return features
-    given = np.asarray(X)
+    given = np.asarray(_validation.plain_array(X))
     if np.may_share_memory(features, given):
         features = np.empty_like(features)
     rows = max(1, STEPS_AT_ONCE // mask.shape[1])
