@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from labeltide.auditing.results import LABEL_COLUMNS
 from test_examples import ROOT, run
 
 DOCS = ROOT / "docs"
@@ -210,3 +211,8 @@ def test_every_exit_code_is_in_the_reference():
 def test_the_readme_states_the_assumption():
     text = " ".join((ROOT / "README.md").read_text().split())
     assert "each class is recorded correctly more often than as any other class" in text
+
+
+def test_the_reference_of_files_describes_every_column_of_labels():
+    text = (DOCS / "reference" / "files.md").read_text(encoding="utf-8")
+    assert [name for name in LABEL_COLUMNS if f"`{name}`" not in text] == []

@@ -196,7 +196,24 @@ def _is_as_written(folder: Path) -> bool:
     return False
 
 
-NUMBERS = ("probability_right", "suggested_probability", "clock")
+# The columns of labels.parquet in their order, and what each holds; docs/reference/files.md says what they mean. Of
+# several clocks the others are clock_2 and so on. `judge_lines` in judging.py computes them, `write_lines` in writing.py
+# the last three.
+LABEL_COLUMNS = {
+    "row": "count",
+    "sequence": "text",
+    "time": "text",
+    "annotator": "text",
+    "clock": "number",
+    "recorded": "text",
+    "probability_right": "chance",
+    "probability_contested": "chance",
+    "suggested": "text",
+    "suggested_probability": "chance",
+    "corrected": "text",
+    "is_issue": "flag",
+    "reason": "text",
+}
 MAX_ROWS = 2**53
 
 
@@ -222,19 +239,22 @@ def read_labels(source: pa.Table | Path, columns: Sequence[str]) -> pa.Table:
 
 def _check_column(name: str, column: pa.ChunkedArray) -> Any:
     kind = column.type
-    if name == "row":
+    holds = LABEL_COLUMNS.get(name, "text")
+    if holds == "count":
         _expect(pa.types.is_integer(kind) and not column.null_count, name, "whole numbers")
         column = column.cast(pa.int64())
         ends = pc.min_max(column).as_py()
         _expect(not len(column) or (ends["min"] >= 0 and ends["max"] < MAX_ROWS), name, "rows of a table")
         return column
-    if name == "is_issue":
+    if holds == "flag":
         _expect(pa.types.is_boolean(kind), name, "true or false")
         return column
-    if name in NUMBERS:
+    if holds in ("number", "chance"):
         _expect(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind), name, "numbers")
         column = column.cast(pa.float64())
-        _expect(_is_within(column, 1.0 if name != "clock" else float("inf")), name, "finite numbers, chances in [0, 1]")
+        _expect(
+            _is_within(column, 1.0 if holds == "chance" else float("inf")), name, "finite numbers, chances in [0, 1]"
+        )
         return column
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
     _expect(is_text or pa.types.is_dictionary(kind), name, "texts")

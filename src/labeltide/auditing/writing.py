@@ -13,7 +13,7 @@ from pyarrow import ipc, parquet
 
 from labeltide.auditing.findings import PartTotals, Totals, as_texts
 from labeltide.auditing.judging import QUALITY, SUPPORT, Flags, JudgeJob, Reasons, work_ahead
-from labeltide.auditing.results import ISSUES, ISSUES_CSV, LABELS, MAX_IN_CSV, ROW_GROUP
+from labeltide.auditing.results import ISSUES, ISSUES_CSV, LABEL_COLUMNS, LABELS, MAX_IN_CSV, ROW_GROUP
 from labeltide.tables.frames import with_verdicts, write_safe_csv
 
 BUCKET = 400_000  # flagged labels that are sorted at once
@@ -159,7 +159,7 @@ class IssueFiles:
         return self.folder / f"range-{number:05d}.arrow"
 
 
-TEXTS = ("sequence", "time", "annotator", "recorded", "suggested", "corrected", "reason", "predicted")
+TEXTS = (*(name for name, holds in LABEL_COLUMNS.items() if holds == "text"), "predicted")
 COUNTS = ("row", "rank")
 
 

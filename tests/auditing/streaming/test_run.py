@@ -16,7 +16,7 @@ from labeltide.auditing import survey as chunks
 from labeltide.auditing import survey as sorting
 from labeltide.auditing.page import write_page
 from labeltide.auditing.predict import predict_table, predict_to_file
-from labeltide.auditing.results import OURS
+from labeltide.auditing.results import LABEL_COLUMNS, OURS
 from labeltide.inference.audit import choose_issues
 from labeltide.inference.conclusion import NO_OTHER_LIKELIER
 
@@ -59,6 +59,7 @@ def test_parts_give_the_bytes_of_a_table_in_memory(tmp_path):
     whole, parts = (f(path, tmp_path / f.__name__) for f in (in_memory, run))
     assert_same_files(whole.folder, parts.folder)
     assert {file.name for file in parts.folder.iterdir()} == OURS
+    assert whole.labels.column_names == list(LABEL_COLUMNS)
     assert whole.issues.num_rows == parts.issues.count_rows() > 0
     assert whole.labels.equals(parts.labels.to_table().cast(whole.labels.schema))
 
