@@ -197,8 +197,8 @@ def _is_as_written(folder: Path) -> bool:
 
 
 # The columns of labels.parquet in their order, and what each holds; docs/reference/files.md says what they mean. Of
-# several clocks the others are clock_2 and so on. `judge_lines` in judging.py computes them, `write_lines` in writing.py
-# the last three.
+# several clocks the others are clock_2 and so on. `judge_lines` in judging.py computes them, and `write_lines` in
+# writing.py the last three.
 LABEL_COLUMNS = {
     "row": "count",
     "sequence": "text",
