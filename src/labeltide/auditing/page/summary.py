@@ -44,23 +44,24 @@ HEAD = 11  # letters before each line's words
 
 def summary_text(audit: Mapping[str, Any]) -> str:
     """What a person can read in ten seconds; names cannot reach the terminal's controls."""
+    views, plan = clock_views(audit), audit.get("plan") or []
+    changes = [f"{view.clock.over}: {_change_line(view)}" if view.others else _change_line(view) for view in views]
+    answer = write_verdict(audit).cards[-1].answer
+    has_list = is_noisy(audit) and audit["issues"].get("count")
+    then = f", then annotate {again_words(plan)}" if plan and has_list else ""
+    warnings = [check_title(each["name"]) for each in audit.get("diagnostics") or [] if each.get("is_warning")]
+    careful = f"{count(len(warnings), 'warning')}: {join_words([display_name(name) for name in warnings])}"
+    fast = "a fast audit: fewer epochs and windows than usual, so intervals are wider and tests weaker"
     lines = {
         "Wrong": _wrong_line(audit),
         "Worst": _worst(audit),
-        "Over time": _over_time(audit),
-        "Next": _next_line(audit),
-        "Careful": _careful(audit),
-        "Fast": _fast(audit),
+        "Over time": "cannot be tested" if untold(audit) else "; ".join(changes),
+        "Next": answer[0].lower() + answer[1:] + then,
+        "Careful": careful if warnings else "",
+        "Fast": fast if (audit.get("settings") or {}).get("fast") else "",
     }
     told = [f"{head:<{HEAD}}{terminal_text(text)}" for head, text in lines.items() if text]
     return "\n".join([f"{display_name(audit['table']['name'], 60)}: {size(audit)}.", *told])
-
-
-def _fast(audit: Mapping[str, Any]) -> str:
-    """That less was computed than usual; the page says what."""
-    if not (audit.get("settings") or {}).get("fast"):
-        return ""
-    return "a fast audit: fewer epochs and windows than usual, so intervals are wider and tests weaker"
 
 
 def _wrong_line(audit: Mapping[str, Any]) -> str:
@@ -81,21 +82,10 @@ def _worst(audit: Mapping[str, Any]) -> str:
         return "" if untold(audit) else "no moment stands out"
     clock, test = moving[0].clock, moving[0].audit["temporality"]
     parts = []
-    for word in ("worst", "best"):
+    for word, before in (("worst", ""), ("best", "best ")):
         at, rate = number(test.get(f"{word}_at")), number(test.get(f"{word}_rate"))
-        parts += (
-            [f"{'' if word == 'worst' else 'best '}{clock.moment(at)} ({percent(rate)})"] if is_known(at, rate) else []
-        )
+        parts += [f"{before}{clock.moment(at)} ({percent(rate)})"] if is_known(at, rate) else []
     return "; ".join(parts) or "no moment stands out"
-
-
-def _over_time(audit: Mapping[str, Any]) -> str:
-    views = clock_views(audit)
-    if untold(audit):
-        return "cannot be tested"
-    return "; ".join(
-        f"{view.clock.over}: {_change_line(view)}" if view.others else _change_line(view) for view in views
-    )
 
 
 def _change_line(view: View) -> str:
@@ -108,22 +98,6 @@ def _change_line(view: View) -> str:
     range_ = interval(number(test.get("change_lower")), number(test.get("change_upper"))).removesuffix(SIGN)
     by = f" by {points(change)}{f' ({range_})' if range_ else ''}" if is_known(change) else ""
     return f"changes{by}, {p_value(p)}"
-
-
-def _next_line(audit: Mapping[str, Any]) -> str:
-    answer, plan = write_verdict(audit).cards[-1].answer, audit.get("plan") or []
-    has_list = is_noisy(audit) and audit["issues"].get("count")
-    then = f", then annotate {again_words(plan)}" if plan and has_list else ""
-    return answer[0].lower() + answer[1:] + then
-
-
-def _careful(audit: Mapping[str, Any]) -> str:
-    warnings = [check_title(each["name"]) for each in audit.get("diagnostics") or [] if each.get("is_warning")]
-    return (
-        f"{count(len(warnings), 'warning')}: {join_words([display_name(name) for name in warnings])}"
-        if warnings
-        else ""
-    )
 
 
 def summary_html(source: Path | str | Mapping[str, Any], folder: Path | None = None) -> str:

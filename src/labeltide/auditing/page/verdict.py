@@ -60,7 +60,11 @@ def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
     """Words computed from the numbers; nothing is claimed that a test does not support."""
     over = [card for view in clock_views(audit) for card in (_when(view), _changes(view))]
     cards = [_how_many(audit), *over, _next_card(audit)]
-    return AuditVerdict(_headline(audit), cards, _caution(audit.get("diagnostics") or []))
+    warnings = [entry for entry in audit.get("diagnostics") or [] if entry.get("is_warning")]
+    names = join_words([in_quotes(check_title(entry["name"])) for entry in warnings])
+    verb = "raises a warning" if len(warnings) == 1 else "raise warnings"
+    caution = f"{count(len(warnings), 'check')} {verb} ({names}): read the numbers with care." if warnings else ""
+    return AuditVerdict(_headline(audit), cards, caution)
 
 
 def is_noisy(audit: Mapping[str, Any]) -> bool:
@@ -98,15 +102,13 @@ def _headline(audit: Mapping[str, Any]) -> str:
     moving = [view for view in views if is_temporal(view.audit)]
     if not moving:
         return f"{much}. Whether this changes {' or '.join(view.clock.over for view in views)} is not clear."
-    said = [_worst_over(view, "{}: worst {}" if len(moving) == 1 else "{} (worst {})") for view in moving]
+    form, said = "{}: worst {}" if len(moving) == 1 else "{} (worst {})", []
+    for view in moving:
+        worst = number(view.audit["temporality"].get("worst_at"))
+        said.append(form.format(view.clock.over, view.clock.moment(worst)) if is_known(worst) else view.clock.over)
     still = [view.clock.over for view in views if view not in moving]
     end = f" No change is shown {' or '.join(still)}." if still else ""
     return f"{much}, and it changes {join_words(said)}.{end}"
-
-
-def _worst_over(view: View, form: str) -> str:
-    worst = number(view.audit["temporality"].get("worst_at"))
-    return form.format(view.clock.over, view.clock.moment(worst)) if is_known(worst) else view.clock.over
 
 
 def _in_hundred(rate: float) -> str:
@@ -114,35 +116,28 @@ def _in_hundred(rate: float) -> str:
 
 
 def _how_many(audit: Mapping[str, Any]) -> Card:
-    noise, issues, labels = audit["noise"], audit["issues"], audit["table"]["labels"]
+    question, noise, issues = "How many labels are wrong?", audit["noise"], audit["issues"]
     rate = number(noise.get("rate"))
     range_ = interval(number(noise.get("rate_lower")), number(noise.get("rate_upper")))
     surely = f" (95 % interval {range_})" if range_ else ""
     if untold(audit):
         detail = f"{untold(audit)} {NOTHING_NAMED}"
-        return Card(
-            "How many labels are wrong?", "Cannot be estimated", detail, ("diagnostics", "What the checks mean")
-        )
+        return Card(question, "Cannot be estimated", detail, ("diagnostics", "What the checks mean"))
     if not is_noisy(audit):
         detail = f"The estimate is {percent(rate)}{surely}, which labels without mistakes could also produce."
-        return Card("How many labels are wrong?", "No clear sign of any", f"{detail} {NOTHING_NAMED}")
-    about = f"An estimated {percent(rate)} of {count(labels, 'recorded label')}{surely}: some {_round(rate * labels)}."
-    parts = [about, _named(issues), _worst_class(audit)]
-    return Card(
-        "How many labels are wrong?",
-        f"About {percent(rate)}",
-        " ".join(filter(None, parts)),
-        ("issues", "The labels to check"),
-    )
-
-
-def _named(issues: Mapping[str, Any]) -> str:
-    """How many labels can be named, fewer than are wrong, and how many of those are expected to be right."""
-    if not issues.get("count"):
-        return "No single label can be named with enough certainty."
-    false = number(issues.get("expected_false_alarms"))
-    price = f"; about {_in_hundred(false)} of these are expected to be right after all" if is_known(false) else ""
-    return f"{count(issues['count'], 'label')} can be named one by one{price}."
+        return Card(question, "No clear sign of any", f"{detail} {NOTHING_NAMED}")
+    labels, wrong = audit["table"]["labels"], rate * audit["table"]["labels"]
+    some = count(round(wrong), "label")
+    if wrong >= 100:  # two figures are as many as the estimate bears: about 31,000
+        some = f"{round(wrong, -max(0, len(str(int(wrong))) - 2)):,.0f} labels"
+    about = f"An estimated {percent(rate)} of {count(labels, 'recorded label')}{surely}: some {some}."
+    named = "No single label can be named with enough certainty."
+    if issues.get("count"):
+        false = number(issues.get("expected_false_alarms"))
+        price = f"; about {_in_hundred(false)} of these are expected to be right after all" if is_known(false) else ""
+        named = f"{count(issues['count'], 'label')} can be named one by one{price}."
+    detail = " ".join(filter(None, [about, named, _worst_class(audit)]))
+    return Card(question, f"About {percent(rate)}", detail, ("issues", "The labels to check"))
 
 
 def _worst_class(audit: Mapping[str, Any]) -> str:
@@ -190,7 +185,9 @@ def _changes(view: View) -> Card:
         return Card(question, "Cannot be tested", NEITHER_KNOWN)
     if not is_known(p):
         if test.get("method") == "none":
-            return Card(question, "Cannot be tested", too_few(test))
+            few = f"These labels come from only {units(test)}."
+            other = "Anything that affects many of their windows would look like a change over the clock."
+            return Card(question, "Cannot be tested", f"{few} {other}")
         return Card(question, "Not known", "The test for a change over the clock could not be run.")
     if not is_temporal(view.audit) and not is_noisy(view.audit) and p < SURE:
         return Card(question, "Not shown", "There is no evidence of wrong labels, so none of a change in their share.")
@@ -204,20 +201,15 @@ def _changes(view: View) -> Card:
         return Card(question, "Not shown", f"{as_well}{still}{units_behind(test)}")
     moves = ""
     if is_known(change):
-        range_ = f" (95 % interval {interval(low, high).removesuffix(SIGN)})" if is_known(low, high) else ""
+        range_ = f" (95 % interval {points_range(low, high)})" if is_known(low, high) else ""
         moves = f"The error rate moves by {points(change)}{range_} {clock.over}. "
-    return Card(question, sureness(p), f"{moves}{by_chance(p, view.others)}{units_behind(test)}{_who_changes(test)}")
-
-
-def _who_changes(test: Mapping[str, Any]) -> str:
-    """The classes and the annotators whose change is clear, where it is not clear for all."""
-    said = []
+    clear = ""  # the classes and the annotators whose change is clear, where it is not clear for all
     for part, key, noun in (("per_class", "class", ""), ("per_annotator", "annotator", "labels by ")):
         entries = test.get(part) or []
         sure = [entry for entry in entries if is_known(number(entry.get("p_value"))) and entry["p_value"] < SURE]
         if len(entries) > 1 and 0 < len(sure) < len(entries):
-            said.append(f" The change is clear for {noun}{join_words([in_quotes(entry[key]) for entry in sure])}.")
-    return "".join(said)
+            clear += f" The change is clear for {noun}{join_words([in_quotes(entry[key]) for entry in sure])}."
+    return Card(question, sureness(p), f"{moves}{by_chance(p, view.others)}{units_behind(test)}{clear}")
 
 
 def change_sentence(entry: Mapping[str, Any], clock: Clock, ends: tuple[float, float]) -> str:
@@ -240,13 +232,23 @@ def change_sentence(entry: Mapping[str, Any], clock: Clock, ends: tuple[float, f
 def _next_card(audit: Mapping[str, Any]) -> Card:
     """The listed labels come before the plan, which gains for rare classes alone (`bench/results/flags/plan.md`)."""
     plan, issues, question = audit.get("plan") or [], audit["issues"], "What should I do next?"
+    by_hand = "Check some stretches by hand"
     if untold(audit):
-        return Card(question, *_find_out(plan))
+        named = f", {in_quotes(plan[0]['sequence'])} first" if plan else ""
+        detail = (
+            "Follow the advice of the checks, or check some stretches by hand and pass the result as trusted labels "
+            "(--trusted). Until then, assume neither that the labels are right nor that they are wrong."
+        )
+        return Card(question, f"{by_hand}{named}", detail, PLAN_LINK)
     if not plan and not issues.get("count"):
         later = "Use the labels as they are, and audit again when more have been recorded."
         return Card(question, "Nothing urgent", later)
     if not is_noisy(audit):
-        return Card(question, *_if_not_shown(number(audit["noise"].get("rate_upper"))))
+        upper = number(audit["noise"].get("rate_upper"))
+        if not is_known(upper) or upper < MUCH:
+            return Card(question, "Nothing urgent", "The labels can be used as they are.")
+        detail = f"No label is listed, but it cannot be ruled out that up to {percent(upper)} of the labels are wrong."
+        return Card(question, by_hand, detail, PLAN_LINK)
     steps = sum(entry.get("steps") or 0 for entry in plan)
     gain = f"They have {count(steps, 'step')} in all and mainly help to estimate the error rates of rare classes."
     if not issues.get("count"):
@@ -268,53 +270,12 @@ def again_words(plan: Sequence[Mapping[str, Any]]) -> str:
     return f"{count(len(plan), 'stretch', 'stretches')} again, {in_quotes(plan[0]['sequence'])} first"
 
 
-def _if_not_shown(upper: float) -> tuple[str, str, tuple[str, str] | None]:
-    """What to do where no noise is shown: nothing, unless much of it cannot be ruled out."""
-    if not is_known(upper) or upper < MUCH:
-        return "Nothing urgent", "The labels can be used as they are.", None
-    detail = f"No label is listed, but it cannot be ruled out that up to {percent(upper)} of the labels are wrong."
-    return "Check some stretches by hand", detail, PLAN_LINK
-
-
-def _find_out(plan: Sequence[Mapping[str, Any]]) -> tuple[str, str, tuple[str, str]]:
-    """What would tell how many labels are wrong: true labels of some stretches."""
-    named = f", {in_quotes(plan[0]['sequence'])} first" if plan else ""
-    detail = (
-        "Follow the advice of the checks, or check some stretches by hand and pass the result as trusted labels "
-        "(--trusted). Until then, assume neither that the labels are right nor that they are wrong."
-    )
-    return f"Check some stretches by hand{named}", detail, PLAN_LINK
-
-
-def _caution(diagnostics: Sequence[Mapping[str, Any]]) -> str:
-    warnings = [entry for entry in diagnostics if entry.get("is_warning")]
-    if not warnings:
-        return ""
-    names = join_words([in_quotes(check_title(entry["name"])) for entry in warnings])
-    verb = "raises a warning" if len(warnings) == 1 else "raise warnings"
-    return f"{count(len(warnings), 'check')} {verb} ({names}): read the numbers with care."
-
-
-def _round(amount: float) -> str:
-    """Two figures less than the estimate seems to give: about 31,000."""
-    if amount < 100:
-        return count(round(amount), "label")
-    digits = max(0, len(str(int(amount))) - 2)
-    return f"{round(amount, -digits):,.0f} labels"
-
-
 # Words for a test of change over the clock: what stands behind it, and how sure it is.
 
 
 def units(test: Mapping[str, Any]) -> str:
     """What stands behind a test: 5 people or recordings."""
     return count(number(test.get("n_units")), "person or recording", "people or recordings")
-
-
-def too_few(test: Mapping[str, Any]) -> str:
-    """Why a test cannot tell: too few people stand behind it."""
-    few = f"These labels come from only {units(test)}."
-    return f"{few} Anything that affects many of their windows would look like a change over the clock."
 
 
 def units_behind(test: Mapping[str, Any]) -> str:
@@ -420,7 +381,16 @@ def reading_text(table: Mapping[str, Any]) -> str:
     overview = table.get("overview") or []
     size = ", ".join(count(table[f"{each}s"], each) for each in ("row", "label", "sequence"))
     lines = [f"Read       {display_name(table['name'], 60)}: {size}, {count(len(overview), 'column')}."]
-    lines += _aligned([HEADS, *(_cells(each) for each in overview[:COLUMNS])])
+    rows = [HEADS]
+    for column in overview[:COLUMNS]:
+        unknown, why = "many" if column["type"] else "", terminal_text(column["why"])
+        counts = (unknown if column[key] is None else f"{column[key]:,}" for key in ("missing", "levels"))
+        rows.append((display_name(column["name"], 30), column["type"], *counts, column["role"], why))
+    widths = [max(len(row[index]) for row in rows) for index in range(len(HEADS) - 1)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)]
+        cells[2:4] = [cell.rjust(width) for cell, width in zip(row[2:4], widths[2:4], strict=True)]  # numbers
+        lines.append("  ".join(["", *cells, *([row[-1]] if row[-1] else [])]))
     if len(overview) > COLUMNS:
         lines.append(f"  ... and {len(overview) - COLUMNS} more, which audit.json and the page list")
     return "\n".join([*lines, decided_text(table.get("said") or [])])
@@ -437,27 +407,6 @@ def reading_line(table: Mapping[str, Any]) -> str:
     used = sum(column["role"] != LEFT_OUT for column in overview)
     parts = [f"{count(len(overview), 'column')}, {used:,} of them used"] if overview else []
     return "; ".join([*parts, count(len(said), "decision")])
-
-
-def _cells(column: Mapping[str, Any]) -> tuple[str, ...]:
-    unknown = "many" if column["type"] else ""
-    missing, levels = (f"{column[key]:,}" if column[key] is not None else unknown for key in ("missing", "levels"))
-    why = terminal_text(column["why"])
-    return (display_name(column["name"], 30), column["type"], missing, levels, column["role"], why)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of equal width, numbers to the right."""
-    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
-    return [
-        "  "
-        + "  ".join(
-            cell.rjust(width) if 2 <= index <= 3 else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row[:-1], widths, strict=True))
-        )
-        + (f"  {row[-1]}" if row[-1] else "")
-        for row in rows
-    ]
 
 
 # A comparison of two audits in words: for a terminal, and for the page.
@@ -495,13 +444,16 @@ def rate_sentence(rate: Mapping[str, Any]) -> str:
     said = f"{percent(then)} then, {percent(now)} now"
     if not is_known(p):
         return f"{said}. The difference cannot be tested, because an interval is missing."
-    low, high = number(rate["lower"]), number(rate["upper"])
+    low, high, method = number(rate["lower"]), number(rate["upper"]), "z-test of two independent estimates"
+    if rate["method"] == "people":
+        paired = f", {rate['n_paired']} of them in both audits and paired" if rate["n_paired"] else ""
+        method = f"t-test with sequences as the unit{paired}"
     if p < SURE:
         ends = (low, high) if difference > 0 else (-high, -low)
         more = "higher" if difference > 0 else "lower"
         moved = f"{points(abs(difference))} {more} (95 % interval {points_range(*ends)})"
-        return f"{said}: {moved}, {p_value(p)}; {_method(rate)}."
-    test = f"(95 % interval {points_range(low, high)}, {p_value(p)}); {_method(rate)}"
+        return f"{said}: {moved}, {p_value(p)}; {method}."
+    test = f"(95 % interval {points_range(low, high)}, {p_value(p)}); {method}"
     return f"{said}. There is no evidence of a difference {test}."
 
 
@@ -510,9 +462,14 @@ def issues_sentence(compare: Mapping[str, Any]) -> str:
     found, matched = compare["issues"], compare["matched"]
     if found is None:
         return "No label could be matched, so new, resolved and persisting issues are unknown."
-    parts = [f"{found[kind]['count']:,} {kind}{_why(found[kind], kind)}" for kind in ("new", "resolved", "persisting")]
-    alone = [f"{matched[f'only_{which}']:,} in the {which} audit alone" for which in ("old", "new")]
-    told = [words for words, which in zip(alone, ("old", "new"), strict=True) if matched[f"only_{which}"]]
+    parts = []
+    for kind, elsewhere in (("new", "not there before"), ("resolved", "gone"), ("persisting", "")):
+        reasons = {"relabelled": "relabelled", "not_in_the_other": elsewhere} if elsewhere else {}
+        told = [f"{found[kind][key]:,} {words}" for key, words in reasons.items() if found[kind].get(key)]
+        why = f" ({', '.join(told)})" if told else ""
+        parts.append(f"{found[kind]['count']:,} {kind}{why}")
+    alone = {which: matched[f"only_{which}"] for which in ("old", "new")}
+    told = [f"{labels:,} in the {which} audit alone" for which, labels in alone.items() if labels]
     rest = f" ({join_words(told)})" if told else ""
     return f"{join_words(parts)}. {count(matched['labels'], 'label')} matched by {matched['by']}{rest}."
 
@@ -531,19 +488,6 @@ def classes_sentence(compare: Mapping[str, Any]) -> str:
         for entry in sorted(sure, key=lambda entry: entry["p_corrected"])
     ]
     return f"The error rate over the clock differs for true {join_words(parts)}."
-
-
-def _why(found: Mapping[str, Any], kind: str) -> str:
-    reasons = {"relabelled": "relabelled", "not_in_the_other": "gone" if kind == "resolved" else "not there before"}
-    told = [f"{found[key]:,} {words}" for key, words in reasons.items() if found.get(key) and kind != "persisting"]
-    return f" ({', '.join(told)})" if told else ""
-
-
-def _method(rate: Mapping[str, Any]) -> str:
-    if rate["method"] != "people":
-        return "z-test of two independent estimates"
-    paired = f", {rate['n_paired']} of them in both audits and paired" if rate["n_paired"] else ""
-    return f"t-test with sequences as the unit{paired}"
 
 
 def points_range(low: float, high: float) -> str:
