@@ -7,7 +7,7 @@ import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -102,7 +102,11 @@ def apply_decisions(
         )
     source = _open_table(audit, folder, table)
     lines = read_labels(folder, COLUMNS)
-    columns = _label_columns(audit)
+    roles, annotators = audit["table"]["columns"], audit["table"].get("annotators")
+    several = annotators and len(annotators) > 1 and roles.get("annotator") is None
+    if not several and not roles.get("label"):
+        raise ValueError("The audit does not say which column of its table holds the labels. Audit again.")
+    columns = list(annotators) if several else [roles["label"]]
     corrections, counts = _corrections(folder, audit, lines, columns, above)
     rewriter = _Rewriter(source, columns, lines, corrections, audit)
     try:
@@ -111,7 +115,7 @@ def apply_decisions(
     except pa.ArrowException as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise ValueError(f"The table cannot be written to {str(out)!r}: {reason}. Try a .parquet file.") from None
-    return AppliedDecisions(out, n_rows, columns=rewriter.new_names, **counts)
+    return AppliedDecisions(out, n_rows, columns=tuple(sum(rewriter.titles.values(), ())), **counts)
 
 
 def _open_table(audit: Any, folder: Path, named: str | Path | None) -> parquet.ParquetFile | pa.Table:
@@ -131,14 +135,6 @@ def _open_table(audit: Any, folder: Path, named: str | Path | None) -> parquet.P
             "Apply to the audited table, or audit the new one with: labeltide audit TABLE --decisions FOLDER."
         )
     return source
-
-
-def _label_columns(audit: Any) -> list[str]:
-    columns, annotators = audit["table"]["columns"], audit["table"].get("annotators")
-    several = annotators and len(annotators) > 1 and columns.get("annotator") is None
-    if not several and not columns.get("label"):
-        raise ValueError("The audit does not say which column of its table holds the labels. Audit again.")
-    return list(annotators) if several else [columns["label"]]
 
 
 Corrections = dict[tuple[int, int], tuple[str, str, str]]  # label, reason and author by row and column of labels
@@ -205,18 +201,24 @@ class _Rewriter:
         self.corrections = [corrections[cell] for cell in self.cells]
         self.rows = np.array([row for row, _ in self.cells], np.int64)
         taken = set(names)
-        self.titles = {name: tuple(_free(f"{name}_{end}", taken) for end in NEW) for name in columns}
-
-    @property
-    def new_names(self) -> tuple[str, ...]:
-        return tuple(title for titles in self.titles.values() for title in titles)
+        self.titles: dict[str, tuple[str, ...]] = {}
+        for name in columns:
+            for end in NEW:
+                title = f"{name}_{end}"
+                while title in taken:
+                    title += "_"
+                taken.add(title)
+                self.titles[name] = (*self.titles.get(name, ()), title)
 
     def write(self, path: Path, *, is_csv: bool) -> int:
         """Write all batches, and return the number of rows."""
         writer, start = None, 0
+        is_file = isinstance(self.source, parquet.ParquetFile)
         try:
-            for batch in self._batches():
-                corrected = self._correct(batch, start)
+            for batch in self.source.iter_batches(BATCH_ROWS) if is_file else self.source.to_batches(BATCH_ROWS):
+                if not len(batch):
+                    continue
+                corrected = self._correct(pa.Table.from_batches([batch]), start)
                 if writer is None:
                     kind = SafeCsvWriter if is_csv else parquet.ParquetWriter
                     writer = kind(path, corrected.schema, **({} if is_csv else {"compression": "zstd"}))
@@ -227,20 +229,11 @@ class _Rewriter:
                 writer.close()
         return start
 
-    def _batches(self) -> Iterator[pa.Table]:
-        is_file = isinstance(self.source, parquet.ParquetFile)
-        for batch in self.source.iter_batches(BATCH_ROWS) if is_file else self.source.to_batches(BATCH_ROWS):
-            if len(batch):
-                table = pa.Table.from_batches([batch])
-                for name in self.columns:  # the dictionary of a batch may lack the label of a correction
-                    table = table.set_column(table.column_names.index(name), name, _decoded(table[name]))
-                yield table
-
     def _correct(self, batch: pa.Table, start: int) -> pa.Table:
         """The rows of a batch whose first row is row `start` of the table."""
         first, last = np.searchsorted(self.rows, [start, start + len(batch)])
         for number, name in enumerate(self.columns):
-            original = batch[name]
+            original = _decoded(batch[name])  # the dictionary of a batch may lack the label of a correction
             labels, reasons, authors = original.to_pylist(), [None] * len(batch), [None] * len(batch)
             for (row, column), correction in zip(self.cells[first:last], self.corrections[first:last], strict=True):
                 if column == number:
@@ -269,7 +262,11 @@ def _values_of_classes(labels: pa.Table, lines: pa.Table, *, has_digest: bool) -
         pairs, counts = np.unique(np.stack(codes), axis=1, return_counts=True)
         for (class_, value), count in zip(pairs.T.tolist(), counts.tolist(), strict=True):
             found.setdefault(classes.dictionary[class_].as_py(), Counter())[values.dictionary[value].as_py()] += count
-        if not has_digest and _names_differ(known, classes, found):
+        # Without a digest: not the audited table where a value has two classes, or no value of a class its name.
+        said = [value for counts in found.values() for value in counts]
+        is_named = all(any(is_same_text(str(value), name) for value in counts) for name, counts in found.items())
+        is_whole = known.sum() == len(classes) - classes.null_count
+        if not has_digest and not (is_whole and len(set(said)) == len(said) and is_named):
             raise ValueError("The labels of the table are not those of the audit. Name the audited table with --table.")
     return {
         name: max(counts, key=lambda value: (str(value) == name, is_same_text(str(value), name), counts[value]))
@@ -277,23 +274,9 @@ def _values_of_classes(labels: pa.Table, lines: pa.Table, *, has_digest: bool) -
     }
 
 
-def _names_differ(known: np.ndarray, classes: pa.DictionaryArray, found: Mapping[str, Mapping[Any, int]]) -> bool:
-    """Whether a table that has no digest cannot be the audited one: a value has two classes, or no class its name."""
-    values = [value for counts in found.values() for value in counts]
-    is_named = all(any(is_same_text(str(value), name) for value in counts) for name, counts in found.items())
-    return known.sum() != len(classes) - classes.null_count or len(set(values)) != len(values) or not is_named
-
-
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A dictionary-encoded (categorical) column as plain values."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
-def _free(wish: str, taken: set[str]) -> str:
-    while wish in taken:
-        wish += "_"
-    taken.add(wish)
-    return wish
 
 
 # Verdicts that people typed into issues.csv in a spreadsheet program, read back as decisions.
@@ -325,7 +308,9 @@ def read_typed(folder: Path, classes: Sequence[str] | None = None) -> pa.Table:
     classes : names that a verdict may have; those of the recorded labels when left out
     """
     found: dict[tuple[int, str | None], tuple[str | None, str]] = {}
-    typed = [(path, _typed_lines(path)) for path in _typed_files(folder)]
+    edited = [path for path in folder.glob(f"{EDITED}-*.csv") if re.fullmatch(rf"{EDITED}-\d+\.csv", path.name)]
+    edited.sort(key=lambda path: int(path.stem.rsplit("-", 1)[1]))
+    typed = [(path, _typed_lines(path)) for path in (*edited, folder / ISSUES_CSV) if path.is_file()]
     if any(lines for _, lines in typed):
         audited = read_labels(folder, VERDICT_COLUMNS)
         classes = classes or audited["recorded"].drop_null().unique().to_pylist()
@@ -352,24 +337,6 @@ def read_typed(folder: Path, classes: Sequence[str] | None = None) -> pa.Table:
     )
 
 
-def typed_decisions(folder: Path, audit: Mapping[str, Any]) -> list[Decision]:
-    """The typed verdicts as decisions of a reviewer called `issues.csv`."""
-    identity = audit_identity(audit)
-    return [
-        Decision(
-            item_id=f"{REVIEWER}:{line['row']}:{line['annotator'] or ''}",
-            audit=identity,
-            reviewer=REVIEWER,
-            action="keep" if line["label"] == line["recorded"] else "label",
-            label=None if line["label"] == line["recorded"] else line["label"],
-            first_row=line["row"],
-            last_row=line["row"],
-            annotator=line["annotator"],
-        )
-        for line in read_typed(folder, audit["table"]["classes"]).to_pylist()
-    ]
-
-
 @lru_cache(1 << 16)
 def is_same_text(typed: str, written: str) -> bool:
     """Whether a cell holds what we wrote, though a spreadsheet program may have rewritten it."""
@@ -383,14 +350,6 @@ def is_same_text(typed: str, written: str) -> bool:
         return "e" in typed.casefold() and f"{numbers[0]:.{digits - 1}e}" == f"{numbers[1]:.{digits - 1}e}"
     dates = [_date_parts(text) for text in (typed, written)]
     return None not in dates and dates[0] == dates[1]
-
-
-def _typed_files(folder: Path) -> list[Path]:
-    """The kept files in the order of their numbers, then issues.csv."""
-    kept = [path for path in folder.glob(f"{EDITED}-*.csv") if re.fullmatch(rf"{EDITED}-\d+\.csv", path.name)]
-    kept.sort(key=lambda path: int(path.stem.rsplit("-", 1)[1]))
-    issues = folder / ISSUES_CSV
-    return [*kept, *([issues] if issues.is_file() else [])]
 
 
 def _typed_lines(path: Path) -> list[dict[str, Any]]:
@@ -554,14 +513,26 @@ def read_decided(folder: Path) -> DecidedLabels:
 def find_decisions(folder: Path, audit: Any) -> tuple[list[Decision], int]:
     """The standing decisions of an audit, and how many there are of another one, whose rows may be different.
 
-    Verdicts that somebody typed into issues.csv count as those of one more reviewer.
+    Verdicts that somebody typed into issues.csv count as decisions of a reviewer called `issues.csv`.
     """
-    typed = typed_decisions(folder, audit)
+    known = audit_identity(audit)
+    typed = [
+        Decision(
+            item_id=f"{REVIEWER}:{line['row']}:{line['annotator'] or ''}",
+            audit=known,
+            reviewer=REVIEWER,
+            action="keep" if line["label"] == line["recorded"] else "label",
+            label=None if line["label"] == line["recorded"] else line["label"],
+            first_row=line["row"],
+            last_row=line["row"],
+            annotator=line["annotator"],
+        )
+        for line in read_typed(folder, audit["table"]["classes"]).to_pylist()
+    ]
     standing: list[Decision] = []
     if (folder / DECISIONS).is_file():
         with DecisionStore.open(folder, create=False) as store:
             standing = store.standing()
-    known = audit_identity(audit)
     own = [decision for decision in standing if decision.audit == known]
     return own + typed, len(standing) - len(own)
 
@@ -594,21 +565,36 @@ def trust_decided(
     codes = np.array([class_names.index(label) if label in class_names else -1 for label in labels])
     trusted = np.full(len(rows.steps.rows), -1, np.int8) if trusted is None else trusted.copy()
     is_free = trusted < 0
-    agreed, n_differ = _agreed(indices[codes >= 0], codes[codes >= 0])
+    by_step: dict[int, set[int]] = {}
+    for index, code in zip(indices[codes >= 0].tolist(), codes[codes >= 0].tolist(), strict=True):
+        by_step.setdefault(index, set()).add(code)
+    agreed = {index: min(found) for index, found in by_step.items() if len(found) == 1}
     used = {index: code for index, code in agreed.items() if is_free[index]}
     trusted[list(used)] = list(used.values())
     left_out = {
         "disputed": decided.n_disputed,
         "of_another_audit": decided.n_other,
-        "differ_at_one_step": n_differ,
+        "differ_at_one_step": len(by_step) - len(agreed),
         "other_class": int((codes < 0).sum()),
         "not_in_the_table": len(decided.lines) - len(labels),
         "trusted_already": len(agreed) - len(used),
     }
+    words = {
+        "disputed": "on which reviewers differ",
+        "of_another_audit": "decisions made for another audit",
+        "differ_at_one_step": "steps whose annotators' labels were settled differently",
+        "other_class": "of a class that the table does not hold",
+        "not_in_the_table": "that no row of the table matches",
+        "trusted_already": "that the trusted column has already",
+    }
+    left = [f"{left_out[name]} {text}" for name, text in words.items() if left_out[name]]
+    rest = f" Left out: {', '.join(left)}." if left else ""
+    n_used = f"{len(used)} label{'s' if len(used) != 1 else ''}"
+    sentence = f"I trust {n_used} that reviewers settled in {quoted([decided.folder.name])}.{rest}"
     if not used:
-        raise ValueError(_nothing_used(decided, left_out))
-    found = {"folder": decided.folder.name, "settled": len(decided.lines), "used": len(used), **left_out}
-    return trusted, {**found, "sentence": _say(found)}
+        raise ValueError(f"The decisions must settle a label of the table. {sentence}")
+    about = {"folder": decided.folder.name, "settled": len(decided.lines), "used": len(used)}
+    return trusted, {**about, **left_out, "sentence": sentence}
 
 
 def _match_steps(rows: TableRows, decided: DecidedLabels, table: Any) -> tuple[np.ndarray, list[str]]:
@@ -627,48 +613,13 @@ def _match_steps(rows: TableRows, decided: DecidedLabels, table: Any) -> tuple[n
     sequence = decode(rows.steps.sequence[rows.steps.step_of_row], names)
     there = pa.table({"sequence": sequence, "time": rows.times, "step": rows.steps.step_of_row})
     keys = ["sequence", "time"]
-    there = there.group_by(keys).aggregate([("step", "min")])
-    matched = _plain(decided.lines).join(_plain(there), keys, join_type="inner")
+    sides = [decided.lines, there.group_by(keys).aggregate([("step", "min")])]
+    for name in keys:  # texts of one type
+        sides = [t.set_column(t.column_names.index(name), name, t[name].cast(pa.large_string())) for t in sides]
+    matched = sides[0].join(sides[1], keys, join_type="inner")
     if not len(matched):
         raise ValueError(
             f"No settled label of {str(decided.folder)!r} has the sequence and time of a row of the table, so "
             "decisions cannot be matched. Are these the sequences and times that were reviewed?"
         )
     return matched["step_min"].to_numpy(), matched["label"].to_pylist()
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    """The keys as texts of one type."""
-    for name in ("sequence", "time"):
-        table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.large_string()))
-    return table
-
-
-def _agreed(indices: np.ndarray, codes: np.ndarray) -> tuple[dict[int, int], int]:
-    """The one label of each step, and at how many steps settled labels of several annotators differ."""
-    found: dict[int, set[int]] = {}
-    for index, code in zip(indices.tolist(), codes.tolist(), strict=True):
-        found.setdefault(index, set()).add(code)
-    return {index: min(each) for index, each in found.items() if len(each) == 1}, sum(
-        len(each) > 1 for each in found.values()
-    )
-
-
-def _say(found: dict[str, Any]) -> str:
-    words = {
-        "disputed": "on which reviewers differ",
-        "of_another_audit": "decisions made for another audit",
-        "differ_at_one_step": "steps whose annotators' labels were settled differently",
-        "other_class": "of a class that the table does not hold",
-        "not_in_the_table": "that no row of the table matches",
-        "trusted_already": "that the trusted column has already",
-    }
-    left = [f"{found[name]} {text}" for name, text in words.items() if found[name]]
-    rest = f" Left out: {', '.join(left)}." if left else ""
-    labels = f"{found['used']} label{'s' if found['used'] != 1 else ''}"
-    return f"I trust {labels} that reviewers settled in {quoted([found['folder']])}.{rest}"
-
-
-def _nothing_used(decided: DecidedLabels, left_out: dict[str, int]) -> str:
-    told = _say({"folder": decided.folder.name, "used": 0, **left_out})
-    return f"The decisions must settle a label of the table. {told}"

@@ -71,14 +71,23 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
     sides = old.audit, new.audit
     lines = read_lines(old.labels), read_lines(new.labels)
     matched = match_labels(*lines, *sides)
+    n_both = len(matched.both) if matched.by else 0
+    n_same = pc.sum(pc.equal(matched.both["recorded"], matched.both["recorded_now"])).as_py() or 0 if n_both else 0
+    same_labels = n_same / (n_both + max(len(matched.old), len(matched.new))) if matched.by else 0.0
     issues = label_changes(matched)
     curves, messages = _compare_curves(*sides)
     summary = {
         "old": _describe(old.audit),
         "new": _describe(new.audit),
-        "matched": _describe_match(matched),
+        "matched": {
+            "by": matched.by or None,
+            "labels": n_both,
+            "relabelled": n_both - n_same,
+            "only_old": len(matched.old),
+            "only_new": len(matched.new),
+        },
         "issues": _describe_issues(issues) if matched.by else None,
-        "rate": _compare_rates(sides, lines, _same_labels(matched)),
+        "rate": _compare_rates(sides, lines, same_labels),
         **curves,
         "said": [*matched.messages, *messages],
     }
@@ -106,21 +115,6 @@ def _describe(audit: Mapping[str, Any]) -> dict[str, Any]:
     table = audit["table"]
     known = {name: table.get(name) for name in ("name", "rows", "labels", "sequences")}
     return known | {"created": audit.get("created"), "issues": audit["issues"].get("count")}
-
-
-def _same_labels(matched: MatchedLabels) -> float:
-    """The share of labels that both audits have and that were recorded alike."""
-    if not matched.by:
-        return 0.0
-    same = pc.sum(pc.equal(matched.both["recorded"], matched.both["recorded_now"])).as_py() or 0
-    return float(same / (len(matched.both) + max(len(matched.old), len(matched.new))))
-
-
-def _describe_match(matched: MatchedLabels) -> dict[str, Any]:
-    both = matched.both
-    differs = pc.sum(pc.not_equal(both["recorded"], both["recorded_now"])).as_py() if matched.by else 0
-    counts = {"labels": len(both) if matched.by else 0, "relabelled": differs or 0}
-    return {"by": matched.by or None, **counts, "only_old": len(matched.old), "only_new": len(matched.new)}
 
 
 def _describe_issues(issues: pa.Table) -> dict[str, Any]:
@@ -170,25 +164,30 @@ def _compare_curves(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dic
     if any(clocks[0].get(key) != clocks[1].get(key) for key in ("kind", "name", "period")):
         titles = quoted([clocks[0].get("name"), clocks[1].get("name")])
         return nothing, [f"The clocks differ ({titles}), so Q is not compared over the clock."]
-    points = _common_points(*(numbers(audit["noise"].get("clock")) for audit in (old, new)))
-    if not len(points):
+    ends = [numbers(audit["noise"].get("clock")) for audit in (old, new)]
+    low, high = 1.0, 0.0
+    if all(map(len, ends)):
+        low, high = max(each.min() for each in ends), min(each.max() for each in ends)
+    if not low <= high:
         return nothing, ["The clocks of the two audits have no moment in common, so Q is not compared over the clock."]
+    points = np.linspace(low, high, POINTS) if high > low else np.array([low])  # moments within both clocks
     shared, messages = [name for name in names[0] if name in names[1]], []
     for which, alone in (("old", set(names[0]) - set(names[1])), ("new", set(names[1]) - set(names[0]))):
         messages += [f"In the {which} audit alone: class {quoted(sorted(alone))}."] if alone else []
-    pairs = {name: tuple(_class_curve(audit, name, points) for audit in (old, new)) for name in shared}
-    curves = [_describe_curves(None, *(_rate_curve(audit, points) for audit in (old, new)))]
-    curves += [_describe_curves(name, then[0], now[0]) for name, (then, now) in pairs.items()]
-    tested = {
-        name: curve_difference(points, then[0], now[0], (then[1] + now[1]) / 2) for name, (then, now) in pairs.items()
-    }
-    return {"clock": new["clock"] | {"points": points}, "curves": curves, "classes": _describe_tests(tested)}, messages
-
-
-def _describe_tests(tested: dict[str, CurveDifference | None]) -> list[dict[str, Any]]:
-    found = {name: test for name, test in tested.items() if test is not None}
+    pairs = {name: [_class_curve(audit, name, points) for audit in (old, new)] for name in shared}
+    rates = []
+    for audit in (old, new):
+        curve = (audit["noise"].get("curves") or [{}])[0]
+        rates.append(Share(*(_at(audit, curve.get(f"rate{end}"), points) for end in ENDS)))
+    curves = [{"class": None, "then": rates[0]._asdict(), "now": rates[1]._asdict()}]
+    found: dict[str, CurveDifference] = {}
+    for name, ((then, then_band), (now, now_band)) in pairs.items():
+        curves.append({"class": name, "then": then._asdict(), "now": now._asdict()})
+        test = curve_difference(points, then, now, (then_band + now_band) / 2)
+        if test is not None:
+            found[name] = test
     corrected = holm([test.difference.p_value for test in found.values()])
-    return [
+    classes = [
         {
             "class": name,
             "at": test.at,
@@ -199,23 +198,7 @@ def _describe_tests(tested: dict[str, CurveDifference | None]) -> list[dict[str,
         }
         for (name, test), p_corrected in zip(found.items(), corrected, strict=True)
     ]
-
-
-def _describe_curves(name: str | None, then: Share, now: Share) -> dict[str, Any]:
-    return {"class": name, "then": then._asdict(), "now": now._asdict()}
-
-
-def _common_points(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Moments that lie within both clocks."""
-    if not (len(old) and len(new)):
-        return np.array([])
-    low, high = max(old.min(), new.min()), min(old.max(), new.max())
-    return np.linspace(low, high, POINTS) if high > low else np.array([low] if high == low else [])
-
-
-def _rate_curve(audit: Mapping[str, Any], points: np.ndarray) -> Share:
-    curve = (audit["noise"].get("curves") or [{}])[0]
-    return Share(*(_at(audit, curve.get(f"rate{end}"), points) for end in ENDS))
+    return {"clock": new["clock"] | {"points": points}, "curves": curves, "classes": classes}, messages
 
 
 def _class_curve(audit: Mapping[str, Any], name: str, points: np.ndarray) -> tuple[Share, float]:
@@ -299,20 +282,16 @@ def people_difference(old: Share, new: Share, people: tuple[People, People], sam
     value = float(new.value - old.value)
     errors = [float(np.subtract(share.upper, share.lower)) / (2 * Z) for share in (old, new)]
     correlation = min(same_labels, MAX_CORRELATION)
-    variance = errors[0] ** 2 + errors[1] ** 2 - 2 * correlation * errors[0] * errors[1] + _people_variance(*people)
+    names = sorted(people[0].keys() | people[1].keys())
+    moved = _influence(people[1], names) - _influence(people[0], names)  # (people,)
+    variance = errors[0] ** 2 + errors[1] ** 2 - 2 * correlation * errors[0] * errors[1]
+    variance += float((moved**2).sum()) * len(names) / (len(names) - 1)  # cluster-robust
     if not math.isfinite(value + variance) or variance <= 0:
         return Difference(value, math.nan, math.nan, math.nan)
     freedom = min(map(len, people)) - 1
     half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
     p_value = 2 * float(stdtr(freedom, -abs(value) / math.sqrt(variance)))
     return Difference(value, max(-1.0, value - half), min(1.0, value + half), p_value)
-
-
-def _people_variance(old: People, new: People) -> float:
-    """Cluster-robust variance of the difference of two shares."""
-    names = sorted(old.keys() | new.keys())
-    moved = _influence(new, names) - _influence(old, names)  # (people,)
-    return float((moved**2).sum()) * len(names) / (len(names) - 1)
 
 
 def _influence(people: People, names: list[str]) -> np.ndarray:
@@ -440,13 +419,31 @@ def match_labels(
     right_names = [f"{name}_now" if name not in keys else name for name in COLUMNS]
     both = old.join(new.rename_columns(right_names), keys, join_type="inner")
     if not len(both):
-        return _unmatched(old, new, _why_none(people, timed[0]))
+        key = "sequence and time" if timed[0] else "sequence and row number"
+        why = f"No label of one audit has the {key} of a label of the other, so labels cannot be matched."
+        if people[0] and people[1] and not set(people[0]) & set(people[1]):
+            why = "No annotator is in both audits, so labels cannot be matched."
+        elif bool(people[0]) != bool(people[1]):
+            which = "new" if people[0] else "old"
+            why = f"The {which} audit names no annotators and the other does, so labels cannot be matched."
+        return _unmatched(old, new, why)
     if len(both) > min(len(old), len(new)):
         return _unmatched(old, new, "Several labels share a sequence, time and annotator, so they cannot be matched.")
     by = f"sequence{', ' if not one_each else ' and '}{'time' if timed[0] else 'row number'}"
     by += "" if one_each else " and annotator"
     only_old, only_new = (side.join(both.select(keys), keys, join_type="left anti") for side in (old, new))
-    return MatchedLabels(both, only_old, only_new, by, tuple(_cautions(both, (old, new), people, timed[0])))
+    messages, fewer = [], min(len(old), len(new))
+    if not timed[0]:
+        messages.append(
+            "There is no column of times: labels are matched by row number, which is correct only if no row moved."
+        )
+    if 2 * len(both) < fewer:
+        messages.append(f"Only {len(both):,} of {fewer:,} labels could be matched: read the counts with care.")
+    for which, mine, other in (("old", people[0], people[1]), ("new", people[1], people[0])):
+        alone = set(mine) - set(other) if not one_each else ()
+        if alone:
+            messages.append(f"{len(alone)} annotator{'s are' if len(alone) > 1 else ' is'} in the {which} audit alone.")
+    return MatchedLabels(both, only_old, only_new, by, tuple(messages))
 
 
 def label_changes(matched: MatchedLabels) -> pa.Table:
@@ -454,21 +451,17 @@ def label_changes(matched: MatchedLabels) -> pa.Table:
 
     Empty where labels could not be matched.
     """
-    both, parts = matched.both, []
+    both = matched.both
     if not matched.by:
         return _columns(both, "new")
     then, now = both["is_issue"], both["is_issue_now"]
     choices = {"new": pc.and_not(now, then), "resolved": pc.and_not(then, now), "persisting": pc.and_(then, now)}
-    for kind, chosen in choices.items():
-        parts.append(_columns(both.filter(chosen), kind))
-    renamed = matched.new.rename_columns([_now(name) for name in COLUMNS])
+    parts = [_columns(both.filter(chosen), kind) for kind, chosen in choices.items()]
+    keys = ("sequence", "time", "annotator")
+    renamed = matched.new.rename_columns([name if name in keys else f"{name}_now" for name in COLUMNS])
     parts.append(_columns(matched.old.filter(matched.old["is_issue"]), "resolved"))
     parts.append(_columns(renamed.filter(renamed["is_issue_now"]), "new"))
     return pa.concat_tables(parts)
-
-
-def _now(name: str) -> str:
-    return name if name in ("sequence", "time", "annotator") else f"{name}_now"
 
 
 def _columns(table: pa.Table, kind: str) -> pa.Table:
@@ -485,30 +478,3 @@ def _columns(table: pa.Table, kind: str) -> pa.Table:
 
 def _unmatched(old: pa.Table, new: pa.Table, why: str) -> MatchedLabels:
     return MatchedLabels(old.slice(0, 0), old, new, "", (why,))
-
-
-def _why_none(people: list[list[str]], timed: bool) -> str:
-    if people[0] and people[1] and not set(people[0]) & set(people[1]):
-        return "No annotator is in both audits, so labels cannot be matched."
-    if bool(people[0]) != bool(people[1]):
-        which = "new" if people[0] else "old"
-        return f"The {which} audit names no annotators and the other does, so labels cannot be matched."
-    key = "sequence and time" if timed else "sequence and row number"
-    return f"No label of one audit has the {key} of a label of the other, so labels cannot be matched."
-
-
-def _cautions(both: pa.Table, sides: tuple[pa.Table, pa.Table], people: list[list[str]], timed: bool) -> list[str]:
-    messages = []
-    if not timed:
-        messages.append(
-            "There is no column of times: labels are matched by row number, which is correct only if no row moved."
-        )
-    if 2 * len(both) < min(map(len, sides)):
-        messages.append(
-            f"Only {len(both):,} of {min(map(len, sides)):,} labels could be matched: read the counts with care."
-        )
-    for which, mine, other in (("old", people[0], people[1]), ("new", people[1], people[0])):
-        alone = sorted(set(mine) - set(other)) if max(map(len, people)) > 1 else []
-        if alone:
-            messages.append(f"{len(alone)} annotator{'s are' if len(alone) > 1 else ' is'} in the {which} audit alone.")
-    return messages

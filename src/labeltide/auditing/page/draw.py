@@ -56,34 +56,29 @@ class Drawer:
 
     def overall(self) -> list[Panel]:
         """The error rate of all labels, once for wide and once for narrow screens."""
-        curve = self.curves[0]
-        values, band = self._line(curve, "rate")
+        values, band = self._line(self.curves[0], "rate")
         alt = f"Share of wrong labels over the clock: {alt_text(values, self.points, self.clock)}."
         said = change_sentence(self.audit["temporality"], self.clock, self.ends) if is_noisy(self.audit) else ""
-        top = top_of(values, band.upper)
-        return [
-            Panel(
-                name,
-                draw_svg(
-                    [Curve(values, [band], marks=self._marks(size))],
-                    self.points,
-                    Frame(self.clock, self.ends, top, size),
-                    alt,
-                ),
-                sentence=said,
-            )
-            for name, size in (("wide", WIDE), ("narrow", NARROW))
-        ]
+        panels = []
+        for name, size in (("wide", WIDE), ("narrow", NARROW)):
+            frame = Frame(self.clock, self.ends, top_of(values, band.upper), size)
+            drawing = draw_svg([Curve(values, [band], marks=self._marks(size))], self.points, frame, alt)
+            panels.append(Panel(name, drawing, sentence=said))
+        return panels
 
     def by_class(self) -> list[Panel]:
         """How often each true class is recorded as another, all on one scale."""
-        curve = self.curves[0]
-        rates = self._classes(curve, "class_rate")
-        near = self._classes(curve, "class_rate_lower"), self._classes(curve, "class_rate_upper")
-        far = [self._classes(curve, f"class_rate_simultaneous_{end}") for end in ("lower", "upper")]
+        ends = ("", "_lower", "_upper", "_simultaneous_lower", "_simultaneous_upper")
+        shape = len(self.classes), len(self.points)
+        rates, *limits = (_of_shape(self.curves[0].get(f"class_rate{end}"), shape) for end in ends)
+        near, far = limits[:2], limits[2:]
         top = top_of(rates, near[1], far[1])
+        order = list(range(len(rates)))
+        if len(rates) > PANELS:  # the worst first where not all can be drawn
+            means = np.array([np.nanmean(rate) if np.isfinite(rate).any() else -1.0 for rate in rates])
+            order = np.argsort(-means, kind="stable")[:PANELS].tolist()
         panels = []
-        for place in self._worst_first(rates)[:PANELS]:
+        for place in order:
             bands = [DrawnBand(far[0][place], far[1][place], "far"), DrawnBand(near[0][place], near[1][place], "near")]
             said = alt_text(rates[place], self.points, self.clock)
             alt = f"True {display_name(self.classes[place])} recorded as another class: {said}."
@@ -125,8 +120,9 @@ class Drawer:
         return [self._multiples(curve) for curve in self.curves[: 1 + PANELS // 2]]
 
     def _multiples(self, curve: Mapping[str, Any]) -> Multiples:
-        mean, lower, upper = (self._matrices(curve, name) for name in ("mean", "lower", "upper"))
         count = len(self.classes)
+        shape = len(self.points), count, count
+        mean, lower, upper = (_of_shape(curve.get(name), shape) for name in ("mean", "lower", "upper"))
         off = ~np.eye(count, dtype=bool)
         top = top_of(mean[:, off], upper[:, off]) if count > 1 else 1.0
 
@@ -150,24 +146,9 @@ class Drawer:
         return Multiples(who, self.classes, [], pairs, percent(top))
 
     def _line(self, curve: Mapping[str, Any], name: str) -> tuple[np.ndarray, DrawnBand]:
-        values = self._row(curve.get(name))
-        return values, DrawnBand(self._row(curve.get(f"{name}_lower")), self._row(curve.get(f"{name}_upper")), "near")
-
-    def _row(self, values: Any) -> np.ndarray:
-        return _of_shape(values, (len(self.points),))
-
-    def _classes(self, curve: Mapping[str, Any], name: str) -> np.ndarray:
-        return _of_shape(curve.get(name), (len(self.classes), len(self.points)))
-
-    def _matrices(self, curve: Mapping[str, Any], name: str) -> np.ndarray:
-        return _of_shape(curve.get(name), (len(self.points), len(self.classes), len(self.classes)))
-
-    def _worst_first(self, rates: np.ndarray) -> Sequence[int]:
-        """The table's own order for a few classes; the worst first where not all can be drawn."""
-        if len(rates) <= PANELS:
-            return range(len(rates))
-        means = np.array([np.nanmean(rate) if np.isfinite(rate).any() else -1.0 for rate in rates])
-        return [int(place) for place in np.argsort(-means, kind="stable")]
+        shape = (len(self.points),)
+        values, lower, upper = (_of_shape(curve.get(f"{name}{end}"), shape) for end in ("", "_lower", "_upper"))
+        return values, DrawnBand(lower, upper, "near")
 
     def _marks(self, size: tuple[int, int]) -> list[tuple[float, float, str]]:
         """The worst and the best moment, where the change is sure."""
@@ -250,7 +231,8 @@ def top_of(*curves: np.ndarray) -> float:
 
 def draw_svg(curves: Sequence[Curve], points: np.ndarray, frame: Frame, alt: str) -> Markup:
     """One drawing: axes with their unit, bands, lines, marks."""
-    keep = _thinned(len(points), POINTS if frame.size == WIDE else POINTS // 2)
+    n, most = len(points), POINTS if frame.size == WIDE else POINTS // 2
+    keep = np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int)) if n else np.array([], int)
     body = [_small_axes(frame) if frame.size == SMALL else _axes(frame)]
     for curve in curves:
         parts = [_area(frame, points[keep], band, keep) for band in curve.bands]
@@ -258,21 +240,16 @@ def draw_svg(curves: Sequence[Curve], points: np.ndarray, frame: Frame, alt: str
         parts.append(f'<path class="{look}" d="{_path(frame.x(points[keep]), frame.y(curve.values[keep]))}"/>')
         parts += [_mark(frame, *mark) for mark in curve.marks]
         body.append(f'<g class="curve c{curve.colour % 10 if curve.colour >= 0 else "x"}">{"".join(parts)}</g>')
-    width, height = frame.size
-    axes = Markup("") if frame.size == SMALL else Markup(_axes_for_script(frame))
-    head = Markup('<svg role="img" viewBox="0 0 {} {}" aria-label="{}"{}>').format(width, height, alt, axes)
+    (width, height), about = frame.size, ""
+    if frame.size != SMALL:  # for the page's script to read a curve back: the box, and the values at its ends
+        left, right, top, bottom = frame.margins
+        axes = (left, width - right, top, height - bottom, *frame.ends, frame.top)
+        ends = " ".join(f"{float(end):.10g}" for end in axes)
+        kind = frame.clock.kind if frame.clock.kind in ("hour_of_day", "day_of_week", "position") else "number"
+        share = ' data-share="1"' if frame.is_share else ""
+        about = f' data-axes="{ends}" data-kind="{kind}"{share}'
+    head = Markup('<svg role="img" viewBox="0 0 {} {}" aria-label="{}"{}>').format(width, height, alt, Markup(about))
     return head + Markup("".join(body)) + Markup("</svg>")
-
-
-def _axes_for_script(frame: Frame) -> str:
-    """What the page's script needs to read a curve back from the drawing: the box, and the values at its ends."""
-    width, height = frame.size
-    left, right, top, bottom = frame.margins
-    axes = (left, width - right, top, height - bottom, *frame.ends, frame.top)
-    share = ' data-share="1"' if frame.is_share else ""
-    kinds = ("hour_of_day", "day_of_week", "position")
-    kind = frame.clock.kind if frame.clock.kind in kinds else "number"
-    return f' data-axes="{" ".join(f"{float(end):.10g}" for end in axes)}" data-kind="{kind}"{share}'
 
 
 def alt_text(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:
@@ -282,10 +259,6 @@ def alt_text(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:
     high, low = int(np.nanargmax(values)), int(np.nanargmin(values))
     ends = [f"{percent(float(values[place]))} {clock.moment(float(points[place]))}" for place in (high, low)]
     return f"{percent(float(np.nanmean(values)))} on average, highest {ends[0]}, lowest {ends[1]}"
-
-
-def _thinned(n: int, most: int) -> np.ndarray:
-    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int)) if n else np.array([], int)
 
 
 def _path(x: np.ndarray, y: np.ndarray) -> str:

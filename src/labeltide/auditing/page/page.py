@@ -86,7 +86,17 @@ def write_page(folder: Path, results: Results | None = None) -> Path:
 
 def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
     """The page's text; what came from the table is escaped by the template or written as JSON that nothing can end."""
-    script = _script()
+    folder = files("labeltide.auditing.page") / "templates"
+    parts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    script = "(() => {\n" + "\n".join(["'use strict';", *parts]) + "\n})();\n"
+    drawer, test, agreement = Drawer(audit), audit["temporality"], audit.get("agreement") or {}
+    annotators = drawer.annotators() if drawer.can_draw else []
+    people = {panel.name: panel.detail for panel in annotators}
+    amounts = {
+        str(curve["annotator"]): curve["labels"] for curve in drawer.curves if curve.get("annotator") is not None
+    }
+    fleiss = agreement.get("fleiss")
+    # The policy in the page's head allows exactly this script.
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         environment()
@@ -104,28 +114,24 @@ def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
             untold=untold(audit),
             meaning=meaning,
             check_title=check_title,
-            **_drawn(audit),
-            **_tabled(audit),
+            clocks=[_over_clock(view) for view in clock_views(audit)],
+            annotators=annotators,
+            kappa_drawing=drawer.agreement() if drawer.can_draw else None,
+            annotator_changes=page_tables.changes(test.get("per_annotator") or [], "annotator", people, amounts),
+            pairs=page_tables.pairs(agreement),
+            fleiss=(page_tables.kappa(fleiss), page_tables.kappa_word(fleiss)) if is_known(number(fleiss)) else None,
+            overview=audit["table"].get("overview") or [],
+            reading=reading_line(audit["table"]),
+            kappa_caveat=prevalence_caveat(agreement),
+            plan=(audit.get("plan") or [])[: page_tables.PLAN],
+            sequences=(audit["issues"].get("by_sequence") or [])[: page_tables.SEQUENCES],
+            facts=page_tables.facts(audit),
+            settings=list((audit.get("settings") or {}).items()),
+            versions=[("labeltide", audit["labeltide"]), *(audit.get("versions") or {}).items()],
             contested=None if untold(audit) else _contested(audit),
             compare=comparison_view(audit.get("compare")),
         )
     )
-
-
-def _script() -> str:
-    """The page's script; the policy in its head allows exactly this text."""
-    folder = files("labeltide.auditing.page") / "templates"
-    parts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    return "(() => {\n" + "\n".join(["'use strict';", *parts]) + "\n})();\n"
-
-
-def _drawn(audit: Mapping[str, Any]) -> dict[str, Any]:
-    drawer = Drawer(audit)
-    return {
-        "clocks": [_over_clock(view) for view in clock_views(audit)],
-        "annotators": drawer.annotators() if drawer.can_draw else [],
-        "kappa_drawing": drawer.agreement() if drawer.can_draw else None,
-    }
 
 
 def _over_clock(view: View) -> dict[str, Any]:
@@ -152,36 +158,18 @@ def _contested(audit: Mapping[str, Any]) -> dict[str, Any] | None:
     if not is_known(differs):
         return None
     clock = clock_views(audit)[0].clock
-    rows = page_tables.contested_rows
+
+    def row(name: str, entry: Mapping[str, Any]) -> dict[str, str]:
+        return {"name": name, "labels": f"{entry['labels']:,}", "contested": percent(number(entry.get("contested")))}
+
+    by_class = [entry for entry in found.get("by_class") or [] if entry.get("labels")]
+    over_clock = [entry for entry in found.get("over_clock") or [] if entry.get("labels")]
     return {
         "differs": percent(differs),
         "from_several": bool(found.get("from_several")),
-        "by_class": rows(found.get("by_class") or [], lambda entry: str(entry["recorded"]))[:CLASSES],
-        "over_clock": rows(found.get("over_clock") or [], lambda entry: clock.short(number(entry["clock"]))),
+        "by_class": [row(str(entry["recorded"]), entry) for entry in by_class[:CLASSES]],
+        "over_clock": [row(clock.short(number(entry["clock"])), entry) for entry in over_clock],
         "clock": clock.title,
-    }
-
-
-def _tabled(audit: Mapping[str, Any]) -> dict[str, Any]:
-    drawer, test, agreement = Drawer(audit), audit["temporality"], audit.get("agreement") or {}
-    people = {panel.name: panel.detail for panel in drawer.annotators()} if drawer.can_draw else {}
-    amounts = {
-        str(curve["annotator"]): curve["labels"] for curve in drawer.curves if curve.get("annotator") is not None
-    }
-    return {
-        "annotator_changes": page_tables.changes(test.get("per_annotator") or [], "annotator", people, amounts),
-        "pairs": page_tables.pairs(agreement),
-        "fleiss": (page_tables.kappa(agreement["fleiss"]), page_tables.kappa_word(agreement["fleiss"]))
-        if is_known(number(agreement.get("fleiss")))
-        else None,
-        "overview": audit["table"].get("overview") or [],
-        "reading": reading_line(audit["table"]),
-        "kappa_caveat": prevalence_caveat(agreement),
-        "plan": (audit.get("plan") or [])[: page_tables.PLAN],
-        "sequences": (audit["issues"].get("by_sequence") or [])[: page_tables.SEQUENCES],
-        "facts": page_tables.facts(audit),
-        "settings": list((audit.get("settings") or {}).items()),
-        "versions": [("labeltide", audit["labeltide"]), *(audit.get("versions") or {}).items()],
     }
 
 
@@ -194,7 +182,30 @@ def comparison_view(compare: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What the template shows of a comparison; None where there is none."""
     if not compare:
         return None
-    clock = Clock.read(compare["clock"]) if compare["clock"] else None
+    clock, overall, panels, rows = None, list[Panel](), list[Panel](), []
+    if compare["clock"]:
+        clock = Clock.read(compare["clock"])
+        sizes = (("wide", WIDE), ("narrow", NARROW))
+        overall = [Panel(name, _draw(compare, compare["curves"][0], clock, size)) for name, size in sizes]
+        p_values = {entry["class"]: entry["p_corrected"] for entry in compare["classes"]}
+        drawn = [curve for curve in compare["curves"] if curve["class"] in p_values]
+        if len(drawn) > PANELS:  # the classes that differ most surely
+            drawn = sorted(drawn, key=lambda curve: p_values[curve["class"]])[:PANELS]
+        top = max((_top(curve) for curve in drawn), default=1.0)
+        for curve in drawn:
+            name = curve["class"]
+            panels.append(Panel(str(name), _draw(compare, curve, clock, NARROW, top), p_value(p_values[name])))
+        rows = [
+            {
+                "name": entry["class"],
+                "at": clock.short(entry["at"]),
+                "then": percent(entry["then"]),
+                "now": percent(entry["now"]),
+                "difference": points_range(number(entry["lower"]), number(entry["upper"])),
+                "p": p_value(number(entry["p_corrected"])),
+            }
+            for entry in compare["classes"]
+        ]
     return {
         **compare,
         "words": [
@@ -203,9 +214,9 @@ def comparison_view(compare: Mapping[str, Any] | None) -> dict[str, Any] | None:
             classes_sentence(compare),
         ],
         "clock": clock,
-        "overall": _overall(compare, clock) if clock else [],
-        "panels": _by_class(compare, clock) if clock else [],
-        "rows": [_row(entry, clock) for entry in compare["classes"]] if clock else [],
+        "overall": overall,
+        "panels": panels,
+        "rows": rows,
         "kinds": [(kind, found) for kind, found in (compare["issues"] or {}).items() if found["count"]],
     }
 
@@ -224,25 +235,6 @@ def write_comparison(compare: Mapping[str, Any], path: Path) -> Path:
     text = environment().get_template("compare.html").render(compare=comparison_view(compare))
     write_atomically(path, text.encode("utf-8", "replace"))
     return path
-
-
-def _overall(compare: Mapping[str, Any], clock: Clock) -> list[Panel]:
-    """All labels then and now, once for wide and once for narrow screens."""
-    drawn = compare["curves"][0]
-    return [Panel(name, _draw(compare, drawn, clock, size)) for name, size in (("wide", WIDE), ("narrow", NARROW))]
-
-
-def _by_class(compare: Mapping[str, Any], clock: Clock) -> list[Panel]:
-    """The classes that differ most surely first, where not all can be drawn."""
-    p_values = {entry["class"]: entry["p_corrected"] for entry in compare["classes"]}
-    drawn = [curve for curve in compare["curves"] if curve["class"] in p_values]
-    if len(drawn) > PANELS:
-        drawn = sorted(drawn, key=lambda curve: p_values[curve["class"]])[:PANELS]
-    top = max((_top(curve) for curve in drawn), default=1.0)
-    return [
-        Panel(str(curve["class"]), _draw(compare, curve, clock, NARROW, top), p_value(p_values[curve["class"]]))
-        for curve in drawn
-    ]
 
 
 def _draw(
@@ -271,17 +263,6 @@ def _draw(
 
 def _top(drawn: Mapping[str, Any]) -> float:
     return top_of(*(numbers(drawn[side][end]) for side in ("then", "now") for end in ("value", "upper")))
-
-
-def _row(entry: Mapping[str, Any], clock: Clock) -> dict[str, str]:
-    return {
-        "name": entry["class"],
-        "at": clock.short(entry["at"]),
-        "then": percent(entry["then"]),
-        "now": percent(entry["now"]),
-        "difference": points_range(number(entry["lower"]), number(entry["upper"])),
-        "p": p_value(number(entry["p_corrected"])),
-    }
 
 
 # The templates of the pages, in which everything is escaped.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -69,9 +69,8 @@ class SharedTexts:
         text = str(text)
         if text not in self.numbers:
             self.numbers[text] = len(self.texts)
-            kept = shorten(sound(text), LONG)
             self.is_cut |= len(text) > LONG
-            self.texts.append(kept)
+            self.texts.append(shorten(sound(text), LONG))
         return self.numbers[text]
 
 
@@ -82,16 +81,16 @@ def build_payload(results: Results) -> dict[str, Any]:
     words["annotator"] = SharedTexts(audit["table"].get("annotators") or [])
     words["class"] = SharedTexts(audit["table"]["classes"])
     issues = _issues(results, words)
-    timelines = _timelines(results, words)
-    places = [
-        timelines.place_of_row.get(row, (-1, -1)) for row in issues["row"]
-    ]  # a timeline and a step in it, where there is one
+    described, timelines, place_of_row = _timelines(results, words)
+    places = [place_of_row.get(row, (-1, -1)) for row in issues["row"]]
     issues["timeline"], issues["step"] = ([place[which] for place in places] for which in (0, 1))
+    found = format_of(str(audit["table"]["name"]))
     return {
         "issues": issues,
-        "timelines": timelines.drawn,
-        "plan": [_find_stretch(entry, timelines.described) for entry in audit.get("plan") or []],
-        "rowBase": row_base(audit),
+        "timelines": timelines,
+        "plan": [_find_stretch(entry, described) for entry in audit.get("plan") or []],
+        # added to a row, counted from 0, to number it as spreadsheet programs do: below a heading in row 1
+        "rowBase": 2 if found and found.has_heading else 0,
         "words": {name: each.texts for name, each in words.items()},
         "isCut": any(each.is_cut for each in words.values()),
         "hasAnnotators": bool(audit["table"].get("annotators")),
@@ -116,7 +115,8 @@ def _issues(results: Results, words: Mapping[str, SharedTexts]) -> dict[str, Any
         columns["row"] += part["row"].to_pylist()
         columns["time"] += [None if each is None else shorten(sound(each), TIME) for each in part["time"].to_pylist()]
         for name, (column, digits) in NUMBERS.items():
-            columns[name] += _rounded(part[column], digits)
+            values = part[column].to_pylist()
+            columns[name] += [None if v is None or not math.isfinite(v) else round(v, digits) for v in values]
         for name, kind in TEXTS.items():
             columns[name] += [words[kind].number(each) for each in part[name].to_pylist()]
     kept = min(MAX_ISSUES, _within(columns, words, ISSUE_BYTES))
@@ -142,15 +142,6 @@ def _within(columns: Mapping[str, Sequence[Any]], words: Mapping[str, SharedText
     return kept
 
 
-def row_base(audit: Mapping[str, Any]) -> int:
-    """What is added to a row, counted from 0, to number it as spreadsheet programs do: below a heading in row 1.
-
-    Tables that have no heading in a row of their own are counted from 0.
-    """
-    found = format_of(str(audit["table"]["name"]))
-    return 2 if found and found.has_heading else 0
-
-
 def _find_stretch(entry: Mapping[str, Any], timelines: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
     """The timeline of a stretch of the plan, its first and its last step there; None where there is none."""
     for at, each in enumerate(timelines):
@@ -160,19 +151,16 @@ def _find_stretch(entry: Mapping[str, Any], timelines: Sequence[Mapping[str, Any
     return None
 
 
-class KeptTimelines(NamedTuple):
-    """The timelines that fit into the page, as described in audit.json and as the page draws them."""
+def _timelines(
+    results: Results, words: Mapping[str, SharedTexts]
+) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]], dict[int, tuple[int, int]]]:
+    """The first timeline, those of the plan, and of the others as many as the budget allows.
 
-    described: list[Mapping[str, Any]]
-    drawn: list[dict[str, Any]]
-    place_of_row: dict[int, tuple[int, int]]  # a timeline and a step in it, by row of the table
-
-
-def _timelines(results: Results, words: Mapping[str, SharedTexts]) -> KeptTimelines:
-    """The first timeline, those of the plan, and of the others as many as the budget allows."""
+    As audit.json describes them; as the page draws them; and by row of the table, a timeline and a step in it.
+    """
     described: Sequence[Mapping[str, Any]] = results.audit.get("timelines") or []
     if not described:
-        return KeptTimelines([], [], {})
+        return [], [], {}
     labels = results.labels_of([str(each["sequence"]) for each in described])
     of_sequence: dict[str, list[int]] = {}
     for place, name in enumerate(labels["sequence"].to_pylist()):
@@ -193,7 +181,7 @@ def _timelines(results: Results, words: Mapping[str, SharedTexts]) -> KeptTimeli
     for index, at in enumerate(sorted(built)):
         for row, step in built[at][1]:
             places.setdefault(row, (index, step))
-    return KeptTimelines([described[at] for at in sorted(built)], [built[at][0] for at in sorted(built)], places)
+    return [described[at] for at in sorted(built)], [built[at][0] for at in sorted(built)], places
 
 
 def _timeline(
@@ -220,7 +208,7 @@ def _timeline(
     shown = sorted(tracks, key=lambda who: (-len(tracks[who]["issues"]), who))[:TRACKS]
     return {
         "sequence": words["sequence"].number(str(described["sequence"])),
-        "times": [_time(each) for each in described["times"]],
+        "times": [t if isinstance(t, int | float) else shorten(sound(t), TIME) for t in described["times"]],
         "gaps": _gaps(described["times"]),
         "signals": [_signal(name, values) for name, values in described["signals"].items()],
         "suggested": suggested,
@@ -252,10 +240,6 @@ def _signal(name: str, values: Sequence[float | None]) -> dict[str, Any]:
     return {"name": shorten(sound(name), LONG), "low": low, "high": high, "values": scaled.round().astype(int).tolist()}
 
 
-def _time(value: Any) -> str | float | int:
-    return value if isinstance(value, int | float) else shorten(sound(value), TIME)
-
-
 def _gaps(times: Sequence[Any]) -> list[int]:
     """Steps before which time jumped by more than three usual steps, where times can be read."""
     try:
@@ -268,10 +252,6 @@ def _gaps(times: Sequence[Any]) -> list[int]:
     if len(jumps) < 2 or not np.isfinite(jumps).all():
         return []
     return (np.flatnonzero(jumps > 3 * np.median(jumps)) + 1).tolist() if np.median(jumps) > 0 else []
-
-
-def _rounded(column: pa.Array, digits: int) -> list[float | None]:
-    return [None if each is None or not math.isfinite(each) else round(each, digits) for each in column.to_pylist()]
 
 
 # The tables of the page: numbers chosen, ordered and put in words, for the template to lay out.
@@ -303,31 +283,20 @@ def as_numbers(drawer: Drawer) -> tuple[list[str], list[list[str]]]:
     names = drawer.classes[:8]
     columns = [("rate", ())] + [("class_rate", (place,)) for place in range(len(names))]
     rows = []
+
+    def pick(content: Any, place: tuple[int, ...]) -> float:
+        values = numbers(content)
+        inside = values.ndim == len(place) and all(at < size for at, size in zip(place, values.shape, strict=True))
+        return float(values[place]) if inside else float("nan")
+
     for at in moments:
         row = [drawer.clock.short(float(drawer.points[at]))]
         for name, place in columns:
-            value, low, high = (_pick(curve.get(f"{name}{end}"), (*place, int(at))) for end in ("", "_lower", "_upper"))
+            value, low, high = (pick(curve.get(f"{name}{end}"), (*place, int(at))) for end in ("", "_lower", "_upper"))
             range_ = interval(low, high)
             row.append(f"{percent(value)}{f' ({range_})' if range_ else ''}")
         rows.append(row)
     return names, rows
-
-
-def _pick(content: Any, place: tuple[int, ...]) -> float:
-    values = numbers(content)
-    inside = values.ndim == len(place) and all(at < size for at, size in zip(place, values.shape, strict=True))
-    return float(values[place]) if inside else float("nan")
-
-
-def contested_rows(
-    entries: Sequence[Mapping[str, Any]], name: Callable[[Mapping[str, Any]], str]
-) -> list[dict[str, str]]:
-    """Shares of contested labels, named by class or by moment."""
-    return [
-        {"name": name(entry), "labels": f"{entry['labels']:,}", "contested": percent(number(entry.get("contested")))}
-        for entry in entries
-        if entry.get("labels")
-    ]
 
 
 def pairs(agreement: Mapping[str, Any]) -> list[dict[str, str]]:
