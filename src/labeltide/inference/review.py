@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from labeltide.inference.audit import LabelAudit
 
 
+GROUPINGS = ("class", "clock", "annotator")  # that an audit knows
 FLOOR = 0.8  # by hand: a model that is wrong then widens intervals by at most 12 % (docs/decisions/020-review.md)
 
 
@@ -132,59 +133,40 @@ def review_sample(
     _validation.check_number("floor", floor, 0, 1, above=True)
     free = np.isfinite(probabilities).ravel()
     if earlier is not None:
-        check_same_labels(earlier.shape, probabilities.shape)
+        _check_same_labels(earlier, probabilities)
         free[earlier.items] = False
-    left = np.flatnonzero(free)
+    remaining = np.flatnonzero(free)
     _validation.check_number(
-        f"n, the number of labels to draw from the {len(left)} that are left,", n, 1, len(left), whole=True
+        f"n, the number of labels to draw from the {len(remaining)} that are left,", n, 1, len(remaining), whole=True
     )
-    inclusion = inclusion_probabilities(probabilities.ravel()[left], n, floor)
-    order = _strata_codes(audit_or_probabilities, clusters, strata, probabilities.shape)
-    codes = None if order is None else order.ravel()[left]
-    drawn = draw_systematic(inclusion, _generator(random_state, earlier), codes)
-    new = ReviewSample(
-        left[drawn], inclusion[drawn], np.zeros(n, np.int64), inclusion.min(keepdims=True), probabilities.shape
-    )
-    return new if earlier is None else _join(earlier, new)
-
-
-def _generator(random_state: int | np.random.Generator | None, earlier: ReviewSample | None) -> np.random.Generator:
-    """A generator of random numbers that a later draw with the same seed does not repeat."""
-    if random_state is None or isinstance(random_state, np.random.Generator):
-        return np.random.default_rng(random_state)
-    _validation.check_number("random_state", random_state, 0, whole=True)
-    return np.random.default_rng((random_state, 0 if earlier is None else len(earlier.smallest)))
-
-
-def _strata_codes(
-    source: LabelAudit | ArrayLike, clusters: ArrayLike | None, strata: ArrayLike | str | None, shape: tuple[int, ...]
-) -> np.ndarray | None:
-    """One number for each label, equal within a stratum of a cluster; None where nothing was asked for."""
-    if clusters is None and strata is None:
-        return None
-    codes = np.zeros(shape, np.int64)
+    inclusion = inclusion_probabilities(probabilities.ravel()[remaining], n, floor)
+    shape = probabilities.shape
+    codes = np.zeros(shape, np.int64)  # one number for each label, equal within a stratum of a cluster
     if strata is not None:
         if isinstance(strata, str):
             _validation.check_choice("strata", strata, ("clock",))
-            strata = _clock_strata(source)
+            audit: Any = audit_or_probabilities
+            if not hasattr(audit, "clock"):
+                raise ValueError('strata="clock" needs an audit, which has a clock. Pass an array of strata instead.')
+            strata = clock_bins(audit.clock, audit.mask)
         codes = np.unique(broadcast("strata", strata, shape), return_inverse=True)[1].reshape(shape)
     if clusters is not None:
         people = encode_clusters(clusters, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
         codes = codes + people * (codes.max() + 1)
-    return codes
-
-
-def _clock_strata(source: Any) -> np.ndarray:
-    if not hasattr(source, "clock"):
-        raise ValueError('strata="clock" needs an audit, which has a clock. Pass an array of strata instead.')
-    return clock_bins(source.clock, source.mask)
-
-
-def _join(earlier: ReviewSample, new: ReviewSample) -> ReviewSample:
-    fields = ("items", "inclusion", "smallest")
-    joined = {name: np.concatenate([getattr(earlier, name), getattr(new, name)]) for name in fields}
-    draws = np.concatenate([earlier.draws, new.draws + len(earlier.smallest)])
-    return ReviewSample(draws=draws, shape=new.shape, **joined)
+    n_draws = 0 if earlier is None else len(earlier.smallest)
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        generator = np.random.default_rng(random_state)
+    else:
+        _validation.check_number("random_state", random_state, 0, whole=True)
+        generator = np.random.default_rng((random_state, n_draws))  # a later draw does not repeat an earlier one
+    drawn = draw_systematic(inclusion, generator, codes.ravel()[remaining])
+    items, draws = remaining[drawn], np.full(n, n_draws)
+    inclusion, smallest = inclusion[drawn], inclusion.min(keepdims=True)
+    if earlier is not None:
+        items, draws = np.concatenate([earlier.items, items]), np.concatenate([earlier.draws, draws])
+        inclusion = np.concatenate([earlier.inclusion, inclusion])
+        smallest = np.concatenate([earlier.smallest, smallest])
+    return ReviewSample(items, inclusion, draws, smallest, shape)
 
 
 # Sampling with unequal inclusion probabilities that are exact and known: randomised systematic sampling.
@@ -201,14 +183,8 @@ def inclusion_probabilities(uncertainty: np.ndarray, n: int, floor: float) -> np
 
     :math:`\pi_i = \min(1, c\,(f + (1 - f)\, s_i / \bar s))` with :math:`s_i = \sqrt{p_i (1 - p_i)}` and the floor f.
     Without the floor this is Neyman's (1934) allocation for a model whose probabilities are right. The floor bounds
-    what a wrong model can cost: no label's probability is below f n / N.
-
-    Parameters
-    ----------
-    uncertainty : array of shape (labels,)
-        Probability that each label is wrong.
-    n : int, at most the number of labels
-    floor : float in (0, 1]
+    what a wrong model can cost: no label's probability is below f n / N. `uncertainty` are the probabilities
+    :math:`p_i` that labels are wrong.
     """
     spread = np.sqrt(uncertainty * (1 - uncertainty))
     mean = spread.mean()
@@ -225,28 +201,17 @@ def inclusion_probabilities(uncertainty: np.ndarray, n: int, floor: float) -> np
 
 
 def draw_systematic(inclusion: np.ndarray, rng: np.random.Generator, strata: np.ndarray | None = None) -> np.ndarray:
-    """The numbers of the drawn labels, in random order.
-
-    Parameters
-    ----------
-    inclusion : array of shape (labels,), adding up to a whole number
-    strata : int array of shape (labels,), optional
-    """
+    """The numbers of the drawn labels, in random order; `inclusion` (labels,) adds up to a whole number."""
     shuffled = rng.permutation(len(inclusion))
     order = shuffled if strata is None else shuffled[np.argsort(strata[shuffled], kind="stable")]
-    chosen = order[passed_marks(inclusion[order], rng.random())]
-    return rng.permutation(chosen)
+    return rng.permutation(order[passed_marks(inclusion[order], rng.random())])
 
 
 def passed_marks(inclusion: np.ndarray, start: float) -> np.ndarray:
-    """True where the running sum of the inclusion probabilities passes one of start, start + 1, ...
-
-    The last sum is rounded to the whole number it stands for, so that rounding errors never change the size.
-    """
+    """True where the running sum of the inclusion probabilities passes one of start, start + 1, ..."""
     sums = np.cumsum(inclusion)
-    sums[-1] = np.rint(sums[-1])
-    marks = np.floor(sums - start)
-    return np.diff(marks, prepend=np.floor(-start)) > 0
+    sums[-1] = np.rint(sums[-1])  # rounding errors never change the size
+    return np.diff(np.floor(sums - start), prepend=np.floor(-start)) > 0
 
 
 # The share of wrong labels as a review found it, with intervals that hold whatever the model got wrong.
@@ -358,12 +323,31 @@ def checked_rate(
     _validation.check_number("level", level, 0.5, 0.9999)
     review = read_review(audit_or_probabilities, sample, wrong, clusters)
     everything = np.ones(review.probabilities.size, dtype=bool)
+    audit: Any = audit_or_probabilities
+    if by is None or isinstance(by, Mapping):
+        groupings = dict(by or {})
+    else:
+        groupings = {}
+        for name in [by] if isinstance(by, str) else by:
+            _validation.check_choice("grouping", name, GROUPINGS)
+            if not hasattr(audit, "labels"):
+                raise ValueError(
+                    f"Grouping by {name!r} needs an audit. Pass by={{{name!r}: values}} with probabilities."
+                )
+            if name == "clock":
+                groupings[name] = clock_bins(audit.clock, audit.mask)
+            elif name == "annotator":
+                annotators = np.arange(sample.shape[2]) if len(sample.shape) > 2 else 0
+                groupings[name] = np.broadcast_to(annotators, sample.shape)
+            else:
+                groupings[name] = np.asarray(audit.classes)[audit.labels.reshape(sample.shape)]
+    flat = {name: broadcast(f"The groups {name!r}", of, sample.shape).ravel() for name, of in groupings.items()}
     groups = {
         name: [
             _rate(review, values == value, level, value.item() if isinstance(value, np.generic) else value)
             for value in np.unique(values[np.isfinite(review.probabilities)])
         ]
-        for name, values in label_groups(audit_or_probabilities, by, sample.shape).items()
+        for name, values in flat.items()
     }
     return CheckedRates(_rate(review, everything, level), groups, level)
 
@@ -373,14 +357,26 @@ def read_review(
 ) -> Review:
     """Check a reviewed sample and join it with the model's probabilities of all labels."""
     probabilities = wrong_probabilities(source)
-    check_same_labels(sample.shape, probabilities.shape)
+    _check_same_labels(sample, probabilities)
     predicted = probabilities.ravel()[sample.items]
     if np.isnan(predicted).any():
         raise ValueError("Every label of the sample must have a probability. Some are NaN: was the audit another one?")
-    codes = None if clusters is None else _cluster_codes(clusters, probabilities)
+    codes = None  # the cluster of each label
+    if clusters is not None:
+        of_row = encode_clusters(clusters, probabilities.shape[0])
+        labelled = np.isfinite(probabilities).reshape(len(of_row), -1).any(1)
+        if len(np.unique(of_row[labelled])) < 2:
+            raise ValueError("clusters must hold at least two with labels. Got one: leave clusters out.")
+        codes = broadcast("clusters", of_row, probabilities.shape).ravel()
+    answers = np.asarray(wrong)
+    if answers.shape != (len(sample),) or not (answers.dtype == bool or np.isin(answers, (0, 1)).all()):
+        raise ValueError(
+            f"wrong must be {len(sample)} times True or False, one for each label of the sample. Got {answers.dtype} "
+            f"of shape {answers.shape}. For a review that ended early pass sample.first(n)."
+        )
     shares = np.bincount(sample.draws, minlength=len(sample.smallest)) / len(sample)
     reviewed = Reviewed(
-        wrong=_check_wrong(wrong, len(sample)),
+        wrong=answers.astype(float),
         predicted=predicted,
         inclusion=sample.inclusion,
         draws=sample.draws,
@@ -405,25 +401,6 @@ def _rate(review: Review, inside: np.ndarray, level: float, group: Hashable = No
     return CheckedRate(group, rate, lower, upper, model, estimate.weight, population.size, n, found)
 
 
-def _check_wrong(wrong: ArrayLike, n: int) -> np.ndarray:
-    values = np.asarray(wrong)
-    if values.shape != (n,) or not (values.dtype == bool or np.isin(values, (0, 1)).all()):
-        raise ValueError(
-            f"wrong must be {n} times True or False, one for each label of the sample. Got {values.dtype} of shape "
-            f"{values.shape}. For a review that ended early pass sample.first(n)."
-        )
-    return values.astype(float)
-
-
-def _cluster_codes(clusters: ArrayLike, probabilities: np.ndarray) -> np.ndarray:
-    """The cluster of each label: int array of shape (labels,)."""
-    codes = encode_clusters(clusters, probabilities.shape[0])
-    labelled = np.isfinite(probabilities).reshape(len(codes), -1).any(1)
-    if len(np.unique(codes[labelled])) < 2:
-        raise ValueError("clusters must hold at least two with labels. Got one: leave clusters out.")
-    return broadcast("clusters", codes, probabilities.shape).ravel()
-
-
 # An upper confidence bound on the share of labels that are still wrong after correction.
 
 CURVE_POINTS = 40
@@ -431,28 +408,15 @@ CURVE_POINTS = 40
 
 @dataclass(frozen=True)
 class RemainingRate:
-    """What is still wrong: with confidence `level` at most `bound` of the labels.
+    """What is still wrong: with confidence `level` at most `bound` of the labels."""
 
-    Attributes
-    ----------
-    rate : float
-        Estimated share of labels that are still wrong.
-    bound : float
-    level : float
-    n_labels, n_reviewed : int
-    n_found : int
-        Reviewed labels that the automatic correction alone would have left wrong.
-    count : EffectiveCount
-        The simple random sample that would say as much about labels after automatic correction.
-    """
-
-    rate: float
+    rate: float  # estimated share of labels that are still wrong
     bound: float
     level: float
     n_labels: int
     n_reviewed: int
-    n_found: int
-    count: EffectiveCount
+    n_found: int  # reviewed labels that the automatic correction alone would have left wrong
+    count: EffectiveCount  # the simple random sample that would say as much about labels after automatic correction
 
     def predict_bound(self, more: ArrayLike) -> np.ndarray:
         """The expected bound after this many more items, if wrong labels are found at the rate estimated now."""
@@ -556,27 +520,14 @@ def after_correction(audit: LabelAudit, min_confidence: float | None = None) -> 
 
 @dataclass(frozen=True)
 class Reviewed:
-    """Reviewed labels of one population or of one group of it.
+    """Reviewed labels of one population or of one group of it."""
 
-    Attributes
-    ----------
-    wrong : float array of shape (items,), one where the label is wrong
-    predicted : array of shape (items,)
-        The model's probability that the label is wrong.
-    inclusion : array of shape (items,)
-        The probability with which the label was drawn, given the draws before.
-    draws : int array of shape (items,), number of the draw
-    shares : array of shape (draws,)
-        The share of each draw in the estimate.
-    clusters : int array of shape (items,), optional
-    """
-
-    wrong: np.ndarray
-    predicted: np.ndarray
-    inclusion: np.ndarray
-    draws: np.ndarray
-    shares: np.ndarray
-    clusters: np.ndarray | None = None
+    wrong: np.ndarray  # float (items,), one where the label is wrong
+    predicted: np.ndarray  # (items,), the model's probability that the label is wrong
+    inclusion: np.ndarray  # (items,), probability of being drawn, given the draws before
+    draws: np.ndarray  # int (items,), number of the draw
+    shares: np.ndarray  # (draws,), share of each draw in the estimate
+    clusters: np.ndarray | None = None  # int (items,)
 
     @property
     def weights(self) -> np.ndarray:
@@ -616,16 +567,28 @@ def estimate_rate(reviewed: Reviewed, population: Population) -> Estimate:
     """The difference estimate of the share of wrong labels with its design-based or cluster-robust variance."""
     weights = reviewed.weights
     wrong, predicted = (float(np.average(v, weights=weights)) for v in (reviewed.wrong, reviewed.predicted))
-    if population.cluster_sizes is None or np.count_nonzero(population.cluster_sizes) < 2:
-        scores = (
-            design_scores(reviewed, reviewed.wrong - wrong) / weights.sum(),
-            design_scores(reviewed, reviewed.predicted - predicted) / weights.sum(),
-        )
+    sizes, expected = population.cluster_sizes, population.cluster_predicted
+    n_clusters = 0 if sizes is None else np.count_nonzero(sizes)
+    if sizes is None or n_clusters < 2:
+        wrong_scores = design_scores(reviewed, reviewed.wrong - wrong) / weights.sum()
+        model_scores = design_scores(reviewed, reviewed.predicted - predicted) / weights.sum()
         degrees = max(len(weights) - 1.0, 1.0)
-    else:
-        scores = cluster_scores(reviewed, population)
-        degrees = max(effective_clusters(population) - 1, 1.0)
-    weight, variance = tune_weight(*scores, degrees)
+    else:  # scores of whole clusters, whose squares add up to a cluster-robust variance
+        assert reviewed.clusters is not None
+        assert expected is not None
+        total = partial(np.bincount, reviewed.clusters, minlength=len(sizes))  # sums of weights by cluster
+        counted = total(weights)  # (clusters,)
+
+        def centred(totals: np.ndarray, counts: np.ndarray) -> np.ndarray:
+            return (totals - totals.sum() * counts / counts.sum()) / counts.sum()
+
+        scale = np.sqrt(n_clusters / (n_clusters - 1))
+        wrong_scores = scale * centred(total(weights * reviewed.wrong), counted)
+        model_scores = scale * (centred(total(weights * reviewed.predicted), counted) - centred(expected, sizes))
+        # The number of equally large clusters that would say as much (Carter, Schnepel and Steigerwald 2017).
+        n_effective = float(float(sizes.sum()) ** 2 / (sizes.astype(float) ** 2).sum())
+        degrees = max(n_effective - 1, 1.0)
+    weight, variance = tune_weight(wrong_scores, model_scores, degrees)
     return Estimate(wrong + weight * (population.predicted / population.size - predicted), variance, weight, degrees)
 
 
@@ -639,32 +602,6 @@ def design_scores(reviewed: Reviewed, residuals: np.ndarray) -> np.ndarray:
     n = len(residuals)
     scale = np.sqrt((1 - reviewed.inclusion) * n / max(n - 1, 1))
     return reviewed.shares[reviewed.draws] * scale * residuals / reviewed.inclusion
-
-
-def cluster_scores(reviewed: Reviewed, population: Population) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of whole clusters, of wrong labels and of the model: squares add up to a cluster-robust variance."""
-    sizes, expected = population.cluster_sizes, population.cluster_predicted
-    assert reviewed.clusters is not None
-    assert sizes is not None
-    assert expected is not None
-    total = partial(np.bincount, reviewed.clusters, minlength=len(sizes))  # sums of weights by cluster
-    counted = total(reviewed.weights)  # (clusters,)
-
-    def centred(totals: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        return (totals - totals.sum() * counts / counts.sum()) / counts.sum()
-
-    wrong = centred(total(reviewed.weights * reviewed.wrong), counted)
-    predicted = centred(total(reviewed.weights * reviewed.predicted), counted) - centred(expected, sizes)
-    n_clusters = np.count_nonzero(sizes)
-    scale = np.sqrt(n_clusters / (n_clusters - 1))
-    return scale * wrong, scale * predicted
-
-
-def effective_clusters(population: Population) -> float:
-    """The number of equally large clusters that would say as much (Carter, Schnepel and Steigerwald 2017)."""
-    assert population.cluster_sizes is not None
-    sizes = population.cluster_sizes.astype(float)
-    return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
 def tune_weight(wrong: np.ndarray, predicted: np.ndarray, degrees: float) -> tuple[float, float]:
@@ -756,16 +693,12 @@ def wrong_probabilities(audit_or_probabilities: LabelAudit | ArrayLike) -> np.nd
     quality = getattr(audit_or_probabilities, "quality", None)
     if quality is not None:
         return 1 - np.clip(quality, 0, 1)  # the posterior has rounding errors
-    return check_probabilities(audit_or_probabilities)
-
-
-def check_probabilities(values: Any) -> np.ndarray:
-    """Numbers from 0 to 1 of one to three axes, not all of them NaN."""
     name = "Probabilities that labels are wrong"
     try:
-        numbers = np.asarray(values, dtype=np.float64)
+        numbers = np.asarray(audit_or_probabilities, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be an audit or numbers from 0 to 1. Got {type(values).__name__}.") from None
+        kind = type(audit_or_probabilities).__name__
+        raise ValueError(f"{name} must be an audit or numbers from 0 to 1. Got {kind}.") from None
     if numbers.ndim not in (1, 2, 3):
         raise ValueError(
             f"{name} must have shape (labels,), (n, steps) or (n, steps, annotators). Got shape {numbers.shape}."
@@ -778,10 +711,11 @@ def check_probabilities(values: Any) -> np.ndarray:
     return numbers
 
 
-def check_same_labels(sampled: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    """A sample must be of the labels at hand."""
-    if sampled != shape:
-        raise ValueError(f"The sample must be of these labels, of shape {shape}. Its labels have shape {sampled}.")
+def _check_same_labels(sample: ReviewSample, probabilities: np.ndarray) -> None:
+    if sample.shape != probabilities.shape:
+        raise ValueError(
+            f"The sample must be of these labels, of shape {probabilities.shape}. Its labels have shape {sample.shape}."
+        )
 
 
 def broadcast(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
@@ -798,30 +732,3 @@ def clock_bins(clock: np.ndarray, mask: np.ndarray, n_bins: int = CLOCK_BINS) ->
     """The bin of each step's moment, with edges at quantiles over all steps: int array of the clock's shape."""
     edges = np.unique(np.quantile(clock[mask], np.linspace(0, 1, n_bins + 1)[1:-1]))
     return np.searchsorted(edges, clock, side="right")
-
-
-# Groups of labels: by class, over the clock, by annotator, or as passed.
-
-GROUPINGS = ("class", "clock", "annotator")  # that an audit knows
-
-
-def label_groups(
-    source: LabelAudit | ArrayLike, by: Mapping[str, ArrayLike] | Iterable[str] | None, shape: tuple[int, ...]
-) -> dict[str, np.ndarray]:
-    """The group of each label under each name: arrays of shape (labels,)."""
-    if by is None:
-        return {}
-    if not isinstance(by, Mapping):
-        by = {name: _audit_groups(source, name, shape) for name in ([by] if isinstance(by, str) else by)}
-    return {name: broadcast(f"The groups {name!r}", values, shape).ravel() for name, values in by.items()}
-
-
-def _audit_groups(source: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    _validation.check_choice("grouping", name, GROUPINGS)
-    if not hasattr(source, "labels"):
-        raise ValueError(f"Grouping by {name!r} needs an audit. Pass by={{{name!r}: values}} with probabilities.")
-    if name == "clock":
-        return clock_bins(source.clock, source.mask)
-    if name == "annotator":
-        return np.broadcast_to(np.arange(shape[2]) if len(shape) > 2 else 0, shape)
-    return np.asarray(source.classes)[source.labels.reshape(shape)]
