@@ -84,9 +84,8 @@ def estimate_annotators(
     """
     matrices = training.parameters.matrices[0].double().numpy()  # (annotators or 1, points, classes, classes)
     replicates = bootstrap_noise(training, n_replicates, seed)
-    common = with_profile(
-        estimate(training.grid, matrices, replicates, training.weights()), tested or share_test(training)
-    )
+    common = estimate(training.grid, matrices, replicates, training.weights())
+    common = _with_profile(common, tested or share_test(training))
     if len(matrices) == 1:
         return Estimates(common, (common,))
     everyone = OTHERS_WEIGHT * replicates.totals.sum(1, keepdims=True)  # class shares where an annotator gave no label
@@ -98,13 +97,23 @@ def estimate_annotators(
     return Estimates(common, tuple(per_annotator))
 
 
-def with_profile(estimate: NoiseEstimate, tested: ShareInterval) -> NoiseEstimate:
+def _with_profile(estimate: NoiseEstimate, tested: ShareInterval) -> NoiseEstimate:
     """The same estimate with the profile likelihood interval of the total share in place of the bootstrap's.
 
     Bands are widened where needed: Q at one moment is known no better than the share of all wrong labels.
     """
     ends = tested.around(estimate.total)
-    down, up = (_level_shift(estimate, end) for end in ends)
+    weights = estimate.labels.sum(-1) / estimate.labels.sum()
+
+    def excess(shift: float, share: float) -> float:
+        return float((weights * expit(logit(estimate.rate) + shift)).sum() - share)
+
+    down, up = (  # shifts of all logits of the error rate at which its mean over the labels is either end
+        float(brentq(excess, -MAX_SHIFT, MAX_SHIFT, (end,)))
+        if excess(-MAX_SHIFT, end) < 0 < excess(MAX_SHIFT, end)
+        else -MAX_SHIFT
+        for end in ends
+    )
     right = np.eye(estimate.mean.shape[-1], dtype=bool)
     shifted = {
         "": (estimate.mean, np.where(right, -up, down), np.where(right, -down, up)),
@@ -122,25 +131,18 @@ def with_profile(estimate: NoiseEstimate, tested: ShareInterval) -> NoiseEstimat
     return replace(estimate, **wider)
 
 
-def _level_shift(estimate: NoiseEstimate, share: float) -> float:
-    """The shift of all logits of the error rate at which its mean over the labels is the share."""
-    weights = estimate.labels.sum(-1) / estimate.labels.sum()
-
-    def excess(shift: float) -> float:
-        return float((weights * expit(logit(estimate.rate) + shift)).sum() - share)
-
-    return float(brentq(excess, -MAX_SHIFT, MAX_SHIFT)) if excess(-MAX_SHIFT) < 0 < excess(MAX_SHIFT) else -MAX_SHIFT
-
-
 def estimate(grid: np.ndarray, matrices: np.ndarray, replicates: Replicates, weights: np.ndarray) -> NoiseEstimate:
     """Bands around the weighted mean Q of annotators; error rates count each annotator's labels under their own Q."""
     mean = (weights[:, None, None, None] * matrices).sum(0)
     means = (weights[:, None, None, None] * replicates.matrices).sum(1)
     band = make_band(mean, means)
     class_rate, class_rates = _class_rates(mean), _class_rates(means)
-    rate, rates = _error_rate(matrices, replicates)
+    totals, wrong, wrongs = _labels_and_rates(matrices, replicates)
+    shares = totals / totals.sum(-1, keepdims=True).clip(1e-12)
+    rate, rates = (shares[0] * wrong).sum(-1), (shares * wrongs).sum(-1)
     total, total_lower, total_upper = share_wrong(matrices, replicates)
-    bands = {"": band, "class_rate_": _class_rate_band(band), "rate_": make_band(rate, rates)}
+    of_class = Band(*(_class_rates(end) for end in (band[1], band[0], band[3], band[2])))  # 1 - Q_ii swaps the ends
+    bands = {"": band, "class_rate_": of_class, "rate_": make_band(rate, rates)}
     ends = {f"{name}{end}": getattr(of_curve, end) for name, of_curve in bands.items() for end in Band._fields}
     return NoiseEstimate(
         clock=grid,
@@ -159,18 +161,12 @@ def estimate(grid: np.ndarray, matrices: np.ndarray, replicates: Replicates, wei
     )
 
 
-def _error_rate(matrices: np.ndarray, replicates: Replicates) -> tuple[np.ndarray, np.ndarray]:
-    """P(recorded label is wrong) over the clock: (points,) of the estimate, (1 + replicates, points)."""
-    totals, wrong, wrongs = _labels_and_rates(matrices, replicates)
-    shares = totals / totals.sum(-1, keepdims=True).clip(1e-12)
-    return (shares[0] * wrong).sum(-1), (shares * wrongs).sum(-1)
-
-
 def share_wrong(matrices: np.ndarray, replicates: Replicates) -> tuple[float, float, float]:
     """The share of all recorded labels that are wrong, with a 95 % interval."""
     totals, wrong, wrongs = _labels_and_rates(matrices, replicates)
-    total = _total(wrong, totals[0])
-    lower, upper = make_band(total, _total(wrongs, totals))[:2]
+    n_labels = totals.sum((-2, -1)).clip(1e-12)
+    total = np.asarray((wrong * totals[0]).sum((-2, -1)) / n_labels[0])
+    lower, upper = make_band(total, (wrongs * totals).sum((-2, -1)) / n_labels)[:2]
     return float(total), float(lower), float(upper)
 
 
@@ -238,20 +234,6 @@ def logit(values: np.ndarray) -> np.ndarray:
 
 def _class_rates(matrices: np.ndarray) -> np.ndarray:
     return 1 - np.diagonal(matrices, axis1=-2, axis2=-1)
-
-
-def _class_rate_band(band: Band) -> Band:
-    """Bands of 1 - Q_ii from those of Q_ii."""
-    return Band(
-        lower=_class_rates(band.upper),
-        upper=_class_rates(band.lower),
-        simultaneous_lower=_class_rates(band.simultaneous_upper),
-        simultaneous_upper=_class_rates(band.simultaneous_lower),
-    )
-
-
-def _total(class_rate: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    return np.asarray((class_rate * totals).sum((-2, -1)) / totals.sum((-2, -1)).clip(1e-12))
 
 
 def _join_annotators(values: np.ndarray) -> np.ndarray:
@@ -426,7 +408,10 @@ def share_test(training: TrainingEvidence) -> ShareInterval:
     lower, upper = invert(profile, critical, mean)
     is_shown = p_value < 1 - CONFIDENCE
     if is_shown and training.data.future_evidence is not None:
-        ahead = profile_share(_with_future_evidence(training))
+        data = training.data.with_evidence(training.data.future_evidence, training.data.trained_with)
+        kinds, members = families_of([_family(training)]), same_data(torch.ones(1, data.labels.shape[1]))
+        fitted = fit_chains(data, members, kinds, training.parameters, iterations=PROFILE_ITERATIONS, learn_power=True)
+        ahead = profile_share(training._replace(data=data, parameters=fitted.parameters))
         root = critical_root(ahead, clusters, n_labels * ahead.estimate)
         lowest, upper = invert(ahead, root, ROOT_MEAN * ahead.estimate)
         lower = lowest or lower
@@ -434,24 +419,11 @@ def share_test(training: TrainingEvidence) -> ShareInterval:
     # States are named so that recorded labels are mostly right. Beyond the share of wrong labels that are given at
     # random, a model in which classes have changed their names is as likely.
     upper = max(min(upper, 1 - 1 / training.data.n_classes), profile.estimate)
-    return ShareInterval(lower, upper, p_value, _false_alarms(training, profile, critical), profile.estimate)
-
-
-def _with_future_evidence(training: TrainingEvidence) -> TrainingEvidence:
-    """The chain fitted again with the evidence of each step and the steps after it."""
-    data = training.data.with_evidence(training.data.future_evidence, training.data.trained_with)
-    start, kinds = training.parameters, families_of([_family(training)])
-    members = same_data(torch.ones(1, data.labels.shape[1]))
-    fitted = fit_chains(data, members, kinds, start, iterations=PROFILE_ITERATIONS, learn_power=True)
-    return training._replace(data=data, parameters=fitted.parameters)
-
-
-def _false_alarms(training: TrainingEvidence, profile: Profile, critical: float) -> np.ndarray:
-    """`false_alarm_curve` over the profile."""
     assert profile.parameters is not None
     shares, roots = _increasing(profile.shares), profile.signed_roots()
     weights = profile_weights(shares, roots, critical, float(norm.ppf((1 + CONFIDENCE) / 2)))
-    return false_alarm_curve(coarsen(training).data, profile.parameters, weights, len(shares) // 2)
+    false_alarms = false_alarm_curve(coarsen(training).data, profile.parameters, weights, len(shares) // 2)
+    return ShareInterval(lower, upper, p_value, false_alarms, profile.estimate)
 
 
 def stretch_share(data: ChainData) -> float:
@@ -471,17 +443,12 @@ def null_p_value(profile: Profile, clusters: np.ndarray, share: float, mean: flo
     root = float(np.interp(share, _increasing(profile.shares), profile.signed_roots()))
     if root >= 0:
         return 1.0
-    root -= mean
+    root = abs(root - mean)
     names, cluster = np.unique(clusters, return_inverse=True)
-    tails = [_two_sided(root, profile.log_likelihood.shape[1])]
+    tails = [2 * student.sf(root, max(profile.log_likelihood.shape[1] - 1, 1))]
     if len(names) > 1:
-        tails.append(_two_sided(root / np.sqrt(max(dispersion(profile, cluster), 1e-12)), len(names)))
-    return max(tails)
-
-
-def _two_sided(root: float, units: int) -> float:
-    """The two-sided tail of Student's t at a signed root, for a number of independent units."""
-    return float(2 * student.sf(abs(root), max(units - 1, 1)))
+        tails.append(2 * student.sf(root / np.sqrt(max(dispersion(profile, cluster), 1e-12)), len(names) - 1))
+    return float(max(tails))
 
 
 def invert(profile: Profile, critical: float, mean: float = 0.0) -> tuple[float, float]:
@@ -500,16 +467,12 @@ def critical_root(profile: Profile, clusters: np.ndarray, expected_wrong: float)
     estimated too. With fewer expected wrong labels than clusters, differences between clusters cannot be estimated, and
     matter little compared with chance (docs/decisions/012-share-interval.md).
     """
-    by_model = _quantile(profile.log_likelihood.shape[1])
+    tail = (1 + CONFIDENCE) / 2
+    by_model = float(student.ppf(tail, max(profile.log_likelihood.shape[1] - 1, 1)))
     names, cluster = np.unique(clusters, return_inverse=True)
     if len(names) < 2 or expected_wrong < len(names):
         return by_model
-    return max(by_model, _quantile(len(names)) * float(np.sqrt(dispersion(profile, cluster))))
-
-
-def _quantile(units: int) -> float:
-    """Half width of a 95 % interval in standard errors from a number of independent units (Student 1908)."""
-    return float(student.ppf((1 + CONFIDENCE) / 2, max(units - 1, 1)))
+    return max(by_model, float(student.ppf(tail, len(names) - 1)) * float(np.sqrt(dispersion(profile, cluster))))
 
 
 def dispersion(profile: Profile, cluster: np.ndarray) -> float:
@@ -534,7 +497,12 @@ def profile_share(training: TrainingEvidence) -> Profile:
     data, start = coarse.data, coarse.parameters
     ones = torch.ones(1, data.labels.shape[1])
     share = float(_shares(expect(data, same_data(ones), start).counts, start)[0])
-    added = torch.tensor(_added_labels(_count_labels(data), share))
+    # Added labels at each point: right ones as negative numbers, zero at the estimate, wrong ones. To move the share by
+    # as much, (1 - S) / S right labels are needed in place of one wrong label.
+    n_labels = _count_labels(data)
+    wrong = (1 + np.sqrt(n_labels * share * (1 - share))) * np.array(ADDED_LABELS)
+    right = wrong * (1 - share) / max(share, 0.5 / n_labels)
+    added = torch.tensor([*-right[::-1], 0.0, *wrong])
     members = same_data(ones.expand(len(added), -1))
     free = families_of([_family(coarse)] * len(added))
     families = TiltedFamilies((), data.n_points, data.n_classes, free, added)
@@ -556,16 +524,6 @@ def profile_share(training: TrainingEvidence) -> Profile:
     return Profile(shares, log_likelihood.numpy(), fitted.parameters)
 
 
-def _added_labels(labels: int, share: float) -> list[float]:
-    """Added labels at each point of the profile: right ones as negative numbers, zero at the estimate, wrong ones.
-
-    To move the share by as much, (1 - S) / S right labels are needed in place of one wrong label.
-    """
-    wrong = (1 + np.sqrt(labels * share * (1 - share))) * np.array(ADDED_LABELS)
-    right = wrong * (1 - share) / max(share, 0.5 / labels)
-    return [*-right[::-1], 0.0, *wrong]
-
-
 @dataclass(frozen=True)
 class TiltedFamilies(Families):
     """Families whose M-step counts some more labels: wrong ones where `added` is positive, right ones elsewhere.
@@ -577,15 +535,12 @@ class TiltedFamilies(Families):
     added: Tensor  # (members,)
 
     def fit_start(self, matrices: Tensor) -> Coefficients:
-        """Least-squares coefficients of the free families."""
         return self.free.fit_start(matrices)
 
     def noise(self, coefficients: Coefficients) -> Tensor:
-        """Q on the grid."""
         return self.free.noise(coefficients)
 
     def step(self, coefficients: Coefficients, counts: Tensor) -> Coefficients:
-        """One Newton step with the added labels."""
         expected = counts.sum(-1, keepdim=True) * self.noise(coefficients)
         right = torch.eye(self.n_classes, dtype=torch.bool, device=counts.device)
         weight = torch.where((self.added[:, None, None, None, None] > 0) ^ right, expected, torch.zeros_like(expected))
