@@ -131,7 +131,7 @@ def test_several_clocks_and_annotators_go_together(stub, tmp_path):
     found = lt.audit(study, clock="days,hour_of_day", fdr=0.5, out=tmp_path / "out")
     assert [curve["annotator"] for curve in found.summary["noise"]["curves"]] == [None]
     assert found.summary["temporality"]["per_annotator"] == []
-    assert "error rates are told of all annotators together" in found.page.read_text()
+    assert "for all annotators together" in found.page.read_text()
 
 
 def test_an_audit_finds_wrong_labels(real):
