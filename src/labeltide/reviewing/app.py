@@ -80,58 +80,46 @@ def make_app(session: Session, port: int, token: str | None = None) -> Guard:
         status = error.status_code if isinstance(error, HTTPException) else 400
         return JSONResponse({"error": SENTENCES.get(status, "The request cannot be answered.")}, status)
 
-    answers = Answers(session)
+    def view(asked: dict[str, Any]) -> dict[str, Any]:
+        position, context = whole_number(asked["position"]), whole_number(asked.get("context", CONTEXT))
+        return view_item(session, position, check_reviewer(asked.get("reviewer")), context)
+
+    def add_decision(asked: dict[str, Any]) -> dict[str, Any]:
+        item = decide(session, asked)
+        reviewer = check_reviewer(asked.get("reviewer"))
+        return {"progress": session.progress(reviewer), **session.decisions_on(item, reviewer)}
+
+    def undo(asked: dict[str, Any]) -> dict[str, Any]:
+        reviewer = check_reviewer(asked.get("reviewer"))
+        undone = session.store.undo(reviewer)
+        positions = {item.item_id: item.position for item in session.queue}
+        return {
+            "undone": None if undone is None else {"action": undone.action, "label": undone.label},
+            "position": None if undone is None else positions.get(undone.item_id),
+            "progress": session.progress(reviewer),
+        }
+
+    def summary(asked: dict[str, Any]) -> dict[str, Any]:
+        """What the review has shown, also written into review.json; only counts while the review is blind."""
+        session.audit.check_current()
+        found = summarise(session.audit, session.store)
+        write_json(session.audit.folder / REVIEW, found)
+        if not session.is_blind:
+            return found
+        return {"blind": True, **{name: found[name] for name in ("items", "decisions", "disputed")}}
+
     routes = [
         Route("/", static),
         Route("/static/{name}", static),
         Route("/api/session", answer(lambda asked: session.describe())),
-        Route("/api/item/{position}", answer(answers.item)),
-        Route("/api/progress", answer(answers.progress)),
-        Route("/api/summary", answer(answers.summary)),
-        Route("/api/decide", answer(answers.decide), methods=["POST"]),
-        Route("/api/undo", answer(answers.undo), methods=["POST"]),
+        Route("/api/item/{position}", answer(view)),
+        Route("/api/progress", answer(lambda asked: session.progress(check_reviewer(asked.get("reviewer"))))),
+        Route("/api/summary", answer(summary)),
+        Route("/api/decide", answer(add_decision), methods=["POST"]),
+        Route("/api/undo", answer(undo), methods=["POST"]),
     ]
-    return Guard(
-        Starlette(routes=routes, exception_handlers={HTTPException: no_route}), token or secrets.token_urlsafe(32), port
-    )
-
-
-class Answers:
-    """What each route answers, as plain data."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-
-    def item(self, asked: dict[str, Any]) -> dict[str, Any]:
-        position, context = whole_number(asked["position"]), whole_number(asked.get("context", CONTEXT))
-        return view_item(self.session, position, check_reviewer(asked.get("reviewer")), context)
-
-    def progress(self, asked: dict[str, Any]) -> dict[str, Any]:
-        return self.session.progress(check_reviewer(asked.get("reviewer")))
-
-    def decide(self, asked: dict[str, Any]) -> dict[str, Any]:
-        item = decide(self.session, asked)
-        reviewer = check_reviewer(asked.get("reviewer"))
-        return {"progress": self.session.progress(reviewer), **self.session.decisions_on(item, reviewer)}
-
-    def undo(self, asked: dict[str, Any]) -> dict[str, Any]:
-        reviewer = check_reviewer(asked.get("reviewer"))
-        undone = self.session.store.undo(reviewer)
-        positions = {item.item_id: item.position for item in self.session.queue}
-        return {
-            "undone": None if undone is None else {"action": undone.action, "label": undone.label},
-            "position": None if undone is None else positions.get(undone.item_id),
-            "progress": self.session.progress(reviewer),
-        }
-
-    def summary(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """What the review has shown, also written into review.json; only counts while the review is blind."""
-        self.session.audit.check_current()
-        found = summarise(self.session.audit, self.session.store)
-        write_json(self.session.audit.folder / REVIEW, found)
-        if not self.session.is_blind:
-            return found
-        return {"blind": True, **{name: found[name] for name in ("items", "decisions", "disputed")}}
+    app = Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+    return Guard(app, token or secrets.token_urlsafe(32), port)
 
 
 # Who may use the server: only its own page, on this machine, that knows the token or has the cookie.
@@ -210,8 +198,17 @@ class Guard:
             await _answer(send, 413, f"A request must have at most {MAX_BODY} bytes. Shorten the comment.")
             return
         below = {**scope, "root_path": f"/{self.token}" if _is_equal(parts[0], self.token) else ""}
+
+        async def replay() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *_encoded(HEADERS)]
+            await send(message)
+
         try:
-            await self.app(below, _replay(body), _with_headers(send))
+            await self.app(below, replay, send_with_headers)
         except Exception as error:  # already answered with status 500
             LOG.error("A request failed: %s: %s", type(error).__name__, error)
 
@@ -263,22 +260,6 @@ async def _read_body(receive: Receive) -> bytes | None:
             return b"".join(parts)
 
 
-def _replay(body: bytes) -> Receive:
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
-
-
-def _with_headers(send: Send) -> Send:
-    async def add(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", []), *_encoded(HEADERS)]
-        await send(message)
-
-    return add
-
-
 async def _answer(send: Send, status: int, text: str, more: Mapping[str, str] | None = None) -> None:
     """Answer with an error as JSON or, where more headers are given, with the text itself."""
     body = (json.dumps({"error": text}) if more is None else text).encode()
@@ -305,7 +286,15 @@ def decide(session: Session, body: Any) -> Item:
     session.audit.check_current()
     item = find_item(session, body.get("position"))
     decided, (first, last) = _unit(session, item, body)
-    action, label = _outcome(session, body)
+    action, code, label, classes = body.get("action"), body.get("class"), None, session.audit.classes
+    if action not in ACTIONS:
+        raise ValueError(f"Unknown action {action!r}. Choose one of: {', '.join(ACTIONS)}.")
+    if action == "label":
+        if not isinstance(code, int) or isinstance(code, bool) or not 0 <= code < len(classes):
+            raise ValueError(
+                f"There is no class number {code!r}. The audit has {len(classes)} classes, numbered from 0."
+            )
+        label = classes[code]
     decision = Decision(
         item_id=decided.item_id,
         audit=session.audit.identity,
@@ -357,18 +346,6 @@ def _unit(session: Session, item: Item, body: Mapping[str, Any]) -> tuple[Item, 
     name = hashlib.sha256(f"{session.audit.identity} step {row} {item.annotator}".encode()).hexdigest()[:16]
     split = Item(name, item.audit, "suspect", item.sequence, item.annotator, row, row, target=row)
     return split, (row, row)
-
-
-def _outcome(session: Session, body: Mapping[str, Any]) -> tuple[str, str | None]:
-    action, code = body.get("action"), body.get("class")
-    if action not in ACTIONS:
-        raise ValueError(f"Unknown action {action!r}. Choose one of: {', '.join(ACTIONS)}.")
-    if action != "label":
-        return action, None
-    classes = session.audit.classes
-    if not isinstance(code, int) or isinstance(code, bool) or not 0 <= code < len(classes):
-        raise ValueError(f"There is no class number {code!r}. The audit has {len(classes)} classes, numbered from 0.")
-    return action, classes[code]
 
 
 def _shown(session: Session, item: Item, body: Mapping[str, Any]) -> str:

@@ -83,9 +83,20 @@ class AuditFolder:
 
     def open_table(self, named: Path | None) -> Signals | None:
         """The signals of the table; None where the audit was of a data frame and no file is named."""
-        path = self.find_table(named)
-        if path is None:
+        kept, name = self.table.get("path"), str(self.table.get("name"))
+        if named is not None and not named.exists():
+            raise ValueError(f"There is no table {str(named)!r}. Name the table of the audit with --table.")
+        places = [named] if named is not None else []
+        if named is None and kept:
+            places = [Path(kept), self.folder / name, self.folder.absolute().parent / name, Path(name)]
+        elif named is None:
             return None
+        path = next((place for place in places if place.exists()), None)
+        if path is None:
+            raise ValueError(
+                f"The table of the audit is no longer at {kept!r}. Say where it is now with --table FILE; it is needed "
+                "to show the signals."
+            )
         digest = self.table.get("digest")
         if digest and file_digest(path) != digest:
             raise ValueError(
@@ -93,23 +104,6 @@ class AuditFolder:
                 "as it was with --table, or audit it again."
             )
         return open_signals(path, self.summary, self.lines)
-
-    def find_table(self, named: Path | None) -> Path | None:
-        """The file of the table: as named, where it was, or beside the folder."""
-        if named is not None:
-            if not named.exists():
-                raise ValueError(f"There is no table {str(named)!r}. Name the table of the audit with --table.")
-            return named
-        kept, name = self.table.get("path"), str(self.table.get("name"))
-        if not kept:
-            return None
-        for path in (Path(kept), self.folder / name, self.folder.absolute().parent / name, Path(name)):
-            if path.exists():
-                return path
-        raise ValueError(
-            f"The table of the audit is no longer at {kept!r}. Say where it is now with --table FILE; it is needed to "
-            "show the signals."
-        )
 
 
 # The labels of an audit as arrays, in the order of the table and in that of time.
@@ -233,8 +227,15 @@ def read_lines(folder: Path, classes: list[str]) -> Lines:
     row = table["row"].to_numpy()
     sequence, sequence_names = _codes(table["sequence"])
     annotator, annotator_names = _codes(table["annotator"])
-    order = pa.array(classes, pa.string())
-    codes = {name: pc.fill_null(pc.index_in(table[name].cast(pa.string()), order), -1) for name in NAMES}
+    # Number the moments of all sequences in the order of time; table rows decide where times are missing.
+    moment = _sortable(table["time"], row)
+    order = np.lexsort((row, moment, sequence))
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (np.diff(sequence[order]) != 0) | (np.diff(moment[order]) != 0)
+    step = np.empty(len(order), np.int64)
+    step[order] = np.cumsum(is_new) - 1
+    names = pa.array(classes, pa.string())
+    codes = {name: pc.fill_null(pc.index_in(table[name].cast(pa.string()), names), -1) for name in NAMES}
     numbers = {name: pc.fill_null(table[name].cast(pa.float64()), np.nan).to_numpy() for name in NUMBERS}
     return Lines(
         path=path,
@@ -245,7 +246,7 @@ def read_lines(folder: Path, classes: list[str]) -> Lines:
         sure=numbers["suggested_probability"],
         clock=numbers["clock"],
         is_issue=pc.fill_null(table["is_issue"], False).to_numpy(),
-        step=_number_steps(sequence, table["time"], row),
+        step=step,
         sequence_names=sequence_names,
         annotator_names=annotator_names,
         classes=classes,
@@ -257,17 +258,6 @@ def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
     encoded = column.cast(pa.string()).combine_chunks().dictionary_encode()
     encoded = encoded if isinstance(encoded, pa.DictionaryArray) else pa.concat_arrays(encoded.chunks)
     return pc.fill_null(encoded.indices, -1).to_numpy(), encoded.dictionary.to_pylist()
-
-
-def _number_steps(sequence: np.ndarray, times: pa.ChunkedArray, row: np.ndarray) -> np.ndarray:
-    """Number the moments of all sequences in the order of time; table rows decide where times are missing."""
-    moment = _sortable(times, row)
-    order = np.lexsort((row, moment, sequence))
-    is_new = np.ones(len(order), bool)
-    is_new[1:] = (np.diff(sequence[order]) != 0) | (np.diff(moment[order]) != 0)
-    step = np.empty(len(order), np.int64)
-    step[order] = np.cumsum(is_new) - 1
-    return step
 
 
 def _sortable(times: pa.ChunkedArray, row: np.ndarray) -> np.ndarray:
@@ -304,7 +294,11 @@ class Signals:
         self.names = names
         self._source = source if isinstance(source, parquet.ParquetFile) else source.select(names)
         self._groups: OrderedDict[int, pa.Table] = OrderedDict()
-        self._ends = _group_ends(self._source)
+        if isinstance(source, parquet.ParquetFile):
+            groups = [source.metadata.row_group(group).num_rows for group in range(source.num_row_groups)]
+        else:
+            groups = [len(source)]
+        self._ends = np.cumsum(groups)
 
     @property
     def n_rows(self) -> int:
@@ -319,12 +313,9 @@ class Signals:
             start = self._ends[number - 1] if number else 0
             part = self._group(number).take(pa.array(rows[inside] - start))
             for name in self.names:
-                found[name][inside] = _floats(part[name])
+                numbers = pc.fill_null(part[name].cast(pa.float64(), safe=False), np.nan).to_numpy()
+                found[name][inside] = np.where(np.isfinite(numbers), numbers, np.nan)
         return found
-
-    def take(self, names: list[str]) -> Signals:
-        """The same table with fewer columns."""
-        return Signals(self._source, names)
 
     def _group(self, number: int) -> pa.Table:
         if isinstance(self._source, pa.Table):
@@ -351,18 +342,16 @@ def open_signals(path: Path, summary: Mapping[str, Any], lines: Lines) -> Signal
             f"The table {str(path)!r} must have the {rows} rows that were audited. It has {signals.n_rows}. Name the "
             "table as it was with --table."
         )
-    return signals if len(names) <= MAX_SIGNALS else signals.take(_most_telling(signals, lines))
-
-
-def _most_telling(signals: Signals, lines: Lines) -> list[str]:
-    """The names of the features with the largest correlation ratio (Fisher 1925), in the table's order."""
+    if len(names) <= MAX_SIGNALS:
+        return signals
+    # The features with the largest correlation ratio (Fisher 1925), in the table's order.
     starts = np.linspace(0, max(len(lines) - SLICE, 0), SLICES).astype(np.int64)
     indices = np.unique(np.concatenate([np.arange(start, min(start + SLICE, len(lines))) for start in starts]))
     indices = indices[lines.recorded[indices] >= 0]
     values = signals.read(lines.row[indices])
-    ratios = {name: correlation_ratio(values[name], lines.recorded[indices]) for name in signals.names}
+    ratios = {name: correlation_ratio(values[name], lines.recorded[indices]) for name in names}
     best = sorted(ratios, key=lambda name: -ratios[name])[:MAX_SIGNALS]
-    return [name for name in signals.names if name in best]
+    return Signals(source, [name for name in names if name in best])
 
 
 def correlation_ratio(values: np.ndarray, classes: np.ndarray) -> float:
@@ -375,14 +364,3 @@ def correlation_ratio(values: np.ndarray, classes: np.ndarray) -> float:
     means = np.bincount(classes, values) / np.maximum(counts, 1)
     total = float(((values - values.mean()) ** 2).sum())
     return float((counts * (means - values.mean()) ** 2).sum()) / total if total > 0 else 0.0
-
-
-def _floats(column: pa.ChunkedArray) -> np.ndarray:
-    numbers = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan).to_numpy()
-    return np.where(np.isfinite(numbers), numbers, np.nan)
-
-
-def _group_ends(source: parquet.ParquetFile | pa.Table) -> np.ndarray:
-    if isinstance(source, pa.Table):
-        return np.array([len(source)])
-    return np.cumsum([source.metadata.row_group(group).num_rows for group in range(source.num_row_groups)])

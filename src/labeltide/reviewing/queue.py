@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,9 +43,18 @@ def prepare_queue(store: DecisionStore, audit: AuditFolder, n_suspects: int | No
             kind: max((default[kind] if count is None else count) - counts[kind], 0) for kind, count in wanted.items()
         }
         if any(more.values()):
-            new = _suspect_items(audit, counts["suspect"], more["suspect"])
-            drawn = _sample_items(store, audit, queued, more["sample"])
-            store.add_items(_mix(new, drawn, len(queued), _seed(audit)))
+            start = counts["suspect"]
+            ranked = rank_suspects(audit.lines, audit.summary.get("plan") or ())[start : start + more["suspect"]]
+            suspects = [
+                _item(audit, "suspect", index, {"first_row": first, "last_row": last}, start + number)
+                for number, (first, last, index, _) in enumerate(ranked)
+            ]
+            sample = _sample_items(store, audit, queued, more["sample"])
+            # Each kind keeps its own order, and which comes next is left to chance.
+            random = np.random.default_rng((_seed(audit), len(queued), 1))
+            waiting = (iter(suspects), iter(sample))
+            order = [next(waiting[kind]) for kind in random.permutation([0] * len(suspects) + [1] * len(sample))]
+            store.add_items([replace(item, position=len(queued) + index) for index, item in enumerate(order)])
             queued = [item for item in store.items() if item.position is not None]
     if not queued:
         raise ValueError("There is nothing to review: no label of this audit was recorded, or none was asked for.")
@@ -73,61 +82,36 @@ def kept_sample(store: DecisionStore, items: Sequence[Item], lines: Lines) -> Re
     indices = [lines.find(int(item.target or 0), item.annotator) for item in sample]
     if None in indices:
         raise ValueError(f"{str(store.path)!r} holds items that do not belong to this audit. Move it away.")
+    kept, n_draws = store.setting(DRAWS), 1 + max(int(item.draw or 0) for item in sample)
+    is_sound = isinstance(kept, list) and len(kept) >= n_draws and all(type(each) in (int, float) for each in kept)
+    if not is_sound or not all(0 < each <= 1 for each in kept):
+        raise ValueError(f"{str(store.path)!r} does not say how its sample was drawn. Move it away to start again.")
     return ReviewSample(
         items=np.array(indices, np.int64),
         inclusion=np.array([item.probability for item in sample], float),
         draws=np.array([item.draw for item in sample], np.int64),
-        smallest=_smallest(store, 1 + max(int(item.draw or 0) for item in sample)),
+        smallest=np.array(kept[:n_draws], float),
         shape=(len(lines),),
     )
 
 
-def _smallest(store: DecisionStore, n_draws: int) -> np.ndarray:
-    """The smallest inclusion probability of each draw, as it was kept."""
-    kept = store.setting(DRAWS)
-    is_sound = isinstance(kept, list) and len(kept) >= n_draws and all(type(each) in (int, float) for each in kept)
-    if not is_sound or not all(0 < each <= 1 for each in kept):
-        raise ValueError(f"{str(store.path)!r} does not say how its sample was drawn. Move it away to start again.")
-    return np.array(kept[:n_draws], float)
-
-
-def _suspect_items(audit: AuditFolder, start: int, more: int) -> list[Item]:
-    lines = audit.lines
-    ranked = rank_suspects(lines, audit.summary.get("plan") or ())[start : start + more]
-    return [
-        _item(audit, "suspect", index, {"first_row": first, "last_row": last}, start + number)
-        for number, (first, last, index, _) in enumerate(ranked)
-    ]
-
-
 def _sample_items(store: DecisionStore, audit: AuditFolder, queued: Sequence[Item], more: int) -> list[Item]:
     lines, earlier = audit.lines, kept_sample(store, queued, audit.lines)
-    free = int(np.isfinite(lines.wrong).sum()) - (0 if earlier is None else len(earlier))
-    more = min(more, free)
+    start = 0 if earlier is None else len(earlier)
+    more = min(more, int(np.isfinite(lines.wrong).sum()) - start)
     if not more:
         return []
+    known = np.isfinite(lines.clock)
+    strata = clock_bins(np.nan_to_num(lines.clock), known) if known.any() else None
     sample = review_sample(
-        lines.wrong,
-        more,
-        clusters=lines.sequence,
-        strata=clock_bins(np.nan_to_num(lines.clock), np.isfinite(lines.clock))
-        if np.isfinite(lines.clock).any()
-        else None,
-        earlier=earlier,
-        random_state=_seed(audit),
+        lines.wrong, more, clusters=lines.sequence, strata=strata, earlier=earlier, random_state=_seed(audit)
     )
     store.keep_setting(DRAWS, sample.smallest.tolist())
-    start = 0 if earlier is None else len(earlier)
-    return [
-        _item(
-            audit,
-            "sample",
-            int(sample.items[number]),
-            {"probability": float(sample.inclusion[number]), "draws": 1, "draw": int(sample.draws[number])},
-            number,
-        )
-        for number in range(start, len(sample))
-    ]
+    items = []
+    for number in range(start, len(sample)):
+        drawn = {"probability": float(sample.inclusion[number]), "draws": 1, "draw": int(sample.draws[number])}
+        items.append(_item(audit, "sample", int(sample.items[number]), drawn, number))
+    return items
 
 
 def _item(audit: AuditFolder, kind: str, index: int, fields: Mapping[str, Any], number: int) -> Item:
@@ -147,14 +131,6 @@ def _item(audit: AuditFolder, kind: str, index: int, fields: Mapping[str, Any], 
             **fields,
         }
     )
-
-
-def _mix(suspects: list[Item], sample: list[Item], start: int, seed: int) -> list[Item]:
-    """Both kinds in one queue: each keeps its own order, and which comes next is left to chance."""
-    kinds = np.random.default_rng((seed, start, 1)).permutation([0] * len(suspects) + [1] * len(sample))
-    waiting = (iter(suspects), iter(sample))
-    order = [next(waiting[kind]) for kind in kinds]
-    return [Item(**{**vars(item), "position": start + index}) for index, item in enumerate(order)]
 
 
 def _seed(audit: AuditFolder) -> int:

@@ -118,14 +118,22 @@ def view_item(session: Session, position: int, reviewer: str, context: int = CON
     _validation.check_number("context", context, REACH, MAX_CONTEXT, whole=True)
     lines, index = session.audit.lines, target_place(session, item)
     first_row, last_row = stretch_of(session, item)
-    first, end = _window(session, item, index, (first_row, last_row), context)
+    start, stop = (int(step) for step in lines.sequence_steps[lines.sequence[index]])
+    ends = [int(lines.step[index])]
+    if not session.is_blind:  # where kinds are hidden, steps are shown around the mark alone
+        indices = [lines.find(row, item.annotator) for row in (first_row, last_row)]
+        ends += [int(lines.step[found]) for found in indices if found is not None]
+    first, end = max(start, min(ends) - context), min(stop, max(ends) + context + 1)
     around = lines.between(first, end)
-    inside = stretch_places(session, item, around, first_row, last_row)
+    is_inside = (lines.row[around] >= first_row) & (lines.row[around] <= last_row)
+    for codes in (lines.annotator, lines.sequence):
+        is_inside &= codes[around] == codes[index]
+    inside = around[is_inside]
     view = {
         "position": position,
         "sequence": item.sequence,
         "annotator": item.annotator,
-        "unit": default_unit(session, item),
+        "unit": "stretch" if item.kind == "suspect" and not session.is_blind else "step",
         "target": int(lines.step[index]) - first,
         "stretch": [int(lines.step[inside].min()) - first, int(lines.step[inside].max()) - first],
         "recorded": int(lines.recorded[index]),
@@ -158,30 +166,6 @@ def stretch_of(session: Session, item: Item) -> tuple[int, int]:
     return same_label_run(session.audit.lines, target_place(session, item))
 
 
-def default_unit(session: Session, item: Item) -> str:
-    """Whether a decision is at first about the stretch or about the marked step."""
-    return "stretch" if item.kind == "suspect" and not session.is_blind else "step"
-
-
-def stretch_places(session: Session, item: Item, around: np.ndarray, first_row: int, last_row: int) -> np.ndarray:
-    """Among some lines, those of the item's annotator and sequence between two table rows."""
-    lines, index = session.audit.lines, target_place(session, item)
-    inside = (lines.row[around] >= first_row) & (lines.row[around] <= last_row)
-    inside &= (lines.annotator[around] == lines.annotator[index]) & (lines.sequence[around] == lines.sequence[index])
-    return around[inside]
-
-
-def _window(session: Session, item: Item, index: int, rows: tuple[int, int], context: int) -> tuple[int, int]:
-    """The steps that are shown: the stretch and as many on each side; where kinds are hidden, around the mark alone."""
-    lines = session.audit.lines
-    start, stop = (int(step) for step in lines.sequence_steps[lines.sequence[index]])
-    ends = [int(lines.step[index])]
-    if not session.is_blind:
-        indices = [lines.find(row, item.annotator) for row in rows]
-        ends += [int(lines.step[found]) for found in indices if found is not None]
-    return max(start, min(ends) - context), min(stop, max(ends) + context + 1)
-
-
 def _describe_window(session: Session, item: Item, around: np.ndarray, first: int, end: int) -> dict[str, Any]:
     lines, n = session.audit.lines, end - first
     step = lines.step[around] - first
@@ -202,24 +186,14 @@ def _describe_window(session: Session, item: Item, around: np.ndarray, first: in
             track["right"] = right
         if name is not None or not lines.annotator_names:  # rows of nobody hold no label
             tracks.append(track)
-    window = {
-        "times": lines.texts(representative, ["time"])["time"],
-        "tracks": tracks,
-        "signals": _signals(session, lines.row[representative]),
-    }
+    signals: list[dict[str, Any]] = []
+    if session.signals is not None:
+        with session.turn:
+            values = session.signals.read(lines.row[representative])
+        for name, column in values.items():
+            signals.append({"name": name, "values": [float(f"{value:.6g}") for value in column.tolist()]})
+    window = {"times": lines.texts(representative, ["time"])["time"], "tracks": tracks, "signals": signals}
     return window if session.is_blind else window | {"suggested": lines.suggested[representative]}
-
-
-def _signals(session: Session, rows: np.ndarray) -> list[dict[str, Any]]:
-    if session.signals is None:
-        return []
-    with session.turn:
-        values = session.signals.read(rows)
-    return [{"name": name, "values": _rounded(column)} for name, column in values.items()]
-
-
-def _rounded(values: np.ndarray) -> list[float]:
-    return [float(f"{value:.6g}") for value in values.tolist()]
 
 
 def _describe_model(session: Session, item: Item, index: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from labeltide.reviewing.folder import OTHER_AUDIT, AuditFolder, Lines
 from labeltide.reviewing.queue import Outcomes, check_same_audit, sample_outcomes
 
 if TYPE_CHECKING:
-    from labeltide.inference.review import CheckedRate, CheckedRates, RemainingRate
+    from labeltide.inference.review import CheckedRate, CheckedRates
 
 
 REVIEW = "review.json"
@@ -49,7 +49,7 @@ def write_summary(folder: Path) -> Path:
 def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
     """The same with the audit and the decisions open."""
     check_same_audit(store, audit)
-    lines, items = audit.lines, store.items()
+    lines, items, standing = audit.lines, store.items(), store.standing()
     outcomes = sample_outcomes(store, items, lines)
     rates = _checked(lines, outcomes) if outcomes.sample is not None else None
     return to_json(
@@ -58,7 +58,14 @@ def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
             "labeltide": __version__,
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
             "audit": audit.identity,
-            **_count_decisions(store, len([item for item in items if item.position is not None])),
+            "items": sum(item.position is not None for item in items),
+            "decisions": {
+                "standing": len(standing),
+                "undone": sum(decision.undone_at is not None for decision in store.all()),
+                "by_action": dict(Counter(decision.action for decision in standing)),
+                "by_reviewer": dict(Counter(decision.reviewer for decision in standing)),
+            },
+            "disputed": len(store.disputed()),
             "sample": {
                 "drawn": outcomes.n_drawn,
                 "reviewed": len(outcomes.truth),
@@ -73,26 +80,11 @@ def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
     )
 
 
-def _count_decisions(store: DecisionStore, queued: int) -> dict[str, Any]:
-    decisions, standing = store.all(), store.standing()
-    return {
-        "items": queued,
-        "decisions": {
-            "standing": len(standing),
-            "undone": sum(decision.undone_at is not None for decision in decisions),
-            "by_action": dict(Counter(decision.action for decision in standing)),
-            "by_reviewer": dict(Counter(decision.reviewer for decision in standing)),
-        },
-        "disputed": len(store.disputed()),
-    }
-
-
 def _checked(lines: Lines, outcomes: Outcomes) -> dict[str, Any]:
     """Checked rates overall, for more people like these, and by group."""
     groups, names = _groups(lines)
     fair = _both_ways(lines.wrong, lines.recorded, outcomes, by=groups)
-    overall, *_ = fair
-    found: dict[str, Any] = {"overall": _describe(overall.overall, fair[1].overall, fair[2].overall)}
+    found: dict[str, Any] = {"overall": _describe(*(rates.overall for rates in fair))}
     if len(lines.sequence_names) >= FEW_PEOPLE:
         people = _both_ways(lines.wrong, lines.recorded, outcomes, clusters=lines.sequence)
         found["people"] = _describe(*(rates.overall for rates in people))
@@ -175,10 +167,6 @@ def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcom
     indices = outcomes.sample.items
     wrong = ((outcomes.truth != labels[indices]) | outcomes.untold) & ~settled[indices]
     rest = remaining_rate(left, outcomes.sample, wrong)
-    return {**_describe_remaining(rest), "settled": int(settled.sum())}
-
-
-def _describe_remaining(rest: RemainingRate) -> dict[str, Any]:
     more, bounds = rest.curve()
     return {
         "rate": rest.rate,
@@ -187,6 +175,7 @@ def _describe_remaining(rest: RemainingRate) -> dict[str, Any]:
         "sentence": f"With {percent(rest.level)} confidence at most {percent(rest.bound)} of the labels are now wrong.",
         "curve": {"more": more, "bound": bounds},
         "needed": [{"target": target, "items": rest.items_needed(target)} for target in TARGETS if target < rest.bound],
+        "settled": int(settled.sum()),
     }
 
 
@@ -228,22 +217,17 @@ def publish(folder: Path, found: Mapping[str, Any]) -> None:
     write_json(folder / REVIEW, found)
     if found["checked"] is None:
         return
-    audit["checked"] = describe_checked(found)
-    write_json(folder / AUDIT, audit)
-    write_page(folder)
-
-
-def describe_checked(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The part `checked` of audit.json: rows of rates, and sentences."""
     checked, remaining = found["checked"], found["remaining"] or {}
     rows = [{"of": "all labels", "name": None, **checked["overall"]}]
     rows += [
         {"of": words, **entry} for kind, words in GROUPS.items() for entry in checked.get(kind, ()) if entry["reviewed"]
     ]
-    return {
+    audit["checked"] = {
         "written": found["written"],
         "reviewed": found["sample"]["reviewed"],
         "rows": rows,
         "sentences": found["sentences"],
         "remaining": {name: {"bound": each["bound"], "sentence": each["sentence"]} for name, each in remaining.items()},
     }
+    write_json(folder / AUDIT, audit)
+    write_page(folder)
