@@ -36,7 +36,7 @@ from labeltide.chain.annotators import (
     vote_prior,
     vote_shares,
 )
-from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, same_data
+from labeltide.chain.data import Chain, ChainData, ChainParameters, same_data
 from labeltide.chain.passes import posteriors
 from labeltide.data.clusters import spread_labels
 from labeltide.inference.conclusion import explain, find_support
@@ -115,8 +115,7 @@ class LabelAudit(LabelAuditDisplay):
     def contested(self) -> np.ndarray:
         """The probability that another expert would record another label; NaN where there is none.
 
-         From one annotator's labels alone, a habit that the annotator keeps everywhere is not part of it
-        .
+        From one annotator's labels alone, a habit that the annotator keeps everywhere is not part of it.
         """
         another = self.probabilities if self.another is None else self.another
         return self._shaped(differs_probability(another, self.labels))
@@ -209,7 +208,35 @@ class LabelAudit(LabelAuditDisplay):
             The number of each step when left out.
         annotators : names along the annotator axis, optional
         """
-        return label_table(self, ids, times, annotators)
+        import pyarrow as pa  # imported late, because it is slow and often not needed
+
+        n, n_steps, n_annotators = self.labels.shape
+        if ids is not None and len(ids) != n:
+            raise ValueError(f"ids must be {n} names, one per sequence. Got {len(ids)}.")
+        if times is not None and np.shape(times) != (n, n_steps):
+            raise ValueError(f"times must have shape {(n, n_steps)}, one per step. Got shape {np.shape(times)}.")
+        if annotators is not None and len(annotators) != n_annotators:
+            raise ValueError(f"annotators must be {n_annotators} names. Got {len(annotators)}.")
+        row, step, annotator = np.nonzero(self.labels >= 0)
+        whole = (n, n_steps, n_annotators)
+        columns: dict[str, Any] = {
+            "sequence": row if ids is None else _take(ids, row),
+            "step": step,
+            "time": step if times is None else np.asarray(times)[row, step],
+        }
+        if self.has_annotators:
+            columns["annotator"] = annotator if annotators is None else _take(annotators, annotator)
+        columns |= {
+            "clock": self.clock[row, step],
+            "recorded": _take(self.classes.tolist(), self.labels[row, step, annotator]),
+            "probability_right": self.quality.reshape(whole)[row, step, annotator],
+            "probability_contested": self.contested.reshape(whole)[row, step, annotator],
+            "suggested": _take(self.classes.tolist(), self.probabilities.argmax(-1)[row, step]),
+            "suggested_probability": self.suggested_probability[row, step],
+            "is_issue": self.is_issue.reshape(whole)[row, step, annotator],
+            "reason": pa.array(self.reason.reshape(whole)[row, step, annotator], pa.string()),
+        }
+        return pa.table({name: _column(values) for name, values in columns.items()})
 
     @cached_property
     def _quality(self) -> np.ndarray:
@@ -233,12 +260,7 @@ def choose_issues(quality: np.ndarray, may_flag: np.ndarray, fdr: float) -> np.n
     """Flag as many labels as possible, lowest quality first, while their mean quality stays at most `fdr`.
 
     The mean quality of the flags is their Bayesian false discovery rate (Newton and others 2004). Ties are flagged
-    together or not at all.
-
-    Parameters
-    ----------
-    quality : array of any shape, NaN where nothing was recorded
-    may_flag : bool array of the same shape, such as the labels for which another is likelier
+    together or not at all. Quality is NaN where nothing was recorded; `may_flag` has the same shape.
     """
     candidates = np.sort(quality[may_flag & np.isfinite(quality)])
     if not candidates.size:
@@ -263,15 +285,12 @@ def audit_labels(
     has_annotators: bool = False,
     may_name: bool = True,
 ) -> LabelAudit:
-    """Audit recorded labels with a fitted chain.
-
-    Parameters
-    ----------
-    evidence : array of shape (n, steps, classes)
-        Out-of-fold log-probabilities of the true label given the features.
-    """
+    """Audit recorded labels with a fitted chain and out-of-fold log-probabilities, (n, steps, classes)."""
     _validation.check_number("fdr", fdr, 0, 1)
     posterior = true_label_posterior(recorded, evidence, chain, noise)
+    moments, index = np.unique(recorded.clock, return_inverse=True)
+    wrong = 1 - np.diagonal(noise.at(moments), axis1=-2, axis2=-1)  # ([sources,] moments, classes)
+    index = index.reshape(recorded.clock.shape)
     return LabelAudit(
         classes=classes,
         labels=recorded.labels,
@@ -279,7 +298,7 @@ def audit_labels(
         mask=recorded.mask,
         probabilities=posterior,
         signal=np.exp(evidence) * recorded.mask[..., None],
-        error_rates=_error_rates(noise, recorded),
+        error_rates=wrong[index] if recorded.sources is None else wrong[recorded.sources[:, None], index[..., None]],
         fdr=fdr,
         spend_fdr=spend_fdr,
         has_annotators=has_annotators,
@@ -287,14 +306,6 @@ def audit_labels(
         another=another_label(recorded, evidence, chain, noise, posterior),
         may_name=may_name,
     )
-
-
-def _error_rates(noise: NoiseFunction, recorded: Recorded) -> np.ndarray:
-    """Error rate of each true label at every step: (n, steps, [annotators,] classes)."""
-    moments, index = np.unique(recorded.clock, return_inverse=True)
-    wrong = 1 - np.diagonal(noise.at(moments), axis1=-2, axis2=-1)  # ([sources,] moments, classes)
-    index = index.reshape(recorded.clock.shape)
-    return wrong[index] if recorded.sources is None else wrong[recorded.sources[:, None], index[..., None]]
 
 
 def no_persistence(n_classes: int) -> Chain:
@@ -326,13 +337,8 @@ def profile_weights(shares: np.ndarray, roots: np.ndarray, critical: float, quan
 def false_alarm_curve(data: ChainData, chains: ChainParameters, weights: np.ndarray, centre: int) -> np.ndarray:
     """Averaged quality of the labels whose mean quality under the fitted chain is at most each of `QUALITY_GRID`.
 
-    Labels are taken lowest quality first. A mean quality that no label reaches is its own average.
-
-    Parameters
-    ----------
-    chains : the points of a profile likelihood
-    weights : array of shape (points,), sums to one
-    centre : the index of the fitted chain among the points
+    Labels are taken lowest quality first. A mean quality that no label reaches is its own average. `chains` are the
+    points of a profile likelihood with their weights, and `centre` is the index of the fitted chain among them.
     """
     fitted = _quality(data, chains, centre)
     averaged = np.zeros_like(fitted)
@@ -399,26 +405,25 @@ def another_label(
 ) -> np.ndarray:
     """Probability of each label of another annotator, given all labels and features: (n, steps, classes).
 
-    Parameters
-    ----------
-    evidence : array of shape (n, steps, classes)
-        Out-of-fold log-probabilities of the true label given the features.
-    posterior : array of shape (n, steps, classes)
-        That of the true labels, given all recorded ones.
+    `posterior` is that of the true labels, given all recorded ones.
     """
     expected = partial(_expected_label, clock=recorded.clock, noise=noise)
     by_features, by_chain = expected(np.exp(evidence)), expected(posterior)
     labels, mask = torch.from_numpy(recorded.labels), torch.from_numpy(recorded.mask)
     shared = shared_labels(labels, mask)
     if not bool(shared.any()):
-        values = _of_one_annotator(labels, mask, by_chain, by_features)
+        only = labels.amax(-1).long()  # the one label of each step, or -1
+        opinion, labelled = stack_opinions(by_features), (only >= 0) & mask
+        power = fit_weights(opinion[labelled], only[labelled], torch.ones(1, dtype=torch.float64))
+        values = SEEN_ALIKE * by_chain + (1 - SEEN_ALIKE) * pool(power, opinion)
     else:
-        left_out = torch.stack(
-            [
-                expected(_posterior_without(recorded, annotator, evidence, chain, noise))
-                for annotator in range(labels.shape[-1])
-            ]
-        )
+        without = []  # what the chain expects given the labels of all annotators but one
+        for annotator in range(labels.shape[-1]):
+            others = recorded.labels.copy()
+            others[..., annotator] = -1
+            part = recorded._replace(labels=others, trusted=None)
+            without.append(expected(true_label_posterior(part, evidence, chain, noise)))
+        left_out = torch.stack(without)
         prior = vote_prior(labels, posterior.shape[-1])
         weights = fit_weights(*left_out_opinions(labels, shared, left_out, prior, [by_features]))
         averaged = average_left_out(by_chain, left_out, shared)
@@ -427,32 +432,9 @@ def another_label(
 
 
 def differs_probability(another: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Probability that another annotator records another label than each recorded one; NaN where there is none.
-
-    Parameters
-    ----------
-    another : array of shape (n, steps, classes)
-    labels : array of shape (n, steps, annotators), -1 where nothing was recorded
-    """
+    """Probability that another annotator records another label than each recorded one; NaN where there is none."""
     codes = labels.clip(0).astype(np.intp)
     return np.where(labels >= 0, 1 - np.take_along_axis(another, codes, -1), np.nan)
-
-
-def _of_one_annotator(labels: Tensor, mask: Tensor, by_chain: Tensor, by_features: Tensor) -> Tensor:
-    """The linear opinion pool where no step has labels of two annotators."""
-    only = labels.amax(-1).long()  # the one label of each step, or -1
-    opinion, labelled = stack_opinions(by_features), (only >= 0) & mask
-    power = fit_weights(opinion[labelled], only[labelled], torch.ones(1, dtype=torch.float64))
-    return SEEN_ALIKE * by_chain + (1 - SEEN_ALIKE) * pool(power, opinion)
-
-
-def _posterior_without(
-    recorded: Recorded, annotator: int, evidence: np.ndarray, chain: Chain, noise: NoiseFunction
-) -> np.ndarray:
-    """Posterior of the true labels given the labels of all annotators but one."""
-    others = recorded.labels.copy()
-    others[..., annotator] = -1
-    return true_label_posterior(recorded._replace(labels=others, trusted=None), evidence, chain, noise)
 
 
 def _expected_label(belief: np.ndarray, clock: np.ndarray, noise: NoiseFunction) -> Tensor:
@@ -489,21 +471,8 @@ class Recorded(NamedTuple):
 def true_label_posterior(recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction) -> np.ndarray:
     """Posterior of the true labels under a fitted chain: (n, steps, classes), zero on padding.
 
-    Parameters
-    ----------
-    evidence : array of shape (n, steps, classes)
-        Out-of-fold log-probabilities of the true label given the features.
+    `evidence` are out-of-fold log-probabilities of the true label given the features, of the same shape.
     """
-    values: np.ndarray = (
-        posteriors(*_chain_inputs(recorded, evidence, chain, noise))[0].double().numpy() * recorded.mask[..., None]
-    )
-    return values / values.sum(-1, keepdims=True).clip(1e-300)
-
-
-def _chain_inputs(
-    recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction
-) -> tuple[ChainData, Members, ChainParameters]:
-    """The inputs of a forward-backward pass over labels to audit, with one member."""
     grid, points = clock_grid(recorded.clock, recorded.mask)
     labels = recorded.labels
     if recorded.sources is not None:
@@ -519,51 +488,11 @@ def _chain_inputs(
     ).with_gaps(recorded.gaps)
     matrices = noise.at(grid)
     numbers = (chain.start, chain.transition, chain.power, matrices if matrices.ndim == 4 else matrices[None])
-    start, transition, power, noise_matrices = (torch.as_tensor(values).float()[None] for values in numbers)
     bursts = torch.tensor([chain.bursts]) if chain.bursts else None
+    parameters = ChainParameters(*(torch.as_tensor(values).float()[None] for values in numbers), bursts)
     members = same_data(torch.ones(1, len(recorded.labels)))
-    return data, members, ChainParameters(start, transition, power, noise_matrices, bursts)
-
-
-# Export of a label audit to an Arrow table: one table row for every recorded label, under the user's names.
-
-
-def label_table(
-    audit: LabelAudit,
-    ids: Sequence[Hashable] | None = None,
-    times: ArrayLike | None = None,
-    annotators: Sequence[Hashable] | None = None,
-) -> pa.Table:
-    """See `LabelAudit.to_table`."""
-    import pyarrow as pa  # imported late, because it is slow and often not needed
-
-    n, n_steps, n_annotators = audit.labels.shape
-    if ids is not None and len(ids) != n:
-        raise ValueError(f"ids must be {n} names, one per sequence. Got {len(ids)}.")
-    if times is not None and np.shape(times) != (n, n_steps):
-        raise ValueError(f"times must have shape {(n, n_steps)}, one per step. Got shape {np.shape(times)}.")
-    if annotators is not None and len(annotators) != n_annotators:
-        raise ValueError(f"annotators must be {n_annotators} names. Got {len(annotators)}.")
-    row, step, annotator = np.nonzero(audit.labels >= 0)
-    whole = (n, n_steps, n_annotators)
-    columns: dict[str, Any] = {
-        "sequence": row if ids is None else _take(ids, row),
-        "step": step,
-        "time": step if times is None else np.asarray(times)[row, step],
-    }
-    if audit.has_annotators:
-        columns["annotator"] = annotator if annotators is None else _take(annotators, annotator)
-    columns |= {
-        "clock": audit.clock[row, step],
-        "recorded": _take(audit.classes.tolist(), audit.labels[row, step, annotator]),
-        "probability_right": audit.quality.reshape(whole)[row, step, annotator],
-        "probability_contested": audit.contested.reshape(whole)[row, step, annotator],
-        "suggested": _take(audit.classes.tolist(), audit.probabilities.argmax(-1)[row, step]),
-        "suggested_probability": audit.suggested_probability[row, step],
-        "is_issue": audit.is_issue.reshape(whole)[row, step, annotator],
-        "reason": pa.array(audit.reason.reshape(whole)[row, step, annotator], pa.string()),
-    }
-    return pa.table({name: _column(values) for name, values in columns.items()})
+    posterior: np.ndarray = posteriors(data, members, parameters)[0].double().numpy() * recorded.mask[..., None]
+    return posterior / posterior.sum(-1, keepdims=True).clip(1e-300)
 
 
 def _take(names: Sequence[Any], index: np.ndarray) -> list[Any]:
@@ -616,17 +545,7 @@ def plan_review(
     (Nemhauser, Wolsey and Fisher 1978).
 
     Uncertainty sampling is not used: it relies on the model that is to be checked (docs/decisions/020-review.md).
-
-    Parameters
-    ----------
-    labels : int8 array of shape (n, steps, annotators)
-    mask : bool array of shape (n, steps)
-    clock : array of shape (n, steps)
-    probabilities : array of shape (n, steps, classes), posterior of the true label
-    k : int
-    by : {"sequence", "step"}
-    trusted : int8 array of shape (n, steps), optional
-        True labels that are known already, -1 elsewhere; they are not asked for again.
+    Arguments are as in `LabelAudit` and `LabelAudit.plan`; trusted labels are not asked for again.
     """
     _validation.check_choice("by", by, ("sequence", "step"))
     n, _, n_classes = probabilities.shape
@@ -636,34 +555,27 @@ def plan_review(
     known = np.full((CLOCK_BINS, n_classes), PRIOR_LABELS)
     np.add.at(known, cell[done], probabilities[done])
     open_steps = recorded & ~done
+    n_open = int(open_steps.any(1).sum() if by == "sequence" else open_steps.sum())
+    if n_open == 0:
+        raise ValueError(f"There are no {by}s left to re-annotate: every recorded label is trusted.")
+    _validation.check_number("k", k, 1, n_open, whole=True)
     if by == "sequence":
         candidates = np.flatnonzero(open_steps.any(1))
-        _check_k(k, len(candidates), "sequences")
         gains = np.zeros((n, CLOCK_BINS, n_classes))
         np.add.at(gains, (np.arange(n)[:, None], cell), probabilities * open_steps[..., None])
         everywhere = np.zeros(len(candidates), np.intp)
         chosen, gain = _greedy(gains[candidates].reshape(len(candidates), -1), everywhere, known.reshape(1, -1), k)
         return Plan(candidates[chosen], None, gain)
     row, step = np.nonzero(open_steps)
-    _check_k(k, len(row), "steps")
+
     chosen, gain = _greedy(probabilities[row, step], cell[row, step], known, k)
     return Plan(row[chosen], step[chosen], gain)
-
-
-def _check_k(k: int, most: int, what: str) -> None:
-    if most == 0:
-        raise ValueError(f"There are no {what} left to re-annotate: every recorded label is trusted.")
-    _validation.check_number("k", k, 1, most, whole=True)
 
 
 def _greedy(gains: np.ndarray, cell: np.ndarray, information: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k candidates with the largest gain, one after the other: lazy greedy (Minoux 1978), as gains only shrink.
 
-    Parameters
-    ----------
-    gains : array of shape (candidates, rows of Q)
-    cell : the row of `information` to which each candidate adds
-    information : array of shape (cells, rows of Q)
+    Each of `gains` (candidates, rows of Q) adds to the row `cell` of `information` (cells, rows of Q).
     """
     information = information.copy()
     first = np.log1p(gains / information[cell]).sum(1)
