@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +27,7 @@ from labeltide.chain.em import (
     label_chain,
     tell_apart,
 )
-from labeltide.chain.families import Family, PooledFamilies, Shape, constant_shape, family, pooled, spline_shape
+from labeltide.chain.families import Family, PooledFamilies, constant_shape, family, pooled, spline_shape
 from labeltide.chain.passes import posteriors, predictive_log_likelihood
 
 CANDIDATE_ITERATIONS, FINAL_ITERATIONS = 15, 40  # by hand: of EM (docs/decisions/008-starts-of-em.md)
@@ -152,39 +151,24 @@ def _conclude(
     parameters = _fit(data, every, start, [chosen], grid, period, FINAL_ITERATIONS).parameters
     posterior = posteriors(data, every, parameters)
     common = _families(data, [chosen], grid, period).common(parameters.matrices)[0]
-    predict = partial(_predict_left_out, start=start, chosen=chosen, folds=folds, grid=grid, period=period)
-    opinions = pool_with_votes(data, posterior[0], _expected_label(data, posterior[0], common), predict)
+    expected = torch.einsum("rti,rtij->rtj", posterior[0], common[data.grid_index()])
+
+    def predict(others: ChainData, annotator: int) -> tuple[Tensor, Tensor]:
+        """Posterior of true labels, and probabilities of the labels of an annotator without labels.
+
+        The chain that predicts a row did not learn from it, where there are folds. The Q of an annotator without
+        labels is the common one. Both results have shape (rows, steps, classes).
+        """
+        fold = torch.zeros(len(data.mask), dtype=torch.int64) if folds is None else folds
+        left_out = (fold == torch.arange(int(fold.max()) + 1)[:, None]).float()  # (folds, rows)
+        members = same_data(torch.ones_like(left_out) if folds is None else 1 - left_out)
+        fitted = _fit(others, members, start, [chosen] * len(left_out), grid, period, CANDIDATE_ITERATIONS)
+        of_row = posteriors(others, members, fitted.parameters)[fold, torch.arange(len(fold))]
+        noise = fitted.parameters.matrices[:, annotator][fold[:, None], data.grid_index()]
+        return of_row, torch.einsum("rti,rtij->rtj", of_row, noise)
+
+    opinions = pool_with_votes(data, posterior[0], expected, predict)
     return Annotators(parameters, common, posterior[0], *opinions, chosen, tried)
-
-
-def _predict_left_out(
-    data: ChainData,
-    annotator: int,
-    *,
-    start: ChainParameters,
-    chosen: Candidate,
-    folds: Tensor | None,
-    grid: np.ndarray,
-    period: float | None,
-) -> tuple[Tensor, Tensor]:
-    """Posterior of true labels, and probabilities of the labels of an annotator without labels.
-
-    The chain that predicts a row did not learn from it, where there are folds. The Q of an annotator without labels is
-    the common one. Both results have shape (rows, steps, classes).
-    """
-    fold = torch.zeros(len(data.mask), dtype=torch.int64) if folds is None else folds
-    left_out = (fold == torch.arange(int(fold.max()) + 1)[:, None]).float()  # (folds, rows)
-    members = same_data(torch.ones_like(left_out) if folds is None else 1 - left_out)
-    fitted = _fit(data, members, start, [chosen] * len(left_out), grid, period, CANDIDATE_ITERATIONS)
-    posterior = posteriors(data, members, fitted.parameters)[fold, torch.arange(len(fold))]
-    matrices = fitted.parameters.matrices[:, annotator]
-    noise = matrices[fold[:, None], data.grid_index()]  # (rows, steps, classes, classes)
-    return posterior, torch.einsum("rti,rtij->rtj", posterior, noise)
-
-
-def _expected_label(data: ChainData, posterior: Tensor, noise: Tensor) -> Tensor:
-    """Probability of each recorded label given beliefs in the true ones: (rows, steps, classes)."""
-    return torch.einsum("rti,rtij->rtj", posterior, noise[data.grid_index()])
 
 
 def _fit(
@@ -209,64 +193,37 @@ def _families(
 ) -> PooledFamilies:
     made: dict[Candidate, Family] = {}
     for candidate in dict.fromkeys(candidates):
-        shape = _shape(grid, candidate.smoothness, period)
+        smoothness = candidate.smoothness
+        shape = constant_shape(grid) if smoothness is None else spline_shape(grid, smoothness, period)
         made[candidate] = pooled(family(data.n_classes, shape, "each", "by class"), candidate.strength)
     return PooledFamilies.of([made[candidate] for candidate in candidates])
-
-
-def _shape(grid: np.ndarray, smoothness: float | None, period: float | None) -> Shape:
-    return constant_shape(grid) if smoothness is None else spline_shape(grid, smoothness, period)
 
 
 # Consensus of annotators: their chain and their votes in one opinion pool, with a majority vote as a special case.
 
 
-class ConsensusPool(NamedTuple):
-    """Chain and votes together; tensors have shape (rows, steps, classes) unless stated otherwise."""
-
-    belief: Tensor  # in each true label
-    another: Tensor  # probability of each label of an annotator who has not labelled the step
-    labels: Tensor  # (rows, steps), the consensus
-    weights: Tensor  # (2,), of the chain and of the votes
-
-
 def pool_with_votes(
     data: ChainData, posterior: Tensor, expected: Tensor, predict: Callable[[ChainData, int], tuple[Tensor, Tensor]]
-) -> ConsensusPool:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Pool the chain with the votes, with the weights that best predict each annotator from the others.
 
     Where no step has labels of two annotators nothing can be compared. The weights are then equal, and the belief in
-    the true labels is the chain's. So it is where labels are trusted.
-
-    Parameters
-    ----------
-    posterior, expected : Tensors of shape (rows, steps, classes), of true labels and of another annotator's
-    predict : gives both from data without the labels of one annotator
+    the true labels is the chain's. So it is where labels are trusted. `predict` gives the posterior of true labels and
+    the expected labels of another annotator from data without the labels of one. Returns belief, another, labels and
+    weights of `Annotators`.
     """
     labels, shared = data.labels[0], shared_labels(data.labels[0], data.mask)
     prior = vote_prior(labels.masked_fill(~data.mask[..., None], -1), data.n_classes)
-    if bool(shared.any()):
-        return _pool_several(data, shared, prior, (posterior, expected), predict)
-    weights, belief = torch.tensor(EQUAL, dtype=torch.float64), posterior.double()
-    another = pool(weights, stack_opinions(expected, vote_shares(labels, prior)))
-    return ConsensusPool(belief, another, belief.argmax(-1), weights)
-
-
-def _pool_several(
-    data: ChainData,
-    shared: Tensor,
-    prior: Tensor,
-    whole: tuple[Tensor, Tensor],
-    predict: Callable[[ChainData, int], tuple[Tensor, Tensor]],
-) -> ConsensusPool:
-    posterior, expected = whole
+    votes = vote_shares(labels, prior)
+    if not bool(shared.any()):
+        weights, belief = torch.tensor(EQUAL, dtype=torch.float64), posterior.double()
+        return belief, pool(weights, stack_opinions(expected, votes)), belief.argmax(-1), weights
     results = []  # of chains that have not seen the labels of one annotator each
     for annotator in range(data.labels.shape[-1]):
         others = data.labels.clone()
         others[..., annotator] = -1
         results.append(predict(replace(data, labels=others), annotator))
     left_out_posterior, left_out = (torch.stack(parts) for parts in zip(*results, strict=True))
-    labels, votes = data.labels[0], vote_shares(data.labels[0], prior)
     opinions, recorded = left_out_opinions(labels, shared, left_out, prior)
     weights = fit_weights(opinions, recorded)
     another = pool(weights, stack_opinions(average_left_out(expected, left_out, shared), votes))
@@ -278,7 +235,7 @@ def _pool_several(
     # Votes alone decide where they predict annotators better (docs/decisions/010-opinion-pool.md).
     by_pool, by_votes = ((each.argmax(-1) == recorded).sum() for each in (pool(weights, opinions), opinions[:, 1]))
     consensus = (another if by_pool >= by_votes else votes).argmax(-1)
-    return ConsensusPool(belief, another, torch.where(known, belief.argmax(-1), consensus), weights)
+    return belief, another, torch.where(known, belief.argmax(-1), consensus), weights
 
 
 # Logarithmic opinion pool (Genest and Zidek 1986) of the chain's prediction and the annotators' votes.

@@ -308,18 +308,42 @@ def consensus(
     mask = _validation.steps_mask(counts, n_steps)
     check_period(period)
     moments = wrap_clock(_validation.check_clock(clock, counts, n_steps), period)
-    grid, points = _coarse_grid(moments, mask)
+    grid, points = clock_grid(moments, mask)
+    if len(grid) > CONSENSUS_POINTS:
+        grid = np.linspace(grid[0], grid[-1], CONSENSUS_POINTS)
+        points = np.searchsorted((grid[1:] + grid[:-1]) / 2, moments)
+    log_evidence = known = None
+    if evidence is not None:
+        given = np.array(evidence, dtype=np.float64)
+        if given.shape != (*mask.shape, len(names)):
+            raise ValueError(
+                f"evidence must have shape {(*mask.shape, len(names))}, a probability for every step and class. "
+                f"Got shape {given.shape}."
+            )
+        given[~mask] = 1 / len(names)
+        if not np.all((given >= 0) & (given <= 1 + 1e-6)) or not np.allclose(given.sum(-1), 1, atol=1e-3):
+            raise ValueError("evidence must hold probabilities that sum to one over classes. Are they logits?")
+        log_evidence = torch.from_numpy(np.log(given.clip(1e-6))).float()[None]
+    if trusted is not None:
+        answers = _validation.as_labels(trusted)
+        if answers.shape != mask.shape:
+            raise ValueError(
+                f"trusted must have shape {mask.shape}, one label or gap per step. Got shape {answers.shape}."
+            )
+        present = ~_validation.missing_labels(answers) & mask
+        known = torch.from_numpy(_validation.encode_labels(answers, present, names, "trusted"))
     data = ChainData(
         labels=torch.from_numpy(codes)[None],
         mask=torch.from_numpy(mask),
         points=None if points is None else torch.from_numpy(points),
         n_points=len(grid),
         n_classes=len(names),
-        evidence=_log_evidence(evidence, mask, len(names)),
-        trusted=_trusted(trusted, mask, names),
+        evidence=log_evidence,
+        trusted=known,
     ).with_gaps(check_gaps(gaps, counts, n_steps))
     fitted = fit_annotators(data, grid, _folds(codes, ids), candidates=candidates, period=period)
-    probabilities, another = (_on_steps(values, mask) for values in (fitted.belief, fitted.another))
+    on_steps = [values.double().numpy() * mask[..., None] for values in (fitted.belief, fitted.another)]
+    probabilities, another = (values / values.sum(-1, keepdims=True).clip(1e-300) for values in on_steps)
     shares = probabilities.sum((0, 1)) / probabilities.sum()
     noise = fitted.parameters.matrices[0].double().numpy()
     return Consensus(
@@ -339,15 +363,6 @@ def consensus(
     )
 
 
-def _coarse_grid(clock: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """The clock grid at which Q is estimated, and the point of every step on it; None where rows run through it."""
-    grid, points = clock_grid(clock, mask)
-    if len(grid) > CONSENSUS_POINTS:
-        grid = np.linspace(grid[0], grid[-1], CONSENSUS_POINTS)
-        points = np.searchsorted((grid[1:] + grid[:-1]) / 2, clock)
-    return grid, points
-
-
 def _folds(codes: np.ndarray, ids: Sequence[Hashable] | None) -> torch.Tensor | None:
     """The fold of each sequence, in a fixed random order; None with fewer than two labelled recordings."""
     if ids is not None and len(ids) != len(codes):
@@ -365,37 +380,6 @@ def _folds(codes: np.ndarray, ids: Sequence[Hashable] | None) -> torch.Tensor | 
     fold = np.empty(len(number), dtype=np.int64)
     fold[order] = np.arange(len(order)) % count
     return torch.from_numpy(fold[recording])
-
-
-def _trusted(trusted: ArrayLike | None, mask: np.ndarray, names: tuple[Hashable, ...]) -> torch.Tensor | None:
-    if trusted is None:
-        return None
-    values = _validation.as_labels(trusted)
-    if values.shape != mask.shape:
-        raise ValueError(f"trusted must have shape {mask.shape}, one label or gap per step. Got shape {values.shape}.")
-    present = ~_validation.missing_labels(values) & mask
-    return torch.from_numpy(_validation.encode_labels(values, present, names, "trusted"))
-
-
-def _log_evidence(evidence: ArrayLike | None, mask: np.ndarray, n_classes: int) -> torch.Tensor | None:
-    if evidence is None:
-        return None
-    values = np.array(evidence, dtype=np.float64)
-    if values.shape != (*mask.shape, n_classes):
-        raise ValueError(
-            f"evidence must have shape {(*mask.shape, n_classes)}, a probability for every step and class. "
-            f"Got shape {values.shape}."
-        )
-    values[~mask] = 1 / n_classes
-    if not np.all((values >= 0) & (values <= 1 + 1e-6)) or not np.allclose(values.sum(-1), 1, atol=1e-3):
-        raise ValueError("evidence must hold probabilities that sum to one over classes. Are they logits?")
-    return torch.from_numpy(np.log(values.clip(1e-6))).float()[None]
-
-
-def _on_steps(probabilities: torch.Tensor, mask: np.ndarray) -> np.ndarray:
-    """The probabilities as an array that sums to one, zero on padding."""
-    values = probabilities.double().numpy() * mask[..., None]
-    return values / values.sum(-1, keepdims=True).clip(1e-300)
 
 
 def _name(codes: np.ndarray, names: tuple[Hashable, ...]) -> np.ndarray:

@@ -489,7 +489,8 @@ def true_label_posterior(recorded: Recorded, evidence: np.ndarray, chain: Chain,
     matrices = noise.at(grid)
     numbers = (chain.start, chain.transition, chain.power, matrices if matrices.ndim == 4 else matrices[None])
     bursts = torch.tensor([chain.bursts]) if chain.bursts else None
-    parameters = ChainParameters(*(torch.as_tensor(values).float()[None] for values in numbers), bursts)
+    start, transition, power, on_grid = (torch.as_tensor(values).float()[None] for values in numbers)
+    parameters = ChainParameters(start, transition, power, on_grid, bursts)
     members = same_data(torch.ones(1, len(recorded.labels)))
     posterior: np.ndarray = posteriors(data, members, parameters)[0].double().numpy() * recorded.mask[..., None]
     return posterior / posterior.sum(-1, keepdims=True).clip(1e-300)

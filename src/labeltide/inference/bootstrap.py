@@ -51,7 +51,9 @@ def refit(
     keep none.
     """
     count, engine = len(members.labels), _engine(data, members)
-    largest = max(newton_numbers(family) for family in families) if families else 1
+    largest = 1  # numbers that a Newton step for one member holds: weighted designs and information of classes
+    for kind in families or ():
+        largest = max(largest, kind.n_classes * kind.of_class * (len(kind.basis) + kind.of_class))
     part_size = max(1, min(MAX_DESIGN_NUMBERS // largest, -(-count // engine.count)))
     learn = learn_power and data.evidence is not None
     if parameters.bursts is not None and not bool(parameters.bursts.any()):
@@ -93,24 +95,16 @@ def _refit_part(job: _Refits, index: Tensor) -> FittedChains:
     return fit_chains(data, members, families, start, iterations=iterations, learn_power=job.learn_power)
 
 
-def newton_numbers(family: Family) -> int:
-    """Numbers that a Newton step for one member and annotator holds: weighted designs and information of classes."""
-    return family.n_classes * family.of_class * (len(family.basis) + family.of_class)
-
-
 class IdentityNoise(Families):
-    """Q fixed at the identity for all members and annotators: no label is wrong."""
+    """Q fixed at the identity for all members and annotators: no label is wrong, and nothing is estimated."""
 
     def fit_start(self, matrices: Tensor) -> Coefficients:
-        """The identity, in the shape of the matrices."""
         return [torch.eye(self.n_classes, dtype=matrices.dtype).expand_as(matrices)]
 
     def noise(self, coefficients: Coefficients) -> Tensor:
-        """The identity."""
         return coefficients[0]
 
     def step(self, coefficients: Coefficients, counts: Tensor) -> Coefficients:
-        """No Newton step: nothing is estimated."""
         return coefficients
 
 
@@ -162,7 +156,11 @@ def bootstrap_noise(training: TrainingEvidence, n_replicates: int, seed: int) ->
         return Replicates(matrices, totals)
     totals *= data.n_points / len(training.grid)  # from a coarse point to one of the points joined in it
     smoothed = smooth(totals, grid, one_period(training.period))
-    return Replicates(_refine(matrices, grid, training), _refine(smoothed, grid, training))
+    finer = []
+    for values in (matrices, smoothed):
+        flat = refine(values.reshape(-1, *values.shape[2:]), grid, training.grid, one_period(training.period))
+        finer.append(flat.reshape(*values.shape[:2], *flat.shape[1:]))
+    return Replicates(*finer)
 
 
 def draw_rows(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.ndarray:
@@ -233,12 +231,6 @@ def smooth(totals: np.ndarray, grid: np.ndarray, period: float | None = None) ->
         distance = np.minimum(distance, period - distance)  # the shorter way round
     kernel = np.exp(-0.5 * (distance / width) ** 2)
     return (kernel / kernel.sum(1, keepdims=True)) @ totals
-
-
-def _refine(values: np.ndarray, coarse: np.ndarray, training: TrainingEvidence) -> np.ndarray:
-    """`refine` for (replicates, annotators, coarse points, ...) values."""
-    flat = refine(values.reshape(-1, *values.shape[2:]), coarse, training.grid, one_period(training.period))
-    return flat.reshape(*values.shape[:2], *flat.shape[1:])
 
 
 # Parametric bootstrap: recorded labels simulated from a fitted hidden Markov model (Efron and Tibshirani 1993).
@@ -362,48 +354,33 @@ def likelihood_ratio_test(
     training = training.for_bootstrap()
     n_replicates = affordable(training.data, alternative, 2 * REFIT_ITERATIONS, n_replicates, min_replicates)
     data, rows = training.data, torch.ones(1, training.data.labels.shape[1])
-    single = same_data(rows)
-    under_null = refit(
-        data, single, _repeat(null, 1), training.parameters, OBSERVED_ITERATIONS, null is not None
-    ).parameters
+    single, learn_power = same_data(rows), null is not None
+    null_family = None if null is None else [null]
+    under_null = refit(data, single, null_family, training.parameters, OBSERVED_ITERATIONS, learn_power).parameters
     starts = [under_null]
     if null is None:  # Q without errors is a fixed point of EM, so EM starts from Qs with errors
         noisy = (1 - INITIAL_ERROR_RATE) * under_null.matrices + INITIAL_ERROR_RATE / data.n_classes
         starts = [under_null._replace(matrices=noisy), training.parameters]
-    observed = float(_statistics(data, single, under_null, null, alternative, starts)[0])
+
+    def statistics(data: ChainData, members: Members) -> np.ndarray:
+        """Twice the gain in log-likelihood of each member, the alternative fitted from the best of several starts."""
+        count = len(members.labels)
+        nulls = None if null is None else [null] * count
+        of_null = refit(data, members, nulls, under_null, learn_power=learn_power)
+        fits = [refit(data, members, [alternative] * count, start, learn_power=learn_power) for start in starts]
+        best = torch.stack([weighted_log_likelihood(fitted, members) for fitted in fits]).amax(0)
+        return (2 * (best - weighted_log_likelihood(of_null, members))).clamp_min(0.0).numpy()
+
+    observed = float(statistics(data, single)[0])
     simulated = replace(data, labels=simulate_labels(data, under_null, n_replicates, seed))
     each = torch.arange(n_replicates)
     members = Members(each, torch.zeros_like(each), rows.expand(n_replicates, -1))
-    return LikelihoodRatio(
-        observed, p_value(observed, _statistics(simulated, members, under_null, null, alternative, starts))
-    )
+    return LikelihoodRatio(observed, p_value(observed, statistics(simulated, members)))
 
 
 def p_value(observed: float, replicates: np.ndarray) -> float:
     """The share of statistics that reach the observed one, which counts as one of them."""
     return float((1 + (replicates >= observed).sum()) / (1 + len(replicates)))
-
-
-def _statistics(
-    data: ChainData,
-    members: Members,
-    under_null: ChainParameters,
-    null: Family | None,
-    alternative: Family,
-    starts: Sequence[ChainParameters],
-) -> np.ndarray:
-    """Twice the gain in log-likelihood of each member, the alternative fitted from the best of several starts."""
-    count = len(members.labels)
-    learn_power = null is not None
-    under_null_fits = refit(data, members, _repeat(null, count), under_null, learn_power=learn_power)
-    null_likelihood = weighted_log_likelihood(under_null_fits, members)
-    fits = [refit(data, members, [alternative] * count, start, learn_power=learn_power) for start in starts]
-    likelihoods = [weighted_log_likelihood(fitted, members) for fitted in fits]
-    return (2 * (torch.stack(likelihoods).amax(0) - null_likelihood)).clamp_min(0.0).numpy()
-
-
-def _repeat(null: Family | None, count: int) -> list[Family] | None:
-    return None if null is None else [null] * count
 
 
 # Computational budget of inference: a coarser grid of the clock, and fewer replicates where one is expensive.

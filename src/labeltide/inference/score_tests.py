@@ -117,22 +117,15 @@ def fit_nulls(
     posterior = posteriors(data, members, fitted).double().numpy()
     labels = torch.where(data.mask[..., None], data.labels[members.labels], -1).numpy()
     index = data.grid_index().numpy()
-    fits = []
-    for number, parts in enumerate(zip(labels, posterior, fitted.matrices.double().numpy(), strict=True)):
-        member = torch.tensor([number])
-        under = partial(_posteriors_under, data, members.take(member), fitted.take(member))
-        fits.append(NullFit(*parts, index, under))
-    return fits
 
+    def posteriors_under(noise: np.ndarray, member: int) -> np.ndarray:
+        """Posteriors of one member with each of several Q: (fits, rows, steps, classes)."""
+        each = torch.full((len(noise),), member)
+        chains = fitted.take(each)._replace(matrices=torch.from_numpy(noise).to(fitted.matrices.dtype))
+        return np.asarray(posteriors(data, members.take(each), chains).double().numpy())
 
-def _posteriors_under(data: ChainData, member: Members, chain: ChainParameters, noise: np.ndarray) -> np.ndarray:
-    """Posteriors of one member with each of several Q: (fits, rows, steps, classes)."""
-    each = torch.zeros(len(noise), dtype=torch.int64)
-    matrices = torch.from_numpy(noise).to(chain.matrices.dtype)
-    posterior: np.ndarray = (
-        posteriors(data, member.take(each), chain.take(each)._replace(matrices=matrices)).double().numpy()
-    )
-    return posterior
+    parts = zip(labels, posterior, fitted.matrices.double().numpy(), strict=True)
+    return [NullFit(*part, index, partial(posteriors_under, member=number)) for number, part in enumerate(parts)]
 
 
 class ClockMoments(NamedTuple):
@@ -339,8 +332,18 @@ def person_scores(
     """The effective score of each person: (people, groups, functions, shares). `person` numbers them from 0."""
     if null.held is not None and len(fit.noise) > 1:
         return observed_scores(fit, change, moments, person)
-    parts = [_of_group(fit, effective_design(fit, change, moments, null, g), g, person) for g in change.groups]
-    return np.stack(parts, 1).reshape(parts[0].shape[0], len(parts), -1, change.shares.shape[1])
+    people, n_points = int(person.max()) + 1, fit.noise.shape[1]
+    index = (person[:, None] * n_points + fit.grid_index).ravel()
+    parts = []
+    for group in change.groups:
+        design = effective_design(fit, change, moments, null, group)
+        scores = np.zeros((people, design.shape[2]))
+        for entry, of_entry in zip(fit.entries, design.transpose(1, 0, 2), strict=True):
+            if of_entry.any():
+                at_point = np.bincount(index, fit.residuals(group, entry).ravel(), people * n_points)
+                scores += at_point.reshape(people, n_points) @ of_entry
+        parts.append(scores)
+    return np.stack(parts, 1).reshape(people, len(parts), -1, change.shares.shape[1])
 
 
 def effective_design(fit: NullFit, change: Alternative, moments: ClockMoments, null: Family, group: int) -> np.ndarray:
@@ -359,17 +362,6 @@ def effective_design(fit: NullFit, change: Alternative, moments: ClockMoments, n
     explained = torch.cholesky_solve(cross[..., None], torch.linalg.cholesky(information))[..., 0].flatten(2)
     effective = (tested - blocks.logits(explained))[0].flatten(2)  # (columns, points, entries)
     return effective.permute(1, 2, 0).numpy()
-
-
-def _of_group(fit: NullFit, design: np.ndarray, group: int, person: np.ndarray) -> np.ndarray:
-    people, n_points = int(person.max()) + 1, len(design)
-    index = (person[:, None] * n_points + fit.grid_index).ravel()
-    scores = np.zeros((people, design.shape[2]))
-    for entry, of_entry in zip(fit.entries, design.transpose(1, 0, 2), strict=True):
-        if of_entry.any():
-            at_point = np.bincount(index, fit.residuals(group, entry).ravel(), people * n_points)
-            scores += at_point.reshape(people, n_points) @ of_entry
-    return scores
 
 
 def flip_signs(scores: np.ndarray, n_replicates: int, generator: np.random.Generator) -> np.ndarray:
@@ -519,34 +511,24 @@ class Directions(NamedTuple):
 def observed_scores(fit: NullFit, change: Alternative, moments: ClockMoments, person: np.ndarray) -> np.ndarray:
     """The effective score of each person, of one annotator: (people, 1, functions, shares)."""
     tested = Directions(change.groups, change.functions[moments.of_point], change.shares)
-    parts = _null_directions(fit, tested)
-    people = int(person.max()) + 1
-    scores = np.concatenate([part.scores(fit, person, people) for part in parts], 1)
-    of_change = tested.scores(fit, person, people)
-    cross, information = _observed(fit, tested, parts)
-    projection = np.linalg.solve(information + RIDGE * np.eye(len(information)), cross)
-    effective = of_change - scores @ projection
-    return effective.reshape(people, 1, tested.functions.shape[1], -1)
-
-
-def _null_directions(fit: NullFit, tested: Directions) -> list[Directions]:
-    """What the null fits: the level of the annotator, and how all others move together, who may move."""
+    # The null fits the level of the annotator, and how all others move together, who may move.
     level = np.ones((len(tested.functions), 1))
     both = np.concatenate([level, tested.functions], 1)
     shares = tested.shares
     if shares.shape[1] * (1 + both.shape[1]) > MAX_DIRECTIONS:
         shares = shares.sum(1, keepdims=True)
     others = [group for group in range(len(fit.noise)) if group not in tested.groups]
-    return [Directions(tested.groups, level, shares), Directions(others, both, shares)]
-
-
-def _observed(fit: NullFit, tested: Directions, parts: list[Directions]) -> tuple[np.ndarray, np.ndarray]:
-    """Observed information of null and change, (null, change), and of the null, (null, null)."""
+    parts = [Directions(tested.groups, level, shares), Directions(others, both, shares)]
+    people = int(person.max()) + 1
+    scores = np.concatenate([part.scores(fit, person, people) for part in parts], 1)
+    of_change = tested.scores(fit, person, people)
     moved = np.concatenate([part.moved(fit.noise) for part in parts])  # (null, 2, groups, ...)
     fits = fit.with_noise(moved.reshape(-1, *fit.noise.shape))
     together = np.zeros(len(fit.labels), dtype=np.int64)  # all rows are one unit
     of_fit = [np.concatenate([part.scores(one, together, 1)[0] for part in (tested, *parts)]) for one in fits]
     forth, back = np.array(of_fit).reshape(len(moved), 2, -1).transpose(1, 0, 2)
-    information = (back - forth) / (2 * STEP)
-    n_tested = tested.functions.shape[1] * tested.shares.shape[1]
-    return information[:, :n_tested], information[:, n_tested:]
+    observed = (back - forth) / (2 * STEP)  # information of the null with change and null: (null, change and null)
+    cross, information = observed[:, : of_change.shape[1]], observed[:, of_change.shape[1] :]
+    projection = np.linalg.solve(information + RIDGE * np.eye(len(information)), cross)
+    effective = of_change - scores @ projection
+    return effective.reshape(people, 1, tested.functions.shape[1], -1)

@@ -215,19 +215,17 @@ def _whiten(features: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
     if every.shape[1] > MAX_FEATURES:
         components = np.linalg.eigh(np.cov(np.concatenate(rows).T))[1][:, -MAX_FEATURES:]
         rows = [row @ components for row in rows]
-    rows = [np.hstack([row, row**2]) for row in (_with_context(row) for row in rows)]
-    rows = [row - row.mean(0) for row in rows]
+    for index, row in enumerate(rows):
+        padded = np.pad(row, ((CONTEXT, CONTEXT), (0, 0)), mode="edge")
+        around = sum(padded[start : start + len(row)] for start in range(2 * CONTEXT + 1)) / (2 * CONTEXT + 1)
+        both = np.hstack([row, around])
+        squared = np.hstack([both, both**2])
+        rows[index] = squared - squared.mean(0)
     total = sum(row.T @ row for row in rows) / len(every)
     sizes, directions = np.linalg.eigh(total)
     kept = sizes > 1e-4 * sizes[-1]
     whitening = directions[:, kept] / np.sqrt(sizes[kept])
     return [row @ whitening for row in rows]
-
-
-def _with_context(row: np.ndarray) -> np.ndarray:
-    padded = np.pad(row, ((CONTEXT, CONTEXT), (0, 0)), mode="edge")
-    around = sum(padded[start : start + len(row)] for start in range(2 * CONTEXT + 1)) / (2 * CONTEXT + 1)
-    return np.hstack([row, around])
 
 
 class _Unit(NamedTuple):
@@ -320,7 +318,11 @@ def _search(signals: list[np.ndarray], codes: np.ndarray, owners: np.ndarray, li
         gains[owner] += _scores(unit, ratios, shifts[best]).sum()
 
     tried = max(1.0, len(shifts) * transitions.sum() / counts.sum())  # shifts that differ, about one per run of labels
-    reason = _reason(gains, int(transitions.sum()), tried)
+    reason = None  # why labels cannot be aligned: a test of the out-of-cluster fit at the best shift
+    if transitions.sum() < MIN_TRANSITIONS:
+        reason = f"there are {transitions.sum()} changes of label, too few to align."
+    elif _better(gains, tried) > SURE:
+        reason = "the signals do not predict these labels at any shift."
     if reason is not None:
         unknown = np.zeros(n, int)
         return Shifts(None, None, np.nan, reason, shifts, fit, unknown, unknown, np.full(n, np.nan))
@@ -334,22 +336,19 @@ def _search(signals: list[np.ndarray], codes: np.ndarray, owners: np.ndarray, li
         labelled = sum(int((units[i].labels >= 0).sum()) for i in mine)
         run = max(1, round(labelled / (transitions[row] + 1)))
         size = max(run, labelled // MAX_BLOCKS)
-        blocks = [_block_gains(units[i], evidence[i], int(own_best[row]), assumed, size) for i in mine]
+        blocks = []  # what the shift gains over the assumed one, in blocks of steps that are taken as independent
+        for i in mine:
+            gain = _scores(units[i], evidence[i], own_best[row]) - _scores(units[i], evidence[i], assumed)
+            blocks.append(np.add.reduceat(gain, np.arange(0, len(gain), size)))
         raw[row] = _better(np.concatenate(blocks), max(1.0, len(shifts) / run))
     raw[(transitions >= MIN_TRANSITIONS) & (own_best == assumed)] = 1.0
-    own_p_value = _holm(raw)
+    tested = np.flatnonzero(~np.isnan(raw))
+    order = tested[np.argsort(raw[tested])]
+    own_p_value = raw.copy()  # adjusted (Holm 1979); NaN stays
+    own_p_value[order] = np.minimum(1, np.maximum.accumulate(raw[order] * np.arange(len(order), 0, -1)))
     own_shift = np.where(own_p_value < RECORDING_LEVEL, own_best, assumed)
     ends = (int(shifts[interval[0]]), int(shifts[interval[1]]))
     return Shifts(lag, ends, p, None, shifts, fit, own_shift, own_best, own_p_value)
-
-
-def _reason(gains: np.ndarray, transitions: int, tried: float) -> str | None:
-    """Why labels cannot be aligned with the signals, or None: a test of the out-of-cluster fit at the best shift."""
-    if transitions < MIN_TRANSITIONS:
-        return f"there are {transitions} changes of label, too few to align."
-    if _better(gains, tried) > SURE:
-        return "the signals do not predict these labels at any shift."
-    return None
 
 
 def _scores(unit: _Unit, ratios: np.ndarray, shift: int) -> np.ndarray:
@@ -358,12 +357,6 @@ def _scores(unit: _Unit, ratios: np.ndarray, shift: int) -> np.ndarray:
     source = steps - shift
     inside = (source >= 0) & (source < len(ratios))
     return np.where(inside, ratios[np.clip(source, 0, len(ratios) - 1), unit.labels[steps]], 0.0)
-
-
-def _block_gains(unit: _Unit, ratios: np.ndarray, shift: int, other: int, size: int) -> np.ndarray:
-    """What a shift gains over another one, in blocks of steps that are taken as independent."""
-    gains = _scores(unit, ratios, shift) - _scores(unit, ratios, other)
-    return np.add.reduceat(gains, np.arange(0, len(gains), size))
 
 
 def _better(gains: np.ndarray, tried: float) -> float:
@@ -396,12 +389,3 @@ def _infer_lag(fit: np.ndarray, influence: np.ndarray, seed: int) -> tuple[tuple
     null = (generator.choice([-1.0, 1.0], (DRAWS, n)) @ gains[:, kept] / errors[kept]).max(1)
     other_side = min((drawn <= zero).sum(), (drawn >= zero).sum())
     return (low, high), min(1.0, (1 + max(int((null >= t.max()).sum()), 2 * int(other_side))) / (DRAWS + 1))
-
-
-def _holm(p_values: np.ndarray) -> np.ndarray:
-    """Adjusted p-values (Holm 1979); NaN stays."""
-    adjusted, tested = p_values.copy(), np.flatnonzero(~np.isnan(p_values))
-    order = tested[np.argsort(p_values[tested])]
-    factors = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(p_values[order] * factors))
-    return adjusted

@@ -6,14 +6,14 @@ are parametric bootstrap tests (`likelihood_ratio_test`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from labeltide._clock import Cells, cells_of
+from labeltide._clock import cells_of
 from labeltide.chain.data import TrainingEvidence, same_data
 from labeltide.chain.em import BURSTS, BURSTS_WORTH
 from labeltide.chain.families import (
@@ -56,7 +56,6 @@ from labeltide.inference.bootstrap import (
 from labeltide.inference.display import TemporalityDisplay
 from labeltide.inference.score_tests import (
     NUMBERS_AT_ONCE,
-    Alternative,
     ClockMoments,
     NullFit,
     Statistic,
@@ -173,12 +172,21 @@ def judge_temporality(
     free = _pool(unpooled, strength)
     static = _pool(family(n_classes, constant_shape(grid), "each"), strength)
     whole = change_test(training, static, free, n_replicates, seed)
-    class_tests = _test_classes(training, free, fewer, seed)
+    counts = torch.bincount(training.data.labels[training.data.labels >= 0].long(), minlength=n_classes)
+    common = counts.argsort(descending=True, stable=True)[:MAX_TESTED_CLASSES].sort().values.tolist()
+    nulls = {seed + 1 + i: hold_class(free, i) for i in common}  # under the null the noise of other classes may change
+    of_common = dict(zip(common, change_tests(training, nulls, free, fewer, MIN_PART_REPLICATES), strict=True))
+    untested = ChangeTest(np.nan, np.nan, "none", 0)
+    class_tests = [of_common.get(i, untested) for i in range(n_classes)]
     shape = SMOOTH_SHAPES[kind](grid, TEST_SMOOTHNESS, training.period)
     alike, by_class = (_pool(family(n_classes, shape, sharing, sharing), strength) for sharing in ("alike", "by class"))
     differ = likelihood_ratio_test(training, alike, by_class, fewer, seed + 200, MIN_PART_REPLICATES)
-    annotator_tests = _test_annotators(training, unpooled, fewer, seed) if annotators > 1 else []
-    annotator_changes = [of_one.change for of_one in annotator_estimates] if annotators > 1 else []
+    per_annotator: tuple[PartTemporality, ...] = ()
+    if annotators > 1:  # likewise, the noise of other annotators
+        weakly = pooled(unpooled, WEAK_POOLING)
+        nulls = {seed + 400 + a: hold_annotator(weakly, a) for a in range(annotators)}
+        annotator_tests = change_tests(training, nulls, weakly, fewer, MIN_PART_REPLICATES)
+        per_annotator = _parts(annotator_tests, [of_one.change for of_one in annotator_estimates])
     change = agree_change(estimate.change, whole.p_value)
     return Temporality(
         statistic=whole.statistic,
@@ -193,7 +201,7 @@ def judge_temporality(
         per_class=_parts(class_tests, estimate.class_change),
         is_noisy_p=is_noisy_p,
         classes_differ_p=differ.p_value,
-        per_annotator=_parts(annotator_tests, annotator_changes),
+        per_annotator=per_annotator,
         method=whole.method,
         n_units=whole.n_units,
     )
@@ -208,31 +216,12 @@ def judge_presence(training: TrainingEvidence, *, n_replicates: int = PART_REPLI
     return likelihood_ratio_test(training, None, static, n_replicates, seed + 300, MIN_PART_REPLICATES).p_value
 
 
-def _test_classes(training: TrainingEvidence, free: Family, n_replicates: int, seed: int) -> list[ChangeTest]:
-    """Test for each of the commonest classes whether its noise changes; under the null the noise of others may."""
-    counts = torch.bincount(training.data.labels[training.data.labels >= 0].long(), minlength=training.data.n_classes)
-    common = counts.argsort(descending=True, stable=True)[:MAX_TESTED_CLASSES].sort().values.tolist()
-    nulls = {seed + 1 + i: hold_class(free, i) for i in common}
-    tests = dict(zip(common, change_tests(training, nulls, free, n_replicates, MIN_PART_REPLICATES), strict=True))
-    untested = ChangeTest(np.nan, np.nan, "none", 0)
-    return [tests.get(i, untested) for i in range(training.data.n_classes)]
-
-
-def _test_annotators(training: TrainingEvidence, unpooled: Family, n_replicates: int, seed: int) -> list[ChangeTest]:
-    """Test for each annotator whether the noise changes; under the null the noise of the others may change."""
-    free = pooled(unpooled, WEAK_POOLING)
-    annotators = range(training.parameters.matrices.shape[1])
-    nulls = {seed + 400 + a: hold_annotator(free, a) for a in annotators}
-    return change_tests(training, nulls, free, n_replicates, MIN_PART_REPLICATES)
-
-
-def part_of(test: ChangeTest, change: Change) -> PartTemporality:
-    """A test with its effect size, whose interval agrees with it."""
-    return PartTemporality(test.statistic, test.p_value, agree_change(change, test.p_value), test.method, test.n_units)
-
-
 def _parts(tests: Sequence[ChangeTest], changes: Sequence[Change]) -> tuple[PartTemporality, ...]:
-    return tuple(part_of(test, change) for test, change in zip(tests, changes, strict=True))
+    """Tests with their effect sizes, whose intervals agree with them."""
+    return tuple(
+        PartTemporality(test.statistic, test.p_value, agree_change(change, test.p_value), test.method, test.n_units)
+        for test, change in zip(tests, changes, strict=True)
+    )
 
 
 def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:
@@ -307,25 +296,23 @@ def change_tests(
     moments = clock_moments(training, clock)
     designs = {seed: study_design(training, moments, tested_labels(training, null)) for seed, null in nulls.items()}
     scored = [seed for seed, design in designs.items() if design.method not in ("bootstrap", "none")]
-    fits = zip(scored, _fit_in_parts(training, [nulls[seed] for seed in scored]), strict=True)
-    tests = {
-        seed: score_test(fit, moments, designs[seed], nulls[seed], alternative, n_replicates, seed)
-        for seed, fit in fits
-    }
+    at_once = max(1, NUMBERS_AT_ONCE // (training.data.mask.numel() * training.data.n_classes))  # posteriors in memory
+    tests = {}
+    for first in range(0, len(scored), at_once):
+        part = scored[first : first + at_once]
+        for seed, fit in zip(part, fit_null_families(training, [nulls[seed] for seed in part]), strict=True):
+            tests[seed] = score_test(fit, moments, designs[seed], nulls[seed], alternative, n_replicates, seed)
     for seed, design in designs.items():
         if design.method == "none":
             tests[seed] = ChangeTest(np.nan, np.nan, "none", design.n_units)
         elif design.method == "bootstrap":
             test = likelihood_ratio_test(training, nulls[seed], alternative, n_replicates, seed, min_replicates)
-            tests[seed] = ChangeTest(*test, "bootstrap", _bootstrap_units(training, nulls[seed]))
+            used = training.for_bootstrap()
+            units = np.flatnonzero(tested_labels(used, nulls[seed]).any(1))
+            if used.clusters is not None:
+                units = np.unique(used.clusters.numpy()[units])
+            tests[seed] = ChangeTest(*test, "bootstrap", len(units))
     return [tests[seed] for seed in nulls]
-
-
-def _fit_in_parts(training: TrainingEvidence, nulls: Sequence[Family]) -> Iterator[NullFit]:
-    """Fits of nulls, in parts whose posteriors fit into memory."""
-    at_once = max(1, NUMBERS_AT_ONCE // (training.data.mask.numel() * training.data.n_classes))
-    for first in range(0, len(nulls), at_once):
-        yield from fit_null_families(training, nulls[first : first + at_once])
 
 
 def score_test(
@@ -344,9 +331,14 @@ def score_test(
         of_people = person_scores(fit, change, moments, null, _person(design))
         scores = np.concatenate([of_people.sum(0)[None], flip_signs(of_people, n_replicates, generator)])
     else:
-        scores = _moved(fit, change, moments, design, n_replicates, generator)
-    if not len(scores):
-        return ChangeTest(np.nan, np.nan, "none", design.n_units)
+        residuals, index = step_residuals(fit, change), moments.axis_index
+        if design.method == "permutations":
+            moved = shuffle_rows(index, design.units, n_replicates, generator)
+        elif lasting_causes(residuals, design.units) > MAX_LASTING:  # rotations would not keep their size
+            return ChangeTest(np.nan, np.nan, "none", design.n_units)
+        else:
+            moved = rotate_people(index, design.mask, design.units, n_replicates, generator)
+        scores = np.stack([score_of_moments(residuals, moments_of, change) for moments_of in (index, *moved)])
     observed, *replicates = statistic(scores).tolist()
     p = p_value(observed * (1 - ROUNDING), np.array(replicates))
     if design.method == "rotations":  # approximate; a change must also stand out from how people differ
@@ -362,38 +354,12 @@ def tested_labels(training: TrainingEvidence, null: Family) -> np.ndarray:
     return of_tested
 
 
-def _bootstrap_units(training: TrainingEvidence, null: Family) -> int:
-    """The number of people, or of rows, whose labels a parametric bootstrap test is about."""
-    part = training.for_bootstrap()
-    rows = np.flatnonzero(tested_labels(part, null).any(1))
-    return len(rows) if part.clusters is None else len(np.unique(part.clusters.numpy()[rows]))
-
-
 def _person(design: StudyDesign) -> np.ndarray:
     """The number of the person of each row; rows without labels count for the first, to whom they add nothing."""
     person = np.zeros(len(design.mask), dtype=np.int64)
     for number, rows in enumerate(design.units):
         person[rows] = number
     return person
-
-
-def _moved(
-    fit: NullFit,
-    change: Alternative,
-    moments: ClockMoments,
-    design: StudyDesign,
-    n_replicates: int,
-    generator: np.random.Generator,
-) -> np.ndarray:
-    """The observed score, then scores with moved moments; none where rotations would not keep their size."""
-    residuals = step_residuals(fit, change)
-    if design.method == "permutations":
-        moved = shuffle_rows(moments.axis_index, design.units, n_replicates, generator)
-    elif lasting_causes(residuals, design.units) > MAX_LASTING:
-        return np.empty(0)
-    else:
-        moved = rotate_people(moments.axis_index, design.mask, design.units, n_replicates, generator)
-    return np.stack([score_of_moments(residuals, index, change) for index in (moments.axis_index, *moved)])
 
 
 # Several clocks: partial dependence of Q on each clock with bands, and a test of each clock's effect.
@@ -432,8 +398,10 @@ def estimate_clocks(
     estimates = []
     for clock, (axis, period) in enumerate(zip(cells.axes, cells.periods, strict=True)):
         in_cell = (training.grid[:, clock] == axis[:, None]).astype(float)  # (moments, cells)
-        marginal = _marginal_labels(replicates.totals[0] + EMPTY_CELL_LABELS, cells, clock)
-        weights = np.einsum("mc,aci->amci", in_cell, marginal)
+        totals = replicates.totals[0] + EMPTY_CELL_LABELS  # (annotators, cells, classes)
+        shape = (len(totals), *(len(axis) for axis in cells.axes), totals.shape[-1])
+        marginal = np.broadcast_to(totals.reshape(shape).sum(1 + clock, keepdims=True), shape)
+        weights = np.einsum("mc,aci->amci", in_cell, marginal.reshape(totals.shape))
         weights /= weights.sum(2, keepdims=True)
         along_clock = Replicates(
             matrices=np.einsum("amci,racij->ramij", weights, replicates.matrices),
@@ -442,13 +410,6 @@ def estimate_clocks(
         of_clock = estimate(axis, np.einsum("amci,acij->amij", weights, matrices), along_clock, training.weights())
         estimates.append(replace(of_clock, **found))
     return tuple(estimates)
-
-
-def _marginal_labels(totals: np.ndarray, cells: Cells, clock: int) -> np.ndarray:
-    """Labels (annotators, cells, classes) with the marginal distribution of the other clocks at every moment of one."""
-    shape = (len(totals), *(len(axis) for axis in cells.axes), totals.shape[-1])
-    marginal = totals.reshape(shape).sum(1 + clock, keepdims=True)
-    return np.broadcast_to(marginal, shape).reshape(totals.shape)
 
 
 def judge_clocks(
@@ -461,17 +422,12 @@ def judge_clocks(
     """Test for each clock whether the noise changes over it; under the null it may still change over the others."""
     training = allow_bursts(training)
     clocks = range(training.grid.shape[1])
-    free = _moving(training, clocks)
-    tests = [
-        change_test(training, _moving(training, {*clocks} - {held}), free, n_replicates, seed + 500 + held, clock=held)
-        for held in clocks
-    ]
-    return tuple(part_of(test, of_clock.change) for test, of_clock in zip(tests, estimates, strict=True))
+    strength = chosen_pooling(training.families) if training.parameters.matrices.shape[1] > 1 else None
 
+    def moving(held: int | None) -> Family:
+        smoothness = [None if clock == held else TEST_SMOOTHNESS for clock in clocks]
+        return _pool(free_of(training.data.n_classes, sum_shape(training.grid, smoothness, training.period)), strength)
 
-def _moving(training: TrainingEvidence, over: Collection[int]) -> Family:
-    """The family of noise that may change over some of the clocks."""
-    smoothness = [TEST_SMOOTHNESS if clock in over else None for clock in range(training.grid.shape[1])]
-    unpooled = free_of(training.data.n_classes, sum_shape(training.grid, smoothness, training.period))
-    several = training.parameters.matrices.shape[1] > 1
-    return pooled(unpooled, chosen_pooling(training.families)) if several else unpooled
+    free = moving(None)
+    tests = [change_test(training, moving(held), free, n_replicates, seed + 500 + held, clock=held) for held in clocks]
+    return _parts(tests, [of_clock.change for of_clock in estimates])

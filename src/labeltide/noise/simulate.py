@@ -231,43 +231,27 @@ def noise_matrices(
     _validation.check_number("n_classes", n_classes, 2, _validation.MAX_CLASSES, whole=True)
     _validation.check_number("n_steps", n_steps, 1, MAX_STEPS, whole=True)
 
-    constants = {**level_constants(shape, rate), **_checked(shape, constants or {})}
-    rates = _leaving_rates(shape, constants, n_classes, n_steps, class_conditional)
+    changed = constants or {}
+    if not isinstance(changed, Mapping):
+        raise ValueError(f"constants of {shape} noise must be a dict such as {DEFAULTS[shape]}. Got {changed!r}.")
+    _validation.check_keys(f"constants of {shape} noise", changed, DEFAULTS[shape])
+    for name, value in changed.items():
+        _validation.check_number(f"The constant {name} of {shape} noise", value, MIN_PHASE if name == "phase" else 0)
+    constants = {**level_constants(shape, rate), **changed}
+    first, rest = _CURVES[shape](n_steps, **constants)
+    every = np.arange(n_classes)
+    rates = np.where(every < n_classes // 2, first[:, None], rest[:, None])  # of leaving a class: (steps, classes)
+    if class_conditional:
+        rates = rates / (1 + every / 4)
     if not np.all((rates >= 0) & (rates < 1)):
         named = ", ".join(f"{name}={value:g}" for name, value in constants.items())
         raise ValueError(
             f"The rates of leaving a class must lie in [0, 1). The constants {named} of {shape} noise give "
             f"rates from {rates.min():g} to {rates.max():g}. The defaults are {DEFAULTS[shape]}."
         )
-    return _spread(rates)
-
-
-def _leaving_rates(
-    shape: str, constants: Constants, n_classes: int, n_steps: int, class_conditional: bool
-) -> np.ndarray:
-    """P(leave class i) at every step, of shape (steps, classes)."""
-    first, rest = _CURVES[shape](n_steps, **constants)
-    is_first = np.arange(n_classes) < n_classes // 2
-    rates = np.where(is_first, first[:, None], rest[:, None])  # (steps, classes)
-    return rates / (1 + np.arange(n_classes) / 4) if class_conditional else rates
-
-
-def _spread(rates: np.ndarray) -> np.ndarray:
-    """Noise matrices (steps, classes, classes) with these error rates, spread evenly over the other classes."""
-    n_classes = rates.shape[1]
     matrices = np.repeat(rates[..., None] / (n_classes - 1), n_classes, axis=-1)  # (steps, classes, classes)
-    every = np.arange(n_classes)
     matrices[:, every, every] = 1 - rates
     return matrices
-
-
-def _checked(shape: str, constants: Constants) -> dict[str, float]:
-    if not isinstance(constants, Mapping):
-        raise ValueError(f"constants of {shape} noise must be a dict such as {DEFAULTS[shape]}. Got {constants!r}.")
-    _validation.check_keys(f"constants of {shape} noise", constants, DEFAULTS[shape])
-    for name, value in constants.items():
-        _validation.check_number(f"The constant {name} of {shape} noise", value, MIN_PHASE if name == "phase" else 0)
-    return dict(constants)
 
 
 def _decay(n_steps: int, a: float, b: float, c: float) -> np.ndarray:
@@ -420,7 +404,21 @@ def _lookup(noise: NoiseLike, clock: ArrayLike | None, lengths: np.ndarray, n_st
     from labeltide.noise.functions import NoiseFunction
 
     if not isinstance(noise, NoiseFunction):
-        return _shared_lookup(_checked_matrices(noise, clock, n_steps))
+        if clock is not None:
+            raise ValueError(
+                "A clock needs a noise function; an array of matrices goes by the step. "
+                "Give FixedNoise(matrices, clock=moments_of_the_matrices) instead."
+            )
+        array = np.asarray(noise)
+        fits_steps = array.ndim == 2 or (array.ndim == 3 and len(array) == n_steps)
+        if array.dtype.kind not in "fiu" or not fits_steps:
+            raise ValueError(
+                "noise must be a noise function such as make_noise('mixed'), or matrices of shape "
+                f"(classes, classes) or ({n_steps}, classes, classes). "
+                f"Got {type(noise).__name__} of shape {array.shape}."
+            )
+        matrices = _validation.check_matrices(array, None)[0][0]
+        return _shared_lookup(np.broadcast_to(matrices, (n_steps, *matrices.shape[1:])))
     if noise.annotators > 1:
         raise ValueError(
             f"Labels are drawn for one annotator at a time. Got noise for {noise.annotators}: corrupt with each alone "
@@ -448,32 +446,13 @@ def _shared_lookup(matrices: np.ndarray) -> Lookup:
     return Lookup(matrices.shape[-1], BLOCK_LABELS, lambda rows: (thresholds, index))
 
 
-def _checked_matrices(noise: ArrayLike, clock: ArrayLike | None, n_steps: int) -> np.ndarray:
-    """An array of matrices as (steps, classes, classes)."""
-    if clock is not None:
-        raise ValueError(
-            "A clock needs a noise function; an array of matrices goes by the step. "
-            "Give FixedNoise(matrices, clock=moments_of_the_matrices) instead."
-        )
-    array = np.asarray(noise)
-    fits_steps = array.ndim == 2 or (array.ndim == 3 and len(array) == n_steps)
-    if array.dtype.kind not in "fiu" or not fits_steps:
-        raise ValueError(
-            "noise must be a noise function such as make_noise('mixed'), or matrices of shape "
-            f"(classes, classes) or ({n_steps}, classes, classes). "
-            f"Got {type(noise).__name__} of shape {array.shape}."
-        )
-    matrices = _validation.check_matrices(array, None)[0][0]
-    return np.broadcast_to(matrices, (n_steps, *matrices.shape[1:]))
-
-
 def _names(
     labels: np.ndarray, present: np.ndarray, n_classes: int, classes: Sequence[Hashable] | None
 ) -> tuple[Hashable, ...] | None:
     """The labels' names in the order of Q, or None where they are codes already."""
     if classes is None and np.issubdtype(labels.dtype, np.integer):
-        low, high = (labels.min(), labels.max()) if present.all() else _range(labels[present])
-        if low >= 0 and high < n_classes:
+        recorded = labels if present.all() else labels[present]
+        if not recorded.size or (recorded.min() >= 0 and recorded.max() < n_classes):
             return None
     names = _validation.find_classes(labels, present) if classes is None else tuple(classes)
     if len(names) != n_classes or len(set(names)) != n_classes:
@@ -483,10 +462,6 @@ def _names(
             f"Name all {n_classes}, in the order of Q, with `classes`."
         )
     return names
-
-
-def _range(values: np.ndarray) -> tuple[int, int]:
-    return (values.min(), values.max()) if len(values) else (0, 0)
 
 
 def _draw(
@@ -501,7 +476,9 @@ def _draw(
         true = np.where(present[rows], codes[rows], 0).astype(np.intp)
         entries = index[..., None] * lookup.n_classes + true  # rows of `thresholds`
         if bursts:
-            chance = _right_first(_kept(generator, true.shape, bursts), thresholds, entries, true)
+            # Rotate [0, 1) so that the interval of the true class comes first: small numbers are right in every class.
+            before = np.where(true > 0, thresholds[entries, true - 1], 0.0)
+            chance = (_kept(generator, true.shape, bursts) + before) % 1.0
         else:
             chance = generator.random(true.shape)
         recorded = _search(thresholds, entries, chance)
@@ -516,12 +493,6 @@ def _kept(generator: np.random.Generator, shape: tuple[int, ...], bursts: float)
     chance, fresh = np.moveaxis(generator.random((n, 2, n_steps, annotators)), 1, 0)
     steps = np.where(fresh >= bursts, np.arange(n_steps)[:, None], 0)
     return np.take_along_axis(chance, np.maximum.accumulate(steps, axis=1), axis=1)
-
-
-def _right_first(chance: np.ndarray, thresholds: np.ndarray, entries: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """Rotate [0, 1) so that the interval of the true class comes first: small numbers are right in every class."""
-    before = np.where(true > 0, thresholds[entries, true - 1], 0.0)
-    return (chance + before) % 1.0
 
 
 def _thresholds(matrices: np.ndarray) -> np.ndarray:
