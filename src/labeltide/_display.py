@@ -99,7 +99,7 @@ def draw(
     description: str = "",
 ) -> Markup:
     """Curves of shares over the clock as SVG, the first with a band; `description` is for screen readers."""
-    keep = np.unique(np.linspace(0, len(clock) - 1, min(len(clock), POINTS)).round().astype(int))
+    keep = thinned(len(clock), POINTS)
     values = [*curves.values(), *(band or ())]
     most = max((float(np.nanmax(each)) for each in values if np.isfinite(each).any()), default=1.0)
     top = min(1.0, max(0.05, 1.1 * most))
@@ -111,15 +111,15 @@ def draw(
 
     parts = [_axes(top, low, high)]
     if band is not None:
-        outline = [*zip(x, y(band[1][keep]), strict=True), *zip(x[::-1], y(band[0][keep])[::-1], strict=True)]
-        parts.append(Markup('<path d="{}Z" fill="currentColor" opacity=".15"/>').format(_path(outline)))
+        outline = np.append(x, x[::-1]), np.append(y(band[1][keep]), y(band[0][keep])[::-1])
+        parts.append(Markup('<path d="{}Z" fill="currentColor" opacity=".15"/>').format(line_path(*outline, "h0")))
     for number, (name, shares) in enumerate(curves.items()):
         dash = DASHES[number % len(DASHES)]
         line = Markup(
             '<path d="{}" fill="none" stroke="currentColor" stroke-width="1.6" stroke-linecap="round" '
             'stroke-dasharray="{}"><title>{}</title></path>'
         )
-        parts.append(line.format(_path(zip(x, y(shares[keep]), strict=True)), dash, name))
+        parts.append(line.format(line_path(x, y(shares[keep]), "h0"), dash, name))
     head = Markup('<svg role="img" aria-label="{}" viewBox="0 0 {} {}" style="width:100%;max-width:{}px">')
     key = _key(list(curves)) if len(curves) > 1 else Markup("")
     return head.format(description, WIDTH, HEIGHT, WIDTH) + Markup("").join(parts) + Markup("</svg>") + key
@@ -148,11 +148,20 @@ def _axes(top: float, low: float, high: float) -> Markup:
     return Markup("").join([box.format(LEFT, TOP, floor, WIDTH - 8), *labels])
 
 
-def _path(points: Iterable[tuple[float, float]]) -> str:
-    """Lines between known points; a gap lifts the pen, and a point alone is a dot, which round ends make visible."""
+def thinned(n: int, most: int) -> np.ndarray:
+    """At most so many of the indices below n, the first and the last among them: int of shape (kept,)."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
+
+
+def line_path(x: np.ndarray, y: np.ndarray, start: str = "") -> str:
+    """Lines between known points as an SVG path; a gap lifts the pen.
+
+    With "h0" at the start of every line, a point alone is a dot, which round ends make visible.
+    """
     pieces, is_down = [], False
-    for x, y in points:
-        if np.isfinite(y):
-            pieces.append(f"L{x:.1f} {y:.1f}" if is_down else f"M{x:.1f} {y:.1f}h0")
-        is_down = bool(np.isfinite(y))
+    for across, down in zip(x, y, strict=True):
+        known = bool(np.isfinite(across) and np.isfinite(down))
+        if known:
+            pieces.append(f"L{across:.1f} {down:.1f}" if is_down else f"M{across:.1f} {down:.1f}{start}")
+        is_down = known
     return "".join(pieces)

@@ -1,13 +1,15 @@
 """A fast audit does less, and says so."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
 
+from auditing.page.fake import write_audit
 from labeltide.auditing import fitting
 from labeltide.auditing.fitting import expected_seconds
 from labeltide.auditing.options import FAST, USUAL, say_pace
-from labeltide.auditing.page.summary import _fast
+from labeltide.auditing.page import summary_text
 
 
 def table(rows=60_000, steps=100, annotators=1, classes=3):
@@ -34,12 +36,14 @@ def test_a_fast_audit_learns_from_fewer_windows_for_fewer_epochs():
     assert fitting.choose_epochs(large, fast, FAST) < fitting.choose_epochs(large, fast)
 
 
-def test_a_fast_audit_says_what_it_leaves_out():
+def test_a_fast_audit_says_what_it_leaves_out(tmp_path):
     (sentence,) = say_pace(FAST)
     assert "25\N{NO-BREAK SPACE}%" in sentence
     assert say_pace(USUAL) == []
-    assert "fast audit" in _fast({"settings": {"fast": True}})
-    assert _fast({"settings": {"fast": False}}) == _fast({}) == ""
+    audit = json.loads((write_audit(tmp_path, sequences=3, steps=30) / "audit.json").read_text())
+    fast, usual, unsaid = ({**audit, "settings": settings} for settings in ({"fast": True}, {"fast": False}, {}))
+    assert "fast audit" in summary_text(fast)
+    assert "fast audit" not in summary_text(usual) + summary_text(unsaid)
 
 
 def test_expected_costs_grow_with_annotators_and_classes_and_shrink_when_fast():

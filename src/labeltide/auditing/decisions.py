@@ -299,9 +299,14 @@ class DecisionStore:
         names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
         with self.transaction() as connection:
             if decision.request is not None:
-                number = _find_request(connection, decision)
-                if number is not None:
-                    return number
+                query = "SELECT decision_id, item_id, reviewer, action, label FROM decisions WHERE request = ?"
+                row = connection.execute(query, [decision.request]).fetchone()
+                if row and row[1:] != (decision.item_id, decision.reviewer, decision.action, decision.label):
+                    raise ValueError(
+                        "This request was kept before for another decision. Reload the page, then decide again."
+                    )
+                if row:
+                    return int(row[0])
             if item is not None:
                 _insert_items(connection, [item])
             return int(connection.execute(f"INSERT INTO decisions({names}) VALUES ({marks})", values).lastrowid or 0)
@@ -332,7 +337,11 @@ class DecisionStore:
 
     def standing(self) -> list[Decision]:
         """The latest decision of each reviewer on each item, those undone left out."""
-        return standing_decisions(self.all())
+        latest: dict[tuple[str, str], Decision] = {}
+        for decision in self.all():
+            if decision.undone_at is None:
+                latest[decision.reviewer, decision.item_id] = decision
+        return sorted(latest.values(), key=lambda decision: decision.decision_id or 0)
 
     def disputed(self) -> dict[str, list[Decision]]:
         """The items on which reviewers differ, with their standing decisions; a skip does not count."""
@@ -407,17 +416,6 @@ def _insert_items(connection: sqlite3.Connection, items: Iterable[Item]) -> None
     connection.executemany(query, [astuple(item) for item in items])
 
 
-def _find_request(connection: sqlite3.Connection, decision: Decision) -> int | None:
-    """The number of the decision that was kept for the same request; None where there is none."""
-    query = "SELECT decision_id, item_id, reviewer, action, label FROM decisions WHERE request = ?"
-    row = connection.execute(query, [decision.request]).fetchone()
-    if row is None:
-        return None
-    if row[1:] != (decision.item_id, decision.reviewer, decision.action, decision.label):
-        raise ValueError("This request was kept before for another decision. Reload the page, then decide again.")
-    return int(row[0])
-
-
 def _use_wal(connection: sqlite3.Connection) -> None:
     """Switch to WAL mode; SQLite does not wait by itself while another process does the same."""
     end = time.monotonic() + PATIENCE
@@ -451,15 +449,6 @@ def _now() -> str:
 
 
 # Which decisions stand, where reviewers differ, and the labels that follow.
-
-
-def standing_decisions(decisions: Iterable[Decision]) -> list[Decision]:
-    """The latest decision of each reviewer on each item, those undone left out, in the order they were made."""
-    latest: dict[tuple[str, str], Decision] = {}
-    for decision in decisions:
-        if decision.undone_at is None:
-            latest[decision.reviewer, decision.item_id] = decision
-    return sorted(latest.values(), key=lambda decision: decision.decision_id or 0)
 
 
 def disputed_items(standing: Iterable[Decision]) -> dict[str, list[Decision]]:
@@ -508,7 +497,23 @@ def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
     decisions : as of `DecisionStore.standing`
     lines : pyarrow.Table with the columns row, sequence, annotator and recorded, as labels.parquet has them
     """
-    votes = _votes(decisions, lines)
+    rows = lines["row"].to_numpy()
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    columns = {name: lines[name].combine_chunks() for name in ("sequence", "annotator")}
+    votes: dict[int, dict[str, Decision]] = {}  # the latest decision of each reviewer on each line that is covered
+    for decision in sorted(decisions, key=lambda decision: decision.decision_id or 0):
+        if decision.action == "skip" or decision.undone_at is not None:
+            continue
+        first, last = np.searchsorted(ordered, [decision.first_row, decision.last_row + 1])
+        covered = order[first:last]
+        inside = np.ones(len(covered), bool)
+        for name, value in (("sequence", decision.sequence), ("annotator", decision.annotator)):
+            if value is not None:
+                texts = columns[name].take(pa.array(covered)).to_pylist()
+                inside &= np.array([text == value for text in texts], bool)
+        for index in covered[inside].tolist():
+            votes.setdefault(index, {})[decision.reviewer] = decision
     indices = sorted(votes)
     table = lines.select(["row", "annotator", "recorded"]).take(pa.array(indices, pa.int64())).to_pylist()
     kept: list[tuple[int, dict[str, object], str, list[Decision]]] = []
@@ -529,28 +534,6 @@ def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
         action=["label" if any(d.action == "label" for d in said) else "keep" for *_, said in kept],
         n_disputed=n_disputed,
     )
-
-
-def _votes(decisions: Iterable[Decision], lines: pa.Table) -> dict[int, dict[str, Decision]]:
-    """For each line that is covered, the latest decision of each reviewer."""
-    rows = lines["row"].to_numpy()
-    order = np.argsort(rows, kind="stable")
-    ordered = rows[order]
-    columns = {name: lines[name].combine_chunks() for name in ("sequence", "annotator")}
-    votes: dict[int, dict[str, Decision]] = {}
-    for decision in sorted(decisions, key=lambda decision: decision.decision_id or 0):
-        if decision.action == "skip" or decision.undone_at is not None:
-            continue
-        first, last = np.searchsorted(ordered, [decision.first_row, decision.last_row + 1])
-        indices = order[first:last]
-        inside = np.ones(len(indices), bool)
-        for name, value in (("sequence", decision.sequence), ("annotator", decision.annotator)):
-            if value is not None:
-                texts = columns[name].take(pa.array(indices)).to_pylist()
-                inside &= np.array([text == value for text in texts], bool)
-        for index in indices[inside].tolist():
-            votes.setdefault(index, {})[decision.reviewer] = decision
-    return votes
 
 
 # What an audit and its table are known by, so that decisions are never used for another table.

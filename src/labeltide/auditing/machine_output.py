@@ -77,6 +77,13 @@ def audit_document(audit: Mapping[str, Any], folder: Path | None, check: LimitCh
     """An audit as one JSON document; all numbers are in audit.json in the folder."""
     noise, test, issues = audit["noise"], audit["temporality"], audit["issues"]
     compare = audit.get("compare")
+    if compare is not None:  # without its curves and its lists of labels
+        counts = {
+            kind: {name: amount for name, amount in found.items() if name != "first"}
+            for kind, found in (compare["issues"] or {}).items()
+        }
+        kept = {name: compare[name] for name in ("old", "new", "matched", "rate", "classes", "said")}
+        compare = kept | {"issues": counts or None}
     return _document(
         {
             "labeltide": __version__,
@@ -90,7 +97,7 @@ def audit_document(audit: Mapping[str, Any], folder: Path | None, check: LimitCh
             "verdict": terminal_text(write_verdict(audit).headline),
             "warnings": [each["name"] for each in audit.get("diagnostics") or [] if each.get("is_warning")],
             "decisions": audit.get("decisions"),
-            "compare": None if compare is None else short_comparison(compare),
+            "compare": compare,
             "fail_above": None if check is None else asdict(check),
             "exit_code": 0 if check is None else check.exit_code,
             "folder": None if folder is None else str(folder),
@@ -103,16 +110,6 @@ def comparison_document(compare: Mapping[str, Any], page: Path | None) -> str:
     """A comparison of two audits as one JSON document."""
     more = {"exit_code": 0, "page": None if page is None else str(page)}
     return _document({"labeltide": __version__, "command": "compare", **compare, **more})
-
-
-def short_comparison(compare: Mapping[str, Any]) -> dict[str, Any]:
-    """A comparison without its curves and its lists of labels."""
-    issues = {
-        kind: {name: count for name, count in found.items() if name != "first"}
-        for kind, found in (compare["issues"] or {}).items()
-    }
-    kept = {name: compare[name] for name in ("old", "new", "matched", "rate", "classes", "said")}
-    return kept | {"issues": issues or None}
 
 
 def github_audit(audit: Mapping[str, Any], issues: pa.Table, table: Path, check: LimitCheck | None) -> Iterator[str]:

@@ -69,37 +69,37 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ValueError(f"The export needs a folder that is new or empty. {str(place)!r} is not; name one with --out.")
     restore_interrupted(place)  # removes the draft of an export that was killed
-    found = read_audit_spans(folder, arrow=to != "labelstudio")
-    kinds = {kind: getattr(found, kind) for kind in WHAT[:2] if what in (kind, "both")}
-    messages = list(found.messages)
-    messages += [f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows]
-    planned = _plan({kind: spans for kind, spans in kinds.items() if spans.num_rows}, to, found)
+    issues, corrected, places, said = read_audit_spans(folder, arrow=to != "labelstudio")
+    kinds = {kind: spans for kind, spans in zip(WHAT, (issues, corrected), strict=False) if what in (kind, "both")}
+    messages = [*said, *(f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows)]
+    several = len(by_annotator(corrected)) > 1
+    planned = _plan({kind: spans for kind, spans in kinds.items() if spans.num_rows}, to, list(places), several)
     if planned:
         with draft_beside(place) as draft:
             for name, spans, recording in planned:
-                messages += _writer(to, recording, found.places)(spans, draft / name) or ()
-            _put_in_place(draft, place.resolve())
+                messages += _writer(to, recording, places)(spans, draft / name) or ()
+            if place.exists():  # an empty folder; all files appear at once
+                place.resolve().rmdir()
+            os.rename(draft, place.resolve())
     return Exported(place, tuple(place / name for name, *_ in planned), tuple(dict.fromkeys(messages)))
 
 
-def _put_in_place(draft: Path, place: Path) -> None:
-    """All files appear at once; a folder that was there is empty."""
-    if place.exists():
-        place.rmdir()
-    os.rename(draft, place)
-
-
-def _plan(kinds: dict[str, pa.Table], to: str, found: AuditSpans) -> list[tuple[str, pa.Table, str]]:
-    """The name of each file, its spans and its recording."""
+def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: bool) -> list[tuple[str, pa.Table, str]]:
+    """The name of each file, its spans and its recording; `several` annotators are told apart."""
     if to == "csv":
         return [(f"{kind}.csv", spans, "") for kind, spans in kinds.items()]
-    several = len(by_annotator(found.corrected)) > 1
-    stems = dict(zip(found.places, _file_names(list(found.places)), strict=True))
+    if not kinds:
+        return []
+    stems = dict(zip(recordings, _file_names(recordings), strict=True))
     if to == "labelstudio" or to in TIERS:
-        tables = [_as_tiers(kind, spans, several) for kind, spans in kinds.items()]
-        whole = pa.concat_tables(tables) if tables else found.issues.slice(0, 0)
+        tables = []
+        for kind, spans in kinds.items():  # the kind as the annotator, before the annotator's own name
+            names = [f"{kind} {who}" if several and who else kind for who in spans["annotator"].to_pylist()]
+            index = spans.column_names.index("annotator")
+            tables.append(spans.set_column(index, "annotator", pa.array(names, pa.string())))
+        whole = pa.concat_tables(tables)
         if to == "labelstudio":
-            return [("tasks.json", whole, "")] if tables else []
+            return [("tasks.json", whole, "")]
         return [(stems[name] + TIERS[to], part, name) for name, part in by_recording(whole).items() if name is not None]
     parts = [
         (_single_name(stems[name], kind, annotator if several else None, to), own, name)
@@ -118,13 +118,6 @@ def _plan(kinds: dict[str, pa.Table], to: str, found: AuditSpans) -> list[tuple[
         taken.add(name)
         parts[index] = (name, own, recording)
     return parts
-
-
-def _as_tiers(kind: str, spans: pa.Table, several: bool) -> pa.Table:
-    """The kind as the annotator, before the annotator's own name where there are several."""
-    names = [f"{kind} {who}" if several and who else kind for who in spans["annotator"].to_pylist()]
-    place = spans.column_names.index("annotator")
-    return spans.set_column(place, "annotator", pa.array(names, pa.string()))
 
 
 def _single_name(stem: str, kind: str, annotator: str | None, to: str) -> str:
@@ -196,20 +189,11 @@ class Place:
     signals: str | None = None
 
 
-@dataclass(frozen=True)
-class AuditSpans:
-    """Spans of the issues and of the corrected labels, and the place of every recording."""
+def read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, dict[str, Place], tuple[str, ...]]:
+    """Spans of the issues and of the corrected labels, the place of every recording, and messages.
 
-    issues: pa.Table
-    corrected: pa.Table
-    places: dict[str, Place]
-    messages: tuple[str, ...] = ()
-
-
-def read_audit_spans(folder: Path, *, arrow: bool = True) -> AuditSpans:
-    """Read the folder of an audit; without arrow an issue is labelled with the suggestion alone.
-
-    Rows that follow each other and have the same label are one span.
+    Without arrow an issue is labelled with the suggestion alone. Rows that follow each other and have the same
+    label are one span.
     """
     audit = read_audit(folder, ("table.columns", "table.classes"))
     lines = read_labels(Path(folder), COLUMNS)
@@ -221,7 +205,13 @@ def read_audit_spans(folder: Path, *, arrow: bool = True) -> AuditSpans:
     if audit.get("recordings"):
         onset, length, places = _rows_of_recordings(lines["row"].to_numpy(), audit["recordings"])
     elif audit["table"]["columns"].get("time") is None:
-        onset, length, places = _rows_without_times(lines)
+        # The number of each row in its sequence, as seconds.
+        row, sequence = lines["row"].to_numpy(), np.array(lines["sequence"].to_pylist(), dtype=object)
+        onset, length, places = np.zeros(len(row)), np.ones(len(row)), {}
+        for name in dict.fromkeys(sequence):
+            own = sequence == name
+            distinct, onset[own] = np.unique(row[own], return_inverse=True)
+            places[name] = Place(None, float(len(distinct)), 1000.0)
         messages += ("The table has no times, so its rows count as seconds from the first of each sequence.",)
     else:
         onset, length, places, unit = _rows_of_table(lines, str(audit["table"]["columns"]["time"]))
@@ -231,7 +221,7 @@ def read_audit_spans(folder: Path, *, arrow: bool = True) -> AuditSpans:
     issue = pc.if_else(lines["is_issue"], text, pa.scalar(None, pa.string()))
     timed = lines.select(["sequence", "annotator"])
     timed = timed.append_column("onset", pa.array(onset)).append_column("length", pa.array(length))
-    return AuditSpans(_merge(timed, issue), _merge(timed, lines["corrected"]), places, messages)
+    return _merge(timed, issue), _merge(timed, lines["corrected"]), places, messages
 
 
 def _with_single_annotator(lines: pa.Table, audit: Mapping[str, Any]) -> pa.Table:
@@ -307,17 +297,6 @@ def _rows_of_table(lines: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray, 
     return onset, length, places, messages
 
 
-def _rows_without_times(lines: pa.Table) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:
-    """The number of each row in its sequence, as seconds."""
-    row, sequence = lines["row"].to_numpy(), np.array(lines["sequence"].to_pylist(), dtype=object)
-    onset, places = np.zeros(len(row)), {}
-    for name in dict.fromkeys(sequence):
-        own = sequence == name
-        distinct, onset[own] = np.unique(row[own], return_inverse=True)
-        places[name] = Place(None, float(len(distinct)), 1000.0)
-    return onset, np.ones(len(row)), places
-
-
 def _merge(timed: pa.Table, label: Any) -> pa.Table:
     """Spans of rows that follow each other with the same label; rows without one belong to none."""
     table = timed.append_column("label", label)
@@ -336,9 +315,6 @@ def _merge(timed: pa.Table, label: Any) -> pa.Table:
     duration = onset[last] + length[last] - onset[first]
     names = (kept[name].to_pylist() for name in ("label", "annotator", "sequence"))
     return make_spans(onset[first], duration, *names)[0]
-
-
-# What people settled in the folder of an audit, put into the labels that are exported.
 
 
 def use_settled(folder: Path, audit: Mapping[str, Any], lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from labeltide._display import line_path, thinned
 from labeltide.auditing.page.format import Clock, display_name, nice_step, number, numbers, percent
 from labeltide.auditing.page.verdict import change_sentence, is_noisy, is_temporal
 
@@ -231,13 +232,12 @@ def top_of(*curves: np.ndarray) -> float:
 
 def draw_svg(curves: Sequence[Curve], points: np.ndarray, frame: Frame, alt: str) -> Markup:
     """One drawing: axes with their unit, bands, lines, marks."""
-    n, most = len(points), POINTS if frame.size == WIDE else POINTS // 2
-    keep = np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int)) if n else np.array([], int)
+    keep = thinned(len(points), POINTS if frame.size == WIDE else POINTS // 2)
     body = [_small_axes(frame) if frame.size == SMALL else _axes(frame)]
     for curve in curves:
         parts = [_area(frame, points[keep], band, keep) for band in curve.bands]
         look = "line dashed" if curve.dashed else "line"
-        parts.append(f'<path class="{look}" d="{_path(frame.x(points[keep]), frame.y(curve.values[keep]))}"/>')
+        parts.append(f'<path class="{look}" d="{line_path(frame.x(points[keep]), frame.y(curve.values[keep]))}"/>')
         parts += [_mark(frame, *mark) for mark in curve.marks]
         body.append(f'<g class="curve c{curve.colour % 10 if curve.colour >= 0 else "x"}">{"".join(parts)}</g>')
     (width, height), about = frame.size, ""
@@ -261,18 +261,6 @@ def alt_text(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:
     return f"{percent(float(np.nanmean(values)))} on average, highest {ends[0]}, lowest {ends[1]}"
 
 
-def _path(x: np.ndarray, y: np.ndarray) -> str:
-    """Lines between known points; a gap lifts the pen."""
-    pieces, is_drawing = [], False
-    for across, down in zip(x, y, strict=True):
-        if not (np.isfinite(across) and np.isfinite(down)):
-            is_drawing = False
-            continue
-        pieces.append(f"{'L' if is_drawing else 'M'}{across:.1f} {down:.1f}")
-        is_drawing = True
-    return "".join(pieces)
-
-
 def _area(frame: Frame, points: np.ndarray, band: DrawnBand, keep: np.ndarray) -> str:
     lower, upper = np.clip(band.lower[keep], 0, frame.top), np.clip(band.upper[keep], 0, frame.top)
     known = np.isfinite(lower) & np.isfinite(upper)
@@ -280,8 +268,8 @@ def _area(frame: Frame, points: np.ndarray, band: DrawnBand, keep: np.ndarray) -
     for run in np.split(np.arange(len(points)), np.flatnonzero(np.diff(known)) + 1):
         if len(run) and known[run[0]]:
             x = frame.x(points[run])
-            there = _path(x, frame.y(upper[run]))
-            back = _path(x[::-1], frame.y(lower[run])[::-1])
+            there = line_path(x, frame.y(upper[run]))
+            back = line_path(x[::-1], frame.y(lower[run])[::-1])
             paths.append(f"{there}L{back[1:]}Z")
     return f'<path class="band {band.look}" d="{"".join(paths)}"/>' if paths else ""
 

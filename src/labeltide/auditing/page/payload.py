@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from labeltide._display import thinned
 from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.page.draw import Drawer
 from labeltide.auditing.page.format import (
@@ -279,7 +280,6 @@ def changes(
 def as_numbers(drawer: Drawer) -> tuple[list[str], list[list[str]]]:
     """The curves at a few moments: headings, then rows of texts."""
     curve = drawer.curves[0]
-    moments = np.unique(np.linspace(0, len(drawer.points) - 1, min(MOMENTS, len(drawer.points))).round().astype(int))
     names = drawer.classes[:8]
     columns = [("rate", ())] + [("class_rate", (place,)) for place in range(len(names))]
     rows = []
@@ -289,7 +289,7 @@ def as_numbers(drawer: Drawer) -> tuple[list[str], list[list[str]]]:
         inside = values.ndim == len(place) and all(at < size for at, size in zip(place, values.shape, strict=True))
         return float(values[place]) if inside else float("nan")
 
-    for at in moments:
+    for at in thinned(len(drawer.points), MOMENTS):
         row = [drawer.clock.short(float(drawer.points[at]))]
         for name, place in columns:
             value, low, high = (pick(curve.get(f"{name}{end}"), (*place, int(at))) for end in ("", "_lower", "_upper"))
