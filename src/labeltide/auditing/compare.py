@@ -139,9 +139,13 @@ def _compare_rates(
     people = _people(lines[0]), _people(lines[1])
     of_people = min(map(len, people)) >= MIN_PEOPLE
     difference = people_difference(then, now, people, same_labels) if of_people else independent_difference(then, now)
-    described = {"then": then._asdict(), "now": now._asdict(), **_describe_difference(difference)}
-    n_paired = len(people[0].keys() & people[1].keys())
-    return described | {"method": "people" if of_people else "independent", "n_paired": n_paired}
+    return {
+        "then": then._asdict(),
+        "now": now._asdict(),
+        **_describe_difference(difference),
+        "method": "people" if of_people else "independent",
+        "n_paired": len(people[0].keys() & people[1].keys()),
+    }
 
 
 def _people(lines: pa.Table) -> dict[str, tuple[float, int]]:
@@ -400,13 +404,7 @@ def read_lines(labels: pa.Table | Path) -> pa.Table:
 def match_labels(
     old: pa.Table, new: pa.Table, old_audit: Mapping[str, Any], new_audit: Mapping[str, Any]
 ) -> MatchedLabels:
-    """Match the lines of two audits, or say why that cannot be done.
-
-    Parameters
-    ----------
-    old, new : as of `read_lines`
-    old_audit, new_audit : what their audit.json hold
-    """
+    """Match the lines of two audits, as of `read_lines`, or say why that cannot be done."""
     timed = [audit["table"]["columns"].get("time") is not None for audit in (old_audit, new_audit)]
     if timed[0] != timed[1]:
         which = ("old", "new")[timed.index(False)]

@@ -129,6 +129,17 @@ def view_item(session: Session, position: int, reviewer: str, context: int = CON
     for codes in (lines.annotator, lines.sequence):
         is_inside &= codes[around] == codes[index]
     inside = around[is_inside]
+    model = None
+    if not session.is_blind:
+        present = [name for name in MODEL_COLUMNS if name in parquet.read_schema(lines.path).names]
+        texts = lines.texts(np.array([index]), present)
+        model = {
+            "kind": item.kind,
+            "suggested": int(lines.suggested[index]),
+            "sure": float(lines.sure[index]),
+            "right": float(lines.right[index]),
+            **{name.removeprefix("probability_"): texts.get(name, [None])[0] for name in MODEL_COLUMNS},
+        }
     view = {
         "position": position,
         "sequence": item.sequence,
@@ -138,7 +149,7 @@ def view_item(session: Session, position: int, reviewer: str, context: int = CON
         "stretch": [int(lines.step[inside].min()) - first, int(lines.step[inside].max()) - first],
         "recorded": int(lines.recorded[index]),
         "window": _describe_window(session, item, around, first, end),
-        "model": None if session.is_blind else _describe_model(session, item, index),
+        "model": model,
         "context": context,
         **session.decisions_on(item, reviewer),
     }
@@ -194,16 +205,3 @@ def _describe_window(session: Session, item: Item, around: np.ndarray, first: in
             signals.append({"name": name, "values": [float(f"{value:.6g}") for value in column.tolist()]})
     window = {"times": lines.texts(representative, ["time"])["time"], "tracks": tracks, "signals": signals}
     return window if session.is_blind else window | {"suggested": lines.suggested[representative]}
-
-
-def _describe_model(session: Session, item: Item, index: int) -> dict[str, Any]:
-    lines = session.audit.lines
-    present = [name for name in MODEL_COLUMNS if name in parquet.read_schema(lines.path).names]
-    texts = lines.texts(np.array([index]), present)
-    return {
-        "kind": item.kind,
-        "suggested": int(lines.suggested[index]),
-        "sure": float(lines.sure[index]),
-        "right": float(lines.right[index]),
-        **{name.removeprefix("probability_"): texts.get(name, [None])[0] for name in MODEL_COLUMNS},
-    }

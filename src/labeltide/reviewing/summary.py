@@ -52,6 +52,14 @@ def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
     lines, items, standing = audit.lines, store.items(), store.standing()
     outcomes = sample_outcomes(store, items, lines)
     rates = _checked(lines, outcomes) if outcomes.sample is not None else None
+    remaining = None
+    if rates is not None:  # what is still wrong with the decisions alone, and after the audit's corrections as well
+        corrected = np.where(lines.corrected == lines.suggested, 1 - np.clip(lines.sure, 0, 1), lines.wrong)
+        corrected = np.where(lines.recorded >= 0, corrected, np.nan)
+        remaining = {
+            "decisions": _still_wrong(lines.wrong, lines.recorded, outcomes),
+            "corrections": _still_wrong(corrected, lines.corrected, outcomes),
+        }
     return to_json(
         {
             "format": FORMAT,
@@ -74,7 +82,7 @@ def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
             },
             "model_rate": float(np.nanmean(lines.wrong)) if np.isfinite(lines.wrong).any() else None,
             "checked": rates,
-            "remaining": None if rates is None else _remaining(lines, outcomes),
+            "remaining": remaining,
             "sentences": _sentences(rates, outcomes),
         }
     )
@@ -146,15 +154,6 @@ def _groups(lines: Lines) -> tuple[dict[str, np.ndarray], dict[str, dict[int, st
         groups["annotator"] = lines.annotator
         names["annotator"] = dict(enumerate(lines.annotator_names))
     return groups, names
-
-
-def _remaining(lines: Lines, outcomes: Outcomes) -> dict[str, Any]:
-    """What is still wrong with the decisions alone, and with the audit's corrections beside them."""
-    corrected = np.where(lines.corrected == lines.suggested, 1 - np.clip(lines.sure, 0, 1), lines.wrong)
-    return {
-        "decisions": _still_wrong(lines.wrong, lines.recorded, outcomes),
-        "corrections": _still_wrong(np.where(lines.recorded >= 0, corrected, np.nan), lines.corrected, outcomes),
-    }
 
 
 def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes) -> dict[str, Any]:

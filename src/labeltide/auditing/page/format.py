@@ -191,7 +191,9 @@ class Clock:
             day, rest = DAYS[int(value // 1) % 7], value % 1
             return f"on {day}s near {_hour(24 * rest)}"
         if self.kind == "position":
-            return _place(value)
+            if value <= 0.02 or value >= 0.98:
+                return f"at the {'start' if value <= 0.02 else 'end'} of a sequence"
+            return f"about {100 * value:.0f} % of the way through a sequence"
         if self.kind == "days":
             return f"about {value:,.1f} days after the start"
         unit = f" {self.unit}" if self.unit else ""
@@ -260,14 +262,6 @@ def nice_step(rough: float) -> float:
 def _hour(value: float) -> str:
     minutes = round(60 * value) % (24 * 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
-
-
-def _place(value: float) -> str:
-    if value <= 0.02:
-        return "at the start of a sequence"
-    if value >= 0.98:
-        return "at the end of a sequence"
-    return f"about {100 * value:.0f} % of the way through a sequence"
 
 
 def _number(value: float) -> str:

@@ -120,12 +120,7 @@ def _issues(results: Results, words: Mapping[str, SharedTexts]) -> dict[str, Any
             columns[name] += [None if v is None or not math.isfinite(v) else round(v, digits) for v in values]
         for name, kind in TEXTS.items():
             columns[name] += [words[kind].number(each) for each in part[name].to_pylist()]
-    kept = min(MAX_ISSUES, _within(columns, words, ISSUE_BYTES))
-    return {"total": total, "shown": kept, **{name: values[:kept] for name, values in columns.items()}}
-
-
-def _within(columns: Mapping[str, Sequence[Any]], words: Mapping[str, SharedTexts], budget: int) -> int:
-    """How many rows fit: each costs its numbers, and its texts when they are first met."""
+    # How many rows fit: each costs its numbers, and its texts when they are first met.
     rows = len(columns["rank"])
     cost = np.full(rows, 60.0)
     cost += [4 + len(text.encode()) if text else 5 for text in columns["time"]]
@@ -135,12 +130,13 @@ def _within(columns: Mapping[str, Sequence[Any]], words: Mapping[str, SharedText
             if which >= 0 and which not in seen:
                 seen.add(which)
                 cost[place] += 6 + len(words[name].texts[which].encode())
-    kept = int(np.searchsorted(np.cumsum(cost), budget, side="right"))
+    kept = int(np.searchsorted(np.cumsum(cost), ISSUE_BYTES, side="right"))
     if kept < rows:  # drop the texts that only rows left out would have used
         for name in ("sequence", "reason"):
             del words[name].texts[max(columns[name][:kept], default=-1) + 1 :]
             words[name].numbers = {text: n for text, n in words[name].numbers.items() if n < len(words[name].texts)}
-    return kept
+    kept = min(MAX_ISSUES, kept)
+    return {"total": total, "shown": kept, **{name: values[:kept] for name, values in columns.items()}}
 
 
 def _find_stretch(entry: Mapping[str, Any], timelines: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:

@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from labeltide.auditing.page.draw import Drawer
 from labeltide.auditing.page.format import (
-    SIGN,
     View,
     clock_views,
     count,
@@ -32,6 +31,7 @@ from labeltide.auditing.page.verdict import (
     check_title,
     is_noisy,
     is_temporal,
+    points_range,
     size,
     units,
     untold,
@@ -95,7 +95,7 @@ def _change_line(view: View) -> str:
         return f"cannot be tested with {units(test)}"
     if not is_temporal(view.audit):
         return "no change shown, as no wrong labels are" if p < SURE else f"no change shown ({p_value(p)})"
-    range_ = interval(number(test.get("change_lower")), number(test.get("change_upper"))).removesuffix(SIGN)
+    range_ = points_range(number(test.get("change_lower")), number(test.get("change_upper")))
     by = f" by {points(change)}{f' ({range_})' if range_ else ''}" if is_known(change) else ""
     return f"changes{by}, {p_value(p)}"
 

@@ -393,12 +393,7 @@ def reading_text(table: Mapping[str, Any]) -> str:
         lines.append("  ".join(["", *cells, *([row[-1]] if row[-1] else [])]))
     if len(overview) > COLUMNS:
         lines.append(f"  ... and {len(overview) - COLUMNS} more, which audit.json and the page list")
-    return "\n".join([*lines, decided_text(table.get("said") or [])])
-
-
-def decided_text(said: Sequence[str]) -> str:
-    """Every decision about a table on a line of its own."""
-    return "\n".join(["Decided", *(f"  - {terminal_text(sentence)}" for sentence in said)])
+    return "\n".join([*lines, "Decided", *(f"  - {terminal_text(sentence)}" for sentence in table.get("said") or [])])
 
 
 def reading_line(table: Mapping[str, Any]) -> str:
