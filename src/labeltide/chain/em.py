@@ -51,7 +51,12 @@ def fit_chains(
     """Run EM on all members together; Q starts at the least-squares fit of the families to that of `parameters`."""
     with torch_on_one_thread() if is_compiled(data) else contextlib.nullcontext():
         coefficients = families.fit_start(parameters.matrices)
-        linked = _linked_labels(data, members)
+        recorded = (data.labels >= 0) & data.mask[..., None]  # (sets, rows, steps, annotators)
+        both = recorded[:, :, 1:] & recorded[:, :, :-1]
+        if data.jumps is not None:
+            both &= (data.jumps[:, 1:] == 0)[..., None]
+        # The weighted number of labels that follow another of the same annotator at once: (members,)
+        linked = (both.sum((2, 3)).to(members.weights)[members.labels] * members.weights).sum(1).clamp_min(1.0)
         for _ in range(iterations):
             expected = expect(data, members, parameters)
             coefficients = families.step(coefficients, expected.counts)
@@ -102,16 +107,6 @@ def power_log_prior(power: Tensor, unit: Tensor | float = 1.0) -> Tensor:
     return -(1 + ((power / unit - POWER_CENTRE) / POWER_SCALE) ** 2).log()
 
 
-def _linked_labels(data: ChainData, members: Members) -> Tensor:
-    """The weighted number of labels that follow another of the same annotator at once: (members,)."""
-    recorded = (data.labels >= 0) & data.mask[..., None]  # (sets, rows, steps, annotators)
-    both = recorded[:, :, 1:] & recorded[:, :, :-1]
-    if data.jumps is not None:
-        both &= (data.jumps[:, 1:] == 0)[..., None]
-    linked = both.sum((2, 3)).to(members.weights)  # (sets, rows)
-    return (linked[members.labels] * members.weights).sum(1).clamp_min(1.0)
-
-
 def _normalise(values: Tensor) -> Tensor:
     return values / values.sum(-1, keepdim=True)
 
@@ -159,9 +154,19 @@ def label_chain(
     """
     labels_only = data.with_evidence(None)
     kinds = _spline(data, len(fits.labels), 1, grid, period)
-    start = flat_chain(len(fits.labels), 1, labels_only, STAY)
-    fitted = fit_chains(labels_only, fits, kinds, start, iterations=LABEL_ITERATIONS)
-    named = _name_states(fitted.parameters, expect(labels_only, fits, fitted.parameters).counts)
+    flat = flat_chain(len(fits.labels), 1, labels_only, STAY)
+    fitted = fit_chains(labels_only, fits, kinds, flat, iterations=LABEL_ITERATIONS)
+    # Match hidden states to labels by the assignment problem (Kuhn 1955) on how often each label is recorded.
+    start, transition, power, matrices, bursts = fitted.parameters
+    counts = expect(labels_only, fits, fitted.parameters).counts
+    totals = counts.sum((1, 2)).double().cpu().numpy()  # (members, state, recorded)
+    shares = totals / totals.sum(-1, keepdims=True).clip(1e-12)
+    order = np.stack([linear_sum_assignment(-share.T)[1] for share in shares])  # the state of each label
+    index = torch.from_numpy(order).to(power.device)
+    member = torch.arange(len(power), device=power.device)[:, None]
+    rows = matrices.permute(0, 3, 1, 2, 4)[member, index].permute(0, 2, 3, 1, 4).contiguous()
+    moved = transition[member, index].mT[member, index].mT
+    named = ChainParameters(start[member, index], moved, power, rows, bursts)
     return named if groups == 1 else tell_apart(labels_only, fits, named, grid, period)
 
 
@@ -286,40 +291,25 @@ def _spline(data: ChainData, members: int, groups: int, grid: np.ndarray, period
 def _from_votes(data: ChainData, fits: Members, other: ChainParameters) -> ChainParameters:
     """Transitions and constant Q if the majority vote, or a trusted label, were the truth (as Dawid and Skene 1979)."""
     blocks = torch.arange(len(data.mask), device=data.mask.device).split(max(1, STEPS_AT_ONCE // data.mask.shape[1]))
-    parts = [_count_votes(data if len(blocks) == 1 else data.take_rows(rows), fits.labels) for rows in blocks]
-    counts, pairs = (torch.stack(of_all).sum(0) + 1 for of_all in zip(*parts, strict=True))
-    matrices = (counts / counts.sum(-1, keepdim=True))[:, :, None].expand_as(other.matrices)
-    return other._replace(transition=pairs / pairs.sum(-1, keepdim=True), matrices=matrices)
-
-
-def _count_votes(data: ChainData, label_sets: Tensor) -> tuple[Tensor, Tensor]:
-    """Recorded labels by voted ones, (fits, annotators, classes, classes), and transitions of the voted ones."""
     names = torch.arange(data.n_classes, device=data.mask.device)
-    labels = data.labels[label_sets, ..., None]  # (fits, rows, steps, annotators, 1)
-    recorded = (labels == names).float() * data.mask[..., None, None]  # (fits, rows, steps, annotators, classes)
-    votes = recorded.sum(3)
-    if data.trusted is not None:
-        votes = torch.where((data.trusted >= 0)[..., None], (data.trusted[..., None] == names).float(), votes)
-    top = ((votes == votes.amax(-1, keepdim=True)) & (votes > 0)).float()
-    truth = top / top.sum(-1, keepdim=True).clamp_min(1)  # (fits, rows, steps, classes), zero without a vote
-    counts = torch.einsum("mrti,mrtaj->maij", truth, recorded)
-    after = truth[:, :, 1:] if data.jumps is None else truth[:, :, 1:] * (data.jumps[:, 1:, None] == 0)
-    return counts, torch.einsum("mrti,mrtj->mij", truth[:, :, :-1], after)
+    counts, pairs = [], []  # recorded labels by voted ones, and transitions of the voted ones
+    for rows in blocks:
+        part = data if len(blocks) == 1 else data.take_rows(rows)
+        labels = part.labels[fits.labels, ..., None]  # (fits, rows, steps, annotators, 1)
+        recorded = (labels == names).float() * part.mask[..., None, None]  # (fits, rows, steps, annotators, classes)
+        votes = recorded.sum(3)
+        if part.trusted is not None:
+            votes = torch.where((part.trusted >= 0)[..., None], (part.trusted[..., None] == names).float(), votes)
+        top = ((votes == votes.amax(-1, keepdim=True)) & (votes > 0)).float()
+        truth = top / top.sum(-1, keepdim=True).clamp_min(1)  # (fits, rows, steps, classes), zero without a vote
+        after = truth[:, :, 1:] if part.jumps is None else truth[:, :, 1:] * (part.jumps[:, 1:, None] == 0)
+        counts.append(torch.einsum("mrti,mrtaj->maij", truth, recorded))
+        pairs.append(torch.einsum("mrti,mrtj->mij", truth[:, :, :-1], after))
+    recordings, transitions = torch.stack(counts).sum(0) + 1, torch.stack(pairs).sum(0) + 1
+    matrices = (recordings / recordings.sum(-1, keepdim=True))[:, :, None].expand_as(other.matrices)
+    return other._replace(transition=transitions / transitions.sum(-1, keepdim=True), matrices=matrices)
 
 
 def _mostly(classes: int, right: float, device: torch.device) -> Tensor:
     matrix = torch.full((classes, classes), (1 - right) / (classes - 1), device=device)
     return matrix.fill_diagonal_(right)
-
-
-def _name_states(parameters: ChainParameters, counts: Tensor) -> ChainParameters:
-    """Match hidden states to labels by the assignment problem (Kuhn 1955) on how often each label is recorded."""
-    start, transition, power, matrices, bursts = parameters
-    totals = counts.sum((1, 2)).double().cpu().numpy()  # (members, state, recorded)
-    shares = totals / totals.sum(-1, keepdims=True).clip(1e-12)
-    order = np.stack([linear_sum_assignment(-share.T)[1] for share in shares])  # the state of each label
-    index = torch.from_numpy(order).to(start.device)
-    member = torch.arange(len(start), device=start.device)[:, None]
-    rows = matrices.permute(0, 3, 1, 2, 4)[member, index].permute(0, 2, 3, 1, 4)
-    moved = transition[member, index].mT[member, index].mT
-    return ChainParameters(start[member, index], moved, power, rows.contiguous(), bursts)

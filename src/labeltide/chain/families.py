@@ -259,7 +259,14 @@ class Families:
         """Least-squares coefficients for the logits of Q, (members, annotators, points, classes, classes)."""
         logs = matrices.double().clamp_min(1e-4).log()
         target = _others(logs) - logs.diagonal(dim1=-2, dim2=-1)[..., None]
-        return [self._fit_start(group, target[group.members]) for group in self.groups]
+        coefficients = []
+        for group in self.groups:
+            fitted = _least_squares(group, target[group.members])
+            if group.held is not None:
+                of_held = target[group.members][:, [group.held]]
+                fitted[:, group.held] = _least_squares(group, of_held, ~group.blocks.moving())[:, 0]
+            coefficients.append(fitted)
+        return coefficients
 
     def noise(self, coefficients: Coefficients) -> Tensor:
         """Q on the grid: (members, annotators, points, true, recorded)."""
@@ -271,14 +278,6 @@ class Families:
         """One Newton step for expected counts (members, annotators, points, true, recorded)."""
         pairs = zip(self.groups, coefficients, strict=True)
         return [self._newton(group, of_group, counts[group.members].double()) for group, of_group in pairs]
-
-    def _fit_start(self, group: Group, target: Tensor) -> Tensor:
-        coefficients = _least_squares(group, target)
-        if group.held is not None:
-            moving = group.blocks.moving()
-            level = _least_squares(group, target[:, [group.held]], ~moving)
-            coefficients[:, group.held] = level[:, 0]
-        return coefficients
 
     def _noise(self, group: Group, coefficients: Tensor) -> Tensor:
         logits = group.blocks.logits(coefficients)  # (members, annotators, points, true, others)
@@ -303,19 +302,18 @@ class Families:
         blocks = group.blocks
         numbers = len(counts) * self.n_points * self.n_classes * blocks.size
         at_once = max(1, NUMBERS_AT_ONCE // numbers)
-        pairs = zip(coefficients.split(at_once, 1), counts.split(at_once, 1), strict=True)
-        parts = [self._slopes_of(blocks, self._noise(group, some), of_some) for some, of_some in pairs]
-        score, information = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
+        scores, informations = [], []
+        for some, of_some in zip(coefficients.split(at_once, 1), counts.split(at_once, 1), strict=True):
+            totals, probs = of_some.sum(-1, keepdim=True), _others(self._noise(group, some))  # (..., true, others)
+            expected = totals * probs
+            scores.append(blocks.project(_others(of_some) - expected))
+            informations.append(blocks.information(expected, totals.sqrt() * probs))
+        score, information = torch.cat(scores, 1), torch.cat(informations, 1)
         if group.held is not None:
             ridge = RIGID * blocks.moving().to(score)
             score[:, group.held] -= ridge * coefficients[:, group.held]
             information[:, group.held] += torch.diag_embed(group.split(ridge))
         return score, information
-
-    def _slopes_of(self, blocks: ClassBlocks, noise: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        totals, probs = counts.sum(-1, keepdim=True), _others(noise)  # (members, annotators, points, true, others)
-        expected = totals * probs
-        return blocks.project(_others(counts) - expected), blocks.information(expected, totals.sqrt() * probs)
 
 
 def _others(values: Tensor) -> Tensor:
@@ -379,10 +377,21 @@ class ClassBlocks:
         classes, functions = first.n_classes, first.basis.shape[1]
         level_each, movement_each = first.level == "each", first.movement == "each"
         n_level, n_movement = (classes - 1 if each else 1 for each in (level_each, movement_each))
-        columns = None if _apart(first) else _columns(first, n_level, n_movement)
+        apart = first.level != "alike" and (first.movement != "alike" or not functions)  # no two classes share any
+        columns = None if apart else _columns(first, n_level, n_movement)
         size = n_level + functions * n_movement if columns is None else int(columns.max()) + 1
         moves = np.array([float(label != first.held_class) for label in range(classes)])
-        penalties = [_penalty(each.shape.penalty, n_level, n_movement, columns, classes, size) for each in families]
+        penalties = []  # the ridge and the roughness penalty of all blocks: (blocks, size, size)
+        for each in families:
+            rough = np.zeros((n_level + functions * n_movement,) * 2)
+            rough[n_level:, n_level:] = np.kron(each.shape.penalty, np.eye(n_movement))
+            if columns is None:
+                penalties.append(np.broadcast_to(rough + RIDGE * np.eye(size), (classes, size, size)))
+                continue
+            joined = np.zeros((size, size))
+            for of_one in np.unique(columns, axis=0):  # a coefficient that classes share is penalised once
+                joined[np.ix_(of_one, of_one)] = rough
+            penalties.append((joined + RIDGE * np.eye(size))[None])
         return cls(
             classes,
             torch.from_numpy(np.stack([each.basis for each in families])).to(device),
@@ -407,7 +416,8 @@ class ClassBlocks:
 
     def moving(self) -> Tensor:
         """Which coefficients make Q change over the clock: bool (coefficients,)."""
-        of_class = torch.arange(self._of_class) >= self.n_level
+        n_of_class = self.size if self.columns is None else self.columns.shape[1]
+        of_class = torch.arange(n_of_class) >= self.n_level
         if self.columns is None:
             return of_class.repeat(self.n_classes)
         moving = torch.zeros(self.size, dtype=torch.bool)
@@ -416,7 +426,10 @@ class ClassBlocks:
 
     def logits(self, coefficients: Tensor) -> Tensor:
         """(members, annotators, coefficients) → (members, annotators, points, true, others)."""
-        of_class = self._take(coefficients)  # (members, annotators, classes, coefficients of a class)
+        if self.columns is None:  # (members, annotators, classes, coefficients of a class)
+            of_class = coefficients.unflatten(-1, (self.n_classes, self.size))
+        else:
+            of_class = coefficients[..., self.columns]
         level, movement = of_class[..., : self.n_level], of_class[..., self.n_level :]
         functions = self.basis.shape[2]
         over_clock = (movement * self.moves[:, None]).unflatten(-1, (functions, -1)) if functions else None
@@ -436,52 +449,32 @@ class ClassBlocks:
             over_clock = self.basis.mT.unsqueeze(1) @ shared.flatten(3)  # (members, annotators, functions, ...)
             over_clock = over_clock.unflatten(-1, shared.shape[3:]).movedim(2, 3).flatten(3)
             parts.append(over_clock * self.moves[:, None])
-        return self._add_up(torch.cat(parts, -1))
+        of_class = torch.cat(parts, -1)
+        if self.columns is None:
+            return of_class.flatten(2)
+        joined = of_class.new_zeros(*of_class.shape[:2], self.size)
+        return joined.index_add_(2, self.columns.flatten(), of_class.flatten(2))
 
     def information(self, diagonal: Tensor, root: Tensor | None = None) -> Tensor:
         """Information from W = diag(diagonal) - root root': (members, annotators, blocks, size, size).
 
-        Parameters
-        ----------
-        diagonal, root : Tensors of shape (members, annotators, points, true, others)
+        Both have shape (members, annotators, points, true, others).
         """
         blocks = self._diagonal_part(diagonal.transpose(2, 3))
-        if root is not None:
-            spread = self._weigh(root.transpose(2, 3))  # (members, annotators, true, points, coefficients of a class)
+        if root is not None:  # the design of a class, weighted: (..., true, points, coefficients of a class)
+            by_class = root.transpose(2, 3)
+            total = by_class.sum(-1, keepdim=True)
+            parts = [by_class if self.level_each else total]
+            if self.basis.shape[2]:
+                shared = (by_class if self.movement_each else total) * self.moves[:, None, None]
+                parts.append((self.basis[:, None, None, :, :, None] * shared.unsqueeze(-2)).flatten(-2))
+            spread = torch.cat(parts, -1)
             blocks = blocks - spread.mT @ spread
         if self.columns is None:
             return blocks
         index = (self.columns[:, :, None] * self.size + self.columns[:, None]).flatten()
         joined = blocks.new_zeros(*blocks.shape[:2], self.size**2).index_add_(2, index, blocks.flatten(2))
         return joined.unflatten(2, (1, self.size, self.size))
-
-    @property
-    def _of_class(self) -> int:
-        """Coefficients that one class uses."""
-        return self.size if self.columns is None else self.columns.shape[1]
-
-    def _take(self, coefficients: Tensor) -> Tensor:
-        """The coefficients that each class uses: (members, annotators, classes, coefficients of a class)."""
-        if self.columns is None:
-            return coefficients.unflatten(-1, (self.n_classes, self.size))
-        return coefficients[..., self.columns]
-
-    def _add_up(self, of_class: Tensor) -> Tensor:
-        """The transpose of `_take`."""
-        if self.columns is None:
-            return of_class.flatten(2)
-        return of_class.new_zeros(*of_class.shape[:2], self.size).index_add_(
-            2, self.columns.flatten(), of_class.flatten(2)
-        )
-
-    def _weigh(self, root: Tensor) -> Tensor:
-        """The design of a class, weighted: (..., points, others) → (..., points, coefficients of a class)."""
-        total = root.sum(-1, keepdim=True)
-        parts = [root if self.level_each else total]
-        if self.basis.shape[2]:
-            shared = (root if self.movement_each else total) * self.moves[:, None, None]
-            parts.append((self.basis[:, None, None, :, :, None] * shared.unsqueeze(-2)).flatten(-2))
-        return torch.cat(parts, -1)
 
     def _diagonal_part(self, diagonal: Tensor) -> Tensor:
         """The information from diag(diagonal), (members, annotators, true, points, others)."""
@@ -505,11 +498,6 @@ class ClassBlocks:
         return torch.cat(rows, -2)
 
 
-def _apart(family: Family) -> bool:
-    """Whether no two true classes share a coefficient."""
-    return family.level != "alike" and (family.movement != "alike" or not family.basis.shape[1])
-
-
 def _columns(family: Family, n_level: int, n_movement: int) -> np.ndarray:
     """The number of each coefficient of each class, where some are shared: (classes, coefficients of a class)."""
     classes, functions = family.n_classes, family.basis.shape[1]
@@ -520,21 +508,6 @@ def _columns(family: Family, n_level: int, n_movement: int) -> np.ndarray:
 
     level = numbers(family.level, n_level, 0)
     return np.concatenate([level, numbers(family.movement, functions * n_movement, int(level.max()) + 1)], 1)
-
-
-def _penalty(
-    smoothing: np.ndarray, n_level: int, n_movement: int, columns: np.ndarray | None, classes: int, size: int
-) -> np.ndarray:
-    """The ridge and the roughness penalty of all blocks: (blocks, size, size)."""
-    of_class = n_level + len(smoothing) * n_movement
-    rough = np.zeros((of_class, of_class))
-    rough[n_level:, n_level:] = np.kron(smoothing, np.eye(n_movement))
-    if columns is None:
-        return np.broadcast_to(rough + RIDGE * np.eye(size), (classes, size, size)).copy()
-    joined = np.zeros((size, size))
-    for of_one in np.unique(columns, axis=0):  # a coefficient that classes share is penalised once
-        joined[np.ix_(of_one, of_one)] = rough
-    return (joined + RIDGE * np.eye(size))[None]
 
 
 # Partial pooling of annotators (Gelman and Hill 2007): a hierarchical multinomial logit for Q(t) of each annotator.
@@ -560,10 +533,13 @@ class PooledFamilies(Families):
 
     def fit_start(self, matrices: Tensor) -> Coefficients:
         """Least-squares coefficients for the logits of Q, (members, annotators, points, classes, classes)."""
-        return [
-            torch.cat([self._centre(group, of_group).unsqueeze(1), of_group], 1)
-            for group, of_group in zip(self.groups, super().fit_start(matrices), strict=True)
-        ]
+        coefficients = []
+        for group, annotators in zip(self.groups, super().fit_start(matrices), strict=True):
+            prior = self._prior(group)  # the common coefficients are their posterior mode given those of annotators
+            right = prior @ group.split(annotators.sum(1))[..., None]
+            common = torch.linalg.solve(group.penalty + annotators.shape[1] * prior, right)[..., 0].flatten(1)
+            coefficients.append(torch.cat([common.unsqueeze(1), annotators], 1))
+        return coefficients
 
     def noise(self, coefficients: Coefficients) -> Tensor:
         """Q of each annotator on the grid: (members, annotators, points, true, recorded)."""
@@ -602,13 +578,6 @@ class PooledFamilies(Families):
         eye = torch.eye(blocks.size, dtype=ones.dtype, device=ones.device)
         mean_square = blocks.information(ones)[:, 0] / self.n_points + RIDGE * eye
         return self.strength[group.members][:, None, None, None] * mean_square + group.penalty
-
-    def _centre(self, group: Group, annotators: Tensor) -> Tensor:
-        """Posterior mode of the common coefficients given those of all annotators."""
-        prior = self._prior(group)
-        left = group.penalty + annotators.shape[1] * prior
-        right = prior @ group.split(annotators.sum(1))[..., None]
-        return torch.linalg.solve(left, right)[..., 0].flatten(1)
 
 
 def families_of(families: Sequence[Family], device: torch.device | None = None) -> Families:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -153,52 +152,19 @@ def pair_likelihoods(
 
 def plain_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
     """One forward and one backward recursion over all rows of all members; see `expect`."""
-    likelihood = label_likelihoods(data, members, parameters.matrices)
+    start, transition, exponent, matrices, bursts = parameters
+    likelihood = label_likelihoods(data, members, matrices)
     evidence = torch.zeros_like(likelihood) if data.evidence is None else data.evidence[members.evidence]
-    forward = _run_forward(data, members, parameters, likelihood, evidence)
-    gamma, pairs, power, kept = _run_backward(data, members, forward, evidence)
-    weights = members.weights * data.mask[:, 0]  # (members, rows)
-    first, e = forward.first, evidence[:, :, 0]
-    apart = e - (first * e).sum(-1, keepdim=True)
-    power[:, 0] += (((gamma[:, :, 0] - first) * e).sum(-1) * weights).sum(1)
-    power[:, 1] += ((first * apart.square()).sum(-1) * weights).sum(1)
-    exposure = (first * weights[..., None]).sum(1) / parameters.start.clamp_min(TINY)
-    # Exposure per unit of A_ij: P_tj^k / Z_t(i) = T_t(i, j) / A_ij, with T the transition and Z its normaliser.
-    pairs[:, 1] /= parameters.transition.clamp_min(TINY)
-    return Expected(
-        (forward.scales[..., 0].log() * data.mask).sum(-1),
-        count_labels(data, members, gamma * members.weights[..., None, None], parameters.matrices.shape[1]),
-        torch.stack([(gamma[:, :, 0] * weights[..., None]).sum(1), exposure], 1),
-        pairs,
-        power,
-        kept,
-        gamma if posterior else None,
-    )
-
-
-class _Forward(NamedTuple):
-    """What the backward recursion needs of the forward one; lists have an entry for each step but the first."""
-
-    first: Tensor  # (members, rows, classes), prior of the first label
-    filtered: Tensor  # (members, rows, steps, classes)
-    scales: Tensor  # (members, rows, steps, 1)
-    moves: list[Tensor]  # (members, rows, from, to)
-    links: list[tuple[Tensor, Tensor | None]]  # emission of each pair, and the share from kept draws
-
-
-def _run_forward(
-    data: ChainData, members: Members, parameters: ChainParameters, likelihood: Tensor, evidence: Tensor
-) -> _Forward:
-    start, transition, power, matrices, bursts = parameters
-    scaled = power[:, None, None, None] * evidence
+    scaled = exponent[:, None, None, None] * evidence
     ratio = (scaled - scaled.amax(-1, keepdim=True)).exp()  # (members, rows, steps, classes)
     powers = data.transitions(transition)  # (members, gaps, classes, classes)
-    first = normalise(start[:, None] * ratio[:, :, 0])
+    first = normalise(start[:, None] * ratio[:, :, 0])  # (members, rows, classes), prior of the first label
     joint = first * likelihood[:, :, 0]
     scales = [joint.sum(-1, keepdim=True).clamp_min(TINY)]
     filtered, moves = [joint / scales[0]], []
-    links: list[tuple[Tensor, Tensor | None]] = []
-    for t in range(1, likelihood.shape[2]):
+    links: list[tuple[Tensor, Tensor | None]] = []  # emission of each pair, and the share from kept draws
+    m, _, steps, classes = likelihood.shape
+    for t in range(1, steps):
         base = powers[:, :1] if data.jumps is None else powers[:, data.jumps[:, t].long()]
         moves.append(normalise(base * ratio[:, :, t, None]))  # (members, rows, from, to)
         if bursts is None:
@@ -208,25 +174,18 @@ def _run_forward(
         joint = (filtered[-1][..., None] * moves[-1] * links[-1][0]).sum(-2)
         scales.append(joint.sum(-1, keepdim=True).clamp_min(TINY))
         filtered.append(joint / scales[-1])
-    return _Forward(first, torch.stack(filtered, 2), torch.stack(scales, 2), moves, links)
 
-
-def _run_backward(
-    data: ChainData, members: Members, forward: _Forward, evidence: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The posterior, expected transitions and exposure, gradient and information of the power, and kept draws."""
-    filtered, scales = forward.filtered, forward.scales
-    m, _, steps, classes = filtered.shape
-    real = data.mask.to(filtered)  # (rows, steps)
-    back = torch.ones_like(filtered[:, :, 0])
-    smoothed = torch.empty_like(filtered)
-    pairs, power, kept = (filtered.new_zeros(m, *shape) for shape in ((2, classes, classes), (2,), ()))
+    real = data.mask.to(first)  # (rows, steps)
+    back = torch.ones_like(first)
+    gamma = torch.empty_like(likelihood)  # the posterior
+    # Expected transitions and exposure, gradient and information of the power, and kept draws.
+    pairs, power, kept = (first.new_zeros(m, *shape) for shape in ((2, classes, classes), (2,), ()))
     for t in range(steps - 1, 0, -1):
-        smoothed[:, :, t] = filtered[:, :, t] * back * real[:, t, None]
+        gamma[:, :, t] = filtered[t] * back * real[:, t, None]
         counted = (members.weights * real[:, t])[..., None, None]  # (members, rows, 1, 1)
-        move, (link, share) = forward.moves[t - 1], forward.links[t - 1]
-        ahead = move * link * (back / scales[:, :, t])[..., None, :]  # (members, rows, from, to)
-        both = filtered[:, :, t - 1, :, None] * ahead * counted
+        move, (link, share) = moves[t - 1], links[t - 1]
+        ahead = move * link * (back / scales[t])[..., None, :]  # (members, rows, from, to)
+        both = filtered[t - 1][..., None] * ahead * counted
         if share is not None:
             kept += (both * share).sum((1, 2, 3))
         before = both.sum(-1)  # (members, rows, from)
@@ -238,8 +197,25 @@ def _run_backward(
         power[:, 0] += (both * apart).sum((1, 2, 3))
         power[:, 1] += (before * (move * apart.square()).sum(-1)).sum((1, 2))
         back = torch.where(real[:, t, None] > 0, ahead.sum(-1), back)
-    smoothed[:, :, 0] = filtered[:, :, 0] * back * real[:, 0, None]
-    return smoothed, pairs, power, kept
+    gamma[:, :, 0] = filtered[0] * back * real[:, 0, None]
+
+    weights = members.weights * data.mask[:, 0]  # (members, rows)
+    e = evidence[:, :, 0]
+    apart = e - (first * e).sum(-1, keepdim=True)
+    power[:, 0] += (((gamma[:, :, 0] - first) * e).sum(-1) * weights).sum(1)
+    power[:, 1] += ((first * apart.square()).sum(-1) * weights).sum(1)
+    exposure = (first * weights[..., None]).sum(1) / start.clamp_min(TINY)
+    # Exposure per unit of A_ij: P_tj^k / Z_t(i) = T_t(i, j) / A_ij, with T the transition and Z its normaliser.
+    pairs[:, 1] /= transition.clamp_min(TINY)
+    return Expected(
+        (torch.stack(scales, 2)[..., 0].log() * data.mask).sum(-1),
+        count_labels(data, members, gamma * members.weights[..., None, None], matrices.shape[1]),
+        torch.stack([(gamma[:, :, 0] * weights[..., None]).sum(1), exposure], 1),
+        pairs,
+        power,
+        kept,
+        gamma if posterior else None,
+    )
 
 
 def _follows(data: ChainData, t: int) -> Tensor:

@@ -129,7 +129,12 @@ def choose_noise(
     n_fits, n_folds = len(fits.labels), int(folds.max()) + 1
     each_annotator = parameters.matrices.shape[1] > 1
     pooling = POOLING if each_annotator else None
-    sharings = _sharings(data.n_classes)
+    # With two classes "by class" and "each" are the same. With many classes a pair of them has too few labels for a
+    # curve of its own, and such families cost the most.
+    sharings: list[Sharing] = [("alike", "alike"), ("each", "alike"), ("each", "each")]
+    if data.n_classes > 2:
+        by_class = [("by class", "by class"), ("each", "by class")]
+        sharings = [*(sharings if data.n_classes < MANY_CLASSES else sharings[:1]), *by_class]
     statics = [family(data.n_classes, constant_shape(grid), level) for level in dict(sharings)]
     spline = spline_shape(grid, SHARING_SMOOTHNESS, period)
     moving = [family(data.n_classes, spline, *sharing) for sharing in sharings]
@@ -137,7 +142,15 @@ def choose_noise(
     scores = try_families(data, fits, parameters, folds, _pool(kinds, pooling))
     best = [sharings[index] for index in scores.held_out[:, len(statics) :].argmax(1).tolist()]
     start = scores.best()
-    more = _moving_kinds(data, fits, start, folds, best, _shapes(grid, period), with_pieces=grid.ndim == 1)
+    shapes = _shapes(grid, period)
+    of_sharing = {  # all shapes under the sharing of each fit; with one clock also pieces between change points
+        sharing: [[family(data.n_classes, shape, *sharing)] * (n_folds + 1) for shape in shapes]
+        for sharing in dict.fromkeys(best)
+    }
+    more: Kinds = [of_sharing[sharing] for sharing in best]
+    if grid.ndim == 1:
+        pieces = _pieces(data, fits, start, folds, best)
+        more = [[*smooth, *jumps] for smooth, jumps in zip(more, pieces, strict=True)]
     scores = scores.join(try_families(data, fits, start, folds, _pool(more, pooling)))
     if each_annotator:  # the best family of each fit with every other strength of pooling
         indices = scores.held_out.argmax(1).tolist()
@@ -182,18 +195,6 @@ def try_families(
     )
 
 
-def _sharings(n_classes: int) -> list[Sharing]:
-    """Sharings of level and movement to compare; with two classes "by class" and "each" are the same.
-
-    With many classes a pair of them has too few labels for a curve of its own, and such families cost the most.
-    """
-    pairs = [("alike", "alike"), ("each", "alike"), ("each", "each")]
-    if n_classes == 2:
-        return pairs
-    by_class = [("by class", "by class"), ("each", "by class")]
-    return [*pairs, *by_class] if n_classes < MANY_CLASSES else [pairs[0], *by_class]
-
-
 def _shapes(grid: np.ndarray, period: Period) -> list[Shape]:
     """Shapes other than the first spline; with several clocks also splines of different smoothness over them."""
     splines = [spline_shape(grid, value, period) for value in OTHER_SMOOTHNESS]
@@ -215,29 +216,6 @@ def _pool(kinds: Kinds, strength: float | None) -> Kinds:
     every = {id(kind): kind for of_fit in kinds for of_folds in of_fit for kind in of_folds}
     made = {key: pooled(kind, strength) for key, kind in every.items()}
     return [[[made[id(kind)] for kind in of_folds] for of_folds in of_fit] for of_fit in kinds]
-
-
-def _moving_kinds(
-    data: ChainData,
-    fits: Members,
-    parameters: ChainParameters,
-    folds: Tensor,
-    sharings: Sequence[Sharing],
-    shapes: Sequence[Shape],
-    *,
-    with_pieces: bool,
-) -> Kinds:
-    """All shapes under the sharing of each fit; with one clock also pieces between change points."""
-    n_folds = int(folds.max()) + 1
-    of_sharing: dict[Sharing, Sequence[Sequence[Family]]] = {
-        sharing: [[family(data.n_classes, shape, *sharing)] * (n_folds + 1) for shape in shapes]
-        for sharing in dict.fromkeys(sharings)
-    }
-    kinds = [of_sharing[sharing] for sharing in sharings]
-    if not with_pieces:
-        return kinds
-    pieces = _pieces(data, fits, parameters, folds, sharings)
-    return [[*smooth, *jumps] for smooth, jumps in zip(kinds, pieces, strict=True)]
 
 
 def _leave_out(members: Members, folds: Tensor, n_folds: int) -> tuple[Members, Tensor]:
@@ -273,13 +251,7 @@ TIE = 1e-5  # gains in log-likelihood that differ by less are ties, and the firs
 def find_pieces(counts: np.ndarray, n_pieces: int) -> np.ndarray:
     """Split the clock greedily, each time where two constant matrices gain the most log-likelihood.
 
-    Parameters
-    ----------
-    counts : array of shape (points, true, recorded)
-
-    Returns
-    -------
-    array of shape (points,), the number of each point's piece, from 0; fewer pieces where no split gains
+    From counts (points, true, recorded) to the piece of each point, from 0; fewer pieces where no split gains.
     """
     edges = [0, len(counts)]
     for _ in range(n_pieces - 1):

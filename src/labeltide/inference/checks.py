@@ -158,7 +158,16 @@ def check_folds(training: TrainingEvidence) -> Diagnostic:
     Each fold is cut into parts, of whole clusters, and the error rate of each part is estimated. If the networks agree,
     rates differ between folds no more than within them.
     """
-    part, counts = _fold_parts(training.folds[0].numpy(), _clusters(training))
+    folds, clusters = training.folds[0].numpy(), _clusters(training)
+    part, counts = np.empty(len(folds), dtype=np.int64), list[int]()  # of each row; parts of each fold
+    for fold in np.unique(folds):
+        rows = np.flatnonzero(folds == fold)
+        if clusters is None:
+            of_rows = np.arange(len(rows)) % FOLD_PARTS
+        else:
+            of_rows = deal_units(clusters[rows], np.ones(len(rows)), FOLD_PARTS, np.random.default_rng(0))
+        part[rows] = sum(counts) + of_rows
+        counts.append(int(of_rows.max()) + 1)
     rates = np.split(_error_rates(training, part, sum(counts)), np.cumsum(counts)[:-1])
     fold_rates = np.array([of_fold.mean() for of_fold in rates])
     summary = f"from {100 * fold_rates.min():.0f} to {100 * fold_rates.max():.0f} % of labels wrong"
@@ -174,20 +183,6 @@ def check_folds(training: TrainingEvidence) -> Diagnostic:
         return Diagnostic("members", False, f"The networks of all folds agree: {summary}.")
     sentence = f"The networks of the folds disagree beyond chance: {summary}."
     return Diagnostic("members", True, sentence, "Fit again with another random_state, more epochs or more sequences.")
-
-
-def _fold_parts(folds: np.ndarray, clusters: np.ndarray | None) -> tuple[np.ndarray, list[int]]:
-    """The part of each row, and the number of parts of each fold: at most `FOLD_PARTS`, of whole clusters."""
-    part, counts = np.empty(len(folds), dtype=np.int64), list[int]()
-    for fold in np.unique(folds):
-        rows = np.flatnonzero(folds == fold)
-        if clusters is None:
-            of_fold = np.arange(len(rows)) % FOLD_PARTS
-        else:
-            of_fold = deal_units(clusters[rows], np.ones(len(rows)), FOLD_PARTS, np.random.default_rng(0))
-        part[rows] = sum(counts) + of_fold
-        counts.append(int(of_fold.max()) + 1)
-    return part, counts
 
 
 def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
@@ -262,13 +257,9 @@ def largest_contrast(training: TrainingEvidence, values: np.ndarray, skip_first:
     z = float(change / np.sqrt(variances[high] + variances[low]).clip(1e-12))
     if clusters is not None:
         count = min(len(np.unique(units[(tenth == parts[end]).any(1)])) for end in (high, low))
-        z = _judge_by_t(z, count)
+        # The normal quantile of the tail of Student's t, with the factor n / (n - 1) in the variance of n clusters.
+        z = float(norm.isf(student.sf(z * np.sqrt(1 - 1 / count), count - 1))) if count > 1 else 0.0
     return ClockContrast(float(change), z, parts[high], parts[low])
-
-
-def _judge_by_t(z: float, count: int) -> float:
-    """The normal quantile of the tail of Student's t, with the factor n / (n - 1) in the variance of n clusters."""
-    return float(norm.isf(student.sf(z * np.sqrt(1 - 1 / count), count - 1))) if count > 1 else 0.0
 
 
 def _clusters(training: TrainingEvidence) -> np.ndarray | None:
@@ -317,30 +308,26 @@ def check_identification(training: TrainingEvidence, class_names: list[str]) -> 
 
 
 def check_information(training: TrainingEvidence, expected: Expected) -> Diagnostic:
-    """Is the fitted model likelier than label frequencies? Likelihood ratio of non-nested models (Vuong 1989)."""
-    t = information_t(training, expected)
+    """Is the fitted model likelier than label frequencies? Likelihood ratio of non-nested models (Vuong 1989).
+
+    The gain in log-likelihood over frequencies at the same tenth of the clock, less the number of parameters of the
+    chain (Akaike 1974), is counted in standard errors of clusters.
+    """
+    gain = expected.log_likelihood[0].double().numpy() - frequency_log_likelihood(training.data)
+    units = np.arange(len(gain)) if training.clusters is None else training.clusters.numpy()
+    _, unit_of_row = np.unique(units, return_inverse=True)
+    gains = np.bincount(unit_of_row, gain) if unit_of_row.any() else gain
+    t = 0.0
+    if len(gains) > 1:
+        classes = training.data.n_classes
+        n_parameters = 2 * classes * (classes - 1) + classes
+        t = float((gains.sum() - n_parameters) / np.sqrt(len(gains) * gains.var(ddof=1)).clip(1e-9))
     bad = t < MIN_GAIN_T and not is_trusted(training.data)
     if not bad:
         sentence = "Features or neighbouring labels say more about the labels than their frequencies do."
         return Diagnostic("information", False, sentence)
     sentence = "Neither features nor neighbouring labels say clearly more about the labels than their frequencies do."
     return Diagnostic("information", True, sentence, "Give better features or some trusted labels.", denies=True)
-
-
-def information_t(training: TrainingEvidence, expected: Expected) -> float:
-    """The gain in log-likelihood over frequencies at the same tenth of the clock, in standard errors of clusters.
-
-    The gain is reduced by the number of parameters of the chain (Akaike 1974).
-    """
-    gain = expected.log_likelihood[0].double().numpy() - frequency_log_likelihood(training.data)
-    units = np.arange(len(gain)) if training.clusters is None else training.clusters.numpy()
-    _, unit_of_row = np.unique(units, return_inverse=True)
-    gains = np.bincount(unit_of_row, gain) if unit_of_row.any() else gain
-    if len(gains) < 2:
-        return 0.0
-    classes = training.data.n_classes
-    parameters = 2 * classes * (classes - 1) + classes
-    return float((gains.sum() - parameters) / np.sqrt(len(gains) * gains.var(ddof=1)).clip(1e-9))
 
 
 def frequency_log_likelihood(data: ChainData) -> np.ndarray:
@@ -360,7 +347,9 @@ def frequency_log_likelihood(data: ChainData) -> np.ndarray:
 
 def check_mostly_right(training: TrainingEvidence, expected: Expected, class_names: list[str]) -> Diagnostic:
     """Is every class recorded rightly more often than not? The estimate must lie clear of that edge."""
-    right, share = right_shares(expected)
+    counts = expected.counts[0].double().sum((0, 1)).numpy()  # (true, recorded)
+    of_class = counts.sum(1)
+    right, share = np.diagonal(counts) / of_class.clip(1e-9), of_class / of_class.sum().clip(1e-9)
     doubtful = right < MIN_RIGHT
     worst = int(np.where(share > 0, right, 1.0).argmin())
     bad = bool(share[doubtful].sum() > MAX_DOUBTFUL) and not is_trusted(training.data)
@@ -369,13 +358,6 @@ def check_mostly_right(training: TrainingEvidence, expected: Expected, class_nam
         return Diagnostic("mostly_right", False, f"{summary}, the least of all classes.")
     sentence = f"{summary}. Nothing is known unless each class is right more often than not, and this is at its edge."
     return Diagnostic("mostly_right", True, sentence, "Give some trusted labels of every class.", denies=True)
-
-
-def right_shares(expected: Expected) -> tuple[np.ndarray, np.ndarray]:
-    """For each true class the share of its labels that are right, and its share of all labels: (classes,) each."""
-    counts = expected.counts[0].double().sum((0, 1)).numpy()  # (true, recorded)
-    of_class = counts.sum(1)
-    return np.diagonal(counts) / of_class.clip(1e-9), of_class / of_class.sum().clip(1e-9)
 
 
 def check_confounding(training: TrainingEvidence) -> Diagnostic:
