@@ -71,16 +71,8 @@ def fit_annotators(
     """Fit Q(t) of each annotator and the common one, and give the posterior of every true label.
 
     Candidates are compared stepwise: bursts or not, then smoothness over the clock, then pooling, each under the
-    best so far. Evidence, where `data` has it, enters with a power that is learned; trusted labels are fixed.
-
-    Parameters
-    ----------
-    data : one set of labels
-    grid : the moments of the clock
-    folds : int64 Tensor of shape (rows,), optional
-        The folds of cross-validation; without folds one candidate is taken without comparison.
-    candidates : what to compare instead
-    period : the period of the clock, where it has one
+    best so far. Evidence, where `data` has it, enters with a power that is learned; trusted labels are fixed. Without
+    folds of cross-validation, (rows,), one candidate is taken without comparison.
     """
     start = _start(data, grid, period)
     if folds is None or (candidates is not None and len(candidates) == 1):
@@ -298,11 +290,7 @@ def shared_labels(labels: Tensor, mask: Tensor) -> Tensor:
 def average_left_out(whole: Tensor, left_out: Tensor, shared: Tensor) -> Tensor:
     """The mean of predictions without one annotator each, over the annotators of a step; `whole` where it has one.
 
-    Parameters
-    ----------
-    whole : Tensor of shape (rows, steps, classes)
-    left_out : Tensor of shape (annotators, rows, steps, classes)
-    shared : bool Tensor of shape (rows, steps, annotators)
+    Shapes (rows, steps, classes), (annotators, rows, steps, classes) and (rows, steps, annotators).
     """
     mean = torch.einsum("artj,rta->rtj", left_out.double(), shared.double())
     count = shared.sum(-1, keepdim=True)
@@ -314,15 +302,8 @@ def left_out_opinions(
 ) -> tuple[Tensor, Tensor]:
     """Opinions of the chain, the votes and others about each label from the other annotators, and the label itself.
 
-    Parameters
-    ----------
-    labels : int Tensor of shape (rows, steps, annotators)
-    shared, left_out, prior : see `average_left_out` and `vote_prior`
-    others : Tensors of shape (rows, steps, classes), opinions that no annotator's label at the step is part of
-
-    Returns
-    -------
-    log-probabilities of shape (labels, opinions, classes), and int64 labels of shape (labels,)
+    `others` are opinions (rows, steps, classes) that no annotator's label at the step is part of; for the rest see
+    `average_left_out` and `vote_prior`. Log-probabilities have shape (labels, opinions, classes).
     """
     opinions, wanted = [], []
     for annotator, predicted in enumerate(left_out):
@@ -349,13 +330,8 @@ def fit_weights(log_probs: Tensor, labels: Tensor, start: Tensor | None = None) 
     """Weights that maximise the log-likelihood of labels: a conditional logit (McFadden 1974), by Newton's method.
 
     The log-likelihood is concave in the weights. Negative weights are set to zero and the others fitted again; where no
-    opinion is left, all classes are equally likely.
-
-    Parameters
-    ----------
-    log_probs : Tensor of shape (labels, opinions, classes)
-    labels : int64 Tensor of shape (labels,)
-    start : Tensor of shape (opinions,), equal by default; also the mean of a normal prior worth `PRIOR_LABELS`
+    opinion is left, all classes are equally likely. Log-probabilities have shape (labels, opinions, classes). `start`,
+    equal by default, is also the mean of a normal prior worth `PRIOR_LABELS`.
     """
     if start is None:
         start = torch.full((log_probs.shape[1],), 1 / log_probs.shape[1], dtype=torch.float64)

@@ -19,41 +19,21 @@ class ChainData:
     """Recorded labels and evidence (out-of-fold log-probabilities), on one device.
 
     Labels and evidence come in sets; a set may serve several members.
-
-    Attributes
-    ----------
-    labels : int8 Tensor of shape (sets, rows, steps, annotators)
-        -1 where nothing was recorded.
-    mask : bool Tensor of shape (rows, steps)
-        False on padding, which stands at the end.
-    points : int64 Tensor of shape (rows, steps), or None
-        The index of each step's moment on the clock grid; None where step t of every row is point t of the grid.
-    n_points, n_classes : the number of points of the grid, and of classes
-    evidence : Tensor of shape (evidence sets, rows, steps, classes), optional
-        Log-probabilities of the true label given the features.
-    future_evidence : Tensor of the same shape, optional
-        Log-probabilities of the true label given the features of its step and of all later ones.
-    trusted : int8 Tensor of shape (rows, steps), optional
-        True labels where they are known, -1 elsewhere.
-    jumps : int8 Tensor of shape (rows, steps), optional
-        Index into `gaps` of the gap before each step; 0 where a step follows the one before at once.
-    gaps : tuple of int
-        Lengths of gaps between two steps, in steps of time; the first is 1.
-    trained_with : Tensor of shape (evidence sets,), optional
-        Informedness of the Q with which the networks behind each set of evidence were trained (`informedness`).
     """
 
-    labels: Tensor
-    mask: Tensor
-    points: Tensor | None
+    labels: Tensor  # int8 (sets, rows, steps, annotators), -1 where nothing was recorded
+    mask: Tensor  # bool (rows, steps), False on padding, which stands at the end
+    points: (
+        Tensor | None
+    )  # int64 (rows, steps), of each step on the grid; None where step t is point t everywhere
     n_points: int
     n_classes: int
-    evidence: Tensor | None = None
-    future_evidence: Tensor | None = None
-    trusted: Tensor | None = None
-    jumps: Tensor | None = None
-    gaps: tuple[int, ...] = (1,)
-    trained_with: Tensor | None = None
+    evidence: Tensor | None = None  # (evidence sets, rows, steps, classes), given the features
+    future_evidence: Tensor | None = None  # the same, given the features of the step and of all later ones
+    trusted: Tensor | None = None  # int8 (rows, steps), true labels where they are known, -1 elsewhere
+    jumps: Tensor | None = None  # int8 (rows, steps), index into `gaps` of the gap before each step; 0 for none
+    gaps: tuple[int, ...] = (1,)  # lengths of gaps between two steps, in steps of time; the first is 1
+    trained_with: Tensor | None = None  # (evidence sets,), `informedness` of the Q with which networks were trained
 
     def of_fit(self, fit: int) -> Self:
         """The labels and evidence of one fit, on the CPU."""
@@ -201,11 +181,8 @@ class Expected(NamedTuple):
 def informedness(matrices: Tensor) -> Tensor:
     r"""The mean of :math:`J = (\mathrm{tr}\, Q - 1) / (K - 1)`, what recorded labels say about true ones: (members,).
 
-    It is 1 where labels are right and 0 where they are drawn at random (Youden 1950).
-
-    Parameters
-    ----------
-    matrices : Tensor of shape (members, annotators or 1, points, classes, classes)
+    It is 1 where labels are right and 0 where they are drawn at random (Youden 1950). Matrices have shape (members,
+    annotators or 1, points, classes, classes).
     """
     trace = matrices.diagonal(dim1=-2, dim2=-1).sum(-1).mean((1, 2))
     return (trace - 1) / (matrices.shape[-1] - 1)

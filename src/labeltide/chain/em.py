@@ -200,12 +200,8 @@ def join_evidence(
 
     The starts are the chain of the labels and an uninformed one, each without bursts of errors and with them. Bursts
     must gain `BURSTS_WORTH`, clearly over clusters, over the chain without them; and over a chain in which the
-    networks fail in runs and labels do not (docs/decisions/003-bursts.md).
-
-    Parameters
-    ----------
-    clusters : int64 Tensor of shape (rows,), optional
-        The person or recording of each row; every row by itself when left out.
+    networks fail in runs and labels do not (docs/decisions/003-bursts.md). `clusters` are the person or recording of
+    each row; every row is one when left out.
     """
     n_fits = len(fits.labels)
     kinds = _spline(data, 4 * n_fits, start.matrices.shape[1], grid, period)

@@ -268,10 +268,6 @@ def predictive_log_likelihood(
 
     Rows with labels of several annotators are predicted, each annotator's labels from those of the others. All other
     rows, and all rows where annotators share one Q, keep `log_likelihood`.
-
-    Parameters
-    ----------
-    log_likelihood, scored : Tensors of shape (members, rows), the second of bool
     """
     several = ((data.labels >= 0) & data.mask[..., None]).any(2).sum(-1) > 1  # (sets, rows)
     predicted = scored & several[members.labels]

@@ -118,13 +118,8 @@ def choose_noise(
 ) -> NoiseMixture:
     """Compare sharings first, then shapes under the best sharing, then strengths of pooling.
 
-    Parameters
-    ----------
-    fits : one member for each fit, with all its rows
-    parameters : chains after EM, one for each fit, with one Q or one for each annotator
-    folds : int64 Tensor of shape (fits, rows)
-    grid : the moments of the clock, or (points, clocks) of several
-    period : the period of the clock, where it has one
+    `fits` are one member for each fit, with all its rows, `parameters` their chains after EM, and `folds` have shape
+    (fits, rows). The grid has shape (points,), or (points, clocks) with several clocks.
     """
     n_fits, n_folds = len(fits.labels), int(folds.max()) + 1
     each_annotator = parameters.matrices.shape[1] > 1

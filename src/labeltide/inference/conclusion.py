@@ -53,10 +53,8 @@ def conclude(audit: Mapping[str, Any]) -> Conclusion:
 def conclude_noise(p_value: float, denied: Sequence[str]) -> Finding:
     """Whether labels are wrong.
 
-    Parameters
-    ----------
-    p_value : of the null hypothesis that none is wrong; NaN where that or the share could not be estimated
-    denied : sentences of the checks that find nothing to identify wrong labels by
+    The p-value is of the null hypothesis that none is; NaN where that or the share could not be estimated. `denied` are
+    sentences of the checks that find nothing to identify wrong labels by.
     """
     if denied:  # the others are among the checks
         return Finding(CANNOT_BE_TOLD, denied[0])
@@ -107,22 +105,13 @@ class NoiseWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """The result of one check.
-
-    Attributes
-    ----------
-    name : str
-    is_warning : bool
-    sentence, advice : str
-    denies : bool
-        Whether the warning means that the share of wrong labels cannot be told at all.
-    """
+    """The result of one check."""
 
     name: str
     is_warning: bool
     sentence: str
     advice: str = "Nothing to do."
-    denies: bool = False
+    denies: bool = False  # whether the warning means that the share of wrong labels cannot be estimated at all
 
 
 # Explanations of flagged labels: neighbours, other annotators and features that support another label, in words.
@@ -149,26 +138,23 @@ def find_support(
 ) -> Support:
     """Count neighbours and other annotators, and look up the features' label, for flagged labels only.
 
-    Parameters
-    ----------
-    labels : int8 array of shape (n, steps, annotators)
-    flagged : bool array of shape (n, steps, annotators)
-    suggested : codes of shape (n, steps)
-    signal : array of shape (n, steps, classes)
-        Probabilities from the features alone.
-    wrong : array of shape (n, steps), or (n, steps, annotators) where each has their own Q
-        Error rate at each moment.
+    Labels and flags have shape (n, steps, annotators), suggested codes (n, steps), probabilities from the features
+    alone (n, steps, classes), and error rates (n, steps), or (n, steps, annotators) where each has their own Q.
     """
     row, step, annotator = np.nonzero(flagged)
     other = suggested[row, step]
-    agreeing, neighbours = _count_neighbours(labels, row, step, other)
+    near = np.array([shift for shift in range(-NEIGHBOUR_STEPS, NEIGHBOUR_STEPS + 1) if shift])
+    near_step = step[:, None] + near  # (flagged, shifts)
+    inside = (near_step >= 0) & (near_step < labels.shape[1])
+    seen = labels[row[:, None], near_step.clip(0, labels.shape[1] - 1)]  # (flagged, shifts, annotators)
+    seen = np.where(inside[..., None], seen, -1)
     probabilities = signal[row, step]  # (flagged, classes)
     same_step = (labels[row, step] == other[:, None]).sum(1)  # without the flagged label, which differs
     return Support(
         recorded=labels[row, step, annotator],
         suggested=other,
-        agreeing=agreeing,
-        neighbours=neighbours,
+        agreeing=(seen == other[:, None, None]).sum((1, 2)),
+        neighbours=(seen >= 0).sum((1, 2)),
         signal=probabilities.argmax(1),
         signal_probability=probabilities.max(1),
         others=same_step,
@@ -207,24 +193,10 @@ def _sentence(
     if not supporters:
         return f"recorded {was}, but {other} is more likely from all around it; {share}"
     says = "says" if len(supporters) == 1 and not supporters[0][0].isdigit() else "say"
-    return f"recorded {was}, but {_join(supporters)} {says} {other}; {share}"
-
-
-def _count_neighbours(
-    labels: np.ndarray, row: np.ndarray, step: np.ndarray, code: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """How many labels within `NEIGHBOUR_STEPS` equal `code`, and how many there are."""
-    near = np.array([shift for shift in range(-NEIGHBOUR_STEPS, NEIGHBOUR_STEPS + 1) if shift])
-    near_step = step[:, None] + near  # (flagged, shifts)
-    inside = (near_step >= 0) & (near_step < labels.shape[1])
-    seen = labels[row[:, None], near_step.clip(0, labels.shape[1] - 1)]  # (flagged, shifts, annotators)
-    seen = np.where(inside[..., None], seen, -1)
-    return (seen == code[:, None, None]).sum((1, 2)), (seen >= 0).sum((1, 2))
+    *first, last = supporters
+    together = f"{', '.join(first)} and {last}" if first else last
+    return f"recorded {was}, but {together} {says} {other}; {share}"
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _join(supporters: Sequence[str]) -> str:
-    return supporters[0] if len(supporters) == 1 else f"{', '.join(supporters[:-1])} and {supporters[-1]}"

@@ -23,17 +23,17 @@ def write_findings(findings: dict[str, Any]) -> dict[str, Any]:
 
 def read_findings(written: Any, n_classes: int) -> dict[str, Any]:
     """The inverse of `write_findings`; a ValueError where the input is malformed."""
-    readers: dict[str, Callable[[Any, int], Any]] = {
-        "noise_estimate": _read_estimate,
-        "annotator_estimates": _read_estimates,
-        "clock_estimates": _read_estimates,
-        "clock_temporality": lambda parts, _: _read_parts(parts),
-        "is_noisy_p": lambda p, _: _read_probability(p),
-        "temporality": _read_temporality,
-        "diagnostics": _read_diagnostics,
+    readers: dict[str, Callable[[Any], Any]] = {
+        "noise_estimate": lambda one: _read_estimate(one, n_classes),
+        "annotator_estimates": lambda each: tuple(_read_estimate(one, n_classes) for one in each),
+        "clock_estimates": lambda each: tuple(_read_estimate(one, n_classes) for one in each),
+        "clock_temporality": _read_parts,
+        "is_noisy_p": _read_probability,
+        "temporality": lambda tests: _read_temporality(tests, n_classes),
+        "diagnostics": lambda each: tuple(_read_diagnostic(one) for one in each),
     }
     try:
-        return {name: readers[name](value, n_classes) for name, value in written.items()}
+        return {name: readers[name](value) for name, value in written.items()}
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise ValueError("its bands, its test or its checks are malformed.") from None
 
@@ -57,7 +57,12 @@ def _read_estimate(written: dict[str, Any], n_classes: int) -> NoiseEstimate:
             values[field.name] = _read_number(written.get(field.name))
             continue
         if field.name == "false_alarms":  # neither
-            values[field.name] = _read_false_alarms(written.get(field.name))
+            curve = written.get(field.name)
+            if curve is not None:
+                curve = np.asarray(curve, dtype=np.float64)
+                if curve.shape != QUALITY_GRID.shape or not ((curve >= 0) & (curve <= 1)).all():
+                    raise ValueError
+            values[field.name] = curve
             continue
         value = written[field.name]
         if field.name == "change":
@@ -74,19 +79,6 @@ def _read_estimate(written: dict[str, Any], n_classes: int) -> NoiseEstimate:
     if len(values["class_change"]) != n_classes or not set(written) <= set(values):
         raise ValueError
     return NoiseEstimate(**values)
-
-
-def _read_false_alarms(written: list[float] | None) -> np.ndarray | None:
-    if written is None:
-        return None
-    curve = np.asarray(written, dtype=np.float64)
-    if curve.shape != QUALITY_GRID.shape or not ((curve >= 0) & (curve <= 1)).all():
-        raise ValueError
-    return curve
-
-
-def _read_estimates(written: list[dict[str, Any]], n_classes: int) -> tuple[NoiseEstimate, ...]:
-    return tuple(_read_estimate(estimate, n_classes) for estimate in written)
 
 
 def _read_temporality(written: dict[str, Any], n_classes: int) -> Temporality:
@@ -139,14 +131,13 @@ def _read_method(written: str) -> str:
     return written
 
 
-def _read_diagnostics(written: list[dict[str, Any]], n_classes: int) -> tuple[Diagnostic, ...]:
-    diagnostics = tuple(Diagnostic(**diagnostic) for diagnostic in written)
-    for diagnostic in diagnostics:
-        texts = (diagnostic.name, diagnostic.sentence, diagnostic.advice)
-        flags = (diagnostic.is_warning, diagnostic.denies)
-        if not (all(isinstance(flag, bool) for flag in flags) and all(isinstance(text, str) for text in texts)):
-            raise ValueError
-    return diagnostics
+def _read_diagnostic(written: dict[str, Any]) -> Diagnostic:
+    diagnostic = Diagnostic(**written)
+    texts = (diagnostic.name, diagnostic.sentence, diagnostic.advice)
+    flags = (diagnostic.is_warning, diagnostic.denies)
+    if not (all(isinstance(flag, bool) for flag in flags) and all(isinstance(text, str) for text in texts)):
+        raise ValueError
+    return diagnostic
 
 
 def _read_change(written: list[float]) -> Change:

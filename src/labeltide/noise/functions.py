@@ -191,7 +191,13 @@ class FixedNoise(NoiseFunction):
             values = values[:, 0]
         self.members, self.n_classes = values.shape[0], values.shape[-1]
         self.annotators = values.shape[1] if values.ndim == 5 else 1
-        self.period = _check_period(period, moments)
+        check_period(period)
+        if period is not None and moments[-1] - moments[0] >= period:
+            raise ValueError(
+                f"The clock of noise with a period of {period:g} must lie within one period. "
+                f"Got moments from {moments[0]:g} to {moments[-1]:g}."
+            )
+        self.period = period
         self.register_buffer("matrices", torch.tensor(values, dtype=torch.float32))
         # Double precision: neighbouring seconds since 1970 are equal in single precision.
         self.register_buffer("clock", torch.tensor(moments, dtype=torch.float64).expand(self.members, -1).clone())
@@ -234,16 +240,6 @@ class FixedNoise(NoiseFunction):
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         """The first member's matrices, of shape ``([annotators,] points, classes, classes)``."""
         return self.matrices[0].cpu().numpy().astype(dtype or np.float64)
-
-
-def _check_period(period: float | None, moments: np.ndarray) -> float | None:
-    check_period(period)
-    if period is not None and moments[-1] - moments[0] >= period:
-        raise ValueError(
-            f"The clock of noise with a period of {period:g} must lie within one period. "
-            f"Got moments from {moments[0]:g} to {moments[-1]:g}."
-        )
-    return period
 
 
 def identity_noise(members: int, n_classes: int) -> FixedNoise:
@@ -366,21 +362,20 @@ class NetworkNoise(LearnedNoise):
 
     def forward(self, clock: Tensor) -> Tensor:
         plan = self.plan(clock)
-        matrices = kernel.fused_network(*plan) if kernel.usable(*plan) else self._by_torch(clock)
+        if kernel.usable(*plan):
+            matrices = kernel.fused_network(*plan)
+        else:
+            networks = self.members * self.annotators
+            hidden = self._scaled(clock.reshape(1, -1, 1)).expand(networks, -1, -1)  # (networks, points, 1)
+            for layer in self.layers:
+                hidden = layer(hidden).relu()
+            logits = self.head(hidden)  # (networks, points, classes * classes)
+            if self.bound:
+                logits = self.bound * logits / (self.bound + logits.abs())
+            matrices = dominant_rows(logits.reshape(networks, *clock.shape, self.n_classes, self.n_classes))
         if self.annotators > 1:
             matrices = matrices.unflatten(0, (self.members, self.annotators))
         return self.tie(matrices)
-
-    def _by_torch(self, clock: Tensor) -> Tensor:
-        """Q of every network: (members * annotators, ..., classes, classes)."""
-        networks = self.members * self.annotators
-        hidden = self._scaled(clock.reshape(1, -1, 1)).expand(networks, -1, -1)  # (networks, points, 1)
-        for layer in self.layers:
-            hidden = layer(hidden).relu()
-        logits = self.head(hidden)  # (networks, points, classes * classes)
-        if self.bound:
-            logits = self.bound * logits / (self.bound + logits.abs())
-        return dominant_rows(logits.reshape(networks, *clock.shape, self.n_classes, self.n_classes))
 
     def plan(self, clock: Tensor) -> tuple[list[MemberLinear], kernel.NetworkInput]:
         """The layers, the head last, and the scaled input: the arguments of the compiled network."""
