@@ -23,9 +23,7 @@ class ChainData:
 
     labels: Tensor  # int8 (sets, rows, steps, annotators), -1 where nothing was recorded
     mask: Tensor  # bool (rows, steps), False on padding, which stands at the end
-    points: (
-        Tensor | None
-    )  # int64 (rows, steps), of each step on the grid; None where step t is point t everywhere
+    points: Tensor | None  # int64 (rows, steps), of each step on the grid; None where step t is point t everywhere
     n_points: int
     n_classes: int
     evidence: Tensor | None = None  # (evidence sets, rows, steps, classes), given the features
