@@ -50,7 +50,9 @@ def refit(
     `parameters` hold one starting chain for all members, or one for each. Chains that start without bursts of errors
     keep none.
     """
-    count, engine = len(members.labels), _engine(data, members)
+    count = len(members.labels)
+    # Workers of the context, if there are enough refits to pay for sending them the data.
+    engine: Workers = current_workers() if count * data.mask.numel() >= MIN_STEPS_FOR_WORKERS else Serial()
     largest = 1  # numbers that a Newton step for one member holds: weighted designs and information of classes
     for kind in families or ():
         largest = max(largest, kind.n_classes * kind.of_class * (len(kind.basis) + kind.of_class))
@@ -63,12 +65,6 @@ def refit(
     parts = [found[number] for number in sorted(found)]
     fitted = cat_parameters([part.parameters for part in parts])
     return FittedChains(fitted, torch.cat([part.log_likelihood for part in parts]))
-
-
-def _engine(data: ChainData, members: Members) -> Workers:
-    """The workers of the context, if there are enough refits to pay for sending them the data."""
-    steps = len(members.labels) * data.mask.numel()
-    return current_workers() if steps >= MIN_STEPS_FOR_WORKERS else Serial()
 
 
 class _Refits(NamedTuple):

@@ -67,20 +67,15 @@ class NullFit(NamedTuple):
         predicted = (labels >= 0).sum(-1) * self.noise[group, self.grid_index, i, j]
         return self.posterior[..., i] * ((labels == j).sum(-1) - predicted)
 
-    def totals(self, group: int) -> np.ndarray:
-        """Expected labels of each true class at each point of the grid: (points, classes)."""
-        n_points, n_classes = self.noise.shape[1:3]
-        labelled = (self.labels_of(group) >= 0).sum(-1)
-        weights = (self.posterior * labelled[..., None]).reshape(-1, n_classes)
-        index = self.grid_index.ravel()
-        return np.stack([np.bincount(index, of_class, n_points) for of_class in weights.T], 1)
-
     def weights(self, group: int) -> Weights:
         """Complete-data information of the entries' logits at each point, which is block diagonal by true class."""
-        n_classes = self.posterior.shape[-1]
+        n_points, n_classes = self.noise.shape[1:3]
         off = ~np.eye(n_classes, dtype=bool)
         probs = self.noise[group][:, off].reshape(-1, n_classes, n_classes - 1)  # (points, true, others)
-        totals = self.totals(group)[..., None]
+        labelled = (self.labels_of(group) >= 0).sum(-1)
+        expected = (self.posterior * labelled[..., None]).reshape(-1, n_classes)  # labels of each true class
+        index = self.grid_index.ravel()
+        totals = np.stack([np.bincount(index, of_class, n_points) for of_class in expected.T], 1)[..., None]
         return Weights(totals * probs, np.sqrt(totals) * probs)
 
 
