@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import labeltide as lt
+from labeltide import _validation
 
 N, STEPS = 12, 8
 DATA = lt.make_sequences(n=N, n_steps=STEPS, n_features=2, n_classes=2, random_state=0)
@@ -192,3 +193,10 @@ def test_a_network_of_other_inputs_is_refused_in_a_sentence():
     model = lt.wrap(lambda n_features, n_classes: torch.nn.Linear(n_features + 1, n_classes))
     with pytest.raises(ValueError, match=r"The model cannot be run on features of shape \(1, 8, 2\)"):
         lt.IgnoreClassifier(model=model, epochs=2, device="cpu").fit(X, Y)
+
+
+@pytest.mark.parametrize("kind", ["M8[D]", "m8[s]"])
+def test_a_missing_time_is_no_class(kind):
+    labels = np.array([[1, 2, 1], [2, 1, 1]]).astype(kind)
+    labels[0, 2] = "NaT"
+    assert _validation.missing_labels(labels).tolist() == [[False, False, True], [False, False, False]]

@@ -204,6 +204,8 @@ def missing_labels(labels: np.ndarray) -> np.ndarray:
     if np.issubdtype(labels.dtype, np.floating):
         gaps = np.isnan(labels)
         return gaps | (labels == -1) if (gaps | (labels == np.floor(labels))).all() else gaps
+    if labels.dtype.kind in "mM":
+        return np.isnat(labels)
     if labels.dtype != object:
         return np.zeros(labels.shape, dtype=bool)
     flat = labels.ravel()

@@ -7,7 +7,10 @@ from pyarrow import csv, parquet
 import labeltide as lt
 from auditing.reviewed import decide
 from auditing.tables import make_table
-from labeltide.auditing.apply import apply_decisions, read_decided, read_typed
+from labeltide.auditing.apply import apply_decisions, is_same_text, read_decided, read_typed
+from labeltide.auditing.decisions import audit_identity
+from labeltide.auditing.findings import describe_table
+from labeltide.auditing.reading import read_audit_table
 from labeltide.tables.frames import with_verdicts
 
 ROLES = {"sequence": "person", "time": "minute", "label": "label", "features": "signal"}
@@ -83,3 +86,26 @@ def test_verdicts_are_applied_to_the_table(audited, tmp_path):
     ((row, _, _),) = type_into(folder, ["walk"])
     apply_decisions(folder, tmp_path / "corrected.csv")
     assert csv.read_csv(tmp_path / "corrected.csv")["label"].to_pylist()[row] == "walk"
+
+
+@pytest.mark.parametrize("heading", ["Verdict", "verdict (mine)", "sep=;", ""])
+def test_a_file_without_its_column_of_verdicts_is_refused(tmp_path, heading):
+    path = tmp_path / "issues.csv"
+    path.write_text(f"row,recorded,{heading}\n1,rest,ok\n")
+    with pytest.raises(ValueError, match="one column 'verdict'"):
+        read_typed(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("typed", "written", "same"), [("1,000", "1", False), ("1.000", "1000", False), ("1.0", "1", True)]
+)
+def test_a_separator_of_thousands_is_never_guessed(typed, written, same):
+    assert is_same_text(typed, written) is same
+
+
+def test_two_frames_of_one_shape_are_two_audits():
+    tables = [make_table(seed=seed).drop_columns("truth") for seed in (0, 1, 0)]
+    described = [describe_table(table, read_audit_table(table), []) for table in tables]
+    described = [{**each, "labels": 240} for each in described]
+    first, other, again = (audit_identity({"table": each}) for each in described)
+    assert first == again != other

@@ -82,7 +82,7 @@ def test_a_change_is_not_claimed_beside_noise_that_is_not_shown(noisy):
     assert "no change shown, as no wrong labels are" in said
     assert "p = 0.020" not in said
     verdict = write_verdict(noisy)
-    assert verdict.cards[2].detail == "There is no evidence of wrong labels, so none of a change in their share."
+    assert verdict.cards[2].detail == "There is no evidence of wrong labels, so a change cannot be shown either."
     assert verdict.cards[-1].answer == "Check some stretches by hand"
     assert "0 to 44" in verdict.cards[0].detail
 

@@ -369,16 +369,21 @@ def _typed_lines(path: Path) -> list[dict[str, Any]]:
     try:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
         names = [name.strip() for name in next(reader, [])]
+        if names.count(VERDICT) != 1:
+            raise ValueError(
+                f"The first line of {str(path)!r} must name the columns, with one column {VERDICT!r}. Got "
+                f"{quoted(names[:20])}. Restore that line, and save the file as CSV in UTF-8 with commas."
+            )
         lines = [
             {**dict(zip(names, cells, strict=False)), "line": reader.line_num}
             for cells in reader
-            if VERDICT in names and len(cells) > names.index(VERDICT) and cells[names.index(VERDICT)].strip()
+            if len(cells) > names.index(VERDICT) and cells[names.index(VERDICT)].strip()
         ]
     except csv.Error as error:
         raise ValueError(f"{str(path)!r} cannot be read as CSV: {error}. Save it as CSV in UTF-8.") from None
     for line in lines:
         row = str(line.get("row", "")).strip()
-        if not re.fullmatch(r"\d{1,16}([.,]0*)?", row) or "recorded" not in line:
+        if not re.fullmatch(r"\d{1,16}([.,]0{0,2})?", row) or "recorded" not in line:
             raise ValueError(
                 f"Every verdict in {str(path)!r} must stand in a line with its row and its recorded label. Got row "
                 f"{row!r} in line {line['line']}. Leave the other columns as they were."
@@ -449,6 +454,8 @@ def _key(text: str) -> str:
 
 def _number(text: str) -> Decimal | None:
     bare = text.strip().casefold()
+    if re.fullmatch(r"[+-]?[1-9]\d{0,2}([.,]000)+", bare):  # 1,000 may be a thousand or one
+        return None
     return Decimal(bare.replace(",", ".")) if len(bare) < 400 and NUMBER.fullmatch(bare) else None
 
 

@@ -550,6 +550,7 @@ def audit_identity(summary: Mapping[str, Any]) -> str:
     """
     table, settings = summary.get("table") or {}, summary.get("settings") or {}
     content = [[table.get(name) for name in TABLE], [settings.get(name) for name in SETTINGS]]
+    content += [[table["content"]]] if table.get("content") else []  # of a frame or of several files
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -366,7 +366,7 @@ def check_confounding(training: TrainingEvidence) -> Diagnostic:
     gain = by_clock - most_common
     large = gain > MIN_CLOCK_GAIN * (1 - most_common)
     bad = large and gain > MIN_CLOCK_SHARE * (by_networks - most_common) and not is_trusted(training.data)
-    summary = f"The clock alone tells {100 * by_clock:.0f} % of the labels of other sequences"
+    summary = f"The clock alone predicts {100 * by_clock:.0f} % of the labels of other sequences"
     if not bad:
         return Diagnostic("confounding", False, f"{summary}.")
     sentence = (

@@ -91,6 +91,7 @@ def make_app(session: Session, port: int, token: str | None = None) -> Guard:
 
     def undo(asked: dict[str, Any]) -> dict[str, Any]:
         reviewer = check_reviewer(asked.get("reviewer"))
+        session.audit.check_current()
         undone = session.store.undo(reviewer)
         positions = {item.item_id: item.position for item in session.queue}
         return {

@@ -63,7 +63,7 @@ def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
     warnings = [entry for entry in audit.get("diagnostics") or [] if entry.get("is_warning")]
     names = join_words([in_quotes(check_title(entry["name"])) for entry in warnings])
     verb = "raises a warning" if len(warnings) == 1 else "raise warnings"
-    caution = f"{count(len(warnings), 'check')} {verb} ({names}): read the numbers with care." if warnings else ""
+    caution = f"{count(len(warnings), 'check')} {verb} ({names}): read the numbers with caution." if warnings else ""
     return AuditVerdict(_headline(audit), cards, caution)
 
 
@@ -190,7 +190,11 @@ def _changes(view: View) -> Card:
             return Card(question, "Cannot be tested", f"{few} {other}")
         return Card(question, "Not known", "The test for a change over the clock could not be run.")
     if not is_temporal(view.audit) and not is_noisy(view.audit) and p < SURE:
-        return Card(question, "Not shown", "There is no evidence of wrong labels, so none of a change in their share.")
+        return Card(
+            question,
+            "Not shown",
+            "There is no evidence of wrong labels, so a change cannot be shown either.",
+        )
     if not is_temporal(view.audit):
         still = (
             f" A change of up to {points(high)} cannot be ruled out." if is_known(high) and high >= MIN_SHOWN else ""
@@ -307,8 +311,8 @@ def by_chance(p: float, others: int) -> str:
 
 
 _SPLIT = "If labels do not persist and nothing is clear-cut, noise cannot be separated from real ambiguity."
-_AGAIN = "The same data were fitted several times; where the fits disagree, so would a repeat of the audit."
-_SPARSE = "Where a class has few labels, its curve rests on little and the band there is wide."
+_AGAIN = "The data were fitted several times; if the fits disagree, repeating the audit would give different results."
+_SPARSE = "Where a class has few labels, its curve is uncertain and the band is wide."
 CHECKS = {  # title and meaning by a part of the check's name
     "burst": ("Bursts of mistakes", "Mistakes that come in runs look like true changes, so some may be missed."),
     "identif": ("Identifiability", _SPLIT),
@@ -320,14 +324,14 @@ CHECKS = {  # title and meaning by a part of the check's name
     ),
     "mostly_right": (
         "Right more often than not",
-        "If most labels of a class name another class, the two classes are swapped.",
+        "If a class is mostly recorded as another, the audit will swap the two.",
     ),
     "confounding": (
         "Clock and class",
         "If each class occurs at its own times, effects of features and of time cannot be separated.",
     ),
     "copies": ("Copies", "Copies of a recording confirm each other, whether their labels are right or not."),
-    "leak": ("Leaking column", "A column made from the labels agrees with their mistakes as well."),
+    "leak": ("Leaking column", "A column derived from the labels repeats their mistakes."),
     "drift": ("Drift", "If people or sensors change over the clock, this may look like a change in the mistakes."),
     "balance": (
         "Class balance",
