@@ -199,13 +199,13 @@ def _in_one_form(labels: np.ndarray) -> np.ndarray:
 
 def missing_labels(labels: np.ndarray) -> np.ndarray:
     """True where nothing was recorded: None, NaN, and -1 where all labels are whole numbers (also as floats)."""
+    if labels.dtype.kind in "mM":
+        return np.isnat(labels)
     if np.issubdtype(labels.dtype, np.integer):
         return labels == -1
     if np.issubdtype(labels.dtype, np.floating):
         gaps = np.isnan(labels)
         return gaps | (labels == -1) if (gaps | (labels == np.floor(labels))).all() else gaps
-    if labels.dtype.kind in "mM":
-        return np.isnat(labels)
     if labels.dtype != object:
         return np.zeros(labels.shape, dtype=bool)
     flat = labels.ravel()
