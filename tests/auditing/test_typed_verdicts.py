@@ -43,6 +43,18 @@ def test_classes_ok_and_suggested_are_verdicts_and_an_empty_cell_is_none(audited
     assert found == {first[0]: first[1], second[0]: "walk", third[0]: third[2]}
 
 
+def test_suggested_is_the_class_that_the_person_saw(audited):
+    _, folder = audited
+    ((row, _, suggested),) = type_into(folder, ["suggested"])
+    lines = (folder / "issues.csv").read_text(encoding="utf-8-sig").splitlines()
+    names, cells = lines[0].replace('"', "").split(","), lines[1].split(",")
+    other = {"rest": "walk", "walk": "rest"}[suggested]
+    cells[names.index("suggested")] = other
+    (folder / "issues-edited-1.csv").write_text("\n".join([lines[0], ",".join(cells)]))
+    (folder / "issues.csv").unlink()
+    assert read_typed(folder).to_pylist()[0] | {"row": row, "label": other} == read_typed(folder).to_pylist()[0]
+
+
 def test_nothing_typed_is_no_decision(audited):
     _, folder = audited
     assert read_typed(folder).num_rows == 0

@@ -439,7 +439,9 @@ def _label_of(line: Mapping[str, Any], own: Mapping[str, Any], classes: Sequence
     if key in KEEP and own["recorded"]:
         return str(own["recorded"])
     if key == SUGGESTED and own.get("suggested"):
-        return str(own["suggested"])
+        # What the person saw: a later audit may suggest another class.
+        seen = [name for name in classes if is_same_text(line.get("suggested", ""), name)]
+        return seen[0] if len(seen) == 1 else str(own["suggested"])
     raise ValueError(
         f"A verdict must be a class ({quoted(classes)}), 'ok', 'keep' or 'right' for the recorded label, 'suggested' "
         f"for the suggested one, or empty. Got {verdict!r} in {where}."
