@@ -32,7 +32,7 @@ from labeltide.auditing.decisions import (
     settled_labels,
 )
 from labeltide.auditing.reading import decode
-from labeltide.auditing.results import EDITED, ISSUES_CSV, check_file, draft_of, read_labels
+from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, check_file, draft_of, read_labels
 from labeltide.tables.files import open_file
 from labeltide.tables.frames import VERDICT, SafeCsvWriter
 from labeltide.tables.rows import TableRows
@@ -191,6 +191,8 @@ class _Rewriter:
         about = audit["table"]
         if n_rows != about["rows"] or any(name not in names for name in columns):
             raise ValueError(f"The table must be the audited one, with {about['rows']} rows and {columns!r} in it.")
+        if len(lines) and pc.max(lines["row"]).as_py() >= n_rows:
+            raise ValueError(f"{LABELS} must name rows of the table, which has {n_rows}. Audit again.")
         self.source, self.columns = source, columns
         labels = source.read(columns=columns) if is_file else source.select(columns)
         self.values = _values_of_classes(labels, lines, has_digest=bool(about.get("digest")))
