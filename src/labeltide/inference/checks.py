@@ -86,7 +86,7 @@ def check_identifiability(training: TrainingEvidence, true: np.ndarray) -> Diagn
         sentence += ". Beyond what they say, labels persist from step to step, and that alone identifies the noise."
     else:
         sentence += ", and beyond what they say, labels hardly persist from step to step"
-        sentence += ": noise and real ambiguity cannot be told apart." if bad else "."
+        sentence += ": noise and real ambiguity cannot be separated." if bad else "."
     if not bad:
         return Diagnostic("identifiability", False, sentence)
     return Diagnostic("identifiability", True, sentence, "Give better features or a few trusted labels.", denies=True)
@@ -275,7 +275,7 @@ def _tenths(data: ChainData) -> np.ndarray:
     return np.minimum(data.grid_index().numpy() * CLOCK_TENTHS // data.n_points, CLOCK_TENTHS - 1)
 
 
-# Checks of what identifies the noise. Where one of them fails, how many labels are wrong cannot be told.
+# Checks of what identifies the noise. Where one of them fails, the share of wrong labels cannot be estimated.
 #
 # - Information: features and neighbouring labels must say something about the recorded labels. Labels drawn by coin
 #   flips are explained as well by their frequencies, and then every Q fits.
@@ -371,7 +371,7 @@ def check_confounding(training: TrainingEvidence) -> Diagnostic:
         return Diagnostic("confounding", False, f"{summary}.")
     sentence = (
         f"{summary}, features {100 * by_networks:.0f} %: classes come at fixed moments, as in a protocol. A class that "
-        "is hard to see cannot be told from one that is mislabelled."
+        "is hard to see cannot be distinguished from one that is mislabelled."
     )
     advice = "Give some trusted labels, or sequences in which the classes come in another order."
     return Diagnostic("confounding", True, sentence, advice, denies=True)

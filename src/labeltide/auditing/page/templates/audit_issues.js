@@ -84,7 +84,7 @@ function refresh() {
   showPage();
 }
 
-// Spreadsheet programs run cells that begin like a formula: those get an apostrophe, as in spreadsheet.py.
+// Spreadsheet programs run cells that begin like a formula: those get an apostrophe, as in _files.py.
 const FORMULA = /^[\s\p{Z}\p{C}"'`\u201c\u201d\u2018\u2019]*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[ ]*[\t\r\n]/u;
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
 const INSIDE = /([,;\t\r\n|"'][\s\p{Z}\p{C}"']*)([=@\uff1d\uff20])/gu;
