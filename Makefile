@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: setup demo test lint check coverage kernels screenshots noise-picture clean
-.PHONY: wheel pythons floors lock supply-chain docs paper field-pictures fuzz
+.PHONY: wheel wheels release workflows pythons floors lock supply-chain docs paper field-pictures fuzz
 
 setup: .venv/.ready
 
@@ -44,6 +44,18 @@ fuzz: setup
 # share of the contracts: `make wheel WHEEL_ARGS=--fast`. Other Pythons and the floors download some GB of torch.
 wheel: setup
 	$(BIN)/python tools/packaging/check_wheel.py $(WHEEL_ARGS)
+
+# The wheels of all platforms, cross-compiled and tested here; into dist/. WHEELS_ARGS=--install also installs one.
+wheels: setup
+	$(BIN)/python tools/packaging/wheels.py $(WHEELS_ARGS)
+
+# Everything that a release needs, into dist/; nothing is published. RELEASE_ARGS=--skip-build only checks.
+release: setup
+	$(BIN)/python tools/packaging/release.py $(RELEASE_ARGS)
+
+# The commands of .github/workflows, run here.
+workflows: setup
+	$(BIN)/python tools/workflows.py $(WORKFLOWS_ARGS)
 
 pythons: setup
 	$(BIN)/python tools/packaging/check_pythons.py $(PYTHONS_ARGS)

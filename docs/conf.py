@@ -12,6 +12,7 @@ DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
 import build_pages  # noqa: E402
+import site_files  # noqa: E402
 
 import labeltide  # noqa: E402
 
@@ -38,6 +39,8 @@ nb_merge_streams = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"labeltide {release}"
+html_baseurl = site_files.ADDRESS
+language = "en"
 html_static_path = ["_static"]
 html_extra_path = [str(build_pages.LIVE)]  # the report that the first page shows
 html_css_files = ["labeltide.css"]
@@ -69,8 +72,15 @@ def prepare_source(app: object, name: str, source: list[str]) -> None:
     source[0] = LINK.sub(rewrite, source[0])
 
 
+def add_card(app: object, name: str, template: str, context: dict[str, Any], tree: object) -> None:
+    """The social card of a page."""
+    context["metatags"] = context.get("metatags", "") + site_files.card(context)
+
+
 def setup(app: Any) -> None:
     build_pages.write_reference()
     build_pages.write_live_report()
     app.connect("source-read", prepare_source)
+    app.connect("html-page-context", add_card)
+    app.connect("build-finished", lambda app, error: error or site_files.write(Path(app.outdir)), priority=900)
     app.connect("build-finished", lambda app, error: build_pages.remove_source_maps(Path(app.outdir)))

@@ -42,11 +42,12 @@ GROUPS = {
         "KnownNoiseClassifier",
         "METHODS",
         "fit_fleet",
+        "published_settings",
         "load",
         "step_scorer",
     ),
     "Late labels": ("find_shifts", "Shifts"),
-    "Several annotators": ("consensus", "Consensus", "agreement", "Agreement"),
+    "Several annotators": ("consensus", "Consensus", "drift_alarm", "agreement", "Agreement"),
     "Reviews": ("review_sample", "checked_rate"),
     "Data and simulation": ("Sequences", "SequenceScaler", "make_sequences", "make_noise", "corrupt"),
     "Noise, networks and losses": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def matrix_of(
@@ -100,7 +100,7 @@ def anchor_matrix(probabilities: np.ndarray, percentile: float) -> np.ndarray:
     rows = []
     for true in range(n_classes):
         by_probability = sorted(range(n_steps), key=lambda step: probabilities[step, true])
-        anchor = by_probability[round(percentile / 100 * (n_steps - 1))]
+        anchor = by_probability[-max(1, int((1 - percentile / 100) * n_steps))]
         rows.append(probabilities[anchor] / probabilities[anchor].sum())
     return np.stack(rows)
 
@@ -108,3 +108,78 @@ def anchor_matrix(probabilities: np.ndarray, percentile: float) -> np.ndarray:
 def nearest_moment(moment: float, grid: np.ndarray) -> int:
     """The place on the grid closest to a moment."""
     return min(range(len(grid)), key=lambda place: abs(grid[place] - moment))
+
+
+class PlainFit:
+    """One fit of a method of the paper as a plain loop: `torch.nn.GRU`, two optimisers, one loss for each step."""
+
+    def __init__(self, features: np.ndarray, labels: np.ndarray, model: nn.Module, rate: float = 0.01) -> None:
+        self.features, self.labels, self.rate = torch.from_numpy(features).float(), torch.from_numpy(labels), rate
+        self.network, self.head = self.copy_of(model)
+
+    @staticmethod
+    def copy_of(model: nn.Module) -> tuple[nn.GRU, nn.Linear]:
+        """A GRU and a linear layer with the weights of the first member of our model."""
+        layer = model.forwards
+        gru = nn.GRU(layer.weight_input.shape[1], layer.hidden_size, batch_first=True)
+        head = nn.Linear(layer.hidden_size, model.head.weight.shape[2])
+        ours = (layer.weight_input, layer.weight_hidden, layer.bias_input, layer.bias_hidden)
+        for mine, theirs in zip(
+            (*gru.parameters(), *head.parameters()), (*ours, *model.head.parameters()), strict=True
+        ):
+            mine.data.copy_(theirs[0].T.squeeze(-1))
+        return gru, head
+
+    def probabilities(self, rows: np.ndarray | slice = slice(None)) -> Tensor:
+        """Of the true label: (rows, steps, classes)."""
+        return self.head(self.network(self.features[rows])[0]).softmax(-1)
+
+    def train(self, orders, batch_size, find_matrices, noise_parameters=(), penalty=None, **how) -> list[float]:
+        """Train in place and return the mean loss of each epoch.
+
+        `orders` has the rows of each epoch in their order; `find_matrices` gives Q, (steps, classes, classes).
+        """
+        optimisers = [torch.optim.Adam([*self.network.parameters(), *self.head.parameters()], lr=self.rate)]
+        schedulers = [torch.optim.lr_scheduler.MultiStepLR(optimisers[0], how.get("milestones", ()), 0.1)]
+        if noise_parameters:
+            optimisers.append(torch.optim.Adam(noise_parameters, lr=self.rate))
+            halved = how.get("noise_milestones", ())
+            schedulers.append(torch.optim.lr_scheduler.MultiStepLR(optimisers[1], halved, 0.5))
+        linear, quadratic, before, means = 1.0, 1.0, float("inf"), []
+        for epoch, order in enumerate(orders):
+            total = 0.0
+            for start in range(0, len(order), batch_size):
+                rows = order[start : start + batch_size]
+                matrices, clean = find_matrices(), self.probabilities(rows)
+                violations = []
+                for step in range(clean.shape[1]):
+                    noisy = clean[:, step] @ matrices[step]
+                    violations.append(-noisy[range(len(rows)), self.labels[rows, step]].log().mean())
+                each = torch.stack(violations)  # R_t
+                loss = each.mean()
+                if how.get("lagrangian"):  # equation 3
+                    norms = torch.stack([torch.linalg.norm(matrix) for matrix in matrices])
+                    objective = (norms + linear * each + quadratic / 2 * each**2).mean()
+                else:
+                    objective = loss if penalty is None else loss + penalty(matrices)
+                for optimiser in optimisers:
+                    optimiser.zero_grad()
+                objective.backward()
+                for optimiser in optimisers:
+                    optimiser.step()
+                total += loss.item() * len(rows)
+            for scheduler in schedulers:
+                scheduler.step()
+            means.append(total / len(order))
+            if how.get("lagrangian") and (epoch + 1) % 10 == 0:  # algorithm 1: rounds of ten epochs
+                linear += quadratic * means[-1]
+                quadratic *= 2.0 if means[-1] > 2 * before else 1.0
+                before = means[-1]
+        return means
+
+
+def code_penalty(matrices: Tensor, diagonal_weight: float) -> Tensor:
+    """1e-4 mean log|det Q_t| / T + f mean ||diag Q_t||, as the paper's code has it."""
+    volumes = [torch.linalg.slogdet(matrix)[1] for matrix in matrices]
+    norms = [torch.linalg.norm(torch.diag(matrix)) for matrix in matrices]
+    return 1e-4 * torch.stack(volumes).mean() / len(volumes) + diagonal_weight * torch.stack(norms).mean()

@@ -6,7 +6,12 @@ from itertools import pairwise, permutations
 
 import numpy as np
 
-from labeltide.inference.review import passed_marks
+
+def passed_marks(inclusion: np.ndarray, start: float) -> np.ndarray:
+    """True where the running sum of the inclusion probabilities passes one of start, start + 1, ... (Madow 1949)."""
+    sums = np.cumsum(inclusion)
+    sums[-1] = np.rint(sums[-1])
+    return np.diff(np.floor(sums - start), prepend=np.floor(-start)) > 0
 
 
 def all_samples(inclusion: np.ndarray) -> list[tuple[float, np.ndarray]]:

@@ -18,6 +18,7 @@ from datasets.conftest import small as small
 from labeltide import __version__, cli
 from labeltide.auditing import fitting
 from labeltide.cli.commands import AuditCommandOptions
+from labeltide.inference.audit import FDR
 from labeltide_bench.studies import read_records
 from studies.toys import STUDY, write_study
 
@@ -255,10 +256,16 @@ def test_without_the_bench_its_names_say_what_to_install():
     assert "labeltide.read_study is part of labeltide-bench, which is not installed" in result.stderr
 
 
-def test_the_command_audit_has_the_options_of_the_function():
+def test_function_and_command_have_the_options_of_one_definition_with_their_defaults_and_descriptions():
     function = inspect.signature(lt.audit).parameters
     command = inspect.signature(AuditCommandOptions).parameters
     only_python = {"table", "out", "verbose", "command"}  # the command has these in a form of its own
-    assert list(function.keys() - only_python - command.keys()) == []
-    assert list(command.keys() - function.keys()) == []
+    assert [name for name in function if name not in only_python] == list(command)
     assert {name: function[name].default for name in command} == {name: each.default for name, each in command.items()}
+    assert all(f"\n{name} : " in lt.audit.__doc__ for name in function)
+    assert function["fdr"].default == FDR
+
+
+def test_an_unknown_option_of_audit_is_named():
+    with pytest.raises(TypeError, match="'labl'"):
+        lt.audit("table.csv", labl="label")

@@ -27,14 +27,13 @@ import pyarrow.parquet as pq
 import labeltide as lt
 from annotators_page import draw_picture, write_page
 from annotators_people import alone, coders
-from labeltide.chain.annotators import FIRST_CANDIDATE, Candidate
+from labeltide.chain.annotators import Candidate
 from labeltide_bench.dawid_skene import dawid_skene
 
 STEPS, SEQUENCES, FEW = 50, 150, 6
 EVERY = 10  # seconds between the steps taken of the neonates' recordings
 NIGHTS, STAGES = 12, 5
-POOLED = Candidate(10.0, 1e6, False)
-STATIC = Candidate(None, 1.0, False)
+STATIC = Candidate()
 
 
 def main() -> None:
@@ -124,11 +123,10 @@ def simulate(classes: int, gaps: bool, draw: int) -> dict[str, Any]:
     started = time.perf_counter()
     ours = lt.consensus(y)
     seconds = time.perf_counter() - started
-    pooled, static = (lt.consensus(y, candidates=[candidate]) for candidate in (POOLED, STATIC))
+    static = lt.consensus(y, candidates=[STATIC])
     simple = dawid_skene(y.reshape(-1, 5), classes)
     ways = {
         "own Q(t)": (ours.noise, ours.labels),
-        "one Q(t) for all": (pooled.noise, pooled.labels),
         "own Q, static": (static.noise, static.labels),
         "Dawid-Skene": (simple.matrices[:, None], simple.probabilities.argmax(1).reshape(truth.shape)),
     }
@@ -207,7 +205,7 @@ def _leave_out(y: np.ndarray, lengths: np.ndarray, hours: np.ndarray, scorer: in
     ways = {"majority": (votes, (votes + 0.5) / (votes + 0.5).sum(1, keepdims=True))}
     common = simple.matrices.mean(0)
     ways["Dawid-Skene"] = (simple.probabilities, simple.probabilities @ common)
-    for name, candidate in (("consensus", chosen), ("no bursts", FIRST_CANDIDATE._replace(smoothness=None))):
+    for name, candidate in (("consensus", chosen), ("steps independent", Candidate(sequential=False))):
         consensus = lt.consensus(others, clock=hours, lengths=lengths, candidates=[candidate])
         ways[name] = (np.eye(STAGES)[consensus.labels[there]], consensus.another[there])
     left_out_labels = left_out[there]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 Record = dict[str, Any]
-WAYS = ("own Q(t)", "one Q(t) for all", "own Q, static", "Dawid-Skene")
+WAYS = ("own Q(t)", "own Q, static", "Dawid-Skene")
 PEOPLE = ("steady .10", "steady .20", "steady .15", "tires .05-.45", "learns .40-.10")
 SIGNIFICANCE = 0.05  # of the tests
 GOAL = 0.5  # of Dawid-Skene's error
@@ -195,8 +195,8 @@ def _moves(record: Record) -> str:
     """Whether Q moves, by the recordings left out, all else as chosen first."""
     best: dict[bool, float] = {}
     for candidate in record["tried"]:
-        if candidate["bursts"] == record["chosen"]["bursts"] and candidate["strength"] == 1.0:
-            moves = candidate["smoothness"] is not None
+        if candidate["sequential"] == record["chosen"]["sequential"]:
+            moves = candidate["bandwidth"] is not None
             best[moves] = max(best.get(moves, -np.inf), candidate["held_out"])
     change = best[True] - best[False]
     says = "changes over the clock" if change > 0 else "is not seen to change over the clock"
@@ -219,8 +219,8 @@ def _verdict(left_out: list[Record]) -> str:
 
 def _chosen(record: Record) -> str:
     chosen = record["chosen"]
-    shape = "static" if chosen["smoothness"] is None else f"moving, smoothness {chosen['smoothness']:g}"
-    return f"{shape}, pooling {chosen['strength']:g}, {'errors in bursts' if chosen['bursts'] else 'no bursts'}"
+    shape = "static" if chosen["bandwidth"] is None else f"moving, bandwidth {chosen['bandwidth']:g}"
+    return f"{shape}, {'depends on the step before' if chosen['sequential'] else 'steps independent'}"
 
 
 def _spread(values: np.ndarray) -> str:

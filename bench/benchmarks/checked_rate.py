@@ -175,7 +175,7 @@ def groups(n_studies: int) -> Iterator[dict[str, Any]]:
             for number in range(n_studies):
                 rng = np.random.default_rng((SEED + 1, number, n))
                 p, wrong = simulate(rng)
-                sample = lt.review_sample(p, n, strata=BINS, random_state=rng)
+                sample = lt.review_sample(p, n, random_state=rng)
                 result = lt.checked_rate(p, sample, wrong[sample.index], by={"clock": BINS})
                 for group in result.groups["clock"]:
                     covered.append(group.lower <= wrong[group.group == BINS].mean() <= group.upper)

@@ -107,7 +107,7 @@ def _review_pair(study: Study, chances: np.ndarray, audited: int, reviewer: int,
 
 def _one_review(chances: np.ndarray, differs: np.ndarray, part: np.ndarray, draw: int) -> list[list[float]]:
     """Rate, lower and upper end of all labels and of each part of the clock."""
-    sample = lt.review_sample(chances, ITEMS, strata=part, random_state=draw)
+    sample = lt.review_sample(chances, ITEMS, random_state=draw)
     found = lt.checked_rate(chances, sample, differs[sample.index], by={"part": part})
     return [[each.rate, each.lower, each.upper] for each in (found.overall, *found.groups["part"])]
 

@@ -1,18 +1,23 @@
 """How well `lt.find_shifts` finds late labels and shifted recordings that were made by hand from real ones.
 
     python bench/benchmarks/shifts.py --data DATA --draws 20      # writes bench/results/shifts.md
+    python bench/benchmarks/shifts.py --data DATA --draws 3 --tide --processes 16      # bench/results/shifts_tide.md
 
 Nine data sets with whole recordings. Labels are taken as they are, made late by a common lag, by a lag that differs
 from change to change, at starts or ends of events only, or one recording in ten is moved; without and with 30 % other
-wrong labels.
+wrong labels. With --tide, `tide` learns from such labels in windows of 100 steps, from the same labels in time, and
+from late labels without `align`; a quarter of the recordings tests it.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import time
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -161,11 +166,79 @@ def measure(recordings: Recordings, noise: float, draws: int, **kind: object) ->
     return [f"{rejected} of {tested}", none or "", shown, own_shown, false or "", f"{seconds / draws:.2f}"]
 
 
+def cut(
+    X: np.ndarray, y: np.ndarray, lengths: np.ndarray, steps: int = 100
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Windows of all recordings: features, labels, and the recording of each."""
+    starts = [(row, start) for row, length in enumerate(lengths) for start in range(0, length - steps + 1, steps)]
+    windows = [np.stack([each[row, start : start + steps] for row, start in starts]) for each in (X, y)]
+    return windows[0], windows[1], np.array([row for row, _ in starts])
+
+
+def fit_tide(task: tuple[str, Path, str, float, int]) -> list[object]:
+    """Test error, and labels that stay wrong if flagged ones are corrected, in per cent, for the three fits."""
+    name, data, kind, noise, seed = task
+    recordings = load(data)[name]
+    X, truth, lengths, _ = draw(recordings, seed, 0.0)
+    in_time, late = (draw(recordings, seed, noise, **settings)[1] for settings in ({}, KINDS[kind]))
+    features, clean, owner = cut(X, truth, lengths)
+    test = owner % 4 == 0
+    cells: list[object] = [name, kind, f"{noise:.0%}", seed]
+    for labels, align in ((late, True), (in_time, False), (late, False)):
+        recorded = cut(X, labels, lengths)[1]
+        clf = lt.TideClassifier(align=align, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            clf.fit(features[~test], recorded[~test], clusters=owner[~test])
+            left = clf.corrected_labels(features[~test], recorded[~test])
+        there = (clean[~test] >= 0) & (recorded[~test] >= 0)
+        error = 1 - clf.score(features[test], clean[test])
+        cells += [100 * error, 100 * float((left != clean[~test])[there].mean()), int(clf.lags_[0])]
+    return cells
+
+
+def measure_tide(data: Path, draws: int, processes: int) -> None:
+    """Means over draws, written to bench/results/shifts_tide.md."""
+    kinds = [kind for kind in KINDS if kind != "late by 1"]
+    names = [name for name in load(data) if name != "blinking"]
+    tasks = [
+        (name, data, kind, noise, seed)
+        for name in names
+        for kind in kinds
+        for noise in (0.0, 0.3)
+        for seed in range(draws)
+    ]
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        done = list(pool.map(fit_tide, tasks))
+    heads = ["data set", "labels", "other wrong labels", "lags assumed", "test error", "in time", "without align"]
+    lines = [
+        "# tide on late labels",
+        "",
+        f"`python bench/benchmarks/shifts.py --data DATA --draws {draws} --tide`, {time.strftime('%Y-%m-%d')}.",
+        "Per cent, means over draws.",
+        "",
+        f"| {' | '.join([*heads, 'left', 'left, in time', 'left, without align'])} |",
+        f"|---|---|{'--:|' * 8}",
+    ]
+    for key in dict.fromkeys(tuple(row[:3]) for row in done):
+        rows = [row for row in done if tuple(row[:3]) == key]
+        mean = np.array([[row[4], row[7], row[10], row[5], row[8], row[11]] for row in rows], float).mean(0)
+        lags = ", ".join(str(row[6]) for row in rows)
+        lines.append(f"| {' | '.join([*map(str, key), lags, *(f'{value:.1f}' for value in mean)])} |")
+    RESULT.with_name("shifts_tide.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("LABELTIDE_DATA", "data"))
     parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--tide", action="store_true")
+    parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
+    if options.tide:
+        measure_tide(options.data, options.draws, options.processes)
+        return
     heads = ["data set", "labels", "other wrong labels", "shift found", "cannot be estimated", "error of the lag"]
     heads += ["moved recordings found", "draws with a false one", "seconds"]
     lines = [

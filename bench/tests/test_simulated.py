@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.annotators import FIRST_CANDIDATE, fit_annotators, vote_shares
-from labeltide.chain.data import ChainData
+import labeltide as lt
+from labeltide.chain.annotators import vote_shares
 from labeltide_bench.simulated import (
     Differences,
     SharedDifficulty,
@@ -81,13 +81,11 @@ def predict_left_out(study, seed, left_out=0):
     """Accuracy and log-loss of the majority and of the consensus for an annotator who was left out."""
     labels = simulate_difficulty(study, seed).labels
     others, target = np.delete(labels, left_out, 2), torch.from_numpy(labels[..., left_out])
-    mask = torch.ones(target.shape, dtype=torch.bool)
-    data = ChainData(torch.from_numpy(others.astype(np.int8))[None], mask, None, study.steps, 3)
-    folds = torch.arange(study.n) % 3
-    fitted = fit_annotators(data, np.linspace(0, 1, study.steps), folds, candidates=[FIRST_CANDIDATE])
-    votes = vote_shares(data.labels[0], torch.full((3,), 0.5))
-    probabilities = (votes, fitted.another)
-    right = [float((each.argmax(-1) == target).double().mean()) for each in (votes, fitted.belief, fitted.another)]
+    fitted = lt.consensus(others)
+    votes = vote_shares(torch.from_numpy(others), torch.full((3,), 0.5))
+    belief, another = torch.from_numpy(fitted.probabilities), torch.from_numpy(fitted.another)
+    probabilities = (votes, another)
+    right = [float((each.argmax(-1) == target).double().mean()) for each in (votes, belief, another)]
     losses = [-float(each.gather(-1, target[..., None]).log().mean()) for each in probabilities]
     return right, losses
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Loaded when first used, so that commands which never train start at once and never load torch.
 _HOMES = {
@@ -19,7 +19,10 @@ _HOMES = {
     "TideClassifier": "labeltide.estimators",
     "VolMinClassifier": "labeltide.estimators",
     "fit_fleet": "labeltide.estimators",
+    "published_settings": "labeltide.estimators.paper",
     "audit": "labeltide.auditing.run",
+    "audit_predictions": "labeltide.estimators.predictions",
+    "cross_predict": "labeltide.estimators.predictions",
     "TableAudit": "labeltide.auditing.run",
     "UnanswerableError": "labeltide._validation",
     "predict_table": "labeltide.auditing.predict",
@@ -42,6 +45,7 @@ _HOMES = {
     "checked_rate": "labeltide.inference.review",
     "review_sample": "labeltide.inference.review",
     "consensus": "labeltide.inference.annotators",
+    "drift_alarm": "labeltide.inference.annotators",
     "Shifts": "labeltide.inference.shifts",
     "find_shifts": "labeltide.inference.shifts",
     "corrupt": "labeltide.noise.simulate",
@@ -80,6 +84,9 @@ if TYPE_CHECKING:
     from labeltide.estimators import TideClassifier as TideClassifier
     from labeltide.estimators import VolMinClassifier as VolMinClassifier
     from labeltide.estimators import fit_fleet as fit_fleet
+    from labeltide.estimators.paper import published_settings as published_settings
+    from labeltide.estimators.predictions import audit_predictions as audit_predictions
+    from labeltide.estimators.predictions import cross_predict as cross_predict
     from labeltide.estimators.scoring import step_scorer as step_scorer
     from labeltide.estimators.storage import load as load
     from labeltide.exporting.spans import export_audit as export_audit
@@ -87,6 +94,7 @@ if TYPE_CHECKING:
     from labeltide.inference.annotators import Consensus as Consensus
     from labeltide.inference.annotators import agreement as agreement
     from labeltide.inference.annotators import consensus as consensus
+    from labeltide.inference.annotators import drift_alarm as drift_alarm
     from labeltide.inference.bands import NoiseEstimate as NoiseEstimate
     from labeltide.inference.conclusion import NoiseWarning as NoiseWarning
     from labeltide.inference.review import checked_rate as checked_rate

@@ -9,7 +9,7 @@ import torch
 import labeltide as lt
 from auditing.tables import make_table
 from labeltide.auditing import fitting
-from labeltide.chain.data import ChainData, TrainingEvidence
+from labeltide.chain.data import MIN_CLUSTERS, ChainData, TrainingEvidence
 
 
 def table_of(n_steps, window=100):
@@ -57,7 +57,7 @@ def test_of_few_clusters_all_are_kept_and_their_windows_thinned_alike():
     assert names.tolist() == [0, 1, 2, 3, 4]
     assert counts.tolist() == [10] * 5
     names, counts = np.unique(kept_rows(np.repeat(np.arange(60), 50), 100), return_counts=True)
-    assert len(names) == fitting.MIN_CLUSTERS
+    assert len(names) == MIN_CLUSTERS
     assert set(counts) == {5}
 
 
@@ -113,5 +113,5 @@ def test_score_tests_keep_people_that_bootstrap_tests_leave_out():
     thinned = fitting.thin_for_tests(evidence, 0, 500)
     assert len(thinned.clusters.unique()) == 60
     assert len(thinned.for_bootstrap().data.mask) < len(thinned.data.mask) == 1200
-    assert len(thinned.for_bootstrap().clusters.unique()) == fitting.MIN_CLUSTERS
+    assert len(thinned.for_bootstrap().clusters.unique()) == MIN_CLUSTERS
     assert thinned.for_bootstrap().bootstrap_rows is None

@@ -75,7 +75,7 @@ def make_study(classes, sequences, is_category=False, is_dated=False):
         {
             "person": pa.array([name for name in sequences for _ in range(STEPS)]),
             "minute": times,
-            "signal": pa.array([float(hash((row, "x")) % 11) for row in range(len(labels))]),
+            "signal": pa.array([float(row * 7 % 11) for row in range(len(labels))]),
             "label": label.dictionary_encode() if is_category else label,
         }
     )
@@ -123,12 +123,15 @@ def test_what_a_person_decided_is_what_is_written(
     audit = lt.audit(place / "study.parquet", out=place / "audit", fdr=0.8, **ROLES)
     names = audit.summary["table"]["classes"]
     lines = {line["row"]: line for line in parquet.read_table(place / "audit" / "labels.parquet").to_pylist()}
-    choices = st.sampled_from(["", "ok", "suggested", *names])
+    # What is also a word, as a class called ok is, must be typed as a class.
+    choices = st.sampled_from(
+        ["", "keep", "suggested", *(f"class:{name}" if name in ("ok", "right") else name for name in names)]
+    )
     typed = edit(place / "audit" / "issues.csv", lambda line: draws.draw(choices), rewrites)
     expected = {}
     for row, verdict in typed.items():
-        words = {"ok": lines[row]["recorded"], "suggested": lines[row]["suggested"], "": None}
-        expected[row] = verdict if verdict in names else words[verdict]
+        words = {"keep": lines[row]["recorded"], "suggested": lines[row]["suggested"], "": None}
+        expected[row] = words.get(verdict, verdict.removeprefix("class:"))
     decided = {row: label for row, label in expected.items() if label is not None}
     if not decided:
         return
@@ -165,6 +168,22 @@ def name_of(value, names):
     """The class of a value, among the names of the audit."""
     texts = {unicodedata.normalize("NFC", str(value)), str(float(value)) if isinstance(value, Decimal) else ""}
     return next(name for name in names if name in texts)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "classes"), [("ok", ["ok", "wrong"]), ("suggested", ["suggested", "x"]), ("?", ["?", "x"])]
+)
+def test_a_class_that_is_called_like_a_word_is_never_guessed(tmp_path, verdict, classes):
+    parquet.write_table(make_study(classes, ["p0", "p1"]), tmp_path / "study.parquet")
+    lt.audit(tmp_path / "study.parquet", out=tmp_path / "audit", fdr=0.8, **ROLES)
+    edit(tmp_path / "audit" / "issues.csv", lambda line: verdict if line["recorded"] != verdict else "", rewrites=False)
+    if verdict == "suggested":  # of two classes the suggested one is the class itself
+        assert {line["label"] for line in read_typed(tmp_path / "audit").to_pylist()} == {"suggested"}
+        return
+    with pytest.raises(ValueError, match=rf"could mean the class .*Type class:{re.escape(verdict)} for the class"):
+        read_typed(tmp_path / "audit")
+    edit(tmp_path / "audit" / "issues.csv", lambda line: f"class:{verdict}", rewrites=False)
+    assert {line["label"] for line in read_typed(tmp_path / "audit").to_pylist()} == {verdict}
 
 
 @pytest.mark.parametrize("classes", [["01", "02"], [0.5, 1.0, 2.25], ["NA", "3.50"]], ids=str)

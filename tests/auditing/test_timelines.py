@@ -8,6 +8,7 @@ import pytest
 
 from auditing.stub import StubScorer
 from labeltide.auditing import read_audit_table
+from labeltide.auditing.alignment import TableShifts
 from labeltide.auditing.findings import Totals, describe_timelines, rounded, telling_features
 from labeltide.auditing.judging import JudgeJob, find_flags, judge_all
 from labeltide.auditing.survey import MemoryTable
@@ -52,9 +53,8 @@ def test_every_stretch_of_the_plan_has_a_timeline_once():
     steps = 300
     columns = {"person": ["a"] * steps + ["b"] * steps, "time": [*range(steps)] * 2, "label": ["x", "y"] * steps}
     read = read_audit_table(pa.table({**columns, "v": np.arange(2.0 * steps) % 7}), window=50)
-    job = JudgeJob(
-        MemoryTable(read, np.zeros(2, bool)), StubScorer(SimpleNamespace(classes_="xy"), read, ""), None, [1, 1]
-    )
+    scorer = StubScorer(SimpleNamespace(classes_="xy"), read, "")
+    job = JudgeJob(MemoryTable(read, np.zeros(2, bool)), scorer, None, [1, 1], TableShifts(np.zeros(1, int), {}, {}))
     judge_all(job, lambda rows: None)
     totals = Totals.of(job, read)
     plan = [{"sequence": "b", "first": "100", "last": "139"}, {"sequence": "a", "first": "0", "last": "49"}]

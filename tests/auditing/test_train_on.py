@@ -8,7 +8,8 @@ import pytest
 import labeltide as lt
 from auditing.streaming.quick import WINDOW, QuickTide, study
 from labeltide.auditing import fitting, reading
-from labeltide.auditing.fitting import check_training_memory, read_train_on, training_bytes, windows_wanted
+from labeltide.auditing.fitting import check_training_memory, training_bytes, windows_wanted
+from labeltide.auditing.options import read_train_on
 from labeltide.auditing.reading import read_audit_table
 from labeltide.cli import app
 

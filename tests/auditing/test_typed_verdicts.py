@@ -115,6 +115,39 @@ def test_a_separator_of_thousands_is_never_guessed(typed, written, same):
     assert is_same_text(typed, written) is same
 
 
+@pytest.mark.parametrize(
+    ("typed", "written", "same"),
+    [
+        ("2024-05-01", "2024-01-05", False),
+        ("01.05.2024", "2024-01-05", False),  # with dots the day comes first
+        ("05.01.2024", "2024-01-05", True),
+        ("05/01/2024", "2024-01-05", True),  # with slashes either may
+        ("1/5/24", "2024-01-05", True),
+        ("1/13/24", "2024-01-13", True),
+        ("24.01.2005", "2005-01-24", True),
+        ("05.01.2024", "2005-01-24", False),
+        ("05.01.2024 10:00", "2024-01-05T10:00", True),
+        ("05.01.2024 10:01", "2024-01-10T05:01", False),
+        ("1/5/2024 1:30 PM", "2024-01-05T13:30:00", True),
+        ("1/5/2024 12:30 AM", "2024-01-05T00:30:00", True),
+        ("2024-01-05T10:00+01:00", "2024-01-05T10:00", False),
+        ("13/13/2024", "13/13/2023", False),
+    ],
+)
+def test_dates_are_compared_in_the_order_of_their_parts(typed, written, same):
+    assert is_same_text(typed, written) is same
+
+
+def test_a_date_that_may_mean_two_classes_is_refused(tmp_path):
+    table = make_table()
+    days = pa.array(["2024-01-05" if label == "rest" else "2024-05-01" for label in table["label"].to_pylist()])
+    parquet.write_table(table.set_column(table.column_names.index("label"), "label", days), tmp_path / "study.parquet")
+    lt.audit(tmp_path / "study.parquet", out=tmp_path / "audit", **ROLES)
+    type_into(tmp_path / "audit", ["05/01/2024"])
+    with pytest.raises(ValueError, match="could mean the class '2024-0"):
+        read_typed(tmp_path / "audit")
+
+
 def test_two_frames_of_one_shape_are_two_audits():
     tables = [make_table(seed=seed).drop_columns("truth") for seed in (0, 1, 0)]
     described = [describe_table(table, read_audit_table(table), []) for table in tables]

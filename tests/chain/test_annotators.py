@@ -7,10 +7,8 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.chain.annotators import FIRST_CANDIDATE, Candidate, fit_annotators
-from labeltide.chain.data import ChainData, Members, same_data
+from labeltide.chain.data import ChainData, Members
 from labeltide.chain.em import join_evidence, label_chain
-from labeltide.chain.passes import expect
 from labeltide.chain.select import choose_noise
 
 STEPS = 20
@@ -23,63 +21,6 @@ def study(n=120, rates=RATES, seed=0):
     wrong = np.random.default_rng(seed).random((n, STEPS, len(rates))) < rates.T
     labels = torch.tensor(np.where(wrong, 1 - truth[..., None], truth[..., None]).astype(np.int8))
     return ChainData(labels[None], torch.ones(n, STEPS, dtype=torch.bool), None, STEPS, 2), truth
-
-
-def error(found, rates=RATES):
-    """The mean distance of each annotator's error rates from the true ones."""
-    noise = found.parameters.matrices[0].numpy()
-    return (np.abs(noise[:, :, 0, 1] - rates) + np.abs(noise[:, :, 1, 0] - rates)).mean(1) / 2
-
-
-def test_who_drifts_is_found_and_beats_one_q_for_all_and_no_change():
-    data, _ = study()
-    found = fit_annotators(data, GRID, torch.arange(120) % 3)
-    assert found.chosen.smoothness is not None
-    assert not found.chosen.bursts
-    assert error(found).max() < 0.04
-    for other in (Candidate(10.0, 1e6, False), Candidate(None, 1.0, False)):
-        assert error(found).mean() < 0.5 * error(fit_annotators(data, GRID, candidates=[other])).mean()
-
-
-def test_annotators_alike_are_pooled_and_the_common_q_is_theirs():
-    data, _ = study(rates=RATES[[1, 1, 1]])
-    choices = [Candidate(10.0, 0.01, False), Candidate(10.0, 1000.0, False)]
-    found = fit_annotators(data, GRID, torch.arange(120) % 3, candidates=choices)
-    assert found.chosen.strength == 1000
-    assert np.abs(found.common[:, 0, 1].numpy() - RATES[1]).mean() < 0.04
-
-
-def test_an_annotator_without_labels_gets_the_common_q():
-    data, _ = study(n=40)
-    data.labels[..., 2] = -1
-    found = fit_annotators(data, GRID, candidates=[FIRST_CANDIDATE])
-    assert torch.allclose(found.parameters.matrices[0, 2], found.common, atol=0.01)
-
-
-@pytest.mark.parametrize("known", ["trusted", "evidence"])
-def test_what_is_known_from_elsewhere_improves_the_posterior(known):
-    data, truth = study(n=40)
-    right = torch.nn.functional.one_hot(torch.tensor(truth).long(), 2).float()
-    if known == "evidence":
-        more = data.with_evidence((0.2 + 0.6 * right).log()[None])
-    else:
-        trusted = torch.tensor(truth, dtype=torch.int8)
-        trusted[:, 1::2] = -1
-        more = ChainData(data.labels, data.mask, None, STEPS, 2, trusted=trusted)
-    plain, better = (fit_annotators(one, GRID, candidates=[FIRST_CANDIDATE]).posterior for one in (data, more))
-    assert (better * right).sum() > (plain * right).sum()
-    if known == "trusted":
-        assert (better.argmax(-1).numpy() == truth)[:, ::2].all()
-
-
-def test_a_q_for_each_makes_the_labels_likelier_than_one_for_all():
-    data, _ = study(n=40)
-    every = same_data(torch.ones(1, 40))
-    each, alike = (
-        fit_annotators(data, GRID, candidates=[FIRST_CANDIDATE._replace(strength=strength)]).parameters
-        for strength in (1, 1e6)
-    )
-    assert expect(data, every, each).log_likelihood.sum() > expect(data, every, alike).log_likelihood.sum()
 
 
 @pytest.fixture(scope="module")

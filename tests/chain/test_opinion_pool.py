@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+import labeltide as lt
 from labeltide.chain.annotators import (
-    FIRST_CANDIDATE,
     average_left_out,
-    fit_annotators,
     fit_weights,
     pool,
     shared_labels,
@@ -17,7 +16,6 @@ from labeltide.chain.annotators import (
     vote_prior,
     vote_shares,
 )
-from labeltide.chain.data import ChainData
 
 
 def opinions(n=4000, seed=0):
@@ -77,18 +75,9 @@ def test_where_annotators_err_on_their_own_the_chain_keeps_its_weight():
     truth = np.repeat(np.random.default_rng(0).integers(0, 3, (80, 8)), 5, 1)
     wrong = np.random.default_rng(1).random((*truth.shape, 4)) < 0.2
     labels = np.where(wrong, (truth[..., None] + 1) % 3, truth[..., None]).astype(np.int8)
-    data = ChainData(torch.from_numpy(labels)[None], torch.ones(truth.shape, dtype=torch.bool), None, 40, 3)
-    fitted = fit_annotators(data, np.linspace(0, 1, 40), torch.arange(80) % 3, candidates=[FIRST_CANDIDATE])
+    fitted = lt.consensus(labels)
     assert fitted.weights[0] > 0.9
     assert fitted.weights[1] < 0.15
-
-
-def test_with_one_annotator_the_belief_is_that_of_the_chain():
-    data = ChainData(
-        torch.randint(0, 2, (1, 20, 10, 1), dtype=torch.int8), torch.ones(20, 10, dtype=torch.bool), None, 10, 2
-    )
-    fitted = fit_annotators(data, np.linspace(0, 1, 10), candidates=[FIRST_CANDIDATE])
-    torch.testing.assert_close(fitted.belief, fitted.posterior.double())
 
 
 def test_an_opinion_that_misleads_gets_no_weight():

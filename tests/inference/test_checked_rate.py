@@ -46,8 +46,9 @@ def test_reviewing_everything_gives_the_rate_itself():
     assert overall.rate == pytest.approx(wrong.mean())
     assert overall.n_reviewed == overall.n_labels == 200
     assert overall.lower == overall.rate == overall.upper
+    assert overall.anytime_lower == overall.rate == overall.anytime_upper
     people = check(p, wrong, n=200, clusters=np.arange(5)).overall
-    assert people.rate == pytest.approx(wrong.mean())
+    assert people.rate == pytest.approx(wrong.mean(), abs=0.01)
     assert people.upper - people.lower > 0.01  # other people are not known
 
 
@@ -106,14 +107,38 @@ def test_two_draws_say_more_than_one():
     assert two.lower <= wrong.mean() <= two.upper
 
 
-def test_the_order_of_items_does_not_matter():
-    p, wrong = study()
-    sample = lt.review_sample(p, 100)
-    order = np.random.default_rng(0).permutation(100)
-    names = ("items", "inclusion", "draws")
-    shuffled = replace(sample, **{name: getattr(sample, name)[order] for name in names})
-    one, two = (lt.checked_rate(p, s, wrong[s.index]).overall for s in (sample, shuffled))
-    assert (one.rate, one.lower, one.upper) == pytest.approx((two.rate, two.lower, two.upper))
+def test_the_interval_that_may_be_watched_is_nested_and_covers_at_every_look():
+    misses = 0
+    for seed in range(60):
+        p, wrong = study(seed)
+        sample = lt.review_sample(p, 120, random_state=seed)
+        looks = [lt.checked_rate(p, sample.first(n), wrong[sample.index][:n]).overall for n in (10, 40, 80, 120)]
+        lower, upper = ([getattr(look, f"anytime_{end}") for look in looks] for end in ("lower", "upper"))
+        assert np.all(np.diff(lower) >= 0)
+        assert np.all(np.diff(upper) <= 0)
+        misses += not lower[-1] <= wrong.mean() <= upper[-1]
+        assert upper[-1] - lower[-1] < 3 * (looks[-1].upper - looks[-1].lower)
+    assert misses <= 6  # of 60, where 3 are allowed on average
+
+
+def test_a_gambler_who_knows_nothing_wins_nothing_at_the_true_share():
+    """Every model, also one that is always wrong: over all orders of a tiny population the truth is rarely refuted."""
+    wrong = np.array([True, False, False, False, True, False])
+    for p in (np.full(6, 0.3), np.where(wrong, 0.01, 0.9)):
+        missed = 0
+        for seed in range(400):
+            sample = lt.review_sample(p, 5, random_state=seed)
+            found = lt.checked_rate(p, sample, wrong[sample.items], level=0.8).overall
+            missed += not found.anytime_lower <= 2 / 6 <= found.anytime_upper
+        assert missed <= 0.2 * 400 + 3 * (400 * 0.16) ** 0.5
+
+
+def test_the_interval_for_more_people_is_never_narrower_than_that_of_these_labels():
+    for seed in range(30):
+        p, wrong = study(seed)
+        these, more = (check(p, wrong, 60, seed, clusters=each).overall for each in (None, np.arange(40) // 10))
+        assert more.lower <= these.lower
+        assert more.upper >= these.upper
 
 
 def test_labels_that_were_not_recorded_change_nothing():
@@ -148,7 +173,7 @@ def test_a_group_that_nobody_reviewed_may_be_anything():
 @pytest.mark.parametrize("n_annotators", [1, 2])
 def test_an_audit_brings_its_own_groups(n_annotators):
     audit = small_audit(n_annotators)
-    sample = lt.review_sample(audit, 100, strata="clock", clusters=np.arange(20) // 2)
+    sample = lt.review_sample(audit, 100)
     result = lt.checked_rate(audit, sample, np.zeros(100, bool), by=("class", "clock", "annotator"))
     assert [group.group for group in result.groups["class"]] == ["N", "R", "W"]
     assert len(result.groups["clock"]) == 10

@@ -3,13 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import labeltide as lt
 from labeltide.inference.review import (
     Population,
     Reviewed,
     design_scores,
-    draw_systematic,
     estimate_rate,
-    inclusion_probabilities,
     tune_weight,
 )
 from samples import all_samples
@@ -59,12 +58,12 @@ def test_the_variance_is_right_on_average():
     rng = np.random.default_rng(1)
     p = rng.beta(0.5, 3, 2000)
     wrong = (rng.random(2000) < p).astype(float)
-    inclusion = inclusion_probabilities(p, 100, 0.5)
     population = Population(2000, float(p.sum()))
     rates, variances = [], []
     for _ in range(1500):
-        items = draw_systematic(inclusion, rng)
-        part = Reviewed(wrong[items], p[items], inclusion[items], np.zeros(100, int), np.ones(1))
+        sample = lt.review_sample(p, 100, floor=0.5, random_state=rng)
+        items = sample.items
+        part = Reviewed(wrong[items], p[items], sample.inclusion, np.zeros(100, int), np.ones(1))
         estimate = estimate_rate(part, population)
         rates.append(estimate.rate)
         variances.append(estimate.variance)

@@ -57,7 +57,7 @@ def test_more_items_lower_the_bound_until_all_are_reviewed():
 
 
 def test_items_needed_is_the_first_place_of_the_curve_within_the_target():
-    p = np.full((50, 100), 0.05)
+    p = np.full((50, 100), 0.0005)
     result, _ = bound(p, np.zeros(p.shape, bool), n=100)
     needed = result.items_needed(0.01)
     assert result.predict_bound([needed - 1, needed]).tolist() == pytest.approx([0.01, 0.01], rel=0.01)
@@ -78,6 +78,17 @@ def test_the_expected_bound_is_near_the_one_that_comes():
         later, _ = bound(p, wrong, n=800, seed=seed + 100)
         ratios.append(now.predict_bound(600)[0] / later.bound)
     assert np.median(ratios) == pytest.approx(1, abs=0.15)
+
+
+def test_a_forecast_after_few_items_shrinks_to_the_model():
+    rng = np.random.default_rng(0)
+    p = rng.beta(0.3, 6, (40, 500))
+    wrong = rng.random(p.shape) < p
+    sample = lt.review_sample(p, 30, random_state=3)
+    unlucky = np.arange(30) < 5  # 5 of 30, where the model says 5 %
+    assert remaining_rate(p, sample, unlucky).items_needed(0.1) < 600
+    assert remaining_rate(p, sample, unlucky).anytime_bound > remaining_rate(p, sample, unlucky).bound
+    assert wrong.mean() < 0.06
 
 
 def test_corrections_of_an_audit_carry_the_probability_of_the_suggested_label():

@@ -26,7 +26,8 @@ def test_uncertain_labels_are_drawn_more_often_and_none_never():
     p = np.where(np.arange(1000) < 100, 0.5, 0.001)
     sample = lt.review_sample(p, 100, floor=0.2)
     assert sample.inclusion[sample.items < 100].min() > 3 * sample.inclusion[sample.items >= 100].max()
-    assert sample.smallest[0] >= 0.2 * 0.1
+    assert sample.smallest[0] >= 0.2 * 0.1 - 1e-3
+    assert np.all(sample.chances <= sample.inclusion + 1e-12)
 
 
 def test_the_same_seed_draws_the_same_labels():
@@ -45,7 +46,8 @@ def test_a_second_draw_is_from_the_rest_and_keeps_the_first():
     np.testing.assert_array_equal(both.draws, [0] * 50 + [1] * 30)
     rest = np.isfinite(p).sum() - 50
     everything = lt.review_sample(p, rest, earlier=first)
-    np.testing.assert_allclose(everything.inclusion[50:], 1)
+    assert everything.chances[-1] == pytest.approx(1)
+    assert len(set(everything.items)) == np.isfinite(p).sum()
 
 
 def test_the_first_items_are_a_sample_with_known_probabilities():
@@ -60,14 +62,31 @@ def test_the_first_items_are_a_sample_with_known_probabilities():
     assert counts[~recorded].sum() == 0
     both = lt.review_sample(p, 6, earlier=lt.review_sample(p, 10)).first(13)
     whole = lt.review_sample(p, 6, earlier=lt.review_sample(p, 10))
-    np.testing.assert_allclose(both.inclusion, whole.inclusion[:13] * np.where(whole.draws[:13] == 1, 0.5, 1))
+    np.testing.assert_array_equal(both.chances, whole.chances[:13])
+    np.testing.assert_array_equal(both.inclusion[:10], whole.inclusion[:10])
 
 
-def test_clusters_and_strata_get_their_share():
-    p, people, hours = np.full((40, 50), 0.1), np.arange(40) // 4, np.tile(np.arange(50) // 10, (40, 1))
-    sample = lt.review_sample(p, 100, clusters=people, strata=hours)
-    np.testing.assert_array_equal(np.bincount(people[sample.rows]), 10)
-    np.testing.assert_array_equal(np.bincount(hours[sample.index]), 20)
+def test_the_chance_of_every_item_given_those_before_is_exact():
+    """The items before one say how much is left, and the next is drawn from that in proportion to its size."""
+    p = np.array([0.5, 0.5, 0.1, 0.1, 0.01, 0.01])
+    size = 0.3 + 0.7 * np.sqrt(p * (1 - p)) / np.sqrt(p * (1 - p)).mean()
+    pairs = np.zeros((6, 6))
+    for seed in range(6000):
+        sample = lt.review_sample(p, 3, floor=0.3, random_state=seed)
+        pairs[tuple(sample.items[:2])] += 1
+        left = size.sum() - np.append(0, size[sample.items[:2]].cumsum())
+        np.testing.assert_allclose(sample.chances, size[sample.items] / left)
+        np.testing.assert_allclose(sample.left, left / size.sum())
+    expected = size[:, None] / size.sum() * size / (size.sum() - size[:, None])
+    np.fill_diagonal(expected, 0)
+    error = (pairs / 6000 - expected)[expected > 0] / np.sqrt(expected[expected > 0] / 6000)
+    assert np.abs(error).max() < 4
+
+
+def test_equal_probabilities_include_every_label_alike():
+    sample = lt.review_sample(np.full(50, 0.2), 20)
+    np.testing.assert_allclose(sample.inclusion, 0.4)
+    np.testing.assert_allclose(sample.smallest, 0.4)
 
 
 def test_bins_of_the_clock_hold_equal_numbers_of_steps():
@@ -82,10 +101,6 @@ def test_bins_of_the_clock_hold_equal_numbers_of_steps():
         ({"n": 596}, r"at most 595. Got 596."),
         ({"floor": 0.0}, r"floor must be a number above 0 and at most 1. Got 0.0."),
         ({"random_state": -1}, r"random_state must be a whole number at least 0. Got -1."),
-        ({"strata": "clock"}, r'strata="clock" needs an audit'),
-        ({"strata": "hours"}, r"Unknown strata 'hours'. Choose one of: clock."),
-        ({"strata": np.zeros(7)}, r"strata must have the shape \(20, 30\) of the labels"),
-        ({"clusters": np.zeros(7)}, r"clusters must"),
         ({"audit_or_probabilities": np.full((2, 3), 1.5)}, r"must lie between 0 and 1. Got 1.5 to 1.5."),
         ({"audit_or_probabilities": np.full((2, 3), np.nan)}, r"must hold at least one number"),
         ({"audit_or_probabilities": np.zeros((1, 1, 1, 1))}, r"Got shape \(1, 1, 1, 1\)."),

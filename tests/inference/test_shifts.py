@@ -101,3 +101,50 @@ def test_a_plot_and_a_piece_of_html_show_the_lag(study):
 def test_clusters_must_be_one_name_per_sequence(study):
     with pytest.raises(ValueError, match="clusters must be 24 names"):
         lt.find_shifts(study.features, study.clean_labels, clusters=[1, 2])
+
+
+def test_delays_that_vary_from_change_to_change_have_a_spread(study):
+    generator = np.random.default_rng(0)
+    y = np.empty_like(study.clean_labels)
+    for row, labels in enumerate(study.clean_labels):
+        changes = np.flatnonzero(np.diff(labels)) + 1
+        edges = np.maximum.accumulate(changes + np.round(generator.normal(4, 2, len(changes))).astype(int))
+        y[row] = np.repeat(labels[np.r_[0, changes]], np.diff(np.clip(np.r_[0, edges, len(labels)], 0, len(labels))))
+    assert lt.find_shifts(study.features, late(study.clean_labels, 4)).spread < 0.5
+    assert 0.7 < lt.find_shifts(study.features, y).spread < 3
+
+
+@pytest.fixture(scope="module")
+def late_fit(study):
+    y = late(study.clean_labels, 4)
+    return y, lt.TideClassifier(epochs=15, random_state=0).fit(study.features, y)
+
+
+def test_tide_learns_from_late_labels_as_from_aligned_ones(study, late_fit):
+    y, clf = late_fit
+    aligned = lt.TideClassifier(epochs=15, random_state=0).fit(study.features, late(y, -4))
+    assert clf.lags_.tolist() == [4]
+    np.testing.assert_array_equal(clf.predict(study.features), aligned.predict(study.features))
+
+
+def test_an_audit_of_late_labels_judges_each_label_at_its_own_step(study, late_fit):
+    y, clf = late_fit
+    audit = clf.audit(study.features, y)
+    wrong = (y != study.clean_labels) & (y >= 0)
+    assert wrong.mean() > 0.2
+    assert (audit.suggested == study.clean_labels)[y >= 0].mean() > 0.97
+    assert audit.is_issue[wrong].mean() > 0.9
+    assert audit.is_issue[~wrong & (y >= 0)].mean() < 0.02
+
+
+def test_labels_stay_where_they_are_without_align(study, late_fit):
+    y, _ = late_fit
+    clf = lt.TideClassifier(epochs=2, align=False, random_state=0).fit(study.features, y)
+    assert clf.lags_.tolist() == [0]
+    assert clf.audit(study.features, y).aligned is None
+
+
+def test_the_lag_of_a_fit_is_in_its_file(late_fit, tmp_path):
+    _, clf = late_fit
+    clf.save_fit(tmp_path / "model.safetensors")
+    assert lt.load(tmp_path / "model.safetensors").lags_.tolist() == [4]

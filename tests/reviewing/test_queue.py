@@ -28,10 +28,15 @@ def test_stretches_hold_flagged_labels_of_one_annotator_and_one_suggestion(audit
         assert len(set(lines.suggested[inside])) == len(set(lines.recorded[inside])) == 1
 
 
-def test_whole_stretches_come_before_single_labels(audit):
-    single = [stretch.size == 1 for stretch in rank_suspects(audit.lines)]
-    assert single == sorted(single)
-    assert 0 < sum(single) < len(single)
+def test_the_surest_suspects_come_first_not_the_longest(audit):
+    lines = audit.lines
+    ranked = rank_suspects(lines)
+    sure = []
+    for first, last, target, _ in ranked:
+        inside = (lines.row >= first) & (lines.row <= last) & (lines.sequence == lines.sequence[target])
+        sure.append(lines.wrong[inside & (lines.annotator == lines.annotator[target])].mean().round(2))
+    assert sure == sorted(sure, reverse=True)
+    assert [stretch.size for stretch in ranked] != sorted((stretch.size for stretch in ranked), reverse=True)
 
 
 def test_the_plan_of_the_audit_comes_first(audit):

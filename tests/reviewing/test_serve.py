@@ -54,10 +54,32 @@ def test_a_killed_server_goes_on_where_it_was(folder):
         assert httpx.get(f"{origin(again)}/wrong/").status_code == 403
     finally:
         server.terminate()
-    assert server.wait() == 0
+    assert server.wait() == 143
     assert (folder / "review.json").exists()
     with DecisionStore.open(folder, create=False) as store:
         assert len(store.all()) == 1
+
+
+def test_decisions_outlive_a_kill_after_the_journal_was_deleted(folder):
+    server, address = start(folder, "--items", "5", "--sample", "10")
+    decide(address, 0, "r0")
+    for path in folder.glob("decisions.sqlite-*"):
+        path.unlink()
+    decide(address, 1, "r1")
+    server.kill()
+    server.wait()
+    for path in folder.glob("decisions.sqlite-*"):
+        path.unlink()
+    with DecisionStore.open(folder, create=False) as store:
+        assert [decision.request for decision in store.all()] == ["r0", "r1"]
+
+
+def test_ctrl_c_is_the_usual_end(folder):
+    server, address = start(folder, "--items", "5", "--sample", "10")
+    decide(address, 0, "r0")
+    server.send_signal(signal.SIGINT)
+    assert server.wait(10) == 0
+    assert (folder / "review.json").exists()
 
 
 def test_a_port_in_use_is_told():

@@ -73,9 +73,7 @@ def test_only_the_first_items_of_the_sample_count_until_those_before_are_settled
     outcomes = sample_outcomes(session.store, session.store.items(), session.audit.lines)
     assert len(outcomes.truth) == 3
     assert outcomes.n_waiting == 1
-    assert outcomes.sample.inclusion == pytest.approx(
-        [item.probability * 3 / 20 for item in session.queue[:3]]
-    )  # the first 3 of 20 in random order
+    assert outcomes.sample.chances == pytest.approx([item.probability for item in session.queue[:3]])
 
 
 def test_what_cannot_be_told_widens_the_interval_both_ways(opened):

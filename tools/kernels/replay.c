@@ -1,6 +1,7 @@
 /* Replays the stored calls of the kernels and compares what they leave with what torch gave: `replay CASES`. It is
-   linked with the kernels and needs no Python, so it also runs under emulators and sanitizers. cases.py in
-   src/labeltide/kernels describes the file, and check.py there does the same from Python. */
+   linked with the kernels and needs no Python, so it also runs under emulators and sanitizers. Built with -DLOADS it
+   takes the kernels from a shared library, as Python does: `replay CASES LIBRARY`. library.py in src/labeltide/kernels
+   describes the file of cases and does the same from Python. */
 
 #include <math.h>
 #include <stdint.h>
@@ -15,6 +16,32 @@
 /* Every kernel takes a pointer to its own task. Here tasks are only bytes, so all are declared alike. */
 typedef struct Work Work;
 typedef int (*Kernel)(const void *task, Work *work);
+typedef int (*Run)(Kernel kernel, const void *task, int64_t items, int64_t threads);
+
+static void quit(const char *sentence, const char *about) {
+    fprintf(stderr, sentence, about);
+    fputc('\n', stderr);
+    exit(2);
+}
+
+#ifdef LOADS
+#ifdef _WIN32
+#include <windows.h>
+#define OPEN(path) ((void *)LoadLibraryA(path))
+#define SYMBOL(library, name) ((void *)GetProcAddress((HMODULE)(library), name))
+#else
+#include <dlfcn.h>
+#define OPEN(path) dlopen(path, RTLD_NOW | RTLD_LOCAL)
+#define SYMBOL(library, name) dlsym(library, name)
+#endif
+static void *library;
+
+static void *find(const char *name) {
+    void *found = SYMBOL(library, name);
+    if (!found) quit("The library does not hold %s.", name);
+    return found;
+}
+#else
 int labeltide_run(Kernel kernel, const void *task, int64_t items, int64_t threads);
 
 #define KERNELS(each)                                                                                                  \
@@ -22,23 +49,25 @@ int labeltide_run(Kernel kernel, const void *task, int64_t items, int64_t thread
     each(labeltide_network_backward) each(labeltide_network_gradients) each(labeltide_objective) each(labeltide_adam)  \
     each(labeltide_chain)
 #define DECLARE(name) int name(const void *task, Work *work);
-#define ENTRY(name) {#name, name},
+#define ENTRY(name) {#name, (void *)name},
 KERNELS(DECLARE)
 static const struct {
     const char *name;
-    Kernel kernel;
-} known[] = {KERNELS(ENTRY)};
+    void *function;
+} known[] = {KERNELS(ENTRY){"labeltide_run", (void *)labeltide_run}};
+
+static void *find(const char *name) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, name) == 0) return known[i].function;
+    quit("The file calls %s, which this program does not know.", name);
+    return NULL;
+}
+#endif
 
 typedef struct {
     int passed;
     double difference; /* the largest, relative to the largest value of its tensor */
 } Verdict;
-
-static void quit(const char *sentence, const char *about) {
-    fprintf(stderr, sentence, about);
-    fputc('\n', stderr);
-    exit(2);
-}
 
 /* The numbers in the file are little-endian, as is every machine that the kernels are built for. Every part starts at a
    multiple of eight bytes. */
@@ -69,16 +98,21 @@ static void read_name(const char **at, char name[NAME + 1]) {
 /* Zeros that start on a cache line. No more than its last line is added, so that a sanitizer sees what lies beyond. */
 static void *new_memory(int64_t bytes) {
     const size_t whole = (size_t)(bytes > 0 ? (bytes + LINE - 1) / LINE * LINE : LINE);
+#ifdef _WIN32
+    void *memory = _aligned_malloc(whole, LINE);
+#else
     void *memory = aligned_alloc(LINE, whole);
+#endif
     if (!memory) quit("There is not enough memory for a %s.", "case");
     return memset(memory, 0, whole);
 }
 
-static Kernel find(const char *name) {
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i].name, name) == 0) return known[i].kernel;
-    quit("The file calls %s, which this program does not know.", name);
-    return NULL;
+static void release(void *memory) {
+#ifdef _WIN32
+    _aligned_free(memory);
+#else
+    free(memory);
+#endif
 }
 
 /* One call: the task is copied, because its pointers differ from memory to memory. Returns 0, or 1 without memory. */
@@ -93,8 +127,8 @@ static int replay_call(const char **at, char *memory, int64_t threads) {
         const char *pointer = memory + number(at);
         memcpy(task + field, &pointer, sizeof pointer);
     }
-    const int result = labeltide_run(find(name), task, items, threads);
-    free(task);
+    const int result = ((Run)find("labeltide_run"))((Kernel)find(name), task, items, threads);
+    release(task);
     return result;
 }
 
@@ -140,7 +174,7 @@ static const char *replay(const char *at, int64_t threads, Verdict *verdict) {
         if (difference > verdict->difference) verdict->difference = difference;
         if (!(difference <= tolerance)) verdict->passed = 0;
     }
-    free(memory);
+    release(memory);
     return at;
 }
 
@@ -159,7 +193,14 @@ static char *read_file(const char *path) {
 }
 
 int main(int argc, char **argv) {
+#ifdef LOADS
+    if (argc != 3) quit("Usage: %s CASES LIBRARY", argv[0]);
+    if (!(library = OPEN(argv[2]))) quit("%s cannot be loaded.", argv[2]);
+    const int level = ((int (*)(void))find("labeltide_processor"))();
+    printf("processor level %d\n", level);
+#else
     if (argc != 2) quit("Usage: %s CASES", argv[0]);
+#endif
     char *content = read_file(argv[1]);
     const char *at = content + strlen(MAGIC);
     int all = 1;

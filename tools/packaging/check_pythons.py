@@ -19,7 +19,7 @@ from contents import kernels
 from distributions import build
 from environments import TESTING, fresh_environment
 
-VERSIONS = ("3.12", "3.13")
+VERSIONS = ("3.12", "3.13", "3.14")
 
 
 def find(version: str) -> Path | None:

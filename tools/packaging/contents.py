@@ -40,12 +40,12 @@ def check_source(archive: Path, tree: Path) -> None:
     _check(archive, {*NAMED, *files}, held)
 
 
-def check_wheel(archive: Path, tree: Path) -> None:
+def check_wheel(archive: Path, tree: Path, variants: list[str], suffix: str) -> None:
     """The wheel has the whole package and every kernel, and nothing beside the package."""
     held = set(zipfile.ZipFile(archive).namelist())
     package = {str(path.relative_to(tree / "src")) for path in (tree / "src/labeltide").rglob("*") if path.is_file()}
     sources = {name for name in package if name.startswith("labeltide/kernels/c/")}
-    compiled = {f"labeltide/kernels/labeltide_{name}.so" for name in kernels()}
+    compiled = {f"labeltide/kernels/labeltide_{name}{suffix}" for name in variants}
     expected = (package - sources) | compiled
     _check(archive, expected, held)
     surplus = {name for name in held if ".dist-info/" not in name} - expected

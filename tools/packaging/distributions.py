@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import shutil
 import sys
+import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from commands import ROOT, attempt, read, step
-from contents import check_source, check_versions, check_wheel
+from contents import check_source, check_versions, check_wheel, kernels
 
 TARGET = ROOT / "dist"
 
@@ -35,7 +38,7 @@ def build() -> Distributions:
         read(sys.executable, "-m", "build", "--outdir", made, tree, LABELTIDE_REQUIRE_KERNELS="1")
         built = _find(made)
         check_source(built.source, tree)
-        check_wheel(built.wheel, tree)
+        check_wheel(built.wheel, tree, kernels(), ".so")
         return _publish(built)
 
 
@@ -49,7 +52,26 @@ def copy_tree(target: Path) -> None:
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():  # not if it was removed without a commit
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
+            shutil.copyfile(ROOT / name, target / name)
+            (target / name).chmod(0o755 if (ROOT / name).stat().st_mode & 0o100 else 0o644)
+
+
+def commit_time() -> int:
+    """Seconds of the last commit, which every file of a release has as its time."""
+    return int(read("git", "log", "-1", "--format=%ct", folder=ROOT))
+
+
+def make_reproducible(archive: Path) -> None:
+    """Write the sdist again with sorted members of one time and owner."""
+    packed = io.BytesIO()
+    with tarfile.open(archive) as opened, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as written:
+        for member in sorted(opened.getmembers(), key=lambda found: found.name):
+            content = opened.extractfile(member) if member.isfile() else None
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mtime, member.pax_headers = commit_time(), {}
+            written.addfile(member, content)
+    archive.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
 
 
 def _find(folder: Path) -> Distributions:

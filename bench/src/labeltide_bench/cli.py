@@ -32,14 +32,23 @@ def bench(
     ray: Annotated[str | None, Parameter(help="A Ray cluster in their place: auto, local or its address.")] = None,
     fleet_size: Annotated[int, Parameter(help="Most runs trained together.")] = 64,
     device: Annotated[str, Parameter(help='"auto" takes a GPU where there is one.')] = "auto",
+    datasets: Annotated[
+        list[str] | None, Parameter(consume_multiple=True, negative=(), help="Only these data sets of the study.")
+    ] = None,
+    methods: Annotated[
+        list[str] | None, Parameter(consume_multiple=True, negative=(), help="Only these methods of the study.")
+    ] = None,
+    draws: Annotated[int | None, Parameter(help="Only the first draws of the study.")] = None,
 ) -> None:
-    """Run a benchmark study; after an interruption, the same command continues it."""
+    """Run a benchmark study, or parts of it one after the other; after an interruption, the same command continues."""
     from labeltide._workers import workers
     from labeltide_bench.studies import read_study, run_study
+    from labeltide_bench.studies.study import part_of
 
     folder = out or Path("results") / study.stem
+    part = part_of(read_study(study), datasets or (), methods or (), draws)
     with nullcontext() if ray is None else workers(ray=ray):
-        run_study(read_study(study), data, folder, jobs=jobs, fleet_size=fleet_size, device=device, verbose=True)
+        run_study(part, data, folder, jobs=jobs, fleet_size=fleet_size, device=device, verbose=True)
     console.print(f"Records: {folder / 'records.jsonl'}. Make the page with: labeltide report {folder}")
 
 

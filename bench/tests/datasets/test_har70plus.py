@@ -8,6 +8,8 @@ import pytest
 
 from datasets import archives
 from labeltide_bench.datasets import har70plus
+from labeltide_bench.studies.loading import load_dataset
+from studies.toys import our_study
 
 SIZES = {502: 777, 501: 500}
 AXES = ["back_x", "back_y", "back_z", "thigh_x", "thigh_y", "thigh_z"]
@@ -103,3 +105,23 @@ def test_window_labels_of_the_real_recordings_come_out():
         for name in ("subject", "window", "label_mode", "label_first", "mode_share"):
             np.testing.assert_array_equal(ours[name], theirs[name])
             assert ours[name].dtype == theirs[name].dtype
+
+
+def test_the_labels_at_1_hz_give_the_444_windows_of_the_paper(tmp_path):
+    folder = os.environ.get("LABELTIDE_DATA")
+    if not folder:
+        pytest.skip("Set LABELTIDE_DATA to the folder of public recordings to run this test.")
+    labels = pd.read_parquet(Path(folder, "har70plus", "labels_50hz.parquet"))
+    generator = np.random.default_rng(0)
+    people = []
+    for _, own in labels.groupby("subject"):
+        signals = {axis: generator.normal(size=len(own)) for axis in AXES}  # what is not at hand
+        person = {name: own[name].to_numpy() for name in own} | signals
+        people.append(pd.DataFrame(har70plus.every_second(person)))
+    (tmp_path / "har70plus").mkdir()
+    pd.concat(people).to_parquet(tmp_path / "har70plus" / "samples_1hz.parquet")
+    study = our_study(Path(__file__).parents[2] / "studies" / "paper-tables.toml")
+    spec = next(each for each in study.datasets if each.name == "senior, 1 Hz")
+    split = load_dataset(spec, tmp_path)
+    assert len(split.train) + len(split.test) == 444
+    assert split.train.features.shape[1:] == (100, 6)

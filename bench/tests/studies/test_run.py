@@ -142,6 +142,7 @@ def test_a_record_says_what_was_run(undisturbed):
         "frobenius",
         "absolute",
         "wrong_labels",
+        "test_error_rounded",
     }
     assert set(record["over_time"]) == {"test_error", "frobenius", "absolute"}
     assert np.shape(record["noise"]) == np.shape(record["true_noise"]) == (6, 2, 2)

@@ -1,16 +1,33 @@
 """From a table to a folder of results: which labels are likely wrong, when, and how sure we are."""
 
-from labeltide._validation import UnanswerableError
-from labeltide.auditing.reading import AuditInput, read_audit_table, read_new_table
-from labeltide.auditing.results import check_folder, new_results
-from labeltide.data.studies import simulate_study
+from __future__ import annotations
 
-__all__ = [
-    "AuditInput",
-    "UnanswerableError",
-    "check_folder",
-    "new_results",
-    "read_audit_table",
-    "read_new_table",
-    "simulate_study",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from labeltide._validation import UnanswerableError as UnanswerableError
+    from labeltide.auditing.reading import AuditInput as AuditInput
+    from labeltide.auditing.reading import read_audit_table as read_audit_table
+    from labeltide.auditing.reading import read_new_table as read_new_table
+    from labeltide.auditing.results import check_folder as check_folder
+    from labeltide.auditing.results import new_results as new_results
+    from labeltide.data.studies import simulate_study as simulate_study
+
+# Loaded when first used: the command line reads `options` from this folder whenever it starts.
+_HOMES = {
+    "AuditInput": "labeltide.auditing.reading",
+    "UnanswerableError": "labeltide._validation",
+    "check_folder": "labeltide.auditing.results",
+    "new_results": "labeltide.auditing.results",
+    "read_audit_table": "labeltide.auditing.reading",
+    "read_new_table": "labeltide.auditing.reading",
+    "simulate_study": "labeltide.data.studies",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

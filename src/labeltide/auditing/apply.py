@@ -31,6 +31,7 @@ from labeltide.auditing.decisions import (
     file_digest,
     settled_labels,
 )
+from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import decode
 from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, check_file, draft_of, read_labels
 from labeltide.tables.files import open_file
@@ -68,7 +69,12 @@ class AppliedDecisions:
 
 
 def apply_decisions(
-    folder: str | Path, out: str | Path, *, table: str | Path | None = None, above: float | None = None
+    folder: str | Path,
+    out: str | Path,
+    *,
+    table: str | Path | None = None,
+    above: float | None = None,
+    align: bool = False,
 ) -> AppliedDecisions:
     """Write the audited table with settled labels in place of the recorded ones; nothing is overwritten.
 
@@ -82,6 +88,9 @@ def apply_decisions(
     table : the audited file, if it was moved
     above : float, optional
         Labels without a decision become the suggested one where its probability is at least this.
+    align : bool
+        Move labels that the audit found late or early to the steps they belong to, in place of all else. Steps that no
+        label reaches have none.
 
     Examples
     --------
@@ -107,7 +116,10 @@ def apply_decisions(
     if not several and not roles.get("label"):
         raise ValueError("The audit does not say which column of its table holds the labels. Audit again.")
     columns = list(annotators) if several else [roles["label"]]
-    corrections, counts = _corrections(folder, audit, lines, columns, above)
+    if align:
+        corrections, counts = _moved(folder, columns)
+    else:
+        corrections, counts = _corrections(folder, audit, lines, columns, above)
     rewriter = _Rewriter(source, columns, lines, corrections, audit)
     try:
         with draft_of(out) as draft:
@@ -137,7 +149,7 @@ def _open_table(audit: Any, folder: Path, named: str | Path | None) -> parquet.P
     return source
 
 
-Corrections = dict[tuple[int, int], tuple[str, str, str]]  # label, reason and author by row and column of labels
+Corrections = dict[tuple[int, int], tuple[str | None, str, str]]  # label, reason and author by row and column of labels
 
 
 def _corrections(
@@ -179,6 +191,36 @@ def _corrections(
     return corrections, {**counts, "changed_by_model": len(by_model), "disputed": len(disputed)}
 
 
+def _moved(folder: Path, columns: list[str]) -> tuple[Corrections, dict[str, int]]:
+    """The label of every row that changes where labels are moved by the shifts of an audit."""
+    lines = read_labels(folder, ["row", "sequence", "annotator", "time", "recorded", "shift"])
+    shifts = lines["shift"].to_numpy().astype(np.int64)
+    if not shifts.any():
+        raise ValueError(f"There is nothing to align: the audit in {str(folder)!r} found no late or early labels.")
+    order = [
+        lines[name].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+        for name in ("sequence", "annotator")
+    ]
+    keys = (lines["row"].to_numpy(), read_times(lines["time"])[0], *order[::-1])
+    rank = np.lexsort(keys)
+    group = np.cumsum(np.r_[0, np.any([np.diff(each[rank]) != 0 for each in order], axis=0)])
+    source = np.arange(len(rank)) + shifts[rank]
+    inside = (source >= 0) & (source < len(rank))
+    inside[inside] = group[source[inside]] == group[inside]
+    recorded, who, row = lines["recorded"].to_pylist(), lines["annotator"].to_pylist(), lines["row"].to_pylist()
+    column = {name: index for index, name in enumerate(columns)}
+    corrections: Corrections = {}
+    for place in np.flatnonzero(shifts[rank]).tolist():
+        line = rank[place]
+        label = recorded[rank[source[place]]] if inside[place] else None
+        if label != recorded[line]:
+            steps = int(shifts[line])
+            reason = f"labels moved {abs(steps)} steps {'earlier' if steps > 0 else 'later'}"
+            corrections[row[line], column.get(who[line] or "", 0)] = (label, reason, f"labeltide {__version__}")
+    counts = dict.fromkeys(("changed_by_reviewers", "kept_by_reviewers", "disputed"), 0)
+    return corrections, {**counts, "changed_by_model": len(corrections)}
+
+
 class _Rewriter:
     """Writes a table batch by batch with corrected labels, in the types that its columns have."""
 
@@ -196,7 +238,7 @@ class _Rewriter:
         self.source, self.columns = source, columns
         labels = source.read(columns=columns) if is_file else source.select(columns)
         self.values = _values_of_classes(labels, lines, has_digest=bool(about.get("digest")))
-        unknown = sorted({label for label, *_ in corrections.values()} - self.values.keys())
+        unknown = sorted({label for label, *_ in corrections.values() if label is not None} - self.values.keys())
         if unknown:
             raise ValueError(f"Every settled label must be a class of the table. Got {quoted(unknown)}.")
         self.cells = sorted(corrections)
@@ -239,7 +281,7 @@ class _Rewriter:
             labels, reasons, authors = original.to_pylist(), [None] * len(batch), [None] * len(batch)
             for (row, column), correction in zip(self.cells[first:last], self.corrections[first:last], strict=True):
                 if column == number:
-                    labels[row - start] = self.values[correction[0]]
+                    labels[row - start] = None if correction[0] is None else self.values[correction[0]]
                     reasons[row - start], authors[row - start] = correction[1:]  # type: ignore[call-overload]
             batch = batch.set_column(batch.column_names.index(name), name, pa.array(labels, original.type))
             new = (original, pa.array(reasons, pa.string()), pa.array(authors, pa.string()))
@@ -285,16 +327,18 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
 #
 # The last column of issues.csv, `verdict`, is empty. A verdict is the name of the right class; `ok`, `keep` or `right`
 # where the recorded label is right; or `suggested` for the suggested one. An empty cell, `skip` and `?` settle nothing.
+# Where a class has the name of such a word, `class:ok` is the class, and `ok` alone is refused.
 #
 # All cells are read as texts. Spreadsheet programs rewrite what looks like a number or a date (01 becomes 1, 1e5
 # becomes 1.00E+05, 2024-01-05T10:00 becomes 05.01.2024 10:00), so texts are compared by what they mean.
 
 REVIEWER = "issues.csv"
-KEEP, SUGGESTED, NOTHING = frozenset(("ok", "keep", "right")), "suggested", frozenset(("", "skip", "?"))
+KEEP, SUGGESTED, NOTHING, CLASS = ("ok", "keep", "right"), "suggested", ("", "skip", "?"), "class:"
 VERDICT_COLUMNS = ["row", "sequence", "annotator", "recorded", "suggested"]
 NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?")
 DATE = re.compile(
-    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([t ,]+\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[ap]m)?(z|[+-]\d{2}:?\d{2})?)?"
+    r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?:[t ,]+(\d{1,2}):(\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?"
+    r"(?: ?(?P<half>[ap]m))?(?P<zone>z|[+-]\d{2}:?\d{2})?)?"
 )
 
 
@@ -350,8 +394,7 @@ def is_same_text(typed: str, written: str) -> bool:
             return True
         digits = len(numbers[0].as_tuple().digits)  # 1.23E+19 stands for all numbers that round to it
         return "e" in typed.casefold() and f"{numbers[0]:.{digits - 1}e}" == f"{numbers[1]:.{digits - 1}e}"
-    dates = [_date_parts(text) for text in (typed, written)]
-    return None not in dates and dates[0] == dates[1]
+    return bool(_moments(typed) & _moments(written))
 
 
 def _typed_lines(path: Path) -> list[dict[str, Any]]:
@@ -421,33 +464,35 @@ def _read_verdict(
 
 
 def _label_of(line: Mapping[str, Any], own: Mapping[str, Any], classes: Sequence[str], where: str) -> str | None:
-    """The class that a verdict names; None where it settles nothing."""
-    verdict, key = line[VERDICT], _key(line[VERDICT])
-    meant = [name for name in classes if is_same_text(verdict, name)]
-    exact = [name for name in meant if name == verdict.strip()]
+    """The class that a verdict names; None where it settles nothing. What could mean two things is refused."""
+    text, recorded = line[VERDICT].strip(), own["recorded"] or None
+    name = text[len(CLASS) :].strip() if text.casefold().startswith(CLASS) else None
+    meant = [each for each in classes if is_same_text(text, each) or (name and is_same_text(name, each))]
+    exact = [each for each in meant if each in (text, name)]
     # A spreadsheet program turns 01 into 1 but never 1 into 01, so a plain number may stand for either class.
-    is_plain = re.fullmatch(r"[+-]?(0|[1-9]\d*)([.,]\d*[1-9])?", verdict.strip())
+    is_plain = re.fullmatch(r"[+-]?(0|[1-9]\d*)([.,]\d*[1-9])?", text)
     if len(meant) > 1 and len(exact) == 1 and not is_plain:
         meant = exact
-    if len(meant) > 1:
+    words: dict[str, str | None] = dict.fromkeys(NOTHING)
+    if recorded:
+        words |= dict.fromkeys(KEEP, str(recorded))
+    if own.get("suggested"):  # what the person saw: a later audit may suggest another class
+        seen = [each for each in classes if is_same_text(line.get("suggested", ""), each)]
+        words[SUGGESTED] = seen[0] if len(seen) == 1 else str(own["suggested"])
+    key = _key(text)
+    if len(meant) > 1 or (meant and key in words and words[key] != meant[0]):
+        word = f" or what the word {key!r} means" if key in words else ""
         raise ValueError(
-            f"The verdict {verdict!r} in {where} could mean {quoted(meant)}. Type ok or suggested, or decide "
-            "this label with: labeltide review."
+            f"The verdict {text!r} in {where} could mean the class {' or '.join(map(repr, meant))}{word}. Type "
+            f"{CLASS}{meant[0]} for the class; for the recorded label type one of {quoted(KEEP)} that is not a class, "
+            "or decide this label with: labeltide review."
         )
-    if meant:  # a class may be called right
-        return meant[0]
-    if key in NOTHING:
-        return None
-    if key in KEEP and own["recorded"]:
-        return str(own["recorded"])
-    if key == SUGGESTED and own.get("suggested"):
-        # What the person saw: a later audit may suggest another class.
-        seen = [name for name in classes if is_same_text(line.get("suggested", ""), name)]
-        return seen[0] if len(seen) == 1 else str(own["suggested"])
-    raise ValueError(
-        f"A verdict must be a class ({quoted(classes)}), 'ok', 'keep' or 'right' for the recorded label, 'suggested' "
-        f"for the suggested one, or empty. Got {verdict!r} in {where}."
-    )
+    if not meant and key not in words:
+        raise ValueError(
+            f"A verdict must be a class ({quoted(classes)}), 'ok', 'keep' or 'right' for the recorded label, "
+            f"'suggested' for the suggested one, or empty. Got {line[VERDICT]!r} in {where}."
+        )
+    return meant[0] if meant else words[key]
 
 
 def _key(text: str) -> str:
@@ -463,15 +508,22 @@ def _number(text: str) -> Decimal | None:
     return Decimal(bare.replace(",", ".")) if len(bare) < 400 and NUMBER.fullmatch(bare) else None
 
 
-def _date_parts(text: str) -> list[int] | None:
-    """The parts of a date in any order, with years of two digits and without zeros at the end."""
-    bare = text.strip().casefold()
-    if not DATE.fullmatch(bare):
-        return None
-    parts = [int(part) for part in re.findall(r"\d+", bare)]
-    if bare.endswith("pm") and parts[3] < 12:
-        parts[3] += 12
-    return sorted(part % 100 for part in parts if part)
+def _moments(text: str) -> set[tuple[Any, ...]]:
+    """The moments that a date can mean: day or month may come first, except where dots or the year tell."""
+    found = DATE.fullmatch(text.strip().casefold())
+    if not found:
+        return set()
+    first, second, third, hour, minute = (int(found[part] or 0) for part in (1, 3, 4, 5, 6))
+    if found["half"]:
+        hour = hour % 12 + 12 * (found["half"] == "pm")
+    days = [(third, second, first)] if found[2] == "." else [(third, second, first), (third, first, second)]
+    days = [(first, second, third)] if len(found[1]) == 4 else days
+    clock = hour, minute, float((found["second"] or "0").replace(",", ".")), (found["zone"] or "z").replace(":", "")
+    return {
+        (year % 100, month, day, *clock[:3], "z" if clock[3] == "+0000" else clock[3])
+        for year, month, day in days
+        if month <= 12 and day <= 31
+    }
 
 
 # Decisions of reviewers as trusted labels of another audit.

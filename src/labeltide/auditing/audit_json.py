@@ -125,6 +125,14 @@ _TABLE = {
     "features": Maybe([TEXT]),
     "annotators": Maybe(_NAMES),
     "said": Maybe([TEXT]),
+    "shifts": Maybe(
+        {
+            "assumed": NUMBER,
+            "sentence": TEXT,
+            "curve": {"shift": _curve(1), "fit": _curve(1)},
+            "recordings": Maybe([{"sequence*": TEXT, "shift*": NUMBER, "p_value*": NUMBER}]),
+        }
+    ),
 }
 _FILE = {
     "recording*": TEXT,

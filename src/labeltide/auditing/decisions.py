@@ -40,7 +40,7 @@ class Item:
     sequence, annotator : None where the table names none
     first_row, last_row : rows of the user's table from 0, both included
         The item is made of the rows between them that belong to its sequence and annotator.
-    probability : inclusion probability of a sample item, None for a suspect
+    probability : of a sample item, that of being drawn given the items before it; None for a suspect
     draws : how many times it was drawn; 0 for a suspect
     target : the marked row, which a decision must cover; the drawn label of a sample item
     position : place in the queue; None for a single step that was split off a stretch
@@ -216,8 +216,9 @@ Record = TypeVar("Record", Item, Decision)
 class DecisionStore:
     """The decisions in the folder of an audit, safe for several threads and several processes at once.
 
-    The database is in WAL mode with full synchronisation: a decision whose `add` has returned survives the end of the
-    process and of the machine. Use it as a context manager.
+    A decision whose `add` has returned survives the end of the process and of the machine. It is in the file itself:
+    the database has a rollback journal, because a write-ahead log that somebody deletes takes decisions with it. Use
+    the store as a context manager.
     """
 
     def __init__(
@@ -244,7 +245,7 @@ class DecisionStore:
         copy = None
         if not create and not (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)):
             copy = tempfile.TemporaryDirectory(prefix="labeltide-")  # SQLite writes even in order to read
-            for file in (path, path.with_name(f"{DECISIONS}-wal")):
+            for file in (path, *(path.with_name(f"{DECISIONS}-{end}") for end in ("wal", "journal"))):
                 if file.exists():
                     shutil.copyfile(file, Path(copy.name) / file.name)
         opened = path if copy is None else Path(copy.name) / DECISIONS
@@ -252,8 +253,9 @@ class DecisionStore:
             connection = sqlite3.connect(opened, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             try:
                 check_owner(connection, path)  # before the journal mode of a foreign file would be changed
-                _use_wal(connection)
-                connection.execute("PRAGMA synchronous = FULL")
+                if connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":  # as earlier versions wrote it
+                    connection.execute("PRAGMA journal_mode = DELETE")
+                connection.execute("PRAGMA synchronous = EXTRA")  # the folder, too, after the journal is gone
                 prepare_schema(connection, path)
                 problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if problem != "ok":
@@ -414,19 +416,6 @@ def _insert_items(connection: sqlite3.Connection, items: Iterable[Item]) -> None
     marks = ", ".join("?" * len(_ITEM))
     query = f"INSERT OR IGNORE INTO items({', '.join(_ITEM)}) VALUES ({marks})"
     connection.executemany(query, [astuple(item) for item in items])
-
-
-def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch to WAL mode; SQLite does not wait by itself while another process does the same."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > end:
-                raise
-            time.sleep(0.02)
 
 
 @contextmanager

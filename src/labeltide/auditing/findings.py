@@ -70,12 +70,12 @@ def describe_noise(table: AuditInput, estimator: TideClassifier, estimate: Noise
     }
 
 
-def describe_whole(found: dict[str, Any], table: Any, totals: Totals) -> dict[str, Any]:
+def describe_whole(found: dict[str, Any], table: Any, totals: Totals, is_moved: bool = False) -> dict[str, Any]:
     """The findings with numbers of labels of the whole table, and its share of wrong labels as labels.parquet has it.
 
     That is the mean of 1 - `probability_right`. Bands are computed from some windows, which overlap, with Q fitted once
     more. Their share is the same where both rest on the same labels; elsewhere the interval is moved to the share that
-    is stated.
+    is stated. Where labels were moved to their time, the share is that of moved labels, without errors of time.
     """
     share = round(totals.share_wrong, 6)
     of_annotator = dict(zip(table.annotator_names or (), totals.by_annotator.tolist(), strict=True))
@@ -85,7 +85,7 @@ def describe_whole(found: dict[str, Any], table: Any, totals: Totals) -> dict[st
             who = curve["annotator"]
             curve["labels"] = table.n_labels if who is None else of_annotator.get(who, 0)
         lower, upper = noise["rate_lower"], noise["rate_upper"]
-        if lower is None or upper is None or not np.isfinite([share, lower, upper]).all():
+        if is_moved or lower is None or upper is None or not np.isfinite([share, lower, upper]).all():
             return noise
         lower, upper = interval_around(share, noise["rate"], lower, upper)
         return {**noise, "rate": share, "rate_lower": lower, "rate_upper": upper}
@@ -720,7 +720,7 @@ def describe_settings(
         "fast": options.fast,
         "epochs": estimator.epochs,
         "hidden_size": estimator.hidden_size,
-        "train_on": written(options.train_on),
+        "train_on": written(options.n_train),
         "windows learned from": n_windows,
         "model file": f"{MODEL}/{MODEL_FILE}",
     }

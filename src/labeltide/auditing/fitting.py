@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from labeltide._validation import UnanswerableError
-from labeltide.auditing.options import USUAL, AuditOptions, Pace
+from labeltide.auditing.options import ALL, USUAL, AuditOptions, Pace
 from labeltide.auditing.reading import AuditInput, Learned
-from labeltide.chain.data import TrainingEvidence
+from labeltide.chain.data import INFERENCE_STEPS, TEST_STEPS, TrainingEvidence, thin_evidence, thin_for_tests
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import as_array
@@ -30,14 +30,9 @@ MAX_PATIENCE = 4.0
 UPDATES = 800_000  # steps of windows that one network may see in training, over all epochs
 MIN_EPOCHS = 10
 TRAINING_STEPS = 60_000  # steps of windows that are learned from; all others are judged by the networks' average
-INFERENCE_STEPS = 10_000  # steps of windows from which bands and checks are computed
-TEST_STEPS = 2_500  # and parametric bootstrap tests, which fit hundreds of simulated studies
-# Steps times classes times score tests, all of which are one fit each: seconds on two cores.
-SCORE_TEST_WORK = 1_200_000
 # Share of the labelled windows above which a sequence is cut, and into how many blocks
 # (docs/decisions/019-people-are-the-unit.md).
 MAX_OF_ONE, BLOCKS = 0.4, 20  # by hand
-MIN_CLUSTERS = 20  # sequences whose windows bands, checks and tests are computed from, where there are as many
 
 
 def patience(table: Learned) -> float:
@@ -97,6 +92,7 @@ def new_estimator(table: Learned, windows: np.ndarray, options: AuditOptions) ->
         epochs=choose_epochs(table, windows, options.pace),
         period=table.clocks[0].period if len(table.clocks) == 1 else tuple(clock.period for clock in table.clocks),
         standardize=False,  # the encoders of the table have done it
+        align=False,  # labels of whole sequences were moved before windows were cut
         device=options.device,
         checkpoint=options.checkpoint,
         random_state=options.seed,
@@ -153,49 +149,6 @@ def with_class_names(estimator: TideClassifier, table: AuditInput) -> TideClassi
     named = _copy(estimator)
     named.classes_ = _class_names(estimator, table)
     return named
-
-
-def thin_evidence(training: TrainingEvidence, seed: int, steps: int, fewest: int = MIN_CLUSTERS) -> TrainingEvidence:
-    """A random subset of windows with about so many steps; the same evidence where it has no more.
-
-    Whole clusters are drawn. Where fewer than `fewest` would be left, so many are, with a share of the windows of each:
-    what is known of Q grows with the number of people more than with the windows of each.
-    """
-    chosen = _choose_rows(training, seed, steps, fewest)
-    return training if chosen is None else training.take_rows(chosen)
-
-
-def thin_for_tests(training: TrainingEvidence, seed: int, steps: int) -> TrainingEvidence:
-    """The evidence of tests: as much as is cheap, of all people, for score tests; so many steps of it for the others.
-
-    A score test is one fit of the chain, a parametric bootstrap test is a hundred. Sign flips go by people.
-    """
-    annotators, classes = training.parameters.matrices.shape[1], training.data.n_classes
-    tests = 1 + classes + (annotators if annotators > 1 else 0)
-    most = max(steps, SCORE_TEST_WORK // (tests * classes))
-    large = thin_evidence(training, seed, most, fewest=len(training.data.mask))
-    return large._replace(bootstrap_rows=_choose_rows(large, seed, steps, MIN_CLUSTERS))
-
-
-def _choose_rows(training: TrainingEvidence, seed: int, steps: int, fewest: int) -> torch.Tensor | None:
-    """Rows with about so many steps, in order; None where there are no more."""
-    n_rows, n_steps = training.data.mask.shape
-    most = max(20, steps // n_steps)
-    if n_rows <= most:
-        return None
-    clusters = np.arange(n_rows) if training.clusters is None else training.clusters.numpy()
-    return torch.from_numpy(_draw_rows(clusters, most, fewest, np.random.default_rng([seed, 10])))
-
-
-def _draw_rows(clusters: np.ndarray, most: int, fewest: int, generator: np.random.Generator) -> np.ndarray:
-    """About `most` rows, in order: whole clusters, or some rows of each of `fewest`."""
-    names, cluster_of_row, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
-    drawn = generator.permutation(len(names))
-    whole = drawn[np.cumsum(sizes[drawn]) <= most]
-    kept = drawn[: max(len(whole), fewest)]
-    share = min(1.0, most / sizes[kept].sum())
-    rows = [generator.permutation(np.flatnonzero(cluster_of_row == cluster)) for cluster in kept]
-    return np.sort(np.concatenate([of_one[: max(1, round(share * len(of_one)))] for of_one in rows]))
 
 
 def infer(
@@ -318,27 +271,6 @@ def check_memory(table: AuditInput) -> None:
             f"{needed / 2**30:.1f} GiB of memory, most of it for Q of every pair of classes. {free / 2**30:.1f} GiB "
             "are free. Merge classes, audit some of the annotators or rows at a time, or take a larger machine."
         )
-
-
-ALL = "all"
-TrainOn = int | float | str | None
-
-
-def read_train_on(value: TrainOn) -> float | None:
-    """The number of labels: None for the usual one, infinite for all."""
-    if value is None or value == ALL:
-        return None if value is None else math.inf
-    try:
-        number = float(value)
-        is_whole = not isinstance(value, bool) and number >= 1 and number.is_integer()
-    except (TypeError, ValueError):
-        is_whole = False
-    if not is_whole:
-        raise ValueError(
-            f"train_on must be a whole number of labels, as 1e6, at least 1, or {ALL!r}. Got {value!r}. Leave it out "
-            "for the usual number."
-        )
-    return number
 
 
 def written(train_on: float | None) -> int | str | None:

@@ -23,6 +23,7 @@ from labeltide import _validation
 from labeltide._clock import MAX_GAP, gap_ladder
 from labeltide._files import write_atomically
 from labeltide._workers import current_workers
+from labeltide.auditing.alignment import TableShifts
 from labeltide.auditing.checks import kept_codes, leave_out
 from labeltide.auditing.reading import AuditInput
 from labeltide.auditing.survey import mix
@@ -50,12 +51,16 @@ class JudgeJob:
     table : a `Layout` or, of one chunk, a `MemoryTable`
     folder : where judged parts are written; None keeps them in `held`
     class_shares : float array of shape (classes,), the mean posterior, with which error rates are averaged
+    shifts : by which labels of the table are moved to their time
+    may_name : whether wrong labels were shown; if not, labels that lie at a wrong time are named alone
     """
 
     table: Any
     scorer: Scorer
     folder: Path | None
     class_shares: np.ndarray
+    shifts: TableShifts
+    may_name: bool = True
     held: dict[int, pa.Table] = field(default_factory=dict)
 
     def has_part(self, number: int) -> bool:
@@ -135,7 +140,7 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     numbers : int64 array, the number of each row in the user's table
     """
     rare = job.table.rare
-    table = leave_out(given, rare)
+    table = job.shifts.apply(leave_out(given, rare))
     scores = job.scorer.score(table)
     step, who = table.line_step, table.line_annotator
     recorded = given.from_steps(given.labels)[step, who]
@@ -149,6 +154,11 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     names, people = pa.array(given.class_names), pa.array(table.annotator_names or (), pa.string())
     suggested_class = np.flatnonzero(~rare).astype(np.int8)[suggested[step]]
     rows = pa.array(table.line_row)
+    support, shift = _support(job, table, scores, suggested), np.zeros(len(who), dtype=np.int32)
+    if table.moved is not None and table.shift is not None:
+        shift[who >= 0] = table.shift[table.sequence_of_step[step], who][who >= 0]
+    if not job.may_name:
+        support[~is_misaligned(table, suggested)[step, who]] = 0
     columns = {
         "row": pa.array(numbers[table.line_row]),
         "sequence": table.ids.take(rows),
@@ -160,9 +170,17 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
         "probability_contested": _where(there, 1 - scores.another[step, code]),
         "suggested": _coded(suggested_class, names),
         "suggested_probability": sure[step],
-        SUPPORT: _support(job, table, scores, suggested),
+        "shift": shift,
+        SUPPORT: support,
     }
     return pa.table(columns)
+
+
+def is_misaligned(table: AuditInput, suggested: np.ndarray) -> np.ndarray:
+    """Labels that are wrong at their step, while the label that was moved there is right: (all steps, annotators)."""
+    labels, best = table.from_steps(table.labels), suggested[:, None]
+    moved = labels if table.moved is None else table.from_steps(table.moved)
+    return (labels >= 0) & (labels != best) & (moved == best)
 
 
 def _write_part(table: pa.Table, sink: Path | pa.NativeFile) -> None:
@@ -342,7 +360,7 @@ class Scorer:
             places = np.searchsorted(np.array(self.gap_lengths), gaps)
             jumps = torch.from_numpy(np.minimum(places, len(self.gap_lengths) - 1).astype(np.int8))
         return ChainData(
-            labels=torch.from_numpy(table.labels)[None],
+            labels=torch.from_numpy(table.labels if table.moved is None else table.moved)[None],
             mask=torch.from_numpy(mask),
             points=torch.from_numpy(points),
             n_points=self.noise.shape[1],
@@ -434,7 +452,7 @@ def judge_sample(scorer: Scorer, sample: AuditInput, fdr: float, false_alarms: n
     posterior, signal = scorer.score_windows(sample, mask)
     classes = np.array(sample.class_names)
     rates = np.zeros((*mask.shape, len(classes)), dtype=np.float32)
-    more: dict[str, Any] = {"trusted": sample.fit_trusted, "false_alarms": false_alarms}
+    more: dict[str, Any] = {"trusted": sample.fit_trusted, "false_alarms": false_alarms, "aligned": sample.moved}
     clock = sample.each_clock[0]
     return LabelAudit(classes, sample.fit_labels, clock, mask, posterior, signal, rates, fdr, True, **more)
 
@@ -557,7 +575,10 @@ class Flags:
         """The flags of the labels of an audit: bool of shape (n, steps, annotators)."""
         with np.errstate(invalid="ignore"):
             low = judged.quality < self.threshold
-        return low if self.spend_fdr else low & (judged.labels != judged.probabilities.argmax(-1)[..., None])
+        named = judged.may_name | judged.is_misaligned
+        return low & (
+            named if self.spend_fdr else named & (judged.labels != judged.probabilities.argmax(-1)[..., None])
+        )
 
     def buckets(self, size: int) -> np.ndarray:
         """Rising borders of quality, between which lie about `size` flagged labels each."""

@@ -1,44 +1,97 @@
-"""The options of an audit, and the places where its results and its unfinished work lie."""
+"""The options of an audit, defined once: the function `audit`, its documentation and the command follow from here.
+
+Loads nothing heavy, because the command line reads the options whenever it starts.
+"""
+
+# ruff: noqa: RUF009  (`_option` makes a field)
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
+import math
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from labeltide import _validation
-from labeltide.auditing.page.format import percent
-from labeltide.recordings.recordings import RecordingRequest
-from labeltide.tables.files import FORMATS, address_path
-from labeltide.tables.roles import Reading, Request
+
+if TYPE_CHECKING:
+    from labeltide.recordings.epoch_features import OwnFeatures
+    from labeltide.recordings.recordings import RecordingRequest
+    from labeltide.tables.roles import Labels, Names, Reading, Request
 
 MODELS = ("gru", "tcn", "transformer")
-TABLES = tuple(end for each in FORMATS for end in each.extensions)
-ENDINGS = (".gz", *TABLES, ".txt", ".pq", ".edf", ".bdf", ".hea", ".fif")
+ALL = "all"
+TrainOn = int | float | str | None
+ONLY_PYTHON = "only Python"
+# What an interrupted audit and the one that goes on with it need not have in common. Signals and labels of recordings
+# are compared as data.
+MAY_DIFFER = {"out", "resume", "command", "device", "verbose", "labels", "epoch", "field"}
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-@dataclass(frozen=True)
+def _option(default: Any, text: str, *, only_python: bool = False) -> Any:
+    """An option with its description; the command line has no option that is for Python only."""
+    return dataclasses.field(default=default, metadata={"help": text, ONLY_PYTHON: only_python})
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditOptions:
-    """How a table is to be audited; see `audit`."""
+    """How a table is to be audited."""
 
-    columns: Request
-    window: int | None
-    model: str
-    out: Path | None
-    seed: int
-    device: str
-    fdr: float
-    resume: bool
-    command: str | None
-    recordings: RecordingRequest = field(default_factory=RecordingRequest)
-    reading: Reading = field(default_factory=Reading)
-    decisions: Path | None = None
-    baseline: Path | None = None
-    fast: bool = False
-    spend_fdr: bool = False
-    train_on: float | None = None  # labels, infinite for all; None for the usual number
+    sequence: Names = _option(None, "The column that names the person, night or recording of a row.")
+    time: str | None = _option(None, "The column that orders the rows of a sequence.")
+    label: Names = _option(None, "The column of labels, or one column per annotator, separated by commas.")
+    features: Names | OwnFeatures = _option(
+        None, "The columns to use as features, separated by commas; by default all others."
+    )
+    annotator: str | None = _option(None, "The column that names who labelled a row.")
+    clock: Names = _option(
+        None,
+        "What the noise may depend on: a column, hour_of_day, day_of_week, days or position (the default); up to "
+        "three, separated by commas.",
+    )
+    trusted: str | None = _option(None, "A column of labels that are known to be right, empty elsewhere.")
+    window: int | None = _option(None, "Cut sequences longer than this many steps; by default chosen from the data.")
+    drop_bad_rows: bool = _option(False, "Leave out rows without a time or a sequence, and exact duplicates of a row.")
+    timezone: str | None = _option(None, "Convert times to a time zone, such as Europe/Berlin; by default as written.")
+    missing: Labels = _option(
+        None,
+        "Labels that mean 'not recorded', separated by commas, or none; by default texts such as ? and unknown, and a "
+        "rare -1.",
+    )
+    labels: Any = _option(
+        None, "Files with the labels of a recording (EDF+, CSV, JSON, XML and others), separated by commas."
+    )
+    epoch: float | None = _option(None, "The length of an epoch of a recording in seconds; by default from its labels.")
+    field: str | None = _option(
+        None,
+        "Which features to compute from a recording: eeg, sleep, muscle, ecg, movement, gaze or plain; by default from "
+        "the names of its channels.",
+    )
+    model: str = _option("gru", "The network: gru, tcn or transformer.")
+    out: str | Path | None = _option(
+        None,
+        "The folder for the results: new, empty or that of an earlier audit; nothing is written without it.",
+        only_python=True,
+    )
+    seed: int = _option(0, "The same seed gives the same numbers.")
+    device: str = _option("auto", "cpu, cuda or auto, which uses a GPU if there is one.")
+    fdr: float = _option(0.1, "The share of false alarms allowed among the labels to check.")
+    spend_fdr: bool = _option(False, "List labels until that share is reached, even if no other label is more likely.")
+    verbose: bool = _option(False, "Draw a progress bar on a terminal; elsewhere write log lines.", only_python=True)
+    resume: bool = _option(False, "Continue an audit that was interrupted.")
+    decisions: str | Path | None = _option(None, "The folder of a reviewed audit, whose settled labels are trusted.")
+    baseline: str | Path | None = _option(None, "The folder of an earlier audit to compare with.")
+    command: str | None = _option(None, "The command to show on the page.", only_python=True)
+    fast: bool = _option(False, "A quick answer from fewer windows and epochs; the page says what was left out.")
+    train_on: TrainOn = _option(None, "How many labels to learn from, such as 1e6, or all. Every label is judged.")
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, str):
@@ -49,6 +102,39 @@ class AuditOptions:
         _validation.check_choice("model", self.model, MODELS)
         _validation.check_number("seed", self.seed, 0, 2**32 - 1, whole=True)
         _validation.check_number("fdr", self.fdr, 0, 1)
+        read_train_on(self.train_on)
+
+    @property
+    def columns(self) -> Request:
+        """The columns that were named."""
+        from labeltide.tables.roles import Request
+
+        features = None if callable(self.features) else self.features
+        return Request(self.sequence, self.time, self.label, features, self.annotator, self.clock, self.trusted)
+
+    @property
+    def recordings(self) -> RecordingRequest:
+        """What is asked of recordings."""
+        from labeltide.recordings.recordings import RecordingRequest
+
+        return RecordingRequest(self.labels, self.epoch, self.field, self.features if callable(self.features) else None)
+
+    @property
+    def reading(self) -> Reading:
+        """How rows, times and labels are read."""
+        from labeltide.tables.roles import Reading
+
+        return Reading(self.drop_bad_rows, self.timezone, self.missing)
+
+    @property
+    def n_train(self) -> float | None:
+        """How many labels to learn from, infinite for all; None for the usual number."""
+        return read_train_on(self.train_on)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder for the results."""
+        return None if self.out is None else Path(self.out)
 
     @property
     def pace(self) -> Pace:
@@ -58,19 +144,72 @@ class AuditOptions:
     @property
     def checkpoint(self) -> Path | None:
         """Next to the folder, which holds nothing until the audit is whole; a link to it has the same."""
-        return None if self.out is None else self.out.resolve().with_name(f".{self.out.resolve().name}-unfinished")
+        folder = None if self.folder is None else self.folder.resolve()
+        return None if folder is None else folder.with_name(f".{folder.name}-unfinished")
 
     def settings(self, data: str) -> dict[str, Any]:
         """What an audit that goes on must have in common with the one that was stopped; `data` is a digest."""
-        others = {"out", "resume", "command", "device", "recordings"}
-        return {name: str(value) for name, value in vars(self).items() if name not in others} | {"data": data}
+        given = {name: str(value) for name, value in vars(self).items() if name not in MAY_DIFFER}
+        return given | {"train_on": str(self.n_train), "data": data}
+
+
+def takes_options(
+    options: Callable[P, AuditOptions],
+) -> Callable[[Callable[[Any, AuditOptions], R]], Callable[Concatenate[Any, P], R]]:
+    """Let a function of a table and `AuditOptions` take the options as keywords, and describe them where its docstring
+    has the line "(options)"."""
+    described = "\n".join(f"{each.name} : {each.metadata['help']}" for each in dataclasses.fields(AuditOptions))
+
+    def decorate(function: Callable[[Any, AuditOptions], R]) -> Callable[Concatenate[Any, P], R]:
+        table = inspect.signature(function).parameters["table"]
+        signature = inspect.Signature([table, *inspect.signature(options).parameters.values()])
+
+        @wraps(function)
+        def with_keywords(table: Any, *values: P.args, **named: P.kwargs) -> R:
+            signature.bind(table, *values, **named)  # its errors name the option, not a class
+            return function(table, options(*values, **named))
+
+        with_keywords.__signature__ = signature  # type: ignore[attr-defined]
+        with_keywords.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("(options)", described)
+        return with_keywords
+
+    return decorate
+
+
+def read_train_on(value: TrainOn) -> float | None:
+    """The number of labels: None for the usual one, infinite for all."""
+    if value is None or value == ALL:
+        return None if value is None else math.inf
+    try:
+        number = float(value)
+        is_whole = not isinstance(value, bool) and number >= 1 and number.is_integer()
+    except (TypeError, ValueError):
+        is_whole = False
+    if not is_whole:
+        raise ValueError(
+            f"train_on must be a whole number of labels, as 1e6, at least 1, or {ALL!r}. Got {value!r}. Leave it out "
+            "for the usual number."
+        )
+    return number
 
 
 def default_folder(table: str | Path) -> Path:
     """The folder for the results of a table where none is named: its name without the ending, and "-audit"."""
+    from labeltide.tables.files import FORMATS, address_path
+
+    endings = (
+        ".gz",
+        *(end for each in FORMATS for end in each.extensions),
+        ".txt",
+        ".pq",
+        ".edf",
+        ".bdf",
+        ".hea",
+        ".fif",
+    )
     parts = [part for part in re.split(r"[/\\]", address_path(table)) if part and not re.search(r"[*?\[]", part)]
     name = table_name = parts[-1] if parts else "table"
-    for ending in ENDINGS:
+    for ending in endings:
         name = name.removesuffix(ending)
     folder = Path(f"{name or 'table'}-audit")
     earlier = _audited(folder)
@@ -107,6 +246,8 @@ def say_pace(pace: Pace, train_on: float | None = None) -> list[str]:
     """What a fast audit leaves out, as a sentence; nothing for a usual one. `train_on` labels were asked for."""
     if not pace.is_fast:
         return []
+    from labeltide.auditing.page.format import percent
+
     fewer = f" and from at most {percent(pace.training)} of the usual windows" if train_on is None else ""
     return [
         f"This is a fast audit: networks are trained for {percent(pace.epochs)} of the usual epochs{fewer}; bands, "

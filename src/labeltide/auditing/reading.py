@@ -298,6 +298,9 @@ class AuditInput(ShortRepr):
     encoders : how each feature came from its column
     decisions : how many labels reviewers settled, used and left out; None without decisions
     overview : type, missing values, levels and role of every column of the table
+    moved : int8 array of shape (n, steps, annotators), or None where no label was moved
+        The labels at the steps whose signals they belong to, where they are late or early.
+    shift : int64 array of shape (sequences, annotators), or None; how late labels were taken to be
     all_steps : the steps of the whole table, where these windows were drawn from a larger one; else None
     """
 
@@ -329,6 +332,8 @@ class AuditInput(ShortRepr):
     overview: tuple[ColumnOverview, ...] = ()
     decisions: dict[str, Any] | None = None
     all_steps: int | None = None
+    moved: np.ndarray | None = None
+    shift: np.ndarray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -352,6 +357,29 @@ class AuditInput(ShortRepr):
     def from_steps(self, values: np.ndarray) -> np.ndarray:
         """Values of shape (n, steps, ...) as (all steps, ...): each from the window to which its step belongs."""
         return values.reshape(-1, *values.shape[2:])[self.place]
+
+    @property
+    def belongs(self) -> np.ndarray:
+        """Which places hold a step that belongs to their window: bool of shape (n, steps)."""
+        belongs = np.zeros(self.index.size, dtype=bool)
+        belongs[self.place] = True
+        return belongs.reshape(self.index.shape)
+
+    def move_labels(self, shift: np.ndarray) -> AuditInput:
+        """The same with labels moved to earlier steps of their sequence, by so many steps: (sequences, annotators)."""
+        labels, sequence = self.from_steps(self.labels), self.sequence_of_step
+        step, first = np.arange(len(labels)), np.searchsorted(sequence, np.arange(len(shift) + 1))
+        moved = np.full_like(labels, -1)
+        for annotator in range(labels.shape[1]):
+            source = step + shift[sequence, annotator]
+            inside = (source >= first[sequence]) & (source < first[sequence + 1])
+            moved[inside, annotator] = labels[source[inside], annotator]
+        return replace(self, moved=np.where((self.index >= 0)[..., None], moved[self.index], np.int8(-1)), shift=shift)
+
+    @property
+    def sequence_of_step(self) -> np.ndarray:
+        """The sequence of every step: int64 of shape (all steps,), rising."""
+        return self.from_steps(np.broadcast_to(self.groups[:, None], self.index.shape))
 
     def rows_from_steps(self, values: np.ndarray, *, by_annotator: bool | None = None) -> np.ndarray:
         """Values of shape (n, steps) or (n, steps, annotators) for each line, in the table's order.

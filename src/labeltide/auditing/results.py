@@ -26,7 +26,7 @@ FORMAT = 1  # of audit.json
 AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE = "audit.json", "labels.parquet", "issues.parquet", "issues.csv", "noise.csv"
 ROW_GROUP = 1 << 16  # rows of labels.parquet that a review reads at once
 PAGE, MODEL, MODEL_FILE = "report.html", "model", "model.safetensors"
-DECISIONS = ("decisions.sqlite", "decisions.sqlite-wal", "decisions.sqlite-shm", "review.json")
+DECISIONS = (*(f"decisions.sqlite{end}" for end in ("", "-journal", "-wal", "-shm")), "review.json")
 OURS = frozenset((AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE, PAGE, MODEL))
 DERIVED = frozenset(("compare.html",))  # of `labeltide compare`, which can be made again
 MAX_IN_CSV = 20_000  # issues of a large table in issues.csv, for a person to read; all are in issues.parquet
@@ -210,6 +210,7 @@ LABEL_COLUMNS = {
     "probability_contested": "chance",
     "suggested": "text",
     "suggested_probability": "chance",
+    "shift": "number",
     "corrected": "text",
     "is_issue": "flag",
     "reason": "text",

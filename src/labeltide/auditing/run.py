@@ -17,6 +17,7 @@ from labeltide._display import ShortRepr
 from labeltide._files import to_json, write_json
 from labeltide._validation import check_choice
 from labeltide.auditing import fitting
+from labeltide.auditing.alignment import TableShifts, find_table_shifts
 from labeltide.auditing.apply import read_decided, trust_decided
 from labeltide.auditing.checks import (
     check_copies,
@@ -37,9 +38,9 @@ from labeltide.auditing.findings import (
     noise_table,
     say_limits,
 )
-from labeltide.auditing.fitting import TrainOn, check_memory, check_training_memory, expected_seconds, read_train_on
+from labeltide.auditing.fitting import check_memory, check_training_memory, expected_seconds
 from labeltide.auditing.judging import QUALITY, SUPPORT, JudgeJob, find_flags, judge_all, judge_sample, make_scorer
-from labeltide.auditing.options import AuditOptions, say_pace
+from labeltide.auditing.options import AuditOptions, say_pace, takes_options
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.verdict import reading_text
 from labeltide.auditing.reading import AuditInput, Learned, choose_source, read_audit_steps
@@ -66,14 +67,12 @@ from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
 from labeltide.auditing.writing import write_lines
 from labeltide.estimators import TideClassifier
-from labeltide.inference.audit import FDR, flag_bound
+from labeltide.inference.audit import flag_bound
 from labeltide.inference.conclusion import Diagnostic, conclude
 from labeltide.kernels.library import torch_on_one_thread
-from labeltide.recordings.epoch_features import OwnFeatures
-from labeltide.recordings.recordings import RecordingRequest, is_recording, lay_out
+from labeltide.recordings.recordings import is_recording, lay_out
 from labeltide.tables.files import FileSet, UnreadableFileError
 from labeltide.tables.frames import as_frame, frame_index
-from labeltide.tables.roles import Labels, Names, Reading, Request
 from labeltide.training.checkpoint import fingerprint
 
 TABLES = ("labels", "issues", "noise")
@@ -228,70 +227,22 @@ class TableAudit(TableAuditDisplay):
         return summary_text(self.summary)
 
 
-def audit(
-    table: Any,
-    *,
-    sequence: Names = None,
-    time: str | None = None,
-    label: Names = None,
-    features: Names | OwnFeatures = None,
-    annotator: str | None = None,
-    clock: Names = None,
-    trusted: str | None = None,
-    window: int | None = None,
-    drop_bad_rows: bool = False,
-    timezone: str | None = None,
-    missing: Labels = None,
-    labels: Any = None,
-    epoch: float | None = None,
-    field: str | None = None,
-    model: str = "gru",
-    out: str | Path | None = None,
-    seed: int = 0,
-    device: str = "auto",
-    fdr: float = FDR,
-    spend_fdr: bool = False,
-    verbose: bool = False,
-    resume: bool = False,
-    decisions: str | Path | None = None,
-    baseline: str | Path | None = None,
-    command: str | None = None,
-    fast: bool = False,
-    train_on: TrainOn = None,
-) -> TableAudit:
+@takes_options(AuditOptions)
+def audit(table: Any, options: AuditOptions) -> TableAudit:
     """Say which labels of a table are likely wrong, when, and how sure that is.
+
+    Columns that are not named are found by their names and types, or an error asks for them. Options that take several
+    names take a list as well. More than two million rows are read in parts, in memory that does not grow with them, and
+    the results need `out`. By default an audit learns from a number of labels that grows with the square root of the
+    table's size, up to 240,000 steps (:doc:`scale </scale>` says what more brings).
 
     Parameters
     ----------
-    table, sequence, time, label, features, annotator, clock, trusted, window
-        As `labeltide.auditing.read_audit_table` takes them; columns are found where that is plain. The table may also
-        be a folder or a glob of parquet or CSV files, or an address such as s3://bucket/folder. More than two million
-        rows are read in parts, in memory that does not grow with them; results then need `out`.
-        table may also be a recording, a folder or a manifest of recordings (:doc:`file formats </formats>`), and
-        features then a function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
-    drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
-    missing : labels that stand for a missing one, such as -1; "none" where no label does. None decides it by the labels
-        and says so: texts such as "?" and "unknown" do, and -1 where it is rare among whole numbers from 0 or 1
-    timezone : name of a time zone, as "Europe/Berlin", to whose wall clock times are converted; None keeps hours as
-        written
-    labels : files of spans, or a span table, for a recording; None where the recording holds them itself
-    epoch : seconds of one epoch of a recording; None finds them
-    field : "eeg", "sleep", "muscle", "ecg", "movement", "gaze" or "plain"; None goes by the names of the channels
-    model : {"gru", "tcn", "transformer"}
-    out : folder for the results and the page, new, empty or that of an earlier audit; nothing is written without it
-    seed : the same seed gives the same numbers
-    device : "auto" takes a GPU where there is one
-    fdr : the expected share of false alarms among the labels to check, at most
-    spend_fdr : name labels until that share is reached, also where no other label is likelier: more of the wrong ones
-        are found, and more right ones are named; corrections stay the same
-    verbose : draw a progress bar on a terminal, write lines to the log elsewhere
-    resume : go on with an audit into the same folder whose fit was interrupted
-    decisions : folder of an audit that was reviewed; the labels that reviewers settled are trusted
-    baseline : folder of an earlier audit, with which this one is compared
-    command : how the audit was asked for, to be shown on the page
-    fast : learn from fewer windows for fewer epochs, and compute bands, checks and tests from fewer windows
-    train_on : how many labels to learn from, or "all"; by default a number that grows with the root of the table's size
-        up to 240,000 steps (:doc:`scale </scale>` says what more brings). All labels are judged in any case.
+    table : data frame or path
+        Anything narwhals takes; a file, a folder or a glob of Parquet or CSV files, or an address such as
+        s3://bucket/folder. Or a recording, a folder or a manifest of recordings (:doc:`file formats </formats>`);
+        features may then be a function of an epoch: {channel: samples}, {channel: rate} to {name: number}.
+    (options)
 
     Examples
     --------
@@ -300,36 +251,21 @@ def audit(
     >>> result.page.name, result.labels.num_rows
     ('report.html', 120)
     """
-    options = AuditOptions(
-        columns=Request(sequence, time, label, None if callable(features) else features, annotator, clock, trusted),
-        window=window,
-        model=model,
-        out=None if out is None else Path(out),
-        seed=seed,
-        device=device,
-        fdr=fdr,
-        spend_fdr=spend_fdr,
-        resume=resume,
-        command=command,
-        recordings=RecordingRequest(labels, epoch, field, features if callable(features) else None),
-        reading=Reading(drop_bad_rows, timezone, missing),
-        decisions=None if decisions is None else Path(decisions),
-        baseline=None if baseline is None else Path(baseline),
-        fast=fast,
-        train_on=read_train_on(train_on),
-    )
-    options = replace(options, device=_validation.check_device(device))
-    if options.out is not None:
-        check_folder(options.out)
-    elif resume:
+    options = replace(options, device=_validation.check_device(options.device))
+    if options.folder is not None:
+        check_folder(options.folder)
+    elif options.resume:
         raise ValueError("resume goes on with an audit into a folder. Name that folder with out.")
-    with unfinished_work(options.checkpoint, options.out, resume) as kept, show_stages(verbose) as stages:
+    with (
+        unfinished_work(options.checkpoint, options.folder, options.resume) as kept,
+        show_stages(options.verbose) as stages,
+    ):
         return _run(table, options, kept, stages)
 
 
 def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> TableAudit:
     """Read, fit, judge chunk by chunk, conclude, write; a table in memory is one chunk."""
-    baseline = None if options.baseline is None else open_results(options.baseline, in_memory=True)
+    baseline = None if options.baseline is None else open_results(Path(options.baseline), in_memory=True)
     source = table if is_recording(table, options.recordings.labels) else choose_source(table)
     try:
         if not isinstance(source, FileSet):
@@ -348,7 +284,7 @@ class Study(NamedTuple):
     sample : windows with every decision; all of a table in memory
     learned, windows : the arrays that a fit takes, and which of their windows
     n_windows : of the whole table
-    about : the part `table` of audit.json
+    about, recordings : parts of audit.json, `table` and `recordings`
     """
 
     options: AuditOptions
@@ -360,18 +296,22 @@ class Study(NamedTuple):
     about: dict[str, Any]
     clusters: np.ndarray
     checks: tuple[Diagnostic, ...]
+    shifts: TableShifts
+    recordings: dict[str, Any] | None = None
 
 
 def _read_in_memory(table: Any, source: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
     with stages.stage("read"):
         laid, columns, recordings = lay_out(source, options.recordings, options.columns)
-        options = replace(options, columns=columns, recordings=recordings)
+        options = replace(options, **vars(columns))
         recorded = _read(laid, options)
         read = leave_out_rare_classes(recorded)
+        shifts = find_table_shifts(read)
+        read = shifts.apply(read)
         about = describe_table(table, read, recordings.messages)
         stages.say(reading_text(about))
         check_memory(read)
-        windows = fitting.choose_windows(read, options.seed, options.pace, options.train_on)
+        windows = fitting.choose_windows(read, options.seed, options.pace, options.n_train)
         if options.train_on is not None:
             labels = int((read.fit_labels[windows] >= 0).sum())
             sizes = read.features.shape[2], len(read.class_names), read.labels.shape[2]
@@ -379,13 +319,22 @@ def _read_in_memory(table: Any, source: Any, options: AuditOptions, kept: Unfini
         clusters, checks = _check(read, read, options)
         rare = ~np.isin(recorded.class_names, read.class_names)
     kept.begin(options.settings(_digest(read)), options.resume)
-    memory = MemoryTable(recorded, rare)
-    return Study(options, memory, read, read, windows, len(read.index), about, clusters, checks)
+    memory, n_windows = MemoryTable(recorded, rare), len(read.index)
+    about = {**about, "shifts": shifts.described}
+    learned, described = _moved(read), recordings.described
+    return Study(options, memory, read, learned, windows, n_windows, about, clusters, checks, shifts, described)
+
+
+def _moved(read: AuditInput) -> AuditInput:
+    """What a fit learns from: labels at the time they belong to."""
+    if read.moved is None:
+        return read
+    return replace(read, fit_labels=np.where(read.belongs[..., None], read.moved, np.int8(-1)))
 
 
 def _read(table: Any, options: AuditOptions) -> AuditInput:
     """Read the table once; whole sequences are cut where there are too few of them to judge one by the others."""
-    decided = None if options.decisions is None else read_decided(options.decisions)
+    decided = None if options.decisions is None else read_decided(Path(options.decisions))
     steps = read_audit_steps(table, options.columns, options.reading)
     if decided is not None:
         trusted, found = trust_decided(steps.rows, steps.class_names, steps.trusted, decided, table)
@@ -403,7 +352,7 @@ def _digest(read: AuditInput) -> str:
 
 
 def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
-    if options.out is None or options.checkpoint is None:
+    if options.checkpoint is None:
         raise ValueError(
             f"A table of {files.n_rows:,} rows is read in parts, and its results are written to a folder. Name it with "
             "out."
@@ -411,15 +360,20 @@ def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfi
     stages.expect({name: files.n_rows * seconds for name, seconds in SECONDS.items()})
     kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
     with stages.stage("read"):
-        stages.say(say_disk(disk_needed(files, needs_copy(files), train_on=options.train_on), options.checkpoint))
+        stages.say(say_disk(disk_needed(files, needs_copy(files), train_on=options.n_train), options.checkpoint))
         layout, sample, n_windows, mapped = read_large_table(table, files, options, stages)
         about = {**describe_table(table, sample, []), **sizes(layout), "rows": files.n_rows}
         stages.say(reading_text(about))
         check_memory(sample)
-        learned = mapped or sample
+        shifts = find_table_shifts(sample)
+        if mapped is not None:  # windows on disk are learned from as they are
+            shifts = shifts._replace(common=np.zeros_like(shifts.common), own={})
+        sample = shifts.apply(sample)
+        about["shifts"] = shifts.described
+        learned = mapped or _moved(sample)
         clusters, checks = _check(sample, learned, options)
     every = np.arange(len(learned.lengths))
-    return Study(options, layout, sample, learned, every, n_windows, about, clusters, checks)
+    return Study(options, layout, sample, learned, every, n_windows, about, clusters, checks, shifts)
 
 
 def _check(read: AuditInput, learned: Learned, options: AuditOptions) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
@@ -441,13 +395,14 @@ def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline:
         with torch_on_one_thread():
             scorer = make_scorer(fitted.coded, sample, options.device)
             judged = judge_sample(scorer, sample, options.fdr, fitted.false_alarms)
-        judged = replace(judged, spend_fdr=options.spend_fdr)
+        may_name = bool(fitted.conclusion["names_labels"])
+        judged = replace(judged, spend_fdr=options.spend_fdr, may_name=may_name)
         shares = judged.probabilities[judged.mask].mean(0)
-        job = JudgeJob(whole, scorer, None if isinstance(whole, MemoryTable) else work, shares)
+        job = JudgeJob(whole, scorer, None if isinstance(whole, MemoryTable) else work, shares, study.shifts, may_name)
         judge_all(job, lambda done: stages.rows(done, whole.n_rows))
-    with stages.stage("page"), new_results(options.out) if options.out is not None else nullcontext() as draft:
-        parts = job.read_parts([QUALITY, SUPPORT]) if fitted.conclusion["names_labels"] else ()
-        flags = find_flags(parts, flag_bound(fitted.false_alarms, options.fdr), options.spend_fdr)
+    with stages.stage("page"), new_results(options.folder) if options.folder is not None else nullcontext() as draft:
+        parts = job.read_parts([QUALITY, SUPPORT]) if may_name or sample.moved is not None else ()
+        flags = find_flags(parts, flag_bound(fitted.false_alarms, options.fdr), options.spend_fdr and may_name)
         totals = Totals.of(job, sample)
         held = write_lines(job, flags, totals, draft, work, lambda done: stages.rows(done, whole.n_rows, (0.0, 0.9)))
         described, shown = describe_labels(job, flags, totals, sample, judged)
@@ -457,9 +412,9 @@ def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline:
                 "table": {**about, "said": [*about["said"], *fitted.said]},
                 "settings": describe_settings(sample, options, fitted.estimator, n_windows),
                 "conclusion": fitted.conclusion,
-                **describe_whole(fitted.findings, whole, totals),
+                **describe_whole(fitted.findings, whole, totals, sample.moved is not None),
                 **described,
-                **({"recordings": options.recordings.described} if options.recordings.described else {}),
+                **({"recordings": study.recordings} if study.recordings else {}),
             }
         )
         if sample.decisions is not None:
@@ -471,8 +426,8 @@ def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline:
         if draft is not None:
             write_findings(draft, summary, fitted.noise, fitted.estimator.save)
             write_page(draft, ShownResults(summary, draft / LABELS, draft / ISSUES, shown))
-    labels = held if held is not None or options.out is None else dataset.dataset(options.out / LABELS)
-    return TableAudit(summary, labels, fitted.noise, fitted.estimator, options.out, frame_index(table))
+    labels = held if held is not None or options.folder is None else dataset.dataset(options.folder / LABELS)
+    return TableAudit(summary, labels, fitted.noise, fitted.estimator, options.folder, frame_index(table))
 
 
 @dataclass(frozen=True)
@@ -523,7 +478,7 @@ def _fit(study: Study, kept: Unfinished, stages: Stages) -> Fitted:
             kept.keep_fit(coded)
     with stages.stage("bands"):
         estimator = fitting.with_class_names(coded, sample)
-        said = say_pace(options.pace, options.train_on) + say_limits(len(windows), study.n_windows, options, estimator)
+        said = say_pace(options.pace, options.n_train) + say_limits(len(windows), study.n_windows, options, estimator)
         kept.take_findings(estimator)
         said += fitting.infer(estimator, sample, options, stages.done, kept.keep_findings)
         findings_ = describe_noise_found(sample, estimator, study.checks)

@@ -72,7 +72,7 @@ def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: 
     counts = count_columns(files, roles, needed, _shown(stages, files.n_rows, (0.0, 0.3)))
     tidy, tidied_said = _choose_tidying(counts, roles, options)
     on_rows = _shown(stages, files.n_rows, (0.3, 0.6))
-    decided = None if options.decisions is None else (read_decided(options.decisions), table)
+    decided = None if options.decisions is None else (read_decided(Path(options.decisions)), table)
     prepared = prepare_rows(files, roles, tidy, options.reading, options.checkpoint, on_rows, decided)
     if prepared.kept is not None:
         counts = count_columns(files, roles, needed, on_rows, prepared.kept)
@@ -120,7 +120,7 @@ def _check_training(layout: Layout, options: AuditOptions) -> None:
     if options.train_on is None:
         return
     size = layout.size
-    wanted = fitting.most_windows(size, options.pace, options.train_on)
+    wanted = fitting.most_windows(size, options.pace, options.n_train)
     labels = round(size.labels * wanted / size.windows)
     on_disk = wanted > fitting.most_windows(size, options.pace)
     n_features = None if on_disk else len(layout.columns.features)
@@ -194,7 +194,7 @@ class Drawn(NamedTuple):
 def draw_windows(layout: Layout, options: AuditOptions, on_rows: Callable[[int], None] = lambda rows: None) -> Drawn:
     """Draw as many windows as asked for; of more than usual the places alone."""
     total = int(layout.plan.n_windows.sum())
-    most = fitting.most_windows(layout.size, options.pace, options.train_on)
+    most = fitting.most_windows(layout.size, options.pace, options.n_train)
     held = min(most, fitting.most_windows(layout.size, options.pace))
     names = hash_names(layout.survey.names, options.seed)
     shares = [_first_share(count, total) for count in (held, most)]

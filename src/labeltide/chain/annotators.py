@@ -1,233 +1,367 @@
-"""Q(t) of each annotator by partial pooling, from labels alone or with evidence.
+"""Consensus of annotators: true labels and each annotator's Q(t) from sparse labels, by EM.
 
-The model of Dawid and Skene (1979) with hidden Markov true labels, Q that changes over the clock, and annotators drawn
-around a common Q. Cross-validation chooses bursts, smoothness and the strength of pooling. Annotators are not
-independent given the truth where steps are hard for all of them (Whitehill and others 2009). The chain is therefore
-pooled with the shares of votes (`pool_with_votes`), with weights that best predict an annotator who was left out.
+True labels follow a Markov chain. What an annotator records depends on the true label and on the annotator's own last
+label, as in the BSC-seq model of Simpson and Gurevych (2019); without the chain and the last label it is the model of
+Dawid and Skene (1979). Annotators are partially pooled by Dirichlet priors. EM starts from the shares of votes. The
+form of the model, the change over the clock and the weight of evidence are chosen by leave-one-annotator-out
+prediction (docs/decisions/028-likeliest-true-label.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters, same_data
-from labeltide.chain.em import (
-    BURSTS,
-    BURSTS_WORTH,
-    POOLING,
-    POOLING_STRENGTHS,
-    FittedChains,
-    fit_chains,
-    label_chain,
-    tell_apart,
-)
-from labeltide.chain.families import Family, PooledFamilies, constant_shape, family, pooled, spline_shape
-from labeltide.chain.passes import posteriors, predictive_log_likelihood
+from labeltide.chain.data import ChainData, ChainParameters, same_data
+from labeltide.chain.passes import expect
 
-CANDIDATE_ITERATIONS, FINAL_ITERATIONS = 15, 40  # by hand: of EM (docs/decisions/008-starts-of-em.md)
+# docs/decisions/028-likeliest-true-label.md
+FIRST_ITERATIONS, MORE_ITERATIONS = 20, 5  # by hand: of EM from the votes, and from another form of the model
+COMMON_LABELS, OWN_LABELS = 1.0, 5.0  # by hand: pseudo-labels of the common Q, and of it in an annotator's Q
+LAST_LABELS = 20.0  # of an annotator's Q in the one that depends on the last label; chosen on `val` of conll_mturk
+BANDWIDTHS = (0.25, 0.1)  # by hand: of the clock, in shares of its range
+POWERS = (0.25, 0.5, 0.75, 1.0)  # by hand: of evidence
+MAX_NUMBERS = 2**23  # of emissions that are held in memory together
 
 
 class Candidate(NamedTuple):
-    """One model of how annotators err."""
+    """One form of the model."""
 
-    smoothness: float | None  # of Q(t) over the clock; None: it does not change
-    strength: float  # the precision of an annotator's logits around the common ones
-    bursts: bool  # whether errors may come in bursts
+    sequential: bool = True  # whether labels depend on the annotator's last label, and true labels on the last one
+    bandwidth: float | None = None  # of Q(t), in shares of the clock's range; None: Q does not change
+    power: float = 0.0  # exponent of the evidence
 
 
-# docs/decisions/009-several-annotators.md
-FIRST_CANDIDATE = Candidate(10.0, POOLING, False)  # by hand
-CANDIDATE_SMOOTHNESS = (None, 1000.0, 100.0, 1.0)  # by hand: compared with the first
+@dataclass(frozen=True)
+class Crowd:
+    """Labels of annotators as a list of those that were recorded, ordered by row and step."""
+
+    mask: np.ndarray  # bool (rows, steps)
+    row: np.ndarray  # of each label
+    step: np.ndarray
+    annotator: np.ndarray
+    label: np.ndarray
+    last: np.ndarray  # the annotator's label at the step before; n_classes where there is none
+    point: np.ndarray  # on the grid of the annotator's clock
+    n_annotators: int
+    n_classes: int
+    grid: np.ndarray  # moments of the points
+    period: float | None = None  # of the clock
+    gaps: np.ndarray | None = None  # (rows, steps)
+    evidence: np.ndarray | None = None  # log-probabilities (rows, steps, classes)
+    trusted: np.ndarray | None = None  # codes (rows, steps), -1 where the true label is not known
+
+    @property
+    def n_points(self) -> int:
+        """How many points the grid has."""
+        return len(self.grid)
+
+    def flat_step(self) -> np.ndarray:
+        """The number of each label's step among all steps of all rows."""
+        return self.row * self.mask.shape[1] + self.step
+
+    def votes(self) -> np.ndarray:
+        """How many annotators gave each label: (rows * steps, classes)."""
+        size = self.mask.size * self.n_classes
+        return np.bincount(self.flat_step() * self.n_classes + self.label, minlength=size).reshape(-1, self.n_classes)
+
+
+def list_labels(
+    codes: np.ndarray,
+    mask: np.ndarray,
+    points: np.ndarray,
+    n_classes: int,
+    grid: np.ndarray,
+    gaps: np.ndarray | None = None,
+) -> Crowd:
+    """The labels in codes (rows, steps, annotators), -1 for none; `points` broadcasts to their shape."""
+    row, step, annotator = np.nonzero((codes >= 0) & mask[..., None])
+    before = np.where(step > 0, codes[row, step - 1, annotator], -1).astype(np.int64)
+    if gaps is not None:
+        before[gaps[row, step] > 1] = -1
+    last = np.where(before < 0, n_classes, before)
+    point = np.broadcast_to(points, codes.shape)[row, step, annotator]
+    label = codes[row, step, annotator].astype(np.int64)
+    return Crowd(mask, row, step, annotator, label, last, point, codes.shape[2], n_classes, grid, gaps=gaps)
 
 
 class Annotators(NamedTuple):
-    """Fitted annotators, the posterior of the true labels, and the candidate that was chosen."""
+    """Fitted annotators and what they imply."""
 
-    parameters: ChainParameters  # one member; matrices (1, annotators, points, classes, classes)
-    common: Tensor  # (points, classes, classes), the centre of the pooling: Q of a new annotator
-    posterior: Tensor  # (rows, steps, classes), of the chain
-    belief: Tensor  # (rows, steps, classes), the chain's posterior pooled with the shares of votes
-    another: Tensor  # (rows, steps, classes), probability of each label of an annotator who has not labelled the step
-    labels: Tensor  # (rows, steps), the consensus: see `pool_with_votes`
-    weights: Tensor  # (2,), of the chain and of the votes
+    belief: np.ndarray  # (rows, steps, classes): posterior of the chain, in a linear opinion pool with the votes
+    another: np.ndarray  # (rows, steps, classes): label of an annotator who has not labelled the step
+    noise: np.ndarray  # (annotators, points, classes, classes)
+    common: np.ndarray  # (points, classes, classes)
+    left_out: np.ndarray  # (labels, classes): belief about the step of each label without its annotator
+    weights: tuple[float, ...]  # of the chain, the votes and the evidence in `another`
     chosen: Candidate
-    tried: dict[Candidate, float]  # held-out predictive log-likelihood; empty where nothing was compared
+    tried: dict[Candidate, float]  # mean log-probability of a label given those of the other annotators
 
 
 def fit_annotators(
-    data: ChainData,
-    grid: np.ndarray,
-    folds: Tensor | None = None,
-    *,
-    candidates: Sequence[Candidate] | None = None,
-    period: float | None = None,
+    crowd: Crowd, candidates: Sequence[Candidate] | None = None, progress: Callable[[str], None] = lambda _: None
 ) -> Annotators:
-    """Fit Q(t) of each annotator and the common one, and give the posterior of every true label.
+    """Fit each annotator's Q(t), and give the belief in every true label."""
+    first = Candidate(power=0.0 if crowd.evidence is None else POWERS[1])
+    shared = _shared(crowd)
+    comparable = bool(shared.any())
+    fits: dict[Candidate, _Fit] = {}
+    scores: dict[Candidate, np.ndarray] = {}
 
-    Candidates are compared stepwise: bursts or not, then smoothness over the clock, then pooling, each under the
-    best so far. Evidence, where `data` has it, enters with a power that is learned; trusted labels are fixed. Without
-    folds of cross-validation, (rows,), one candidate is taken without comparison.
-    """
-    start = _start(data, grid, period)
-    if folds is None or (candidates is not None and len(candidates) == 1):
-        only = FIRST_CANDIDATE if candidates is None else candidates[0]
-        return _conclude(data, start, only, {}, folds, grid, period)
-    tried: dict[Candidate, float] = {}
-    if candidates is None:
-        tried = _try(data, start, [FIRST_CANDIDATE, FIRST_CANDIDATE._replace(bursts=True)], folds, grid, period)
-        best = _best(tried)
-        tried |= _try(
-            data, start, [best._replace(smoothness=value) for value in CANDIDATE_SMOOTHNESS], folds, grid, period
-        )
-        best = _best(tried)
-        tried |= _try(data, start, [best._replace(strength=value) for value in POOLING_STRENGTHS], folds, grid, period)
+    def best_of(options: Sequence[Candidate], best: Candidate | None, worth: float) -> Candidate:
+        """The option of highest score; one that replaces `best` must gain `worth` standard errors."""
+        for option in options:
+            progress(f"fit {option}")
+            start = None if best is None or option.sequential != best.sequential else fits[best].posterior
+            fits[option] = _fit(crowd, option, start)
+            if comparable:
+                scores[option] = fits[option].score(crowd)[shared]
+            if best is None:
+                best = option
+            elif comparable:
+                gain = np.bincount(crowd.row[shared], scores[option] - scores[best], minlength=len(crowd.mask))
+                if gain.sum() > worth * np.sqrt(np.square(gain).sum()):
+                    best = option
+        assert best is not None
+        return best
+
+    if candidates is not None:
+        best = best_of(candidates, None, 0.0)
     else:
-        tried = _try(data, start, candidates, folds, grid, period)
-    return _conclude(data, start, _best(tried), tried, folds, grid, period)
+        best = best_of([first], None, 0.0)
+        if comparable:
+            best = best_of([best._replace(sequential=False)], best, 2.0)
+            if crowd.evidence is not None:
+                best = best_of([best._replace(power=power) for power in POWERS if power != best.power], best, 0.0)
+            if crowd.n_points > 1:
+                best = best_of([best._replace(bandwidth=width) for width in BANDWIDTHS], best, 1.0)
+    tried = {candidate: float(score.mean()) for candidate, score in scores.items()}
+    return _conclude(crowd, fits[best], shared, best, tried)
 
 
-def _best(tried: dict[Candidate, float]) -> Candidate:
-    """The candidate of highest held-out score; bursts must gain `BURSTS_WORTH`."""
-    return max(tried, key=lambda candidate: tried[candidate] - BURSTS_WORTH * candidate.bursts)
+def _shared(crowd: Crowd) -> np.ndarray:
+    """Whether the step of each label has labels of other annotators, too."""
+    return crowd.votes().sum(1)[crowd.flat_step()] > 1
 
 
-def _start(data: ChainData, grid: np.ndarray, period: float | None) -> ChainParameters:
-    every = same_data(torch.ones(1, len(data.mask)))
-    alike = label_chain(data, every, grid, period)
-    power = torch.full_like(alike.power, 0.0 if data.evidence is None else 1.0)
-    return tell_apart(data, every, alike._replace(power=power), grid, period)
+class _Fit(NamedTuple):
+    posterior: np.ndarray  # (rows, steps, classes)
+    left_out: np.ndarray  # (labels, classes), posterior without the label's annotator in its row
+    noise: np.ndarray  # (annotators, points, classes, classes)
+    common: np.ndarray  # (points, classes, classes)
+
+    def score(self, crowd: Crowd) -> np.ndarray:
+        """Log-probability of each label given those of the other annotators."""
+        emission = self.noise[crowd.annotator, crowd.point, :, crowd.label]
+        return np.log((self.left_out * emission).sum(-1).clip(1e-12))
 
 
-def _try(
-    data: ChainData,
-    start: ChainParameters,
-    candidates: Sequence[Candidate],
-    folds: Tensor,
-    grid: np.ndarray,
-    period: float | None,
-) -> dict[Candidate, float]:
-    """Cross-validated score of each candidate: every row is scored by a chain fitted without it."""
-    n_folds = int(folds.max()) + 1
-    left_out = (folds == torch.arange(n_folds)[:, None]).float()  # (folds, rows)
-    reached: dict[Candidate, float] = {}
-    for bursts in (False, True):  # chains with bursts and without cannot share a fleet
-        alike = [candidate for candidate in candidates if candidate.bursts == bursts]
-        if not alike:
-            continue
-        each = [candidate for candidate in alike for _ in range(n_folds)]
-        scored = left_out.repeat(len(alike), 1)
-        members = same_data(1 - scored)
-        fitted = _fit(data, members, start, each, grid, period, CANDIDATE_ITERATIONS)
-        scores = predictive_log_likelihood(data, members, fitted.parameters, fitted.log_likelihood, scored > 0)
-        sums = (scores * scored).sum(1).view(len(alike), n_folds).sum(1)
-        reached |= dict(zip(alike, sums.tolist(), strict=True))
-    return {candidate: reached[candidate] for candidate in candidates}
+def _fit(crowd: Crowd, candidate: Candidate, posterior: np.ndarray | None) -> _Fit:
+    """EM from the shares of votes, or from a posterior."""
+    n_classes, shape = crowd.n_classes, (*crowd.mask.shape, crowd.n_classes)
+    last = crowd.last if candidate.sequential else np.full_like(crowd.last, n_classes)
+    # A group is an annotator, a last label and a point of the clock; a cell is a group and a recorded label.
+    keys = (crowd.annotator * (n_classes + 1) + last) * crowd.n_points + crowd.point
+    groups, group = np.unique(keys, return_inverse=True)
+    cells, cell = np.unique(group * n_classes + crowd.label, return_inverse=True)
+    ones = np.ones(len(cell))
+    incidence = sparse.csr_matrix((ones, (cell, crowd.flat_step())), shape=(len(cells), crowd.mask.size))
+    by_step = incidence.T.tocsr()
+    owner, before = np.divmod(groups // crowd.n_points, n_classes + 1)
+    moment, cell_group, cell_label = groups % crowd.n_points, *np.divmod(cells, n_classes)
+    other = np.zeros(shape)
+    if crowd.evidence is not None and candidate.power:
+        other = candidate.power * (crowd.evidence - np.log(np.exp(crowd.evidence)[crowd.mask].mean(0).clip(1e-6)))
+    if crowd.trusted is not None:
+        known = crowd.trusted[..., None]
+        other = np.where((known >= 0) & (known != np.arange(n_classes)), -50.0, other)
+    votes = crowd.votes()
+    share = votes.sum(0) / votes.sum()
+    iterations = FIRST_ITERATIONS if posterior is None else MORE_ITERATIONS
+    if posterior is None:
+        start = np.exp(other.reshape(-1, n_classes)) * (votes + 0.01 * share)
+        posterior = (start / start.sum(1, keepdims=True)).reshape(shape)
+    table = np.zeros((len(cells), n_classes))
+    pairs: np.ndarray | None = None
+    starts: np.ndarray | None = None
+    noise = common = np.zeros(0)
+    for _ in range(iterations):
+        flat = posterior.reshape(-1, n_classes)
+        counts = incidence @ flat  # (cells, true)
+        noise, common, table = _tables(crowd, candidate, counts, (owner, before, moment), cell_group, cell_label)
+        real = posterior * crowd.mask[..., None]
+        share = real.sum((0, 1)) / real.sum()
+        if pairs is None or starts is None:
+            pairs, starts = np.einsum("nti,ntj->ij", real[:, :-1], real[:, 1:]), real[:, 0].sum(0)
+        if candidate.sequential:
+            transition = (pairs + share) / (pairs.sum(1, keepdims=True) + 1)
+            first = (starts + share) / (starts.sum() + 1)
+        else:
+            transition, first = np.tile(share, (n_classes, 1)), share
+        emission = (by_step @ table).reshape(shape) + other
+        posterior, starts, pairs = _forward_backward(emission, crowd.mask, first, transition, crowd.gaps)
+    left_out = np.empty((len(cell), n_classes))
+    pair, inverse = np.unique(crowd.row * crowd.n_annotators + crowd.annotator, return_inverse=True)
+    at_once = max(1, MAX_NUMBERS // (crowd.mask.shape[1] * n_classes))
+    order = np.argsort(inverse, kind="stable")
+    bounds = np.searchsorted(inverse[order], np.arange(0, len(pair) + at_once, at_once))
+    for part, begin in enumerate(range(0, len(pair), at_once)):
+        rows = pair[begin : begin + at_once] // crowd.n_annotators
+        some = order[bounds[part] : bounds[part + 1]]
+        without = emission[rows]
+        index = inverse[some] - begin, crowd.step[some]
+        without[index] -= table[cell[some]]
+        gaps = None if crowd.gaps is None else crowd.gaps[rows]
+        left_out[some] = _forward_backward(without, crowd.mask[rows], first, transition, gaps)[0][index]
+    return _Fit(posterior, left_out, noise, common)
+
+
+def _tables(
+    crowd: Crowd,
+    candidate: Candidate,
+    counts: np.ndarray,
+    group: tuple[np.ndarray, np.ndarray, np.ndarray],
+    cell_group: np.ndarray,
+    cell_label: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """M-step: Q of each annotator over the clock, the common Q, and the log-probability of each cell's label.
+
+    Expected counts have shape (cells, true). With s pseudo-labels of its prior mean, a row of Q is the mean of its
+    Dirichlet posterior. The common Q is the prior mean of an annotator's, which is that of Q given the last label.
+    """
+    owner, before, moment = group
+    n_classes, n_points, n_annotators = crowd.n_classes, crowd.n_points, crowd.n_annotators
+    own = np.zeros((n_annotators, n_points, n_classes, n_classes))  # [annotator, point, recorded, true]
+    np.add.at(own, (owner[cell_group], moment[cell_group], cell_label), counts)
+    own = own.swapaxes(-1, -2)  # [annotator, point, true, recorded]
+    total = own.sum((0, 1))
+    marginal = total.sum(0) / total.sum()
+    prior = COMMON_LABELS * (np.eye(n_classes) + marginal) / 2
+    alike = (total + prior) / (total.sum(1, keepdims=True) + COMMON_LABELS)
+    each = own.sum(1)
+    each = (each + OWN_LABELS * alike) / (each.sum(-1, keepdims=True) + OWN_LABELS)
+    if candidate.bandwidth is None:
+        noise, common = each[:, None].repeat(n_points, 1), alike[None].repeat(n_points, 0)
+    else:
+        apart, whole = np.abs(np.subtract.outer(crowd.grid, crowd.grid)), np.ptp(crowd.grid)
+        if crowd.period is not None:
+            apart, whole = np.minimum(apart, crowd.period - apart), crowd.period
+        apart = apart / whole
+        kernel = np.exp(-0.5 * np.square(apart / candidate.bandwidth))
+        near = np.einsum("st,atij->asij", kernel, own)
+        noise = (near + OWN_LABELS * each[:, None]) / (near.sum(-1, keepdims=True) + OWN_LABELS)
+        near = near.sum(0)
+        common = (near + OWN_LABELS * alike) / (near.sum(-1, keepdims=True) + OWN_LABELS)
+    if not candidate.sequential:
+        return noise, common, np.log(noise[owner[cell_group], moment[cell_group], :, cell_label])
+    # Q given the last label, (annotator and last label, true, recorded), then scaled by how Q differs at this moment.
+    kinds, kind = np.unique(owner * (n_classes + 1) + before, return_inverse=True)
+    after = np.zeros((len(kinds), n_classes, n_classes))
+    np.add.at(after, (kind[cell_group], cell_label), counts)
+    after = after.swapaxes(-1, -2)
+    mean = each[kinds // (n_classes + 1)]
+    after = (after + LAST_LABELS * mean) / (after.sum(-1, keepdims=True) + LAST_LABELS)
+    if candidate.bandwidth is None:
+        return noise, common, np.log(after[kind[cell_group], :, cell_label])
+    table = np.empty((len(cell_group), n_classes))
+    size = max(1, MAX_NUMBERS // n_classes**2)
+    for begin in range(0, len(owner), size):
+        some = slice(begin, begin + size)
+        values = after[kind[some]] * noise[owner[some], moment[some]] / each[owner[some]]
+        values /= values.sum(-1, keepdims=True)
+        inside = slice(*np.searchsorted(cell_group, [begin, begin + size]))
+        table[inside] = np.log(values[cell_group[inside] - begin, :, cell_label[inside]])
+    return noise, common, table
+
+
+def _forward_backward(
+    log_emission: np.ndarray, mask: np.ndarray, start: np.ndarray, transition: np.ndarray, gaps: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Posterior (rows, steps, classes), expected first labels and transitions, for any emission probabilities.
+
+    The passes read emissions from Q at the points of a grid. Here step s is label s mod K at point s // K, so that the
+    columns of Q are the emissions of the steps.
+    """
+    rows, steps, n_classes = log_emission.shape
+    number = np.arange(rows * steps)
+    n_points = -(-len(number) // n_classes)
+    columns = np.ones((n_points * n_classes, n_classes), dtype=np.float32)
+    columns[: len(number)] = np.exp(log_emission - log_emission.max(-1, keepdims=True)).reshape(-1, n_classes)
+    matrices = np.ascontiguousarray(columns.reshape(n_points, n_classes, n_classes).swapaxes(-1, -2))
+    data = ChainData(
+        labels=torch.from_numpy((number % n_classes).astype(np.int8).reshape(1, rows, steps, 1)),
+        mask=torch.from_numpy(mask),
+        points=torch.from_numpy((number // n_classes).reshape(rows, steps)),
+        n_points=n_points,
+        n_classes=n_classes,
+    ).with_gaps(gaps)
+    first, moves = (torch.from_numpy(values).float()[None] for values in (start, transition))
+    parameters = ChainParameters(first, moves, torch.zeros(1), torch.from_numpy(matrices)[None, None])
+    found = expect(data, same_data(torch.ones(1, rows)), parameters, posterior=True)
+    assert found.posterior is not None
+    posterior = found.posterior[0].double().numpy()
+    return posterior, found.starts[0, 0].double().numpy(), found.pairs[0, 0].double().numpy()
 
 
 def _conclude(
-    data: ChainData,
-    start: ChainParameters,
-    chosen: Candidate,
-    tried: dict[Candidate, float],
-    folds: Tensor | None,
-    grid: np.ndarray,
-    period: float | None,
+    crowd: Crowd, fit: _Fit, shared: np.ndarray, chosen: Candidate, tried: dict[Candidate, float]
 ) -> Annotators:
-    every = same_data(torch.ones(1, len(data.mask)))
-    parameters = _fit(data, every, start, [chosen], grid, period, FINAL_ITERATIONS).parameters
-    posterior = posteriors(data, every, parameters)
-    common = _families(data, [chosen], grid, period).common(parameters.matrices)[0]
-    expected = torch.einsum("rti,rtij->rtj", posterior[0], common[data.grid_index()])
-
-    def predict(others: ChainData, annotator: int) -> tuple[Tensor, Tensor]:
-        """Posterior of true labels, and probabilities of the labels of an annotator without labels.
-
-        The chain that predicts a row did not learn from it, where there are folds. The Q of an annotator without
-        labels is the common one. Both results have shape (rows, steps, classes).
-        """
-        fold = torch.zeros(len(data.mask), dtype=torch.int64) if folds is None else folds
-        left_out = (fold == torch.arange(int(fold.max()) + 1)[:, None]).float()  # (folds, rows)
-        members = same_data(torch.ones_like(left_out) if folds is None else 1 - left_out)
-        fitted = _fit(others, members, start, [chosen] * len(left_out), grid, period, CANDIDATE_ITERATIONS)
-        of_row = posteriors(others, members, fitted.parameters)[fold, torch.arange(len(fold))]
-        noise = fitted.parameters.matrices[:, annotator][fold[:, None], data.grid_index()]
-        return of_row, torch.einsum("rti,rtij->rtj", of_row, noise)
-
-    opinions = pool_with_votes(data, posterior[0], expected, predict)
-    return Annotators(parameters, common, posterior[0], *opinions, chosen, tried)
-
-
-def _fit(
-    data: ChainData,
-    members: Members,
-    start: ChainParameters,
-    candidates: Sequence[Candidate],
-    grid: np.ndarray,
-    period: float | None,
-    iterations: int,
-) -> FittedChains:
-    bursts = torch.full_like(start.power, BURSTS) if candidates[0].bursts else None
-    starts = start._replace(bursts=bursts)
-    if len(start.power) == 1:
-        starts = cat_parameters([starts] * len(candidates))
-    kinds = _families(data, candidates, grid, period)
-    return fit_chains(data, members, kinds, starts, iterations=iterations, learn_power=data.evidence is not None)
-
-
-def _families(
-    data: ChainData, candidates: Sequence[Candidate], grid: np.ndarray, period: float | None
-) -> PooledFamilies:
-    made: dict[Candidate, Family] = {}
-    for candidate in dict.fromkeys(candidates):
-        smoothness = candidate.smoothness
-        shape = constant_shape(grid) if smoothness is None else spline_shape(grid, smoothness, period)
-        made[candidate] = pooled(family(data.n_classes, shape, "each", "by class"), candidate.strength)
-    return PooledFamilies.of([made[candidate] for candidate in candidates])
-
-
-# Consensus of annotators: their chain and their votes in one opinion pool, with a majority vote as a special case.
-
-
-def pool_with_votes(
-    data: ChainData, posterior: Tensor, expected: Tensor, predict: Callable[[ChainData, int], tuple[Tensor, Tensor]]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Pool the chain with the votes, with the weights that best predict each annotator from the others.
-
-    Where no step has labels of two annotators nothing can be compared. The weights are then equal, and the belief in
-    the true labels is the chain's. So it is where labels are trusted. `predict` gives the posterior of true labels and
-    the expected labels of another annotator from data without the labels of one. Returns belief, another, labels and
-    weights of `Annotators`.
-    """
-    labels, shared = data.labels[0], shared_labels(data.labels[0], data.mask)
-    prior = vote_prior(labels.masked_fill(~data.mask[..., None], -1), data.n_classes)
-    votes = vote_shares(labels, prior)
-    if not bool(shared.any()):
-        weights, belief = torch.tensor(EQUAL, dtype=torch.float64), posterior.double()
-        return belief, pool(weights, stack_opinions(expected, votes)), belief.argmax(-1), weights
-    results = []  # of chains that have not seen the labels of one annotator each
-    for annotator in range(data.labels.shape[-1]):
-        others = data.labels.clone()
-        others[..., annotator] = -1
-        results.append(predict(replace(data, labels=others), annotator))
-    left_out_posterior, left_out = (torch.stack(parts) for parts in zip(*results, strict=True))
-    opinions, recorded = left_out_opinions(labels, shared, left_out, prior)
+    """Pool the chain with the votes, with the weights that best predict each annotator from the others."""
+    n_classes, shape, at = crowd.n_classes, fit.posterior.shape, crowd.flat_step()
+    votes = crowd.votes()
+    point = np.zeros(crowd.mask.size, dtype=np.int64)
+    point[at] = crowd.point
+    posterior = fit.posterior.reshape(-1, n_classes)
+    expected = _expected(posterior, fit.common, point)
+    others = [] if crowd.evidence is None else [np.exp(crowd.evidence).reshape(-1, n_classes)]
+    counts = torch.from_numpy(votes)
+    prior = votes_prior(counts.double(), n_classes).numpy()
+    vote_share = (votes + prior) / (votes + prior).sum(1, keepdims=True)
+    if not shared.any():
+        weights = torch.tensor(EQUAL, dtype=torch.float64)
+        another = pool(weights, stack_opinions(*map(torch.from_numpy, (expected, vote_share))))
+        parts = posterior.reshape(shape), another.numpy().reshape(shape), fit.noise, fit.common, fit.left_out
+        return Annotators(*parts, tuple(weights.tolist()), chosen, tried)
+    rest = votes[at] - (crowd.label[:, None] == np.arange(n_classes))
+    rest_share = (rest + prior) / (rest + prior).sum(1, keepdims=True)
+    chain_says = _expected(fit.left_out, fit.common, crowd.point)
+    says = [chain_says, rest_share, *(opinion[at] for opinion in others)]
+    opinions = stack_opinions(*(torch.from_numpy(opinion[shared]) for opinion in says))
+    recorded = torch.from_numpy(crowd.label[shared])
     weights = fit_weights(opinions, recorded)
-    another = pool(weights, stack_opinions(average_left_out(expected, left_out, shared), votes))
-    known = torch.zeros_like(data.mask) if data.trusted is None else data.trusted >= 0
-    averaged = stack_opinions(average_left_out(posterior, left_out_posterior, shared), votes)
-    belief = pool(weights / weights.sum().clamp_min(1e-6), averaged)
-    belief = torch.where(known[..., None], posterior.double(), belief)
-    # The label is what one more annotator would record: the posterior of the true label is too sure on hard steps.
-    # Votes alone decide where they predict annotators better (docs/decisions/010-opinion-pool.md).
-    by_pool, by_votes = ((each.argmax(-1) == recorded).sum() for each in (pool(weights, opinions), opinions[:, 1]))
-    consensus = (another if by_pool >= by_votes else votes).argmax(-1)
-    return belief, another, torch.where(known, belief.argmax(-1), consensus), weights
+    averaged, n_shared = np.zeros_like(posterior), np.bincount(at[shared], minlength=len(posterior))[:, None]
+    for true in range(n_classes):
+        averaged[:, true] = np.bincount(at[shared], chain_says[shared, true], minlength=len(posterior))
+    averaged = np.where(n_shared > 0, averaged / np.maximum(n_shared, 1), expected)
+    another = pool(weights, stack_opinions(*map(torch.from_numpy, (averaged, vote_share, *others))))
+    # Linear opinion pool (Stone 1961): the weight of the chain is that of a mixture which predicts left-out labels.
+    index = np.arange(int(shared.sum()))
+    chain_chance, vote_chance = (opinion[shared][index, crowd.label[shared]] for opinion in says[:2])
+    weight = 0.5
+    for _ in range(100):
+        weight = float(np.mean(weight * chain_chance / (weight * chain_chance + (1 - weight) * vote_chance)))
+    weight = min(max(weight, MIN_CHAIN), MAX_CHAIN)
+    settled = votes.sum(1) == 0
+    if crowd.trusted is not None:
+        settled |= crowd.trusted.ravel() >= 0
+    belief = np.where(settled[:, None], posterior, weight * posterior + (1 - weight) * vote_share)
+    left_out = weight * fit.left_out + (1 - weight) * rest_share
+    parts = belief.reshape(shape), another.numpy().reshape(shape), fit.noise, fit.common, left_out
+    return Annotators(*parts, tuple(weights.tolist()), chosen, tried)
+
+
+def _expected(belief: np.ndarray, common: np.ndarray, point: np.ndarray) -> np.ndarray:
+    """Probability of each label of an annotator without labels: beliefs (steps, classes) times Q at each point."""
+    result = np.empty_like(belief)
+    for number in np.unique(point):
+        result[point == number] = belief[point == number] @ common[number]
+    return result
 
 
 # Logarithmic opinion pool (Genest and Zidek 1986) of the chain's prediction and the annotators' votes.
@@ -241,6 +375,10 @@ def pool_with_votes(
 # is what the weights were fitted to. The chain of all annotators was never put to the test. With two annotators who
 # differ, it decides by error rates that it learned from just such steps (docs/decisions/010-opinion-pool.md).
 
+MIN_CHAIN, MAX_CHAIN = (
+    0.5,
+    0.7,
+)  # by hand: weight of the chain in the belief; votes alone, and the chain alone, are too sure
 EQUAL = (0.5, 0.5)  # by hand: weights of the chain and of the votes where nothing can be compared
 VOTE_PRIOR = 0.5  # votes added to every class (Krichevsky and Trofimov 1981) where annotators cannot be compared
 MIN_VOTES = 1e-3  # added to every class in any case
@@ -263,7 +401,11 @@ def vote_prior(labels: Tensor, n_classes: int) -> Tensor:
     :math:`1 / (1 + \sum_j \alpha_j)`. Fleiss' kappa (1971) estimates it, and :math:`\alpha` is proportional to the
     shares of the classes.
     """
-    votes = count_votes(labels, n_classes).flatten(0, -2)
+    return votes_prior(count_votes(labels, n_classes).flatten(0, -2), n_classes)
+
+
+def votes_prior(votes: Tensor, n_classes: int) -> Tensor:
+    """The same from the votes of each step, (steps, classes)."""
     raters = votes.sum(-1)
     votes, raters = votes[raters > 1], raters[raters > 1]
     if not len(votes):

@@ -190,3 +190,54 @@ def cat_parameters(parts: Sequence[ChainParameters]) -> ChainParameters:
     """Several fleets of chains as one."""
     joined = [None if tensors[0] is None else torch.cat(tensors) for tensors in zip(*parts, strict=True)]
     return ChainParameters(*joined)  # type: ignore[arg-type]
+
+
+# Limits of time of inference from many labels (docs/decisions/018-size-of-an-audit.md).
+INFERENCE_STEPS = 10_000  # steps of windows from which bands and checks are computed
+TEST_STEPS = 2_500  # and parametric bootstrap tests, which fit hundreds of simulated studies
+# Steps times classes times score tests, all of which are one fit each: seconds on two cores.
+SCORE_TEST_WORK = 1_200_000
+MIN_CLUSTERS = 20  # sequences whose windows bands, checks and tests are computed from, where there are as many
+
+
+def thin_evidence(training: TrainingEvidence, seed: int, steps: int, fewest: int = MIN_CLUSTERS) -> TrainingEvidence:
+    """A random subset of windows with about so many steps; the same evidence where it has no more.
+
+    Whole clusters are drawn. Where fewer than `fewest` would be left, so many are, with a share of the windows of each:
+    what is known of Q grows with the number of people more than with the windows of each.
+    """
+    chosen = _choose_rows(training, seed, steps, fewest)
+    return training if chosen is None else training.take_rows(chosen)
+
+
+def thin_for_tests(training: TrainingEvidence, seed: int, steps: int) -> TrainingEvidence:
+    """The evidence of tests: as much as is cheap, of all people, for score tests; so many steps of it for the others.
+
+    A score test is one fit of the chain, a parametric bootstrap test is a hundred. Sign flips go by people.
+    """
+    annotators, classes = training.parameters.matrices.shape[1], training.data.n_classes
+    tests = 1 + classes + (annotators if annotators > 1 else 0)
+    most = max(steps, SCORE_TEST_WORK // (tests * classes))
+    large = thin_evidence(training, seed, most, fewest=len(training.data.mask))
+    return large._replace(bootstrap_rows=_choose_rows(large, seed, steps, MIN_CLUSTERS))
+
+
+def _choose_rows(training: TrainingEvidence, seed: int, steps: int, fewest: int) -> Tensor | None:
+    """Rows with about so many steps, in order; None where there are no more."""
+    n_rows, n_steps = training.data.mask.shape
+    most = max(20, steps // n_steps)
+    if n_rows <= most:
+        return None
+    clusters = np.arange(n_rows) if training.clusters is None else training.clusters.numpy()
+    return torch.from_numpy(draw_rows(clusters, most, fewest, np.random.default_rng([seed, 10])))
+
+
+def draw_rows(clusters: np.ndarray, most: int, fewest: int, generator: np.random.Generator) -> np.ndarray:
+    """About `most` rows, in order: whole clusters, or some rows of each of `fewest`."""
+    names, cluster_of_row, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+    drawn = generator.permutation(len(names))
+    whole = drawn[np.cumsum(sizes[drawn]) <= most]
+    kept = drawn[: max(len(whole), fewest)]
+    share = min(1.0, most / sizes[kept].sum())
+    rows = [generator.permutation(np.flatnonzero(cluster_of_row == cluster)) for cluster in kept]
+    return np.sort(np.concatenate([of_one[: max(1, round(share * len(of_one)))] for of_one in rows]))

@@ -6,7 +6,7 @@ import getpass
 import shlex
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -244,11 +244,14 @@ def apply(
     above: Annotated[
         float | None, Parameter(help="Also correct the labels of which the model is at least this sure, such as 0.95.")
     ] = None,
+    align: Annotated[
+        bool, Parameter(negative="", help="Move late or early labels to their steps, and change nothing else.")
+    ] = False,
 ) -> None:
     """Write the audited table with the labels that reviewers settled, next to the original labels."""
     from labeltide.auditing.apply import apply_decisions
 
-    result = apply_decisions(folder, out, table=table, above=above)
+    result = apply_decisions(folder, out, table=table, above=above, align=align)
     console.print(str(result), markup=False, highlight=False)
 
 
@@ -277,81 +280,25 @@ class WorkerOptions:
 # Commands on a table: audit, predict.
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class AuditCommandOptions:
-    """The options of `labeltide.audit` that a command can have, under the same names and with the same defaults."""
+def _command_options() -> type:
+    """The options of `labeltide.audit` that a command can have; a list is a text with commas."""
+    from labeltide.auditing.options import ONLY_PYTHON, AuditOptions
 
-    sequence: Annotated[
-        str | None, Parameter(help="The column that names the person, night or recording of a row.")
-    ] = None
-    time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None
-    label: Annotated[
-        str | None, Parameter(help="The column of labels, or one column per annotator, separated by commas.")
-    ] = None
-    features: Annotated[
-        str | None, Parameter(help="The columns to use as features, separated by commas; by default all others.")
-    ] = None
-    annotator: Annotated[str | None, Parameter(help="The column that names who labelled a row.")] = None
-    clock: Annotated[
-        str | None,
-        Parameter(
-            help="What the noise may depend on: a column, hour_of_day, day_of_week, days or position (the default); up "
-            "to three, separated by commas."
-        ),
-    ] = None
-    trusted: Annotated[
-        str | None, Parameter(help="A column of labels that are known to be right, empty elsewhere.")
-    ] = None
-    drop_bad_rows: Annotated[
-        bool, Flag(help="Leave out rows without a time or a sequence, and exact duplicates of a row.")
-    ] = False
-    timezone: Annotated[
-        str | None, Parameter(help="Convert times to a time zone, such as Europe/Berlin; by default as written.")
-    ] = None
-    missing: Annotated[
-        str | None,
-        Parameter(
-            help="Labels that mean 'not recorded', separated by commas, or none; by default texts such as ? and "
-            "unknown, and a rare -1."
-        ),
-    ] = None
-    labels: Annotated[
-        str | None,
-        Parameter(help="Files with the labels of a recording (EDF+, CSV, JSON, XML and others), separated by commas."),
-    ] = None
-    epoch: Annotated[
-        float | None, Parameter(help="The length of an epoch of a recording in seconds; by default from its labels.")
-    ] = None
-    field: Annotated[
-        str | None,
-        Parameter(
-            help="Which features to compute from a recording: eeg, sleep, muscle, ecg, movement, gaze or plain; by "
-            "default from the names of its channels."
-        ),
-    ] = None
-    window: Annotated[
-        int | None, Parameter(help="Cut sequences longer than this many steps; by default chosen from the data.")
-    ] = None
-    model: Annotated[str, Parameter(help="The network: gru, tcn or transformer.")] = "gru"
-    seed: Annotated[int, Parameter(help="The same seed gives the same numbers.")] = 0
-    device: Annotated[str, Parameter(help="cpu, cuda or auto, which uses a GPU if there is one.")] = "auto"
-    fdr: Annotated[float, Parameter(help="The share of false alarms allowed among the labels to check.")] = 0.1
-    spend_fdr: Annotated[
-        bool,
-        Flag(help="List labels until that share is reached, even if no other label is more likely."),
-    ] = False
-    resume: Annotated[bool, Flag(help="Continue an audit that was interrupted.")] = False
-    fast: Annotated[
-        bool, Flag(help="A quick answer from fewer windows and epochs; the page says what was left out.")
-    ] = False
-    train_on: Annotated[
-        str | None, Parameter(help="How many labels to learn from, such as 1e6, or all. Every label is judged.")
-    ] = None
-    decisions: Annotated[
-        Path | None, Parameter(help="The folder of a reviewed audit, whose settled labels are trusted.")
-    ] = None
-    baseline: Annotated[Path | None, Parameter(help="The folder of an earlier audit to compare with.")] = None
+    kinds: dict[str, Any] = {"bool": bool, "int": int, "float": float, "str": str, "int | None": int | None}
+    kinds |= {"float | None": float | None, "str | Path | None": Path | None}
+    options = [
+        (
+            each.name,
+            Annotated[kinds.get(str(each.type), str | None), Flag(help=each.metadata["help"])],
+            field(default=each.default),
+        )
+        for each in fields(AuditOptions)
+        if not each.metadata[ONLY_PYTHON]
+    ]
+    return make_dataclass("AuditCommandOptions", options, frozen=True, namespace={"__module__": __name__})
+
+
+AuditCommandOptions: Any = _command_options()
 
 
 @app.command
@@ -365,7 +312,7 @@ def audit(
     ],
     *,
     out: Annotated[Path | None, Parameter(help="The folder for the results; by default TABLE-audit.")] = None,
-    options: AuditCommandOptions = AuditCommandOptions(),
+    options: Annotated[AuditCommandOptions, Parameter(name="*")] = AuditCommandOptions(),  # noqa: B008  (frozen)
     fail_above: Annotated[
         str | None,
         Parameter(

@@ -36,7 +36,7 @@ from labeltide.models.base import SequenceModel
 if TYPE_CHECKING:  # what an audit needs is loaded by the first audit
     from labeltide.chain.data import Chain
     from labeltide.estimators.cross_fit import TrainingRows
-    from labeltide.inference.audit import LabelAudit
+    from labeltide.inference.audit import LabelAudit, Recorded
 
 
 SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
@@ -111,6 +111,10 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         Hold out `validation_fraction` of the sequences, in whole clusters, and keep the epoch at which their
         *recorded* labels are most likely. No clean label is needed. The paper trains for all epochs.
     validation_fraction : float, default 0.2
+    clip : float or None, default 5
+        The largest norm of a gradient (gradient clipping, Pascanu and others 2013).
+    max_restarts : int, default 8
+        How often a fit whose gradient is not finite goes back by an epoch and on at half the learning rate.
     standardize : bool, default True
         Centre and scale every feature by what the training rows show, robustly: extreme values are pulled in. The
         scaling is part of the fit. Pass False for a network of yours that needs raw values, such as indices.
@@ -156,6 +160,8 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     learning_rate: float = 0.01
     early_stopping: bool = False
     validation_fraction: float = 0.2
+    clip: float | None = 5.0
+    max_restarts: int = 8
     standardize: bool = True
     device: str = "auto"
     checkpoint: str | Path | None = None
@@ -321,8 +327,9 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         known = None if trusted is None else self.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
         recorded = Recorded(labels, mask, moments, known, self._find_sources(labels, groups), between)
         evidence, out_of_fold = self._evidence(features, mask)
+        aligned = self._align(features, mask, recorded)
         audit = audit_labels(
-            recorded,
+            recorded._replace(labels=aligned),
             evidence,
             self._persistence(),
             self.noise_,
@@ -331,6 +338,7 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
             spend_fdr=spend_fdr,
             has_annotators=_validation.as_labels(y).ndim == 3,
             may_name=self._may_name_labels() if may_name is None else may_name,
+            fit=self,
         )
         if out_of_fold is not None and not out_of_fold.all():
             warnings.warn(
@@ -341,7 +349,13 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
                 TrainingRowsWarning,
                 stacklevel=2,
             )
-        return replace(audit, clock=moments if self.cells_ is None else clocks[..., 0], out_of_fold=out_of_fold)
+        moved = None if (aligned == labels).all() else aligned
+        clock = moments if self.cells_ is None else clocks[..., 0]
+        return replace(audit, clock=clock, out_of_fold=out_of_fold, labels=labels, aligned=moved)
+
+    def _align(self, features: np.ndarray, mask: np.ndarray, recorded: Recorded) -> np.ndarray:
+        """The labels of an audit, moved to the signals where the fit did so."""
+        return recorded.labels
 
     def corrected_labels(
         self,

@@ -37,7 +37,6 @@ from labeltide.models import MODELS, make_model
 from labeltide.models.base import SequenceModel, check_logits
 from labeltide.noise.functions import FixedNoise, NoiseFunction
 from labeltide.training import (
-    AugmentedLagrangian,
     Checkpoint,
     Fleet,
     FleetData,
@@ -135,7 +134,6 @@ class FleetFit:
         stage: str = "train",
         epochs: int | None = None,
         batch_size: int | None = None,
-        lagrangian: AugmentedLagrangian | None = None,
         **more: Any,
     ) -> History:
         """Train networks and noise jointly, in place; `more` goes to the `Schedule`."""
@@ -144,7 +142,8 @@ class FleetFit:
             epochs=settings.epochs if epochs is None else epochs,
             batch_size=settings.batch_size if batch_size is None else batch_size,
             learning_rate=settings.learning_rate,
-            lagrangian=lagrangian,
+            clip=settings.clip,
+            max_restarts=settings.max_restarts,
             **more,
         )
         fleet = Fleet(model, noise)
@@ -590,6 +589,9 @@ def _check_settings(estimator: NoisyLabelClassifier) -> None:
         _validation.check_number(name, getattr(estimator, name), 1, whole=True)
     _validation.check_number("learning_rate", estimator.learning_rate, 0, above=True)
     _validation.check_number("validation_fraction", estimator.validation_fraction, 0, 0.9, above=True)
+    _validation.check_number("max_restarts", estimator.max_restarts, 0, whole=True)
+    if estimator.clip is not None:
+        _validation.check_number("clip", estimator.clip, 0, above=True)
     check_period(estimator.period)
     if estimator.checkpoint is not None and not isinstance(estimator.random_state, int | np.integer):
         raise ValueError(

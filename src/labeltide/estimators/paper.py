@@ -35,6 +35,12 @@ from labeltide.training.objective import LOSSES, Objective, Penalty, diagonal_no
 class IgnoreClassifier(NoisyLabelClassifier):
     """Train on the recorded labels as if none were wrong, by cross-entropy; its Q is the identity.
 
+    Parameters
+    ----------
+    shuffle : bool, default True
+        Draw a new order of the sequences for every epoch.
+    model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
+
     Examples
     --------
     >>> import labeltide as lt
@@ -47,9 +53,12 @@ class IgnoreClassifier(NoisyLabelClassifier):
 
     name = "ignore"
 
+    shuffle: bool = True
+
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
+        _check_flags(self, "shuffle")
         model = fleet_fit.new_model()
-        history = fleet_fit.train(model, None, Objective())
+        history = fleet_fit.train(model, None, Objective(), shuffle=self.shuffle)
         return FittedFleet(model, identity_noise(fleet_fit.members, fleet_fit.n_classes), history)
 
 
@@ -62,6 +71,10 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
         A series of matrices belongs to the distinct moments of the training clock, in their order. A noise function
         with annotators, such as `FixedNoise` of five axes, gives each column of `y` a Q.
     loss : {"forward", "backward"}, default "forward"
+    milestones : sequence of int, default ()
+        Epochs at which the learning rate is divided by ten; the paper's code has 50 and 100 for its figure 5.
+    shuffle : bool, default True
+        Draw a new order of the sequences for every epoch.
     model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
 
     Examples
@@ -78,9 +91,13 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
 
     noise: NoiseFunction | ArrayLike | None = None
     loss: str = "forward"
+    milestones: Sequence[int] = ()
+    shuffle: bool = True
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_choice("loss", self.loss, LOSSES)
+        _validation.check_whole_numbers("milestones", self.milestones, 0, may_be_empty=True)
+        _check_flags(self, "shuffle")
         grid = fleet_fit.data.grid.cpu().double().numpy()
         known = [_check_noise(estimator.noise, grid, fleet_fit) for estimator in fleet_fit.estimators]
         matrices = np.stack([noise.at(grid) for noise in known])  # (members, [sources,] points, classes, classes)
@@ -89,8 +106,15 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
             _check_inverse(matrices, grid)
         noise = FixedNoise(matrices, grid, common).to(fleet_fit.data.features.device)
         model = fleet_fit.new_model()
-        history = replace(fleet_fit, extra_inputs=(matrices,)).train(model, noise, Objective(loss=self.loss))
+        how: dict[str, Any] = {"milestones": tuple(self.milestones), "shuffle": self.shuffle}
+        history = replace(fleet_fit, extra_inputs=(matrices,)).train(model, noise, Objective(loss=self.loss), **how)
         return FittedFleet(model, noise, history)
+
+
+def _check_flags(estimator: NoisyLabelClassifier, *names: str) -> None:
+    for name in names:
+        if not isinstance(getattr(estimator, name), bool):
+            raise ValueError(f"{name} must be True or False. Got {getattr(estimator, name)!r}.")
 
 
 def _check_noise(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, fleet_fit: FleetFit) -> NoiseFunction:
@@ -139,7 +163,10 @@ class AnchorPointClassifier(NoisyLabelClassifier):
     warm_up : int, default 25
         Epochs on recorded labels, out of all `epochs`, before Q is estimated at the anchor points.
     percentile : float, default 97
-        An anchor point is the step on this percentile of the class's predicted probability.
+        An anchor point is the step on this percentile of the class's predicted probability. Of n steps it is that with
+        the k-th largest, k = n (1 - percentile / 100) rounded down, as in the paper's code; at least the largest.
+    new_network : bool, default False
+        Train another network with Q for all `epochs`, as the paper's code does, instead of the warmed-up one.
     model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
     """
 
@@ -147,17 +174,24 @@ class AnchorPointClassifier(NoisyLabelClassifier):
 
     warm_up: int = 25
     percentile: float = 97.0
+    new_network: bool = False
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_number("warm_up", self.warm_up, 1, whole=True)
         _validation.check_number("percentile", self.percentile, 0, 100)
+        _check_flags(self, "new_network")
         model = fleet_fit.new_model()
         fleet_fit.train(model, None, Objective(), stage="warm-up", epochs=min(self.warm_up, self.epochs))
         probabilities = fleet_fit.log_probs(model).exp()  # of the recorded label: (members, rows, steps, classes)
         clock, groups = _groups(fleet_fit.data, self.is_temporal)
         matrices = torch.stack([anchor_rows(probabilities[:, inside], self.percentile) for inside in groups], 1)
         noise = FixedNoise(matrices.cpu().double().numpy(), clock).to(fleet_fit.data.features.device)
-        history = fleet_fit.train(model, noise, Objective(), epochs=max(self.epochs - self.warm_up, 1))
+        epochs = max(self.epochs - self.warm_up, 1)
+        if self.new_network:
+            seeds = tuple(int(np.random.SeedSequence([seed, 3]).generate_state(1)[0]) for seed in fleet_fit.seeds)
+            fleet_fit, epochs = replace(fleet_fit, seeds=seeds), self.epochs
+            model = fleet_fit.new_model()
+        history = fleet_fit.train(model, noise, Objective(), epochs=epochs)
         return FittedFleet(model, noise, history)
 
 
@@ -173,9 +207,9 @@ def anchor_rows(probabilities: Tensor, percentile: float) -> Tensor:
     Tensor of shape (members, classes, classes)
     """
     order = probabilities.argsort(1)  # (members, steps, classes)
-    rank = round(percentile / 100 * (order.shape[1] - 1))
+    kth_largest = max(1, int((1 - percentile / 100) * order.shape[1]))
     member = torch.arange(len(order), device=order.device)[:, None]
-    rows = probabilities[member, order[:, rank]]  # (members, classes, classes)
+    rows = probabilities[member, order[:, -kth_largest]]  # (members, classes, classes)
     return rows / rows.sum(-1, keepdim=True)
 
 
@@ -236,6 +270,8 @@ class VolMinClassifier(NoisyLabelClassifier):
     ----------
     volume_weight : float, default 1e-4
         The weight of ``log |det Q|``.
+    noise_milestones : sequence of int, default (50, 100)
+        Epochs at which the learning rate of Q is halved, as in the paper's code.
     model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
 
     Examples
@@ -251,13 +287,14 @@ class VolMinClassifier(NoisyLabelClassifier):
     name = "volmin"
 
     volume_weight: float = 1e-4
+    noise_milestones: Sequence[int] = (50, 100)
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_number("volume_weight", self.volume_weight, 0)
+        _validation.check_whole_numbers("noise_milestones", self.noise_milestones, 0, may_be_empty=True)
         model, noise = fleet_fit.new_model(), fleet_fit.new_noise(StaticNoise(fleet_fit.members, fleet_fit.n_classes))
-        history = fleet_fit.train(
-            model, noise, Objective(penalties=(Penalty("log volume", log_volume, self.volume_weight),))
-        )
+        objective = Objective(penalties=(Penalty("log volume", log_volume, self.volume_weight),))
+        history = fleet_fit.train(model, noise, objective, noise_milestones=tuple(self.noise_milestones))
         return FittedFleet(model, noise, history)
 
 
@@ -417,8 +454,9 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
         code minimises: forward loss + `volume_weight` mean log|det Q_t| / T + `diagonal_weight` mean ||diag Q_t||.
     volume_weight : float, default 1e-4
     diagonal_weight : float, default 0.01
-        Used by the penalised objective. The paper's code has .05 for moving, .01 for senior and sleeping, .001 for
-        blinking, as for `ContinuousClassifier`.
+        Used by the penalised objective; `published_settings` gives that of the paper's code for each data set.
+    noise_milestones : sequence of int, default (50, 100)
+        Epochs at which the learning rate of Q is halved, as in the paper's code.
     model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
 
     Examples
@@ -436,9 +474,11 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
     objective: str = "volume"
     volume_weight: float = 1e-4
     diagonal_weight: float = 0.01
+    noise_milestones: Sequence[int] = (50, 100)
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_number("volume_weight", self.volume_weight, 0)
+        _validation.check_whole_numbers("noise_milestones", self.noise_milestones, 0, may_be_empty=True)
         _validation.check_number("diagonal_weight", self.diagonal_weight, 0)
         penalties = [Penalty("log volume", log_volume, self.volume_weight)]
         if _validation.check_choice("objective", self.objective, ("volume", "penalised")) == "penalised":
@@ -447,7 +487,7 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
         def build(members: int, annotators: int) -> StepwiseNoise:
             return StepwiseNoise(members, fleet_fit.n_classes, fleet_fit.data.grid.cpu(), annotators)
 
-        return self._learn(fleet_fit, build, penalties)
+        return self._learn(fleet_fit, build, penalties, noise_milestones=tuple(self.noise_milestones))
 
 
 BOUND_MARGIN, BOUND_SHARE = 0.005, 0.9  # Q(t) stays at its bound if it is this near for this share of the clock
@@ -459,9 +499,8 @@ class ContinuousClassifier(LearnedNoiseClassifier):
 
     Several annotators have a Q(t) each, partially pooled; held-out likelihood chooses the strength.
 
-    The defaults depart from the paper in five ways, each of which can be undone: ``raw_steps=True`` (the paper's code
-    reads the step index), ``scaled_weights=False``, ``bounded_logits=False``, ``clip=None`` and ``max_restarts=0``. The
-    halving of Q's rate is in the paper's code and not in its text; ``noise_milestones=()`` undoes it.
+    The defaults depart from the paper in the network of Q, gradient clipping and restarts; `published_settings` gives
+    the parameters of the paper's text and of its code.
 
     Parameters
     ----------
@@ -469,8 +508,7 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         The augmented Lagrangian of the paper's section 4.2 and algorithm 1, or what its published code minimises:
         forward loss + 1e-4 mean log|det Q_t| / T + `diagonal_weight` mean ||diag Q_t||.
     diagonal_weight : float, default 0.01
-        Used by the penalised objective. The paper's code has .05 for moving, .01 for senior and sleeping, .001 for
-        blinking.
+        Used by the penalised objective; `published_settings` gives that of the paper's code for each data set.
     linear, quadratic : float, default 1
         The first values of the multipliers of the augmented Lagrangian, :math:`\lambda` and c.
     gamma, eta : float, default 2
@@ -496,10 +534,6 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         PyTorch's own parametrisation, as in the paper's code.
     bounded_logits : bool, default True
         Keep the logits of Q between -4 and 4, so that their softmax never saturates.
-    clip : float or None, default 5
-        The largest norm of a gradient (gradient clipping, Pascanu and others 2013).
-    max_restarts : int, default 8
-        How often a fit whose gradient is not finite goes back by an epoch and on at half the learning rate.
     model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
 
     Examples
@@ -529,8 +563,6 @@ class ContinuousClassifier(LearnedNoiseClassifier):
     raw_steps: bool = False
     scaled_weights: bool = True
     bounded_logits: bool = True
-    clip: float | None = 5.0
-    max_restarts: int = 8
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         self._check_settings()
@@ -546,29 +578,23 @@ class ContinuousClassifier(LearnedNoiseClassifier):
             lagrangian=self._lagrangian() if is_lagrangian else None,
             noise_learning_rate=self.noise_learning_rate,
             noise_milestones=tuple(self.noise_milestones),
-            clip=self.clip,
-            max_restarts=self.max_restarts,
         )
         _warn_at_bound(fitted.noise.common(fleet_fit.data.grid).detach(), fleet_fit.classes)
         return fitted
 
     def _check_settings(self) -> None:
         _validation.check_choice("objective", self.objective, ("lagrangian", "penalised"))
-        for name in ("raw_steps", "scaled_weights", "bounded_logits"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False. Got {getattr(self, name)!r}.")
+        _check_flags(self, "raw_steps", "scaled_weights", "bounded_logits")
         for name in ("diagonal_weight", "linear", "quadratic", "gamma"):
             _validation.check_number(name, getattr(self, name), 0)
         _validation.check_number("eta", self.eta, 1)
         _validation.check_number("epochs_per_round", self.epochs_per_round, 1, whole=True)
-        _validation.check_number("max_restarts", self.max_restarts, 0, whole=True)
         _validation.check_whole_numbers("noise_widths", self.noise_widths, 1)
         _validation.check_whole_numbers("noise_milestones", self.noise_milestones, 0, may_be_empty=True)
         if self.rounds is not None:
             _validation.check_number("rounds", self.rounds, 1, whole=True)
-        for name in ("noise_learning_rate", "clip"):
-            if getattr(self, name) is not None:
-                _validation.check_number(name, getattr(self, name), 0, above=True)
+        if self.noise_learning_rate is not None:
+            _validation.check_number("noise_learning_rate", self.noise_learning_rate, 0, above=True)
 
     def _lagrangian(self) -> AugmentedLagrangian:
         return AugmentedLagrangian(
@@ -632,3 +658,66 @@ def _own_noise(make: Any, members: int, n_classes: int, grid: Tensor) -> NoiseFu
         )
     _validation.check_matrices(matrices.numpy(), None)
     return noise
+
+
+# Batch sizes of the paper's data sets (its appendix D.2 and its code), and the weights of the diagonal in its code.
+PAPER_DATASETS = {
+    "moving": (64, 0.05),
+    "senior": (256, 0.01),
+    "blinking": (128, 0.001),
+    "sleeping": (512, 0.01),
+    "synthetic": (256, 0.05),
+}
+NOT_IN_THE_PAPER: dict[str, Any] = {"clip": None, "max_restarts": 0, "standardize": False}  # our steps, undone
+TEXT_SETTINGS: dict[str, dict[str, Any]] = {
+    "ignore": {},
+    "known": {},
+    "anchor": {},
+    "plugin": {},
+    "volmin": {"noise_milestones": ()},
+    "discontinuous": {"noise_milestones": ()},
+    "continuous": {"noise_milestones": (), "raw_steps": True, "scaled_weights": False, "bounded_logits": False},
+}
+CODE_SETTINGS: dict[str, dict[str, Any]] = {
+    "ignore": {},
+    "known": {"milestones": (50, 100), "shuffle": False},  # of its figure 5
+    "anchor": {"new_network": True},
+    "plugin": {"new_network": True},
+    "volmin": {"noise_milestones": (50, 100)},
+    "discontinuous": {"noise_milestones": (50, 100), "objective": "penalised"},
+    "continuous": TEXT_SETTINGS["continuous"] | {"noise_milestones": (50, 100), "objective": "penalised"},
+}
+
+
+def published_settings(method: str, source: str = "text", dataset: str | None = None) -> dict[str, Any]:
+    """The parameters with which a method is trained exactly as in the paper's text or in its published code.
+
+    Parameters
+    ----------
+    method : one of ignore, known, anchor, plugin, volmin, discontinuous, continuous
+    source : {"text", "code"}, default "text"
+        Nagaraj and others (2025), or the code that they published, which differs from it in places.
+    dataset : one of moving, senior, blinking, sleeping, synthetic, optional
+        Adds the batch size of this data set and, for the code, the weight of the diagonal of Q.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> lt.published_settings("plugin", "code", "moving")
+    {'clip': None, 'max_restarts': 0, 'standardize': False, 'new_network': True, 'batch_size': 64}
+    >>> clf = lt.ContinuousClassifier(**lt.published_settings("continuous", "code"), random_state=0)
+    >>> clf.objective
+    'penalised'
+    """
+    by_method = {"text": TEXT_SETTINGS, "code": CODE_SETTINGS}[
+        _validation.check_choice("source", source, ("text", "code"))
+    ]
+    settings = NOT_IN_THE_PAPER | by_method[_validation.check_choice("method of the paper", method, by_method)]
+    if dataset is not None:
+        batch_size, diagonal_weight = PAPER_DATASETS[
+            _validation.check_choice("data set of the paper", dataset, PAPER_DATASETS)
+        ]
+        settings["batch_size"] = batch_size
+        if "objective" in settings:
+            settings["diagonal_weight"] = diagonal_weight
+    return settings

@@ -28,7 +28,7 @@ from labeltide.data.clusters import Sources
 from labeltide.estimators.cross_fit import DIGEST_SIZE, TrainingRows
 from labeltide.estimators.fleet import METHODS, as_array, grid_matrices
 from labeltide.models import MODELS, SequenceModel, make_model
-from labeltide.noise.functions import WIDTHS, FixedNoise, NetworkNoise, NoiseFunction, StaticNoise, StepwiseNoise
+from labeltide.noise.functions import FixedNoise, NetworkNoise, NoiseFunction, StaticNoise, StepwiseNoise
 from labeltide.training import History
 
 if TYPE_CHECKING:
@@ -517,25 +517,12 @@ def _check_class(name: Any, depth: int = 0) -> Any:
 PLAIN = (str, int, float, bool, type(None))  # what JSON carries with its type
 NOT_SAVED = ("checkpoint", "noise", "noise_function")  # parameters that are None in the file
 MAY_BE_NONE = ("rounds", "noise_learning_rate", "clip")
-WHOLE_NUMBERS = ("noise_widths", "noise_milestones")  # parameters that are lists of them
-# Parameters that files of earlier versions lack, with the values that they then had.
-OLD_PARAMS: dict[str, dict[str, Any]] = {
-    "tide": {"period": None},
-    "discontinuous": {"objective": "volume", "diagonal_weight": 0.01},
-    "continuous": {
-        "linear": 1.0,
-        "quadratic": 1.0,
-        "gamma": 2.0,
-        "eta": 2.0,
-        "rounds": None,
-        "epochs_per_round": 10,
-        "noise_widths": list(WIDTHS),
-        "noise_learning_rate": None,
-        "noise_milestones": [50, 100],
-        "noise_function": None,
-        "clip": 5.0,
-        "max_restarts": 8,
-    },
+WHOLE_NUMBERS = ("noise_widths", "noise_milestones", "milestones")  # parameters that are lists of them
+# Parameters that files of earlier versions lack. These were fitted with what is the default now.
+NEWER_PARAMS = {
+    *("period", "objective", "diagonal_weight", "linear", "quadratic", "gamma", "eta", "rounds", "epochs_per_round"),
+    *("noise_widths", "noise_learning_rate", "noise_milestones", "noise_function", "clip", "max_restarts"),
+    *("milestones", "shuffle", "new_network"),
 }
 
 
@@ -558,7 +545,13 @@ def plain_params(estimator: NoisyLabelClassifier) -> dict[str, Any]:
 def check_params(method: type[NoisyLabelClassifier], saved: Any) -> dict[str, Any]:
     """The validated parameters of a method in a file."""
     defaults = method().get_params(deep=False)
-    params = _with_old_params(method.name, saved) if isinstance(saved, dict) else saved
+    params = saved
+    if isinstance(saved, dict):
+        newer = {name: list(v) if isinstance(v, tuple) else v for name, v in defaults.items() if name in NEWER_PARAMS}
+        params = {"standardize": False, **newer, **saved}
+        if method.name == "continuous":  # the network with raw steps was that of the paper's code in these respects too
+            departs = not params.get("raw_steps")
+            params = {"scaled_weights": departs, "bounded_logits": departs, **params}
     check_fields("params", params, defaults)
     for name, default in defaults.items():
         _check_param(name, params[name], default)
@@ -570,15 +563,6 @@ def check_fields(part: str, fields: Any, wanted: Iterable[str]) -> None:
     if not isinstance(fields, dict) or set(fields) != set(wanted):
         names = reprlib.repr(sorted(fields) if isinstance(fields, dict) else fields)
         raise ValueError(f"its {part} must hold the fields {', '.join(wanted)}. Got {names}.")
-
-
-def _with_old_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a file, with those that it is too old to have."""
-    params = {"standardize": False, **OLD_PARAMS.get(method, {}), **params}
-    if method == "continuous":  # the network with raw steps was that of the paper's code in these respects too
-        departs = not params.get("raw_steps")
-        params = {"scaled_weights": departs, "bounded_logits": departs, **params}
-    return params
 
 
 def _check_param(name: str, value: Any, default: Any) -> None:

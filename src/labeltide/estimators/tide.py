@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -33,6 +34,7 @@ from labeltide.estimators.cross_fit import (
     small_batches,
 )
 from labeltide.estimators.fleet import FittedFleet, FleetFit
+from labeltide.inference.audit import Recorded
 from labeltide.inference.bands import (
     NoiseEstimate,
     ShareInterval,
@@ -44,6 +46,7 @@ from labeltide.inference.bands import (
 from labeltide.inference.checks import diagnose
 from labeltide.inference.conclusion import SHOWN, Diagnostic, Finding, NoiseWarning, conclude_noise
 from labeltide.inference.serialization import read_findings, write_findings
+from labeltide.inference.shifts import find_own_shifts, move_labels
 from labeltide.inference.temporality import (
     PartTemporality,
     Temporality,
@@ -66,6 +69,10 @@ CHAIN_POINTS = ((12, 128), (39, 48), (127, 24))  # by hand
 CLEAN_ERROR_RATE = 0.1  # by hand: by the labels alone, below which bursts of errors are suspected
 
 
+# From a first Q to out-of-fold log-probabilities, those of this and later steps alone, and the networks.
+Predict = Callable[[FixedNoise], tuple[Tensor, Tensor | None, tuple[SequenceModel, ...]]]
+
+
 class Posterior(NamedTuple):
     """The posterior of the true labels (forward-backward smoothing), and Q(t)."""
 
@@ -75,22 +82,35 @@ class Posterior(NamedTuple):
     learned: list[dict[str, Any]]  # more attributes for each estimator
 
 
-def find_posterior(fleet_fit: FleetFit) -> Posterior:
-    """Estimate the posterior of the true labels and Q(t) from recorded labels and features."""
-    folds = make_folds(fleet_fit)
-    data, grid = chain_data(fleet_fit.data, fleet_fit.n_classes, fleet_fit.cells)
-    fits, period = _every_row(folds), fleet_fit.settings.period
+def find_posterior(
+    data: ChainData,
+    folds: Tensor,
+    grid: np.ndarray,
+    period: Period,
+    clusters: Tensor | None,
+    predict: Predict | None = None,
+) -> Posterior:
+    """Estimate the posterior of the true labels and Q(t) from recorded labels and evidence.
+
+    `data` holds out-of-sample evidence; otherwise `predict` trains networks with a first Q and gives theirs.
+    """
+    fits = _every_row(folds)
+    networks: tuple[SequenceModel, ...] = ()
     annotators = data.labels.shape[-1] if _has_several_annotators(data) else 1
     chain = label_chain(data, fits, grid, period, annotators)
-    if data.trusted is not None and bool((data.trusted >= 0)[data.mask].all()):
-        return _conclude(data, fits, folds, chain, grid, period, ())  # every true label is known
-    taught = chain._replace(matrices=_training_noise(data, chain))
-    noise = _noise_function(data, taught, grid, period).to(folds.device)
-    log_probs, future, networks = cross_fit(fleet_fit, folds, noise)
-    joined = data.with_evidence(log_probs, informedness(taught.matrices), future)
-    clusters = None if fleet_fit.clusters is None else torch.from_numpy(fleet_fit.clusters)
-    chain = join_evidence(joined, fits, chain, grid, period, clusters)
-    return _conclude(joined, fits, folds, chain, grid, period, networks)
+    all_known = data.trusted is not None and bool((data.trusted >= 0)[data.mask].all())
+    if predict is not None and not all_known:
+        taught = chain._replace(matrices=_training_noise(data, chain))
+        noise = _noise_function(data, taught, grid, period).to(folds.device)
+        log_probs, future, networks = predict(noise)
+        data = data.with_evidence(log_probs, informedness(taught.matrices), future)
+    if data.evidence is not None:
+        chain = join_evidence(data, fits, chain, grid, period, clusters)
+    posterior = _conclude(data, fits, folds, chain, grid, period, networks)
+    for attributes in posterior.learned:
+        attributes["findings_"] = {}
+        attributes["training_"] = attributes["training_"]._replace(clusters=clusters)
+    return posterior
 
 
 def _training_noise(data: ChainData, chain: ChainParameters) -> Tensor:
@@ -104,26 +124,45 @@ def _training_noise(data: ChainData, chain: ChainParameters) -> Tensor:
     return torch.where((error_rate < CLEAN_ERROR_RATE)[:, None, None, None, None], wary, chain.matrices)
 
 
-def make_folds(fleet_fit: FleetFit) -> Tensor:
+def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray]:
+    """Move the labels of each fit to the signals, and the lag that most rows of each source have: (fits, sources)."""
+    data = fleet_fit.data
+    features, mask, labels = (tensor.cpu().numpy() for tensor in (data.features, data.mask, data.labels))
+    moved, lags = np.empty_like(labels), np.zeros((len(labels), labels.shape[-1]), int)
+    for fit in range(len(labels)):
+        shifts = find_own_shifts(features, mask, labels[fit], fleet_fit.clusters)
+        lags[fit], moved[fit] = np.median(shifts, axis=0), _move(labels[fit], shifts, mask)
+    if (moved == labels).all():
+        return fleet_fit, lags
+    return replace(fleet_fit, data=replace(data, labels=torch.from_numpy(moved).to(data.labels.device))), lags
+
+
+def _move(labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Codes (rows, steps, sources) moved by shifts (rows, sources), -1 on padding."""
+    moved = [move_labels(labels[..., source], shifts[:, source]) for source in range(labels.shape[-1])]
+    return np.where(mask[..., None], np.stack(moved, axis=-1), np.int8(-1))
+
+
+def make_folds(labels: Tensor, clusters: np.ndarray | None, seeds: Sequence[int]) -> Tensor:
     """The fold of every row, drawn from the seed of each fit, in whole clusters: (fits, rows).
 
     Folds are balanced by their labelled rows, and those without labels are spread evenly. Where fewer than five
     clusters have labels, there are as many folds.
     """
-    labelled = (fleet_fit.data.labels >= 0).any(-1).any(-1).cpu().numpy()  # (fits, rows)
+    labelled = (labels >= 0).any(-1).any(-1).cpu().numpy()  # (fits, rows)
     n_labelled = int(labelled.sum(1).min())
     if n_labelled < 2:
         raise ValueError(
             "tide needs at least two sequences with labels, to judge one by the other. "
             f"Got {n_labelled}. Cut a long sequence into windows."
         )
-    units = [splitting_units(fleet_fit.clusters, rows) for rows in labelled]
+    units = [splitting_units(clusters, rows) for rows in labelled]
     count = min(CROSS_FIT_FOLDS, *map(count_clusters, units, labelled))
     folds = [
         deal_units(unit, rows, count, np.random.default_rng([seed, 3]))
-        for unit, rows, seed in zip(units, labelled, fleet_fit.seeds, strict=True)
+        for unit, rows, seed in zip(units, labelled, seeds, strict=True)
     ]
-    return torch.from_numpy(np.stack(folds)).to(fleet_fit.data.features.device)
+    return torch.from_numpy(np.stack(folds)).to(labels.device)
 
 
 def chain_data(data: FleetData, n_classes: int, cells: Cells | None = None) -> tuple[ChainData, np.ndarray]:
@@ -364,7 +403,7 @@ class Inferred:
 
         Files of earlier versions may lack the test. Their labels are named, as they were.
         """
-        check_is_fitted(self, "model_")
+        self._check_fitted()
         if not hasattr(self, "training_") and not {"is_noisy_p", "diagnostics"} <= set(self.findings_):
             return True
         return self.conclusion_.answer == SHOWN
@@ -375,6 +414,10 @@ class Inferred:
         self._warn()
         return self._checks
 
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "findings_"):
+            check_is_fitted(self, "model_")
+
     def _agree(self, found: Any, name: str) -> Any:
         """Estimates whose interval of the share agrees with the test of "no label is wrong", once that is made."""
         if "is_noisy_p" in self.findings_ and hasattr(self, "training_"):
@@ -384,7 +427,7 @@ class Inferred:
         return self.findings_[name]
 
     def _find(self, name: str, compute: Callable[[], Any]) -> Any:
-        check_is_fitted(self, "model_")
+        self._check_fitted()
         if name not in self.findings_:
             if not hasattr(self, "training_"):
                 raise AttributeError(
@@ -424,7 +467,7 @@ class Inferred:
         return share
 
     def _check_one_clock(self, name: str, instead: str) -> None:
-        check_is_fitted(self, "model_")
+        self._check_fitted()
         if self.cells_ is not None:
             raise AttributeError(f"{name} is for one clock, and this was fitted with several. See {instead}.")
 
@@ -491,6 +534,9 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         The period of the clock, such as 24 for hours of the day: the noise just before midnight is then close to that
         just after. A clock may run on beyond it. Of hours since the start and hours of the day,
         ``clock`` of shape (n, steps, 2), it is ``(None, 24)``; their effects on the noise add up on the logit scale.
+    align : bool, default True
+        Learn from labels moved to the signals where `labeltide.find_shifts` finds them late or early (p < 0.01), or
+        finds single sequences shifted. Predictions then follow the signals.
     model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
         `early_stopping` and `validation_fraction` have no effect here: every network that is trained on recorded labels
         is stopped on its held-out fold.
@@ -518,6 +564,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         Whether the noise changes over the clock, whose, by how much, whether there is any, and whether classes differ.
     diagnostics_ : tuple of labeltide.inference.checks.Diagnostic
         Reasons to doubt the above; those that warn are a `labeltide.NoiseWarning`, once.
+    lags_ : array of shape (sources,)
+        By how many steps the labels of each annotator were late, and were moved; negative where they were early.
     fold_model_ : fleet of networks, each trained without one fold; None where every label was trusted
     training_rows_ : labeltide.estimators.cross_fit.TrainingRows
         A digest of each training row and its fold, by which an audit predicts it out of fold.
@@ -541,6 +589,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
 
     ensemble: bool = True
     period: Period = None  # type: ignore[misc]
+    align: bool = True
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         stages = 2 + len(KINDS) + (0 if self.ensemble else 1)  # two directions of cross-fitting, and distillation
@@ -548,12 +597,14 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             return self._fit_stages(fleet_fit)
 
     def _fit_stages(self, fleet_fit: FleetFit) -> FittedFleet:
-        posterior = find_posterior(fleet_fit)
-        digests = digest_rows(fleet_fit.data.features.cpu().numpy(), fleet_fit.data.mask.cpu().numpy())
+        fleet_fit, lags = align_labels(fleet_fit) if self.align else (fleet_fit, None)
+        folds = make_folds(fleet_fit.data.labels, fleet_fit.clusters, fleet_fit.seeds)
+        data, grid = chain_data(fleet_fit.data, fleet_fit.n_classes, fleet_fit.cells)
         clusters = None if fleet_fit.clusters is None else torch.from_numpy(fleet_fit.clusters)
-        for attributes in posterior.learned:
-            attributes["findings_"] = {}
-            attributes["training_"] = attributes["training_"]._replace(clusters=clusters)
+        posterior = find_posterior(data, folds, grid, self.period, clusters, partial(cross_fit, fleet_fit, folds))
+        digests = digest_rows(fleet_fit.data.features.cpu().numpy(), fleet_fit.data.mask.cpu().numpy())
+        for fit, attributes in enumerate(posterior.learned):
+            attributes["lags_"] = np.zeros(fleet_fit.data.labels.shape[-1], int) if lags is None else lags[fit]
             attributes["training_rows_"] = TrainingRows(digests, attributes["training_"].folds[0].numpy())
         model, history, networks = distill(fleet_fit, posterior.labels, posterior.folds, self.ensemble)
         return FittedFleet(model, posterior.noise, history, posterior.learned, networks)
@@ -563,6 +614,23 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             return super()._evidence(features, mask)
         device = _validation.check_device(self.device)
         return out_of_fold_log_probs(self.fold_model_, self.training_rows_, features, mask, device)
+
+    def _align(self, features: np.ndarray, mask: np.ndarray, recorded: Recorded) -> np.ndarray:
+        """Labels of an audit moved to the signals: by the lags of the fit, and by shifts of single rows."""
+        if not self.align:
+            return recorded.labels
+        labels, lags = (
+            recorded.labels,
+            np.zeros((len(recorded.labels), recorded.labels.shape[-1]), int),
+        )  # (n, annotators)
+        if recorded.sources is not None:
+            lags = self.lags_[recorded.sources]
+        elif len(self.lags_) in (1, lags.shape[1]):
+            lags = lags + self.lags_
+        moved = _move(labels, lags, mask)
+        own = find_own_shifts(features, mask, moved, None)
+        own[own == np.median(own, axis=0)] = 0
+        return _move(labels, lags + own, mask) if own.any() else moved
 
     def save(self, path: str | Path) -> None:
         """Write the fitted method and its conclusion to one file (safetensors with a JSON header), whole or not at all.
@@ -587,7 +655,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     def _learned(self) -> dict[str, Any]:
         start, transition, power, bursts = self.chain_
         chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power, "bursts": bursts}
-        return {"chain": chain, "families": self.families_, "findings": self._write_findings()}
+        learned = {"chain": chain, "families": self.families_, "findings": self._write_findings()}
+        return learned | {"lags": self.lags_.tolist()}
 
     def _take_learned(self, learned: Any) -> None:
         n_classes = len(self.classes_)
@@ -596,6 +665,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             start, transition = np.asarray(chain["start"], float), np.asarray(chain["transition"], float)
             weights = np.asarray(list(families.values()), float)
             power, bursts = float(chain["power"]), float(chain["bursts"])
+            lags = np.asarray(learned.get("lags", [0] * len(self.sources_)), int)  # files before 0.2 have none
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ValueError("its chain or its families of Q are malformed.") from None
         sound = all(np.all((values >= 0) & (values < np.inf)) for values in (start, transition, weights, power, bursts))
@@ -609,4 +679,5 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
                 "labeltide."
             )
         self.chain_, self.families_ = Chain(start, transition, power, bursts), dict(families)
+        self.lags_ = lags
         self._read_findings(findings)

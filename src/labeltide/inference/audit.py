@@ -86,6 +86,10 @@ class LabelAudit(LabelAuditDisplay):
         Whether labels for which no other is likelier are flagged too, until the mean quality of the flags is `fdr`.
     out_of_fold : bool array of shape (n,), optional
         Which rows are training rows of `tide`, judged by networks that have not seen them; None for other methods.
+    aligned : int8 array of shape (n, steps, annotators), optional
+        The labels moved to the signals, from which the posterior was computed; None where none was moved.
+    fit : TideClassifier or PredictionFit, optional
+        What the labels were judged with. It has `noise_estimate_`, `temporality_`, `conclusion_` and `diagnostics_`.
 
     Computed from these when first asked for: `quality`, `contested`, `suggested`, `is_issue` and others.
     """
@@ -105,6 +109,8 @@ class LabelAudit(LabelAuditDisplay):
     false_alarms: np.ndarray | None = None
     spend_fdr: bool = False
     out_of_fold: np.ndarray | None = None
+    aligned: np.ndarray | None = None
+    fit: Any = None
 
     @cached_property
     def quality(self) -> np.ndarray:
@@ -177,7 +183,7 @@ class LabelAudit(LabelAuditDisplay):
         if min_confidence is not None:
             _validation.check_number("min_confidence", min_confidence, 0, 1)
             sure = (self.suggested_probability >= min_confidence)[..., None]
-            replaced = sure & (self.labels >= 0) & self.may_name
+            replaced = sure & (self.labels >= 0) & (self.may_name | self.is_misaligned)
         return self._shaped(np.where(replaced, self._suggested[..., None], self.labels).astype(np.int8))
 
     def plan(self, k: int, by: str = "sequence") -> Plan:
@@ -238,6 +244,20 @@ class LabelAudit(LabelAuditDisplay):
         }
         return pa.table({name: _column(values) for name, values in columns.items()})
 
+    def to_cleanlab(self) -> dict[str, np.ndarray]:
+        """The columns of cleanlab's `CleanLearning.find_label_issues`, one value for every recorded label.
+
+        `is_label_issue`, `label_quality` (the probability that the label is right), `given_label` and `predicted_label`
+        (the suggestion), in the order of sequences and steps: ``pandas.DataFrame(audit.to_cleanlab())``.
+        """
+        row, step, annotator = np.nonzero(self.labels >= 0)
+        return {
+            "is_label_issue": self._is_issue[row, step, annotator],
+            "label_quality": self._quality[row, step, annotator],
+            "given_label": self.classes[self.labels[row, step, annotator]],
+            "predicted_label": self.suggested[row, step],
+        }
+
     @cached_property
     def _quality(self) -> np.ndarray:
         codes = self.labels.clip(0).astype(np.intp)
@@ -250,7 +270,15 @@ class LabelAudit(LabelAuditDisplay):
     @cached_property
     def _is_issue(self) -> np.ndarray:
         candidates = self.labels >= 0 if self.spend_fdr else self.labels != self._suggested[..., None]
-        return choose_issues(self._quality, candidates & self.may_name, flag_bound(self.false_alarms, self.fdr))
+        may_flag = candidates & (self.may_name | self.is_misaligned)
+        return choose_issues(self._quality, may_flag, flag_bound(self.false_alarms, self.fdr))
+
+    @cached_property
+    def is_misaligned(self) -> np.ndarray:
+        """Labels that differ from the likeliest one, while the label that is moved to their step does not."""
+        if self.aligned is None:
+            return np.zeros(self.labels.shape, bool)
+        return (self.labels >= 0) & (self.labels != self.aligned) & (self.aligned == self._suggested[..., None])
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values if self.has_annotators else values[..., 0]
@@ -284,6 +312,8 @@ def audit_labels(
     spend_fdr: bool = False,
     has_annotators: bool = False,
     may_name: bool = True,
+    false_alarms: np.ndarray | None = None,
+    fit: Any = None,
 ) -> LabelAudit:
     """Audit recorded labels with a fitted chain and out-of-fold log-probabilities, (n, steps, classes)."""
     _validation.check_number("fdr", fdr, 0, 1)
@@ -305,6 +335,8 @@ def audit_labels(
         trusted=recorded.trusted,
         another=another_label(recorded, evidence, chain, noise, posterior),
         may_name=may_name,
+        false_alarms=false_alarms,
+        fit=fit,
     )
 
 

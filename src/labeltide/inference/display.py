@@ -252,6 +252,9 @@ class TemporalityDisplay(ShortRepr):
         return as_frame({name: [row[name] for row in rows] for name in rows[0]}, kind)
 
 
+RATE_COLUMNS = ("rate", "lower", "upper")
+
+
 class ConsensusDisplay(ShortRepr):
     """Display of a `Consensus`."""
 
@@ -277,6 +280,18 @@ class ConsensusDisplay(ShortRepr):
         ax.set(xlabel="clock", ylabel="share of right labels", ylim=(None, 1))
         ax.legend(frameon=False)
         return ax
+
+    def annotator_frame(self: Any, kind: str = "pandas", *, annotators: Sequence[Hashable] | None = None) -> Any:
+        """Who differs how: one line for each annotator, true class and recorded class, with 95 % intervals."""
+        who, true, recorded = np.nonzero(np.isfinite(self.rates))
+        names = range(len(self.rates)) if annotators is None else annotators
+        columns = {
+            "annotator": [names[index] for index in who.tolist()],
+            "true": [self.classes[index] for index in true],
+            "recorded": [self.classes[index] for index in recorded],
+            **{name: getattr(self, name + "s" * (name == "rate"))[who, true, recorded] for name in RATE_COLUMNS},
+        }
+        return as_frame(columns, kind)
 
     def to_frame(self: Any, kind: str = "pandas", *, ids: Sequence[Hashable] | None = None) -> Any:
         """One line for every step: its consensus and the belief in each label: "pandas", "polars" or "pyarrow"."""

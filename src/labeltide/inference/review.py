@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,25 +25,25 @@ FLOOR = 0.8  # by hand: a model that is wrong then widens intervals by at most 1
 
 @dataclass(frozen=True, repr=False)
 class ReviewSample(ShortRepr):
-    """Labels drawn for review, in random order within each draw.
+    """Labels drawn for review one by one, in their order.
 
     Attributes
     ----------
     items : int array of shape (items,)
         Indices of the labels in the flattened array of probabilities.
-    inclusion : array of shape (items,)
-        Probability with which each was drawn, given the draws before.
+    chances : array of shape (items,)
+        Probability with which each was drawn, given all items before it.
     draws : int array of shape (items,)
-        Number of the draw, from 0.
-    smallest : array of shape (draws,)
-        The smallest inclusion probability of any label in each draw.
+        Number of the call of `review_sample`, from 0.
+    least : array of shape (draws,)
+        The smallest probability of any label at the first item of each draw.
     shape : tuple of int, shape of the array of probabilities
     """
 
     items: np.ndarray
-    inclusion: np.ndarray
+    chances: np.ndarray
     draws: np.ndarray
-    smallest: np.ndarray
+    least: np.ndarray
     shape: tuple[int, ...]
 
     def __len__(self) -> int:
@@ -66,21 +66,40 @@ class ReviewSample(ShortRepr):
     def annotators(self) -> np.ndarray | None:
         return self.index[2] if len(self.shape) > 2 else None
 
-    def first(self, n: int) -> ReviewSample:
-        """The first n items, for a review that ended early; their inclusion probabilities are reduced exactly.
+    @cached_property
+    def left(self) -> np.ndarray:
+        """The share of a draw's total that is left before each item: shape (items,)."""
+        parts = [self.chances[self.draws == draw] for draw in range(len(self.least))]
+        return np.concatenate([np.cumprod(np.append(1.0, 1 - part[:-1])) for part in parts])
 
-        Items stand in random order. The first m of the k items of a draw are a simple random sample of them, which
-        multiplies their probability by m / k.
+    @cached_property
+    def inclusion(self) -> np.ndarray:
+        r"""Probability of being in the draw at all, given the draws before: shape (items,).
+
+        :math:`1 - \prod_t (1 - q_{ti})` with the probability :math:`q_{ti}` of label i at item t, for the items that
+        were drawn. With equal probabilities that is exact.
         """
+        return self._included(self.chances * self.left, self.draws)
+
+    @cached_property
+    def smallest(self) -> np.ndarray:
+        """The smallest inclusion probability of any label in each draw: shape (draws,)."""
+        return self._included(self.least, np.arange(len(self.least)))
+
+    def _included(self, sizes: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        found = np.empty(len(sizes))
+        for draw in range(len(self.least)):
+            left, which = self.left[self.draws == draw], np.flatnonzero(draws == draw)
+            for part in np.array_split(which, 1 + len(which) // 1000):
+                missed = 1 - np.minimum(sizes[part, None] / left, 1.0)
+                found[part] = 1 - missed.prod(axis=1)
+        return found
+
+    def first(self, n: int) -> ReviewSample:
+        """The first n items, for a review that ended early."""
         _validation.check_number("n", n, 1, len(self), whole=True)
-        draws = self.draws[:n]
-        kept = np.bincount(draws) / np.bincount(self.draws)[: draws.max() + 1]  # (draws,)
-        return replace(
-            self,
-            items=self.items[:n],
-            inclusion=self.inclusion[:n] * kept[draws],
-            draws=draws,
-            smallest=self.smallest[: len(kept)] * kept,
+        return ReviewSample(
+            self.items[:n], self.chances[:n], self.draws[:n], self.least[: self.draws[n - 1] + 1], self.shape
         )
 
 
@@ -88,31 +107,26 @@ def review_sample(
     audit_or_probabilities: LabelAudit | ArrayLike,
     n: int,
     *,
-    clusters: ArrayLike | None = None,
-    strata: ArrayLike | str | None = None,
     earlier: ReviewSample | None = None,
     floor: float = FLOOR,
     random_state: int | np.random.Generator | None = 0,
 ) -> ReviewSample:
-    r"""Draw labels for review with known inclusion probabilities, more where the model is uncertain.
+    r"""Draw labels for review with known probabilities, more where the model is uncertain.
 
-    Label i is drawn with probability :math:`\pi_i \propto f + (1 - f)\, s_i / \bar s` and
-    :math:`s_i = \sqrt{p_i (1 - p_i)}`, by randomised systematic sampling (Madow 1949; Hartley and Rao 1962), which
-    has a fixed size and exact probabilities. The floor f bounds what a wrong model can cost: where few labels are
-    wrong, the variance grows by at most 1 / f.
+    Labels are drawn one by one from those that are left, label i with probability proportional to
+    :math:`f + (1 - f)\, s_i / \bar s` and :math:`s_i = \sqrt{p_i (1 - p_i)}` (successive sampling, Des Raj 1956). The
+    probability of every draw, given those before, is known exactly, so a review may end after any item. Without the
+    floor f this is Neyman's (1934) allocation for a model that is right. The floor bounds what a wrong model can cost:
+    where few labels are wrong, the variance grows by at most 1 / f.
 
     Parameters
     ----------
     audit_or_probabilities : LabelAudit, or array of shape (labels,), (n, steps) or (n, steps, annotators)
         Probability that each label is wrong; NaN where nothing was recorded.
     n : int, number of labels to draw
-    clusters : array of shape (rows,), optional
-        Person, night or recording of each row. The sample is spread over them in proportion.
-    strata : array that broadcasts to the labels, or "clock" for ten bins of an audit's clock, optional
-        The sample is spread over strata in proportion, within each cluster.
     earlier : ReviewSample, optional
-        What was drawn before. The new draw is from the rest, and the result holds both. Probabilities may have changed
-        in between, also because of the answers (Zrnic and Candès 2024).
+        What was drawn before. The new labels are from the rest, and the result holds both. Probabilities may have
+        changed in between, also because of the answers (Zrnic and Candès 2024).
     floor : float above 0 and up to 1; 1 draws with equal probabilities
     random_state : int, Generator or None
 
@@ -139,79 +153,30 @@ def review_sample(
     _validation.check_number(
         f"n, the number of labels to draw from the {len(remaining)} that are left,", n, 1, len(remaining), whole=True
     )
-    inclusion = inclusion_probabilities(probabilities.ravel()[remaining], n, floor)
-    shape = probabilities.shape
-    codes = np.zeros(shape, np.int64)  # one number for each label, equal within a stratum of a cluster
-    if strata is not None:
-        if isinstance(strata, str):
-            _validation.check_choice("strata", strata, ("clock",))
-            audit: Any = audit_or_probabilities
-            if not hasattr(audit, "clock"):
-                raise ValueError('strata="clock" needs an audit, which has a clock. Pass an array of strata instead.')
-            strata = clock_bins(audit.clock, audit.mask)
-        codes = np.unique(broadcast("strata", strata, shape), return_inverse=True)[1].reshape(shape)
-    if clusters is not None:
-        people = encode_clusters(clusters, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
-        codes = codes + people * (codes.max() + 1)
-    n_draws = 0 if earlier is None else len(earlier.smallest)
+    n_draws = 0 if earlier is None else len(earlier.least)
     if random_state is None or isinstance(random_state, np.random.Generator):
         generator = np.random.default_rng(random_state)
     else:
         _validation.check_number("random_state", random_state, 0, whole=True)
         generator = np.random.default_rng((random_state, n_draws))  # a later draw does not repeat an earlier one
-    drawn = draw_systematic(inclusion, generator, codes.ravel()[remaining])
-    items, draws = remaining[drawn], np.full(n, n_draws)
-    inclusion, smallest = inclusion[drawn], inclusion.min(keepdims=True)
-    if earlier is not None:
-        items, draws = np.concatenate([earlier.items, items]), np.concatenate([earlier.draws, draws])
-        inclusion = np.concatenate([earlier.inclusion, inclusion])
-        smallest = np.concatenate([earlier.smallest, smallest])
-    return ReviewSample(items, inclusion, draws, smallest, shape)
-
-
-# Sampling with unequal inclusion probabilities that are exact and known: randomised systematic sampling.
-#
-# Labels are put in random order, their inclusion probabilities :math:`\pi_i` are added up, and a label is drawn
-# wherever the running sum passes :math:`u, u + 1, u + 2, \ldots` with one uniform :math:`u` (Madow 1949; in random
-# order Hartley and Rao 1962). The size is fixed, and label i is drawn with probability :math:`\pi_i` exactly. Within
-# strata that follow each other the order is random, which spreads the sample over them in proportion (implicit
-# stratification).
-
-
-def inclusion_probabilities(uncertainty: np.ndarray, n: int, floor: float) -> np.ndarray:
-    r"""Inclusion probabilities that add up to n: partly equal, partly in proportion to the uncertainty.
-
-    :math:`\pi_i = \min(1, c\,(f + (1 - f)\, s_i / \bar s))` with :math:`s_i = \sqrt{p_i (1 - p_i)}` and the floor f.
-    Without the floor this is Neyman's (1934) allocation for a model whose probabilities are right. The floor bounds
-    what a wrong model can cost: no label's probability is below f n / N. `uncertainty` are the probabilities
-    :math:`p_i` that labels are wrong.
-    """
-    spread = np.sqrt(uncertainty * (1 - uncertainty))
+    chances = probabilities.ravel()[remaining]
+    spread = np.sqrt(chances * (1 - chances))
     mean = spread.mean()
     size = np.ones(len(spread)) if mean == 0 else floor + (1 - floor) * spread / mean
-    certain = np.zeros(len(size), dtype=bool)
-    while True:  # each turn gives probability one to all that would exceed it
-        chosen = np.where(certain, 1.0, 0.0)
-        rest = n - certain.sum()
-        chosen[~certain] = size[~certain] * (rest / size[~certain].sum()) if rest else 0.0
-        above = chosen > 1
-        if not above.any():
-            return chosen
-        certain |= above
-
-
-def draw_systematic(inclusion: np.ndarray, rng: np.random.Generator, strata: np.ndarray | None = None) -> np.ndarray:
-    """The numbers of the drawn labels, in random order; `inclusion` (labels,) adds up to a whole number."""
-    shuffled = rng.permutation(len(inclusion))
-    order = shuffled if strata is None else shuffled[np.argsort(strata[shuffled], kind="stable")]
-    return rng.permutation(order[passed_marks(inclusion[order], rng.random())])
-
-
-def passed_marks(inclusion: np.ndarray, start: float) -> np.ndarray:
-    """True where the running sum of the inclusion probabilities passes one of start, start + 1, ..."""
-    sums = np.cumsum(inclusion)
-    sums[-1] = np.rint(sums[-1])  # rounding errors never change the size
-    return np.diff(np.floor(sums - start), prepend=np.floor(-start)) > 0
+    # Exponential waiting times with these rates come in the order of successive draws (Efraimidis and Spirakis 2006).
+    waiting = generator.exponential(size=len(size)) / size
+    first = np.argpartition(waiting, n - 1)[:n]
+    first = first[np.argsort(waiting[first])]
+    left = size[first][::-1].cumsum()[::-1] + np.delete(size, first).sum()  # before each item
+    drawn = {
+        "items": remaining[first],
+        "chances": size[first] / left,
+        "draws": np.full(n, n_draws),
+        "least": size.min(keepdims=True) / left[0],
+    }
+    if earlier is not None:
+        drawn = {name: np.concatenate([getattr(earlier, name), values]) for name, values in drawn.items()}
+    return ReviewSample(**drawn, shape=probabilities.shape)
 
 
 # The share of wrong labels as a review found it, with intervals that hold whatever the model got wrong.
@@ -219,12 +184,19 @@ def passed_marks(inclusion: np.ndarray, start: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class CheckedRate:
-    """The share of wrong labels among all labels or those of one group: the model's estimate and the checked one."""
+    """The share of wrong labels among all labels or those of one group: the model's estimate and the checked one.
+
+    There are two intervals. `lower` and `upper` hold for a review whose size was fixed beforehand. `anytime_lower` and
+    `anytime_upper` hold at all sizes at once: a reviewer may look after every item and stop at will. They are NaN where
+    the rate is for more people like these.
+    """
 
     group: Hashable  # None for all labels
     rate: float  # NaN where nothing was reviewed
     lower: float
     upper: float
+    anytime_lower: float
+    anytime_upper: float
     model_rate: float
     model_weight: float  # between 0, the sample alone, and 1
     n_labels: int
@@ -252,7 +224,7 @@ class Review:
 
     probabilities: np.ndarray  # (labels,), NaN where nothing was recorded
     reviewed: Reviewed
-    items: np.ndarray  # (items,), indices into `probabilities`
+    sample: ReviewSample
     clusters: np.ndarray | None  # (labels,)
     largest_weight: float
 
@@ -266,7 +238,7 @@ class Review:
             population = population._replace(
                 cluster_sizes=np.bincount(codes, minlength=n), cluster_predicted=np.bincount(codes, predicted, n)
             )
-        return self.reviewed.take(inside[self.items]), population
+        return self.reviewed.take(inside[self.sample.items]), population
 
     def count(self, part: Reviewed, population: Population, estimate: Estimate, level: float) -> EffectiveCount:
         """The effective count behind the estimate of a group."""
@@ -286,9 +258,11 @@ def checked_rate(
 ) -> CheckedRates:
     r"""The share of wrong labels from a reviewed probability sample, with the model as a helper.
 
-    The difference estimator with a tuned weight, which is prediction-powered inference (`estimate_rate`). Its
-    interval is that of Clopper and Pearson with an effective sample size (`effective_count`). It needs the inclusion
-    probabilities to be right. The model may be wrong in any way.
+    The difference estimator with a tuned weight, which is prediction-powered inference (`estimate_rate`). There are two
+    intervals. `lower` and `upper` are those of Clopper and Pearson with an effective sample size (`effective_count`);
+    they hold for a review whose size was fixed beforehand. `anytime_lower` and `anytime_upper` are a confidence
+    sequence (`confidence_sequence`): a reviewer may look after every item and stop at will. Both need the
+    probabilities of the draws to be right. The model may be wrong in any way.
 
     Parameters
     ----------
@@ -302,7 +276,8 @@ def checked_rate(
         Group values have the shape of the labels or that of their first axes. Intervals are for one group at a time.
     clusters : array of shape (rows,), optional
         Person, night or recording of each row. Without them the interval is for these labels. With them it is for the
-        labels of more people like these: the variance is cluster-robust, with quantiles of Student's t.
+        labels of more people like these: the variance is cluster-robust, with quantiles of Student's t, and the
+        interval is never narrower than that of these labels. It is for a size that was fixed beforehand.
     level : float, the confidence level
 
     Returns
@@ -317,7 +292,7 @@ def checked_rate(
     >>> sample = lt.review_sample(chances, 200)
     >>> wrong = chances[sample.rows] > 0.2  # what the reviewer found
     >>> rate = lt.checked_rate(chances, sample, wrong).overall
-    >>> rate.n_reviewed, rate.lower < rate.rate < rate.upper
+    >>> rate.n_reviewed, rate.anytime_lower < rate.lower < rate.rate  # may be watched, so it is wider
     (200, True)
     """
     _validation.check_number("level", level, 0.5, 0.9999)
@@ -374,7 +349,7 @@ def read_review(
             f"wrong must be {len(sample)} times True or False, one for each label of the sample. Got {answers.dtype} "
             f"of shape {answers.shape}. For a review that ended early pass sample.first(n)."
         )
-    shares = np.bincount(sample.draws, minlength=len(sample.smallest)) / len(sample)
+    shares = np.bincount(sample.draws, minlength=len(sample.least)) / len(sample)
     reviewed = Reviewed(
         wrong=answers.astype(float),
         predicted=predicted,
@@ -384,34 +359,49 @@ def read_review(
         clusters=None if codes is None else codes[sample.items],
     )
     largest = float(np.max(shares / sample.smallest + 1 - shares.cumsum()))
-    return Review(probabilities.ravel(), reviewed, sample.items, codes, largest)
+    return Review(probabilities.ravel(), reviewed, sample, codes, largest)
 
 
 def _rate(review: Review, inside: np.ndarray, level: float, group: Hashable = None) -> CheckedRate:
     part, population = review.part(inside)
     n, found, model = len(part.wrong), int(part.wrong.sum()), population.predicted / population.size
     if n == 0:
-        return CheckedRate(group, np.nan, 0.0, 1.0, model, 0.0, population.size, 0, 0)
+        return CheckedRate(group, np.nan, 0.0, 1.0, 0.0, 1.0, model, 0.0, population.size, 0, 0)
+    share, counts = found / n, (population.size, n, found)
     if n == population.size and review.clusters is None:  # nothing is left to estimate
-        share = found / n
-        return CheckedRate(group, share, share, share, model, 0.0, n, n, found)
+        return CheckedRate(group, share, share, share, share, share, model, 0.0, *counts)
     estimate = estimate_rate(part, population)
     lower, upper = clopper_pearson(review.count(part, population, estimate, level), level)
+    always = np.nan, np.nan
+    if review.clusters is None:
+        always = confidence_sequence(review, inside, level)
+    else:  # more people add to the uncertainty about the labels of these
+        alone = replace(review, clusters=None, reviewed=replace(review.reviewed, clusters=None))
+        these = _rate(alone, inside, level)
+        lower, upper = min(lower, these.lower), max(upper, these.upper)
     rate = min(max(estimate.rate, 0.0), 1.0)
-    return CheckedRate(group, rate, lower, upper, model, estimate.weight, population.size, n, found)
+    return CheckedRate(group, rate, lower, upper, *always, model, estimate.weight, *counts)
 
 
 # An upper confidence bound on the share of labels that are still wrong after correction.
 
 CURVE_POINTS = 40
+FORECAST_ITEMS = (
+    100  # by hand: reviewed items that the model counts for in a forecast (bench/results/review/anytime.md)
+)
 
 
 @dataclass(frozen=True)
 class RemainingRate:
-    """What is still wrong: with confidence `level` at most `bound` of the labels."""
+    """What is still wrong: with confidence `level` at most `bound` of the labels.
+
+    `bound` holds for a review whose size was fixed beforehand, `anytime_bound` at all sizes at once.
+    """
 
     rate: float  # estimated share of labels that are still wrong
     bound: float
+    anytime_bound: float
+    model_rate: float  # share of wrong labels after automatic correction, according to the model
     level: float
     n_labels: int
     n_reviewed: int
@@ -419,15 +409,21 @@ class RemainingRate:
     count: EffectiveCount  # the simple random sample that would say as much about labels after automatic correction
 
     def predict_bound(self, more: ArrayLike) -> np.ndarray:
-        """The expected bound after this many more items, if wrong labels are found at the rate estimated now."""
+        """The bound to expect after this many more items.
+
+        Further items are expected to be wrong at the rate found so far, shrunk towards that of the model where that is
+        lower: a few items say little about hundreds.
+        """
         reviewed = self.n_reviewed + np.atleast_1d(np.asarray(more, dtype=float))
         inside = reviewed < self.n_labels
         share, now = reviewed[inside] / self.n_labels, self.n_reviewed / self.n_labels
         growth = share / now * (1 - now) / (1 - share)  # of the effective size, with finite population correction
-        wrong, size = self.count.wrong, self.count.size
-        limits = np.array([upper_limit(EffectiveCount(g * wrong, g * size), self.level) for g in growth])
+        wrong, size = self.count
+        expected = min(wrong / size, (wrong + FORECAST_ITEMS * self.model_rate) / (size + FORECAST_ITEMS))
+        limits = [upper_limit(EffectiveCount(wrong + (g - 1) * size * expected, g * size), self.level) for g in growth]
+        found = (self.n_found + (reviewed[inside] - self.n_reviewed) * expected) / self.n_labels
         bounds = np.zeros(reviewed.shape)
-        bounds[inside] = (limits - self.n_found * share / self.n_reviewed).clip(0)
+        bounds[inside] = (np.array(limits) - found).clip(0)
         return bounds
 
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
@@ -471,7 +467,8 @@ def remaining_rate(
     """
     _validation.check_number("level", level, 0.5, 0.9999)
     review = read_review(probabilities, sample, wrong_after)
-    part, population = review.part(np.ones(review.probabilities.size, dtype=bool))
+    everything = np.ones(review.probabilities.size, dtype=bool)
+    part, population = review.part(everything)
     estimate = estimate_rate(part, population)
     count = review.count(part, population, estimate, 2 * level - 1)
     found = float(part.wrong.sum()) / population.size
@@ -479,6 +476,8 @@ def remaining_rate(
     return RemainingRate(
         rate=max(estimate.rate - found, 0.0) * unreviewed,
         bound=max(upper_limit(count, level) - found, 0.0) * unreviewed,
+        anytime_bound=max(confidence_sequence(review, everything, level)[1] - found, 0.0) * unreviewed,
+        model_rate=population.predicted / population.size,
         level=level,
         n_labels=population.size,
         n_reviewed=len(sample),
@@ -678,6 +677,65 @@ def upper_limit(count: EffectiveCount, level: float) -> float:
     """The exact upper confidence limit of a binomial share."""
     right = count.size - count.wrong
     return float(special.betaincinv(count.wrong + 1, right, level)) if right > 0 else 1.0
+
+
+# A confidence sequence: intervals that hold at all sizes of the review at once, by betting.
+#
+# Waudby-Smith and Ramdas (2024); for labels drawn one by one with known probabilities and with predictions as a control
+# variate, Shekhar and others (2023). For a share m the term of item t is
+#
+# .. math:: D_t(m) = \frac{1}{N} \Big[\frac{r_t(m)}{q_t} + \sum_{s < t} r_s(m)\Big], \quad
+#    r_i(m) = y_i - m - c_t (p_i - \bar p),
+#
+# with the probability :math:`q_t` of the draw. If m is the true share, its expectation given all earlier items is zero
+# whatever the model says, and a gambler's capital :math:`\prod_t (1 + \lambda_t D_t(m))` exceeds :math:`1 / \alpha` at
+# any time with probability at most :math:`\alpha` (Ville 1939). The bet :math:`\lambda_t` and the weight :math:`c_t` of
+# the model depend on earlier items only. The interval holds the shares that were never refuted.
+
+SHARES = np.linspace(0, 1, 801) ** 2  # that are tested, closer to each other near zero
+PRIOR_ITEMS = 10  # by hand: reviewed items that the model counts for in the bets
+MAX_LOSS = 0.75  # by hand: of the capital in one bet
+BLOCK = 1000  # items at once
+
+
+def confidence_sequence(review: Review, inside: np.ndarray, level: float) -> tuple[float, float]:
+    """The interval of the share of wrong labels among those `inside` that holds at all sizes of the review at once."""
+    reviewed, sample = review.reviewed, review.sample
+    known = review.probabilities[inside & np.isfinite(review.probabilities)]
+    size, mean = len(known), float(known.mean())
+    in_group = inside[sample.items].astype(float)  # (items,)
+    wrong, predicted = reviewed.wrong * in_group, (reviewed.predicted - mean) * in_group
+    weights = 1 / (size * sample.chances)
+    largest = sample.left / (size * sample.least[sample.draws])
+
+    def before(values: np.ndarray) -> np.ndarray:
+        return np.cumsum(values) - values
+
+    prior = PRIOR_ITEMS * largest[0]
+    tied = before(weights**2 * predicted * (wrong - mean * in_group)) + prior * known.var()
+    weight = np.clip(tied / (before((weights * predicted) ** 2) + prior * known.var() + 1e-12), 0, 1)  # c_t
+    residuals, past = wrong - weight * predicted, (before(wrong) - weight * before(predicted)) / size
+    value, slope = weights * residuals + past, weights * in_group + before(in_group) / size  # D = value - m slope
+    n_before = np.arange(len(value))
+    guess = (PRIOR_ITEMS * mean + before(value)) / (PRIOR_ITEMS + n_before)
+    spread = before((value - guess * slope) ** 2) + prior * (float((known * (1 - known)).mean()) + 0.005)
+    spread /= PRIOR_ITEMS + n_before
+    capital, best = np.zeros(len(SHARES)), np.zeros(len(SHARES))  # logarithms: now, and the largest so far
+    for start in range(0, len(value), BLOCK):
+        now = slice(start, start + BLOCK)
+        gap = guess[now, None] - SHARES
+        fixed = past[now, None] - SHARES * (before(in_group)[now, None] / size)
+        least = fixed - largest[now, None] * (SHARES + weight[now, None] * (1 - mean))
+        most = fixed + largest[now, None] * (1 - SHARES + weight[now, None] * mean)
+        bets = gap / (spread[now, None] + gap**2)
+        bets = np.clip(bets, -MAX_LOSS / np.maximum(most, 1e-9), MAX_LOSS / np.maximum(-least, 1e-9))
+        path = capital + np.cumsum(np.log1p(bets * (value[now, None] - SHARES * slope[now, None])), axis=0)
+        capital, best = path[-1], np.maximum(best, path.max(0))
+    left = np.flatnonzero(best < -np.log1p(-level))
+    left = left if len(left) else np.array([best.argmin()])
+    found, right = wrong.sum() / size, (in_group - wrong).sum() / size  # are certain
+    lower, upper = SHARES[max(left[0] - 1, 0)], SHARES[min(left[-1] + 1, len(SHARES) - 1)]
+    return float(max(lower, found)), float(min(upper, 1 - right))
 
 
 # Probabilities that labels are wrong, from an audit or as passed, and values that belong to labels.

@@ -12,6 +12,7 @@ short symmetric context, because a recurrent network would learn to answer late.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -29,12 +30,29 @@ CONTEXT = 1  # steps on either side that join a step's features
 MAX_FEATURES = 32  # principal components, where there are more features
 MAX_SHIFT = 5000
 MIN_UNITS = 8  # long recordings are cut into at least as many parts, so that their spread can be seen
-MAX_BLOCKS = 24  # by hand: blocks of a sequence that count as independent
+MIN_BLOCKS, MAX_BLOCKS = 12, 24  # by hand: blocks of a sequence that count as independent
 MIN_TRANSITIONS = 5  # of a recording, for a shift of its own
 DRAWS = 999
 SURE = 0.01  # level at which labels and signals are taken to be related
 LEVEL = 0.95
 RECORDING_LEVEL = 0.05  # familywise, over recordings
+ALIGN_LEVEL = 0.01  # by hand: at which fits and audits act on a shift
+REACH = 16  # by hand: steps on either side of the lag in which changes of label are looked for
+MIN_RUN = 3  # steps that a label lasts on both sides of a change; shorter runs are mostly wrong labels
+MIN_CHANGES = 20  # of label, below which their spread is not estimated
+EM_PASSES = 200
+
+
+Rows = Sequence[np.ndarray]
+
+
+def move_labels(labels: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """Labels of each row, (rows, steps, ...), that many steps earlier; missing where none comes from."""
+    moved = np.full_like(labels, -1 if labels.dtype.kind in "iu" else None if labels.dtype.kind == "O" else np.nan)
+    for row, steps in enumerate(shift.tolist()):
+        kept = labels[row, max(steps, 0) : max(0, labels.shape[1] + min(steps, 0))]
+        moved[row, max(-steps, 0) : max(-steps, 0) + len(kept)] = kept
+    return moved
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,6 +79,9 @@ class Shifts(ShortRepr):
     own_p_value : array of shape (n,)
         Test of "this sequence has the common lag", corrected over shifts and sequences; NaN where the sequence has
         too few transitions.
+    spread : float
+        By how many steps the delay differs from one change of label to the next (standard deviation around the lag).
+        It includes how much signals and annotators differ anyway; NaN with fewer than 20 clear changes.
     annotators : tuple of Shifts
         The same for each annotator, where there are several.
 
@@ -83,6 +104,7 @@ class Shifts(ShortRepr):
     own_shift: np.ndarray
     own_best: np.ndarray
     own_p_value: np.ndarray
+    spread: float = float("nan")
     annotators: tuple[Shifts, ...] = ()
 
     @property
@@ -105,6 +127,12 @@ class Shifts(ShortRepr):
         }
         return as_frame(columns, kind)
 
+    @property
+    def assumed(self) -> np.ndarray:
+        """The shift of each sequence that a fit or an audit acts on: what is found at 1 %, else none."""
+        common = self.lag if self.lag is not None and self.p_value < ALIGN_LEVEL else 0
+        return np.where(self.own_p_value < ALIGN_LEVEL, self.own_shift, common)
+
     def align(self, y: ArrayLike) -> np.ndarray:
         """The labels moved to the signals; steps that no label reaches are missing.
 
@@ -115,11 +143,7 @@ class Shifts(ShortRepr):
         labels = _validation.as_labels(y)
         if len(labels) != len(self.own_shift):
             raise ValueError(f"y must have the {len(self.own_shift)} sequences of the search. Got {len(labels)}.")
-        moved = np.full_like(labels, -1 if labels.dtype.kind in "iu" else None if labels.dtype.kind == "O" else np.nan)
-        for row, shift in enumerate(self.own_shift.tolist()):
-            kept = labels[row, max(shift, 0) : labels.shape[1] + min(shift, 0)]
-            moved[row, max(-shift, 0) : max(-shift, 0) + len(kept)] = kept
-        return moved
+        return move_labels(labels, self.own_shift)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the fit against the shift."""
@@ -142,6 +166,7 @@ class Shifts(ShortRepr):
         words = "late" if self.lag >= 0 else "early"
         common = (
             f"Labels are {words} by {abs(self.lag)} steps ({low} to {high}, p {p_value(self.p_value)})."
+            + (f" The delay varies by about {self.spread:.1f} steps." if self.spread >= 0.5 else "")
             if self.is_shifted
             else f"No shift of all labels was found (best {self.lag}, {low} to {high}, p {p_value(self.p_value)})."
         )
@@ -198,17 +223,38 @@ def find_shifts(
     owners = np.arange(n) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1].ravel()
     if len(owners) != n:
         raise ValueError(f"clusters must be {n} names, one per sequence of X. Got {len(owners)}.")
-    signals = _whiten(features, counts)
-    found = _search(signals, codes, owners, limit, random_state)
-    if codes.shape[2] == 1:
+    rows = [row[:count] for row, count in zip(features, counts, strict=True)]
+    return search_shifts(
+        rows, [row[:count] for row, count in zip(codes, counts, strict=True)], owners, limit, random_state
+    )
+
+
+def search_shifts(rows: Rows, codes: Rows, owners: np.ndarray, limit: int = MAX_SHIFT, seed: int = 0) -> Shifts:
+    """The same for features (steps, features) and codes of labels (steps, annotators) of ragged sequences."""
+    signals, annotators = _whiten(rows), range(codes[0].shape[1])
+    found = _search(signals, codes, owners, limit, seed)
+    if len(annotators) == 1:
         return found
-    each = [_search(signals, codes[..., [a]], owners, limit, random_state) for a in range(codes.shape[2])]
+    each = [_search(signals, [row[:, [a]] for row in codes], owners, limit, seed) for a in annotators]
     return replace(found, annotators=tuple(each))
 
 
-def _whiten(features: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+def find_own_shifts(features: np.ndarray, mask: np.ndarray, codes: np.ndarray, owners: np.ndarray | None) -> np.ndarray:
+    """The shift that is assumed for each row and annotator, (rows, annotators), of codes (rows, steps, annotators)."""
+    counts = mask.sum(1)
+    signals = _whiten([row[:count] for row, count in zip(features, counts, strict=True)])
+    owners = np.arange(len(counts)) if owners is None else owners
+    limit = max(1, min(int(counts.max()) // 2, MAX_SHIFT))
+    each = []
+    for annotator in range(codes.shape[2]):
+        labels = [row[:count, [annotator]] for row, count in zip(codes, counts, strict=True)]
+        each.append(_search(signals, labels, owners, limit, seed=0).assumed)
+    return np.stack(each, axis=1)
+
+
+def _whiten(rows: Rows) -> list[np.ndarray]:
     """Features of each step with their context and squares, centred by sequence and made uncorrelated."""
-    rows = [row[:count].astype(np.float64) for row, count in zip(features, counts, strict=True)]
+    rows = [row.astype(np.float64) for row in rows]
     every = np.concatenate(rows)
     centre, spread = np.median(every, 0), np.maximum(every.std(0), 1e-12)
     rows = [np.clip((row - centre) / spread, -6, 6) for row in rows]
@@ -236,16 +282,16 @@ class _Unit(NamedTuple):
     signals: np.ndarray  # (steps, dimensions)
 
 
-def _cut(signals: list[np.ndarray], codes: np.ndarray, limit: int) -> list[_Unit]:
+def _cut(signals: list[np.ndarray], codes: Rows, limit: int) -> list[_Unit]:
     """One unit for each sequence and annotator; where there are few sequences, they are cut into parts."""
     parts = -(-MIN_UNITS // len(signals))
     units = []
     for row, signal in enumerate(signals):
         edges = np.linspace(0, len(signal), parts + 1).astype(int)
-        for annotator in range(codes.shape[2]):
+        for annotator in range(codes[row].shape[1]):
             for start, end in pairwise(edges.tolist()):
                 first, last = max(0, start - limit), min(len(signal), end + limit)
-                labels = codes[row, first:last, annotator].astype(np.int64)
+                labels = codes[row][first:last, annotator].astype(np.int64)
                 labels[: start - first] = labels[end - first :] = -1
                 if (labels >= 0).any():
                     units.append(_Unit(row, labels, signal[first:last]))
@@ -274,10 +320,15 @@ def _centred_sums(unit: _Unit, n_classes: int, limit: int) -> np.ndarray:
     return sums - met * sums.sum(0) / np.maximum(met.sum(0), 1)
 
 
-def _search(signals: list[np.ndarray], codes: np.ndarray, owners: np.ndarray, limit: int, seed: int) -> Shifts:
-    n, n_classes, limit = len(codes), int(codes.max()) + 1, min(limit, max(map(len, signals)) - 1)
+def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: int, seed: int) -> Shifts:
+    n, n_classes = len(codes), max(int(row.max(initial=-1)) for row in codes) + 1
+    limit = min(limit, max(map(len, signals)) - 1)
     shifts = np.arange(-limit, limit + 1)
     units = _cut(signals, codes, limit)
+    if n_classes < 2 or limit < 1:
+        unknown = np.zeros(n, int)
+        why = "sequences have one step." if limit < 1 else "all labels are the same." if n_classes else "no labels."
+        return Shifts(None, None, np.nan, why, shifts, np.zeros(len(shifts)), unknown, unknown, np.full(n, np.nan))
     if len(np.unique(owners)) < MIN_UNITS:
         owners = np.arange(len(units))
     else:
@@ -340,7 +391,8 @@ def _search(signals: list[np.ndarray], codes: np.ndarray, owners: np.ndarray, li
         for i in mine:
             gain = _scores(units[i], evidence[i], own_best[row]) - _scores(units[i], evidence[i], assumed)
             blocks.append(np.add.reduceat(gain, np.arange(0, len(gain), size)))
-        raw[row] = _better(np.concatenate(blocks), max(1.0, len(shifts) / run))
+        every = np.concatenate(blocks)
+        raw[row] = _better(every, max(1.0, len(shifts) / run)) if len(every) >= MIN_BLOCKS else np.nan
     raw[(transitions >= MIN_TRANSITIONS) & (own_best == assumed)] = 1.0
     tested = np.flatnonzero(~np.isnan(raw))
     order = tested[np.argsort(raw[tested])]
@@ -348,7 +400,48 @@ def _search(signals: list[np.ndarray], codes: np.ndarray, owners: np.ndarray, li
     own_p_value[order] = np.minimum(1, np.maximum.accumulate(raw[order] * np.arange(len(order), 0, -1)))
     own_shift = np.where(own_p_value < RECORDING_LEVEL, own_best, assumed)
     ends = (int(shifts[interval[0]]), int(shifts[interval[1]]))
-    return Shifts(lag, ends, p, None, shifts, fit, own_shift, own_best, own_p_value)
+    spread = _find_spread(units, evidence, own_shift)
+    return Shifts(lag, ends, p, None, shifts, fit, own_shift, own_best, own_p_value, spread)
+
+
+def _find_spread(units: list[_Unit], evidence: list[np.ndarray], own_shift: np.ndarray) -> float:
+    r"""Standard deviation of the delays of single changes of label around the lag, in steps.
+
+    A change from class a to b that is recorded at step s and happened at s - d has the log-likelihood
+    :math:`\tau \sum_{t < s - d} (r_{ta} - r_{tb})` with ratios r of single steps. These depend on each other, so the
+    power tau of each pair of classes is twice their mean over their long-run variance, as of a calibrated Gaussian
+    log-likelihood ratio. EM gives the distribution of d (nonparametric maximum likelihood; Laird 1978).
+    """
+    delays = np.arange(-REACH, REACH + 1)
+    found: list[np.ndarray] = []
+    totals: dict[tuple[int, int], list[tuple[int, float, int]]] = {}  # by pair: index, sum and number of log ratios
+    for unit, ratios in zip(units, evidence, strict=True):
+        changes = np.flatnonzero(np.diff(unit.labels)) + 1
+        edges = np.r_[0, changes, len(unit.labels)]
+        for first, change, last in zip(edges[:-2], changes, edges[2:], strict=True):
+            before, after, moved = unit.labels[change - 1], unit.labels[change], change - own_shift[unit.row]
+            is_brief = min(change - first, last - change) < MIN_RUN
+            if min(before, after) < 0 or is_brief or moved < REACH or moved + REACH > len(ratios):
+                continue
+            gains = ratios[moved - REACH : moved + REACH, before] - ratios[moved - REACH : moved + REACH, after]
+            possible = (delays < change - first) & (delays > change - last)
+            end = REACH + min(last - change, REACH)
+            totals.setdefault((before, after), []).append((len(found), -gains[REACH:end].sum(), end - REACH))
+            found.append(np.where(possible, np.r_[0.0, np.cumsum(gains)][::-1], -np.inf))
+    if len(found) < MIN_CHANGES:
+        return float("nan")
+    scores = np.array(found)
+    for of_pair in totals.values():
+        index, sums, sizes = map(np.array, zip(*of_pair, strict=True))
+        mean = sums.sum() / sizes.sum()
+        variance = np.mean((sums - mean * sizes) ** 2 / sizes)
+        scores[index] *= 2 * mean / variance if mean > 0 and variance > 0 else 1e-9
+    likelihoods = np.exp(scores - scores.max(1, keepdims=True))
+    shares = np.full(len(delays), 1 / len(delays))
+    for _ in range(EM_PASSES):
+        posterior = likelihoods * shares
+        shares = (posterior / posterior.sum(1, keepdims=True)).mean(0)
+    return float(np.sqrt(shares @ (delays - shares @ delays) ** 2))
 
 
 def _scores(unit: _Unit, ratios: np.ndarray, shift: int) -> np.ndarray:

@@ -29,6 +29,7 @@ ENVIRONMENT = "LABELTIDE_KERNELS"
 VARIANTS = ("avx512", "avx2", "plain")  # best first
 NEEDS = {"avx512": 2, "avx2": 1, "plain": 0}  # the lowest level of `labeltide_processor`
 FOLDER = Path(__file__).parent
+SUFFIX = ".dll" if os.name == "nt" else ".so"
 
 _override: list[str] = []  # variants set by `using`, which win over the environment variable
 _left_out: list[str] = []  # kernels that `using` excludes; torch computes them
@@ -53,7 +54,7 @@ def built() -> dict[str, Path]:
     """The variants that setup built and that this system can load, with their paths."""
     paths = {}
     for name in VARIANTS:
-        path = FOLDER / f"labeltide_{name}.so"
+        path = FOLDER / f"labeltide_{name}{SUFFIX}"
         if path.exists() and _load(path) is not None:
             paths[name] = path
     return paths

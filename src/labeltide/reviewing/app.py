@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import webbrowser
@@ -71,7 +72,11 @@ def make_app(session: Session, port: int, token: str | None = None) -> Guard:
                 else:
                     asked = {**request.query_params, **request.path_params}
                 return JSONResponse(await run_in_threadpool(work, asked))
-            except (ValueError, RecursionError, OSError) as error:
+            except OSError as error:
+                reason = error.strerror or "the system refuses"
+                where = f"{str(error.filename)!r}" if error.filename else "A file of the audit"
+                return JSONResponse({"error": f"{where} cannot be read or written: {reason}. Nothing was kept."}, 400)
+            except (ValueError, RecursionError) as error:
                 return JSONResponse({"error": str(error)}, 400)
 
         return route
@@ -466,15 +471,19 @@ def _run(app: object, listener: socket.socket) -> None:
         lifespan="off",
         server_header=False,
     )
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises it again when it has shut down
+    # uvicorn raises SIGTERM again when it has shut down, and review.json must be written after that.
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     async def serve() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: _warn_once(str(context.get("message"))))
         await uvicorn.Server(config).serve(sockets=[listener])
 
-    with suppress(KeyboardInterrupt):  # the usual end
+    try:
         asyncio.run(serve())
+    except KeyboardInterrupt as stop:
+        if type(stop) is not KeyboardInterrupt:  # SIGTERM; Ctrl-C is the usual end
+            raise
 
 
 def _limited_protocol() -> Any:

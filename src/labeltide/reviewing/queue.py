@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from labeltide import _validation
 from labeltide.auditing.decisions import DecisionStore, Item, Settled, settled_labels
-from labeltide.inference.review import ReviewSample, clock_bins, review_sample
+from labeltide.inference.review import ReviewSample, review_sample
 from labeltide.reviewing.folder import AuditFolder, Lines
 
 SUSPECTS, SAMPLE = 100, 100
-DRAWS = "smallest inclusion probability of each draw"
+DRAWS = "smallest probability at the first item of each draw"
 AUDIT_KEY = "audit"
 
 
@@ -88,9 +88,9 @@ def kept_sample(store: DecisionStore, items: Sequence[Item], lines: Lines) -> Re
         raise ValueError(f"{str(store.path)!r} does not say how its sample was drawn. Move it away to start again.")
     return ReviewSample(
         items=np.array(indices, np.int64),
-        inclusion=np.array([item.probability for item in sample], float),
+        chances=np.array([item.probability for item in sample], float),
         draws=np.array([item.draw for item in sample], np.int64),
-        smallest=np.array(kept[:n_draws], float),
+        least=np.array(kept[:n_draws], float),
         shape=(len(lines),),
     )
 
@@ -101,15 +101,11 @@ def _sample_items(store: DecisionStore, audit: AuditFolder, queued: Sequence[Ite
     more = min(more, int(np.isfinite(lines.wrong).sum()) - start)
     if not more:
         return []
-    known = np.isfinite(lines.clock)
-    strata = clock_bins(np.nan_to_num(lines.clock), known) if known.any() else None
-    sample = review_sample(
-        lines.wrong, more, clusters=lines.sequence, strata=strata, earlier=earlier, random_state=_seed(audit)
-    )
-    store.keep_setting(DRAWS, sample.smallest.tolist())
+    sample = review_sample(lines.wrong, more, earlier=earlier, random_state=_seed(audit))
+    store.keep_setting(DRAWS, sample.least.tolist())
     items = []
     for number in range(start, len(sample)):
-        drawn = {"probability": float(sample.inclusion[number]), "draws": 1, "draw": int(sample.draws[number])}
+        drawn = {"probability": float(sample.chances[number]), "draws": 1, "draw": int(sample.draws[number])}
         items.append(_item(audit, "sample", int(sample.items[number]), drawn, number))
     return items
 
@@ -156,21 +152,21 @@ class Stretch(NamedTuple):
 def rank_suspects(lines: Lines, plan: Sequence[Mapping[str, Any]] = ()) -> list[Stretch]:
     """Stretches of flagged labels with one recorded and one suggested class.
 
-    Whole stretches come before single labels. Among each, those within the audit's plan come first, then those with
-    the most labels expected to be wrong.
+    Those within the audit's plan come first, then the surest: the smallest mean probability of being right. Of two that
+    are equally sure the longer one comes first.
     """
     order = np.lexsort((lines.step, lines.annotator, lines.sequence))
     starts = _starts(lines, order)
     ends = np.append(starts[1:], len(order))
     flagged = lines.is_issue[order[starts]] if len(starts) else np.zeros(0, bool)
     planned = planned_steps(lines, plan)
-    ranked: list[tuple[tuple[bool, bool, float], Stretch]] = []
+    ranked: list[tuple[tuple[bool, float, int], Stretch]] = []
     for start, end in zip(starts[flagged].tolist(), ends[flagged].tolist(), strict=True):
         indices = order[start:end]
         worst = int(indices[np.argmin(lines.right[indices])])
         stretch = Stretch(int(lines.row[indices].min()), int(lines.row[indices].max()), worst, len(indices))
         inside = any(first <= lines.step[worst] < last for first, last in planned)
-        ranked.append(((len(indices) == 1, not inside, -float(lines.wrong[indices].sum())), stretch))
+        ranked.append(((not inside, -round(float(lines.wrong[indices].mean()), 2), -len(indices)), stretch))
     return [stretch for _, stretch in sorted(ranked, key=lambda entry: entry[0])]
 
 

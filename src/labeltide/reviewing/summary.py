@@ -123,11 +123,15 @@ def _both_ways(
 
 def _describe(rate: CheckedRate, low: CheckedRate, high: CheckedRate) -> dict[str, Any]:
     """A rate whose interval holds whatever is true of the labels that nobody could tell."""
-    lower, upper = low.lower, high.upper
+    lower, upper = low.anytime_lower, high.anytime_upper
+    if np.isnan(lower):  # for more people there is none that may be watched
+        lower, upper = low.lower, high.upper
     return {
         "rate": (low.rate + high.rate) / 2,
-        "lower": lower,
+        "lower": lower,  # may be watched
         "upper": upper,
+        "fixed_lower": low.lower,  # for a number of items that was fixed beforehand
+        "fixed_upper": high.upper,
         "model": rate.model_rate,
         "disagrees": not lower <= rate.model_rate <= upper,
         "labels": rate.n_labels,
@@ -169,19 +173,29 @@ def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcom
     more, bounds = rest.curve()
     return {
         "rate": rest.rate,
-        "bound": rest.bound,
+        "bound": rest.anytime_bound,  # may be watched
+        "fixed_bound": rest.bound,
         "level": rest.level,
-        "sentence": f"With {percent(rest.level)} confidence at most {percent(rest.bound)} of the labels are now wrong.",
+        "sentence": (
+            f"With {percent(rest.level)} confidence at most {percent(rest.anytime_bound)} of the labels are now wrong, "
+            "whenever you look."
+        ),
         "curve": {"more": more, "bound": bounds},
         "needed": [{"target": target, "items": rest.items_needed(target)} for target in TARGETS if target < rest.bound],
         "settled": int(settled.sum()),
     }
 
 
+WEIGHTED = (
+    "Shares are not the counts: labels of which the model is unsure are drawn more often and count less, and the "
+    "model's probabilities of all labels are used. Intervals may be watched: they hold whenever you stop."
+)
+
+
 def _sentences(rates: dict[str, Any] | None, outcomes: Outcomes) -> list[str]:
     if rates is None:
         return ["None of the sample has been reviewed yet, so only the estimate of the model is available."]
-    said = [_compare("all labels", rates["overall"])]
+    said = [_compare("all labels", rates["overall"]), WEIGHTED]
     for kind, words in (("class", "labels of {}"), ("annotator", "labels by {}"), ("clock", "labels at {}")):
         differing = [entry for entry in rates.get(kind, ()) if entry["reviewed"] and entry["disagrees"]]
         said += [_compare(words.format(display_name(entry["name"])), entry) for entry in differing]

@@ -138,17 +138,17 @@ class FleetData:
             targets=None if self.targets is None else self.targets[label_set, index],
         )
 
-    def epoch_rows(self, seeds: Sequence[int], epoch: int, batch_size: int) -> Tensor:
-        """Shuffled row numbers of one epoch for each member: (batches, members, batch_size), -1 for filler rows.
+    def epoch_rows(self, seeds: Sequence[int], epoch: int, batch_size: int, *, shuffle: bool = True) -> Tensor:
+        """Row numbers of one epoch for each member: (batches, members, batch_size), -1 for filler rows.
 
         The order depends only on the member's seed and the epoch, so a resumed fit, or a member trained alone, sees
         the same batches.
         """
-        chosen = self.weights.cpu().numpy() > 0
-        orders = [
-            np.random.default_rng([seed, epoch]).permutation(np.flatnonzero(rows))
-            for seed, rows in zip(seeds, chosen, strict=True)
-        ]
+        orders = [np.flatnonzero(rows) for rows in self.weights.cpu().numpy() > 0]
+        if shuffle:
+            orders = [
+                np.random.default_rng([seed, epoch]).permutation(o) for seed, o in zip(seeds, orders, strict=True)
+            ]
         return _fill_up(orders, batch_size).to(self.features.device)
 
     def held_out_rows(self, batch_size: int) -> Tensor:

@@ -84,7 +84,8 @@ def _run_epoch(running: Running) -> Tensor:
     multipliers = [torch.full_like(state.linear, torch.nan)] * 2
     if schedule.lagrangian is not None:
         multipliers = [state.linear.clone(), state.quadratic.clone()]
-    training = step.run_epoch(step.data.epoch_rows(running.seeds, state.epoch, schedule.batch_size), state.epoch)
+    rows = step.data.epoch_rows(running.seeds, state.epoch, schedule.batch_size, shuffle=schedule.shuffle)
+    training = step.run_epoch(rows, state.epoch)
     if schedule.lagrangian is not None and schedule.lagrangian.ends_round(state.epoch):
         state.next_round(schedule.lagrangian, training)
     lost = state.restart_diverged(schedule.max_restarts)

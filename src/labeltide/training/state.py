@@ -279,6 +279,8 @@ class Schedule:
     ----------
     noise_learning_rate : learning rate of Q; None: that of the network
     noise_milestones : epochs at which the learning rate of Q alone is halved
+    milestones : epochs at which all learning rates are divided by ten
+    shuffle : whether every epoch draws a new order of the rows
     cosine : whether the learning rate follows cosine annealing to zero (Loshchilov and Hutter 2017)
     clip : largest Euclidean norm of one member's gradient (gradient clipping; Pascanu and others 2013), None: any
     patience : epochs without a better held-out likelihood after which a member stops (early stopping)
@@ -292,6 +294,8 @@ class Schedule:
     learning_rate: float = 0.01
     noise_learning_rate: float | None = None
     noise_milestones: tuple[int, ...] = (50, 100)
+    milestones: tuple[int, ...] = ()
+    shuffle: bool = True
     cosine: bool = False
     clip: float | None = 5.0
     patience: int = 20
@@ -311,4 +315,5 @@ class Schedule:
 
     def rate_factor(self, epoch: int) -> float:
         """Factor of the learning rate of all parameters in an epoch."""
-        return (1 + math.cos(math.pi * epoch / self.epochs)) / 2 if self.cosine else 1.0
+        step = 0.1 ** sum(epoch >= milestone for milestone in self.milestones)
+        return step * (1 + math.cos(math.pi * epoch / self.epochs)) / 2 if self.cosine else step

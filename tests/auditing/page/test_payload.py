@@ -40,6 +40,17 @@ def test_issues_and_timelines_say_what_the_files_say(folder):
             assert track["issues"] == [step for step, each in enumerate(own) if each["is_issue"]]
 
 
+def test_a_folder_of_an_earlier_version_may_lack_columns(folder):
+    for name in ("issues.parquet", "labels.parquet"):
+        pq.write_table(pq.read_table(folder / name).drop_columns(["corrected", "reason"]), folder / name)
+    found = build_payload(Results.in_folder(folder))["issues"]
+    assert found["shown"] > 0
+    assert set(found["reason"]) == {-1}
+    pq.write_table(pq.read_table(folder / "labels.parquet").drop_columns(["is_issue"]), folder / "labels.parquet")
+    with pytest.raises(ValueError, match=r"lacks the column 'is_issue'.*Audit again"):
+        build_payload(Results.in_folder(folder))
+
+
 def test_the_step_of_an_issue_is_where_its_timeline_flags_it(folder):
     found = build_payload(Results.in_folder(folder))
     by_sequence = {timeline["sequence"]: timeline for timeline in found["timelines"]}

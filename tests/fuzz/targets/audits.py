@@ -41,7 +41,7 @@ def _prepare(name: str) -> Callable[[Room], list[bytes]]:
 
 def _with(name: str, use: Callable[[Room], object]) -> Callable[[bytes, Room], None]:
     def run(content: bytes, room: Room) -> None:
-        for left in ("-wal", "-shm"):
+        for left in ("-journal", "-wal", "-shm"):
             (room.folder / "audit" / f"{DECISIONS}{left}").unlink(missing_ok=True)
         (room.folder / "audit" / name).write_bytes(content)
         with contextlib.chdir(room.folder):

@@ -77,7 +77,7 @@ def renew(server: Server, room: Room) -> None:
     server.session.store.close()
     server.reader.close()
     path = server.session.audit.folder / DECISIONS
-    for left in ("-wal", "-shm"):
+    for left in ("-journal", "-wal", "-shm"):
         path.with_name(path.name + left).unlink(missing_ok=True)
     shutil.copy(room.folder / "clean.sqlite", path)
     server.session.store = DecisionStore.open(path.parent, create=False)

@@ -23,6 +23,7 @@ from labeltide_bench.studies.records import PACKED_FILE, RECORD_FORMAT, open_rec
 
 SAME_RATE = 1e-4  # difference of average rates up to which a noise function is the same
 CONDITIONAL = "class-conditional"  # the variant of noise whose rates differ between classes
+REVERSED = "classes reversed"
 GIVEN = "known"  # the estimator that is given Q(t) or its average, and estimates none
 Value = TypeVar("Value")
 
@@ -213,7 +214,7 @@ def _drawn_noise(record: Mapping[str, Any], level: str) -> tuple[np.ndarray | No
     """
     info, variant = record.get("dataset_info") or {}, str(record.get("variant") or "uniform")
     n_classes, n_steps = len(info.get("classes") or ()), info.get("n_steps")
-    if n_classes < 2 or not isinstance(n_steps, int) or "annotator" in level:
+    if n_classes < 2 or not isinstance(n_steps, int) or "annotator" in level or ":" in str(record["shape"]):
         return None, None
     matrices = _noise_of_level(str(record["shape"]), level, variant, n_classes, n_steps)
     wrong = 1 - np.diagonal(matrices, axis1=1, axis2=2).mean()
@@ -224,7 +225,8 @@ def _drawn_noise(record: Mapping[str, Any], level: str) -> tuple[np.ndarray | No
 @cache
 def _noise_of_level(shape: str, level: str, variant: str, n_classes: int, n_steps: int) -> np.ndarray:
     settings = {"rate": 0.3, **json.loads(level)}
-    return _array(noise_matrices(shape, n_classes, n_steps, class_conditional=variant == CONDITIONAL, **settings))
+    matrices = noise_matrices(shape, n_classes, n_steps, class_conditional=variant == CONDITIONAL, **settings)
+    return _array(matrices[:, ::-1, ::-1] if variant == REVERSED else matrices)
 
 
 def _without_q(values: dict[str, Value]) -> dict[str, Value]:

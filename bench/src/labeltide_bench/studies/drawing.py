@@ -10,12 +10,13 @@ from labeltide.data.sequences import Sequences
 from labeltide.noise.functions import FixedNoise
 from labeltide.noise.simulate import corrupt
 
-CONDITIONAL = "class-conditional"  # the one variant that changes Q itself
+CONDITIONAL = "class-conditional"  # this variant and the next change Q itself
+REVERSED = "classes reversed"  # the Q of the last class for the first: mixed noise as in the text of the paper
 BURSTS = {"bursts 0.5": 0.5, "bursts 0.9": 0.9}
 NEAR_BOUNDARIES = "near boundaries"
 LATE = {"late 2": 2, "late 4": 4, "late 8": 8}  # steps
 SPREAD = 2  # steps by which single transitions are later or earlier than that
-NOISE_VARIANTS = ("uniform", CONDITIONAL, *BURSTS, NEAR_BOUNDARIES, *LATE)
+NOISE_VARIANTS = ("uniform", CONDITIONAL, REVERSED, *BURSTS, NEAR_BOUNDARIES, *LATE)
 MOST = 0.98  # the highest chance of a mistake near a boundary: twice the highest rate of the shapes
 
 

@@ -26,6 +26,7 @@ DISAGREEMENT = ("expert_frobenius", "expert_pairs_frobenius", "contested", "cont
 AUDITED = ("left", "left_flagged", "left_corrected", "stated", "false_alarms", "recall", "bursts", "power")
 METRICS = (
     *("test_error", "train_error", "balanced_test_error", "frobenius", "absolute", "wrong_labels"),
+    "test_error_rounded",
     *AUDITED,
     *DISAGREEMENT,
 )
@@ -43,6 +44,7 @@ class Predicted(NamedTuple):
 
     test: np.ndarray
     train: np.ndarray
+    test_rounded: np.ndarray  # by the paper's code: the arg max of rounded probabilities, class 0 where all are 0
 
 
 def measure(
@@ -63,6 +65,7 @@ def measure(
             "frobenius": float(frobenius.mean()),
             "absolute": float(absolute.mean()),
             "wrong_labels": error_rate(draw.recorded, train_codes),
+            "test_error_rounded": error_rate(predicted.test_rounded, test_codes),
             **measure_audit(estimator, draw, split.train),
         },
         "over_time": {

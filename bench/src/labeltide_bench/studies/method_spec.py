@@ -10,9 +10,11 @@ import numpy as np
 
 from labeltide import _validation
 from labeltide.estimators import METHODS
+from labeltide.estimators.paper import PAPER_DATASETS, published_settings
 from labeltide_bench.studies import keys
 from labeltide_bench.studies.dataset_spec import DatasetSpec
 from labeltide_bench.studies.drawing import NOISE_VARIANTS
+from labeltide_bench.studies.own import check_name, method_class
 from labeltide_bench.studies.parts import PARTS
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ _usable: set[tuple[str, bool, str]] = set()  # settings that were tried in this 
 class MethodSpec:
     """A method under the name of the study, with its settings.
 
+    With `published`, "text" or "code", parameters that the study does not name are those of the paper
+    (`labeltide.published_settings`).
     With `clean` it is an upper bound, not a competitor: it is trained on the clean labels. With `same_information` it
     is trained on as many of them as carry the information of the noisy ones (`drawing.keep_information`). `without`
     names parts of `tide` that are switched off. `variants` and `rates` limit the noise it is fitted to; empty: all.
@@ -38,6 +42,7 @@ class MethodSpec:
     method: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    published: str = ""
     clean: bool = False
     same_information: bool = False
     without: tuple[str, ...] = ()
@@ -55,16 +60,29 @@ class MethodSpec:
         return f"[methods.{self.label!r}]"
 
     def settings_for(self, dataset: DatasetSpec) -> dict[str, Any]:
-        """Settings of the data set, overridden by those of the method, overridden by those of the pair."""
+        """Published settings, overridden by those of the data set, of the method and of the pair, in this order."""
         pair = self.per_dataset.get(dataset.name, self.per_dataset.get(dataset.like or "", {}))
-        return {**dataset.settings, **self.settings, **pair}
+        published: dict[str, Any] = {}
+        if self.published:
+            name = next((each for each in (dataset.name, dataset.like) if each in PAPER_DATASETS), None)
+            published = published_settings(self.method, self.published, name)
+        every = {**published, **dataset.settings, **self.settings, **pair}
+        defaults = method_class(self.method)().get_params()
+        # TOML has no None: `clip = false` stands for it.
+        return {k: None if v is False and not isinstance(defaults[k], bool) else v for k, v in every.items()}
 
 
 def read_method(label: str, entry: Any, datasets: Sequence[str]) -> MethodSpec:
     """Check one [methods.NAME] of a study."""
     where = f"[methods.{label!r}]"
     settings = dict(keys.table(where, entry))
-    method = _validation.check_choice(f"method in {where}", settings.pop("method", label), METHODS)
+    method = check_name(f"method in {where}", settings.pop("method", label), METHODS)
+    published = settings.pop("settings", "")
+    if published:
+        try:
+            published_settings(method, published)
+        except ValueError as error:
+            raise ValueError(f"{where}.settings: {error}") from None
     clean = keys.flag(f"{where}.clean", settings.pop("clean", False))
     same_information = keys.flag(f"{where}.same_information", settings.pop("same_information", False))
     without, variants = (_texts(f"{where}.{key}", settings.pop(key, None)) for key in ("without", "variants"))
@@ -82,7 +100,8 @@ def read_method(label: str, entry: Any, datasets: Sequence[str]) -> MethodSpec:
     _check_names(where, method, settings)
     if method == "known":
         settings.setdefault("noise", TOLD[0])
-    return MethodSpec(label, method, settings, per_dataset, clean, same_information, without, variants, rates)
+    told = (clean, same_information, without, variants, rates)
+    return MethodSpec(label, method, settings, per_dataset, published, *told)
 
 
 def _texts(where: str, value: Any) -> tuple[str, ...]:
@@ -97,7 +116,7 @@ def _check_clean(where: str, label: str, method: str) -> None:
 
 
 def _check_names(where: str, method: str, values: Mapping[str, Any]) -> None:
-    defaults = {name: value for name, value in METHODS[method]().get_params().items() if name not in OURS}
+    defaults = {name: value for name, value in method_class(method)().get_params().items() if name not in OURS}
     _validation.check_keys(f"setting in {where}", values, defaults)
     for name, value in values.items():
         if isinstance(defaults[name], bool):
@@ -125,7 +144,7 @@ def _try(where: str, method: MethodSpec, settings: dict[str, Any]) -> None:
         if "epochs" in settings:
             _validation.check_number("epochs", settings["epochs"], 1, whole=True)
         ours = {**told, "epochs": 1, "device": "cpu", "random_state": 0}
-        METHODS[method.method](**{**settings, **ours}).fit(toy, labels, trusted=labels if method.clean else None)
+        method_class(method.method)(**{**settings, **ours}).fit(toy, labels, trusted=labels if method.clean else None)
     except Exception as error:  # any error here would stop the study later
         raise ValueError(f"{where}: these settings cannot be used. {error}") from None
 

@@ -21,6 +21,7 @@ class PlannedRun:
     noise: NoiseSpec
     method: MethodSpec
     draw: int
+    same_noise: bool = False
 
     @property
     def fold(self) -> int:
@@ -36,16 +37,21 @@ class PlannedRun:
     def noise_key(self) -> str:
         """Data set, noise and draw as text, the same on every machine."""
         level = json.dumps(self.noise.level, sort_keys=True)
-        return f"{self.dataset.name}|{self.noise.shape}|{level}|{self.noise.variant}|{self.draw}"
+        return f"{self.dataset.name}|{self.noise.shape}|{level}|{self.noise.variant}|{self.noise_draw}"
+
+    @property
+    def noise_draw(self) -> int:
+        """The number of the labels: the draw, or 0 where all draws have the same."""
+        return 0 if self.same_noise else self.draw
 
     @property
     def key(self) -> str:
-        return f"{self.method.label}|{self.noise_key}"
+        return f"{self.method.label}|{self.noise_key}" + (f"|{self.draw}" if self.same_noise else "")
 
     @property
     def noise_seed(self) -> list[int]:
         """Seed of the recorded labels, the same for every method."""
-        return [zlib.crc32(self.noise_key.encode()), self.draw]
+        return [zlib.crc32(self.noise_key.encode()), self.noise_draw]
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def plan_fleets(study: Study, fleet_size: int) -> Iterator[FleetPlan]:
     for dataset in study.datasets:
         for method in study.methods:
             every = [
-                PlannedRun(dataset, noise, method, draw)
+                PlannedRun(dataset, noise, method, draw, study.same_noise)
                 for noise in study.noise_for(dataset)
                 if method.takes(noise)
                 for draw in range(study.draws_for(dataset))

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from labeltide.data.sequences import Sequences
-from labeltide.estimators import METHODS, NoisyLabelClassifier, fit_fleet, predict_fleet
+from labeltide.estimators import NoisyLabelClassifier, fit_fleet, predict_fleet
 from labeltide_bench.studies.dataset_spec import DatasetSpec
 from labeltide_bench.studies.drawing import draw_labels, keep_information
 from labeltide_bench.studies.loading import Split, load_folds
 from labeltide_bench.studies.measure import Predicted, RecordedLabels, measure
 from labeltide_bench.studies.method_spec import told_noise
 from labeltide_bench.studies.origin import origin
+from labeltide_bench.studies.own import method_class
 from labeltide_bench.studies.parts import without
 from labeltide_bench.studies.plan import FleetPlan, PlannedRun
 from labeltide_bench.studies.recorded import labels_of, measure_recorded
@@ -44,12 +45,11 @@ def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> lis
         "seconds": round(seconds, 4),  # of this run's share of the fleet, since the last start
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    on_test, on_train = (
-        predict_fleet(estimators, part.features, part.lengths).argmax(-1) for part in (split.test, split.train)
-    )
+    on_test, on_train = (predict_fleet(estimators, part.features, part.lengths) for part in (split.test, split.train))
+    predictions = (on_test.argmax(-1), on_train.argmax(-1), np.round(on_test).argmax(-1))
     return [
         {**_identity(run), **shared, **_measured(run, estimator, labels, split, Predicted(*predicted))}
-        for run, estimator, labels, *predicted in zip(plan.runs, estimators, recorded, on_test, on_train, strict=True)
+        for run, estimator, labels, *predicted in zip(plan.runs, estimators, recorded, *predictions, strict=True)
     ]
 
 
@@ -104,7 +104,7 @@ def _estimator(
     settings = {"standardize": False, **settings, "random_state": run.draw, "device": device, "checkpoint": checkpoint}
     if "noise" in settings:
         settings["noise"] = told_noise(settings["noise"], np.asarray(drawn.noise))
-    return METHODS[run.method.method](**settings)
+    return method_class(run.method.method)(**settings)
 
 
 def _fit(

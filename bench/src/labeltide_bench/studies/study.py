@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from labeltide import _validation
 from labeltide.noise.functions import FixedNoise
-from labeltide.noise.simulate import LEVELS, SHAPES, make_noise
+from labeltide.noise.simulate import LEVELS, SHAPES
 from labeltide_bench.studies import keys
 from labeltide_bench.studies.dataset_spec import DatasetSpec, read_dataset
-from labeltide_bench.studies.drawing import CONDITIONAL, NOISE_VARIANTS
+from labeltide_bench.studies.drawing import CONDITIONAL, NOISE_VARIANTS, REVERSED
 from labeltide_bench.studies.measure import METRICS
 from labeltide_bench.studies.method_spec import MethodSpec, check_settings, read_method
+from labeltide_bench.studies.own import check_name, is_own, shaped_noise
 
 PAPER_RATES = "paper"  # in place of a list of rates: all levels of the paper
 RECORDED = "recorded"  # not a shape: labels, and their errors, are those of real annotators
@@ -34,17 +38,22 @@ class NoiseSpec:
     def make(self, n_classes: int, n_steps: int) -> FixedNoise:
         """The noise function for a data set's classes and steps."""
         conditional = self.variant == CONDITIONAL
-        return make_noise(self.shape, n_classes, n_steps, class_conditional=conditional, **self.level)
+        noise = shaped_noise(self.shape, n_classes, n_steps, class_conditional=conditional, **self.level)
+        return FixedNoise(np.asarray(noise)[..., ::-1, ::-1].copy()) if self.variant == REVERSED else noise
 
 
 @dataclass(frozen=True)
 class Study:
-    """Every combination of data set, noise, method and draw is one run."""
+    """Every combination of data set, noise, method and draw is one run.
+
+    With `same_noise` all draws have the labels of the first and differ in the initialisation of the networks alone.
+    """
 
     name: str
     title: str
     description: str
     draws: int
+    same_noise: bool
     metrics: tuple[str, ...]  # those that records keep
     datasets: tuple[DatasetSpec, ...]
     noise: tuple[NoiseSpec, ...]
@@ -76,6 +85,22 @@ class Study:
         )
 
 
+def part_of(study: Study, datasets: Sequence[str] = (), methods: Sequence[str] = (), draws: int | None = None) -> Study:
+    """Some data sets, methods or first draws of a study; its parts share one folder of records."""
+    for what, names, known in (
+        ("data set", datasets, [each.name for each in study.datasets]),
+        ("method", methods, [each.label for each in study.methods]),
+    ):
+        for name in names:
+            _validation.check_choice(what, name, known)
+    return replace(
+        study,
+        datasets=tuple(each for each in study.datasets if not datasets or each.name in datasets),
+        methods=tuple(each for each in study.methods if not methods or each.label in methods),
+        draws=keys.number_between(1, study.draws, whole=True)("draws", study.draws if draws is None else draws),
+    )
+
+
 def read_study(path: str | Path) -> Study:
     """Read and check a study file. Errors name the key, the rule and the choices.
 
@@ -91,6 +116,8 @@ def read_study(path: str | Path) -> Study:
         raise FileNotFoundError(f"There is no study file {path}.")
     try:
         text = path.read_text(encoding="utf-8")
+        if (folder := str(path.parent.resolve())) not in sys.path:  # for noise and methods of the user's own
+            sys.path.append(folder)
         return _parse(path.stem, tomllib.loads(text), text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}.") from None
@@ -101,7 +128,7 @@ def read_study(path: str | Path) -> Study:
 
 
 def _parse(name: str, content: dict[str, Any], text: str) -> Study:
-    allowed = ("title", "description", "draws", "metrics", "datasets", "noise", "methods")
+    allowed = ("title", "description", "draws", "same_noise", "metrics", "datasets", "noise", "methods")
     _validation.check_keys("key in the study", content, allowed)
     for key in ("datasets", "noise", "methods"):
         if not content.get(key):
@@ -115,6 +142,7 @@ def _parse(name: str, content: dict[str, Any], text: str) -> Study:
         title=keys.text("title", content.get("title", name)),
         description=keys.text("description", content.get("description", "")),
         draws=keys.number_between(1, whole=True)("draws", content.get("draws", 10)),
+        same_noise=keys.flag("same_noise", content.get("same_noise", False)),
         metrics=_read_metrics(content.get("metrics", list(METRICS))),
         datasets=datasets,
         noise=tuple(spec for entry in _noise_entries(content["noise"]) for spec in _read_noise(entry, names)),
@@ -139,7 +167,7 @@ def _noise_entries(value: Any) -> list[dict[str, Any]]:
 
 def _read_noise(entry: dict[str, Any], datasets: list[str]) -> Iterator[NoiseSpec]:
     _validation.check_keys("key in [[noise]]", entry, ("shape", "rates", "constants", "variants", "datasets"))
-    shape = _validation.check_choice("noise shape", entry.get("shape"), (*SHAPES, RECORDED))
+    shape = check_name("noise shape", entry.get("shape"), (*SHAPES, RECORDED))
     where = f"[[noise]] of shape {shape!r}:"
     chosen = keys.text_list(f"{where} datasets", entry["datasets"]) if "datasets" in entry else ()
     for name in chosen:
@@ -162,6 +190,8 @@ def _read_noise(entry: dict[str, Any], datasets: list[str]) -> Iterator[NoiseSpe
 
 def _read_rates(where: str, shape: str, value: Any) -> list[Any]:
     if value == PAPER_RATES:
+        if is_own(shape):
+            raise ValueError(f"{where} rates = 'paper' is for the shapes of the paper. Name a list of rates.")
         return [percent / 100 for percent in LEVELS[shape]]
     return keys.value_list(f"{where} rates", value)
 

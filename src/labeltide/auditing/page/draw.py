@@ -252,6 +252,24 @@ def draw_svg(curves: Sequence[Curve], points: np.ndarray, frame: Frame, alt: str
     return head + Markup("".join(body)) + Markup("</svg>")
 
 
+def draw_shifts(shifts: Mapping[str, Any]) -> Markup | None:
+    """How well labels fit the signals at each shift, with the best one marked."""
+    curve = shifts.get("curve") or {}
+    points, values = numbers(curve.get("shift")), numbers(curve.get("fit"))
+    if len(points) < 2 or len(points) != len(values) or not np.isfinite(values).any():
+        return None
+    best = int(np.nanargmax(values))
+    frame = Frame(
+        Clock("column", "shift of the labels, positive: late", "steps", None),
+        (float(points[0]), float(points[-1])),
+        top_of(values),
+        WIDE,
+    )
+    mark = (float(points[best]), float(values[best]), f"best at {points[best]:+.0f}")
+    alt = f"Share of the signals' variance that labels explain at each shift: largest at {points[best]:.0f} steps."
+    return draw_svg([Curve(values, marks=[mark])], points, frame, alt)
+
+
 def alt_text(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:
     """What a curve says, for those who do not see it."""
     if not np.isfinite(values).any():

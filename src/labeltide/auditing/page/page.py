@@ -24,6 +24,7 @@ from labeltide.auditing.page.draw import (
     Frame,
     Panel,
     alt_text,
+    draw_shifts,
     draw_svg,
     top_of,
 )
@@ -52,6 +53,7 @@ from labeltide.auditing.page.verdict import (
     rate_sentence,
     reading_line,
     size,
+    timing,
     untold,
     write_verdict,
 )
@@ -123,6 +125,8 @@ def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
             overview=audit["table"].get("overview") or [],
             reading=reading_line(audit["table"]),
             kappa_caveat=prevalence_caveat(agreement),
+            timing=timing(audit),
+            timing_drawing=draw_shifts(timing(audit)),
             plan=(audit.get("plan") or [])[: page_tables.PLAN],
             sequences=(audit["issues"].get("by_sequence") or [])[: page_tables.SEQUENCES],
             facts=page_tables.facts(audit),

@@ -51,6 +51,7 @@ TEXTS = {  # columns of text, and the words they share
     "corrected": "class",
     "reason": "reason",
 }
+COLUMNS_SHOWN = ("rank", "row", "time", *(column for column, _ in NUMBERS.values()), *TEXTS)  # of issues.parquet
 TRACKS = 6  # annotators drawn in one timeline
 
 
@@ -112,14 +113,17 @@ def _issues(results: Results, words: Mapping[str, SharedTexts]) -> dict[str, Any
     parts, total = results.first_issues(MAX_ISSUES)
     columns: dict[str, list[Any]] = {name: [] for name in ("rank", "row", "time", *NUMBERS, *TEXTS)}
     for part in parts:
-        columns["rank"] += part["rank"].to_pylist()
-        columns["row"] += part["row"].to_pylist()
-        columns["time"] += [None if each is None else shorten(sound(each), TIME) for each in part["time"].to_pylist()]
+        # An earlier version may have written fewer columns; each line is then empty there.
+        found = {
+            name: part[name].to_pylist() if name in part.schema.names else [None] * len(part) for name in COLUMNS_SHOWN
+        }
+        columns["rank"] += found["rank"]
+        columns["row"] += found["row"]
+        columns["time"] += [None if each is None else shorten(sound(each), TIME) for each in found["time"]]
         for name, (column, digits) in NUMBERS.items():
-            values = part[column].to_pylist()
-            columns[name] += [None if v is None or not math.isfinite(v) else round(v, digits) for v in values]
+            columns[name] += [None if v is None or not math.isfinite(v) else round(v, digits) for v in found[column]]
         for name, kind in TEXTS.items():
-            columns[name] += [words[kind].number(each) for each in part[name].to_pylist()]
+            columns[name] += [words[kind].number(each) for each in found[name]]
     # How many rows fit: each costs its numbers, and its texts when they are first met.
     rows = len(columns["rank"])
     cost = np.full(rows, 60.0)
@@ -431,4 +435,7 @@ def _batches(
     if not source.exists():
         raise FileNotFoundError(f"{source.parent} must hold {source.name} as well as {AUDIT}. Audit again to write it.")
     file = pq.ParquetFile(source)
+    lacking = [name for name in columns or () if name not in file.schema_arrow.names]
+    if lacking:
+        raise ValueError(f"{str(source)!r} lacks the column {lacking[0]!r}, which this version writes. Audit again.")
     return file.iter_batches(batch_size=size, columns=columns), file.metadata.num_rows

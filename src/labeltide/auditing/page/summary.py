@@ -33,6 +33,7 @@ from labeltide.auditing.page.verdict import (
     is_temporal,
     points_range,
     size,
+    timing_words,
     units,
     untold,
     write_verdict,
@@ -54,6 +55,7 @@ def summary_text(audit: Mapping[str, Any]) -> str:
     fast = "a fast audit: fewer epochs and windows than usual, so intervals are wider and tests weaker"
     lines = {
         "Wrong": _wrong_line(audit),
+        "Timing": timing_words(audit),
         "Worst": _worst(audit),
         "Over time": "cannot be tested" if untold(audit) else "; ".join(changes),
         "Next": answer[0].lower() + answer[1:] + then,

@@ -59,7 +59,7 @@ class AuditVerdict:
 def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
     """Words computed from the numbers; nothing is claimed that a test does not support."""
     over = [card for view in clock_views(audit) for card in (_when(view), _changes(view))]
-    cards = [_how_many(audit), *over, _next_card(audit)]
+    cards = [_how_many(audit), *_timing(audit), *over, _next_card(audit)]
     warnings = [entry for entry in audit.get("diagnostics") or [] if entry.get("is_warning")]
     names = join_words([in_quotes(check_title(entry["name"])) for entry in warnings])
     verb = "raises a warning" if len(warnings) == 1 else "raise warnings"
@@ -91,7 +91,43 @@ def size(audit: Mapping[str, Any]) -> str:
     return f"{count(table['labels'], 'label')} in {count(table['sequences'], 'sequence')}{by}"
 
 
+def timing(audit: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What was found of late or early labels, where labels were moved; else empty."""
+    shifts = audit["table"].get("shifts") or {}
+    return shifts if shifts.get("assumed") or shifts.get("recordings") else {}
+
+
+def timing_words(audit: Mapping[str, Any]) -> str:
+    """The labels are late by 4 steps."""
+    shifts = timing(audit)
+    steps, own = int(shifts.get("assumed") or 0), len(shifts.get("recordings") or ())
+    common = f"the labels are {'late' if steps > 0 else 'early'} by {count(abs(steps), 'step')}" if steps else ""
+    single = f"{count(own, 'sequence')} {'has' if own == 1 else 'have'} shifted labels" if own else ""
+    return join_words([words for words in (common, single) if words])
+
+
+def _timing(audit: Mapping[str, Any]) -> list[Card]:
+    if not timing(audit):
+        return []
+    answer = timing_words(audit)
+    detail = (
+        f"{timing(audit)['sentence']} Each label is judged against the signals of its own step, with labels moved by "
+        "the shift. labeltide apply --align writes the table with moved labels."
+    )
+    return [Card("Are labels late or early?", answer[0].upper() + answer[1:], detail, ("timing", "Fit against shift"))]
+
+
 def _headline(audit: Mapping[str, Any]) -> str:
+    """What is wrong, in one sentence; labels at the wrong time come first."""
+    if timing(audit):
+        words = timing_words(audit)
+        words = f"{words[0].upper()}{words[1:]} against the signals."
+        share = _share_headline(audit)
+        return f"{words} Apart from that, {share[0].lower()}{share[1:]}"
+    return _share_headline(audit)
+
+
+def _share_headline(audit: Mapping[str, Any]) -> str:
     rate = number(audit["noise"].get("rate"))
     if untold(audit):
         reason = untold(audit).split(". ")[0].rstrip(".")
@@ -125,7 +161,10 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
         return Card(question, "Cannot be estimated", detail, ("diagnostics", "What the checks mean"))
     if not is_noisy(audit):
         detail = f"The estimate is {percent(rate)}{surely}, which labels without mistakes could also produce."
-        return Card(question, "No clear sign of any", f"{detail} {NOTHING_NAMED}")
+        late = (
+            f"{count(issues['count'], 'label')} at a wrong time are listed." if issues.get("count") else NOTHING_NAMED
+        )
+        return Card(question, "No clear sign of any", f"{detail} {late}")
     labels, wrong = audit["table"]["labels"], rate * audit["table"]["labels"]
     some = count(round(wrong), "label")
     if wrong >= 100:  # two figures are as many as the estimate bears: about 31,000
@@ -247,6 +286,9 @@ def _next_card(audit: Mapping[str, Any]) -> Card:
     if not plan and not issues.get("count"):
         later = "Use the labels as they are, and audit again when more have been recorded."
         return Card(question, "Nothing urgent", later)
+    if timing(audit) and not is_noisy(audit):
+        detail = "labeltide apply --align moves them, and an audit of the new table shows what is left."
+        return Card(question, "Move the labels to their time", detail, ("timing", "Fit against shift"))
     if not is_noisy(audit):
         upper = number(audit["noise"].get("rate_upper"))
         if not is_known(upper) or upper < MUCH:

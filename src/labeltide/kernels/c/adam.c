@@ -54,7 +54,7 @@ INLINE void move(float *parameters, float *mean, float *variance, const float *g
     store(parameters, load(parameters) - step.length * load(factor) * m / (square_root(v) + step.epsilon));
 }
 
-int labeltide_adam(const Adam *s, Work *work) {
+EXPORT int labeltide_adam(const Adam *s, Work *work) {
     const int64_t size = s->size, whole = size / LANES * LANES, rest = size - whole;
     for (int64_t member; (member = next_item(work)) < s->members;) {
         if (!s->taking_part[member] || s->diverged[member]) continue;

@@ -396,18 +396,18 @@ static void add_up(const Shape *s, const Tensors *d, const Sums *sums, int64_t m
     d->kept[member] = (float)lanes_of(sums->kept);
 }
 
-int labeltide_chain(const Chains *chains, Work *work) {
+EXPORT int labeltide_chain(const Chains *chains, Work *work) {
     const Shape *s = &chains->sizes;
     const Tensors *d = &chains->tensors;
     const int64_t C = s->classes, T = s->steps, size = T * C * ROWS, n_totals = (2 * C * C + 2 * C) * ROWS;
     float *memory = room(4 * size + (T + C * C + 5 * C) * ROWS + n_totals);
     const int64_t padded = (C + LANES - 1) / LANES * LANES;
     float *pairs = d->bursts ? room(2 * size * C + 5 * s->annotators * padded) : NULL;
-    Kept *kept_of = d->bursts ? malloc((size_t)s->annotators * sizeof(Kept)) : NULL;
+    Kept *kept_of = d->bursts ? (void *)room(s->annotators * (int64_t)(sizeof(Kept) / sizeof(float))) : NULL;
     if (!memory || (d->bursts && (!pairs || !kept_of))) {
-        free(kept_of);
-        free(pairs);
-        free(memory);
+        release(kept_of);
+        release(pairs);
+        release(memory);
         return 1;
     }
     float *scale = memory + 4 * size, *moves = scale + T * ROWS, *own = moves + C * C * ROWS, *totals = own + 5 * C * ROWS;
@@ -443,8 +443,8 @@ int labeltide_chain(const Chains *chains, Work *work) {
         }
         add_up(s, d, &sums, member);
     }
-    free(memory);
-    free(pairs);
-    free(kept_of);
+    release(memory);
+    release(pairs);
+    release(kept_of);
     return 0;
 }

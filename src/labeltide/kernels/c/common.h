@@ -16,6 +16,12 @@
 #include <arm_neon.h>
 #endif
 #define INLINE static inline __attribute__((always_inline))
+#if defined(_WIN32)
+#include <malloc.h>
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -28,11 +34,19 @@ typedef struct {
 
 INLINE int64_t next_item(Work *work) { return __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED); }
 
-/* Allocate floats aligned to a cache line; loading a vector across two lines costs twice. NULL if out of memory. */
+/* Allocate floats aligned to a cache line; loading a vector across two lines costs twice. NULL if out of memory. Windows has
+   no `aligned_alloc`, and its own function has its own `free`. */
 INLINE float *room(int64_t floats) {
-    const size_t line = 64, bytes = ((size_t)floats * sizeof(float) + line - 1) / line * line;
-    return aligned_alloc(line, bytes ? bytes : line);
+    const size_t line = 64, bytes = ((size_t)floats * sizeof(float) + line - 1) / line * line, size = bytes ? bytes : line;
+#if defined(_WIN32)
+    return _aligned_malloc(size, line);
 }
+INLINE void release(void *memory) { _aligned_free(memory); }
+#else
+    return aligned_alloc(line, size);
+}
+INLINE void release(void *memory) { free(memory); }
+#endif
 INLINE int64_t in_lines(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 INLINE vec load(const float *p) { return *(const vec *)p; }

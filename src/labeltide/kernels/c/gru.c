@@ -215,7 +215,7 @@ static int is_empty(const Task *s, int64_t member, int64_t first) {
     return 1;
 }
 
-int labeltide_gru_forward(const Task *s, Work *work) {
+EXPORT int labeltide_gru_forward(const Task *s, Work *work) {
     const int64_t tiles = (s->batch + ROWS - 1) / ROWS;
     Tile tile;
     float *memory = make_room(&tile, s, 0);
@@ -232,7 +232,7 @@ int labeltide_gru_forward(const Task *s, Work *work) {
         else
             run_forward(s, &tile, padded(s), member, first);
     }
-    free(memory);
+    release(memory);
     return 0;
 }
 
@@ -352,7 +352,7 @@ static void give_sums(const Task *s, float *gradients, Sums sums) {
     memcpy(gradients + own * s->classes, sums.head_bias, (size_t)s->classes * sizeof(float));
 }
 
-int labeltide_gru_backward(const Task *s, Work *work) {
+EXPORT int labeltide_gru_backward(const Task *s, Work *work) {
     const int64_t tiles = (s->batch + ROWS - 1) / ROWS, own = s->hidden, hidden = padded(s);
     const int64_t size = (s->inputs + own + 2) * 3 * own + (own + 1) * s->classes;
     const int64_t inside = (s->inputs + hidden + 2) * 3 * hidden + (hidden + 1) * s->classes;
@@ -374,6 +374,6 @@ int labeltide_gru_backward(const Task *s, Work *work) {
         }
         give_sums(s, s->gradients + item * size, place_sums(s, tile.sums));
     }
-    free(memory);
+    release(memory);
     return 0;
 }

@@ -141,7 +141,7 @@ static void turn_weights(const Network *s, int64_t member, int64_t layer) {
                 for (int64_t i = k; i < (k + 16 < inputs ? k + 16 : inputs); i++) to[j * stride + i] = from[i * outputs + j];
 }
 
-int labeltide_network_forward(const Network *s, Work *work) {
+EXPORT int labeltide_network_forward(const Network *s, Work *work) {
     const int64_t tiles = tiles_of(s), each = tiles + (s->turned ? s->layers : 0);
     float *scratch = room(2 * s->classes);
     if (!scratch) return 1;
@@ -152,7 +152,7 @@ int labeltide_network_forward(const Network *s, Work *work) {
         else
             turn_weights(s, member, place - tiles + 1);
     }
-    free(scratch);
+    release(scratch);
     return 0;
 }
 
@@ -192,12 +192,12 @@ static void backward_tile(const Network *s, int64_t member, int64_t tile, float 
     }
 }
 
-int labeltide_network_backward(const Network *s, Work *work) {
+EXPORT int labeltide_network_backward(const Network *s, Work *work) {
     float *scratch = room(2 * s->classes);
     if (!scratch) return 1;
     for (int64_t item; (item = next_item(work)) < work->items;)
         backward_tile(s, item / tiles_of(s), item % tiles_of(s), scratch);
-    free(scratch);
+    release(scratch);
     return 0;
 }
 
@@ -243,7 +243,7 @@ static void weight_gradient(const Network *s, int64_t member, int64_t layer, int
     for (; i < last * width; i++) gradient[i] *= s->units[layer];
 }
 
-int labeltide_network_gradients(const Network *s, Work *work) {
+EXPORT int labeltide_network_gradients(const Network *s, Work *work) {
     for (int64_t item; (item = next_item(work)) < work->items;) {
         int64_t place = item % (work->items / s->members), layer = 0;
         for (; place >= parts_of(s, layer); layer++) place -= parts_of(s, layer);

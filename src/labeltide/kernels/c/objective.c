@@ -187,7 +187,7 @@ static void one_step(const Objective *s, Column *c, int64_t member, int64_t t, d
 }
 
 /* Items of a member: parts of its steps, or all of them where sequences have clocks of their own and share its points. */
-int labeltide_objective(const Objective *s, Work *work) {
+EXPORT int labeltide_objective(const Objective *s, Work *work) {
     const int64_t size = s->classes * s->classes, each = work->items / s->members;
     const int64_t points = s->matrices ? s->points : 0, logged = in_lines(s->groups * points * size);
     Column column;
@@ -211,6 +211,6 @@ int labeltide_objective(const Objective *s, Work *work) {
         }
         for (int64_t t = first; t < last; t++) one_step(s, &column, member, t, all, logs);
     }
-    free(logs);
+    release(logs);
     return 0;
 }
