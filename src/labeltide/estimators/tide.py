@@ -395,8 +395,7 @@ class Inferred:
     @property
     def conclusion_(self) -> Finding:
         """Whether labels are wrong: "shown", "not shown" or "cannot be told", with the reason."""
-        denied = [check.sentence for check in self._checks if check.is_warning and check.denies]
-        return conclude_noise(self.is_noisy_p_, denied)
+        return conclude_noise(self.is_noisy_p_, self._checks)
 
     def _may_name_labels(self) -> bool:
         """Whether the fit shows that labels are wrong, so that an audit may name them.
@@ -586,6 +585,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     members_per_fit: ClassVar[int] = CROSS_FIT_FOLDS
     cross_fits: ClassVar[bool] = True
     several_clocks: ClassVar[bool] = True
+    distils: ClassVar[bool] = True  # whether an ensemble is trained on the posterior; refits for planted errors do not
 
     ensemble: bool = True
     period: Period = None  # type: ignore[misc]
@@ -606,6 +606,12 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         for fit, attributes in enumerate(posterior.learned):
             attributes["lags_"] = np.zeros(fleet_fit.data.labels.shape[-1], int) if lags is None else lags[fit]
             attributes["training_rows_"] = TrainingRows(digests, attributes["training_"].folds[0].numpy())
+        if not self.distils:
+            folds_of_fits = [attributes["fold_model_"] for attributes in posterior.learned]
+            none, zeros = np.zeros((0, fleet_fit.members)), np.zeros(fleet_fit.members, np.int64)
+            history = History(none, none, zeros, zeros, none, none)
+            counts = [model.members for model in folds_of_fits]
+            return FittedFleet(stack(folds_of_fits), posterior.noise, history, posterior.learned, counts)
         model, history, networks = distill(fleet_fit, posterior.labels, posterior.folds, self.ensemble)
         return FittedFleet(model, posterior.noise, history, posterior.learned, networks)
 

@@ -6,12 +6,14 @@ on those drawn from the model: `bench/benchmarks/inference.py checks` (docs/deci
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import f_oneway, norm
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import binom, f_oneway, norm
 from scipy.stats import t as student
 
 from labeltide.chain.data import ChainData, ChainParameters, Expected, Members, TrainingEvidence, same_data
@@ -23,9 +25,13 @@ from labeltide.inference.bands import logit
 from labeltide.inference.bootstrap import refit, simulate_labels
 from labeltide.inference.conclusion import Diagnostic
 
-MIN_EIGENVALUE = 0.3  # second eigenvalue of the transition matrix under which labels do not persist
-CONFIDENT = 0.9  # probability of a class above which a step is an anchor point of it
-MIN_ANCHORS = 0.05  # anchor points of each class, as a share of its steps
+MIN_PERSISTENCE = 0.1  # by hand: kappa of consecutive labels under which they do not persist
+MIN_SUPPORT, MIN_SUPPORT_T = 0.05, 2.0  # by hand: kappa of labels and predictions, and its t value over recordings
+MIN_SUPPORT_LABELS, MIN_SUPPORT_CLUSTERS = 20, 10  # by hand: labels and recordings from which recordings are compared
+SUPPORT_MARGIN, SUPPORT_P_VALUE = (
+    0.2,
+    0.01,
+)  # by hand: agreement below that of most recordings, and the level of its test
 BURSTS_WARNING = 0.1  # share of labels whose draw is kept from the step before
 CLOCK_TENTHS = 10
 MIN_LABELS = 30.0  # of a class in a tenth of the clock; with fewer, bands are wider than 15 points either way
@@ -55,7 +61,8 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
     true = posteriors(data, single, training.parameters)[0].double().numpy()  # (rows, steps, classes)
     return (
         *check_identification(training, class_names),
-        check_identifiability(training, true),
+        check_identifiability(training),
+        *check_support(training),
         check_bursts(training),
         check_balance(training, true, class_names),
         check_drift(training),
@@ -65,31 +72,88 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
     )
 
 
-def check_identifiability(training: TrainingEvidence, true: np.ndarray) -> Diagnostic:
-    """Q is identifiable from labels that persist, or from anchor points of every class.
+def check_identifiability(training: TrainingEvidence) -> Diagnostic:
+    """Labels that persist, several annotators or trusted labels identify Q; features alone do not.
 
     A hidden Markov model is identifiable if its transition matrix has full rank and its emission distributions are
-    linearly independent (Allman, Matias and Rhodes 2009); the second eigenvalue tells how far the matrix is from rank
-    one. Without persistence, steps whose class is nearly certain (anchor points) identify Q (Liu and Tao 2016).
+    linearly independent (Allman, Matias and Rhodes 2009). Without persistence, a class that the features do not
+    determine gives the same labels and features as noise: only the assumption that some steps are certain (anchor
+    points, Liu and Tao 2016) would separate them, and no data can test it.
     """
-    data, parameters = training.data, training.parameters
-    persistence = float(np.sort(np.abs(np.linalg.eigvals(parameters.transition[0].double().numpy())))[-2])
-    share = 0.0
-    if data.evidence is not None:
-        sure = (parameters.power[0] * data.evidence[0].double()).softmax(-1).numpy() >= CONFIDENT
-        shown = data.mask.numpy()[..., None]
-        share = float(((sure & shown).sum((0, 1)) / (true * shown).sum((0, 1)).clip(1.0)).min())
-    trusted = data.trusted is not None and bool((data.trusted >= 0).any())
-    bad = persistence < MIN_EIGENVALUE and share < MIN_ANCHORS and not trusted
-    sentence = f"Features leave no doubt about {100 * min(share, 1):.0f} % of the steps of the hardest class"
-    if persistence >= MIN_EIGENVALUE:
-        sentence += ". Beyond what they say, labels persist from step to step, and that alone identifies the noise."
+    data = training.data
+    persistence = label_persistence(data)
+    several = bool(((data.labels[0] >= 0) & data.mask[..., None]).sum(-1).max() > 1)
+    sentence = f"Beyond chance, {100 * max(persistence, 0):.0f} % of the labels repeat the one before"
+    if persistence >= MIN_PERSISTENCE:
+        return Diagnostic("identifiability", False, f"{sentence}. That identifies single wrong labels.")
+    if several or is_trusted(data):
+        return Diagnostic("identifiability", False, f"{sentence}: other labels of the same step identify wrong ones.")
+    sentence += ". A wrong label then looks like a class that the signals do not determine."
+    return Diagnostic("identifiability", True, sentence, "Give a second annotator or trusted labels.", denies=True)
+
+
+def label_persistence(data: ChainData) -> float:
+    """Cohen's kappa of consecutive labels of an annotator: 0 where a label says nothing about the next."""
+    labels = data.labels[0].numpy()
+    before, after = labels[:, :-1], labels[:, 1:]
+    both = (before >= 0) & (after >= 0) & data.mask.numpy()[:, 1:, None]
+    return _kappa(before[both], after[both], data.n_classes)
+
+
+def _kappa(first: np.ndarray, second: np.ndarray, n_classes: int) -> float:
+    """Cohen's kappa of two arrays of codes; 0 where chance agreement is one."""
+    if not len(first):
+        return 0.0
+    shares = [np.bincount(codes, minlength=n_classes) / len(codes) for codes in (first, second)]
+    by_chance = float(shares[0] @ shares[1])
+    return float((np.mean(first == second) - by_chance) / (1 - by_chance)) if by_chance < 1 - 1e-9 else 0.0
+
+
+def check_support(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
+    """Do the signals predict the labels, of all recordings together and of each?
+
+    A recording stands out where far fewer of its labels are predicted than in most others: a binomial test, corrected
+    for the number of recordings (Bonferroni). Its trials are runs of equal labels and predictions, because neighbours
+    repeat each other.
+    """
+    data = training.data
+    if data.evidence is None or is_trusted(data):
+        return ()
+    labels = data.labels[0].numpy()
+    matrices = training.parameters.matrices[0].mean((0, 1)).double().numpy()
+    expected = (data.evidence[0].double().exp().numpy() @ matrices).argmax(-1)  # the likeliest recorded label
+    predicted = np.broadcast_to(expected[..., None], labels.shape)
+    begins = np.ones(labels.shape, bool)
+    begins[:, 1:] = (labels[:, 1:] != labels[:, :-1]) | (predicted[:, 1:] != predicted[:, :-1])
+    shown = (labels >= 0) & data.mask.numpy()[..., None]
+    clusters = _clusters(training)
+    units = np.broadcast_to((np.arange(len(labels)) if clusters is None else clusters)[:, None, None], labels.shape)
+    unit, code, guess = units[shown], labels[shown], predicted[shown]
+    count = unit.max() + 1
+    total, right, runs = (np.bincount(unit, part, count) for part in (shown[shown], code == guess, begins[shown]))
+    judged = (total >= MIN_SUPPORT_LABELS) & (runs > 1)
+    kappas = np.array(
+        [_kappa(code[unit == each], guess[unit == each], data.n_classes) for each in np.flatnonzero(judged)]
+    )
+    kappa = _kappa(code, guess, data.n_classes)
+    few = len(kappas) < 2
+    t = math.inf if few else kappas.mean() / max(kappas.std(ddof=1) / math.sqrt(len(kappas)), 1e-9)
+    agreement = f"their agreement beyond chance is {max(kappa, 0):.2f}"
+    if kappa < MIN_SUPPORT or t < MIN_SUPPORT_T:
+        sentence = f"The signals do not predict these labels ({agreement}): only the labels next to a label were used."
+        advice = "Errors that last for several steps cannot be seen. Check the features."
+        return (Diagnostic("support", True, sentence, advice),)
+    checks = [Diagnostic("support", False, f"The signals predict the labels of other recordings: {agreement}.")]
+    share = right / total.clip(1)
+    least = np.median(share[judged]) - SUPPORT_MARGIN if judged.sum() >= MIN_SUPPORT_CLUSTERS else 0.0
+    p_value = binom.cdf(np.floor(share * runs), runs.clip(1), max(least, 0.0))
+    low = int((judged & (share < least) & (p_value * count < SUPPORT_P_VALUE)).sum())
+    if not low:
+        sentence, advice = "No recording has labels that do not fit its signals.", "Nothing to do."
     else:
-        sentence += ", and beyond what they say, labels hardly persist from step to step"
-        sentence += ": noise and real ambiguity cannot be separated." if bad else "."
-    if not bad:
-        return Diagnostic("identifiability", False, sentence)
-    return Diagnostic("identifiability", True, sentence, "Give better features or a few trusted labels.", denies=True)
+        sentence = f"In {low} of {count} recordings, labels and signals do not fit together as they do in the others."
+        advice = "Look at these recordings: labels of another one, a broken sensor or another rule of labelling."
+    return (*checks, Diagnostic("recordings", bool(low), sentence, advice))
 
 
 def check_bursts(training: TrainingEvidence) -> Diagnostic:
@@ -291,6 +355,7 @@ MIN_GAIN_T = 2.0  # by hand: t value of the gain over label frequencies
 FREQUENCY_PARTS = 10  # by hand: of the clock, each with its own frequencies
 MIN_RIGHT = 0.55  # by hand: share of right labels of a true class under which its name is in doubt
 MAX_DOUBTFUL = 0.25  # by hand: share of the labels whose true class may have changed names
+MAX_EXCHANGED = 0.36  # by hand: share of labels that would be right if the classes had exchanged their names
 MIN_CLOCK_GAIN = 0.3  # by hand: share of the labels outside the most common class that the clock predicts
 MIN_CLOCK_SHARE = 0.9  # by hand: of what the networks tell beyond the most common class; noise lowers both alike
 TRUSTED_LABELS = 30  # by hand: with as many, Q is known from them
@@ -352,7 +417,11 @@ def check_mostly_right(training: TrainingEvidence, expected: Expected, class_nam
     right, share = np.diagonal(counts) / of_class.clip(1e-9), of_class / of_class.sum().clip(1e-9)
     doubtful = right < MIN_RIGHT
     worst = int(np.where(share > 0, right, 1.0).argmin())
-    bad = bool(share[doubtful].sum() > MAX_DOUBTFUL) and not is_trusted(training.data)
+    others = counts / of_class[:, None].clip(1e-9) * share[:, None]
+    np.fill_diagonal(others, -1.0)
+    exchanged = float(others[linear_sum_assignment(-others)].sum())  # right labels if classes had exchanged names
+    edge = share[doubtful].sum() > MAX_DOUBTFUL or exchanged > MAX_EXCHANGED
+    bad = bool(edge) and not is_trusted(training.data)
     summary = f"True {class_names[worst]!r} is recorded as such in {100 * right[worst]:.0f} % of cases"
     if not bad:
         return Diagnostic("mostly_right", False, f"{summary}, the least of all classes.")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SHOWN, NOT_SHOWN, CANNOT_BE_TOLD = "shown", "not shown", "cannot be told"
+UNSEEN = ("support", "recordings")  # checks that find labels which the signals do not fit
 SURE = 0.05  # p-value below which a change, or noise at all, is shown
 
 
@@ -41,28 +42,41 @@ class Conclusion:
 
 def conclude(audit: Mapping[str, Any]) -> Conclusion:
     """The conclusion from the parts `noise`, `temporality`, `other_clocks` and `diagnostics` of audit.json."""
-    checks = audit.get("diagnostics") or []
-    denied = [str(check["sentence"]) for check in checks if check.get("is_warning") and check.get("denies")]
+    checks = [
+        Diagnostic(
+            str(check.get("name")),
+            bool(check.get("is_warning")),
+            str(check["sentence"]),
+            denies=bool(check.get("denies")),
+        )
+        for check in audit.get("diagnostics") or []
+    ]
     rate, p_value = _number(audit["noise"].get("rate")), _number(audit["temporality"].get("is_noisy_p"))
-    noise = conclude_noise(p_value if math.isfinite(rate) else math.nan, denied)
+    noise = conclude_noise(p_value if math.isfinite(rate) else math.nan, checks)
     others = audit.get("other_clocks") or []
     tests = [audit["temporality"], *(other["temporality"] for other in others)]
     return Conclusion(noise, tuple(_conclude_change(test, noise) for test in tests), noise.answer == SHOWN)
 
 
-def conclude_noise(p_value: float, denied: Sequence[str]) -> Finding:
+def conclude_noise(p_value: float, checks: Sequence[Diagnostic]) -> Finding:
     """Whether labels are wrong.
 
-    The p-value is of the null hypothesis that none is; NaN where that or the share could not be estimated. `denied` are
-    sentences of the checks that find nothing to identify wrong labels by.
+    The p-value is of the null hypothesis that none is; NaN where that or the share could not be estimated. A check that
+    denies finds nothing to identify wrong labels by, whatever the test says. Where the test finds nothing, labels that
+    do not fit their signals still leave it open.
     """
+    warned = [check for check in checks if check.is_warning]
+    denied = [check.sentence for check in warned if check.denies]
+    unseen = [check.sentence for check in warned if check.name in UNSEEN]
     if denied:  # the others are among the checks
         return Finding(CANNOT_BE_TOLD, denied[0])
     if not math.isfinite(p_value):
         return Finding(CANNOT_BE_TOLD, "The share of wrong labels could not be estimated.")
-    if p_value >= SURE:
-        return Finding(NOT_SHOWN, "Labels without mistakes could also give this estimate.")
-    return Finding(SHOWN)
+    if p_value < SURE:
+        return Finding(SHOWN)
+    if unseen:
+        return Finding(CANNOT_BE_TOLD, unseen[0])
+    return Finding(NOT_SHOWN, "Labels without mistakes could also give this estimate.")
 
 
 def _conclude_change(test: Mapping[str, Any], noise: Finding) -> Finding:

@@ -360,6 +360,14 @@ CHECKS = {  # title and meaning by a part of the check's name
     "identif": ("Identifiability", _SPLIT),
     "persist": ("Identifiability", _SPLIT),
     "confident": ("Identifiability", _SPLIT),
+    "support": (
+        "Signals and labels",
+        "If signals do not predict the labels, only single labels that differ from their neighbours can be found.",
+    ),
+    "recordings": (
+        "Single recordings",
+        "Labels that belong to another recording, or a broken sensor, spoil whole recordings.",
+    ),
     "information": (
         "Information",
         "If nothing predicts the labels, every share of wrong labels explains them equally well.",
@@ -380,7 +388,6 @@ CHECKS = {  # title and meaning by a part of the check's name
         "If classes are more common at some times, this may look like a change in the mistakes.",
     ),
     "few": ("Labels per class", _SPARSE),
-    "support": ("Labels per class", _SPARSE),
     "members": ("Repeatability", _AGAIN),
     "disagree": ("Repeatability", _AGAIN),
     "together": ("Shared mistakes", "If annotators make the same mistakes, these are taken for the truth."),
