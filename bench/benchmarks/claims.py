@@ -5,8 +5,9 @@
     python bench/benchmarks/claims.py page                              # the page from the records
 
 Records are added to bench/results/claims/claims.jsonl; what is there already is not run again. A claim is wrong where
-noise is said to be shown and its interval misses the true share of wrong labels, or where more of the named labels are
-right than chance gives at the allowed share of false alarms.
+noise is said to be shown and its interval misses the true share of wrong labels, where it is said not to be shown and
+the true share lies above the interval, or where more of the named labels are right than chance gives at the allowed
+share of false alarms. Labels that are said to be late or early have no share.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from labeltide.inference.conclusion import Diagnostic
 RESULTS = Path(__file__).parents[1] / "results" / "claims"
 FDR, CHANCE = 0.1, 0.01  # allowed false alarms among named labels, and how rarely chance may exceed them
 CHECKS_FIRST = ("protocol study",)  # studies in which the checks are expected to deny an answer, to save time
+UNSEEN = 0.01  # share of wrong labels above the interval's upper end that "not shown" may miss
 LONGEST = 300  # characters of what an audit said
 
 
@@ -439,6 +441,7 @@ def ask(study: Study, *, checks_first: bool = False) -> dict[str, Any]:
         "change_p": summary["temporality"]["p_value"],
         "noise": conclusion["noise"]["answer"],
         "change": conclusion["changes"][0]["answer"],
+        "shifted": bool(summary["table"]["shifts"]["is_shifted"]),
         "named": int(named.sum()),
         "named right": int((named & (recorded == study.truth)).sum()),
         "corrected": int(corrected.sum()),
@@ -451,9 +454,11 @@ def ask(study: Study, *, checks_first: bool = False) -> dict[str, Any]:
 
 def is_wrong(record: dict[str, Any]) -> bool:
     """Whether a claim is confident and wrong."""
-    if record["noise"] != "shown":
+    if record["noise"] in ("cannot be told", "refused"):
         return False
-    missed = not record["lower"] <= record["truth"] <= record["upper"]
+    if record["noise"] == "not shown" and not record.get("shifted"):
+        return bool(record["truth"] > record["upper"] + UNSEEN)
+    missed = record["noise"] == "shown" and not record["lower"] <= record["truth"] <= record["upper"]
     false = binom.sf(record["named right"] - 1, record["named"], FDR) < CHANCE if record["named"] else False
     return bool(missed or false)
 
@@ -465,8 +470,9 @@ def write_page(records: list[dict[str, Any]], folder: Path) -> None:
         "",
         "Made by `bench/benchmarks/claims.py` from `claims.jsonl`. Each line is a kind of study with known truth; most",
         "were built to mislead an audit. A claim is wrong where noise is said to be shown and its 95 % interval misses",
-        "the true share, or where significantly more than 10 % of the named labels are right. Of sound studies about",
-        "one interval in twenty misses.",
+        "the true share, where it is said not to be shown and the true share lies a point or more above the interval,",
+        "or where significantly more than 10 % of the named labels are right. Of sound studies about one interval in",
+        "twenty misses. Brief true events without a signal look exactly like errors: no audit can tell them apart.",
         "",
         "| study | studies | truth | shown | not shown | cannot be told | refused | wrong claims | the first said |",
         "|---|--:|--:|--:|--:|--:|--:|--:|---|",
