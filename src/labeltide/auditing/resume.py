@@ -59,10 +59,8 @@ class Unfinished:
         """The fit, where it had ended; files do not hold all of its settings."""
         if self.folder is None or not (self.folder / EVIDENCE).exists():
             return None
-        estimator = load_tide(self.folder / FITTED)
-        estimator.training_ = read_evidence(self.folder / EVIDENCE)
-        estimator.set_params(**settings.get_params())
-        return estimator
+        estimator = load_tide(self.folder / FITTED).twin(training=read_evidence(self.folder / EVIDENCE))
+        return estimator.set_params(**settings.get_params())
 
     def keep_fit(self, estimator: TideClassifier) -> None:
         """Keep the fit."""
@@ -73,7 +71,7 @@ class Unfinished:
     def take_findings(self, estimator: TideClassifier) -> None:
         """Give the estimator the bands and tests that were computed before."""
         if self.folder is not None and (self.folder / INFERRED).exists():
-            estimator.findings_ = load_tide(self.folder / INFERRED).findings_
+            estimator.take_findings(load_tide(self.folder / INFERRED))
 
     def keep_findings(self, estimator: TideClassifier) -> None:
         """Keep the bands and tests that were computed so far."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -475,6 +476,17 @@ class Inferred:
         """Model checks of the estimated noise, passed or not."""
         self._warn()
         return self._checks
+
+    def twin(self, **learned: Any) -> Self:
+        """A copy with other fitted attributes, such as `training`, and findings of its own; networks are shared."""
+        twin = copy(self)
+        vars(twin).update({f"{name}_": value for name, value in learned.items()})
+        return twin.take_findings(self)
+
+    def take_findings(self, other: Any) -> Self:
+        """Take over the bands, tests and checks that another one has computed so far."""
+        self.findings_ = dict(other.findings_)
+        return self
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "findings_"):
