@@ -43,7 +43,7 @@ class StubTide:
         self.annotator_estimates_ = (self.noise_estimate_,) * labels.shape[2]
         return self
 
-    twin, take_findings = Inferred.twin, Inferred.take_findings
+    _twin, _take_findings = Inferred._twin, Inferred._take_findings
 
     def save(self, path):
         path.write_bytes(b"stub")

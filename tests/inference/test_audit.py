@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import labeltide as lt
 from labeltide.chain.data import Chain
 from labeltide.inference.audit import (
+    Judge,
     LabelAudit,
     Recorded,
     audit_labels,
@@ -57,6 +59,22 @@ def test_the_posterior_of_a_short_chain_is_that_of_all_paths():
             likelihood *= weight[np.arange(len(paths)), paths[:, t]] * matrix[paths[:, t], recorded.labels[row, t, 0]]
         expected = np.stack([[likelihood[paths[:, t] == c].sum() for c in (0, 1)] for t in range(5)])
         np.testing.assert_allclose(posterior[row], expected / likelihood.sum(), atol=1e-5)
+
+
+@pytest.mark.parametrize("annotators", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_label_gets_the_same_numbers_in_whatever_rows_it_is_judged(annotators, dtype):
+    recorded, evidence, chain, clean = simulate(n=20)
+    labels = np.stack([lt.corrupt(clean, Q, random_state=seed) for seed in range(annotators)], -1)
+    recorded, signal = recorded._replace(labels=labels), torch.from_numpy(np.exp(evidence).astype(dtype))
+    judge = Judge.fit(recorded, signal, chain, Q)
+    assert judge.several == (annotators > 1)
+    whole = judge.score(recorded, signal)
+    some = Recorded(*(None if values is None else values[3:9] for values in recorded))
+    steps = np.arange(10, 200)
+    for found, expected in zip(judge.score(some, signal[3:9], steps), whole, strict=True):
+        np.testing.assert_array_equal(found, expected[3 * 40 + steps])
+    assert whole.posterior.dtype == whole.another.dtype == dtype
 
 
 @pytest.mark.parametrize("fdr", [0.05, 0.1, 0.3])

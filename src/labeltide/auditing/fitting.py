@@ -119,7 +119,7 @@ def fit(table: Learned, windows: np.ndarray, clusters: np.ndarray, options: Audi
     if units is sequences:
         return estimator
     # Bands and tests still go by sequences.
-    return estimator.twin(training=estimator.training_._replace(clusters=torch.from_numpy(sequences)))
+    return estimator._twin(training=estimator.training_._replace(clusters=torch.from_numpy(sequences)))
 
 
 def cut_long_sequences(sequences: np.ndarray, labelled: np.ndarray) -> np.ndarray:
@@ -146,7 +146,7 @@ def cut_long_sequences(sequences: np.ndarray, labelled: np.ndarray) -> np.ndarra
 
 def with_class_names(estimator: TideClassifier, table: AuditInput) -> TideClassifier:
     """The same fit with the user's names in place of the codes that it learned; codes keep the order of classes."""
-    return estimator.twin(classes=as_array([table.class_names[int(code)] for code in estimator.classes_]))
+    return estimator._twin(classes=as_array([table.class_names[int(code)] for code in estimator.classes_]))
 
 
 def infer(
@@ -170,14 +170,14 @@ def infer(
         warnings.simplefilter("ignore", NoiseWarning)
         for stage, (title, (thin, steps, results)) in enumerate(stages.items()):
             most = int(steps * options.pace.inference * patience(table))
-            thinned = estimator.twin(training=thin(estimator.training_, options.seed, most))
+            thinned = estimator._twin(training=thin(estimator.training_, options.seed, most))
             messages += _describe_sizes(title, thinned.training_, estimator.training_)
             for number, name in enumerate(results, 1):
                 getattr(thinned, name)  # computed on first access and kept in `findings_`
                 keep(thinned)
                 if on_share:
                     on_share((stage + number / len(results)) / len(stages))
-            estimator.take_findings(thinned)
+            estimator._take_findings(thinned)
     if len(table.clocks) > 1:
         moments = " by ".join(str(len(estimate.clock)) for estimate in estimator.clock_estimates_)
         messages.append(f"The clocks are rounded, so that Q is learned at {moments} moments.")

@@ -477,13 +477,13 @@ class Inferred:
         self._warn()
         return self._checks
 
-    def twin(self, **learned: Any) -> Self:
+    def _twin(self, **learned: Any) -> Self:
         """A copy with other fitted attributes, such as `training`, and findings of its own; networks are shared."""
         twin = copy(self)
         vars(twin).update({f"{name}_": value for name, value in learned.items()})
-        return twin.take_findings(self)
+        return twin._take_findings(self)
 
-    def take_findings(self, other: Any) -> Self:
+    def _take_findings(self, other: Any) -> Self:
         """Take over the bands, tests and checks that another one has computed so far."""
         self.findings_ = dict(other.findings_)
         return self

@@ -650,7 +650,8 @@ class Judge:
 
 def _inner_gaps(recorded: Recorded) -> np.ndarray:
     """The gaps within rows, at most `MAX_GAP` steps of time."""
-    gaps = np.where(recorded.mask, np.minimum(recorded.gaps, MAX_GAP), 1)  # type: ignore[call-overload]
+    assert recorded.gaps is not None
+    gaps = np.where(recorded.mask, np.minimum(recorded.gaps, MAX_GAP), 1)
     gaps[:, 0] = 1
     return gaps
 
