@@ -183,3 +183,14 @@ def code_penalty(matrices: Tensor, diagonal_weight: float) -> Tensor:
     volumes = [torch.linalg.slogdet(matrix)[1] for matrix in matrices]
     norms = [torch.linalg.norm(torch.diag(matrix)) for matrix in matrices]
     return 1e-4 * torch.stack(volumes).mean() / len(volumes) + diagonal_weight * torch.stack(norms).mean()
+
+
+def choose_issues(quality, may_flag, fdr):
+    """Flags by sorting: as many labels as possible, lowest quality first, while their mean quality is at most `fdr`.
+
+    Ties are flagged together or not at all.
+    """
+    candidates = np.sort(quality[may_flag & np.isfinite(quality)])
+    last = np.searchsorted(candidates, candidates, side="right")
+    worst = candidates[candidates.cumsum()[last - 1] / last <= fdr]
+    return may_flag & (quality <= worst[-1]) if worst.size else np.zeros(quality.shape, dtype=bool)

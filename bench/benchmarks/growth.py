@@ -35,7 +35,7 @@ PARTS = (  # functions whose time is kept, where they are called from; nested on
     "labeltide.estimators.tide:distill",
     "labeltide.auditing.fitting:judge",
     "labeltide.auditing.fitting:infer",
-    "labeltide.inference.audit:another_label",
+    "labeltide.inference.audit:audit_labels",
     "labeltide.estimators.tide:estimate_annotators",
     "labeltide.estimators.tide:diagnose",
     "labeltide.estimators.tide:judge_temporality",

@@ -7,6 +7,7 @@ from labeltide.auditing import fitting, run
 from labeltide.auditing.judging import Scores
 from labeltide.auditing.resume import Unfinished
 from labeltide.chain.data import TrainingEvidence
+from labeltide.estimators.tide import Inferred
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.temporality import PartTemporality, Temporality
@@ -41,6 +42,8 @@ class StubTide:
         self.noise_estimate_ = self.clock_estimates_[0]
         self.annotator_estimates_ = (self.noise_estimate_,) * labels.shape[2]
         return self
+
+    _twin, _take_findings = Inferred._twin, Inferred._take_findings
 
     def save(self, path):
         path.write_bytes(b"stub")

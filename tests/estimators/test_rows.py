@@ -84,8 +84,11 @@ def test_audits_are_the_same_after_save_and_load(study, fitted, tmp_path):
     fitted.save(tmp_path / "file")
     loaded = lt.load(tmp_path / "file")
     for rows in (X, X + 0.5):
-        first, second = fitted.audit(rows, y), loaded.audit(rows, y)
+        first, second = (each.audit(rows, y, may_name=True) for each in (fitted, loaded))
         np.testing.assert_array_equal(first.probabilities, second.probabilities)
+        assert first.false_alarms is not None
+        np.testing.assert_array_equal(first.false_alarms, second.false_alarms)
+        np.testing.assert_array_equal(first.is_issue, second.is_issue)
         np.testing.assert_array_equal(first.reason, second.reason)
     np.testing.assert_array_equal(fitted.corrected_labels(X, y), loaded.corrected_labels(X, y))
 

@@ -6,18 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import labeltide as lt
 from labeltide.chain.data import Chain
 from labeltide.inference.audit import (
+    Judge,
     LabelAudit,
     Recorded,
     audit_labels,
-    choose_issues,
+    find_threshold,
     no_persistence,
-    true_label_posterior,
 )
 from labeltide.inference.conclusion import NO_OTHER_LIKELIER
+from oracles import choose_issues
 
 Q = lt.FixedNoise(np.array([[0.8, 0.2], [0.3, 0.7]]))
 
@@ -46,7 +48,7 @@ def audit(seed: int = 0, fdr: float = 0.1, **more: float) -> tuple[LabelAudit, n
 def test_the_posterior_of_a_short_chain_is_that_of_all_paths():
     recorded, evidence, chain, _ = simulate(n=3, steps=5)
     paths = np.stack(np.meshgrid(*[[0, 1]] * 5, indexing="ij"), -1).reshape(-1, 5)
-    posterior = true_label_posterior(recorded, evidence, chain, Q)
+    posterior = audit_labels(recorded, evidence, chain, Q, np.array([0, 1])).probabilities
     matrix = Q.at(0.0)
     for row in range(3):
         likelihood = np.ones(len(paths))
@@ -57,6 +59,22 @@ def test_the_posterior_of_a_short_chain_is_that_of_all_paths():
             likelihood *= weight[np.arange(len(paths)), paths[:, t]] * matrix[paths[:, t], recorded.labels[row, t, 0]]
         expected = np.stack([[likelihood[paths[:, t] == c].sum() for c in (0, 1)] for t in range(5)])
         np.testing.assert_allclose(posterior[row], expected / likelihood.sum(), atol=1e-5)
+
+
+@pytest.mark.parametrize("annotators", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_label_gets_the_same_numbers_in_whatever_rows_it_is_judged(annotators, dtype):
+    recorded, evidence, chain, clean = simulate(n=20)
+    labels = np.stack([lt.corrupt(clean, Q, random_state=seed) for seed in range(annotators)], -1)
+    recorded, signal = recorded._replace(labels=labels), torch.from_numpy(np.exp(evidence).astype(dtype))
+    judge = Judge.fit(recorded, signal, chain, Q)
+    assert judge.several == (annotators > 1)
+    whole = judge.score(recorded, signal)
+    some = Recorded(*(None if values is None else values[3:9] for values in recorded))
+    steps = np.arange(10, 200)
+    for found, expected in zip(judge.score(some, signal[3:9], steps), whole, strict=True):
+        np.testing.assert_array_equal(found, expected[3 * 40 + steps])
+    assert whole.posterior.dtype == whole.another.dtype == dtype
 
 
 @pytest.mark.parametrize("fdr", [0.05, 0.1, 0.3])
@@ -105,7 +123,10 @@ def test_the_flagged_are_the_worst_and_as_many_as_allowed():
     quality = np.array([0.01, 0.4, 0.05, np.nan, 0.2, 0.9, 0.2])
     differs = np.array([True, True, True, False, True, False, True])
     for fdr, expected in [(0.02, [0]), (0.031, [0, 2]), (0.1, [0, 2]), (0.12, [0, 2, 4, 6]), (0.9, [0, 1, 2, 4, 6])]:
+        threshold, counts = find_threshold([quality[differs]], fdr)
+        assert np.flatnonzero(differs & (quality < threshold)).tolist() == expected
         assert np.flatnonzero(choose_issues(quality, differs, fdr)).tolist() == expected
+        assert counts.sum() == len(expected)
 
 
 def test_reasons_are_given_for_the_flagged_only_and_name_what_speaks():
@@ -165,7 +186,7 @@ def test_a_second_annotator_raises_or_lowers_the_quality_of_the_first():
 
 def test_without_persistence_a_step_is_judged_by_bayes_rule():
     recorded, evidence, _, _ = simulate(n=20)
-    posterior = true_label_posterior(recorded, evidence, no_persistence(2), Q)
+    posterior = audit_labels(recorded, evidence, no_persistence(2), Q, np.array([0, 1])).probabilities
     expected = np.exp(evidence) * Q.at(0.0)[:, recorded.labels[..., 0]].transpose(1, 2, 0)
     np.testing.assert_allclose(posterior, expected / expected.sum(-1, keepdims=True), atol=1e-5)
 

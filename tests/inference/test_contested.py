@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labeltide.chain.data import Chain
-from labeltide.inference.audit import Recorded, another_label, audit_labels, differs_probability, true_label_posterior
+from labeltide.inference.audit import Recorded, audit_labels, differs_probability
 from labeltide.noise.functions import FixedNoise
 
 STEPS, N = 30, 60
@@ -35,6 +35,10 @@ def study(rates, seed=0, sharpness=2.0):
 CHAIN = Chain(np.full(2, 0.5), np.array([[0.9, 0.1], [0.1, 0.9]]), 1.0)
 
 
+def judge(recorded, evidence, noise):
+    return audit_labels(recorded, evidence, CHAIN, noise, np.array([0, 1]), has_annotators=True)
+
+
 def test_another_differs_is_one_less_the_probability_of_the_label():
     another = np.array([[[0.7, 0.3]]])
     differs = differs_probability(another, np.array([[[0, 1, -1]]]))[0, 0]
@@ -47,8 +51,7 @@ def test_labels_of_another_annotator_sum_to_one_and_are_zero_on_padding():
         recorded, evidence, _ = study(rates)
         recorded.mask[:, -3:] = False
         recorded.labels[:, -3:] = -1
-        posterior = true_label_posterior(recorded, evidence, CHAIN, noise_of(*rates))
-        another = another_label(recorded, evidence, CHAIN, noise_of(*rates), posterior)
+        another = judge(recorded, evidence, noise_of(*rates)).another
         np.testing.assert_allclose(another[:, :-3].sum(-1), 1)
         assert not another[:, -3:].any()
 
@@ -75,14 +78,13 @@ def test_annotators_who_err_together_are_contested_more_than_the_chain_expects()
     labels = np.where(hard, generator.integers(0, 2, (N, STEPS, 4)), truth[..., None]).astype(np.int8)
     noise = noise_of(0.125, 0.125, 0.125)
     seen = recorded._replace(labels=labels[..., :3], sources=recorded.sources[:, :3])
-    posterior = true_label_posterior(seen, evidence, CHAIN, noise)
-    another = another_label(seen, evidence, CHAIN, noise, posterior)
+    audit = judge(seen, evidence, noise)
     left_out = labels[..., 3:].astype(np.intp)
 
     def loss(probabilities):
         return -np.log(np.take_along_axis(probabilities, left_out, -1)).mean()
 
-    assert loss(another) < loss(posterior @ noise.common_at(0.5)) - 0.02
+    assert loss(audit.another) < loss(audit.probabilities @ noise.common_at(0.5)) - 0.02
 
 
 def test_annotators_who_share_no_step_are_treated_as_one():
@@ -90,9 +92,8 @@ def test_annotators_who_share_no_step_are_treated_as_one():
     recorded.labels[: N // 2, :, 0] = -1
     recorded.labels[N // 2 :, :, 1] = -1
     alone = recorded._replace(labels=recorded.labels.max(-1, keepdims=True), sources=None)
-    posterior = true_label_posterior(alone, evidence, CHAIN, noise_of(0.2))
-    one = another_label(alone, evidence, CHAIN, noise_of(0.2), posterior)
-    two = another_label(recorded, evidence, CHAIN, noise_of(0.2, 0.2), posterior)
+    one = judge(alone, evidence, noise_of(0.2)).another
+    two = judge(recorded, evidence, noise_of(0.2, 0.2)).another
     np.testing.assert_allclose(one, two, atol=1e-6)
 
 

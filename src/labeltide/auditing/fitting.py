@@ -6,7 +6,6 @@ import math
 import os
 import warnings
 from collections.abc import Callable
-from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,9 +116,10 @@ def fit(table: Learned, windows: np.ndarray, clusters: np.ndarray, options: Audi
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClusterWarning)  # where all labels lie in one block, windows are the units
         estimator.fit(take(table.features), labels, clock=clock, lengths=lengths, clusters=units, **more)
-    if units is not sequences:  # bands and tests still go by sequences
-        estimator.training_ = estimator.training_._replace(clusters=torch.from_numpy(sequences))
-    return estimator
+    if units is sequences:
+        return estimator
+    # Bands and tests still go by sequences.
+    return estimator._twin(training=estimator.training_._replace(clusters=torch.from_numpy(sequences)))
 
 
 def cut_long_sequences(sequences: np.ndarray, labelled: np.ndarray) -> np.ndarray:
@@ -138,17 +138,15 @@ def cut_long_sequences(sequences: np.ndarray, labelled: np.ndarray) -> np.ndarra
     if not len(long):
         return sequences
     clusters = sequences.copy()
-    for place, sequence in enumerate(long, 1):
+    for number, sequence in enumerate(long, 1):
         rows = np.flatnonzero(sequences == sequence)
-        clusters[rows] = place * BLOCKS + sequences.max() + np.arange(len(rows)) * BLOCKS // len(rows)
+        clusters[rows] = number * BLOCKS + sequences.max() + np.arange(len(rows)) * BLOCKS // len(rows)
     return clusters
 
 
 def with_class_names(estimator: TideClassifier, table: AuditInput) -> TideClassifier:
     """The same fit with the user's names in place of the codes that it learned; codes keep the order of classes."""
-    named = _copy(estimator)
-    named.classes_ = _class_names(estimator, table)
-    return named
+    return estimator._twin(classes=as_array([table.class_names[int(code)] for code in estimator.classes_]))
 
 
 def infer(
@@ -161,62 +159,51 @@ def infer(
     """Compute bands, checks and tests, keep them in the estimator, and say what was limited.
 
     Each rests on a random subset of the sequences where all would take too long. A copy of the estimator holds the
-    subset, so that `training_` stays as `fit` left it. Warnings of the checks are said on the page.
+    subset, so that `training_` stays as `fit` left it. Warnings of the checks are on the page.
     """
     stages: dict[str, tuple[Callable[..., TrainingEvidence], int, tuple[str, str]]] = {
         "Bands and checks": (thin_evidence, INFERENCE_STEPS, ("clock_estimates_", "diagnostics_")),
         "Tests": (thin_for_tests, TEST_STEPS, ("clock_temporality_", "is_noisy_p_")),
     }
-    thinned, said = _copy(estimator), []
+    messages = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
-        for place, (title, (thin, steps, results)) in enumerate(stages.items()):
+        for stage, (title, (thin, steps, results)) in enumerate(stages.items()):
             most = int(steps * options.pace.inference * patience(table))
-            thinned.training_ = thin(estimator.training_, options.seed, most)
-            said += _say_sizes(title, thinned.training_, estimator.training_)
+            thinned = estimator._twin(training=thin(estimator.training_, options.seed, most))
+            messages += _describe_sizes(title, thinned.training_, estimator.training_)
             for number, name in enumerate(results, 1):
                 getattr(thinned, name)  # computed on first access and kept in `findings_`
                 keep(thinned)
                 if on_share:
-                    on_share((place + number / len(results)) / len(stages))
-    estimator.findings_ = thinned.findings_
+                    on_share((stage + number / len(results)) / len(stages))
+            estimator._take_findings(thinned)
     if len(table.clocks) > 1:
         moments = " by ".join(str(len(estimate.clock)) for estimate in estimator.clock_estimates_)
-        said.append(f"The clocks are rounded, so that Q is learned at {moments} moments.")
-    return said
+        messages.append(f"The clocks are rounded, so that Q is learned at {moments} moments.")
+    return messages
 
 
-def _say_sizes(title: str, part: TrainingEvidence, whole: TrainingEvidence) -> list[str]:
+def _describe_sizes(title: str, part: TrainingEvidence, whole: TrainingEvidence) -> list[str]:
     """Sentences on the windows that results rest on, where these are not all."""
+
+    def sizes(training: TrainingEvidence) -> tuple[int, int]:
+        """The numbers of windows and of sequences."""
+        n_rows = len(training.data.mask)
+        return n_rows, n_rows if training.clusters is None else len(training.clusters.unique())
+
     if part is whole:
         return []
-    (of, of_sequences), said = _sizes(whole), []
-    parts = {title: part}
+    parts, messages = {title: part}, []
     if part.bootstrap_rows is not None:
         parts[f"{title} that simulate labels"] = part.for_bootstrap()
+    all_windows, all_sequences = sizes(whole)
     for name, used in parts.items():
-        kept, sequences = _sizes(used)
-        if kept < of:
-            of_which = f"({sequences} of {of_sequences} sequences)"
-            said.append(f"{name} rest on {kept} of {of} windows {of_which}, drawn by chance.")
-    return said
-
-
-def _sizes(training: TrainingEvidence) -> tuple[int, int]:
-    """The numbers of windows and of sequences."""
-    n_rows = len(training.data.mask)
-    return n_rows, n_rows if training.clusters is None else len(training.clusters.unique())
-
-
-def _copy(estimator: TideClassifier) -> TideClassifier:
-    """A copy whose results of inference are its own; arrays and networks are shared."""
-    twin = copy(estimator)
-    twin.findings_ = dict(estimator.findings_)
-    return twin
-
-
-def _class_names(estimator: TideClassifier, table: AuditInput) -> np.ndarray:
-    return as_array([table.class_names[int(code)] for code in estimator.classes_])
+        windows, sequences = sizes(used)
+        if windows < all_windows:
+            of_sequences = f"({sequences} of {all_sequences} sequences)"
+            messages.append(f"{name} rest on {windows} of {all_windows} windows {of_sequences}, drawn by chance.")
+    return messages
 
 
 BAND_COPIES = 6  # of the Qs of all replicates, while bands are computed

@@ -20,24 +20,22 @@ from pyarrow import ipc
 from torch import Tensor
 
 from labeltide import _validation
-from labeltide._clock import MAX_GAP, gap_ladder
 from labeltide._files import write_atomically
 from labeltide._workers import current_workers
 from labeltide.auditing.alignment import TableShifts
 from labeltide.auditing.checks import kept_codes, leave_out
 from labeltide.auditing.reading import AuditInput
 from labeltide.auditing.survey import mix
-from labeltide.chain.annotators import fit_weights, left_out_opinions, shared_labels, stack_opinions, vote_prior
-from labeltide.chain.data import ChainData, ChainParameters, Members
-from labeltide.chain.passes import expect
-from labeltide.data.clusters import Sources
 from labeltide.estimators import TideClassifier
-from labeltide.estimators.cross_fit import TrainingRows, digest_rows, reads_both_ways
+from labeltide.estimators.cross_fit import TrainingRows, digest_rows
 from labeltide.estimators.fleet import find_moments
-from labeltide.inference.audit import SEEN_ALIKE, LabelAudit
+from labeltide.estimators.tide import STEPS_AT_ONCE as STEPS_AT_ONCE
+from labeltide.estimators.tide import FoldNetworks
+from labeltide.inference.audit import BINS, Judge, LabelAudit, Recorded, Scores, find_threshold, is_misaligned
+from labeltide.inference.audit import in_fixed_point as in_fixed_point
+from labeltide.inference.audit import small_softmax as small_softmax
 from labeltide.inference.conclusion import Support, explain, find_support
 from labeltide.kernels.library import kernel_threads, torch_on_one_thread
-from labeltide.training.data import MAX_GRID_POINTS, reversal
 
 SUPPORT = "support"  # the column of parts from which reasons are written once the flags are known
 
@@ -158,7 +156,8 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     if table.moved is not None and table.shift is not None:
         shift[who >= 0] = table.shift[table.sequence_of_step[step], who][who >= 0]
     if not job.may_name:
-        support[~is_misaligned(table, suggested)[step, who]] = 0
+        moved = None if table.moved is None else table.from_steps(table.moved)
+        support[~is_misaligned(table.from_steps(table.labels), moved, suggested)[step, who]] = 0
     columns = {
         "row": pa.array(numbers[table.line_row]),
         "sequence": table.ids.take(rows),
@@ -174,13 +173,6 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
         SUPPORT: support,
     }
     return pa.table(columns)
-
-
-def is_misaligned(table: AuditInput, suggested: np.ndarray) -> np.ndarray:
-    """Labels that are wrong at their step, while the label that was moved there is right: (all steps, annotators)."""
-    labels, best = table.from_steps(table.labels), suggested[:, None]
-    moved = labels if table.moved is None else table.from_steps(table.moved)
-    return (labels >= 0) & (labels != best) & (moved == best)
 
 
 def _write_part(table: pa.Table, sink: Path | pa.NativeFile) -> None:
@@ -226,51 +218,23 @@ def _support(job: JudgeJob, table: AuditInput, scores: Scores, suggested: np.nda
     return of_lines
 
 
-# Three things are fixed beforehand, from the windows that were learned from, so that a label gets the same numbers in
-# whatever chunk it stands: the grid of the clock, the lengths of gaps, and the weights of the opinion pool.
-
-
-STEPS_AT_ONCE = 50_000  # of windows that one call of the networks takes
-MIN_PROBABILITY = 1e-6  # probabilities in the opinion pool are clipped here, as in chain/annotators.py
-
-
-class Scores(NamedTuple):
-    """Of every step that belongs to one of the windows: float32 arrays of shape (steps, classes), and its moment."""
-
-    posterior: np.ndarray
-    another: np.ndarray
-    signal: np.ndarray
-    point: np.ndarray  # int64 (steps,), the place on the grid
-
-
 @dataclass
 class Scorer:
-    """A fitted estimator as fixed numbers.
+    """The networks and the judge of a fitted estimator.
 
     Attributes
     ----------
-    grid : moments of the clock, rising
-    noise : Tensor of shape (annotators or 1, points, classes, classes), points are moments of the grid
-    common : Tensor of shape (points, classes, classes)
-    weights : of the opinions of chain, votes and features where steps have several labels, else of features alone
-    prior : votes that are added to those of a step
-    several : whether any step has labels of two annotators
+    networks : of cross-fitting; None where every label was trusted, and nothing was cross-fitted
     known_rows : by which windows that were learned from are found
     sample : the features of the windows from which the scorer was made, and what their signal is: a table in memory is
         one chunk of all windows, which networks need not read again
     """
 
     estimator: TideClassifier
-    grid: np.ndarray
-    noise: Tensor
-    common: Tensor
-    gap_lengths: tuple[int, ...]
-    device: str
-    weights: Tensor
-    prior: Tensor
-    several: bool
-    known_rows: KnownRows | None = None
+    networks: FoldNetworks | None
+    known_rows: KnownRows | None
     sample: tuple[np.ndarray, Tensor] | None = None
+    judge: Judge = field(init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the sample, which other processes do not meet."""
@@ -278,172 +242,50 @@ class Scorer:
 
     @property
     def error_rates(self) -> np.ndarray:
-        """1 less the diagonal of Q: shape (annotators or 1, points, classes)."""
-        return 1 - torch.diagonal(self.noise, dim1=-2, dim2=-1).numpy()
+        return self.judge.error_rates
+
+    @property
+    def several(self) -> bool:
+        return self.judge.several
 
     def score(self, table: AuditInput) -> Scores:
-        """Judge the windows of a table."""
-        mask = _validation.steps_mask(table.lengths, table.index.shape[1])
-        signal = self.signal(table.features, mask)
-        inputs = self._chain_inputs(table, mask)
-        posterior = self._posterior(inputs, signal)
-        place = torch.from_numpy(table.place)
-        point = inputs.points.reshape(-1)[place]  # type: ignore[union-attr]
-        flat = [values.flatten(0, 1)[place] for values in (posterior, signal)]
-        another = self._another(inputs, flat[0], flat[1], point, place, signal)
-        return Scores(flat[0].numpy(), another.numpy(), flat[1].numpy(), point.numpy())
+        """Judge every step that belongs to one of the windows of a table."""
+        recorded = self.recorded(table)
+        return self.judge.score(recorded, self.signal(table.features, recorded.mask), table.place)
 
     def score_windows(self, table: AuditInput, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior and prediction from the features at every step of the windows: (n, steps, classes) each."""
         signal = self.signal(table.features, mask)
-        return self._posterior(self._chain_inputs(table, mask), signal).numpy(), signal.numpy()
+        return self.judge.posterior(self.recorded(table), signal).numpy(), signal.numpy()
+
+    def recorded(self, table: AuditInput) -> Recorded:
+        """The labels of a table as the judge takes them."""
+        labels = table.labels if table.moved is None else table.moved
+        mask = _validation.steps_mask(table.lengths, table.index.shape[1])
+        return Recorded(labels, mask, find_moments(self.estimator, table.clock), table.trusted, gaps=table.gaps)
 
     def signal(self, features: np.ndarray, mask: np.ndarray, in_threads: bool = False) -> Tensor:
-        """Probabilities of the true labels from the features: (n, steps, classes); out of fold for training rows.
-
-        Predictions of one fold are a normalised geometric mean over its networks and both directions of time, in which
-        the normalising constants cancel: it is the softmax of their mean logit. Folds are then averaged.
-        """
+        """Probabilities of the true labels from the features: (n, steps, classes); out of fold for training rows."""
         if self.sample is not None and self.sample[0] is features:
             return self.sample[1]
-        if self.estimator.fold_model_ is None:  # every label was trusted: nothing was cross-fitted
+        if self.networks is None or self.known_rows is None:
             return torch.from_numpy(self.estimator.predict_proba(features, mask.sum(1))).float()
-        rows = self.estimator.training_rows_
-        folds = torch.from_numpy((self.known_rows or rows).find_folds(features, mask))
-        count = int(rows.folds.max()) + 1
-        inputs, real = torch.from_numpy(features), torch.from_numpy(mask)
-        size = max(8, STEPS_AT_ONCE // features.shape[1] // 8 * 8)
-
-        def average(start: int) -> Tensor:
-            some = slice(start, start + size)
-            with torch_on_one_thread():
-                return self._fold_average(inputs[some], real[some], folds[some], count)
-
-        starts = range(0, len(inputs), size)
-        return torch.cat(list(work_ahead(average, starts) if in_threads else map(average, starts))) * real[..., None]
-
-    @torch.no_grad()
-    def _fold_average(self, features: Tensor, mask: Tensor, folds: Tensor, count: int) -> Tensor:
-        onwards, backwards = self._networks
-        logits = mean_logits(onwards, features, mask, count, self.device)
-        if backwards is not None:
-            order, index = reversal(mask), torch.arange(len(mask))[:, None]
-            mirrored = mean_logits(backwards, features[index, order], mask, count, self.device)
-            logits = (logits + mirrored[:, index, order]) / 2
-        chances = small_softmax(logits)  # (folds, n, steps, classes)
-        result = chances.mean(0)
-        known = torch.nonzero(folds >= 0)[:, 0]
-        result[known] = chances[folds[known], known]
-        return result
-
-    @property
-    def _networks(self) -> tuple[Any, Any]:
-        """Networks that read onwards, and those that read backwards; the latter None where networks read both ways."""
-        if not hasattr(self, "_halves"):
-            model = self.estimator.fold_model_
-            assert model is not None
-            half = model.members // 2
-            halves: tuple[Any, Any] = (model, None)
-            if reads_both_ways(model, int(self.estimator.training_rows_.folds.max()) + 1):
-                halves = model.take(torch.arange(half)), model.take(torch.arange(half, 2 * half))
-            self._halves = tuple(None if part is None else part.eval().to(self.device) for part in halves)
-        return self._halves  # type: ignore[return-value]
-
-    def _chain_inputs(self, table: AuditInput, mask: np.ndarray) -> ChainData:
-        moments = find_moments(self.estimator, table.clock)
-        points = np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, moments)
-        gaps = table.gaps
-        jumps = None
-        if gaps is not None:
-            gaps = np.where(mask, np.minimum(gaps, MAX_GAP), 1)
-            gaps[:, 0] = 1
-            places = np.searchsorted(np.array(self.gap_lengths), gaps)
-            jumps = torch.from_numpy(np.minimum(places, len(self.gap_lengths) - 1).astype(np.int8))
-        return ChainData(
-            labels=torch.from_numpy(table.labels if table.moved is None else table.moved)[None],
-            mask=torch.from_numpy(mask),
-            points=torch.from_numpy(points),
-            n_points=self.noise.shape[1],
-            n_classes=self.noise.shape[-1],
-            trusted=None if table.trusted is None else torch.from_numpy(table.trusted),
-            jumps=jumps,
-            gaps=self.gap_lengths if jumps is not None else (1,),
-        )
-
-    def _posterior(self, inputs: ChainData, signal: Tensor) -> Tensor:
-        """Posterior of the true labels, with probabilities from the features as evidence: (n, steps, classes)."""
-        chain = self.estimator.chain_
-        first = torch.zeros(1, dtype=torch.int64)
-        members = Members(first, first, torch.ones(1, len(inputs.mask)))
-        start, transition, power = (
-            torch.as_tensor(v).float()[None] for v in (chain.start, chain.transition, chain.power)
-        )
-        bursts = torch.tensor([chain.bursts]) if chain.bursts else None
-        parameters = ChainParameters(start, transition, power, self.noise[None].float(), bursts)
-        evidence = signal.clamp_min(1e-30).log()[None]
-        found = expect(inputs.with_evidence(evidence), members, parameters, posterior=True).posterior
-        assert found is not None
-        posterior = found[0].float() * inputs.mask[..., None]
-        return posterior / (posterior @ ones_matrix(posterior.shape[-1])).clamp_min(1e-30)
-
-    def _another(
-        self, inputs: ChainData, posterior: Tensor, signal: Tensor, point: Tensor, place: Tensor, evidence: Tensor
-    ) -> Tensor:
-        """Probability of each label of another annotator (`inference/audit.py`): (steps, classes)."""
-        common = self.common[point]
-        by_features, by_chain = (torch.bmm(belief[:, None], common)[:, 0] for belief in (signal, posterior))
-        if not self.several:
-            opinion = by_features.clamp_min(MIN_PROBABILITY).log() * self.weights[0]
-            return SEEN_ALIKE * by_chain + (1 - SEEN_ALIKE) * small_softmax(opinion)
-        labels = inputs.labels[0].flatten(0, 1)[place]  # (steps, annotators)
-        by_chain = self._without_each(inputs, by_chain, common, place, evidence)
-        votes = (labels[..., None] == torch.arange(len(self.prior))).float().sum(1) + self.prior
-        shares = votes / votes.sum(-1, keepdim=True)
-        logs = [opinion.clamp_min(MIN_PROBABILITY).log() for opinion in (by_chain, shares, by_features)]
-        return small_softmax(sum(weight * log for weight, log in zip(self.weights, logs, strict=True)))
-
-    def _without_each(
-        self, inputs: ChainData, by_chain: Tensor, common: Tensor, place: Tensor, signal: Tensor
-    ) -> Tensor:
-        """What the chains that each leave out one annotator expect, where a step has labels of several."""
-        shared = shared_labels(inputs.labels[0], inputs.mask)
-        rows = torch.nonzero(shared.any(-1).any(-1))[:, 0]
-        if not len(rows):
-            return by_chain
-        some = inputs.take_rows(rows)
-        sums, counts = torch.zeros(*shared.shape[:2], by_chain.shape[1]), shared.sum(-1).float()
-        for annotator in range(shared.shape[-1]):
-            others = some.labels.clone()
-            others[..., annotator] = -1
-            without = self._posterior(_relabelled(some, others), signal[rows])
-            sums[rows] += without * shared[rows, :, annotator, None]
-        counted = counts.reshape(-1)[place]
-        mean = sums.flatten(0, 1)[place] / counted.clamp_min(1)[:, None]
-        expected = torch.bmm(mean[:, None], common)[:, 0]
-        return torch.where(counted[:, None] > 0, expected, by_chain)
+        folds = self.known_rows.find_folds(features, mask)
+        return self.networks.predict(features, mask, folds, work_ahead if in_threads else map)
 
 
 def make_scorer(estimator: TideClassifier, sample: AuditInput, device: str) -> Scorer:
-    """Fix the grid, the gaps and the weights of the opinion pool from the windows that were learned from."""
+    """Fix all that judging needs from the windows that were learned from."""
     mask = _validation.steps_mask(sample.lengths, sample.index.shape[1])
-    moments = find_moments(estimator, sample.clock)
-    grid = np.unique(moments[mask])
-    if len(grid) > MAX_GRID_POINTS:
-        grid = np.linspace(grid[0], grid[-1], MAX_GRID_POINTS)
-    noise, common = _noise_tables(estimator, grid)
-    lengths: tuple[int, ...] = (1,)
-    if sample.gaps is not None:
-        inner = np.where(mask, np.minimum(sample.gaps, MAX_GAP), 1)
-        inner[:, 0] = 1
-        lengths = gap_ladder(inner)[1]
-    n_classes = noise.shape[-1]
-    several = bool(shared_labels(torch.from_numpy(sample.labels), torch.from_numpy(mask)).any())
-    first = Scorer(estimator, grid, noise, common, lengths, device, torch.ones(3), torch.ones(n_classes), several)
+    networks = known = None
     if estimator.fold_model_ is not None:
-        first.known_rows = find_known_rows(estimator.training_rows_, sample.features, mask)
-    first.sample = sample.features, first.signal(sample.features, mask, in_threads=True)
-    first.weights, first.prior = _fit_pool(first, sample, mask)
-    return first
+        networks = FoldNetworks(estimator.fold_model_, estimator.training_rows_, device)
+        known = find_known_rows(estimator.training_rows_, sample.features, mask)
+    scorer = Scorer(estimator, networks, known)
+    signal = scorer.signal(sample.features, mask, in_threads=True)
+    scorer.sample = sample.features, signal
+    scorer.judge = Judge.fit(scorer.recorded(sample), signal, estimator.chain_, estimator.noise_)
+    return scorer
 
 
 def judge_sample(scorer: Scorer, sample: AuditInput, fdr: float, false_alarms: np.ndarray | None) -> LabelAudit:
@@ -455,44 +297,6 @@ def judge_sample(scorer: Scorer, sample: AuditInput, fdr: float, false_alarms: n
     more: dict[str, Any] = {"trusted": sample.fit_trusted, "false_alarms": false_alarms, "aligned": sample.moved}
     clock = sample.each_clock[0]
     return LabelAudit(classes, sample.fit_labels, clock, mask, posterior, signal, rates, fdr, True, **more)
-
-
-def _noise_tables(estimator: TideClassifier, grid: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Q of annotators, and the common Q, at the moments of a grid."""
-    matrices = estimator.noise_.at(grid)
-    if estimator.noise_.annotators > 1:
-        matrices = matrices[Sources.of(estimator.sources_).places(None, 1)[0]]
-    common = torch.from_numpy(estimator.noise_.common_at(grid)).float()
-    return torch.from_numpy(matrices if matrices.ndim == 4 else matrices[None]).float(), common
-
-
-def _fit_pool(scorer: Scorer, sample: AuditInput, mask: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Weights and prior of the opinion pool, as `inference/audit.py` fits them."""
-    signal = scorer.signal(sample.features, mask)
-    inputs = scorer._chain_inputs(sample, mask)
-    common = scorer.common[inputs.grid_index()].double()
-    by_features = torch.einsum("nti,ntij->ntj", signal.double(), common)
-    labels, real = inputs.labels[0], inputs.mask
-    if not scorer.several:
-        only = labels.amax(-1).long()
-        labelled = (only >= 0) & real
-        opinion = stack_opinions(by_features)[labelled]
-        return fit_weights(opinion, only[labelled], torch.ones(1, dtype=torch.float64)).float(), scorer.prior
-    left_out = []
-    for annotator in range(labels.shape[-1]):
-        others = inputs.labels.clone()
-        others[..., annotator] = -1
-        without = scorer._posterior(_relabelled(inputs, others), signal).double()
-        left_out.append(torch.einsum("nti,ntij->ntj", without, common))
-    prior = vote_prior(labels, scorer.noise.shape[-1])
-    shared = shared_labels(labels, real)
-    opinions = left_out_opinions(labels, shared, torch.stack(left_out), prior, [by_features])
-    return fit_weights(*opinions).float(), prior.float()
-
-
-def _relabelled(inputs: ChainData, labels: Tensor) -> ChainData:
-    fields = {**vars(inputs), "labels": labels, "trusted": None}
-    return ChainData(**fields)
 
 
 # A digest of each window is computed in Python, one after another, whatever the number of threads. Of an audit whose
@@ -542,7 +346,6 @@ def sketch_rows(features: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return bits @ weights
 
 
-BINS = 1 << 16
 QUALITY = "probability_right"
 
 
@@ -552,8 +355,7 @@ class Flags:
 
     Attributes
     ----------
-    threshold : the upper end of the last bin that is flagged; 0 where none is
-    counts : int64 array, the number of flagged labels in each bin up to the threshold
+    threshold, counts : as `find_threshold` gives them
     spend_fdr : whether labels for which no other is likelier are flagged too
     """
 
@@ -567,18 +369,12 @@ class Flags:
 
     def of(self, part: pa.Table) -> np.ndarray:
         """The flags of the lines of a part: bool of shape (lines,)."""
-        quality = part[QUALITY].to_numpy()
         with np.errstate(invalid="ignore"):
-            return may_flag(part, self.spend_fdr) & (quality < self.threshold)
+            return may_flag(part, self.spend_fdr) & (part[QUALITY].to_numpy() < self.threshold)
 
     def of_windows(self, judged: LabelAudit) -> np.ndarray:
         """The flags of the labels of an audit: bool of shape (n, steps, annotators)."""
-        with np.errstate(invalid="ignore"):
-            low = judged.quality < self.threshold
-        named = judged.may_name | judged.is_misaligned
-        return low & (
-            named if self.spend_fdr else named & (judged.labels != judged.probabilities.argmax(-1)[..., None])
-        )
+        return judged.flags_below(self.threshold)
 
     def buckets(self, size: int) -> np.ndarray:
         """Rising borders of quality, between which lie about `size` flagged labels each."""
@@ -587,33 +383,15 @@ class Flags:
         return (np.unique(np.searchsorted(total, wanted)) + 1) / BINS
 
 
-def in_fixed_point(probabilities: np.ndarray) -> np.ndarray:
-    """Probabilities as multiples of 2^-24, whose sums are exact: the same in whatever parts labels are summed."""
-    return np.asarray(np.rint(probabilities * 2.0**24) / 2.0**24)
-
-
 def may_flag(part: pa.Table, spend_fdr: bool) -> np.ndarray:
     """The lines of a part for which another label is likelier; with `spend_fdr` all lines with a label."""
     return np.asarray(part[QUALITY].is_valid().to_numpy() if spend_fdr else part[SUPPORT].to_numpy() > 0)
 
 
 def find_flags(parts: Iterable[pa.Table], fdr: float, spend_fdr: bool = False) -> Flags:
-    """The largest number of bins of lowest quality whose mean quality is at most `fdr`.
-
-    This is the rule of `choose_issues` (Newton and others 2004) in steps of 1/65,536: it flags at most the labels of
-    one bin fewer.
-    """
-    counts, sums = np.zeros(BINS, dtype=np.int64), np.zeros(BINS)
-    for part in parts:
-        quality = part[QUALITY].to_numpy()[may_flag(part, spend_fdr)].astype(np.float64)
-        bin_of = np.minimum((quality * BINS).astype(np.int64), BINS - 1)
-        counts += np.bincount(bin_of, minlength=BINS)
-        sums += np.bincount(bin_of, in_fixed_point(quality), minlength=BINS)
-    total = np.cumsum(counts)
-    within = np.flatnonzero((total > 0) & (np.cumsum(sums) <= fdr * total))
-    last = int(within[-1]) + 1 if len(within) else 0
-    # A label that is surely right lies at the upper end of the last bin.
-    return Flags(last / BINS if last < BINS else 2.0, counts[:last], spend_fdr)
+    """The flags of all parts."""
+    qualities = (part[QUALITY].to_numpy()[may_flag(part, spend_fdr)] for part in parts)
+    return Flags(*find_threshold(qualities, fdr), spend_fdr)
 
 
 MAX_SENTENCES = 200_000  # sentences
@@ -719,26 +497,6 @@ def _part(packed: np.ndarray, name: str) -> np.ndarray:
 
 def _mask(name: str) -> np.uint64:
     return np.uint64((2 ** BITS[name] - 1) << SHIFTS[name])
-
-
-MAX_LOGIT = 60.0
-
-
-def mean_logits(model: Any, features: Tensor, mask: Tensor, count: int, device: str) -> Tensor:
-    """Mean logits of the networks of each fold: (folds, n, steps, classes)."""
-    shape = (model.members, -1, -1)
-    logits = model(features.to(device).expand(*shape, -1), mask.to(device).expand(*shape))
-    return logits.unflatten(0, (-1, count)).mean(0).cpu()
-
-
-def small_softmax(logits: Tensor) -> Tensor:
-    """Softmax over few classes: by a product with ones, several times faster than torch's own over a short axis."""
-    powers = logits.clamp(-MAX_LOGIT, MAX_LOGIT).exp_()
-    return powers / (powers @ ones_matrix(logits.shape[-1]))
-
-
-def ones_matrix(n_classes: int) -> Tensor:
-    return torch.ones(n_classes, n_classes)
 
 
 Item = TypeVar("Item")

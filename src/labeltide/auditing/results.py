@@ -93,16 +93,16 @@ def is_kept(name: str) -> bool:
 
 def restore_interrupted(folder: Path) -> None:
     """Put earlier results back that a kill left in a hidden folder, between two renames; remove drafts of a kill."""
-    place = folder.resolve()
-    if not place.parent.is_dir():
+    target = folder.resolve()
+    if not target.parent.is_dir():
         return
-    name = re.compile(re.escape(f".{place.name[:100]}-") + "[a-z0-9_]{8}")  # as tempfile.mkdtemp names it
-    for work in [path for path in place.parent.iterdir() if name.fullmatch(path.name) and path.is_dir()]:
+    name = re.compile(re.escape(f".{target.name[:100]}-") + "[a-z0-9_]{8}")  # as tempfile.mkdtemp names it
+    for work in [path for path in target.parent.iterdir() if name.fullmatch(path.name) and path.is_dir()]:
         if not {path.name for path in work.iterdir()} <= {"new", "old"}:
             continue
-        if (work / "old").is_dir() and not place.exists():
+        if (work / "old").is_dir() and not target.exists():
             _move_kept(work / "new", work / "old")
-            os.rename(work / "old", place)
+            os.rename(work / "old", target)
         if not (work / "old").exists():
             shutil.rmtree(work, ignore_errors=True)
 
@@ -147,19 +147,19 @@ def put_in_place(draft: Path, folder: Path) -> None:
     Decisions of reviewers and what somebody typed into issues.csv move into the new results. A review that is running
     keeps its file open, which stays the same file.
     """
-    place = folder.resolve()
-    if not place.exists():
-        os.rename(draft, place)
+    target = folder.resolve()
+    if not target.exists():
+        os.rename(draft, target)
         return
     old = draft.with_name("old")
-    os.rename(place, old)
+    os.rename(target, old)
     try:
         _keep_edited(old)
         _move_kept(old, draft)
-        os.rename(draft, place)
+        os.rename(draft, target)
     except BaseException:
         _move_kept(draft, old)
-        os.rename(old, place)
+        os.rename(old, target)
         raise
 
 

@@ -1,6 +1,6 @@
 """The work of an audit that has not ended, kept beside its folder: a lock, its settings, its fit and its findings.
 
-A killed audit goes on from there with the same numbers. Results are written by `folder.py`, whole, at the end.
+A killed audit goes on from there with the same numbers. Results are written by `results.py`, whole, at the end.
 """
 
 from __future__ import annotations
@@ -59,10 +59,8 @@ class Unfinished:
         """The fit, where it had ended; files do not hold all of its settings."""
         if self.folder is None or not (self.folder / EVIDENCE).exists():
             return None
-        estimator = load_tide(self.folder / FITTED)
-        estimator.training_ = read_evidence(self.folder / EVIDENCE)
-        estimator.set_params(**settings.get_params())
-        return estimator
+        estimator = load_tide(self.folder / FITTED)._twin(training=read_evidence(self.folder / EVIDENCE))
+        return estimator.set_params(**settings.get_params())
 
     def keep_fit(self, estimator: TideClassifier) -> None:
         """Keep the fit."""
@@ -73,7 +71,7 @@ class Unfinished:
     def take_findings(self, estimator: TideClassifier) -> None:
         """Give the estimator the bands and tests that were computed before."""
         if self.folder is not None and (self.folder / INFERRED).exists():
-            estimator.findings_ = load_tide(self.folder / INFERRED).findings_
+            estimator._take_findings(load_tide(self.folder / INFERRED))
 
     def keep_findings(self, estimator: TideClassifier) -> None:
         """Keep the bands and tests that were computed so far."""
@@ -303,7 +301,7 @@ PART_BYTES, RESULT_BYTES = 35, 35
 SORT_BYTES = 160  # of a row that DuckDB sorts: its copy in order, and its temporary files
 # Of a step of a window to learn from: labels, clock, gaps and the evidence that is kept of the fit; and of a feature.
 WINDOW_BYTES, FEATURE_BYTES = 50, 4
-FITTED_IN_PARTS, WINDOWS = "fitted.json", "windows"
+WINDOWS = "windows"
 GIGABYTE = 1e9
 
 
@@ -317,10 +315,10 @@ def disk_needed(files: FileSet, copies: bool, n_labels: int | None = None, train
 
 def check_windows_disk(needed: float, folder: Path) -> None:
     """Refuse to write more windows to learn from than the disk holds."""
-    place, free = _free(folder)
+    disk, free = _free(folder)
     if not (folder / WINDOWS).exists() and free < needed:
         raise ValueError(
-            f"The windows to learn from take {needed / GIGABYTE:.1f} GB of disk in {str(place)!r}, and "
+            f"The windows to learn from take {needed / GIGABYTE:.1f} GB of disk in {str(disk)!r}, and "
             f"{free / GIGABYTE:.1f} GB are free. Free some, name a folder on another disk, or learn from fewer labels "
             "with train_on (--train-on N)."
         )
@@ -328,24 +326,18 @@ def check_windows_disk(needed: float, folder: Path) -> None:
 
 def _free(folder: Path) -> tuple[Path, float]:
     """The folder, or the closest one above it that is there, and the bytes that are free on its disk."""
-    place = folder
-    while not place.exists():
-        place = place.parent
-    return place, shutil.disk_usage(place).free
+    disk = folder
+    while not disk.exists():
+        disk = disk.parent
+    return disk, shutil.disk_usage(disk).free
 
 
 def say_disk(needed: float, folder: Path) -> str:
     """A sentence on the disk needed; too little of it is an error."""
-    place, free = _free(folder)
+    disk, free = _free(folder)
     amounts = (
         f"about {needed / GIGABYTE:.1f} GB of disk beside its results while it runs; {free / GIGABYTE:.1f} GB are free"
     )
     if free < needed:
-        raise ValueError(f"This audit needs {amounts} in {str(place)!r}. Free some, or name a folder on another disk.")
+        raise ValueError(f"This audit needs {amounts} in {str(disk)!r}. Free some, or name a folder on another disk.")
     return f"The audit takes {amounts}."
-
-
-def read_fitted(folder: Path) -> dict[str, Any] | None:
-    """What was written once the fit and its bands were done; None before."""
-    path = folder / FITTED_IN_PARTS
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None

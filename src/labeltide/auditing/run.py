@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-from pyarrow import dataset, parquet
+from pyarrow import dataset
 
 from labeltide import _validation
 from labeltide._display import ShortRepr
-from labeltide._files import to_json, write_json
+from labeltide._files import to_json
 from labeltide._validation import check_choice
 from labeltide.auditing import fitting
 from labeltide.auditing.alignment import TableShifts, find_table_shifts
@@ -47,21 +47,12 @@ from labeltide.auditing.reading import AuditInput, Learned, choose_source, read_
 from labeltide.auditing.results import (
     ISSUES,
     LABELS,
-    MODEL_FILE,
     check_folder,
     new_results,
     rank_issues,
     write_findings,
 )
-from labeltide.auditing.resume import (
-    FITTED_IN_PARTS,
-    Unfinished,
-    disk_needed,
-    load_tide,
-    read_fitted,
-    say_disk,
-    unfinished_work,
-)
+from labeltide.auditing.resume import Unfinished, disk_needed, say_disk, unfinished_work
 from labeltide.auditing.sampling import read_large_table, sizes
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
@@ -78,54 +69,8 @@ from labeltide.training.checkpoint import fingerprint
 TABLES = ("labels", "issues", "noise")
 
 
-class TableAuditDisplay(ShortRepr):
-    """Frames, a plot and corrected labels of a `TableAudit`."""
-
-    def to_frame(self: Any, kind: str = "pandas", *, of: str = "labels") -> Any:
-        """One line for every label, or another table of the audit, as "pandas", "polars" or "pyarrow".
-
-        Parameters
-        ----------
-        kind : {"pandas", "polars", "pyarrow"}
-            In pandas, labels and issues have the index of the frame that was audited.
-        of : {"labels", "issues", "noise"}
-        """
-        table = getattr(self, check_choice("table of an audit", of, TABLES))
-        frame = as_frame(table, kind)
-        if kind == "pandas" and self.index is not None and of != "noise":
-            frame.index = self.index.take(table["row"].to_numpy())
-        return frame
-
-    def corrected(self: Any, frame: Any) -> Any:
-        """The audited frame with its labels corrected where the model is sure, in its own kind, index and values.
-
-        Parameters
-        ----------
-        frame : pandas, polars or Arrow
-            The table that was audited, in the same order of rows.
-        """
-        return correct_frame(frame, self.labels, self.summary["table"])
-
-    def plot(self: Any, ax: Any = None) -> Any:
-        """Draw the share of wrong labels over the first clock, with its 95 % band."""
-        from labeltide.inference.display import new_axes
-
-        ax = new_axes(ax)
-        noise = self.summary["noise"]
-        moments = np.asarray(noise["clock"], dtype=float)
-        for curve in noise["curves"]:
-            name = "all labels" if curve.get("annotator") is None else str(curve["annotator"]).replace("$", r"\$")
-            (line,) = ax.plot(moments, np.asarray(curve["rate"], dtype=float), label=name)
-            ends = (np.asarray(curve[f"rate_{end}"], dtype=float) for end in ("lower", "upper"))
-            ax.fill_between(moments, *ends, color=line.get_color(), alpha=0.2, linewidth=0)
-        clock = str(self.summary["clock"]["name"]).replace("$", r"\$")
-        ax.set(xlabel=clock, ylabel="share of wrong labels", ylim=(0, None))
-        ax.legend(frameon=False)
-        return ax
-
-
 def correct_frame(frame: Any, lines: pa.Table, described: dict[str, Any]) -> Any:
-    """See `TableAuditDisplay.corrected`."""
+    """See `TableAudit.corrected`."""
     try:
         table = nw.from_native(frame, eager_only=True)
     except TypeError:
@@ -168,15 +113,13 @@ def _corrected_column(values: Any, lines: pa.Table) -> Any:
     return values.scatter(rows[changed].tolist(), new)
 
 
-NOISE_KEPT = "noise.parquet"
-CODED = "coded.safetensors"  # the fit with codes for classes, as it judges
 SECONDS = {"read": 2e-6, "judge": 6e-6, "page": 2e-6}  # that a row takes; the machine's own speed corrects it
 FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
 MIN_WINDOW = 8
 
 
 @dataclass(frozen=True, repr=False)
-class TableAudit(TableAuditDisplay):
+class TableAudit(ShortRepr):
     """What an audit of a table found; shows itself in a notebook and as text.
 
     Attributes
@@ -219,6 +162,48 @@ class TableAudit(TableAuditDisplay):
     @property
     def page(self) -> Path | None:
         return self.folder / "report.html" if self.folder else None
+
+    def to_frame(self, kind: str = "pandas", *, of: str = "labels") -> Any:
+        """One line for every label, or another table of the audit, as "pandas", "polars" or "pyarrow".
+
+        Parameters
+        ----------
+        kind : {"pandas", "polars", "pyarrow"}
+            In pandas, labels and issues have the index of the frame that was audited.
+        of : {"labels", "issues", "noise"}
+        """
+        table = getattr(self, check_choice("table of an audit", of, TABLES))
+        frame = as_frame(table, kind)
+        if kind == "pandas" and self.index is not None and of != "noise":
+            frame.index = self.index.take(table["row"].to_numpy())
+        return frame
+
+    def corrected(self, frame: Any) -> Any:
+        """The audited frame with its labels corrected where the model is sure, in its own kind, index and values.
+
+        Parameters
+        ----------
+        frame : pandas, polars or Arrow
+            The table that was audited, in the same order of rows.
+        """
+        return correct_frame(frame, self.labels, self.summary["table"])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the share of wrong labels over the first clock, with its 95 % band."""
+        from labeltide.inference.display import new_axes
+
+        ax = new_axes(ax)
+        noise = self.summary["noise"]
+        moments = np.asarray(noise["clock"], dtype=float)
+        for curve in noise["curves"]:
+            name = "all labels" if curve.get("annotator") is None else str(curve["annotator"]).replace("$", r"\$")
+            (line,) = ax.plot(moments, np.asarray(curve["rate"], dtype=float), label=name)
+            ends = (np.asarray(curve[f"rate_{end}"], dtype=float) for end in ("lower", "upper"))
+            ax.fill_between(moments, *ends, color=line.get_color(), alpha=0.2, linewidth=0)
+        clock = str(self.summary["clock"]["name"]).replace("$", r"\$")
+        ax.set(xlabel=clock, ylabel="share of wrong labels", ylim=(0, None))
+        ax.legend(frameon=False)
+        return ax
 
     def _repr_html_(self) -> str:
         return summary_html(self.summary, self.folder if self.folder and self.folder.exists() else None)
@@ -388,31 +373,34 @@ def _check(read: AuditInput, learned: Learned, options: AuditOptions) -> tuple[n
 
 def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline: Results | None) -> TableAudit:
     options, sample, whole, work = study.options, study.sample, study.table, kept.folder
-    fitted = _fit(study, kept, stages)
+    coded, estimator, messages = _fit(study, kept, stages)
+    findings = to_json(describe_noise_found(sample, estimator, study.checks))
+    noise, false_alarms = noise_table(sample, estimator), estimator.clock_estimates_[0].false_alarms
+    conclusion = conclude(findings).to_json()
     about, n_windows = study.about, len(study.windows)
     study = study._replace(learned=sample)  # windows on disk are no longer mapped
     with stages.stage("judge"):
         with torch_on_one_thread():
-            scorer = make_scorer(fitted.coded, sample, options.device)
-            judged = judge_sample(scorer, sample, options.fdr, fitted.false_alarms)
-        may_name = bool(fitted.conclusion["names_labels"])
+            scorer = make_scorer(coded, sample, options.device)
+            judged = judge_sample(scorer, sample, options.fdr, false_alarms)
+        may_name = bool(conclusion["names_labels"])
         judged = replace(judged, spend_fdr=options.spend_fdr, may_name=may_name)
         shares = judged.probabilities[judged.mask].mean(0)
         job = JudgeJob(whole, scorer, None if isinstance(whole, MemoryTable) else work, shares, study.shifts, may_name)
         judge_all(job, lambda done: stages.rows(done, whole.n_rows))
     with stages.stage("page"), new_results(options.folder) if options.folder is not None else nullcontext() as draft:
         parts = job.read_parts([QUALITY, SUPPORT]) if may_name or sample.moved is not None else ()
-        flags = find_flags(parts, flag_bound(fitted.false_alarms, options.fdr), options.spend_fdr and may_name)
+        flags = find_flags(parts, flag_bound(false_alarms, options.fdr), options.spend_fdr and may_name)
         totals = Totals.of(job, sample)
         held = write_lines(job, flags, totals, draft, work, lambda done: stages.rows(done, whole.n_rows, (0.0, 0.9)))
         described, shown = describe_labels(job, flags, totals, sample, judged)
         summary = to_json(
             {
-                **describe_run(options.command, {**fitted.seconds, **stages.seconds, "write": stages.spent()}),
-                "table": {**about, "said": [*about["said"], *fitted.said]},
-                "settings": describe_settings(sample, options, fitted.estimator, n_windows),
-                "conclusion": fitted.conclusion,
-                **describe_whole(fitted.findings, whole, totals, sample.moved is not None),
+                **describe_run(options.command, {**stages.seconds, "write": stages.spent()}),
+                "table": {**about, "said": [*about["said"], *messages]},
+                "settings": describe_settings(sample, options, estimator, n_windows),
+                "conclusion": conclusion,
+                **describe_whole(findings, whole, totals, sample.moved is not None),
                 **described,
                 **({"recordings": study.recordings} if study.recordings else {}),
             }
@@ -424,10 +412,10 @@ def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline:
             assert lines is not None
             summary["compare"] = compare_audits(baseline, Results(summary, lines, lines)).summary
         if draft is not None:
-            write_findings(draft, summary, fitted.noise, fitted.estimator.save)
+            write_findings(draft, summary, noise, estimator.save)
             write_page(draft, ShownResults(summary, draft / LABELS, draft / ISSUES, shown))
     labels = held if held is not None or options.folder is None else dataset.dataset(options.folder / LABELS)
-    return TableAudit(summary, labels, fitted.noise, fitted.estimator, options.folder, frame_index(table))
+    return TableAudit(summary, labels, noise, estimator, options.folder, frame_index(table))
 
 
 @dataclass(frozen=True)
@@ -440,33 +428,10 @@ class ShownResults(Results):
         return self.lines
 
 
-class Fitted(NamedTuple):
-    """The fit with what was inferred from it.
-
-    Attributes
-    ----------
-    coded, estimator : the fit with codes for classes, as it judges, and with their names
-    """
-
-    coded: TideClassifier
-    estimator: TideClassifier
-    noise: pa.Table
-    findings: dict[str, Any]
-    conclusion: dict[str, Any]
-    false_alarms: np.ndarray | None
-    said: list[str]
-    seconds: dict[str, float]
-
-
-def _fit(study: Study, kept: Unfinished, stages: Stages) -> Fitted:
-    """Fit and infer, or take the fit and findings that an interrupted audit has kept."""
-    options, sample, windows, work = study.options, study.sample, study.windows, kept.folder
-    known = None if work is None else read_fitted(work)
-    if known is not None and work is not None:
-        alarms = known.pop("false_alarms")
-        noise = parquet.read_table(work / NOISE_KEPT)
-        estimators = (load_tide(work / CODED), load_tide(work / MODEL_FILE))
-        return Fitted(*estimators, noise, false_alarms=None if alarms is None else np.asarray(alarms), **known)
+def _fit(study: Study, kept: Unfinished, stages: Stages) -> tuple[TideClassifier, TideClassifier, list[str]]:
+    """Fit and infer, or take what an interrupted audit has kept: the fit with codes for classes, as it judges, and with
+    their names, and sentences on what was limited."""
+    options, sample, windows = study.options, study.sample, study.windows
     epochs = fitting.choose_epochs(study.learned, windows, options.pace)
     expected = expected_seconds(sample, windows, epochs, options.pace)
     names = expected if isinstance(study.table, MemoryTable) else ("fit", "bands")
@@ -478,18 +443,8 @@ def _fit(study: Study, kept: Unfinished, stages: Stages) -> Fitted:
             kept.keep_fit(coded)
     with stages.stage("bands"):
         estimator = fitting.with_class_names(coded, sample)
-        said = say_pace(options.pace, options.n_train) + say_limits(len(windows), study.n_windows, options, estimator)
+        messages = say_pace(options.pace, options.n_train)
+        messages += say_limits(len(windows), study.n_windows, options, estimator)
         kept.take_findings(estimator)
-        said += fitting.infer(estimator, sample, options, stages.done, kept.keep_findings)
-        findings_ = describe_noise_found(sample, estimator, study.checks)
-        noise = noise_table(sample, estimator)
-    conclusion = conclude(to_json(findings_)).to_json()
-    doubt = estimator.clock_estimates_[0].false_alarms
-    fitted = Fitted(coded, estimator, noise, to_json(findings_), conclusion, doubt, said, dict(stages.seconds))
-    if work is not None and not isinstance(study.table, MemoryTable):
-        parquet.write_table(noise, work / NOISE_KEPT)
-        estimator.save(work / MODEL_FILE)
-        coded.save(work / CODED)
-        others = ("coded", "estimator", "noise")
-        write_json(work / FITTED_IN_PARTS, {k: v for k, v in fitted._asdict().items() if k not in others})
-    return fitted
+        messages += fitting.infer(estimator, sample, options, stages.done, kept.keep_findings)
+    return coded, estimator, messages

@@ -1,7 +1,7 @@
 """Progress of an audit: a bar with stages and the remaining time on a terminal, lines in the log elsewhere.
 
-The remaining time is what `expected_cost.py` expects, times how much slower this machine has been so far. Within a
-stage it is never less than its share of the work that is left at the speed of the stage.
+The remaining time is what `expected_seconds` in `fitting.py` expects, times how much slower this machine has been so
+far. Within a stage it is never less than its share of the work that is left at the speed of the stage.
 """
 
 from __future__ import annotations
@@ -116,8 +116,7 @@ class Stages:
     def _show(self, title: str | None = None, seldom: bool = False) -> None:
         if self.bar is not None and self.task is not None:
             gone = sum(self.seconds.values()) + (time.monotonic() - self._started if self.name else 0.0)
-            said = {} if title is None else {"description": title}
-            self.bar.update(self.task, completed=gone / max(gone + self.left(), 1e-9), **said)  # type: ignore[arg-type]
+            self.bar.update(self.task, completed=gone / max(gone + self.left(), 1e-9), description=title)
         if self.log is not None and title is not None and not seldom:
             self.log.say(title)
         elif self.log is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,8 @@ def write_lines(
     """Flag and count the judged lines, and write labels.parquet, issues.parquet and issues.csv; gives back the lines of
     a table in memory.
 
-    Threads read, flag and count parts ahead. This thread encodes them for Parquet, and does nothing else that takes
-    time: pyarrow encodes a file on one thread.
+    Threads read, flag and count parts, and number the texts of row groups ahead. This thread encodes row groups for
+    Parquet, and does nothing else that takes time: pyarrow encodes a file on one thread.
 
     Parameters
     ----------
@@ -51,18 +52,26 @@ def write_lines(
         found = issues.split(part.filter(pa.array(flagged)), table.chunks[number].first_sequence) if issues else []
         return lines, found, totals.count(part, flagged)
 
-    for chunk, (lines, found, counted) in zip(table.chunks, work_ahead(prepare, range(len(table.chunks))), strict=True):
-        totals.add(counted, chunk.first_sequence)
-        if draft is not None and issues is not None:
-            writer = writer or GroupWriter(draft / LABELS, lines.schema)
-            writer.write(lines)
-            issues.add(found)
-        if in_memory:
-            held.append(lines)
-        on_rows(chunk.last_row)
-    if draft is not None and issues is not None and writer is not None:
-        writer.close()
-        issues.write(lines.schema, draft)
+    def count_parts() -> Iterator[pa.Table]:
+        prepared = work_ahead(prepare, range(len(table.chunks)))
+        for chunk, (lines, found, counted) in zip(table.chunks, prepared, strict=True):
+            totals.add(counted, chunk.first_sequence)
+            if issues is not None:
+                issues.add(found)
+            if in_memory:
+                held.append(lines)
+            on_rows(chunk.last_row)
+            yield lines
+
+    if draft is None or issues is None:
+        deque(count_parts(), maxlen=0)
+    else:
+        for group in work_ahead(join_group, row_groups(count_parts())):
+            writer = writer or table_writer(draft / LABELS, group.schema)
+            writer.write_table(group)
+        if writer is not None:
+            writer.close()
+            issues.write(group.schema, draft)
     return as_texts(pa.concat_tables(held)) if in_memory else None
 
 
@@ -183,43 +192,33 @@ def table_writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
     )
 
 
-class GroupWriter:
-    """Writes row groups of a fixed number of lines, so that a file does not depend on the parts that its lines came in.
-
-    Texts that stand as codes are numbered anew in every row group, in the order in which they are met.
-    """
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self.writer = table_writer(path, schema)
-        self.waiting: list[pa.Table] = []
-
-    def write(self, lines: pa.Table) -> None:
-        """Write what is whole row groups, and keep the rest."""
-        self.waiting.append(lines)
-        held = sum(map(len, self.waiting))
-        if held < ROW_GROUP:
-            return
-        joined = pa.concat_tables(self.waiting).unify_dictionaries()
-        whole = held - held % ROW_GROUP
-        for start in range(0, whole, ROW_GROUP):
-            self.writer.write_table(_renumber(joined.slice(start, ROW_GROUP)))
-        self.waiting = [joined.slice(whole)]
-
-    def close(self) -> None:
-        rest = pa.concat_tables(self.waiting).unify_dictionaries()
-        if len(rest):
-            self.writer.write_table(_renumber(rest))
-        self.writer.close()
+def row_groups(parts: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
+    """The lines of parts in groups of a fixed number, so that a file does not depend on the parts; without copies."""
+    group: list[pa.Table] = []
+    held = 0
+    for part in parts:
+        while len(part):
+            some = part.slice(0, ROW_GROUP - held)
+            part = part.slice(len(some))
+            group.append(some)
+            held += len(some)
+            if held == ROW_GROUP:
+                yield group
+                group, held = [], 0
+    if group:
+        yield group
 
 
-def _renumber(lines: pa.Table) -> pa.Table:
-    columns = {}
-    for name, column in zip(lines.column_names, lines.combine_chunks().columns, strict=True):
-        if pa.types.is_dictionary(column.type) and len(lines):
-            whole = column.chunk(0)
-            met = whole.indices.dictionary_encode()
-            codes = met.indices.cast(whole.type.index_type)
-            columns[name] = pa.DictionaryArray.from_arrays(codes, whole.dictionary.take(met.dictionary))
-        else:
-            columns[name] = column
-    return pa.table(columns)
+def join_group(slices: list[pa.Table]) -> pa.Table:
+    """One row group, whose texts that stand as codes are numbered anew in the order in which they are met."""
+    joined = [pa.table({name: _renumber(part[name].combine_chunks()) for name in part.column_names}) for part in slices]
+    return pa.concat_tables(joined).unify_dictionaries().combine_chunks()
+
+
+def _renumber(column: pa.Array) -> pa.Array:
+    if not pa.types.is_dictionary(column.type):
+        return column
+    met = column.indices.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(
+        met.indices.cast(column.type.index_type), column.dictionary.take(met.dictionary)
+    )

@@ -328,6 +328,7 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         recorded = Recorded(labels, mask, moments, known, self._find_sources(labels, groups), between)
         evidence, out_of_fold = self._evidence(features, mask)
         aligned = self._align(features, mask, recorded)
+        may_name = self._may_name_labels() if may_name is None else may_name
         audit = audit_labels(
             recorded._replace(labels=aligned),
             evidence,
@@ -337,7 +338,8 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
             fdr=fdr,
             spend_fdr=spend_fdr,
             has_annotators=_validation.as_labels(y).ndim == 3,
-            may_name=self._may_name_labels() if may_name is None else may_name,
+            may_name=may_name,
+            false_alarms=self._false_alarms() if may_name else None,
             fit=self,
         )
         if out_of_fold is not None and not out_of_fold.all():
@@ -418,6 +420,10 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
     def _may_name_labels(self) -> bool:
         """Whether an audit may flag and correct single labels."""
         return True
+
+    def _false_alarms(self) -> np.ndarray | None:
+        """Expected shares of false alarms among flags (`LabelAudit.false_alarms`); None where they are not known."""
+        return None
 
     def _persistence(self) -> Chain:
         """The hidden Markov model of the true labels, for an audit; here steps are independent."""

@@ -218,28 +218,3 @@ def digest_rows(features: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 class TrainingRowsWarning(UserWarning):
     """Warns of audited rows that are not recognised as training rows, and so are not predicted out of fold."""
-
-
-def out_of_fold_log_probs(
-    model: SequenceModel, rows: TrainingRows, features: np.ndarray, mask: np.ndarray, device: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probabilities (n, steps, classes), and which rows, (n,), are training rows and predicted out of fold.
-
-    Other rows get the average of all folds.
-    """
-    inputs, real = torch.from_numpy(features), torch.from_numpy(mask)
-    model.to(device)
-    count = int(rows.folds.max()) + 1
-    if reads_both_ways(model, count):
-        half, order, index = model.members // 2, reversal(real), torch.arange(len(real))[:, None]
-        onwards = model_log_probs(model.member(0, half), inputs, real, device)  # (networks, n, steps, classes)
-        mirrored = model_log_probs(model.member(half, half), inputs[index, order], real, device)
-        every = join_directions(onwards, mirrored[:, index.to(device), order.to(device)])
-    else:
-        every = model_log_probs(model, inputs, real, device)
-    model.cpu()
-    every = every.double().cpu().unflatten(0, (-1, count)).mean(0).log_softmax(-1)  # (folds, n, steps, classes)
-    folds = torch.from_numpy(rows.find_folds(features, mask))
-    held_out: Tensor = every[folds.clamp_min(0), torch.arange(len(folds))]  # (n, steps, classes)
-    average = every.logsumexp(0) - np.log(len(every))
-    return torch.where((folds >= 0)[:, None, None], held_out, average).numpy(), (folds >= 0).numpy()

@@ -264,7 +264,7 @@ def audit_predictions(
         spend_fdr=spend_fdr,
         has_annotators=_validation.as_labels(padded["y"]).ndim == 3,
         may_name=fit._may_name_labels(),
-        false_alarms=fit._share.false_alarms,
+        false_alarms=fit._false_alarms(),
         fit=fit,
     )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -29,12 +30,12 @@ from labeltide.estimators.cross_fit import (
     digest_rows,
     every_weight,
     hold_out_folds,
-    out_of_fold_log_probs,
+    reads_both_ways,
     repeat,
     small_batches,
 )
 from labeltide.estimators.fleet import FittedFleet, FleetFit
-from labeltide.inference.audit import Recorded
+from labeltide.inference.audit import QUALITY_GRID, Recorded, small_softmax
 from labeltide.inference.bands import (
     NoiseEstimate,
     ShareInterval,
@@ -58,7 +59,7 @@ from labeltide.inference.temporality import (
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.models.base import SequenceModel
 from labeltide.noise.functions import FixedNoise, NoiseFunction
-from labeltide.training import FleetData, History, stages_bar
+from labeltide.training import FleetData, History, reversal, stages_bar
 from labeltide.training.objective import Objective
 
 CROSS_FIT_FOLDS = 5  # by hand (docs/decisions/006-cross-fitting.md)
@@ -324,7 +325,59 @@ def _side_by_side(fleets: list[tuple[SequenceModel, History]], fits: int) -> tup
     return stack([model for model, _ in fleets]).take(order.movedim(1, 0).flatten()), history
 
 
+STEPS_AT_ONCE = 50_000  # of rows that one call of the networks takes
+
+
+class FoldNetworks:
+    """The cross-fitted networks of a fit, on a device.
+
+    Predictions of one fold are a normalised geometric mean over its networks and both directions of time, in which the
+    normalising constants cancel: it is the softmax of their mean logit. For rows outside the training set, folds are
+    averaged.
+    """
+
+    def __init__(self, model: SequenceModel, rows: TrainingRows, device: str) -> None:
+        self.device, self.n_folds = device, int(rows.folds.max()) + 1
+        halves = torch.arange(model.members).chunk(2 if reads_both_ways(model, self.n_folds) else 1)
+        self.directions = [model.take(half).eval().to(device) for half in halves]  # onwards and, if any, backwards
+
+    def predict(self, features: np.ndarray, mask: np.ndarray, folds: np.ndarray, each: Any = map) -> Tensor:
+        """Probabilities of the true labels: float32 of shape (n, steps, classes), zero on padding.
+
+        `folds` are those of training rows, -1 for others. `each` maps a function over batches. All is computed on the
+        device, and the result is transferred once.
+        """
+        size = max(8, STEPS_AT_ONCE // features.shape[1] // 8 * 8)
+
+        def predict(start: int) -> Tensor:
+            some = slice(start, start + size)
+            with torch_on_one_thread():
+                return self._predict(
+                    *(torch.from_numpy(part[some]).to(self.device) for part in (features, mask, folds))
+                )
+
+        return torch.cat(list(each(predict, range(0, len(features), size)))).cpu()
+
+    @torch.no_grad()
+    def _predict(self, features: Tensor, mask: Tensor, folds: Tensor) -> Tensor:
+        def logits(model: SequenceModel, inputs: Tensor) -> Tensor:
+            """The mean of the networks of each fold: (folds, n, steps, classes)."""
+            every = model(inputs.expand(model.members, -1, -1, -1), mask.expand(model.members, -1, -1))
+            return every.unflatten(0, (-1, self.n_folds)).mean(0)
+
+        onwards, *backwards = self.directions
+        mean = logits(onwards, features)
+        if backwards:
+            order, index = reversal(mask), torch.arange(len(mask), device=mask.device)[:, None]
+            mean = (mean + logits(backwards[0], features[index, order])[:, index, order]) / 2
+        every = small_softmax(mean)
+        result, known = every.mean(0), torch.nonzero(folds >= 0)[:, 0]
+        result[known] = every[folds[known], known]
+        return result * mask[..., None]
+
+
 SHARE, WARNED = "share", "warned"  # what files do not hold: the estimates have what is needed of the first
+FALSE_ALARMS = "false_alarms"  # what they hold of it where there are no estimates
 
 
 class Inferred:
@@ -407,11 +460,32 @@ class Inferred:
             return True
         return self.conclusion_.answer == SHOWN
 
+    def _false_alarms(self) -> np.ndarray | None:
+        """Expected shares of false alarms, by which the flags of an audit are limited (`false_alarm_curve`)."""
+        estimates = (self.findings_.get("noise_estimate"), *self.findings_.get("clock_estimates", ())[:1])
+        for estimate in estimates:
+            if estimate is not None:
+                return estimate.false_alarms
+        if hasattr(self, "training_") and self.training_.data.evidence is not None:
+            return self._share.false_alarms
+        return self.findings_.get(FALSE_ALARMS)
+
     @property
     def diagnostics_(self) -> tuple[Diagnostic, ...]:
         """Model checks of the estimated noise, passed or not."""
         self._warn()
         return self._checks
+
+    def _twin(self, **learned: Any) -> Self:
+        """A copy with other fitted attributes, such as `training`, and findings of its own; networks are shared."""
+        twin = copy(self)
+        vars(twin).update({f"{name}_": value for name, value in learned.items()})
+        return twin._take_findings(self)
+
+    def _take_findings(self, other: Any) -> Self:
+        """Take over the bands, tests and checks that another one has computed so far."""
+        self.findings_ = dict(other.findings_)
+        return self
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "findings_"):
@@ -495,7 +569,8 @@ class Inferred:
         if "is_noisy_p" in self.findings_:
             for name in {"noise_estimate", "clock_estimates"} & set(self.findings_):
                 self._agree(self.findings_[name], name)
-        return write_findings({name: found for name, found in self.findings_.items() if name not in (SHARE, WARNED)})
+        kept = {name: found for name, found in self.findings_.items() if name not in (SHARE, WARNED, FALSE_ALARMS)}
+        return write_findings(kept)
 
     def _read_findings(self, written: Any) -> None:
         self.findings_ = read_findings(written, len(self.classes_))
@@ -618,8 +693,10 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
     def _evidence(self, features: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         if self.fold_model_ is None:  # every label was trusted: nothing was cross-fitted
             return super()._evidence(features, mask)
-        device = _validation.check_device(self.device)
-        return out_of_fold_log_probs(self.fold_model_, self.training_rows_, features, mask, device)
+        networks = FoldNetworks(self.fold_model_, self.training_rows_, _validation.check_device(self.device))
+        folds = self.training_rows_.find_folds(features, mask)
+        signal = networks.predict(np.asarray(features, dtype=np.float32), mask, folds).double()
+        return signal.clamp_min(1e-30).log().numpy(), folds >= 0
 
     def _align(self, features: np.ndarray, mask: np.ndarray, recorded: Recorded) -> np.ndarray:
         """Labels of an audit moved to the signals: by the lags of the fit, and by shifts of single rows."""
@@ -662,6 +739,10 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         start, transition, power, bursts = self.chain_
         chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power, "bursts": bursts}
         learned = {"chain": chain, "families": self.families_, "findings": self._write_findings()}
+        if not {"noise_estimate", "clock_estimates"} & set(self.findings_):
+            share = self.findings_.get(SHARE)
+            curve = self.findings_.get(FALSE_ALARMS) if share is None else share.false_alarms
+            learned |= {} if curve is None else {FALSE_ALARMS: curve.tolist()}
         return learned | {"lags": self.lags_.tolist()}
 
     def _take_learned(self, learned: Any) -> None:
@@ -672,6 +753,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             weights = np.asarray(list(families.values()), float)
             power, bursts = float(chain["power"]), float(chain["bursts"])
             lags = np.asarray(learned.get("lags", [0] * len(self.sources_)), int)  # files before 0.2 have none
+            curve = np.asarray(learned.get(FALSE_ALARMS, QUALITY_GRID), float)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ValueError("its chain or its families of Q are malformed.") from None
         sound = all(np.all((values >= 0) & (values < np.inf)) for values in (start, transition, weights, power, bursts))
@@ -679,6 +761,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             raise ValueError(f"its chain must hold finite numbers for {n_classes} classes.")
         if abs(start.sum() - 1) > 1e-3 or (np.abs(transition.sum(1) - 1) > 1e-3).any():
             raise ValueError("the probabilities of its chain must sum to one.")
+        if curve.shape != QUALITY_GRID.shape or not ((curve >= 0) & (curve <= 1)).all():
+            raise ValueError("its expected shares of false alarms are malformed.")
         if removed := [words for name, words in REMOVED_PARTS.items() if name in learned]:
             raise ValueError(
                 f"it was fitted with {' and '.join(removed)}, which tide no longer has. Fit again with this version of "
@@ -687,3 +771,5 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         self.chain_, self.families_ = Chain(start, transition, power, bursts), dict(families)
         self.lags_ = lags
         self._read_findings(findings)
+        if FALSE_ALARMS in learned:
+            self.findings_[FALSE_ALARMS] = curve

@@ -1,6 +1,6 @@
 r"""Label errors: posterior probability that each label is right, and flags at a Bayesian false discovery rate.
 
-The posterior comes from the forward-backward pass of the hidden Markov model (`true_label_posterior`). A label's
+The posterior comes from the forward-backward pass of the hidden Markov model (`Judge`). A label's
 probability :math:`q_i` of being right is the local false discovery rate of flagging it (Efron 2007). The flags are the
 largest set :math:`R` of the smallest values with :math:`\sum_{i \in R} q_i / |R| \le \mathrm{fdr}` (Newton and others
 2004; the Bayesian false discovery rate of Storey 2003).
@@ -14,9 +14,9 @@ nearly all errors.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,12 +25,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from labeltide import _validation
+from labeltide._clock import MAX_GAP, gap_ladder
 from labeltide._display import short
 from labeltide.chain.annotators import (
-    average_left_out,
+    MIN_PROBABILITY,
     fit_weights,
     left_out_opinions,
-    pool,
     shared_labels,
     stack_opinions,
     vote_prior,
@@ -81,7 +81,7 @@ class LabelAudit(LabelAuditDisplay):
     another : array of shape (n, steps, classes), optional
         Probability of each label that another annotator would record; the posterior stands in where it is left out.
     false_alarms : array, optional
-        Expected shares of false alarms, Q and k not taken as known (`false_alarm_curve`). Audits of tables have it.
+        Expected shares of false alarms, Q and k not taken as known (`false_alarm_curve`).
     spend_fdr : bool
         Whether labels for which no other is likelier are flagged too, until the mean quality of the flags is `fdr`.
     out_of_fold : bool array of shape (n,), optional
@@ -269,35 +269,61 @@ class LabelAudit(LabelAuditDisplay):
 
     @cached_property
     def _is_issue(self) -> np.ndarray:
-        candidates = self.labels >= 0 if self.spend_fdr else self.labels != self._suggested[..., None]
-        may_flag = candidates & (self.may_name | self.is_misaligned)
-        return choose_issues(self._quality, may_flag, flag_bound(self.false_alarms, self.fdr))
+        bound = flag_bound(self.false_alarms, self.fdr)
+        return self.flags_below(find_threshold([self._quality[self._may_flag]], bound)[0])
+
+    def flags_below(self, threshold: float) -> np.ndarray:
+        """The flags of labels with a quality below a threshold: bool of shape (n, steps, annotators)."""
+        with np.errstate(invalid="ignore"):
+            return self._may_flag & (self._quality < threshold)
+
+    @cached_property
+    def _may_flag(self) -> np.ndarray:
+        differs = self.labels != self._suggested[..., None]
+        return (self.labels >= 0) & (self.spend_fdr | differs) & (self.may_name | self.is_misaligned)
 
     @cached_property
     def is_misaligned(self) -> np.ndarray:
         """Labels that differ from the likeliest one, while the label that is moved to their step does not."""
-        if self.aligned is None:
-            return np.zeros(self.labels.shape, bool)
-        return (self.labels >= 0) & (self.labels != self.aligned) & (self.aligned == self._suggested[..., None])
+        return is_misaligned(self.labels, self.aligned, self._suggested)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values if self.has_annotators else values[..., 0]
 
 
-def choose_issues(quality: np.ndarray, may_flag: np.ndarray, fdr: float) -> np.ndarray:
-    """Flag as many labels as possible, lowest quality first, while their mean quality stays at most `fdr`.
+BINS = 1 << 16  # of quality, in whose steps the threshold of flags is found
 
-    The mean quality of the flags is their Bayesian false discovery rate (Newton and others 2004). Ties are flagged
-    together or not at all. Quality is NaN where nothing was recorded; `may_flag` has the same shape.
+
+def in_fixed_point(probabilities: np.ndarray) -> np.ndarray:
+    """Probabilities as multiples of 2^-24, whose sums are exact: the same in whatever parts labels are summed."""
+    return np.asarray(np.rint(probabilities * 2.0**24) / 2.0**24)
+
+
+def find_threshold(qualities: Iterable[np.ndarray], fdr: float) -> tuple[float, np.ndarray]:
+    """The quality below which labels are flagged, and how many are in each bin of quality up to it: int64 (bins,).
+
+    As many bins of lowest quality as possible are flagged while the mean quality of their labels stays at most `fdr`:
+    it is the Bayesian false discovery rate of the flags (Newton and others 2004). `qualities` are those of the labels
+    that may be flagged, in parts of any size. The threshold is 0 where none is flagged.
     """
-    candidates = np.sort(quality[may_flag & np.isfinite(quality)])
-    if not candidates.size:
-        return np.zeros(quality.shape, dtype=bool)
-    # Running means of sorted values increase, so the last one within the bound ends the set; ties end at their last.
-    last = np.searchsorted(candidates, candidates, side="right")
-    means = candidates.cumsum()[last - 1] / last
-    worst = candidates[means <= fdr]
-    return may_flag & (quality <= worst[-1]) if worst.size else np.zeros(quality.shape, dtype=bool)
+    counts, sums = np.zeros(BINS, dtype=np.int64), np.zeros(BINS)
+    for quality in qualities:
+        values = quality.astype(np.float64)
+        bin_of = np.minimum((values * BINS).astype(np.int64), BINS - 1)
+        counts += np.bincount(bin_of, minlength=BINS)
+        sums += np.bincount(bin_of, in_fixed_point(values), minlength=BINS)
+    total = np.cumsum(counts)
+    within = np.flatnonzero((total > 0) & (np.cumsum(sums) <= fdr * total))
+    last = int(within[-1]) + 1 if len(within) else 0
+    # A label that is surely right lies at the upper end of the last bin.
+    return last / BINS if last < BINS else 2.0, counts[:last]
+
+
+def is_misaligned(labels: np.ndarray, aligned: np.ndarray | None, suggested: np.ndarray) -> np.ndarray:
+    """Labels (..., annotators) that differ from the likeliest one (...), while the one moved to their step does not."""
+    if aligned is None:
+        return np.zeros(labels.shape, bool)
+    return (labels >= 0) & (labels != suggested[..., None]) & (aligned == suggested[..., None])
 
 
 @torch_on_one_thread()
@@ -317,23 +343,24 @@ def audit_labels(
 ) -> LabelAudit:
     """Audit recorded labels with a fitted chain and out-of-fold log-probabilities, (n, steps, classes)."""
     _validation.check_number("fdr", fdr, 0, 1)
-    posterior = true_label_posterior(recorded, evidence, chain, noise)
-    moments, index = np.unique(recorded.clock, return_inverse=True)
-    wrong = 1 - np.diagonal(noise.at(moments), axis1=-2, axis2=-1)  # ([sources,] moments, classes)
-    index = index.reshape(recorded.clock.shape)
+    signal = torch.from_numpy(np.exp(evidence) * recorded.mask[..., None]).double()
+    judge = Judge.fit(recorded, signal, chain, noise)
+    scores = judge.score(recorded, signal)
+    shape = (*recorded.mask.shape, len(chain.start))
+    wrong, index = judge.error_rates, scores.point.reshape(recorded.mask.shape)
     return LabelAudit(
         classes=classes,
         labels=recorded.labels,
         clock=recorded.clock,
         mask=recorded.mask,
-        probabilities=posterior,
-        signal=np.exp(evidence) * recorded.mask[..., None],
-        error_rates=wrong[index] if recorded.sources is None else wrong[recorded.sources[:, None], index[..., None]],
+        probabilities=scores.posterior.reshape(shape),
+        signal=signal.numpy(),
+        error_rates=wrong[0, index] if recorded.sources is None else wrong[recorded.sources[:, None], index[..., None]],
         fdr=fdr,
         spend_fdr=spend_fdr,
         has_annotators=has_annotators,
         trusted=recorded.trusted,
-        another=another_label(recorded, evidence, chain, noise, posterior),
+        another=scores.another.reshape(shape) * recorded.mask[..., None],
         may_name=may_name,
         false_alarms=false_alarms,
         fit=fit,
@@ -430,37 +457,7 @@ def _quality(data: ChainData, parameters: ChainParameters, index: int) -> np.nda
 
 NUMBERS_AT_ONCE = 2**22  # of Q at steps that are held in memory together
 SEEN_ALIKE = 1 / 3  # by hand, with one annotator: the weight of what the annotator sees and the features do not hold
-
-
-def another_label(
-    recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction, posterior: np.ndarray
-) -> np.ndarray:
-    """Probability of each label of another annotator, given all labels and features: (n, steps, classes).
-
-    `posterior` is that of the true labels, given all recorded ones.
-    """
-    expected = partial(_expected_label, clock=recorded.clock, noise=noise)
-    by_features, by_chain = expected(np.exp(evidence)), expected(posterior)
-    labels, mask = torch.from_numpy(recorded.labels), torch.from_numpy(recorded.mask)
-    shared = shared_labels(labels, mask)
-    if not bool(shared.any()):
-        only = labels.amax(-1).long()  # the one label of each step, or -1
-        opinion, labelled = stack_opinions(by_features), (only >= 0) & mask
-        power = fit_weights(opinion[labelled], only[labelled], torch.ones(1, dtype=torch.float64))
-        values = SEEN_ALIKE * by_chain + (1 - SEEN_ALIKE) * pool(power, opinion)
-    else:
-        without = []  # what the chain expects given the labels of all annotators but one
-        for annotator in range(labels.shape[-1]):
-            others = recorded.labels.copy()
-            others[..., annotator] = -1
-            part = recorded._replace(labels=others, trusted=None)
-            without.append(expected(true_label_posterior(part, evidence, chain, noise)))
-        left_out = torch.stack(without)
-        prior = vote_prior(labels, posterior.shape[-1])
-        weights = fit_weights(*left_out_opinions(labels, shared, left_out, prior, [by_features]))
-        averaged = average_left_out(by_chain, left_out, shared)
-        values = pool(weights, stack_opinions(averaged, vote_shares(labels, prior), by_features))
-    return values.numpy() * recorded.mask[..., None]
+MAX_LOGIT = 60.0
 
 
 def differs_probability(another: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -469,24 +466,14 @@ def differs_probability(another: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.where(labels >= 0, 1 - np.take_along_axis(another, codes, -1), np.nan)
 
 
-def _expected_label(belief: np.ndarray, clock: np.ndarray, noise: NoiseFunction) -> Tensor:
-    """Probability of each recorded label given beliefs in the true ones: (n, steps, classes).
-
-    Q at every step is large with many classes, so some rows are taken at a time.
-    """
-    rows = max(1, NUMBERS_AT_ONCE // (clock.shape[1] * belief.shape[-1] ** 2))
-    parts = []
-    for start in range(0, len(clock), rows):
-        moments, index = np.unique(clock[start : start + rows], return_inverse=True)
-        common = torch.from_numpy(noise.common_at(moments)[index.reshape(-1, clock.shape[1])])  # (rows, steps, ...)
-        parts.append(torch.einsum("nti,ntij->ntj", torch.from_numpy(belief[start : start + rows]).double(), common))
-    return torch.cat(parts)
+def small_softmax(logits: Tensor) -> Tensor:
+    """Softmax over few classes: by a product with ones, several times faster than torch's own over a short axis."""
+    powers = logits.clamp(-MAX_LOGIT, MAX_LOGIT).exp_()
+    return powers / (powers @ _ones_matrix(powers))
 
 
-# Posterior of the true labels: forward-backward smoothing of a fitted hidden Markov model (Rabiner 1989).
-#
-# :math:`P(y_t \mid \tilde y_{1:T}, x) \propto \alpha_t \beta_t` with the chain's start, its transition matrix, the
-# evidence to the power k, and Q(t) as emission probabilities.
+def _ones_matrix(values: Tensor) -> Tensor:
+    return torch.ones(values.shape[-1], values.shape[-1], dtype=values.dtype, device=values.device)
 
 
 class Recorded(NamedTuple):
@@ -496,36 +483,177 @@ class Recorded(NamedTuple):
     mask: np.ndarray  # bool (n, steps), False on padding
     clock: np.ndarray  # (n, steps)
     trusted: np.ndarray | None = None  # int8 (n, steps), true labels where they are known, -1 elsewhere
-    sources: np.ndarray | None = None  # int64 (n, annotators), whose Q applies to each column; None for one Q
+    sources: np.ndarray | None = None  # int64 (n, annotators), whose Q applies to each; None: the annotator's, or one
     gaps: np.ndarray | None = None  # int64 (n, steps), steps of time before each step; None where all are one
 
 
-def true_label_posterior(recorded: Recorded, evidence: np.ndarray, chain: Chain, noise: NoiseFunction) -> np.ndarray:
-    """Posterior of the true labels under a fitted chain: (n, steps, classes), zero on padding.
+class Scores(NamedTuple):
+    """Probabilities at some steps, arrays of shape (steps, classes), and the index of their moments: int64 (steps,)."""
 
-    `evidence` are out-of-fold log-probabilities of the true label given the features, of the same shape.
+    posterior: np.ndarray  # of the true label, given all labels and features
+    another: np.ndarray  # of the label of another annotator
+    signal: np.ndarray  # of the true label, given the features alone
+    point: np.ndarray  # on the grid of the judge
+
+
+@dataclass
+class Judge:
+    r"""A fitted hidden Markov model with all that is fixed beforehand: a label gets the same numbers in whatever rows.
+
+    The posterior is that of forward-backward smoothing (Rabiner 1989),
+    :math:`P(y_t \mid \tilde y_{1:T}, x) \propto \alpha_t \beta_t` with the chain's start, its transition matrix, the
+    probabilities from the features to the power k, and Q(t) as emission probabilities. Results have the precision of
+    these probabilities.
+
+    Attributes
+    ----------
+    grid : moments of the clock, rising
+    noise : Tensor of shape (sources or 1, points, classes, classes), points are moments of the grid
+    common : Tensor of shape (points, classes, classes)
+    several : whether any step has labels of two annotators
+    weights : of the opinions of chain, votes and features where steps have several labels, else of features alone
+    prior : votes that are added to those of a step
     """
-    grid, points = clock_grid(recorded.clock, recorded.mask)
-    labels = recorded.labels
-    if recorded.sources is not None:
-        labels = spread_labels(labels, recorded.sources, noise.annotators)
-    data = ChainData(
-        labels=torch.from_numpy(labels)[None],
-        mask=torch.from_numpy(recorded.mask),
-        points=None if points is None else torch.from_numpy(points),
-        n_points=len(grid),
-        n_classes=len(chain.start),
-        evidence=torch.from_numpy(evidence).float()[None],
-        trusted=None if recorded.trusted is None else torch.from_numpy(recorded.trusted),
-    ).with_gaps(recorded.gaps)
-    matrices = noise.at(grid)
-    numbers = (chain.start, chain.transition, chain.power, matrices if matrices.ndim == 4 else matrices[None])
-    bursts = torch.tensor([chain.bursts]) if chain.bursts else None
-    start, transition, power, on_grid = (torch.as_tensor(values).float()[None] for values in numbers)
-    parameters = ChainParameters(start, transition, power, on_grid, bursts)
-    members = same_data(torch.ones(1, len(recorded.labels)))
-    posterior: np.ndarray = posteriors(data, members, parameters)[0].double().numpy() * recorded.mask[..., None]
-    return posterior / posterior.sum(-1, keepdims=True).clip(1e-300)
+
+    chain: Chain
+    grid: np.ndarray
+    noise: Tensor
+    common: Tensor
+    gap_lengths: tuple[int, ...]
+    several: bool
+    weights: Tensor
+    prior: Tensor
+
+    @classmethod
+    def fit(cls, recorded: Recorded, signal: Tensor, chain: Chain, noise: NoiseFunction) -> Judge:
+        """Fix grid, lengths of gaps and weights of the opinion pool from labels and probabilities from the features."""
+        labels, mask = torch.from_numpy(recorded.labels), torch.from_numpy(recorded.mask)
+        shared = shared_labels(labels, mask)
+        grid = clock_grid(recorded.clock, recorded.mask)[0]
+        matrices = torch.from_numpy(np.asarray(noise.at(grid))).float()
+        matrices = matrices if matrices.ndim == 4 else matrices[None]
+        common = torch.from_numpy(np.asarray(noise.common_at(grid))).to(signal.dtype)
+        lengths = (1,) if recorded.gaps is None else gap_ladder(_inner_gaps(recorded))[1]
+        none = torch.ones(matrices.shape[-1], dtype=signal.dtype)
+        judge = cls(chain, grid, matrices, common, lengths, bool(shared.any()), none[:1], none)
+        point = judge._points(recorded).flatten()
+
+        def expected(belief: Tensor) -> Tensor:
+            return judge._expected(point, belief.double().flatten(0, 1))[0].reshape(belief.shape)
+
+        by_features = expected(signal)
+        if judge.several:
+            left_out = torch.stack([expected(without) for without in judge._without_each(recorded, signal)])
+            prior = vote_prior(labels, len(none))
+            weights = fit_weights(*left_out_opinions(labels, shared, left_out, prior, [by_features]))
+            judge.prior = prior.to(signal.dtype)
+        else:
+            only = labels.amax(-1).long()  # the one label of each step, or -1
+            labelled = (only >= 0) & mask
+            start = torch.ones(1, dtype=torch.float64)
+            weights = fit_weights(stack_opinions(by_features)[labelled], only[labelled], start)
+        judge.weights = weights.to(signal.dtype)
+        return judge
+
+    @property
+    def error_rates(self) -> np.ndarray:
+        """1 less the diagonal of Q: shape (sources or 1, points, classes)."""
+        return 1 - torch.diagonal(self.noise, dim1=-2, dim2=-1).numpy()
+
+    def score(self, recorded: Recorded, signal: Tensor, steps: np.ndarray | None = None) -> Scores:
+        """Judge rows by their labels and the probabilities from their features, (n, steps, classes).
+
+        `steps` are indices into an array of (n, steps) read as one row; None for all.
+        """
+        index = torch.arange(recorded.mask.size) if steps is None else torch.from_numpy(steps)
+        of_rows = self.posterior(recorded, signal)
+        posterior, features = (values.flatten(0, 1)[index] for values in (of_rows, signal))
+        point = self._points(recorded).flatten()[index]
+        by_features, by_chain = self._expected(point, features, posterior)
+        opinions = [by_features]
+        if self.several:
+            mean, counts = self._average_without_each(recorded, signal)
+            counts = counts.flatten()[index][:, None]
+            left_out = self._expected(point, mean.flatten(0, 1)[index])[0]
+            labels = torch.from_numpy(recorded.labels).flatten(0, 1)[index]
+            votes = vote_shares(labels, self.prior.double()).to(signal.dtype)
+            opinions = [torch.where(counts > 0, left_out, by_chain), votes, by_features]
+        logs = [opinion.clamp_min(MIN_PROBABILITY).log() for opinion in opinions]
+        another = small_softmax(sum(weight * log for weight, log in zip(self.weights, logs, strict=True)))
+        if not self.several:
+            another = SEEN_ALIKE * by_chain + (1 - SEEN_ALIKE) * another
+        return Scores(*(values.numpy() for values in (posterior, another, features, point)))
+
+    def posterior(self, recorded: Recorded, signal: Tensor) -> Tensor:
+        """Posterior of the true labels: (n, steps, classes), zero on padding."""
+        jumps = None
+        if recorded.gaps is not None:
+            index = np.searchsorted(np.array(self.gap_lengths), _inner_gaps(recorded))
+            jumps = torch.from_numpy(np.minimum(index, len(self.gap_lengths) - 1).astype(np.int8))
+        labels = recorded.labels
+        if recorded.sources is not None:
+            labels = spread_labels(labels, recorded.sources, len(self.noise))
+        mask = torch.from_numpy(recorded.mask)
+        data = ChainData(
+            labels=torch.from_numpy(labels)[None],
+            mask=mask,
+            points=self._points(recorded),
+            n_points=len(self.grid),
+            n_classes=self.noise.shape[-1],
+            evidence=signal.clamp_min(1e-30).log().float()[None],
+            trusted=None if recorded.trusted is None else torch.from_numpy(recorded.trusted),
+            jumps=jumps,
+            gaps=(1,) if jumps is None else self.gap_lengths,
+        )
+        numbers = (self.chain.start, self.chain.transition, self.chain.power)
+        start, transition, power = (torch.as_tensor(values).float()[None] for values in numbers)
+        bursts = torch.tensor([self.chain.bursts]) if self.chain.bursts else None
+        parameters = ChainParameters(start, transition, power, self.noise[None], bursts)
+        posterior = posteriors(data, same_data(torch.ones(1, len(mask))), parameters)[0].to(signal.dtype)
+        posterior = posterior * mask[..., None]
+        return posterior / (posterior @ _ones_matrix(posterior)).clamp_min(1e-30)
+
+    def _points(self, recorded: Recorded) -> Tensor:
+        return torch.from_numpy(np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, recorded.clock))
+
+    def _expected(self, point: Tensor, *beliefs: Tensor) -> list[Tensor]:
+        """Probability of each recorded label given beliefs in the true ones, (steps, classes) each.
+
+        Q at every step is large with many classes, so some steps are taken at a time.
+        """
+        size = max(1, NUMBERS_AT_ONCE // self.common.shape[-1] ** 2)
+        results = [torch.empty_like(belief) for belief in beliefs]
+        for start in range(0, len(point), size):
+            some = slice(start, start + size)
+            common = self.common[point[some]].to(beliefs[0].dtype)
+            for belief, result in zip(beliefs, results, strict=True):
+                result[some] = torch.bmm(belief[some, None], common)[:, 0]
+        return results
+
+    def _without_each(self, recorded: Recorded, signal: Tensor) -> Iterator[Tensor]:
+        """The posterior given the labels of all annotators but one, for each of them."""
+        for annotator in range(recorded.labels.shape[-1]):
+            others = recorded.labels.copy()
+            others[..., annotator] = -1
+            yield self.posterior(recorded._replace(labels=others, trusted=None), signal)
+
+    def _average_without_each(self, recorded: Recorded, signal: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean of these over the annotators of a step that has several, and their number: (n, steps)."""
+        shared = shared_labels(torch.from_numpy(recorded.labels), torch.from_numpy(recorded.mask))
+        sums, counts = torch.zeros_like(signal), shared.sum(-1)
+        rows = np.flatnonzero(shared.any(-1).any(-1).numpy())
+        some = Recorded(*(None if values is None else values[rows] for values in recorded))  # type: ignore[arg-type]
+        for annotator, without in enumerate(self._without_each(some, signal[rows]) if len(rows) else ()):
+            sums[rows] += without * shared[rows, :, annotator, None]
+        return sums / counts.clamp_min(1)[..., None], counts
+
+
+def _inner_gaps(recorded: Recorded) -> np.ndarray:
+    """The gaps within rows, at most `MAX_GAP` steps of time."""
+    assert recorded.gaps is not None
+    gaps = np.where(recorded.mask, np.minimum(recorded.gaps, MAX_GAP), 1)
+    gaps[:, 0] = 1
+    return gaps
 
 
 def _take(names: Sequence[Any], index: np.ndarray) -> list[Any]:

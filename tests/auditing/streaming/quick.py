@@ -38,9 +38,9 @@ class QuickTide(TideClassifier):
         mask = steps_mask(lengths, X.shape[1])
         folds = int(fitted().training_rows_.folds.max()) + 1
         self.training_rows_ = TrainingRows(digest_rows(X, mask), np.arange(len(X)) % folds)
-        self.findings_ = {}
         stub = StubTide().fit(X, y, clock, lengths, clusters=np.zeros(len(X)))
-        self.stub = stub
+        names = ("noise_estimate", "annotator_estimates", "temporality", "is_noisy_p", "diagnostics")
+        self.findings_ = {name: getattr(stub, f"{name}_") for name in names} | {"warned": True}
         return self
 
     def save_fit(self, path):
@@ -49,14 +49,6 @@ class QuickTide(TideClassifier):
         twin.save_fit(path)
 
     save = save_fit
-
-    is_noisy_p_ = 0.01
-    noise_estimate_ = property(lambda self: self.stub.noise_estimate_)
-    clock_estimates_ = property(lambda self: self.stub.clock_estimates_)
-    annotator_estimates_ = property(lambda self: self.stub.annotator_estimates_)
-    temporality_ = property(lambda self: self.stub.temporality_)
-    clock_temporality_ = property(lambda self: self.stub.clock_temporality_)
-    diagnostics_ = property(lambda self: self.stub.diagnostics_)
 
 
 def stream_quickly(monkeypatch):

@@ -17,8 +17,8 @@ from labeltide.auditing import survey as sorting
 from labeltide.auditing.page import write_page
 from labeltide.auditing.predict import predict_table, predict_to_file
 from labeltide.auditing.results import LABEL_COLUMNS, OURS
-from labeltide.inference.audit import choose_issues
 from labeltide.inference.conclusion import NO_OTHER_LIKELIER
+from oracles import choose_issues
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import NoisyLabelClassifier, TideClassifier
-from labeltide.inference.audit import LabelAudit, Recorded, true_label_posterior
+from labeltide.inference.audit import LabelAudit, Recorded, audit_labels
 from labeltide.noise.functions import FixedNoise
 from labeltide.noise.simulate import average_rate
 from labeltide_bench.evaluation import (
@@ -112,13 +112,5 @@ def _audit_training(estimator: TideClassifier, labels: np.ndarray) -> LabelAudit
     assert data.evidence is not None
     mask, evidence = data.mask.numpy(), data.evidence[0].numpy()
     clock = estimator.training_.grid[data.grid_index().numpy()]
-    posterior = true_label_posterior(Recorded(labels, mask, clock), evidence, estimator.chain_, estimator.noise_)
-    return LabelAudit(
-        classes=estimator.classes_,
-        labels=labels,
-        clock=clock,
-        mask=mask,
-        probabilities=posterior,
-        signal=np.exp(evidence),
-        error_rates=np.zeros_like(posterior),
-    )
+    chain, noise, classes = estimator.chain_, estimator.noise_, estimator.classes_
+    return audit_labels(Recorded(labels, mask, clock), evidence, chain, noise, classes)
