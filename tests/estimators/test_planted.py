@@ -26,14 +26,14 @@ def test_planted_errors_are_found_and_the_share_rises_by_what_was_planted(study,
         assert each.found.sum() > 0.8 * each.planted.sum() > 0
         assert each.response == pytest.approx(1, abs=0.3)
         assert each.named_again.sum() > 0.8 * each.named.sum() > 0
-    (check,) = check_planted(results)
+    (check,) = check_planted(results, ["a", "b"])
     assert not check.is_warning
     assert not unreliable_classes(results).any()
 
 
 def test_a_share_that_does_not_move_with_what_was_planted_is_denied():
     still = PlantedErrors("at random", np.array([50, 50]), np.array([45, 9]), 0.2, np.array([3, 30]), np.array([0, 28]))
-    (check,) = check_planted([still])
+    (check,) = check_planted([still], ["a", "b"])
     assert check.denies
     assert "54 were found" in check.sentence
     assert unreliable_classes([still]).tolist() == [False, True]  # few of its planted errors are found

@@ -29,7 +29,7 @@ from labeltide.auditing.reading import AuditInput, decode
 from labeltide.auditing.results import FORMAT, MODEL, MODEL_FILE
 from labeltide.estimators import TideClassifier
 from labeltide.inference.annotators import cohen_kappas, count_votes, fleiss_kappa, observed_agreement
-from labeltide.inference.audit import LabelAudit, averaged_share
+from labeltide.inference.audit import KINDS, LabelAudit, averaged_share
 from labeltide.inference.bands import Change, NoiseEstimate, interval_around
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.temporality import PartTemporality
@@ -196,6 +196,7 @@ class PartTotals(NamedTuple):
     by_clock: list[np.ndarray]
     by_sequence: list[np.ndarray]
     by_annotator: np.ndarray
+    by_kind: np.ndarray
     corrected: int
     false_alarms: float
     wrong: float
@@ -214,6 +215,7 @@ class Totals:
     by_clock : labels and expected contested labels in each part of the clock: (2, parts)
     by_sequence : labels and issues of each sequence: (2, sequences)
     by_annotator : labels of each annotator
+    by_kind : issues of each of `KINDS`
     wrong : the expected number of wrong labels
     positions : lines before each chunk
     """
@@ -224,6 +226,7 @@ class Totals:
     by_sequence: np.ndarray
     by_annotator: np.ndarray
     by_clock: np.ndarray = field(default_factory=lambda: np.zeros((2, CONTESTED_PARTS)))
+    by_kind: np.ndarray = field(default_factory=lambda: np.zeros(len(KINDS), dtype=np.int64))
     corrected: int = 0
     false_alarms: float = 0.0
     wrong: float = 0.0
@@ -250,6 +253,7 @@ class Totals:
             by_clock=[np.bincount(at, weights, CONTESTED_PARTS) for weights in (None, contested)],
             by_sequence=[np.bincount(chosen, minlength=n_sequences) for chosen in (sequence, sequence[flags])],
             by_annotator=np.bincount(people[people >= 0], minlength=len(self.by_annotator)),
+            by_kind=np.bincount(_codes(part, "kind")[flagged], minlength=len(KINDS)),
             corrected=int((self.codes[_codes(part, "corrected")][there] != classes).sum()),
             false_alarms=float(quality[flags].sum()),
             wrong=float((1 - quality).sum()),
@@ -262,6 +266,7 @@ class Totals:
         self.by_clock += part.by_clock
         self.by_sequence[:, first_sequence : first_sequence + len(part.by_sequence[0])] += part.by_sequence
         self.by_annotator += part.by_annotator
+        self.by_kind += part.by_kind
         self.corrected += part.corrected
         self.false_alarms += part.false_alarms
         self.wrong += part.wrong
@@ -299,6 +304,7 @@ class Totals:
             "spend_fdr": judged.spend_fdr,
             "expected_false_alarms": averaged_share(judged.false_alarms, self.false_alarms / count) if count else 0.0,
             "corrected": self.corrected,
+            "by_kind": dict(zip(KINDS, self.by_kind.tolist(), strict=True)),
             "by_class": [
                 {"recorded": name, "labels": int(self.by_class[0, code]), "issues": int(self.by_class[1, code])}
                 for code, name in enumerate(classes)

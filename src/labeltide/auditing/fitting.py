@@ -18,6 +18,7 @@ from labeltide.chain.data import INFERENCE_STEPS, TEST_STEPS, TrainingEvidence, 
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import as_array
+from labeltide.estimators.planted import PlantedErrors, plant_errors
 from labeltide.estimators.tide import CHAIN_POINTS
 from labeltide.inference.bootstrap import BAND_REPLICATES
 from labeltide.inference.conclusion import NoiseWarning
@@ -104,6 +105,32 @@ def fit(table: Learned, windows: np.ndarray, clusters: np.ndarray, options: Audi
     `clusters` holds the recording of each of all windows: its sequence, or one of several with the same features.
     """
     estimator = new_estimator(table, windows, options)
+    features, labels, inputs, sequences = _inputs(table, windows, clusters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClusterWarning)  # where all labels lie in one block, windows are the units
+        estimator.fit(features, labels, **inputs)
+    if inputs["clusters"] is sequences:
+        return estimator
+    # Bands and tests still go by sequences.
+    return estimator._twin(training=estimator.training_._replace(clusters=torch.from_numpy(sequences)))
+
+
+def plant(
+    estimator: TideClassifier, table: Learned, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions
+) -> tuple[PlantedErrors, ...]:
+    """What is found of errors that are planted in the windows that were learned from; nothing in a fast audit."""
+    if options.pace.is_fast or estimator.fold_model_ is None:
+        return ()
+    features, labels, inputs, _ = _inputs(table, windows, clusters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClusterWarning)
+        return plant_errors(estimator, features, labels, seed=options.seed, **inputs)
+
+
+def _inputs(
+    table: Learned, windows: np.ndarray, clusters: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any], np.ndarray]:
+    """Features, labels and other inputs of a fit, and the sequence of each window."""
 
     def take(values: np.ndarray) -> np.ndarray:
         """Those of the chosen windows; of all windows no copy, which may be large."""
@@ -111,15 +138,9 @@ def fit(table: Learned, windows: np.ndarray, clusters: np.ndarray, options: Audi
 
     labels, clock, lengths, sequences = map(take, (table.fit_labels, table.clock, table.lengths, clusters))
     trusted, gaps = (None if each is None else take(each) for each in (table.fit_trusted, table.gaps))
-    more = {"trusted": trusted, "gaps": gaps}
     units = cut_long_sequences(sequences, np.asarray((labels >= 0).any((1, 2))))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ClusterWarning)  # where all labels lie in one block, windows are the units
-        estimator.fit(take(table.features), labels, clock=clock, lengths=lengths, clusters=units, **more)
-    if units is sequences:
-        return estimator
-    # Bands and tests still go by sequences.
-    return estimator._twin(training=estimator.training_._replace(clusters=torch.from_numpy(sequences)))
+    inputs = {"clock": clock, "lengths": lengths, "clusters": units, "trusted": trusted, "gaps": gaps}
+    return take(table.features), labels, inputs, sequences
 
 
 def cut_long_sequences(sequences: np.ndarray, labelled: np.ndarray) -> np.ndarray:

@@ -31,7 +31,18 @@ from labeltide.estimators.cross_fit import TrainingRows, digest_rows
 from labeltide.estimators.fleet import find_moments
 from labeltide.estimators.tide import STEPS_AT_ONCE as STEPS_AT_ONCE
 from labeltide.estimators.tide import FoldNetworks
-from labeltide.inference.audit import BINS, Judge, LabelAudit, Recorded, Scores, find_threshold, is_misaligned
+from labeltide.inference.audit import (
+    BINS,
+    KINDS,
+    Judge,
+    LabelAudit,
+    Recorded,
+    Scores,
+    find_kinds,
+    find_threshold,
+    is_misaligned,
+    run_lengths,
+)
 from labeltide.inference.audit import in_fixed_point as in_fixed_point
 from labeltide.inference.audit import small_softmax as small_softmax
 from labeltide.inference.conclusion import Support, explain, find_support
@@ -50,7 +61,8 @@ class JudgeJob:
     folder : where judged parts are written; None keeps them in `held`
     class_shares : float array of shape (classes,), the mean posterior, with which error rates are averaged
     shifts : by which labels of the table are moved to their time
-    may_name : whether wrong labels were shown; if not, labels that lie at a wrong time are named alone
+    may_name : bool array of shape (classes,), whether wrong labels of each recorded class may be named; of others only
+        labels that lie at a wrong time are
     """
 
     table: Any
@@ -58,7 +70,7 @@ class JudgeJob:
     folder: Path | None
     class_shares: np.ndarray
     shifts: TableShifts
-    may_name: bool = True
+    may_name: np.ndarray
     held: dict[int, pa.Table] = field(default_factory=dict)
 
     def has_part(self, number: int) -> bool:
@@ -155,9 +167,13 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     support, shift = _support(job, table, scores, suggested), np.zeros(len(who), dtype=np.int32)
     if table.moved is not None and table.shift is not None:
         shift[who >= 0] = table.shift[table.sequence_of_step[step], who][who >= 0]
-    if not job.may_name:
-        moved = None if table.moved is None else table.from_steps(table.moved)
-        support[~is_misaligned(table.from_steps(table.labels), moved, suggested)[step, who]] = 0
+    of_steps, moved = table.from_steps(table.labels), None if table.moved is None else table.from_steps(table.moved)
+    misaligned = is_misaligned(of_steps, moved, suggested)
+    runs = run_lengths((of_steps >= 0) & (of_steps != suggested[:, None]), table.sequence_of_step)
+    support |= np.minimum(runs, 15).astype(np.uint64)[step, who] << np.uint64(SHIFTS["run"])
+    support |= misaligned.astype(np.uint64)[step, who] << np.uint64(SHIFTS["moved"])
+    support[(support & np.uint64(1)) == 0] = 0
+    support[~(job.may_name[code] | misaligned[step, who])] = 0
     columns = {
         "row": pa.array(numbers[table.line_row]),
         "sequence": table.ids.take(rows),
@@ -407,6 +423,8 @@ BITS = {
     "signal_percent": 7,
     "others": 7,
     "wrong_percent": 7,
+    "run": 4,  # steps in a row that differ from the likeliest label
+    "moved": 1,  # whether the label fits another step
 }
 SHIFTS = dict(zip(BITS, accumulate(BITS.values(), initial=0), strict=False))  # bits before each part
 
@@ -425,10 +443,16 @@ def pack_support(support: Support) -> np.ndarray:
         "wrong_percent": np.rint(100 * support.wrong.astype(np.float64)),
     }
     packed = np.zeros(len(support.recorded), dtype=np.uint64)
-    for name, bits in BITS.items():
-        whole = np.minimum(np.asarray(parts[name]).astype(np.int64), 2**bits - 1)
+    for name, values in parts.items():
+        whole = np.minimum(np.asarray(values).astype(np.int64), 2 ** BITS[name] - 1)
         packed |= whole.astype(np.uint64) << np.uint64(SHIFTS[name])
     return packed
+
+
+def kinds_of(packed: np.ndarray, flagged: np.ndarray) -> pa.DictionaryArray:
+    """The kind of each flagged label, null for the others."""
+    kinds = find_kinds(*(_part(packed, name).astype(np.int64) for name in ("run", "others", "moved")))
+    return pa.DictionaryArray.from_arrays(pa.array(kinds.astype(np.int8), mask=~flagged), pa.array(KINDS))
 
 
 def unpack_support(packed: np.ndarray) -> Support:
@@ -488,6 +512,7 @@ def _shown(packed: np.ndarray) -> np.ndarray:
     agreeing, neighbours = _part(packed, "agreeing"), _part(packed, "neighbours")
     silent = np.where(2 * agreeing > neighbours, np.uint64(0), _mask("agreeing") | _mask("neighbours"))
     silent |= np.where(_part(packed, "same") > 0, np.uint64(0), _mask("signal_percent"))
+    silent |= _mask("run") | _mask("moved")
     return packed & ~silent
 
 

@@ -213,6 +213,7 @@ LABEL_COLUMNS = {
     "shift": "number",
     "corrected": "text",
     "is_issue": "flag",
+    "kind": "text",
     "reason": "text",
 }
 MAX_ROWS = 2**53

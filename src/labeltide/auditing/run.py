@@ -58,6 +58,7 @@ from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
 from labeltide.auditing.writing import write_lines
 from labeltide.estimators import TideClassifier
+from labeltide.estimators.planted import PlantedErrors, check_planted, unreliable_classes
 from labeltide.inference.audit import flag_bound
 from labeltide.inference.conclusion import Diagnostic, conclude
 from labeltide.kernels.library import torch_on_one_thread
@@ -373,8 +374,9 @@ def _check(read: AuditInput, learned: Learned, options: AuditOptions) -> tuple[n
 
 def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline: Results | None) -> TableAudit:
     options, sample, whole, work = study.options, study.sample, study.table, kept.folder
-    coded, estimator, messages = _fit(study, kept, stages)
-    findings = to_json(describe_noise_found(sample, estimator, study.checks))
+    coded, estimator, planted, messages = _fit(study, kept, stages)
+    checks = (*study.checks, *check_planted(planted, sample.class_names))
+    findings = to_json({**describe_noise_found(sample, estimator, checks), "planted": [vars(each) for each in planted]})
     noise, false_alarms = noise_table(sample, estimator), estimator.clock_estimates_[0].false_alarms
     conclusion = conclude(findings).to_json()
     about, n_windows = study.about, len(study.windows)
@@ -383,14 +385,15 @@ def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline:
         with torch_on_one_thread():
             scorer = make_scorer(coded, sample, options.device)
             judged = judge_sample(scorer, sample, options.fdr, false_alarms)
-        may_name = bool(conclusion["names_labels"])
-        judged = replace(judged, spend_fdr=options.spend_fdr, may_name=may_name)
+        may_name = np.full(len(sample.class_names), bool(conclusion["names_labels"]))
+        may_name &= ~unreliable_classes(planted) if planted else True
+        judged = replace(judged, spend_fdr=options.spend_fdr, may_name=may_name[sample.fit_labels.clip(0)])
         shares = judged.probabilities[judged.mask].mean(0)
         job = JudgeJob(whole, scorer, None if isinstance(whole, MemoryTable) else work, shares, study.shifts, may_name)
         judge_all(job, lambda done: stages.rows(done, whole.n_rows))
     with stages.stage("page"), new_results(options.folder) if options.folder is not None else nullcontext() as draft:
-        parts = job.read_parts([QUALITY, SUPPORT]) if may_name or sample.moved is not None else ()
-        flags = find_flags(parts, flag_bound(false_alarms, options.fdr), options.spend_fdr and may_name)
+        parts = job.read_parts([QUALITY, SUPPORT]) if may_name.any() or sample.moved is not None else ()
+        flags = find_flags(parts, flag_bound(false_alarms, options.fdr), options.spend_fdr and bool(may_name.all()))
         totals = Totals.of(job, sample)
         held = write_lines(job, flags, totals, draft, work, lambda done: stages.rows(done, whole.n_rows, (0.0, 0.9)))
         described, shown = describe_labels(job, flags, totals, sample, judged)
@@ -428,9 +431,11 @@ class ShownResults(Results):
         return self.lines
 
 
-def _fit(study: Study, kept: Unfinished, stages: Stages) -> tuple[TideClassifier, TideClassifier, list[str]]:
+def _fit(
+    study: Study, kept: Unfinished, stages: Stages
+) -> tuple[TideClassifier, TideClassifier, tuple[PlantedErrors, ...], list[str]]:
     """Fit and infer, or take what an interrupted audit has kept: the fit with codes for classes, as it judges, and with
-    their names, and sentences on what was limited."""
+    their names; what became of planted errors; and sentences on what was limited."""
     options, sample, windows = study.options, study.sample, study.windows
     epochs = fitting.choose_epochs(study.learned, windows, options.pace)
     expected = expected_seconds(sample, windows, epochs, options.pace)
@@ -447,4 +452,5 @@ def _fit(study: Study, kept: Unfinished, stages: Stages) -> tuple[TideClassifier
         messages += say_limits(len(windows), study.n_windows, options, estimator)
         kept.take_findings(estimator)
         messages += fitting.infer(estimator, sample, options, stages.done, kept.keep_findings)
-    return coded, estimator, messages
+        planted = fitting.plant(coded, study.learned, windows, study.clusters[study.learned.groups], options)
+    return coded, estimator, planted, messages

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from pyarrow import ipc, parquet
 
 from labeltide.auditing.findings import PartTotals, Totals, as_texts
-from labeltide.auditing.judging import QUALITY, SUPPORT, Flags, JudgeJob, Reasons, work_ahead
+from labeltide.auditing.judging import QUALITY, SUPPORT, Flags, JudgeJob, Reasons, kinds_of, work_ahead
 from labeltide.auditing.results import ISSUES, ISSUES_CSV, LABEL_COLUMNS, LABELS, MAX_IN_CSV, ROW_GROUP
+from labeltide.inference.audit import KINDS, RUN
 from labeltide.tables.frames import with_verdicts, write_safe_csv
 
 BUCKET = 400_000  # flagged labels that are sorted at once
@@ -46,8 +47,10 @@ def write_lines(
         part = job.read_part(number)
         flagged = flags.of(part)
         reason = reasons.write(part[SUPPORT].to_numpy(), flagged)
-        part = part.append_column("corrected", _replace(part["recorded"], part["suggested"], flagged))
-        part = part.append_column("is_issue", pa.array(flagged))
+        kinds = kinds_of(part[SUPPORT].to_numpy(), flagged)
+        in_run = kinds.indices.fill_null(0).to_numpy() == KINDS.index(RUN)
+        part = part.append_column("corrected", _replace(part["recorded"], part["suggested"], flagged & ~in_run))
+        part = part.append_column("is_issue", pa.array(flagged)).append_column("kind", kinds)
         lines = part.drop_columns([SUPPORT]).append_column("reason", reason)
         found = issues.split(part.filter(pa.array(flagged)), table.chunks[number].first_sequence) if issues else []
         return lines, found, totals.count(part, flagged)
@@ -76,13 +79,13 @@ def write_lines(
 
 
 def _replace(recorded: pa.ChunkedArray, suggested: pa.ChunkedArray, flagged: np.ndarray) -> pa.DictionaryArray:
-    """The recorded labels with the suggested label in place of each flagged one; both have one dictionary."""
+    """The recorded labels with the suggested label in place of some; both have one dictionary."""
     recorded, suggested = recorded.combine_chunks(), suggested.combine_chunks()
     codes = pc.if_else(pa.array(flagged), suggested.indices, recorded.indices)
     return pa.DictionaryArray.from_arrays(codes, recorded.dictionary)
 
 
-CODES = ("annotator", "recorded", "suggested", "corrected")  # whose texts are the same in all parts
+CODES = ("annotator", "recorded", "suggested", "corrected", "kind")  # whose texts are the same in all parts
 AT_ONCE = 3  # ranges that are sorted while another is written
 
 

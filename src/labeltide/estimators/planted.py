@@ -18,7 +18,7 @@ from labeltide.chain.data import TrainingEvidence, draw_rows, same_data
 from labeltide.chain.passes import posteriors
 from labeltide.estimators.fleet import fit_fleet
 from labeltide.estimators.tide import TideClassifier
-from labeltide.inference.audit import FDR, choose_issues
+from labeltide.inference.audit import FDR, find_threshold
 from labeltide.inference.conclusion import Diagnostic
 
 PLANTED_SHARE = 0.04  # by hand: of the labels of each copy
@@ -114,8 +114,8 @@ def plant_errors(
     return tuple(results)
 
 
-def check_planted(planted: Sequence[PlantedErrors]) -> tuple[Diagnostic, ...]:
-    """A check of the share of wrong labels: does it rise by what was planted?"""
+def check_planted(planted: Sequence[PlantedErrors], class_names: Sequence[str]) -> tuple[Diagnostic, ...]:
+    """Checks of the share of wrong labels, which should rise by what was planted, and of the flags of each class."""
     single = [each for each in planted if each.kind in SINGLE and math.isfinite(each.response)]
     if not single:
         return ()
@@ -125,10 +125,16 @@ def check_planted(planted: Sequence[PlantedErrors]) -> tuple[Diagnostic, ...]:
         f"Of {n_planted} labels that were changed in copies of the study, {n_found} were found, and the estimated "
         f"share of wrong labels rose by {response:.1f} times what was added"
     )
-    if MIN_RESPONSE <= response <= MAX_RESPONSE:
-        return (Diagnostic("planted", False, f"{sentence} (1 is right)."),)
-    advice = "Check a random sample of labels: a review gives the share without a model."
-    return (Diagnostic("planted", True, f"{sentence}, where 1 is right.", advice, denies=True),)
+    if not MIN_RESPONSE <= response <= MAX_RESPONSE:
+        advice = "Check a random sample of labels: a review gives the share without a model."
+        return (Diagnostic("planted", True, f"{sentence}, where 1 is right.", advice, denies=True),)
+    checks = [Diagnostic("planted", False, f"{sentence} (1 is right).")]
+    for code in np.flatnonzero(unreliable_classes(planted)).tolist():
+        of_class = (sum(int(getattr(each, name)[code]) for each in single) for name in ("found", "planted"))
+        found = "Of {1} planted errors of this class, {0} were found.".format(*of_class)
+        sentence = f"Labels recorded as {class_names[code]!r} are not listed: {found}"
+        checks.append(Diagnostic("planted class", True, sentence, "Review some of these labels."))
+    return tuple(checks)
 
 
 def unreliable_classes(planted: Sequence[PlantedErrors]) -> np.ndarray:
@@ -154,7 +160,8 @@ def _judge(labels: np.ndarray, posterior: np.ndarray) -> tuple[np.ndarray, float
     """Flags, and the expected number of wrong labels."""
     quality = np.take_along_axis(posterior, labels.clip(0).astype(np.intp), -1)
     may_flag = (labels >= 0) & (labels != posterior.argmax(-1)[..., None])
-    return choose_issues(np.where(labels >= 0, quality, np.nan), may_flag, FDR), float((1 - quality)[labels >= 0].sum())
+    flagged = may_flag & (quality < find_threshold([quality[may_flag]], FDR)[0])
+    return flagged, float((1 - quality)[labels >= 0].sum())
 
 
 def _other(generator: np.random.Generator, codes: np.ndarray, n_classes: int) -> np.ndarray:

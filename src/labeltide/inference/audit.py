@@ -76,7 +76,7 @@ class LabelAudit(LabelAuditDisplay):
         Whether labels came with an annotator axis; if not, results have none.
     trusted : int8 array of shape (n, steps), optional
         True labels that were known beforehand, -1 elsewhere.
-    may_name : bool
+    may_name : bool, or bool array of shape (n, steps, annotators)
         False where the fit does not show that labels are wrong (`conclusion.py`); then none is flagged or corrected.
     another : array of shape (n, steps, classes), optional
         Probability of each label that another annotator would record; the posterior stands in where it is left out.
@@ -91,7 +91,7 @@ class LabelAudit(LabelAuditDisplay):
     fit : TideClassifier or PredictionFit, optional
         What the labels were judged with. It has `noise_estimate_`, `temporality_`, `conclusion_` and `diagnostics_`.
 
-    Computed from these when first asked for: `quality`, `contested`, `suggested`, `is_issue` and others.
+    Computed from these when first asked for: `quality`, `contested`, `suggested`, `is_issue`, `kind` and others.
     """
 
     classes: np.ndarray
@@ -105,7 +105,7 @@ class LabelAudit(LabelAuditDisplay):
     has_annotators: bool = False
     trusted: np.ndarray | None = None
     another: np.ndarray | None = None
-    may_name: bool = True
+    may_name: bool | np.ndarray = True
     false_alarms: np.ndarray | None = None
     spend_fdr: bool = False
     out_of_fold: np.ndarray | None = None
@@ -170,16 +170,17 @@ class LabelAudit(LabelAuditDisplay):
         return self._shaped(reasons)
 
     def corrected(self, min_confidence: float | None = None) -> np.ndarray:
-        """The recorded labels as codes, with the suggested label in place of each flagged one.
+        """The recorded labels as codes, with the suggested label in place of each flagged one that is not in a run.
 
-        Gaps stay gaps. Shape (n, steps) or, with annotators, (n, steps, annotators).
+        In a run, either labels or signals may be at fault (`kind`). Gaps stay gaps. Shape (n, steps) or, with
+        annotators, (n, steps, annotators).
 
         Parameters
         ----------
         min_confidence : float, optional
-            Replace the labels whose suggestion has at least this probability, flagged or not, in place of flagged ones.
+            Replace the labels whose suggestion has at least this probability, flagged or not, in runs or not.
         """
-        replaced = self._is_issue
+        replaced = self._is_issue & (self._kinds != KINDS.index(RUN))
         if min_confidence is not None:
             _validation.check_number("min_confidence", min_confidence, 0, 1)
             sure = (self.suggested_probability >= min_confidence)[..., None]
@@ -240,6 +241,7 @@ class LabelAudit(LabelAuditDisplay):
             "suggested": _take(self.classes.tolist(), self.probabilities.argmax(-1)[row, step]),
             "suggested_probability": self.suggested_probability[row, step],
             "is_issue": self.is_issue.reshape(whole)[row, step, annotator],
+            "kind": pa.array(self.kind.reshape(whole)[row, step, annotator], pa.string()),
             "reason": pa.array(self.reason.reshape(whole)[row, step, annotator], pa.string()),
         }
         return pa.table({name: _column(values) for name, values in columns.items()})
@@ -257,6 +259,25 @@ class LabelAudit(LabelAuditDisplay):
             "given_label": self.classes[self.labels[row, step, annotator]],
             "predicted_label": self.suggested[row, step],
         }
+
+    @cached_property
+    def kind(self) -> np.ndarray:
+        """What identifies each flag; None for all other labels.
+
+        "isolated": at most two steps in a row, between labels that agree with the suggestion. "contested": another
+        annotator recorded the suggestion. "misaligned": the label fits another step. "run": label and signal disagree
+        for several steps, and either may be at fault.
+        """
+        return self._shaped(np.where(self._is_issue, np.array(KINDS, dtype=object)[self._kinds], None))
+
+    @cached_property
+    def _kinds(self) -> np.ndarray:
+        n, n_steps, n_annotators = self.labels.shape
+        differs = (self.labels >= 0) & (self.labels != self._suggested[..., None])
+        sequence = np.repeat(np.arange(n), n_steps)
+        runs = run_lengths(differs.reshape(-1, n_annotators), sequence).reshape(self.labels.shape)
+        others = (self.labels == self._suggested[..., None]).sum(-1, keepdims=True)
+        return find_kinds(runs, np.broadcast_to(others, self.labels.shape), self.is_misaligned)
 
     @cached_property
     def _quality(self) -> np.ndarray:
@@ -317,6 +338,32 @@ def find_threshold(qualities: Iterable[np.ndarray], fdr: float) -> tuple[float, 
     last = int(within[-1]) + 1 if len(within) else 0
     # A label that is surely right lies at the upper end of the last bin.
     return last / BINS if last < BINS else 2.0, counts[:last]
+
+
+# Kinds of flagged labels: what identifies them as wrong (docs/decisions/029-labels-and-signals.md).
+ISOLATED, RUN, CONTESTED, MISALIGNED = KINDS = ("isolated", "run", "contested", "misaligned")
+MAX_ISOLATED = 2  # by hand: steps in a row that differ from the likeliest label, up to which labels persist around them
+
+
+def run_lengths(differs: np.ndarray, sequence: np.ndarray) -> np.ndarray:
+    """The length of the run of consecutive true values that each belongs to, 0 where false.
+
+    `differs` has shape (steps, annotators), and runs end where `sequence`, (steps,), changes.
+    """
+    begins = differs.copy()
+    begins[1:] &= ~differs[:-1] | (sequence[1:] != sequence[:-1])[:, None]
+    lengths = np.zeros(differs.shape, dtype=np.int64)
+    for annotator in range(differs.shape[1]):
+        inside, run = differs[:, annotator], np.cumsum(begins[:, annotator])
+        lengths[inside, annotator] = np.bincount(run[inside])[run[inside]]
+    return lengths
+
+
+def find_kinds(run: np.ndarray, others: np.ndarray, misaligned: np.ndarray) -> np.ndarray:
+    """The kind of each label as an index into `KINDS`, from lengths of runs, other annotators who agree, and shifts."""
+    kinds = np.where(run > MAX_ISOLATED, KINDS.index(RUN), KINDS.index(ISOLATED))
+    kinds = np.where(others > 0, KINDS.index(CONTESTED), kinds)
+    return np.where(misaligned, KINDS.index(MISALIGNED), kinds)
 
 
 def is_misaligned(labels: np.ndarray, aligned: np.ndarray | None, suggested: np.ndarray) -> np.ndarray:
