@@ -33,6 +33,7 @@ from labeltide.auditing.reading import (
 from labeltide.auditing.resume import WINDOWS, check_windows_disk
 from labeltide.auditing.stages import Stages
 from labeltide.auditing.survey import (
+    ROW,
     Chunk,
     Layout,
     count_columns,
@@ -41,7 +42,6 @@ from labeltide.auditing.survey import (
     open_layout,
     prepare_rows,
     time_numbers,
-    used_columns,
 )
 from labeltide.tables.columns import Steps, code_values
 from labeltide.tables.features import MAX_VALUE, Features, apply_encoders, encode_features
@@ -93,11 +93,7 @@ def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: 
     if prepared.kept is not None:
         counts = count_columns(files, roles, needed, on_rows, prepared.kept)
         tidy, tidied_said = _choose_tidying(counts, roles, options)
-    copy, read_roles = prepared.files, prepared.roles
-    columns = used_columns(copy, read_roles)
-    layout, sorted_said = open_layout(
-        copy, read_roles, columns, options.window, options.checkpoint, on_rows, tidy, prepared
-    )
+    layout, sorted_said = open_layout(prepared, options.window, options.checkpoint, on_rows, tidy)
     _check_training(layout, options)
     n_rows, n_windows = layout.survey.n_rows, layout.size.windows
     held, places = draw_windows(layout, options, _shown(stages, n_rows, (0.6, 0.7)))
@@ -329,7 +325,7 @@ def read_sample(
         groups=groups,
         sequence_names=tuple(names),
         ids=pa.DictionaryArray.from_arrays(pa.array(of_row), pa.array(names)),
-        columns=layout.described_columns,
+        columns=layout.prepared.shown.describe(),
         all_steps=layout.size.steps,
         said=said,
     )
@@ -354,14 +350,13 @@ def _fit(
     features = encode_features(table, columns.features, steps, labels, named=columns.features_named, of_whole=of_whole)
     moments = read_moments(columns.time, whole(table[columns.time])) if columns.time else None
     _, clocks, clocks_said = read_clocks(table, columns.clock, columns.time, moments, steps)
-    times_said = moments.messages if moments else ()
-    if prepared is not None and prepared.time_messages is not None:
-        times_said = prepared.time_messages
+    times_said = prepared.time_messages
+    if times_said is None:
+        times_said = moments.messages if moments else ()
     said = [*times_said, *features.messages, *clocks_said]
-    shown = prepared.shown.trusted if prepared else columns.trusted
-    if shown:
-        settled = prepared.decisions["used"] if prepared and prepared.decisions else 0
-        said.append(describe_trusted(survey.trusted - settled, shown))
+    if prepared.shown.trusted:
+        settled = prepared.decisions["used"] if prepared.decisions else 0
+        said.append(describe_trusted(survey.trusted - settled, prepared.shown.trusted))
     if not features.columns:
         said.append(without_features(rows.n_annotators))
     usual, gaps_said = _find_gaps(layout, rows.steps, windows)
@@ -458,8 +453,8 @@ def read_chunk(layout: Layout, chunk: Chunk) -> tuple[AuditInput, np.ndarray]:
     """The arrays of a chunk with labels of all classes, and the number of each of its rows in the user's table."""
     rows = read_rows(layout, chunk)
     numbers = np.arange(chunk.first_row, chunk.last_row)
-    if layout.row_column is not None:
-        numbers = rows.table[layout.row_column].to_numpy()
+    if ROW in rows.table.column_names:  # a copy, or sorted
+        numbers = rows.table[ROW].to_numpy()
     return to_steps(layout, rows).take(layout.plan.windows(chunk)), numbers
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,10 +76,10 @@ def count_columns(
     return counts
 
 
-def used_columns(files: FileSet, roles: RoleColumns, more: list[str] | None = None) -> list[str]:
+def used_columns(files: FileSet, roles: RoleColumns) -> list[str]:
     """The columns to read, in the order of the files."""
     single = [roles.time, roles.annotator, roles.trusted]
-    wanted = {*roles.sequence, *roles.label, *roles.clock, *roles.features, *single, *(more or [])}
+    wanted = {*roles.sequence, *roles.label, *roles.clock, *roles.features, *single}
     return [name for name in files.schema.names if name in wanted]
 
 
@@ -89,18 +89,11 @@ def needs_copy(files: FileSet) -> bool:
 
 
 def open_layout(
-    files: FileSet,
-    roles: RoleColumns,
-    columns: list[str],
-    window: int | None,
-    work: Path,
-    on_rows: OnRows,
-    tidy: Tidying = NOTHING,
-    prepared: Prepared | None = None,
+    prepared: Prepared, window: int | None, work: Path, on_rows: OnRows, tidy: Tidying
 ) -> tuple[Layout, list[str]]:
     """The rows in order, surveyed and cut into chunks, and sentences about what had to be done."""
-    said: list[str] = []
-    files = _with_numbers(files, roles)
+    roles, files = prepared.roles, _with_numbers(prepared.files, prepared.roles)
+    columns = used_columns(files, roles)
     kind = None if roles.time is None else _kind(files, roles.time)
     if kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None:
         tidy = replace(tidy, zones={str(roles.time): kind.tz})
@@ -110,24 +103,21 @@ def open_layout(
         if not copy_path.exists():
             _write_whole(copy_path, lambda path: write_batches(read_batches(files, columns), path, on_rows))
         files = open_files(copy_path)
-    copied = files.paths == (str(copy_path),)
-    stream = RowStream.of_files(files, [*columns, ROW] if copied else columns, coded, tidy)
+    numbered = [*columns, ROW]
+    stream = RowStream.of_files(files, numbered if files.paths == (str(copy_path),) else columns, coded, tidy)
+    said: list[str] = []
     try:
         if sorted_path.exists():
             raise UnsortedError("It has been sorted before.")
         found = survey(stream, roles, on_rows)
     except UnsortedError:
         if not sorted_path.exists():
-            wanted = [*columns, ROW] if copied else columns
-            _write_whole(sorted_path, lambda path: write_sorted(files, wanted, roles, path, work / "sort", tidy))
+            given = stream.columns
+            _write_whole(sorted_path, lambda path: write_sorted(files, given, roles, path, work / "sort", tidy))
         said.append("The rows were not in the order of sequences and times and were sorted on disk.")
-        stream = RowStream.of_files(open_files(sorted_path), [*columns, ROW], coded, tidy)
+        stream = RowStream.of_files(open_files(sorted_path), numbered, coded, tidy)
         found = survey(stream, roles, on_rows)
-        copied = True
-    layout = Layout(
-        stream, roles, found, plan_chunks(found, window), row_column=ROW if copied else None, prepared=prepared
-    )
-    return layout, said
+    return Layout(stream, prepared, found, plan_chunks(found, window)), said
 
 
 class Prepared(NamedTuple):
@@ -194,8 +184,7 @@ def prepare_rows(
     kept_rows = None if index is None else np.flatnonzero(index >= 0)
     path = work / "table.parquet"
     if not path.exists():
-        columns = [name for name in used_columns(files, roles) if name in files.schema.names]
-        batches = _prepared_batches(files, columns, kept_rows, replaced)
+        batches = _prepared_batches(files, used_columns(files, roles), kept_rows, replaced)
         _write_whole(path, lambda draft: write_batches(batches, draft, on_rows))
     return Prepared(open_files(path), new_roles, roles, row_messages, time_messages, found, kept_rows)
 
@@ -510,16 +499,11 @@ def _sequence_starts(state: _State, table: pa.Table, names: list[str]) -> np.nda
     state.key = tuple(last for _, last in key)
     places = pa.array(np.flatnonzero(starts))
     if names:
-        state.names.append(join_texts([whole(table[name]).take(places) for name in names]))
+        texts = [whole(table[name]).take(places).cast(pa.string()) for name in names]
+        state.names.append(texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " / "))
     elif starts.any():
         state.names.append(pa.array(["table"]))
     return starts
-
-
-def join_texts(columns: list[pa.Array]) -> pa.Array:
-    """One text for each row of the columns that name a sequence."""
-    texts = [column.cast(pa.string()) for column in columns]
-    return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " / ")
 
 
 def _times(state: _State, table: pa.Table, name: str | None) -> np.ndarray | None:
@@ -661,9 +645,8 @@ MEMORY = "1GB"  # that DuckDB may take before it sorts on disk
 
 def read_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """All rows of parquet or CSV files in batches, with the number of each row."""
-    first = 0
-    source = _parquet_batches(files, columns) if files.kind == "parquet" else _csv_batches(files, columns)
-    for batch in source:
+    first, is_csv = 0, files.kind == "csv"
+    for batch in _csv_batches(files, columns) if is_csv else RowStream.of_files(files, columns, []).batches(BATCH):
         if ROW in batch.schema.names:  # it has been added before
             yield batch
             continue
@@ -702,22 +685,13 @@ def write_sorted(
     purpose = "Sorting a table that does not fit into memory, and is not in the order of sequences and times,"
     duckdb = import_extra("duckdb", "sort", purpose, "sort it before")
     work.mkdir(parents=True, exist_ok=True)
-    batches = (_tidy_batch(batch, tidy) for batch in read_batches(files, columns))
+    given = (tidy(pa.Table.from_batches([batch])) for batch in read_batches(files, columns) if len(batch))
+    batches = (table.combine_chunks().to_batches()[0] for table in given)
     head = next(batches, None)
     if head is None:
         raise ValueError("The table must hold at least one row. Got none.")
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        yield head
-        yield from batches
-
-    reader = pa.RecordBatchReader.from_batches(head.schema, rows())
-    keys = [
-        *roles.sequence,
-        *([roles.time] if roles.time else []),
-        *([roles.annotator] if roles.annotator else []),
-        ROW,
-    ]
+    reader = pa.RecordBatchReader.from_batches(head.schema, chain([head], batches))
+    keys = [*roles.sequence, *(name for name in (roles.time, roles.annotator) if name), ROW]
     with duckdb.connect() as connection:
         connection.execute(f"SET memory_limit = '{MEMORY}'")
         connection.execute(f"SET temp_directory = {_quoted(str(work), chr(39))}")
@@ -731,17 +705,8 @@ def write_sorted(
         work.rmdir()
 
 
-def _tidy_batch(batch: pa.RecordBatch, tidy: Tidying) -> pa.RecordBatch:
-    """A batch with the changes of a table."""
-    return tidy(pa.Table.from_batches([batch])).combine_chunks().to_batches()[0] if len(batch) else batch
-
-
 def _quoted(text: str, mark: str) -> str:
     return mark + text.replace(mark, 2 * mark) + mark
-
-
-def _parquet_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    yield from RowStream.of_files(files, columns, []).batches(BATCH)
 
 
 def _csv_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -872,23 +837,19 @@ class Layout:
     ----------
     encoders, clocks, usual : found from the windows that were drawn; empty or None before
     usual : the usual time between two steps, in seconds or the unit of the column
-    row_column : the column that holds the number of each row before sorting; None where rows are as they were
     """
 
     stream: RowStream
-    columns: RoleColumns
+    prepared: Prepared
     survey: Survey
     plan: ChunkPlan
     encoders: tuple[Encoder, ...] = ()
     clocks: tuple[ClockInfo, ...] = ()
     usual: float | None = None
-    row_column: str | None = None
-    prepared: Prepared | None = None
 
     @property
-    def described_columns(self) -> dict[str, str | None]:
-        """Which column of the table as given plays which role."""
-        return (self.prepared.shown if self.prepared else self.columns).describe()
+    def columns(self) -> RoleColumns:
+        return self.prepared.roles
 
     @cached_property
     def rare(self) -> np.ndarray:
