@@ -406,14 +406,14 @@ def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Pa
     if not folder.exists():
         with write_folder_atomically(folder) as draft:
             _write(layout, places, shapes, draft, on_rows)
-    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="c") for name in shapes}
+    arrays: dict[str, Any] = dict.fromkeys(LEARNED)
+    arrays |= {name: np.load(folder / f"{name}.npy", mmap_mode="c") for name in shapes}
     if any(arrays[name].shape != shape for name, (shape, _) in shapes.items()):
         raise ValueError(f"The kept work {folder} does not fit the table. Leave --resume out to start anew.")
     is_new = np.append(True, places[1:, 0] != places[:-1, 0])
     names = layout.survey.names.take(pa.array(places[is_new, 0])).to_pylist()
     return TrainingWindows(
-        **{name: arrays.get(name) for name in LEARNED if name != "lengths"},
-        lengths=np.array(arrays["lengths"]),
+        **{**arrays, "lengths": np.array(arrays["lengths"])},
         groups=np.cumsum(is_new) - 1,
         sequence_names=tuple(map(str, names)),
         clocks=layout.clocks,

@@ -317,20 +317,10 @@ def _repeats(table: pa.Table, columns: RoleColumns, placed: np.ndarray) -> tuple
     some = indices[counts[inverse.reshape(-1)] > 1]
     if not len(some):
         return some, some
-    by_key, by_all = (_codes(table, each, some) for each in (names, _telling(table)))
-    is_repeat, is_exact = (~_is_first(codes) for codes in (by_key, by_all))
+    is_odd = {field.name: pa.types.is_nested(field.type) or pa.types.is_null(field.type) for field in table.schema}
+    telling = [name for name in table.column_names if not is_number_of_row(name) and not is_odd[name]]
+    is_repeat, is_exact = (~_is_first(_codes(table, each, some)) for each in (names, telling))
     return some[is_exact], some[is_repeat & ~is_exact]
-
-
-def _telling(table: pa.Table) -> list[str]:
-    """Columns in which a copy of a row is the same: all but those that count rows."""
-    return [
-        name for name in table.column_names if not is_number_of_row(name) and not _is_odd(table.schema.field(name).type)
-    ]
-
-
-def _is_odd(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(kind) or pa.types.is_null(kind))
 
 
 def _codes(table: pa.Table, names: list[str], places: np.ndarray) -> np.ndarray:

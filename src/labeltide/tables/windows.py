@@ -264,7 +264,7 @@ def read_clocks(
     Of a part of a table, `known` are the clocks of the whole, and `earliest` its least time, from which days count.
     """
     names = clocks or ("position",)
-    infos = known or [None] * len(names)
+    infos: Sequence[ClockInfo | None] = known or [None] * len(names)
     read = [_read_clock(table, *each, time, moments, steps, earliest) for each in zip(names, infos, strict=True)]
     if len(read) == 1:
         ((values, info, what),) = read
