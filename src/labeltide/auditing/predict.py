@@ -22,7 +22,7 @@ from labeltide.auditing.findings import as_texts
 from labeltide.auditing.judging import STEPS_AT_ONCE, small_softmax, work_ahead
 from labeltide.auditing.reading import AuditInput, choose_source, read_all, read_new_table
 from labeltide.auditing.results import AUDIT, MODEL, MODEL_FILE, check_file, draft_of
-from labeltide.auditing.survey import Layout, count_columns, find_roles, open_layout, prepare_rows, used_columns
+from labeltide.auditing.survey import Layout, count_columns, find_roles, open_layout, prepare_rows
 from labeltide.auditing.writing import table_writer
 from labeltide.estimators.storage import load
 from labeltide.kernels.library import torch_on_one_thread
@@ -230,8 +230,8 @@ def _layout(predictor: Predictor, files: FileSet, columns: Request, reading: Rea
     roles.features = features
     numbers = {encoder.column for encoder in predictor.encoders if not encoder.levels}
     tidy = _find_commas(files, roles, numbers | ({roles.time} if roles.time else set()))
-    files = prepare_rows(files, roles, tidy, reading, work, lambda rows: None).files
-    layout, _ = open_layout(files, roles, used_columns(files, roles), predictor.window, work, lambda rows: None, tidy)
+    prepared = prepare_rows(files, roles, tidy, reading, work, lambda rows: None)
+    layout, _ = open_layout(prepared, predictor.window, work, lambda rows: None, tidy)
     clocks = (ClockInfo("position in the sequence", "position"),)
     return replace(layout, encoders=predictor.encoders, clocks=clocks)
 

@@ -12,22 +12,24 @@ import pyarrow as pa
 
 from labeltide._display import ShortRepr
 from labeltide._validation import UnanswerableError
+from labeltide.tables.columns import Steps
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
 from labeltide.tables.files import FileSet, format_of, is_address, open_files
-from labeltide.tables.intake import OpenTable, load_table, open_table, whole
+from labeltide.tables.intake import OpenTable, load_table, open_table
 from labeltide.tables.roles import Labels, Names, Reading, Request, RoleColumns, find_columns
-from labeltide.tables.rows import GivenRows, TableRows, find_rows, keep_rows, read_table_labels, read_trusted
+from labeltide.tables.rows import TableRows, describe_trusted, find_rows, keep_rows, read_table_labels, read_trusted
 from labeltide.tables.tidy import (
     ColumnOverview,
     TableCounts,
+    Tidying,
     choose_tidying,
     describe_overview,
     read_decimal_commas,
     tidy_contents,
 )
-from labeltide.tables.times import find_gaps, read_moments
-from labeltide.tables.windows import ClockInfo, Windows, cut_windows, positions, read_clocks, say_windows
-from labeltide.tables.words import ANNOTATORS, means, unique_texts
+from labeltide.tables.times import find_gaps
+from labeltide.tables.windows import ClockInfo, Windows, cut_windows, read_clocks, say_windows
+from labeltide.tables.words import ANNOTATORS, means, quoted, unique_texts
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,40 @@ class AuditSteps:
         """Cut windows; None chooses their length from the data."""
         counts = self.rows.steps.counts
         windows = cut_windows(counts, window)
-        names = tuple(unique_texts(self.rows.steps.ids))
+        said = (*self.said, say_windows(len(windows.groups), windows.window, counts))
+        return replace(self.take(windows), said=said)
+
+    def take(self, windows: Windows) -> AuditInput:
+        """The arrays of some windows; steps that belong to none, and their rows, are left out."""
+        steps, names = self.rows.steps, tuple(unique_texts(self.rows.steps.ids))
+        index, belongs, filled = windows.index, windows.belongs, windows.filled_index()
+        real, columns = index >= 0, self.features.columns
+        features = np.zeros((*index.shape, len(columns)), dtype=np.float32)
+        for number, column in enumerate(columns):
+            features[..., number][real] = column[index[real]]
+        labels = np.where(real[..., None], self.labels[filled], np.int8(-1))
+        trusted = None if self.trusted is None else np.where(real, self.trusted[filled], np.int8(-1))
+        place = np.full(len(self.labels), -1, dtype=np.int64)
+        place[index[belongs]] = np.flatnonzero(belongs)
+        kept = place >= 0
+        number_of_step = np.where(kept, np.cumsum(kept) - 1, -1)
+        lines = self.rows.lines(kept)
+        sequence_of_row = pa.array(steps.sequence[steps.step_of_row].astype(np.int32))
         return AuditInput(
-            **_arrays(self, windows),
-            **self.rows.lines(),
-            ids=self.rows.of_given(decode(self.rows.steps.sequence[self.rows.steps.step_of_row], names)),
-            times=self.rows.of_given(self.rows.times),
+            features=features,
+            labels=labels,
+            fit_labels=np.where(belongs[..., None], labels, np.int8(-1)),
+            lengths=windows.lengths,
+            clock=self.clock[filled],  # padding shows the last real moment
+            trusted=trusted,
+            fit_trusted=None if trusted is None else np.where(belongs, trusted, np.int8(-1)),
+            gaps=None if self.gaps is None else np.where(real, self.gaps[filled], 1),
+            groups=windows.groups,
+            index=np.where(real, number_of_step[filled], -1),
+            place=place[kept],
+            **{**lines, "line_step": number_of_step[lines["line_step"]]},
+            ids=self.rows.of_given(pa.DictionaryArray.from_arrays(sequence_of_row, pa.array(names, pa.string()))),
+            times=self.rows.of_given(self.rows.times.dictionary_encode()),
             sequence_names=names,
             class_names=self.class_names,
             annotator_names=self.rows.annotators,
@@ -75,7 +105,7 @@ class AuditSteps:
             columns=self.rows.columns.describe(),
             window=windows.window,
             encoders=self.features.encoders,
-            said=(*self.said, say_windows(len(windows.groups), windows.window, counts)),
+            said=self.said,
             overview=self.overview,
             decisions=self.decisions,
         )
@@ -130,59 +160,49 @@ def read_audit_steps(table: Any, request: Request, reading: Reading = Reading())
 
 
 def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSteps:
-    given = load_table(table, needed_columns(table.names, request))
-    columns = find_columns(given, request)
-    given, kept, rows_said = keep_table_rows(given, columns, reading)
+    loaded = load_table(table, needed_columns(table.names, request))
+    columns = find_columns(loaded, request)
+    loaded, given, rows_said = keep_rows(loaded, columns, reading)
     counts = TableCounts()
-    counts.add(given, columns)
+    counts.add(loaded, columns)
     tidy, tidied_said = choose_tidying(counts, columns, reading.missing)
-    loaded = tidy(given)
+    loaded = tidy(loaded)
     labels = read_table_labels(loaded, columns.label)
-    rows = find_rows(loaded, columns, labels.codes, reading.timezone, kept)
+    rows = find_rows(loaded, columns, labels.codes, reading.timezone, given)
     recorded = labels.of_steps(rows)
     features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
     clock, clocks, clocks_said = read_clocks(loaded, columns.clock, columns.time, rows.moments, rows.steps)
-    moments_said = rows.moments.messages if rows.moments else ()
-    said = [
-        *columns.messages,
-        *rows_said,
-        *tidied_said,
-        *labels.messages,
-        *moments_said,
-        *features.messages,
-        *clocks_said,
-    ]
+    said = [*columns.messages, *rows_said, *tidied_said, *say_blank(counts, columns)]
+    said += [*(rows.moments.messages if rows.moments else ()), *features.messages, *clocks_said]
     trusted = None
     if columns.trusted:
-        trusted, sentence = read_trusted(loaded, columns.trusted, labels, rows.steps)
-        said.append(sentence)
-    used, why = [encoder.column for encoder in features.encoders], {**columns.left_out, **features.left_out}
-    overview = describe_overview(tidy_contents(counts, tidy), table.names, columns, used, why, tidy.as_numbers)
+        trusted = read_trusted(loaded, columns.trusted, labels.classes, rows.steps)
+        said.append(describe_trusted(int((trusted >= 0).sum()), columns.trusted))
+    overview = overview_of(counts, tidy, table.names, columns, features)
     if not features.columns:
-        features = _only_position(rows)
-        said += features.messages
+        said.append(without_features(rows.n_annotators))
+        features = position_feature(rows.steps)
     gaps, gaps_said = find_gaps(rows.steps) if rows.moments else (None, "")
     said += [gaps_said] if gaps_said else []
     return AuditSteps(rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said), overview)
 
 
-def keep_table_rows(
-    table: pa.Table, columns: RoleColumns, reading: Reading
-) -> tuple[pa.Table, GivenRows | None, tuple[str, ...]]:
-    """The table without bad rows, which rows of it these are, and what is said of that."""
-    kept = keep_rows(_with_moments(table, columns.time, reading.timezone), columns, reading.drop_bad_rows)
-    if kept.rows is None:
-        return table, None, kept.messages
-    return table.take(pa.array(kept.rows)), GivenRows(kept.rows, len(table)), kept.messages
+def say_blank(counts: TableCounts, columns: RoleColumns) -> list[str]:
+    """Sentences on texts of blanks alone in columns of labels."""
+    blank = {name: counts.columns[name].blank for name in columns.label}
+    return [
+        f"{count} label{'s' if count > 1 else ''} of {quoted([name])} are blank: not recorded."
+        for name, count in blank.items()
+        if count
+    ]
 
 
-def _with_moments(table: pa.Table, time: str | None, timezone: str | None) -> pa.Table:
-    """The table with moments in a named time zone, where the hour that a clock shows twice is no repeat."""
-    if time is None or timezone is None:
-        return table
-    return table.set_column(
-        table.column_names.index(time), time, read_moments(time, whole(table[time]), timezone).order
-    )
+def overview_of(
+    counts: TableCounts, tidy: Tidying, names: Sequence[str], columns: RoleColumns, features: Features
+) -> tuple[ColumnOverview, ...]:
+    """The overview of a table, `names` are those of all its columns."""
+    used, why = [encoder.column for encoder in features.encoders], {**columns.left_out, **features.left_out}
+    return describe_overview(tidy_contents(counts, tidy), names, columns, used, why, tidy.as_numbers)
 
 
 def read_new_table(
@@ -208,12 +228,12 @@ def read_new_table(
     columns = find_columns(loaded, Request(sequence, time, annotator=annotator), labelled=False)
     numbers = [encoder.column for encoder in encoders if not encoder.levels]
     loaded = read_decimal_commas(loaded, [*numbers, *([columns.time] if columns.time else [])])
-    rows = find_rows(loaded, columns, np.full((len(loaded), 1), -1, dtype=np.int8), timezone)
-    features = apply_encoders(loaded, encoders, rows.steps) if encoders else _position(rows)
-    unlabelled = np.full((len(rows.steps.rows), rows.n_annotators), -1, dtype=np.int8)
+    labels = read_table_labels(loaded, [])
+    rows = find_rows(loaded, columns, labels.codes, timezone)
+    features = apply_encoders(loaded, encoders, rows.steps) if encoders else position_feature(rows.steps)
     clock, clocks, _ = read_clocks(loaded, [], columns.time, rows.moments, rows.steps)
-    steps = AuditSteps(rows, features, unlabelled, tuple(class_names), clock, clocks, said=tuple(columns.messages))
-    return replace(steps.cut(window), said=steps.said)
+    steps = AuditSteps(rows, features, labels.of_steps(rows), tuple(class_names), clock, clocks)
+    return replace(steps.cut(window), said=tuple(columns.messages))
 
 
 def needed_columns(names: Sequence[str], request: Request) -> set[str] | None:
@@ -225,45 +245,19 @@ def needed_columns(names: Sequence[str], request: Request) -> set[str] | None:
     return named | {name for name in there if means(name, ANNOTATORS)}
 
 
-def _only_position(rows: TableRows) -> Features:
-    """The place in the sequence as the only feature, where several annotators can still be compared."""
-    if rows.n_annotators < 2:
+def without_features(n_annotators: int) -> str:
+    """A sentence on a table in which no column is a feature, where several annotators can still be compared."""
+    if n_annotators < 2:
         raise UnanswerableError(
             "With one annotator an audit needs features: nothing else can tell a wrong label from a right one. No "
             "column is left that can be one. Name some with the option features (--features COLUMN,...)."
         )
-    said = "No column is left for features, so the audit rests on the annotators and the position in the sequence."
-    return replace(_position(rows), messages=(said,))
+    return "No column is left for features, so the audit rests on the annotators and the position in the sequence."
 
 
-def _position(rows: TableRows) -> Features:
-    return Features([(positions(rows.steps) * 2 - 1).astype(np.float32)], (), ())
-
-
-def _arrays(steps: AuditSteps, windows: Windows) -> dict[str, Any]:
-    index, belongs = windows.index, windows.belongs
-    real = index >= 0
-    columns = steps.features.columns
-    features = np.zeros((*index.shape, len(columns)), dtype=np.float32)
-    for number in range(len(columns)):
-        features[..., number][real] = columns[number][index[real]]
-    labels = np.where(real[..., None], steps.labels[index], np.int8(-1))
-    trusted = None if steps.trusted is None else np.where(real, steps.trusted[index], np.int8(-1))
-    place = np.empty(len(steps.labels), dtype=np.int64)
-    place[index[belongs]] = np.flatnonzero(belongs)
-    return {
-        "features": features,
-        "labels": labels,
-        "fit_labels": np.where(belongs[..., None], labels, np.int8(-1)),
-        "lengths": windows.lengths,
-        "clock": steps.clock[windows.filled_index()],  # padding shows the last real moment
-        "trusted": trusted,
-        "fit_trusted": None if trusted is None else np.where(belongs, trusted, np.int8(-1)),
-        "gaps": None if steps.gaps is None else np.where(real, steps.gaps[index], 1),
-        "groups": windows.groups,
-        "index": index,
-        "place": place,
-    }
+def position_feature(steps: Steps) -> Features:
+    """The position in the sequence as the only feature."""
+    return Features([(steps.positions * 2 - 1).astype(np.float32)], (), ())
 
 
 @dataclass(frozen=True, repr=False)
@@ -294,7 +288,7 @@ class AuditInput(ShortRepr):
         Where each step belongs: a place in an array of (n, steps) read as one row.
     line_row, line_step, line_annotator : int64 arrays of shape (lines,)
         Of each line, in the table's order; the annotator is -1 in rows that name none and hold no label.
-    ids, times : Arrow arrays of n_rows texts
+    ids, times : dictionary-encoded Arrow arrays of n_rows texts
     encoders : how each feature came from its column
     decisions : how many labels reviewers settled, used and left out; None without decisions
     overview : type, missing values, levels and role of every column of the table
@@ -410,8 +404,8 @@ class AuditInput(ShortRepr):
         return pa.table(
             {
                 "row": rows,
-                "sequence": self.ids.take(rows),
-                "time": self.times.take(rows),
+                "sequence": self.ids.take(rows).cast(pa.string()),
+                "time": self.times.take(rows).cast(pa.string()),
                 "annotator": decode(self.line_annotator, self.annotator_names or (None,)),
                 **dict(zip(titles, map(self.rows_from_steps, self.each_clock), strict=True)),
                 "recorded": decode(recorded, self.class_names),

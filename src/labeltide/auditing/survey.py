@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +22,8 @@ from labeltide._validation import UnanswerableError, encode_labels, find_classes
 from labeltide.auditing.apply import DecidedLabels, trust_decided
 from labeltide.auditing.checks import find_rare
 from labeltide.auditing.fitting import TableSize
-from labeltide.auditing.reading import AuditInput, keep_table_rows
-from labeltide.tables.columns import code_values, label_values
+from labeltide.auditing.reading import AuditInput
+from labeltide.tables.columns import code_values, read_recorded
 from labeltide.tables.features import Encoder
 from labeltide.tables.files import FileSet, csv_options, file_errors, open_files
 from labeltide.tables.intake import is_number, is_text, load_table, open_table, whole
@@ -32,16 +32,17 @@ from labeltide.tables.rows import (
     MAX_ANNOTATORS,
     UNNAMED,
     TableLabels,
+    describe_trusted,
     find_rows,
-    no_trusted,
+    keep_rows,
+    merge_trusted,
     read_table_labels,
     read_trusted,
-    trusted_differ,
 )
 from labeltide.tables.stream import RowStream
 from labeltide.tables.tidy import NOTHING, TableCounts, Tidying
 from labeltide.tables.times import MINUTE, Moments, written_offset
-from labeltide.tables.windows import OVERLAP, ClockInfo, Windows, choose_window, cut_windows
+from labeltide.tables.windows import ClockInfo, Windows, choose_window, count_windows, cut_windows, stride_of
 from labeltide.tables.words import is_number_of_row, name_rows, quoted, unique_texts
 
 HEAD_ROWS = 100_000  # from which columns are found
@@ -75,10 +76,10 @@ def count_columns(
     return counts
 
 
-def used_columns(files: FileSet, roles: RoleColumns, more: list[str] | None = None) -> list[str]:
+def used_columns(files: FileSet, roles: RoleColumns) -> list[str]:
     """The columns to read, in the order of the files."""
     single = [roles.time, roles.annotator, roles.trusted]
-    wanted = {*roles.sequence, *roles.label, *roles.clock, *roles.features, *single, *(more or [])}
+    wanted = {*roles.sequence, *roles.label, *roles.clock, *roles.features, *single}
     return [name for name in files.schema.names if name in wanted]
 
 
@@ -88,18 +89,11 @@ def needs_copy(files: FileSet) -> bool:
 
 
 def open_layout(
-    files: FileSet,
-    roles: RoleColumns,
-    columns: list[str],
-    window: int | None,
-    work: Path,
-    on_rows: OnRows,
-    tidy: Tidying = NOTHING,
-    prepared: Prepared | None = None,
+    prepared: Prepared, window: int | None, work: Path, on_rows: OnRows, tidy: Tidying
 ) -> tuple[Layout, list[str]]:
     """The rows in order, surveyed and cut into chunks, and sentences about what had to be done."""
-    said: list[str] = []
-    files = _with_numbers(files, roles)
+    roles, files = prepared.roles, _with_numbers(prepared.files, prepared.roles)
+    columns = used_columns(files, roles)
     kind = None if roles.time is None else _kind(files, roles.time)
     if kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None:
         tidy = replace(tidy, zones={str(roles.time): kind.tz})
@@ -109,24 +103,21 @@ def open_layout(
         if not copy_path.exists():
             _write_whole(copy_path, lambda path: write_batches(read_batches(files, columns), path, on_rows))
         files = open_files(copy_path)
-    copied = files.paths == (str(copy_path),)
-    stream = RowStream.of_files(files, [*columns, ROW] if copied else columns, coded, tidy)
+    numbered = [*columns, ROW]
+    stream = RowStream.of_files(files, numbered if files.paths == (str(copy_path),) else columns, coded, tidy)
+    said: list[str] = []
     try:
         if sorted_path.exists():
             raise UnsortedError("It has been sorted before.")
         found = survey(stream, roles, on_rows)
     except UnsortedError:
         if not sorted_path.exists():
-            wanted = [*columns, ROW] if copied else columns
-            _write_whole(sorted_path, lambda path: write_sorted(files, wanted, roles, path, work / "sort", tidy))
+            given = stream.columns
+            _write_whole(sorted_path, lambda path: write_sorted(files, given, roles, path, work / "sort", tidy))
         said.append("The rows were not in the order of sequences and times and were sorted on disk.")
-        stream = RowStream.of_path(sorted_path, [*columns, ROW], coded, tidy)
+        stream = RowStream.of_files(open_files(sorted_path), numbered, coded, tidy)
         found = survey(stream, roles, on_rows)
-        copied = True
-    layout = Layout(
-        stream, roles, found, plan_chunks(found, window), row_column=ROW if copied else None, prepared=prepared
-    )
-    return layout, said
+    return Layout(stream, prepared, found, plan_chunks(found, window)), said
 
 
 class Prepared(NamedTuple):
@@ -174,28 +165,26 @@ def prepare_rows(
     if not is_written and how == Reading(missing=how.missing) and decided is None:
         return Prepared(files, roles, roles)
     given = _read_keys(files, roles, how.drop_bad_rows)
-    given, kept, row_messages = keep_table_rows(given, roles, how)
+    given, index, row_messages = keep_rows(given, roles, how)
     loaded = tidy(given)
-    labels = read_table_labels(loaded, roles.label) if roles.label else None
-    codes = np.full((len(loaded), 1), -1, dtype=np.int8) if labels is None else labels.codes
-    rows = find_rows(loaded, roles, codes, how.timezone, kept)
+    labels = read_table_labels(loaded, roles.label)
+    rows = find_rows(loaded, roles, labels.codes, how.timezone, index)
     replaced: dict[str, pa.Array] = {}
     new_roles, time_messages, found = roles, None, None
     if roles.time is not None and rows.moments is not None and (is_written or how.timezone is not None):
         replaced[roles.time], time_messages = _time_column(roles.time, rows.moments), rows.moments.messages
-    if decided is not None and labels is not None:
-        trusted = read_trusted(loaded, roles.trusted, labels, rows.steps)[0] if roles.trusted else None
+    if decided is not None:
+        trusted = read_trusted(loaded, roles.trusted, labels.classes, rows.steps) if roles.trusted else None
         table = decided[1] if isinstance(decided[1], str | Path) and Path(decided[1]).is_file() else None
         trusted, found = trust_decided(rows, labels.names, trusted, decided[0], table)
         new_roles = replace(roles, trusted=roles.trusted or SETTLED)
         settled = trusted[rows.steps.step_of_row]
         values = _class_values(loaded, roles.label, labels)
         replaced[roles.trusted or SETTLED] = values.take(pa.array(settled, mask=settled < 0))
-    kept_rows = None if kept is None else kept.rows
+    kept_rows = None if index is None else np.flatnonzero(index >= 0)
     path = work / "table.parquet"
     if not path.exists():
-        columns = [name for name in used_columns(files, roles) if name in files.schema.names]
-        batches = _prepared_batches(files, columns, kept_rows, replaced)
+        batches = _prepared_batches(files, used_columns(files, roles), kept_rows, replaced)
         _write_whole(path, lambda draft: write_batches(batches, draft, on_rows))
     return Prepared(open_files(path), new_roles, roles, row_messages, time_messages, found, kept_rows)
 
@@ -357,44 +346,6 @@ class TimesBetween:
         return usual, int(counts[np.rint(lengths / usual) > 1].sum())
 
 
-@dataclass
-class TrustedSteps:
-    """Steps with a label known to be right."""
-
-    name: str
-    count: int = 0
-    values: dict[Hashable, None] = field(default_factory=dict)
-    last: Hashable = None  # of the step with which the group before ended
-
-    def add(self, column: pa.ChunkedArray, new_step: np.ndarray, first: int) -> None:
-        """Count those of more rows, the first of which has this number; rows of one step must agree."""
-        codes, of_value, distinct = label_values(column)
-        labels = np.append(of_value, -1)[codes]
-        rows = np.flatnonzero(labels >= 0)
-        step = np.cumsum(new_step)  # 0 for rows of the step with which the group before ended
-        known = np.full(int(step[-1]) + 1, -1)
-        if self.last is not None and self.last in distinct:
-            known[0] = distinct.index(self.last)
-        known[step[rows]] = labels[rows]
-        differs = labels[rows] != known[step[rows]]
-        if self.last is not None:
-            differs |= (step[rows] == 0) & np.array([distinct[code] != self.last for code in labels[rows]], dtype=bool)
-        if differs.any():
-            raise trusted_differ(self.name, rows[differs] + first)
-        self.count += int((known[1:] >= 0).sum()) + int(self.last is None and known[0] >= 0)
-        self.values |= dict.fromkeys(distinct)
-        ended = None if known[-1] < 0 else distinct[known[-1]]
-        self.last = ended if len(known) > 1 or ended is not None else self.last
-
-    def codes(self, classes: tuple[Hashable, ...]) -> list[int]:
-        """The classes that have such labels."""
-        if not self.count:
-            raise no_trusted(self.name)
-        values = np.fromiter(self.values, dtype=object, count=len(self.values))
-        subject = f"The trusted column {quoted([self.name])}"
-        return [int(code) for code in encode_labels(values, np.ones(len(values), dtype=bool), classes, subject)]
-
-
 ANCHOR = 4096  # steps of a sequence, after which the number of the row is noted
 
 
@@ -460,7 +411,6 @@ class _State:
     key: tuple[Any, ...] | None = None
     time: Any = None
     step: int = -1  # of the sequence, the last one met
-    people: set[int] = field(default_factory=set)  # annotators of the last step
     names: list[pa.Array] = field(default_factory=list)
     first_rows: list[np.ndarray] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
@@ -472,20 +422,43 @@ class _State:
     fraction: int = 1_000_000  # the greatest whole number of microseconds that divides all times
     offsets: set[int] = field(default_factory=set)  # least and largest, of the wall clock from UTC
     between: TimesBetween = field(default_factory=TimesBetween)
-    trusted: TrustedSteps | None = None
+    trusted: int = 0  # steps with a label known to be right
+    trusted_values: dict[Hashable, None] = field(default_factory=dict)
 
 
 def survey(stream: RowStream, columns: RoleColumns, on_rows: Callable[[int], None] = lambda rows: None) -> Survey:
     """Read sequences, times, labels and annotators of all rows; unsorted rows are an `UnsortedError`."""
-    state = _State(trusted=TrustedSteps(columns.trusted) if columns.trusted else None)
+    state = _State()
     single = [name for name in (columns.time, columns.annotator, columns.trusted) if name]
     wanted = [*columns.sequence, *single, *columns.label]
-    for first, table in stream.read_groups(list(dict.fromkeys(wanted))):
+    groups = stream.read_groups(list(dict.fromkeys(wanted)))
+    for first, table in groups if columns.time is None else _whole_steps(groups, columns.sequence, columns.time):
         _take_group(state, table, first, columns)
         on_rows(first + len(table))
     if not state.counts:
         raise UnanswerableError("The table must hold at least one row. Got none.")
     return _conclude(state, stream.n_rows, columns)
+
+
+def _whole_steps(
+    groups: Iterable[tuple[int, pa.Table]], sequence: list[str], time: str
+) -> Iterator[tuple[int, pa.Table]]:
+    """The same rows in other groups, which end where a step does."""
+    held: pa.Table | None = None
+    for first, group in groups:
+        table = group
+        if held is not None:
+            first -= len(held)
+            table = pa.concat_tables([held, group]).unify_dictionaries().combine_chunks()
+        keys = [time_numbers(time, table[time]), *(code_values(table[name])[0] for name in sequence)]
+        others = np.flatnonzero(np.logical_or.reduce([key != key[-1] for key in keys]))
+        end = int(others[-1]) + 1 if len(others) else 0
+        held = table.slice(end)
+        if end:
+            yield first, table.slice(0, end)
+        first_held = first + end
+    if held is not None and len(held):
+        yield first_held, held
 
 
 def _take_group(state: _State, table: pa.Table, first: int, columns: RoleColumns) -> None:
@@ -500,12 +473,15 @@ def _take_group(state: _State, table: pa.Table, first: int, columns: RoleColumns
         if len(late):
             raise UnsortedError(f"Times must rise within a sequence. They fall in row {first + late[0]}.")
         new_step = starts | (times != before)
-        _check_repeats(state, new_step, person, first)
+        _check_repeats(new_step, person, first)
         with np.errstate(invalid="ignore"):
             state.between.add((times - before)[new_step & ~starts].astype(np.float64))
         state.time = times[-1]
-    if state.trusted is not None:
-        state.trusted.add(table[state.trusted.name], new_step, first)
+    if columns.trusted is not None:
+        codes, distinct = read_recorded(table[columns.trusted])
+        known = merge_trusted(columns.trusted, codes, np.cumsum(new_step) - 1, first)
+        state.trusted += int((known >= 0).sum())
+        state.trusted_values |= dict.fromkeys(distinct)
     _count_steps(state, starts, new_step, first)
 
 
@@ -523,16 +499,11 @@ def _sequence_starts(state: _State, table: pa.Table, names: list[str]) -> np.nda
     state.key = tuple(last for _, last in key)
     places = pa.array(np.flatnonzero(starts))
     if names:
-        state.names.append(join_texts([whole(table[name]).take(places) for name in names]))
+        texts = [whole(table[name]).take(places).cast(pa.string()) for name in names]
+        state.names.append(texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " / "))
     elif starts.any():
         state.names.append(pa.array(["table"]))
     return starts
-
-
-def join_texts(columns: list[pa.Array]) -> pa.Array:
-    """One text for each row of the columns that name a sequence."""
-    texts = [column.cast(pa.string()) for column in columns]
-    return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " / ")
 
 
 def _times(state: _State, table: pa.Table, name: str | None) -> np.ndarray | None:
@@ -569,27 +540,22 @@ def _annotators(state: _State, table: pa.Table, name: str | None) -> np.ndarray:
 
 def _labels(state: _State, table: pa.Table, columns: RoleColumns, person: np.ndarray) -> None:
     for name in columns.label:
-        codes, of_value, distinct = label_values(table[name])
-        labels = np.append(of_value, -1)[codes]
+        labels, distinct = read_recorded(table[name])
         for value, count in zip(distinct, np.bincount(labels[labels >= 0], minlength=len(distinct)), strict=True):
             state.classes[value] += int(count)
         state.unnamed_hold_labels |= bool(((person < 0) & (labels >= 0)).any())
 
 
-def _check_repeats(state: _State, new_step: np.ndarray, person: np.ndarray, first: int) -> None:
+def _check_repeats(new_step: np.ndarray, person: np.ndarray, first: int) -> None:
     """No two rows of one sequence, time and annotator."""
-    step = np.cumsum(new_step)  # 0 for rows of the step with which the group before ended
-    key = step * (4 * MAX_ANNOTATORS + 2) + person
+    key = np.cumsum(new_step) * (4 * MAX_ANNOTATORS + 2) + person
     order = np.argsort(key, kind="stable")
     again = order[1:][key[order][1:] == key[order][:-1]]
-    again = again if len(again) else np.flatnonzero((step == 0) & np.isin(person, list(state.people)))
     if len(again):
         raise ValueError(
             f"Every sequence, time and annotator may occur once. An earlier row is repeated in "
             f"{name_rows(np.sort(again) + first)}. Drop the repeats, or name the column of annotators."
         )
-    last = set(person[step == step[-1]].tolist())
-    state.people = last | state.people if step[-1] == 0 else last
 
 
 def _count_steps(state: _State, starts: np.ndarray, new_step: np.ndarray, first: int) -> None:
@@ -638,9 +604,17 @@ def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
         offsets_vary=len(state.offsets) > 1,
         usual=usual,
         n_gaps=n_gaps,
-        trusted=state.trusted.count if state.trusted else 0,
-        trusted_codes=tuple(state.trusted.codes(classes)) if state.trusted else (),
+        trusted=state.trusted,
+        trusted_codes=_trusted_codes(state, classes, columns.trusted) if columns.trusted else (),
     )
+
+
+def _trusted_codes(state: _State, classes: tuple[Hashable, ...], name: str) -> tuple[int, ...]:
+    """The classes that have labels known to be right."""
+    describe_trusted(state.trusted, name)  # refuses a column without any
+    values = np.fromiter(state.trusted_values, dtype=object, count=len(state.trusted_values))
+    subject = f"The trusted column {quoted([name])}"
+    return tuple(encode_labels(values, np.ones(len(values), dtype=bool), classes, subject).tolist())
 
 
 def _sorted_classes(values: np.ndarray, columns: RoleColumns) -> tuple[Hashable, ...]:
@@ -671,9 +645,8 @@ MEMORY = "1GB"  # that DuckDB may take before it sorts on disk
 
 def read_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """All rows of parquet or CSV files in batches, with the number of each row."""
-    first = 0
-    source = _parquet_batches(files, columns) if files.kind == "parquet" else _csv_batches(files, columns)
-    for batch in source:
+    first, is_csv = 0, files.kind == "csv"
+    for batch in _csv_batches(files, columns) if is_csv else RowStream.of_files(files, columns, []).batches(BATCH):
         if ROW in batch.schema.names:  # it has been added before
             yield batch
             continue
@@ -712,22 +685,13 @@ def write_sorted(
     purpose = "Sorting a table that does not fit into memory, and is not in the order of sequences and times,"
     duckdb = import_extra("duckdb", "sort", purpose, "sort it before")
     work.mkdir(parents=True, exist_ok=True)
-    batches = (_tidy_batch(batch, tidy) for batch in read_batches(files, columns))
+    given = (tidy(pa.Table.from_batches([batch])) for batch in read_batches(files, columns) if len(batch))
+    batches = (table.combine_chunks().to_batches()[0] for table in given)
     head = next(batches, None)
     if head is None:
         raise ValueError("The table must hold at least one row. Got none.")
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        yield head
-        yield from batches
-
-    reader = pa.RecordBatchReader.from_batches(head.schema, rows())
-    keys = [
-        *roles.sequence,
-        *([roles.time] if roles.time else []),
-        *([roles.annotator] if roles.annotator else []),
-        ROW,
-    ]
+    reader = pa.RecordBatchReader.from_batches(head.schema, chain([head], batches))
+    keys = [*roles.sequence, *(name for name in (roles.time, roles.annotator) if name), ROW]
     with duckdb.connect() as connection:
         connection.execute(f"SET memory_limit = '{MEMORY}'")
         connection.execute(f"SET temp_directory = {_quoted(str(work), chr(39))}")
@@ -741,17 +705,8 @@ def write_sorted(
         work.rmdir()
 
 
-def _tidy_batch(batch: pa.RecordBatch, tidy: Tidying) -> pa.RecordBatch:
-    """A batch with the changes of a table."""
-    return tidy(pa.Table.from_batches([batch])).combine_chunks().to_batches()[0] if len(batch) else batch
-
-
 def _quoted(text: str, mark: str) -> str:
     return mark + text.replace(mark, 2 * mark) + mark
-
-
-def _parquet_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    yield from RowStream.of_files(files, columns, []).batches(BATCH)
 
 
 def _csv_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -802,24 +757,18 @@ class ChunkPlan:
     counts: np.ndarray  # (sequences,), steps
 
     @property
-    def stride(self) -> int:
-        return self.window - int(self.window * OVERLAP)
-
-    @property
     def n_windows(self) -> np.ndarray:
         """The number of windows of every sequence."""
-        return 1 + np.ceil(np.maximum(self.counts - self.window, 0) / self.stride).astype(np.int64)
+        return count_windows(self.counts, self.window)
 
     def windows(self, chunk: Chunk) -> Windows:
         """The windows of a chunk, their starts and sequences counted within it."""
-        counts = self.counts[chunk.first_sequence : chunk.last_sequence]
+        windows = cut_windows(self.counts[chunk.first_sequence : chunk.last_sequence], self.window)
         if not chunk.last_window:
-            return cut_windows(counts, self.window)
-        turn = np.arange(chunk.first_window, chunk.last_window)
-        starts = np.minimum(turn * self.stride, counts[0] - self.window)
-        warm_up = np.where(turn > 0, (turn - 1) * self.stride + self.window - starts, 0)
-        lengths = np.full(len(turn), self.window)
-        return Windows(starts - chunk.first_step, lengths, warm_up, np.zeros(len(turn), dtype=np.int64), self.window)
+            return windows
+        some = slice(chunk.first_window, chunk.last_window)
+        starts, lengths = windows.starts[some] - chunk.first_step, windows.lengths[some]
+        return Windows(starts, lengths, windows.warm_up[some], windows.groups[some], self.window)
 
     def numbers(self, chunk: Chunk) -> np.ndarray:
         """The number of every window of a chunk within its sequence."""
@@ -867,13 +816,13 @@ def _whole(survey: Survey, first: int, last: int) -> Chunk:
 def _parts(survey: Survey, plan: ChunkPlan, sequence: int, n_rows: int) -> list[Chunk]:
     """The parts of a long sequence; each is read from an anchor before its first window on."""
     steps = int(plan.counts[sequence])
-    n_windows = int(plan.n_windows[sequence])
-    each = max(1, int(CHUNK_ROWS * steps / n_rows) // plan.stride)  # windows of a part
+    n_windows, stride = int(plan.n_windows[sequence]), stride_of(plan.window)
+    each = max(1, int(CHUNK_ROWS * steps / n_rows) // stride)  # windows of a part
     parts = []
     for first in range(0, n_windows, each):
         last = min(first + each, n_windows)
-        begin = min(first * plan.stride, steps - plan.window)
-        end = min((last - 1) * plan.stride, steps - plan.window) + plan.window
+        begin = min(first * stride, steps - plan.window)
+        end = min((last - 1) * stride, steps - plan.window) + plan.window
         low, high = max(0, begin // ANCHOR - HISTORY), -(-end // ANCHOR)
         rows = survey.row_of_step(sequence, low), survey.row_of_step(sequence, high)
         parts.append(Chunk(*rows, sequence, sequence + 1, low * ANCHOR, first, last))
@@ -888,23 +837,19 @@ class Layout:
     ----------
     encoders, clocks, usual : found from the windows that were drawn; empty or None before
     usual : the usual time between two steps, in seconds or the unit of the column
-    row_column : the column that holds the number of each row before sorting; None where rows are as they were
     """
 
     stream: RowStream
-    columns: RoleColumns
+    prepared: Prepared
     survey: Survey
     plan: ChunkPlan
     encoders: tuple[Encoder, ...] = ()
     clocks: tuple[ClockInfo, ...] = ()
     usual: float | None = None
-    row_column: str | None = None
-    prepared: Prepared | None = None
 
     @property
-    def described_columns(self) -> dict[str, str | None]:
-        """Which column of the table as given plays which role."""
-        return (self.prepared.shown if self.prepared else self.columns).describe()
+    def columns(self) -> RoleColumns:
+        return self.prepared.roles
 
     @cached_property
     def rare(self) -> np.ndarray:
@@ -1005,7 +950,5 @@ class MemoryTable:
         return self.recorded.annotator_names
 
     def read(self, chunk: Chunk) -> tuple[AuditInput, np.ndarray]:
-        """The whole table, its texts as codes."""
-        ids = pc.index_in(self.recorded.ids, self.sequence_names)
-        coded = pa.DictionaryArray.from_arrays(ids, self.sequence_names)
-        return replace(self.recorded, ids=coded, times=self.recorded.times.dictionary_encode()), np.arange(self.n_rows)
+        """The whole table."""
+        return self.recorded, np.arange(self.n_rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -147,7 +147,10 @@ class Steps:
     times: np.ndarray  # (steps,)
     step_of_row: np.ndarray  # (rows,)
     annotator_of_row: np.ndarray  # (rows,) codes into annotators
-    annotators: tuple[Hashable, ...] | None  # sorted; None without a column of annotators
+    annotators: tuple[Hashable, ...] | None = None  # sorted; None without a column of annotators
+    # Of steps that are a part of a table:
+    offset: np.ndarray | int = 0  # how many steps of each sequence come before these
+    totals: np.ndarray | None = None  # (sequences,), the steps of each in the whole table
 
     @property
     def counts(self) -> np.ndarray:
@@ -159,6 +162,13 @@ class Steps:
         """The first step of the sequence to which each step belongs: shape (steps,)."""
         counts = self.counts
         return np.repeat(np.cumsum(counts) - counts, counts)
+
+    @property
+    def positions(self) -> np.ndarray:
+        """From 0 at the start of each sequence to 1 at its end: shape (steps,)."""
+        totals = self.counts if self.totals is None else self.totals
+        offset = np.broadcast_to(self.offset, totals.shape)[self.sequence]
+        return (np.arange(len(self.sequence)) - self.first + offset) / np.maximum(totals - 1, 1)[self.sequence]
 
     def pick(self, name: str, values: np.ndarray) -> np.ndarray:
         """One value for each step, after a check that its rows agree."""
@@ -215,11 +225,23 @@ def find_steps(columns: Mapping[str, Column], roles: Mapping[str, list[str]], si
     return Steps(rows, sequence[rows], names, times[rows], step_of_row, annotator, annotators)
 
 
-# Columns of a part of a table as codes into values that were collected from the whole of it.
+# Columns of a table, or of a part of one, that may be dictionary-encoded.
+
+
+class FactorizedLabels(NamedTuple):
+    """A label column: codes into its distinct values, -1 where nothing was recorded."""
+
+    codes: np.ndarray  # (rows,)
+    distinct: np.ndarray
+
+    def encode(self, classes: Sequence[Hashable], subject: str = "y") -> np.ndarray:
+        """Codes into a list of classes that holds every value: int8 of shape (rows,)."""
+        known = np.ones(len(self.distinct), dtype=bool)
+        return np.append(encode_labels(self.distinct, known, tuple(classes), subject), np.int8(-1))[self.codes]
 
 
 def code_values(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """Codes into the distinct values, -1 for nulls, and the values: also of columns that are dictionary-encoded."""
+    """Codes into the distinct values, -1 for nulls, and the values."""
     array = whole(column) if isinstance(column, pa.ChunkedArray) else column
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
@@ -227,31 +249,19 @@ def code_values(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, pa.Arra
     return codes.to_numpy(zero_copy_only=False).astype(np.int32, copy=False), array.dictionary
 
 
-def label_values(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndarray, list[Hashable]]:
-    """Codes of rows, the label of each code (-1 where it stands for none), and the distinct labels of a column."""
+def read_recorded(column: pa.ChunkedArray | pa.Array) -> FactorizedLabels:
+    """Factorise a label column; texts of blanks alone, and levels of a category that no row has, are no labels."""
+    if pa.types.is_nested(column.type):
+        return FactorizedLabels(*factorize_labels(Column.of_array("label", column)))
     codes, values = code_values(column)
     if pa.types.is_null(values.type):
-        return codes, np.full(len(values), -1), []
-    used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
-    if not used.all():  # levels of a categorical column that no row has
-        codes, values = np.append(np.cumsum(used) - 1, -1)[codes], values.filter(pa.array(used))
+        return FactorizedLabels(np.full(len(codes), -1), np.empty(0, dtype=object))
+    is_used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
     if is_text(values.type):
-        empty = pc.equal(pc.utf8_trim_whitespace(values), "").fill_null(False)
-        values = pc.if_else(empty, pa.scalar(None, values.type), values)
+        is_blank = pc.equal(pc.utf8_trim_whitespace(values), "").fill_null(False)
+        is_used &= ~is_blank.to_numpy(zero_copy_only=False)
+    values = pc.if_else(pa.array(is_used), values, pa.scalar(None, values.type))
+    if (codes < 0).any():
+        values = pa.concat_arrays([values, pa.nulls(1, values.type)])  # to which the code -1 points
     of_value, distinct = factorize_labels(Column.of_array("label", values))
-    return codes, of_value, list(distinct)
-
-
-def encode_column(column: pa.ChunkedArray | pa.Array, classes: Sequence[Hashable], subject: str) -> np.ndarray:
-    """Labels as codes into the classes of the whole table: int8 of shape (rows,), -1 where nothing was recorded."""
-    codes, of_value, distinct = label_values(column)
-    known = np.fromiter(distinct, dtype=object, count=len(distinct))
-    class_of = np.append(encode_labels(known, np.ones(len(known), dtype=bool), tuple(classes), subject), np.int8(-1))
-    return np.append(class_of[of_value], np.int8(-1))[codes].astype(np.int8, copy=False)
-
-
-def find_places(column: pa.ChunkedArray | pa.Array, names: pa.Array) -> np.ndarray:
-    """The index of each row's value among `names`, -1 where it is none of them: int32 of shape (rows,)."""
-    codes, values = code_values(column)
-    indices = pc.index_in(values, names.cast(values.type)).fill_null(-1).to_numpy(zero_copy_only=False)
-    return np.append(indices, -1).astype(np.int32)[codes]
+    return FactorizedLabels(of_value[codes], distinct)

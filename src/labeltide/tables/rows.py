@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide._validation import UnanswerableError, encode_labels, find_classes
-from labeltide.tables.columns import RepeatedRowsError, Steps, factorize_labels, find_steps
+from labeltide._validation import UnanswerableError, find_classes
+from labeltide.tables.columns import FactorizedLabels, RepeatedRowsError, Steps, find_steps, read_recorded
 from labeltide.tables.intake import Column, is_text, whole
-from labeltide.tables.roles import RoleColumns
+from labeltide.tables.roles import Reading, RoleColumns
 from labeltide.tables.times import Moments, read_moments
 from labeltide.tables.words import is_number_of_row, name_rows, quoted, unique_texts
-
-
-class FactorizedLabels(NamedTuple):
-    """A label column: codes into its distinct values, -1 where nothing was recorded."""
-
-    codes: np.ndarray  # (rows,)
-    distinct: np.ndarray
-
-    def encode(self, classes: tuple[Hashable, ...], subject: str = "y") -> np.ndarray:
-        """Codes into a list of classes that holds every value: int8 of shape (rows,)."""
-        known = np.ones(len(self.distinct), dtype=bool)
-        return np.append(encode_labels(self.distinct, known, classes, subject), np.int8(-1))[self.codes]
 
 
 def common_classes(columns: Sequence[FactorizedLabels], subject: str) -> tuple[Hashable, ...]:
@@ -48,7 +36,6 @@ class TableLabels:
 
     codes: np.ndarray
     classes: tuple[Hashable, ...]
-    messages: tuple[str, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,89 +48,58 @@ class TableLabels:
         return rows.steps.spread(self.codes[:, 0], rows.annotator, rows.n_annotators)
 
 
-def read_table_labels(table: pa.Table, columns: Sequence[str]) -> TableLabels:
-    """Read one label column, or one for each annotator."""
-    messages: list[str] = []
-    parts = [_factorize_without_blanks(table, name, messages) for name in columns]
+def read_table_labels(
+    table: pa.Table, columns: Sequence[str], classes: tuple[Hashable, ...] | None = None
+) -> TableLabels:
+    """Read one label column, or one for each annotator; without any, nothing is recorded.
+
+    `classes` are those of a whole table, where this is a part of it.
+    """
+    if not columns:
+        return TableLabels(np.full((len(table), 1), -1, dtype=np.int8), ())
+    parts = [read_recorded(table[name]) for name in columns]
     subject = f"The label column {quoted(columns)}" if len(columns) == 1 else f"The label columns {quoted(columns)}"
-    if not any(len(part.distinct) for part in parts):
-        raise UnanswerableError(f"{subject} must hold labels. Every row is empty.")
-    try:
-        classes = common_classes(parts, subject)
-    except ValueError as error:
-        raise UnanswerableError(str(error)) from None
-    return TableLabels(np.stack([part.encode(classes, subject) for part in parts], axis=1), classes, tuple(messages))
+    if classes is None:
+        if not any(len(part.distinct) for part in parts):
+            raise UnanswerableError(f"{subject} must hold labels. Every row is empty.")
+        try:
+            classes = common_classes(parts, subject)
+        except ValueError as error:
+            raise UnanswerableError(str(error)) from None
+    return TableLabels(np.stack([part.encode(classes, subject) for part in parts], axis=1), classes)
 
 
-def read_trusted(table: pa.Table, name: str, labels: TableLabels, steps: Steps) -> tuple[np.ndarray, str]:
-    """Labels known to be right, int8 of shape (steps,) with -1 elsewhere, and a sentence about them."""
-    codes = _factorize_without_blanks(table, name, []).encode(labels.classes, f"The trusted column {quoted([name])}")
-    trusted_rows = np.flatnonzero(codes >= 0)
-    if not len(trusted_rows):
-        raise no_trusted(name)
-    merged = np.full(len(steps.rows), -1, dtype=np.int8)
-    merged[steps.step_of_row[trusted_rows]] = codes[trusted_rows]
-    differs = trusted_rows[merged[steps.step_of_row[trusted_rows]] != codes[trusted_rows]]
+def read_trusted(table: pa.Table, name: str, classes: Sequence[Hashable], steps: Steps) -> np.ndarray:
+    """Labels known to be right: int8 of shape (steps,), -1 elsewhere."""
+    codes = read_recorded(table[name]).encode(classes, f"The trusted column {quoted([name])}")
+    return merge_trusted(name, codes, steps.step_of_row)
+
+
+def merge_trusted(name: str, codes: np.ndarray, step_of_row: np.ndarray, first_row: int = 0) -> np.ndarray:
+    """Trusted labels of rows as those of steps: shape (steps,), -1 elsewhere; rows of one step must agree."""
+    rows = np.flatnonzero(codes >= 0)
+    merged = np.full(int(step_of_row.max()) + 1, -1, dtype=codes.dtype)
+    merged[step_of_row[rows]] = codes[rows]
+    differs = rows[merged[step_of_row[rows]] != codes[rows]]
     if len(differs):
-        raise trusted_differ(name, differs)
-    return merged, say_trusted(int((merged >= 0).sum()), name)
+        raise ValueError(
+            f"The trusted column {quoted([name])} must agree among annotators of the same sequence and time. "
+            f"It differs in {name_rows(differs + first_row)}."
+        )
+    return merged
 
 
-def no_trusted(name: str) -> ValueError:
-    """The error for a trusted column without labels."""
-    return ValueError(f"The trusted column {quoted([name])} must hold some labels. Every row is empty.")
-
-
-def trusted_differ(name: str, rows: np.ndarray) -> ValueError:
-    """The error for rows of one step with different trusted labels."""
-    return ValueError(
-        f"The trusted column {quoted([name])} must agree among annotators of the same sequence and time. "
-        f"It differs in {name_rows(rows)}."
-    )
-
-
-def say_trusted(count: int, name: str) -> str:
-    """A sentence on labels known to be right."""
+def describe_trusted(count: int, name: str) -> str:
+    """A sentence on labels known to be right; a column without any is refused."""
+    if not count:
+        raise ValueError(f"The trusted column {quoted([name])} must hold some labels. Every row is empty.")
     return f"I trust {count} label{'s' if count > 1 else ''} in {quoted([name])}."
-
-
-def say_blank(count: int, name: str) -> str:
-    """A sentence on texts of blanks alone in a column of labels."""
-    return f"{count} label{'s' if count > 1 else ''} of {quoted([name])} are blank: not recorded."
-
-
-def _factorize_without_blanks(table: pa.Table, name: str, messages: list[str]) -> FactorizedLabels:
-    """Factorise a column; texts of blanks alone are missing labels."""
-    array = whole(table[name])
-    if pa.types.is_null(array.type):
-        return FactorizedLabels(np.full(len(array), -1), np.empty(0, dtype=object))
-    if is_text(array.type):
-        empty = pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(False)
-        count = pc.sum(empty).as_py()
-        if count:
-            array = pc.if_else(empty, pa.scalar(None, array.type), array)
-            messages.append(say_blank(count, name))
-    return FactorizedLabels(*factorize_labels(Column.of_array(name, array)))
 
 
 # The rows of an audited table: their steps, their times and their annotators.
 
 MAX_ANNOTATORS = 64  # labels have an axis for them
 UNNAMED = "(not named)"
-
-
-@dataclass(frozen=True)
-class GivenRows:
-    """The rows that were kept of a table, by their indices in the table as it was given."""
-
-    rows: np.ndarray  # int64 of shape (kept rows,), rising
-    total: int
-
-    def spread(self, values: pa.Array) -> pa.Array:
-        """Values of kept rows at their indices among all rows, null elsewhere."""
-        index = np.full(self.total, -1, dtype=np.int64)
-        index[self.rows] = np.arange(len(self.rows))
-        return values.take(pa.array(index, mask=index < 0))
 
 
 @dataclass(frozen=True)
@@ -157,7 +113,8 @@ class TableRows:
     annotator : int64 array of shape (rows,)
         An index into `annotators`, 0 without annotators, -1 in rows that name none and hold no label.
     annotators : names, or None
-    given : which rows of the table as given these are; None where they are all
+    given : int64 array of shape (rows of the table as given,), or None where all of them are here
+        The index of each among these rows, -1 where it was left out.
     """
 
     table: pa.Table
@@ -166,7 +123,7 @@ class TableRows:
     moments: Moments | None
     annotator: np.ndarray
     annotators: tuple[str, ...] | None
-    given: GivenRows | None = None
+    given: np.ndarray | None = None
 
     @property
     def n_annotators(self) -> int:
@@ -176,25 +133,26 @@ class TableRows:
     def times(self) -> pa.Array:
         return self.moments.texts if self.moments else pa.array(np.arange(len(self.table))).cast(pa.string())
 
-    def lines(self) -> dict[str, Any]:
-        """Row, step and annotator of every line: a row or, with a column for each annotator, a row and one of them."""
+    def lines(self, kept: np.ndarray) -> dict[str, Any]:
+        """Row, step and annotator of every line: a row or, with a column for each annotator, a row and one of them.
+
+        Steps that are not `kept`, (steps,), have no lines.
+        """
         n_columns = max(len(self.columns.label), 1)
-        rows = np.repeat(np.arange(len(self.table)), n_columns)
-        annotator = self.annotator if n_columns == 1 else np.tile(np.arange(n_columns), len(self.table))
-        given = rows if self.given is None else self.given.rows[rows]
+        rows = np.repeat(np.flatnonzero(kept[self.steps.step_of_row]), n_columns)
+        annotator = self.annotator[rows]
+        if n_columns > 1:
+            annotator = np.tile(np.arange(n_columns), len(rows) // n_columns)
+        given = rows if self.given is None else np.flatnonzero(self.given >= 0)[rows]
         return {"line_row": given, "line_step": self.steps.step_of_row[rows], "line_annotator": annotator}
 
     def step_of_given(self, rows: np.ndarray) -> np.ndarray:
         """The steps of rows of the table as it was given: int64, -1 where a row was left out."""
-        if self.given is None:
-            return self.steps.step_of_row[rows]
-        steps = np.full(self.given.total, -1, dtype=np.int64)
-        steps[self.given.rows] = self.steps.step_of_row
-        return steps[rows]
+        return np.append(self.steps.step_of_row, -1)[rows if self.given is None else self.given[rows]]
 
     def of_given(self, values: pa.Array) -> pa.Array:
         """Values of the rows as values of the table as it was given, null in rows that were left out."""
-        return values if self.given is None else self.given.spread(values)
+        return values if self.given is None else values.take(pa.array(self.given, mask=self.given < 0))
 
 
 def find_rows(
@@ -202,7 +160,7 @@ def find_rows(
     columns: RoleColumns,
     codes: np.ndarray,
     timezone: str | None = None,
-    given: GivenRows | None = None,
+    given: np.ndarray | None = None,
 ) -> TableRows:
     """Order rows by sequence and time; `codes` are their labels, of shape (rows, columns of labels)."""
     moments = read_moments(columns.time, whole(table[columns.time]), timezone) if columns.time else None
@@ -272,30 +230,23 @@ def _new_name(wish: str, table: pa.Table) -> str:
 DROP = "the option drop_bad_rows (--drop-bad-rows)"
 
 
-class KeptRows(NamedTuple):
-    """The rows of a table that are read.
-
-    Attributes
-    ----------
-    rows : int64 array of shape (kept,), their indices in the table as given; None where all are kept
-    messages : sentences about what was left out
-    """
-
-    rows: np.ndarray | None
-    messages: tuple[str, ...] = ()
-
-
-def keep_rows(table: pa.Table, columns: RoleColumns, drop: bool) -> KeptRows:
-    """Find rows that cannot be placed; leave them out with `drop`, else say how to."""
+def keep_rows(
+    table: pa.Table, columns: RoleColumns, reading: Reading
+) -> tuple[pa.Table, np.ndarray | None, tuple[str, ...]]:
+    """The table without rows that cannot be placed, `TableRows.given`, and sentences; or an error that says how."""
     if columns.time is None:
-        return KeptRows(None)
-    empty = {name: _missing(table[name], with_blanks=False) for name in columns.sequence}
-    empty[columns.time] = _missing(table[columns.time], with_blanks=True)
+        return table, None, ()
+    timed = table
+    if reading.timezone is not None:  # where the hour that a clock shows twice is no repeat
+        order = read_moments(columns.time, whole(table[columns.time]), reading.timezone).order
+        timed = table.set_column(table.column_names.index(columns.time), columns.time, order)
+    empty = {name: _missing(timed[name], with_blanks=False) for name in columns.sequence}
+    empty[columns.time] = _missing(timed[columns.time], with_blanks=True)
     bad = np.logical_or.reduce(list(empty.values()))
-    exact, differ = _repeats(table, columns, ~bad)
-    if not drop:
+    exact, differ = _repeats(timed, columns, ~bad)
+    if not reading.drop_bad_rows:
         _refuse(columns, empty, exact, differ)
-        return KeptRows(None)
+        return table, None, ()
     if len(differ):
         raise ValueError(
             f"{_rule(columns)} {len(differ)} rows repeat an earlier one with other values: {name_rows(differ)}. "
@@ -304,10 +255,11 @@ def keep_rows(table: pa.Table, columns: RoleColumns, drop: bool) -> KeptRows:
         )
     bad[exact] = True
     if not bad.any():
-        return KeptRows(None)
+        return table, None, ()
     if bad.all():
         raise UnanswerableError("The table must hold at least one row with a sequence and a time. Got none.")
-    return KeptRows(np.flatnonzero(~bad), tuple(_say(empty, exact)))
+    given = np.where(bad, -1, np.cumsum(~bad) - 1)
+    return table.filter(pa.array(~bad)), given, tuple(_say(empty, exact))
 
 
 def _say(empty: dict[str, np.ndarray], exact: np.ndarray) -> list[str]:
@@ -365,20 +317,10 @@ def _repeats(table: pa.Table, columns: RoleColumns, placed: np.ndarray) -> tuple
     some = indices[counts[inverse.reshape(-1)] > 1]
     if not len(some):
         return some, some
-    by_key, by_all = (_codes(table, each, some) for each in (names, _telling(table)))
-    is_repeat, is_exact = (~_is_first(codes) for codes in (by_key, by_all))
+    is_odd = {field.name: pa.types.is_nested(field.type) or pa.types.is_null(field.type) for field in table.schema}
+    telling = [name for name in table.column_names if not is_number_of_row(name) and not is_odd[name]]
+    is_repeat, is_exact = (~_is_first(_codes(table, each, some)) for each in (names, telling))
     return some[is_exact], some[is_repeat & ~is_exact]
-
-
-def _telling(table: pa.Table) -> list[str]:
-    """Columns in which a copy of a row is the same: all but those that count rows."""
-    return [
-        name for name in table.column_names if not is_number_of_row(name) and not _is_odd(table.schema.field(name).type)
-    ]
-
-
-def _is_odd(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(kind) or pa.types.is_null(kind))
 
 
 def _codes(table: pa.Table, names: list[str], places: np.ndarray) -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -48,9 +47,9 @@ class RowStream:
     def of_files(cls, files: FileSet, columns: list[str], coded: list[str], tidy: Tidying = NOTHING) -> RowStream:
         return cls(files.filesystem, files.paths, columns, coded, tidy)
 
-    @classmethod
-    def of_path(cls, path: Path, columns: list[str], coded: list[str], tidy: Tidying = NOTHING) -> RowStream:
-        return cls(fs.LocalFileSystem(), (str(path),), columns, coded, tidy)
+    def with_columns(self, columns: list[str]) -> RowStream:
+        """The same rows with other columns."""
+        return RowStream(self.filesystem, self.paths, columns, self.coded, self.tidy)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_open", "_kept", "_lock")}

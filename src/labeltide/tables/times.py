@@ -42,13 +42,20 @@ def find_gaps(steps: Steps) -> tuple[np.ndarray | None, str]:
 
     The usual step is the median over the whole table. A first step has a gap of one, which never counts.
     """
-    follows, spent = _spent(steps)
+    _, spent = _spent(steps)
     usual = float(np.median(spent)) if len(spent) else 0.0
+    gaps = count_gaps(steps, usual)
+    count = int((gaps > 1).sum())
+    return (gaps, say_gaps(count, usual, _dated(steps))) if count else (None, "")
+
+
+def count_gaps(steps: Steps, usual: float) -> np.ndarray:
+    """How many usual steps of time lie before each step: int64 of shape (steps,)."""
+    follows, spent = _spent(steps)
     gaps = np.ones(len(steps.times), dtype=np.int64)
     if usual > 0:
         gaps[follows] = np.minimum(np.maximum(np.rint(spent / usual), 1), np.iinfo(np.int32).max)
-    count = int((gaps > 1).sum())
-    return (gaps, say_gaps(count, usual, _dated(steps))) if count else (None, "")
+    return gaps
 
 
 def say_gaps(count: int, usual: float, dated: bool) -> str:

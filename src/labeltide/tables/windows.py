@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from labeltide._validation import check_clock, check_number, steps_mask
-from labeltide.tables.columns import Steps, factorize_labels, factorize_times, find_steps, group_rows, read_numbers
+from labeltide.tables.columns import (
+    FactorizedLabels,
+    Steps,
+    factorize_labels,
+    factorize_times,
+    find_steps,
+    group_rows,
+    read_numbers,
+)
 from labeltide.tables.intake import Column, is_moment, load_columns, open_table, whole
-from labeltide.tables.roles import ROLES, Labels, RoleColumns, check_roles, columns_of_role
-from labeltide.tables.rows import FactorizedLabels, common_classes
+from labeltide.tables.roles import ROLES, Labels, check_roles, columns_of_role
+from labeltide.tables.rows import common_classes
 from labeltide.tables.tidy import drop_missing
 from labeltide.tables.times import DAY, Moments, read_moments
 from labeltide.tables.words import means, quoted
@@ -179,8 +187,7 @@ def cut_windows(counts: np.ndarray, window: int | None = None) -> Windows:
         window = choose_window(counts)
     check_number("window", window, 1, whole=True)
     window = min(int(window), int(counts.max()))
-    stride = window - int(window * OVERLAP)
-    n_windows = 1 + np.ceil(np.maximum(counts - window, 0) / stride).astype(np.int64)
+    stride, n_windows = stride_of(window), count_windows(counts, window)
     groups = np.repeat(np.arange(len(counts)), n_windows)
     turn = np.arange(len(groups)) - np.repeat(np.cumsum(n_windows) - n_windows, n_windows)
     # The last window ends with the sequence: as long as the others, it knows as much as they do.
@@ -199,14 +206,19 @@ def choose_window(counts: np.ndarray) -> int:
     """Whole sequences up to 200 steps, else 100; less where most sequences are far shorter than a few."""
     longest = int(counts.max())
     window = longest if longest <= WHOLE else USUAL
-    while window > MIN_WINDOW and _padded_steps(counts, window) > MAX_PADDING * counts.sum():
+    while window > MIN_WINDOW and window * count_windows(counts, window).sum() > MAX_PADDING * counts.sum():
         window //= 2
     return window
 
 
-def _padded_steps(counts: np.ndarray, window: int) -> float:
-    stride = window - int(window * OVERLAP)
-    return float(window * (1 + np.ceil(np.maximum(counts - window, 0) / stride)).sum())
+def stride_of(window: int) -> int:
+    """How many steps lie between the starts of two windows."""
+    return window - int(window * OVERLAP)
+
+
+def count_windows(counts: np.ndarray, window: int) -> np.ndarray:
+    """The number of windows of every sequence."""
+    return 1 + np.ceil(np.maximum(counts - window, 0) / stride_of(window)).astype(np.int64)
 
 
 def say_windows(n_windows: int, window: int, counts: np.ndarray) -> str:
@@ -239,80 +251,52 @@ class ClockInfo:
 
 
 def read_clocks(
-    table: pa.Table, clocks: Sequence[str], time: str | None, moments: Moments | None, steps: Steps
+    table: pa.Table,
+    clocks: Sequence[str],
+    time: str | None,
+    moments: Moments | None,
+    steps: Steps,
+    known: Sequence[ClockInfo] | None = None,
+    earliest: int | None = None,
 ) -> tuple[np.ndarray, tuple[ClockInfo, ...], list[str]]:
-    """The moments of every step, float64 of shape (steps,) or (steps, clocks), what they are, and what to say."""
-    read = [_read_clock(table, clock, time, moments, steps) for clock in clocks or ("position",)]
+    """The moments of every step, float64 of shape (steps,) or (steps, clocks), what they are, and what to say.
+
+    Of a part of a table, `known` are the clocks of the whole, and `earliest` its least time, from which days count.
+    """
+    names = clocks or ("position",)
+    infos: Sequence[ClockInfo | None] = known or [None] * len(names)
+    read = [_read_clock(table, *each, time, moments, steps, earliest) for each in zip(names, infos, strict=True)]
     if len(read) == 1:
         ((values, info, what),) = read
         return values, (info,), [f"The clock is {what}"]
     for leader, other in permutations(range(len(read)), 2):
-        if _moves_with(read[other], read[leader]):
+        if known is None and _moves_with(read[other], read[leader]):
             raise ValueError(
                 f"Several clocks must differ, or their effects cannot be distinguished. {quoted([clocks[other]])} "
                 f"is nearly a function of {quoted([clocks[leader]])}. Leave one of them out."
             )
-    infos = tuple(info for _, info, _ in read)
     messages = [f"One of the clocks, whose effects add up, is {what}" for _, _, what in read]
-    return np.stack([values for values, _, _ in read], -1), infos, messages
-
-
-class ReadSteps(Protocol):
-    """A part of a table whose rows were found to be steps."""
-
-    @property
-    def table(self) -> pa.Table: ...
-    @property
-    def steps(self) -> Steps: ...
-    @property
-    def moments(self) -> Moments | None: ...
-    @property
-    def positions(self) -> np.ndarray: ...
-
-
-def read_known_clocks(
-    columns: RoleColumns, infos: Sequence[ClockInfo], read: ReadSteps, earliest: int | None
-) -> np.ndarray:
-    """The moments of every step of a part of a table, by what is known of the clocks of the whole: see `read_clocks`.
-
-    `earliest` is the least time of the whole table, from which days are counted.
-    """
-    values = []
-    for clock, info in zip(columns.clock or ["position"], infos, strict=True):
-        if clock in read.table.column_names:
-            moments = _read_known_column(read.table, clock, info)
-            values.append(read.steps.pick(clock, moments))
-        elif clock == "position":
-            values.append(read.positions)
-        else:
-            moments, _ = _derive(clock, columns.time, read.moments)
-            if clock == "days" and read.moments is not None and read.moments.local is not None:
-                moments = moments + (read.moments.local.min() - (earliest or 0)) / DAY
-            values.append(moments[read.steps.rows])
-    return values[0] if len(values) == 1 else np.stack(values, -1)
-
-
-def _read_known_column(table: pa.Table, name: str, info: ClockInfo) -> np.ndarray:
-    if is_moment(table[name].type):
-        raise ValueError(
-            f"In a table of this size the clock column {quoted([name])} must hold numbers or hours of the day. Got "
-            f"{table[name].type}. Name it as the time, with the clock days."
-        )
-    values, found = _read_column(table, name)
-    return values if info.period is None or found.period is not None else values % info.period
+    return np.stack([values for values, _, _ in read], -1), tuple(info for _, info, _ in read), messages
 
 
 def _read_clock(
-    table: pa.Table, clock: str, time: str | None, moments: Moments | None, steps: Steps
+    table: pa.Table,
+    clock: str,
+    known: ClockInfo | None,
+    time: str | None,
+    moments: Moments | None,
+    steps: Steps,
+    earliest: int | None,
 ) -> tuple[np.ndarray, ClockInfo, str]:
     """One clock, float64 of shape (steps,), what it is, and the end of a sentence about it."""
     if clock in table.column_names:
-        values, info = _read_column(table, clock)
-        return steps.pick(clock, values), info, f"{quoted([clock])}{_in_unit(info)}."
+        values, info = _read_column(table, clock, known)
+        unit = {"h": ", in hours of the day", "days": ", in days since the earliest"}.get(info.unit, "")
+        return steps.pick(clock, values), info, f"{quoted([clock])}{unit}."
     if clock == "position":
         what = "the position in the sequence, from 0 at its start to 1 at its end."
-        return positions(steps), ClockInfo("position in the sequence", clock), what
-    values, info = _derive(clock, time, moments)
+        return steps.positions, ClockInfo("position in the sequence", clock), what
+    values, info = _derive(clock, time, moments, earliest)
     return values[steps.rows], info, f"the {info.name}, read from {quoted([time])}."
 
 
@@ -332,13 +316,9 @@ def _moves_with(clock: tuple[np.ndarray, ClockInfo, str], other: tuple[np.ndarra
     return left <= STILL * sum(float(np.square(axis - axis.mean()).sum()) for axis in axes)
 
 
-def positions(steps: Steps) -> np.ndarray:
-    """From 0 at the start of each sequence to 1 at its end: shape (steps,)."""
-    index = np.arange(len(steps.sequence)) - steps.first
-    return index / np.maximum(steps.counts - 1, 1)[steps.sequence]
-
-
-def _derive(clock: str, time: str | None, moments: Moments | None) -> tuple[np.ndarray, ClockInfo]:
+def _derive(
+    clock: str, time: str | None, moments: Moments | None, earliest: int | None
+) -> tuple[np.ndarray, ClockInfo]:
     if moments is None or moments.local is None:
         got = f"the numbers of {quoted([time])}" if time else "the order of the rows"
         raise ValueError(
@@ -353,15 +333,21 @@ def _derive(clock: str, time: str | None, moments: Moments | None) -> tuple[np.n
         monday = 3 * DAY  # 1 January 1970 was a Thursday
         info = ClockInfo("day of the week (0 is Monday)", clock, "days", 7.0)
         return ((moments.local + monday) % (7 * DAY)) / DAY, info
-    return (moments.local - moments.local.min()) / DAY, ClockInfo("days since the start", clock, "days")
+    start = moments.local.min() if earliest is None else earliest
+    return (moments.local - start) / DAY, ClockInfo("days since the start", clock, "days")
 
 
-def _read_column(table: pa.Table, name: str) -> tuple[np.ndarray, ClockInfo]:
+def _read_column(table: pa.Table, name: str, known: ClockInfo | None) -> tuple[np.ndarray, ClockInfo]:
     array = whole(table[name])
     if pa.types.is_time(array.type):
         micro = array.cast(pa.time64("us"), safe=False).cast(pa.int64())
         return read_numbers(Column.of_array(name, micro), "clock") / (DAY / 24), ClockInfo(name, "column", "h", 24.0)
     if is_moment(array.type):
+        if known is not None:
+            raise ValueError(
+                f"In a table of this size the clock column {quoted([name])} must hold numbers or hours of the day. Got "
+                f"{array.type}. Name it as the time, with the clock days."
+            )
         if array.null_count:
             raise ValueError(
                 f"The clock column {quoted([name])} must be given in every row. {array.null_count} are empty."
@@ -370,11 +356,7 @@ def _read_column(table: pa.Table, name: str) -> tuple[np.ndarray, ClockInfo]:
         assert local is not None
         return (local - local.min()) / DAY, ClockInfo(name, "column", "days")
     values = read_numbers(Column.of_array(name, array), "clock")
-    if means(name, HOURS) and values.min() >= 0 and values.max() <= 24:
+    is_hours = means(name, HOURS) and values.min() >= 0 and values.max() <= 24
+    if is_hours if known is None else known.kind == "hour_of_day":
         return values % 24, ClockInfo(name, "hour_of_day", "h", 24.0)
     return values, ClockInfo(name, "column")
-
-
-def _in_unit(info: ClockInfo) -> str:
-    unit = {"h": ", in hours of the day", "days": ", in days since the earliest"}.get(info.unit, "")
-    return unit

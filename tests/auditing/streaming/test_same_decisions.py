@@ -14,7 +14,10 @@ from auditing.streaming.test_run import assert_same_files
 from labeltide.auditing import fitting, sampling, survey
 from labeltide.auditing import reading as source
 from labeltide.auditing.predict import predict_table, predict_to_file
-from labeltide.auditing.survey import TimesBetween, TrustedSteps
+from labeltide.auditing.survey import TimesBetween
+from labeltide.tables.files import open_files
+from labeltide.tables.roles import RoleColumns
+from labeltide.tables.stream import RowStream
 from labeltide.tables.tidy import ColumnCount
 
 PARTS = ("The table is read in", "The rows were not in the order")  # sentences that only audits in parts say
@@ -259,25 +262,27 @@ def test_the_usual_time_between_steps_is_the_median_of_all():
     assert between.find_gaps() == (usual, (np.rint(spent / usual) > 1).sum())
 
 
+def survey_trusted(folder, labels, border):
+    """The survey of a table of two annotators with these trusted labels, in row groups of so many rows."""
+    rows = {"night": [1] * 6, "time": [0, 0, 1, 2, 2, 3], "who": ["p", "q", "p", "p", "q", "p"], "verified": labels}
+    table = pa.table({**rows, "label": list("abcabc"), "pulse": [1.0, 1.0, 2.0, 3.0, 3.0, 4.0]})
+    parquet.write_table(table, folder / "trusted.parquet", row_group_size=border)
+    files = open_files(folder / "trusted.parquet")
+    roles = RoleColumns(["night"], "time", ["label"], "who", [], "verified", ["pulse"], True)
+    return survey.survey(RowStream.of_files(files, table.column_names, []), roles)
+
+
 @pytest.mark.parametrize("border", range(1, 6))
-def test_trusted_steps_are_counted_across_row_groups(border):
-    labels = pa.chunked_array([pa.array(["a", None, None, "b", "b", None])])
-    new_step = np.array([True, False, True, True, False, True])
-    counted = TrustedSteps("verified")
-    counted.add(labels.slice(0, border), new_step[:border], 0)
-    counted.add(labels.slice(border), new_step[border:], border)
-    assert counted.count == 2
-    assert counted.codes(("a", "b", "c")) == [0, 1]
+def test_trusted_steps_are_counted_across_row_groups(tmp_path, border):
+    found = survey_trusted(tmp_path, ["a", None, None, "b", "b", None], border)
+    assert found.trusted == 2
+    assert found.trusted_codes == (0, 1)
 
 
-@pytest.mark.parametrize("border", [1, 2])
-def test_trusted_labels_of_a_step_that_differ_are_refused_across_row_groups(border):
-    labels = pa.chunked_array([pa.array(["c", "a", "b", "a", "a"])])
-    new_step = np.array([True, True, False, True, True])
-    counted = TrustedSteps("verified")
-    counted.add(labels.slice(0, border), new_step[:border], 0)
-    with pytest.raises(ValueError, match=r"It differs in row [12]\."):
-        counted.add(labels.slice(border), new_step[border:], border)
+@pytest.mark.parametrize("border", range(1, 6))
+def test_trusted_labels_of_a_step_that_differ_are_refused_across_row_groups(tmp_path, border):
+    with pytest.raises(ValueError, match=r"It differs in row [34]\."):
+        survey_trusted(tmp_path, ["c", None, "a", "a", "b", "a"], border)
 
 
 @pytest.mark.parametrize("values", [[1.0, None, float("nan"), 2.0, 1.0], ["a", " ", None, "b", "a", ""], [True, None]])
