@@ -13,7 +13,7 @@ import pyarrow as pa
 from labeltide._display import ShortRepr
 from labeltide._validation import UnanswerableError
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
-from labeltide.tables.files import FileSet, format_of, is_address, open_files
+from labeltide.tables.files import FileSet, csv_batches, format_of, is_address, open_files
 from labeltide.tables.intake import OpenTable, load_table, open_table, whole
 from labeltide.tables.roles import Labels, Names, Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import GivenRows, TableRows, find_rows, keep_rows, read_table_labels, read_trusted
@@ -22,6 +22,7 @@ from labeltide.tables.tidy import (
     TableCounts,
     choose_tidying,
     describe_overview,
+    name_table,
     read_decimal_commas,
     tidy_contents,
 )
@@ -132,10 +133,11 @@ def read_audit_steps(table: Any, request: Request, reading: Reading = Reading())
 def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSteps:
     given = load_table(table, needed_columns(table.names, request))
     columns = find_columns(given, request)
+    given = name_table(given, table.written, columns, reading.missing)
     given, kept, rows_said = keep_table_rows(given, columns, reading)
     counts = TableCounts()
     counts.add(given, columns)
-    tidy, tidied_said = choose_tidying(counts, columns, reading.missing)
+    tidy, tidied_said = choose_tidying(counts, columns, reading.missing, reading.classes)
     loaded = tidy(given)
     labels = read_table_labels(loaded, columns.label)
     rows = find_rows(loaded, columns, labels.codes, reading.timezone, kept)
@@ -204,8 +206,10 @@ def read_new_table(
     sequence, time, annotator : columns, found where that is plain
     timezone : as of `read_audit_table`
     """
-    loaded = load_table(open_table(table))
+    opened = open_table(table)
+    loaded = load_table(opened)
     columns = find_columns(loaded, Request(sequence, time, annotator=annotator), labelled=False)
+    loaded = name_table(loaded, opened.written, columns)
     numbers = [encoder.column for encoder in encoders if not encoder.levels]
     loaded = read_decimal_commas(loaded, [*numbers, *([columns.time] if columns.time else [])])
     rows = find_rows(loaded, columns, np.full((len(loaded), 1), -1, dtype=np.int8), timezone)
@@ -482,7 +486,7 @@ def choose_source(table: Any) -> Any:
     files = open_files(table)
     if is_large(files):
         return files
-    return read_all(files) if is_address(table) else table
+    return open_all(files) if is_address(table) else table
 
 
 def is_large(files: FileSet) -> bool:
@@ -495,9 +499,17 @@ def read_all(files: FileSet) -> pa.Table:
     from labeltide.auditing.survey import ROW, read_batches
 
     batches = list(read_batches(files, files.schema.names))
-    if not batches:
-        return files.schema.empty_table()
-    return pa.Table.from_batches(batches).drop_columns([ROW])
+    return pa.Table.from_batches(batches).drop_columns([ROW]) if batches else files.schema.empty_table()
+
+
+def open_all(files: FileSet) -> OpenTable:
+    """The rows of all files as one table, with the names of CSV files as they are written."""
+
+    def written(names: list[str]) -> pa.Table:
+        texts = files.with_names(dict.fromkeys(names, pa.string()))
+        return pa.Table.from_batches(csv_batches(texts, names), pa.schema([(name, pa.string()) for name in names]))
+
+    return open_table(read_all(files))._replace(written=written if files.kind == "csv" else None)
 
 
 def _may_be_large(path: Path) -> bool:

@@ -62,12 +62,14 @@ class Reading:
     ----------
     drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
     missing : labels that stand for a missing one, as `tidy.choose_missing` takes them
+    classes : the only labels that are allowed; None finds them
     timezone : name of a time zone (IANA), to whose wall clock times are converted; None keeps hours as written
     """
 
     drop_bad_rows: bool = False
     timezone: str | None = None
     missing: Labels = None
+    classes: Labels = None
 
     def __post_init__(self) -> None:
         check_timezone(self.timezone)
