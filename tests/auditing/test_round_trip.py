@@ -297,7 +297,7 @@ def test_applying_decisions_to_a_csv_file_keeps_names_as_written(tmp_path):
     edit(tmp_path / "audit" / "issues.csv", lambda line: "01", rewrites=False)
     applied = apply_decisions(tmp_path / "audit", tmp_path / "new.csv")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "new.csv").read_text("utf-8-sig"))))
-    assert applied.n_rows == len(rows) == len(study)
+    assert applied.rows == len(rows) == len(study)
     assert [row["person"] for row in rows] == study["person"].to_pylist()
     assert [row["label_original"] for row in rows] == study["label"].to_pylist()
     assert {row["label"] for row in rows} <= {"01", "1", "b"}

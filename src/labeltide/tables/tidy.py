@@ -45,20 +45,39 @@ class Tidying:
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """The table with these changes."""
-        for name in self.plain:
-            if name in table.column_names and pa.types.is_dictionary(table[name].type):
-                values = table[name].cast(table[name].type.value_type)
-                table = table.set_column(table.column_names.index(name), name, values)
-        for name in self.in_text:
-            if name in table.column_names and is_text(table[name].type):
-                values = text_numbers(whole(table[name]))
-                table = table.set_column(table.column_names.index(name), name, values)
+        table = _change(table, self.plain, _without_dictionary)
+        table = _change(table, self.in_text, lambda array: text_numbers(array) if is_text(array.type) else array)
         for name, zone in self.zones.items():
             if name in table.column_names and pa.types.is_timestamp(table[name].type):
-                values = table[name].cast(pa.timestamp(table[name].type.unit, zone))
-                table = table.set_column(table.column_names.index(name), name, values)
-        table = drop_labels(with_numbers(table, self.as_numbers), self.labels, self.missing)
-        return respell(table, self.labels, self.spelled)
+                kind = pa.timestamp(table[name].type.unit, zone)
+                table = _change(table, [name], lambda array, kind=kind: array.cast(kind))  # type: ignore[misc]
+        table = with_numbers(table, self.as_numbers)
+        if not self.missing and not self.spelled:
+            return table
+        return _change(table, self.labels, lambda array: _relabel(array, self.missing, self.spelled))
+
+
+def _change(table: pa.Table, names: Iterable[str], change: Callable[[pa.Array], pa.Array]) -> pa.Table:
+    """The table with some of its columns changed; names of other columns are ignored."""
+    for name in names:
+        if name in table.column_names:
+            table = table.set_column(table.column_names.index(name), name, change(whole(table[name])))
+    return table
+
+
+def _without_dictionary(array: pa.Array) -> pa.Array:
+    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
+
+
+def _relabel(array: pa.Array, missing: Collection[Hashable], spelled: Mapping[str, str]) -> pa.Array:
+    """Labels, perhaps dictionary-encoded, with nulls for missing ones and one spelling for each class."""
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    values = encoded.dictionary.to_pylist()
+    changed = [None if value in missing else spelled.get(value, value) for value in values]
+    if changed == values:
+        return array
+    known = pa.array(changed, encoded.dictionary.type)
+    return pa.DictionaryArray.from_arrays(encoded.indices, known) if encoded is array else known.take(encoded.indices)
 
 
 NOTHING = Tidying()
@@ -79,7 +98,8 @@ def choose_tidying(
     spelled: dict[str, str] = {}
     spelling_messages: list[str] = []
     if classes is None:
-        spelled, spelling_messages = choose_spellings(_texts_left(found, dropped))
+        left = {label: n for label, n in found.items() if isinstance(label, str) and label not in dropped}
+        spelled, spelling_messages = choose_spellings(Counter(left))
     else:
         check_known(found, dropped, classes)
     plain = tuple(name for name in number_columns(roles) if name in counts.columns)
@@ -513,28 +533,6 @@ def _is_whole_text(name: str) -> bool:
         return False
 
 
-def _texts_left(counts: Counter[Hashable], dropped: frozenset[Hashable]) -> Counter[str]:
-    return Counter({label: n for label, n in counts.items() if isinstance(label, str) and label not in dropped})
-
-
-def drop_labels(table: pa.Table, columns: Sequence[str], missing: frozenset[Hashable]) -> pa.Table:
-    """The table with nulls in place of some labels."""
-    for name in columns if missing else ():
-        if name not in table.column_names:
-            continue
-        array = whole(table[name])
-        values = array.dictionary if pa.types.is_dictionary(array.type) else array.unique()
-        chosen = [value for value in values.to_pylist() if value is not None and value in missing]
-        if chosen and pa.types.is_dictionary(array.type):
-            known = [None if value in chosen else value for value in values.to_pylist()]
-            array = pa.DictionaryArray.from_arrays(array.indices, pa.array(known, values.type))
-        elif chosen:
-            gone = pc.is_in(array, pa.array(chosen, array.type))
-            array = pc.if_else(gone, pa.scalar(None, array.type), array)
-        table = table.set_column(table.column_names.index(name), name, array) if chosen else table
-    return table
-
-
 def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
     """The spelling to take for each that is replaced, and a sentence for every class that has several.
 
@@ -638,14 +636,6 @@ def are_stages(texts: Iterable[str]) -> bool:
     return len({STAGES.get(_key(text).casefold()) for text in texts} & {"N1", "N2", "N3"}) >= 2
 
 
-def respell(table: pa.Table, columns: Sequence[str], spelled: Mapping[str, str]) -> pa.Table:
-    """The table with other spellings in some columns, which may be dictionary-encoded."""
-    for name in columns if spelled else ():
-        if name in table.column_names and _holds_text(table[name].type):
-            table = table.set_column(table.column_names.index(name), name, _respell(whole(table[name]), spelled))
-    return table
-
-
 def _bare(text: str) -> str:
     return normalize("NFC", " ".join(text.split()))
 
@@ -657,17 +647,6 @@ def _key(text: str) -> str:
 
 def _stage_key(text: str) -> str:
     return STAGES.get(_key(text).casefold(), _key(text))
-
-
-def _holds_text(kind: pa.DataType) -> bool:
-    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
-
-
-def _respell(array: pa.Array, spelled: Mapping[str, str]) -> pa.Array:
-    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    values = [spelled.get(text, text) for text in encoded.dictionary.to_pylist()]
-    known = pa.array(values, encoded.dictionary.type)
-    return pa.DictionaryArray.from_arrays(encoded.indices, known) if encoded is array else known.take(encoded.indices)
 
 
 # Columns of numbers with decimal commas, as most of Europe writes them: "3,14" is 3.14.
@@ -736,10 +715,7 @@ def read_decimal_commas(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 def with_numbers(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """The table with some columns of texts with decimal commas as numbers."""
-    for name in names:
-        if name in table.column_names and is_text(table[name].type):
-            table = table.set_column(table.column_names.index(name), name, comma_numbers(whole(table[name])))
-    return table
+    return _change(table, names, lambda array: comma_numbers(array) if is_text(array.type) else array)
 
 
 def comma_numbers(array: pa.Array) -> pa.Array:
