@@ -135,6 +135,25 @@ def test_one_hot_labels_are_refused_with_what_to_pass(n_classes, dtype):
         fit(X, one_hot, lengths=np.full(N, 5))
 
 
+@pytest.mark.parametrize("gap", [0.0, np.nan, -1.0, None])
+def test_one_hot_labels_with_empty_steps_are_refused_with_what_to_pass(gap):
+    one_hot = np.eye(3)[Y].astype(object if gap is None else float)
+    one_hot[0, 1], one_hot[1, 2] = gap, gap
+    with pytest.raises(ValueError, match=r"looks one-hot encoded.*-1 where a step has none"):
+        fit(X, one_hot)
+
+
+def test_probabilities_of_classes_are_refused_with_what_to_pass():
+    with pytest.raises(ValueError, match=r"probabilities of classes.*y\.argmax\(-1\)"):
+        fit(X, 0.8 * np.eye(2)[Y] + 0.1)
+
+
+def test_annotators_who_never_agree_on_a_rare_event_are_not_taken_for_one_hot_labels():
+    first = np.zeros_like(Y)
+    first[:, 3] = 1
+    assert fit(X, np.stack([first, np.roll(first, 1, axis=1)], -1)).classes_.tolist() == [0, 1]
+
+
 def test_annotators_are_not_taken_for_one_hot_labels():
     other = Y.copy()
     other[:, 0] = 1 - other[:, 0]

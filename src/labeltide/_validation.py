@@ -145,16 +145,31 @@ def check_labels(y: ArrayLike, n: int, n_steps: int) -> np.ndarray:
 
 
 def check_not_one_hot(labels: np.ndarray) -> None:
-    """Refuse labels of shape (n, steps, classes) with a single 1 at every step: the last axis is for annotators."""
-    if labels.ndim != 3 or labels.shape[-1] < 2 or labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
+    """Refuse one-hot labels or probabilities of shape (n, steps, classes): the last axis is for annotators.
+
+    Some steps may hold nothing: zeros, NaN, None or -1 alone. Annotators who agree on 0 at most steps, and never on 1,
+    are not taken for classes.
+    """
+    if labels.ndim != 3 or labels.shape[-1] < 2 or labels.dtype.kind not in "biufO":
         return
-    ones = labels.sum(-1, dtype=np.int64)
-    is_padded = (ones[:, 0] == 1).all() and (np.diff(ones) <= 0).all()  # ones, and zeros at the end alone
-    if is_padded and ones.sum() >= MIN_ONE_HOT:
-        raise ValueError(
-            f"y looks one-hot encoded: it has shape {labels.shape} and a single 1 at every step. The last axis of y is "
-            "for annotators. Pass y.argmax(-1), one label per step."
-        )
+    if labels.dtype == object and not all(v is None or isinstance(v, int | float | np.number) for v in labels.flat):
+        return
+    values = labels.astype(np.float64)
+    empty = (values == 0).all(-1)
+    filled = ~empty & ~(np.isnan(values) | (values == -1)).all(-1)
+    inside = np.flip(np.maximum.accumulate(np.flip(filled, 1), 1), 1)  # up to the last step with a label
+    shares = values[filled]
+    is_share = len(shares) >= MIN_ONE_HOT and bool(((shares >= 0) & (shares <= 1)).all())
+    if not is_share or not np.allclose(shares.sum(-1), 1, atol=1e-3) or 2 * (empty & inside).sum() > inside.sum():
+        return
+    is_soft = not np.isin(shares, (0, 1)).all()
+    what = "like probabilities of classes" if is_soft else "one-hot encoded"
+    why = "shares that sum to 1" if is_soft else "a single 1"
+    gaps = ", with -1 where a step has none: np.where(np.nansum(y, -1) > 0, y.argmax(-1), -1)"
+    raise ValueError(
+        f"y looks {what}: it has shape {labels.shape} and {why} at every step with a label. The last axis of y is for "
+        f"annotators. Pass y.argmax(-1), one label per step{'' if filled.all() else gaps}."
+    )
 
 
 def as_labels(y: ArrayLike) -> np.ndarray:

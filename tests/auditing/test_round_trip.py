@@ -286,3 +286,18 @@ def test_numbers_are_exported_in_the_unit_that_their_column_names(tmp_path, name
     last = max(span["onset"] + span["duration"] for span in spans)
     assert last == pytest.approx(STEPS * (unit or 1))
     assert any("unit of the times" in sentence for sentence in done.messages) == (unit is None)
+
+
+def test_applying_decisions_to_a_csv_file_keeps_names_as_written(tmp_path):
+    study = make_study(["01", "1", "b"], ["007", "7", "1e5", "NA"])
+    path = tmp_path / "table.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([study.column_names, *zip(*study.to_pydict().values(), strict=True)])
+    lt.audit(path, **ROLES, fdr=0.8, out=tmp_path / "audit")
+    edit(tmp_path / "audit" / "issues.csv", lambda line: "01", rewrites=False)
+    applied = apply_decisions(tmp_path / "audit", tmp_path / "new.csv")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "new.csv").read_text("utf-8-sig"))))
+    assert applied.rows == len(rows) == len(study)
+    assert [row["person"] for row in rows] == study["person"].to_pylist()
+    assert [row["label_original"] for row in rows] == study["label"].to_pylist()
+    assert {row["label"] for row in rows} <= {"01", "1", "b"}

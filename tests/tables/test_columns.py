@@ -110,7 +110,7 @@ def test_dates_and_time_zones_become_days():
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"label": "sleep"}, "no column 'sleep'. It has: 'night', 't', 'stage', 'a', 'b', 'hour'"),
+        ({"label": "sleep"}, "no column 'sleep'. It has: 'night', 't', 'stage', 'a', 'b' and 'hour'"),
         ({"features": ["a", "stage"]}, "'stage' for both label and features"),
         ({"clean": "stage"}, "'stage' for both label and clean"),
         ({"zscore": "stage"}, "'stage' for both label and zscore"),

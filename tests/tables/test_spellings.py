@@ -31,3 +31,43 @@ def test_letters_that_are_no_stages_stay_apart():
 def test_stages_by_older_rules_are_not_joined_with_newer_ones():
     spelled, _ = choose_spellings(Counter([*EDF, "Sleep stage 3", "Sleep stage 4"]))
     assert spelled == {}
+
+
+@pytest.mark.parametrize(
+    ("frequent", "rare"),
+    [
+        ("Liegen", "Leigen"),
+        ("Gehen", "Ghen"),
+        ("Walking", "walkng"),
+        ("walking upstairs", "wakling upstars"),
+    ],
+)
+def test_rare_misspellings_of_a_frequent_class_are_merged_and_stated(frequent, rare):
+    spelled, said = choose_spellings(Counter({frequent: 1000, rare: 3, "Rennen": 500}))
+    assert spelled == {rare: frequent}
+    assert "(3 labels) for a misspelling" in said[0]
+    assert "(1,000)" in said[0]
+    assert "--classes" in said[0]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"N1": 3, "N2": 1000},
+        {"stage 1": 3, "stage 2": 1000},
+        {"Sleep stage R": 3, "Sleep stage W": 1000},
+        {"up": 3, "us": 1000},
+        {"Ghen": 30, "Gehen": 1000},
+        {"sitten": 3, "sitting": 1000},
+        {"cast": 3, "cost": 1000, "past": 1000},
+        {"sit": 3, "walk": 1000},
+        {"a1x": 3, "a2x": 1000},
+    ],
+)
+def test_names_that_may_be_classes_of_their_own_are_never_merged(counts):
+    assert choose_spellings(Counter(counts)) == ({}, [])
+
+
+def test_capitals_and_blanks_are_joined_before_misspellings():
+    spelled, _ = choose_spellings(Counter({"Walking": 1000, "walking ": 20, "Wlking": 2, "wlking": 3}))
+    assert spelled == {"walking ": "Walking", "Wlking": "Walking", "wlking": "Walking"}

@@ -140,7 +140,9 @@ def _open_table(audit: Any, folder: Path, named: str | Path | None) -> parquet.P
     path = Path(named or about["path"])
     if named is None and not path.is_file():
         raise ValueError(f"The audited table is no longer at {str(path)!r}. Say where it is now with --table FILE.")
-    source = open_file(path)
+    roles = about.get("columns", {})
+    names = [*str(roles.get("sequence")).split(","), roles.get("annotator"), roles.get("trusted"), roles.get("label")]
+    source = open_file(path, [*names, *(about.get("annotators") or ())])
     if about.get("digest") and file_digest(path) != about["digest"]:
         raise ValueError(
             f"The table {str(path)!r} has changed since the audit in {str(folder)!r}, so row numbers may not match. "

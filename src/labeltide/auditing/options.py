@@ -66,6 +66,9 @@ class AuditOptions:
         "Labels that mean 'not recorded', separated by commas, or none; by default texts such as ? and unknown, and a "
         "rare -1.",
     )
+    classes: Labels = _option(
+        None, "All classes, separated by commas: other labels are an error, and similar names are not merged."
+    )
     labels: Any = _option(
         None, "Files with the labels of a recording (EDF+, CSV, JSON, XML and others), separated by commas."
     )
@@ -124,7 +127,7 @@ class AuditOptions:
         """How rows, times and labels are read."""
         from labeltide.tables.roles import Reading
 
-        return Reading(self.drop_bad_rows, self.timezone, self.missing)
+        return Reading(self.drop_bad_rows, self.timezone, self.missing, self.classes)
 
     @property
     def n_train(self) -> float | None:

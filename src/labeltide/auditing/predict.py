@@ -20,7 +20,7 @@ from labeltide._validation import check_device
 from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.findings import as_texts
 from labeltide.auditing.judging import STEPS_AT_ONCE, small_softmax, work_ahead
-from labeltide.auditing.reading import AuditInput, choose_source, read_all, read_new_table
+from labeltide.auditing.reading import AuditInput, choose_source, open_all, read_new_table
 from labeltide.auditing.results import AUDIT, MODEL, MODEL_FILE, check_file, draft_of
 from labeltide.auditing.survey import Layout, count_columns, find_roles, open_layout, prepare_rows
 from labeltide.auditing.writing import table_writer
@@ -32,7 +32,7 @@ from labeltide.tables.files import FileSet
 from labeltide.tables.frames import like_table, write_safe_csv
 from labeltide.tables.intake import is_text, open_table
 from labeltide.tables.roles import Reading, Request, RoleColumns
-from labeltide.tables.tidy import NOTHING, Tidying, choose_tidying
+from labeltide.tables.tidy import NOTHING, Tidying, choose_tidying, name_files
 from labeltide.tables.windows import ClockInfo
 from labeltide.tables.words import quoted
 
@@ -70,7 +70,7 @@ def predict_table(
     """
     predictor, audit = _open(model, device)
     source = read_unlabelled(table, audit["recordings"]) if audit.get("recordings") else choose_source(table)
-    opened = open_table(read_all(source) if isinstance(source, FileSet) else source)
+    opened = open_table(open_all(source) if isinstance(source, FileSet) else source)
     columns = _columns(audit, opened.names, sequence, time)
     read = read_new_table(
         opened,
@@ -220,6 +220,7 @@ def predict_files(
 
 def _layout(predictor: Predictor, files: FileSet, columns: Request, reading: Reading, work: Path) -> Layout:
     roles = find_roles(files, columns, labelled=False)
+    files = name_files(files, roles)
     features = [encoder.column for encoder in predictor.encoders]
     absent = [name for name in features if name not in files.schema.names]
     if absent:

@@ -14,7 +14,7 @@ from labeltide._display import ShortRepr
 from labeltide._validation import UnanswerableError
 from labeltide.tables.columns import Steps
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
-from labeltide.tables.files import FileSet, format_of, is_address, open_files
+from labeltide.tables.files import FileSet, csv_batches, format_of, is_address, open_files
 from labeltide.tables.intake import OpenTable, load_table, open_table
 from labeltide.tables.roles import Labels, Names, Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import TableRows, describe_trusted, find_rows, keep_rows, read_table_labels, read_trusted
@@ -24,6 +24,7 @@ from labeltide.tables.tidy import (
     Tidying,
     choose_tidying,
     describe_overview,
+    name_table,
     read_decimal_commas,
     tidy_contents,
 )
@@ -162,10 +163,11 @@ def read_audit_steps(table: Any, request: Request, reading: Reading = Reading())
 def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSteps:
     loaded = load_table(table, needed_columns(table.names, request))
     columns = find_columns(loaded, request)
+    loaded = name_table(loaded, table.written, columns, reading.missing)
     loaded, given, rows_said = keep_rows(loaded, columns, reading)
     counts = TableCounts()
     counts.add(loaded, columns)
-    tidy, tidied_said = choose_tidying(counts, columns, reading.missing)
+    tidy, tidied_said = choose_tidying(counts, columns, reading.missing, reading.classes)
     loaded = tidy(loaded)
     labels = read_table_labels(loaded, columns.label)
     rows = find_rows(loaded, columns, labels.codes, reading.timezone, given)
@@ -224,8 +226,10 @@ def read_new_table(
     sequence, time, annotator : columns, found where that is plain
     timezone : as of `read_audit_table`
     """
-    loaded = load_table(open_table(table))
+    opened = open_table(table)
+    loaded = load_table(opened)
     columns = find_columns(loaded, Request(sequence, time, annotator=annotator), labelled=False)
+    loaded = name_table(loaded, opened.written, columns)
     numbers = [encoder.column for encoder in encoders if not encoder.levels]
     loaded = read_decimal_commas(loaded, [*numbers, *([columns.time] if columns.time else [])])
     labels = read_table_labels(loaded, [])
@@ -476,7 +480,7 @@ def choose_source(table: Any) -> Any:
     files = open_files(table)
     if is_large(files):
         return files
-    return read_all(files) if is_address(table) else table
+    return open_all(files) if is_address(table) else table
 
 
 def is_large(files: FileSet) -> bool:
@@ -489,9 +493,17 @@ def read_all(files: FileSet) -> pa.Table:
     from labeltide.auditing.survey import ROW, read_batches
 
     batches = list(read_batches(files, files.schema.names))
-    if not batches:
-        return files.schema.empty_table()
-    return pa.Table.from_batches(batches).drop_columns([ROW])
+    return pa.Table.from_batches(batches).drop_columns([ROW]) if batches else files.schema.empty_table()
+
+
+def open_all(files: FileSet) -> OpenTable:
+    """The rows of all files as one table, with the names of CSV files as they are written."""
+
+    def written(names: list[str]) -> pa.Table:
+        texts = files.with_names(dict.fromkeys(names, pa.string()))
+        return pa.Table.from_batches(csv_batches(texts, names), pa.schema([(name, pa.string()) for name in names]))
+
+    return open_table(read_all(files))._replace(written=written if files.kind == "csv" else None)
 
 
 def _may_be_large(path: Path) -> bool:

@@ -49,7 +49,7 @@ from labeltide.tables.files import FileSet
 from labeltide.tables.intake import is_number, load_table, open_table, whole
 from labeltide.tables.roles import RoleColumns
 from labeltide.tables.rows import UNNAMED, TableRows, describe_trusted, read_table_labels, read_trusted
-from labeltide.tables.tidy import TableCounts, Tidying, choose_tidying
+from labeltide.tables.tidy import TableCounts, Tidying, choose_tidying, name_files
 from labeltide.tables.times import (
     MINUTE,
     Moments,
@@ -83,6 +83,7 @@ class LargeTable(NamedTuple):
 def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: Stages) -> LargeTable:
     """Count, open and survey the table, draw the windows to learn from, and say every decision."""
     roles = find_roles(files, options.columns)
+    files = name_files(files, roles, options.missing)
     assert options.checkpoint is not None
     needed = needed_columns(files.schema.names, options.columns)
     counts = count_columns(files, roles, needed, _shown(stages, files.n_rows, (0.0, 0.3)))
@@ -112,7 +113,7 @@ def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: 
 
 def _choose_tidying(counts: TableCounts, roles: RoleColumns, options: AuditOptions) -> tuple[Tidying, list[str]]:
     """What to change in the table, and what to say; columns of numbers among texts are read as such in every part."""
-    tidy, messages = choose_tidying(counts, roles, options.reading.missing)
+    tidy, messages = choose_tidying(counts, roles, options.missing, options.classes)
     in_text = [name for name in counts.numbers_in_text(roles) if name not in tidy.as_numbers]
     return replace(tidy, in_text=tuple(in_text)), messages
 

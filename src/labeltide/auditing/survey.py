@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import csv, parquet
+from pyarrow import parquet
 
 from labeltide._files import import_extra
 from labeltide._validation import UnanswerableError, encode_labels, find_classes
@@ -25,7 +25,7 @@ from labeltide.auditing.fitting import TableSize
 from labeltide.auditing.reading import AuditInput
 from labeltide.tables.columns import code_values, read_recorded
 from labeltide.tables.features import Encoder
-from labeltide.tables.files import FileSet, csv_options, file_errors, open_files
+from labeltide.tables.files import FileSet, csv_batches, open_files
 from labeltide.tables.intake import is_number, is_text, load_table, open_table, whole
 from labeltide.tables.roles import Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import (
@@ -162,7 +162,7 @@ def prepare_rows(
     files = _with_numbers(files, roles)
     is_written = roles.time is not None and is_text(_kind(files, roles.time))
     is_written &= roles.time not in (*tidy.as_numbers, *tidy.in_text)
-    if not is_written and how == Reading(missing=how.missing) and decided is None:
+    if not is_written and how == Reading(missing=how.missing, classes=how.classes) and decided is None:
         return Prepared(files, roles, roles)
     given = _read_keys(files, roles, how.drop_bad_rows)
     given, index, row_messages = keep_rows(given, roles, how)
@@ -646,7 +646,7 @@ MEMORY = "1GB"  # that DuckDB may take before it sorts on disk
 def read_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """All rows of parquet or CSV files in batches, with the number of each row."""
     first, is_csv = 0, files.kind == "csv"
-    for batch in _csv_batches(files, columns) if is_csv else RowStream.of_files(files, columns, []).batches(BATCH):
+    for batch in csv_batches(files, columns) if is_csv else RowStream.of_files(files, columns, []).batches(BATCH):
         if ROW in batch.schema.names:  # it has been added before
             yield batch
             continue
@@ -707,24 +707,6 @@ def write_sorted(
 
 def _quoted(text: str, mark: str) -> str:
     return mark + text.replace(mark, 2 * mark) + mark
-
-
-def _csv_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    options = csv_options(files.separator, files.schema)
-    options["convert_options"].include_columns = columns  # type: ignore[attr-defined]
-    for path in files.paths:
-        try:
-            with (
-                file_errors(path, "csv", OSError),
-                files.filesystem.open_input_stream(path) as source,
-                csv.open_csv(source, **options) as reader,
-            ):
-                yield from (batch for batch in reader if len(batch))
-        except pa.ArrowException as error:
-            raise ValueError(
-                f"The file {path!r} cannot be read as the first rows of all files suggest: {str(error).rstrip('.')}. "
-                "Write it as parquet, where columns have types."
-            ) from None
 
 
 CHUNK_ROWS = 250_000

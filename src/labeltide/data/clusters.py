@@ -209,15 +209,12 @@ def check_names(names: ArrayLike, n: int, argument: str) -> list[Hashable]:
     if values.shape != (n,):
         raise ValueError(f"{argument} must be {n} names, one per sequence. Got shape {values.shape}.")
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-    try:  # NaN is the only value that differs from itself; the comparison of pandas.NA is neither True nor False
-        missing = [
-            i for i, name in enumerate(plain) if hash(name) is None or name is None or (name != name) is not False
-        ]
+    try:
+        set(plain)
     except TypeError:
         raise ValueError(f"{argument} must hold hashable names: numbers, strings, tuples and the like.") from None
-    # NaN is the only value that differs from itself; the comparison of pandas.NA is neither True nor False.
-    missing = [index for index, name in enumerate(plain) if name is None or (name != name) is not False]
-    if missing:
+    missing = np.flatnonzero(_validation.null_values(plain))
+    if len(missing):
         raise ValueError(f"{argument} must name one for every sequence. Sequence {missing[0]} has none: give it one.")
     return plain
 
@@ -232,10 +229,7 @@ def spread_labels(labels: np.ndarray, indices: np.ndarray, count: int) -> np.nda
 def _objects(names: Any) -> np.ndarray:
     """A list as an array of its own values: NumPy would make a table of tuples, and text of numbers beside text."""
     values = list(names)
-    array = np.empty(len(values), dtype=object)
-    for index, value in enumerate(values):
-        array[index] = value
-    return array
+    return np.fromiter(values, dtype=object, count=len(values))
 
 
 def _listed(groups: tuple[Hashable, ...]) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
+from labeltide._files import write_atomically
 from labeltide._validation import check_number
 from labeltide.tables.frames import guarded
 
@@ -115,15 +113,15 @@ def write_study(table: pa.Table, path: Path) -> Path:
         raise ValueError(f"The file must end in .parquet, .csv or .csv.gz. Got {str(path)!r}.")
     if path.exists():
         raise ValueError(f"The file must be new. {str(path)!r} is there already; remove it or name another.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as work:
-        draft = Path(work) / path.name.lower()
+
+    def write(draft: Path) -> None:
         if name.endswith(".parquet"):
             parquet.write_table(table, draft, compression="zstd")
-        else:
-            with pa.output_stream(str(draft)) as sink:  # packs by the ending of the name
-                csv.write_csv(guarded(table), sink)
-        os.rename(draft, path)
+            return
+        with pa.output_stream(str(draft), "gzip" if name.endswith(".gz") else None) as sink:
+            csv.write_csv(guarded(table), sink)
+
+    write_atomically(path, write)
     return path
 
 
@@ -197,25 +195,18 @@ def write_large_study(path: Path, rows: int, rate: float = 0.2, seed: int = 0) -
     if not path.name.lower().endswith(".parquet"):
         raise ValueError(f"A study of a given number of rows is written to a .parquet file. Got {str(path)!r}.")
     people = -(-int(rows) // ROWS_EACH)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as work:
-        draft = Path(work) / path.name
+
+    def write(draft: Path) -> None:
         writer = None
-        for part in _parts(people, int(rows), rate, seed):
+        for first in range(0, people, AT_ONCE):
+            part = _simulate_part(first, min(AT_ONCE, people - first), rate, seed, len(str(people)))
             writer = writer or parquet.ParquetWriter(draft, part.schema, compression="zstd")
-            writer.write_table(part)
+            writer.write_table(part.slice(0, int(rows) - first * ROWS_EACH))
         assert writer is not None
         writer.close()
-        os.rename(draft, path)
+
+    write_atomically(path, write)
     return people
-
-
-def _parts(people: int, rows: int, rate: float, seed: int) -> Iterator[pa.Table]:
-    digits = len(str(people))
-    for first in range(0, people, AT_ONCE):
-        count = min(AT_ONCE, people - first)
-        table = _simulate_part(first, count, rate, seed, digits)
-        yield table.slice(0, rows - first * ROWS_EACH)
 
 
 def _simulate_part(first: int, count: int, rate: float, seed: int, digits: int) -> pa.Table:

@@ -268,7 +268,9 @@ class LabelAudit(LabelAuditDisplay):
         annotator recorded the suggestion. "misaligned": the label fits another step. "run": label and signal disagree
         for several steps, and either may be at fault.
         """
-        return self._shaped(np.where(self._is_issue, np.array(KINDS, dtype=object)[self._kinds], None))
+        kinds = np.full(self.labels.shape, None, dtype=object)
+        kinds[self._is_issue] = np.array(KINDS, dtype=object)[self._kinds[self._is_issue]]
+        return self._shaped(kinds)
 
     @cached_property
     def _kinds(self) -> np.ndarray:

@@ -32,7 +32,7 @@ from labeltide.recordings.spans.delimited import is_boris
 from labeltide.recordings.spans.formats import ADAPTERS, SIGNALS, read_spans
 from labeltide.recordings.spans.mne_annotations import ANNOTATIONS, from_raw, is_raw
 from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_recording, make_spans, no_spans
-from labeltide.tables.files import open_file
+from labeltide.tables.files import read_as_written
 from labeltide.tables.intake import is_number, load_table, open_table
 from labeltide.tables.roles import DERIVED, Request
 from labeltide.tables.words import LESSER_TIMES, SEQUENCES, TIMES, UNRECORDED, means, quoted, unique_texts
@@ -432,7 +432,7 @@ def find_files(source: Path, labels: Sequence[Path]) -> list[RecordingFiles]:
 
 
 def _in_manifest(path: Path) -> list[RecordingFiles]:
-    table: Any = open_file(path)
+    table = read_as_written(path)
     table = table.rename_columns([name.strip().casefold() for name in table.column_names])
     found: dict[str, RecordingFiles] = {}
     for line in table.to_pylist():
@@ -608,12 +608,13 @@ FILLED = 10  # times as many samples as there are may be missing before the firs
 
 def read_signal_table(path: Path) -> dict[str, SpanFile]:
     """The signals of each recording; rows are placed on an even grid of the usual time between them."""
-    table = load_table(open_table(path))
+    opened = open_table(path)
+    table = load_table(opened)
     time = _time_column(table)
     recording = next((name for name in table.column_names if name != time and means(name, SEQUENCES)), None)
     if recording is None:
         return {path.stem: _signals(table, time)}
-    texts = table[recording].cast(pa.string())
+    texts = opened.written([recording])[recording] if opened.written else table[recording].cast(pa.string())
     names = [name for name in pc.unique(texts).to_pylist() if name is not None]
     rest = table.drop_columns([recording])
     return {name: _signals(rest.filter(pc.fill_null(pc.equal(texts, name), False)), time) for name in names}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from urllib.parse import parse_qsl, quote
 from zipfile import BadZipFile, ZipFile
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv, feather, fs, ipc, parquet
 
 from labeltide._files import import_extra
@@ -29,15 +31,25 @@ MAX_CELLS = 50_000_000  # of its first sheet
 MISFIT = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\w+)")
 
 
-def open_file(path: Path) -> parquet.ParquetFile | pa.Table:
-    """A parquet file, of which some columns can be read, or a whole table."""
+def open_file(path: Path, names: Collection[str] = ()) -> parquet.ParquetFile | pa.Table:
+    """A parquet file, of which some columns can be read, or a whole table.
+
+    `names` are columns of names, which a CSV file keeps as written (see `number_type`).
+    """
     found = format_of(path.name)
     if found is None:
         raise ValueError(f"The file of a table must end in {list_extensions()}. Got {str(path)!r}.")
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
     try:
-        return found.open(path)
+        table = found.open(path)
+        if found.in_parts == "csv" and names:
+            written = read_as_written(path, [name for name in table.column_names if name in names])
+            for name in written.column_names:
+                kind = number_type(written[name].drop_null().unique().to_pylist()) or pa.string()
+                array = read_names(written[name], kind)
+                table = table.set_column(table.column_names.index(name), name, array)
+        return table
     except (pa.ArrowException, OSError, EOFError) as error:
         kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[-1]
         raise ValueError(f"The file {str(path)!r} cannot be read as {kind}: {str(error).rstrip('.')}.") from None
@@ -102,6 +114,56 @@ def _read_widening(path: Path, separator: str, encoding: str) -> pa.Table:
             if types.get(column) == pa.string():
                 raise
             types[column] = pa.float64() if misfit[2] in ("int64", "null") and column not in types else pa.string()
+
+
+# Names in CSV files, which have no types: 007 and 7 are two names.
+
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+NULLS = frozenset(csv.ConvertOptions().null_values)  # texts that are missing values in other columns
+
+
+def read_as_written(path: Path, names: list[str] | None = None) -> pa.Table:
+    """Some columns of a CSV file, or all, as texts; only empty cells are missing."""
+    parse = csv.ParseOptions(delimiter=_separator(fs.LocalFileSystem(), str(path)), newlines_in_values=True)
+    for encoding in ("utf8", "latin-1"):
+        read = csv.ReadOptions(encoding=encoding)
+        try:
+            with csv.open_csv(path, read, parse) as file:
+                types = dict.fromkeys(file.schema.names, pa.string())
+            options = csv.ConvertOptions(column_types=types, include_columns=names, strings_can_be_null=False)
+            table = csv.read_csv(path, read, parse, options)
+            break
+        except (UnicodeDecodeError, pa.ArrowInvalid):
+            if encoding == "latin-1":
+                raise
+    for index, name in enumerate(table.column_names):
+        table = table.set_column(index, name, read_names(table[name], pa.string()))
+    return table
+
+
+def number_type(texts: Iterable[str]) -> pa.DataType | None:
+    """The type of a column of names that are all numbers in their canonical form; None where one is not.
+
+    01, 1e5 and 3.50 are names: as numbers they would be written as 1, 100000 and 3.5, and 1 beside 1.0 would be one.
+    """
+    distinct = {text.strip() for text in texts}
+    if all(INTEGER.fullmatch(text) for text in distinct):
+        return pa.int64()
+    try:
+        numbers = {text: float(text) for text in distinct}
+    except ValueError:
+        return None
+    for text, number in numbers.items():
+        if not math.isfinite(number) or (text != repr(number) and not INTEGER.fullmatch(text)):
+            return None
+    return pa.float64() if len({*numbers.values()}) == len(numbers) else None
+
+
+def read_names(column: Any, kind: pa.DataType, gaps: Collection[str] = ()) -> Any:
+    """Texts as names of a type; empty ones are missing, and `gaps` are where names are numbers."""
+    texts = [""] if pa.types.is_string(kind) else ["", *gaps]
+    column = pc.if_else(pc.is_in(column, pa.array(texts, pa.string())), pa.scalar(None, pa.string()), column)
+    return column if pa.types.is_string(kind) else pc.utf8_trim_whitespace(column).cast(kind)
 
 
 def _separator(filesystem: fs.FileSystem, path: str) -> str:
@@ -218,6 +280,8 @@ class FileSet:
     kind : "parquet" or "csv"
     rows : number of rows of every file; for CSV an estimate from the size of its first rows
     separator : between the cells of a CSV file
+    names : columns of names in CSV files, which are kept as written unless `schema` says that they are numbers
+    gaps : texts that stand for a missing one among names that are numbers
     """
 
     filesystem: fs.FileSystem
@@ -227,6 +291,13 @@ class FileSet:
     rows: tuple[int, ...]
     sizes: tuple[int, ...]
     separator: str = ","
+    names: frozenset[str] = frozenset()
+    gaps: frozenset[str] = frozenset()
+
+    def with_names(self, kinds: Mapping[str, pa.DataType], gaps: frozenset[str] = frozenset()) -> FileSet:
+        """The same files with columns of names, which are texts or numbers."""
+        fields = [pa.field(each.name, kinds.get(each.name, each.type)) for each in self.schema]
+        return replace(self, schema=pa.schema(fields), names=frozenset(kinds), gaps=gaps)
 
     @property
     def n_rows(self) -> int:
@@ -268,13 +339,39 @@ def open_files(table: str | Path) -> FileSet:
     return FileSet(filesystem, paths, "csv", schema, rows, sizes, separator)
 
 
-def csv_options(separator: str, schema: pa.Schema | None = None) -> dict[str, object]:
-    """The options with which pyarrow reads CSV here."""
-    types = None if schema is None else {field.name: field.type for field in schema}
-    return {
-        "parse_options": csv.ParseOptions(delimiter=separator, newlines_in_values=True),
-        "convert_options": csv.ConvertOptions(strings_can_be_null=True, column_types=types),
-    }
+def csv_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of CSV files in batches."""
+    types = {each.name: pa.string() if each.name in files.names else each.type for each in files.schema}
+    convert = csv.ConvertOptions(column_types=types, include_columns=columns, strings_can_be_null=not files.names)
+    parse = csv.ParseOptions(delimiter=files.separator, newlines_in_values=True)
+    for path in files.paths:
+        try:
+            with (
+                file_errors(path, "csv", OSError),
+                files.filesystem.open_input_stream(path) as source,
+                csv.open_csv(source, parse_options=parse, convert_options=convert) as reader,
+            ):
+                yield from (_with_names(batch, files) for batch in reader if len(batch))
+        except pa.ArrowException as error:
+            raise ValueError(
+                f"The file {path!r} cannot be read as the first rows of all files suggest: {str(error).rstrip('.')}. "
+                "Write it as parquet, where columns have types."
+            ) from None
+
+
+def _with_names(batch: pa.RecordBatch, files: FileSet) -> pa.RecordBatch:
+    """A batch whose names have their types; other texts are missing where pyarrow would take them so."""
+    if not files.names:
+        return batch
+    arrays = []
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        if name in files.names:
+            array = read_names(array, files.schema.field(name).type, files.gaps)
+        elif pa.types.is_string(array.type):
+            is_null = pc.is_in(array, pa.array(sorted(NULLS), pa.string()))
+            array = pc.if_else(is_null, pa.scalar(None, array.type), array)
+        arrays.append(array)
+    return pa.record_batch(arrays, names=batch.schema.names)
 
 
 def _find(text: str) -> tuple[fs.FileSystem, list[fs.FileInfo]]:
@@ -346,7 +443,8 @@ def _csv_head(filesystem: fs.FileSystem, path: str, separator: str) -> tuple[pa.
         if not raw.strip():
             return pa.table({}), len(raw)
         cut = raw if len(raw) < HEAD else raw[: raw.rfind(b"\n") + 1]
-        table = csv.read_csv(pa.BufferReader(cut), **csv_options(separator))
+        parse = csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+        table = csv.read_csv(pa.BufferReader(cut), None, parse, csv.ConvertOptions(strings_can_be_null=True))
     return table, len(cut) // 10 if path.lower().endswith(".gz") else len(cut)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -76,17 +77,20 @@ def write_safe_csv(table: pa.Table, path: Path) -> None:
 
     It starts with a byte-order mark, as the page's downloads do: without one Excel reads UTF-8 as something else.
     """
-    with path.open("wb") as file:
-        file.write(codecs.BOM_UTF8)
-        csv.write_csv(guarded(table), file)
+    with closing(SafeCsvWriter(path, table.schema)) as writer:
+        writer.write_table(table)
 
 
 def guarded(table: pa.Table) -> pa.Table:
-    """The table with safe texts and titles."""
-    table = _plain(table)
+    """The table with safe texts and titles; dictionary encoding and bytes become plain texts, which can be guarded."""
     for index, field in enumerate(table.schema):
-        if is_text(field.type):
-            table = table.set_column(index, field.name, safe_texts(table.column(index)))
+        values = table.column(index)
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+            texts = [None if value is None else value.decode("utf-8", "replace") for value in values.to_pylist()]
+            values = pa.chunked_array([pa.array(texts, pa.string())])
+        table = table.set_column(index, field.name, safe_texts(values) if is_text(values.type) else values)
     return table.rename_columns(safe_texts(pa.array(table.column_names, pa.string())).to_pylist())
 
 
@@ -108,16 +112,3 @@ class SafeCsvWriter:
     def close(self) -> None:
         self._writer.close()
         self._file.close()
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    """The table with plain texts in place of dictionary encoding and bytes, which could not be guarded."""
-    for index, field in enumerate(table.schema):
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            values = table.column(index).to_pylist()
-            texts = [None if value is None else value.decode("utf-8", "replace") for value in values]
-            table = table.set_column(index, field.name, pa.array(texts, pa.string()))
-        elif kind != field.type:
-            table = table.set_column(index, field.name, table.column(index).cast(kind))
-    return table

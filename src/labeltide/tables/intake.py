@@ -14,15 +14,16 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from labeltide._validation import UnanswerableError
-from labeltide.tables.files import list_extensions, open_file
+from labeltide.tables.files import format_of, list_extensions, open_file, read_as_written
 from labeltide.tables.words import listed, quoted
 
 
 class OpenTable(NamedTuple):
-    """The names of the columns, and a function that loads some of them."""
+    """The names of the columns, and functions that load some of them; `written` gives those of CSV files as texts."""
 
     names: list[str]
     load: Callable[[list[str]], nw.DataFrame]
+    written: Callable[[list[str]], pa.Table] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,11 @@ def open_table(table: Any) -> OpenTable:
     if isinstance(table, OpenTable):
         return table
     if isinstance(table, str | Path):
-        table = open_file(Path(table))
+        path = Path(table)
+        found = format_of(path.name)
+        opened = open_table(open_file(path))
+        is_text_file = found is not None and found.in_parts == "csv"
+        return opened._replace(written=lambda names: read_as_written(path, names)) if is_text_file else opened
     if isinstance(table, parquet.ParquetFile):
         return OpenTable(table.schema_arrow.names, lambda names: nw.from_native(table.read(columns=names)))
     try:

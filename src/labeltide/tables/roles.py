@@ -14,7 +14,7 @@ from labeltide._validation import MAX_CLASSES
 from labeltide.tables import words
 from labeltide.tables.intake import check_unique, is_moment, is_number, is_text, whole
 from labeltide.tables.times import check_timezone, looks_written
-from labeltide.tables.words import listed, quoted
+from labeltide.tables.words import quoted
 
 ROLES = ("sequence", "time", "label", "features", "annotator", "clock", "clean", "zscore")
 OPTIONAL = ("annotator", "clock", "clean", "zscore")
@@ -46,12 +46,12 @@ def check_roles(roles: dict[str, list[str]], there: list[str]) -> None:
     """Columns that are there, once, each in one role or in two that may share it."""
     absent = [name for names in roles.values() for name in names if name not in there]
     if absent:
-        raise ValueError(f"The table has no column {listed(absent)}. It has: {listed(there)}.")
+        raise ValueError(f"The table has no column {quoted(absent)}. It has: {quoted(there)}.")
     check_unique(name for name in there if any(name in names for names in roles.values()))
     for role, other in combinations(roles, 2):
         shared = set(roles[role]) & set(roles[other])
         if shared and {role, other} not in MAY_SHARE:
-            raise ValueError(f"A column can play one role. Got {listed(sorted(shared))} for both {role} and {other}.")
+            raise ValueError(f"A column can play one role. Got {quoted(sorted(shared))} for both {role} and {other}.")
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,14 @@ class Reading:
     ----------
     drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
     missing : labels that stand for a missing one, as `tidy.choose_missing` takes them
+    classes : the only labels that are allowed; None finds them
     timezone : name of a time zone (IANA), to whose wall clock times are converted; None keeps hours as written
     """
 
     drop_bad_rows: bool = False
     timezone: str | None = None
     missing: Labels = None
+    classes: Labels = None
 
     def __post_init__(self) -> None:
         check_timezone(self.timezone)
@@ -89,15 +91,7 @@ class Request:
         """The columns named for each role, all of them there and none in two roles."""
         named = {role: _split(role, value, there) for role, value in vars(self).items()}
         named["clock"] = [name for name in named["clock"] if name in there or name not in DERIVED]
-        owners: dict[str, str] = {}
-        for role, names in named.items():
-            missing = [name for name in names if name not in there]
-            if missing:
-                raise ValueError(f"The table has no column {quoted(missing)}. It has: {quoted(there)}.")
-            for name in names:
-                other = owners.setdefault(name, role)
-                if other != role and {role, other} not in MAY_SHARE:
-                    raise ValueError(f"A column can play one role. Got {quoted([name])} for both {other} and {role}.")
+        check_roles(named, there)
         if named["annotator"] and len(named["label"]) > 1:
             raise ValueError(
                 "Several label columns hold one annotator each, so no column names annotators. Got label "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from unicodedata import normalize
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeltide.tables.columns import drop_values
+from labeltide.tables.files import NULLS, FileSet, csv_batches, number_type, read_names
 from labeltide.tables.intake import is_text, whole
 from labeltide.tables.roles import Labels, RoleColumns
 from labeltide.tables.words import UNRECORDED, quoted
@@ -44,33 +45,63 @@ class Tidying:
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """The table with these changes."""
-        for name in self.plain:
-            if name in table.column_names and pa.types.is_dictionary(table[name].type):
-                values = table[name].cast(table[name].type.value_type)
-                table = table.set_column(table.column_names.index(name), name, values)
-        for name in self.in_text:
-            if name in table.column_names and is_text(table[name].type):
-                values = text_numbers(whole(table[name]))
-                table = table.set_column(table.column_names.index(name), name, values)
+        table = _change(table, self.plain, _without_dictionary)
+        table = _change(table, self.in_text, lambda array: text_numbers(array) if is_text(array.type) else array)
         for name, zone in self.zones.items():
             if name in table.column_names and pa.types.is_timestamp(table[name].type):
-                values = table[name].cast(pa.timestamp(table[name].type.unit, zone))
-                table = table.set_column(table.column_names.index(name), name, values)
-        table = drop_labels(with_numbers(table, self.as_numbers), self.labels, self.missing)
-        return respell(table, self.labels, self.spelled)
+                kind = pa.timestamp(table[name].type.unit, zone)
+                table = _change(table, [name], lambda array, kind=kind: array.cast(kind))  # type: ignore[misc]
+        table = with_numbers(table, self.as_numbers)
+        if not self.missing and not self.spelled:
+            return table
+        return _change(table, self.labels, lambda array: _relabel(array, self.missing, self.spelled))
+
+
+def _change(table: pa.Table, names: Iterable[str], change: Callable[[pa.Array], pa.Array]) -> pa.Table:
+    """The table with some of its columns changed; names of other columns are ignored."""
+    for name in names:
+        if name in table.column_names:
+            table = table.set_column(table.column_names.index(name), name, change(whole(table[name])))
+    return table
+
+
+def _without_dictionary(array: pa.Array) -> pa.Array:
+    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
+
+
+def _relabel(array: pa.Array, missing: Collection[Hashable], spelled: Mapping[str, str]) -> pa.Array:
+    """Labels, perhaps dictionary-encoded, with nulls for missing ones and one spelling for each class."""
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    values = encoded.dictionary.to_pylist()
+    changed = [None if value in missing else spelled.get(value, value) for value in values]
+    if changed == values:
+        return array
+    known = pa.array(changed, encoded.dictionary.type)
+    return pa.DictionaryArray.from_arrays(encoded.indices, known) if encoded is array else known.take(encoded.indices)
 
 
 NOTHING = Tidying()
 
 
-def choose_tidying(counts: TableCounts, roles: RoleColumns, missing: Labels = None) -> tuple[Tidying, list[str]]:
-    """What to change in a table whose columns were counted, and what to say; `missing` as in `choose_missing`."""
+def choose_tidying(
+    counts: TableCounts, roles: RoleColumns, missing: Labels = None, classes: Labels = None
+) -> tuple[Tidying, list[str]]:
+    """What to change in a table whose columns were counted, and what to say; `missing` as in `choose_missing`.
+
+    With `classes` no spelling is replaced, and any other label is an error.
+    """
     by_name = {name: counts.commas[name] for name in number_columns(roles) if name in counts.commas}
     as_numbers, comma_messages = choose_commas(by_name)
     labels = label_columns(roles)
     found = sum((counts.labels.get(name, Counter()) for name in labels), Counter[Hashable]())
     dropped, missing_messages = choose_missing(found, missing)
-    spelled, spelling_messages = choose_spellings(_texts_left(found, dropped))
+    spelled: dict[str, str] = {}
+    spelling_messages: list[str] = []
+    if classes is None:
+        left = {label: n for label, n in found.items() if isinstance(label, str) and label not in dropped}
+        spelled, spelling_messages = choose_spellings(Counter(left))
+    else:
+        check_known(found, dropped, classes)
     plain = tuple(name for name in number_columns(roles) if name in counts.columns)
     tidying = Tidying(tuple(as_numbers), tuple(labels), dropped, spelled, plain)
     return tidying, [*comma_messages, *missing_messages, *spelling_messages]
@@ -347,6 +378,68 @@ def label_columns(roles: RoleColumns) -> Sequence[str]:
     return [*roles.label, *([roles.trusted] if roles.trusted else [])]
 
 
+# Columns of names in CSV files: labels, sequences and annotators are kept as written, unless all are plain numbers.
+
+
+def name_table(
+    table: pa.Table, written: Callable[[list[str]], pa.Table] | None, roles: RoleColumns, missing: Labels = None
+) -> pa.Table:
+    """A table with the names of its CSV file (`OpenTable.written`); any other stays as it is."""
+    labels = label_columns(roles)
+    others = [name for name in (*roles.sequence, roles.annotator) if name]
+    columns, messages = read_written_names(written, labels, others, missing)
+    roles.messages += messages
+    for name, array in columns.items():
+        table = table.set_column(table.column_names.index(name), name, array)
+    return table
+
+
+def read_written_names(
+    written: Callable[[list[str]], pa.Table] | None, labels: Sequence[str], others: Sequence[str], missing: Labels
+) -> tuple[dict[str, pa.ChunkedArray], list[str]]:
+    """The columns of labels and of other names of a CSV file, and what to say."""
+    if written is None or not (labels or others):
+        return {}, []
+    texts = written(list(dict.fromkeys([*others, *labels])))
+    counts = {name: count_label_values(texts[name]) for name in texts.column_names}
+    kinds, gaps, messages = _choose_name_types(counts, labels, missing)
+    return {name: read_names(texts[name], kind, gaps) for name, kind in kinds.items()}, messages
+
+
+def name_files(files: FileSet, roles: RoleColumns, missing: Labels = None) -> FileSet:
+    """CSV files with the types of their names, found in a pass over all rows; other files stay as they are."""
+    labels = label_columns(roles)
+    names = list(dict.fromkeys(name for name in (*roles.sequence, roles.annotator, *labels) if name))
+    if files.kind != "csv" or not names:
+        return files
+    counts: dict[str, Counter[Hashable]] = {name: Counter() for name in names}
+    for batch in csv_batches(files.with_names(dict.fromkeys(names, pa.string())), names):
+        for name in names:
+            counts[name].update(count_label_values(batch[name]))
+    kinds, gaps, messages = _choose_name_types(counts, labels, missing)
+    roles.messages += messages
+    return files.with_names(kinds, gaps)
+
+
+def _choose_name_types(
+    counts: Mapping[str, Counter[Hashable]], labels: Sequence[str], missing: Labels
+) -> tuple[dict[str, pa.DataType], frozenset[str], list[str]]:
+    """The type of every column of names, texts that are missing labels among numbers, and what to say of these.
+
+    Columns of labels are numbers together or texts together.
+    """
+    found = sum((counts[name] for name in labels), Counter[Hashable]())
+    dropped, messages = choose_missing(found, missing)
+    kinds = {}
+    for name, values in counts.items():
+        texts = [str(text) for text in values if name not in labels or text not in dropped]
+        kinds[name] = number_type(texts) or pa.string()
+    if pa.string() in [kinds[name] for name in labels]:
+        return kinds | dict.fromkeys(labels, pa.string()), frozenset(), []
+    gaps = frozenset(str(text) for text in dropped if number_type([str(text)]) is None)
+    return kinds, gaps, messages if gaps else []
+
+
 # Labels that differ by capitals or blanks alone, or name one sleep stage in two ways, are spellings of one class.
 
 FREQUENT = 0.1  # share of the labels; by hand
@@ -427,6 +520,7 @@ def _named_labels(counts: Counter[Hashable], asked: Sequence[Hashable]) -> tuple
     names |= {str(int(float(name))) for name in names if _is_whole_text(name)}
     found = frozenset(label for label in counts if str(label).strip() in names)
     known = {str(label).strip() for label in found}
+    known |= NULLS  # in numbers of a CSV file they are missing already
     unknown = sorted(name for name in names - known if not _is_whole_text(name) and not {*name.split(",")} & known)
     messages = [f"I took {quoted(sorted(map(str, found)))} for missing labels."] if found else []
     return found, messages + ([f"No label is {quoted(unknown)}, which missing names."] if unknown else [])
@@ -437,28 +531,6 @@ def _is_whole_text(name: str) -> bool:
         return float(name).is_integer()
     except (ValueError, OverflowError):
         return False
-
-
-def _texts_left(counts: Counter[Hashable], dropped: frozenset[Hashable]) -> Counter[str]:
-    return Counter({label: n for label, n in counts.items() if isinstance(label, str) and label not in dropped})
-
-
-def drop_labels(table: pa.Table, columns: Sequence[str], missing: frozenset[Hashable]) -> pa.Table:
-    """The table with nulls in place of some labels."""
-    for name in columns if missing else ():
-        if name not in table.column_names:
-            continue
-        array = whole(table[name])
-        values = array.dictionary if pa.types.is_dictionary(array.type) else array.unique()
-        chosen = [value for value in values.to_pylist() if value is not None and value in missing]
-        if chosen and pa.types.is_dictionary(array.type):
-            known = [None if value in chosen else value for value in values.to_pylist()]
-            array = pa.DictionaryArray.from_arrays(array.indices, pa.array(known, values.type))
-        elif chosen:
-            gone = pc.is_in(array, pa.array(chosen, array.type))
-            array = pc.if_else(gone, pa.scalar(None, array.type), array)
-        table = table.set_column(table.column_names.index(name), name, array) if chosen else table
-    return table
 
 
 def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
@@ -494,20 +566,74 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
             f"{f'differ {differ} alone' if alike else 'name one sleep stage'}. Rename them in the table "
             "where they are two classes."
         )
+    totals: Counter[str] = Counter()
+    for text, count in counts.items():
+        totals[spelled.get(text, text)] += count
+    for rare, best in _find_misspelled(totals).items():
+        spelled |= {text: best for text in counts if spelled.get(text, text) == rare}
+        messages.append(
+            f"I took {quoted([rare])} ({totals[rare]:,} label{'s' if totals[rare] > 1 else ''}) for a misspelling of "
+            f"{quoted([best])} ({totals[best]:,}). Name all classes with classes (--classes A,B) where they are two."
+        )
     return spelled, messages
+
+
+MISSPELLED = 0.02  # share of a class's labels below which a similar name is taken for a misspelling of it; by hand
+LONG = 9  # letters of a name, from which on two of them may differ
+
+
+def _find_misspelled(bare: Counter[str]) -> dict[str, str]:
+    """Rare names that are within one edit (Damerau 1964), two of long names, of one frequent name."""
+    found = {}
+    for rare, count in bare.items():
+        similar = [name for name, total in bare.items() if count < MISSPELLED * total and _may_be_typo(rare, name)]
+        if len(similar) == 1:
+            found[rare] = similar[0]
+    return found
+
+
+def _may_be_typo(rare: str, frequent: str) -> bool:
+    """Whether two names are nearly the same: with the same digits, and differing in words of three letters or more."""
+    first, second = rare.casefold(), frequent.casefold()
+    digits = [[letter for letter in text if letter.isdigit()] for text in (first, second)]
+    words = first.split(), second.split()
+    if digits[0] != digits[1] or len(words[0]) != len(words[1]):
+        return False
+    differ = [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]]
+    if any(len(word) < 3 or not word.isalpha() for pair in differ for word in pair):
+        return False
+    return edit_distance(first, second) <= (2 if min(len(first), len(second)) >= LONG else 1)
+
+
+def edit_distance(first: str, second: str) -> int:
+    """Letters to add, drop, change or swap with their neighbour (optimal string alignment)."""
+    rows = [list(range(len(second) + 1))]
+    for i, letter in enumerate(first, 1):
+        row = [i]
+        for j, other in enumerate(second, 1):
+            best = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other))
+            if i > 1 and j > 1 and (letter, other) == (second[j - 2], first[i - 2]):
+                best = min(best, rows[-2][j - 2] + 1)
+            row.append(best)
+        rows.append(row)
+    return rows[-1][-1]
+
+
+def check_known(counts: Counter[Hashable], dropped: Collection[Hashable], classes: Labels) -> None:
+    """Refuse labels that are not among the classes that the user named, with commas between."""
+    given = [classes] if isinstance(classes, str) or not isinstance(classes, Iterable) else list(classes)
+    known = {part.strip() for text in map(str, given) for part in (text, *text.split(","))}
+    texts = {str(label).strip() for label in counts if label not in dropped} - {""}
+    if texts - known:
+        raise ValueError(
+            f"Every label must be one of classes (--classes). Got {quoted(sorted(texts - known))}. Add them to the "
+            "list, correct them in the table, or name them with missing (--missing)."
+        )
 
 
 def are_stages(texts: Iterable[str]) -> bool:
     """Whether labels are sleep stages: two of N1, N2 and N3 are among them."""
     return len({STAGES.get(_key(text).casefold()) for text in texts} & {"N1", "N2", "N3"}) >= 2
-
-
-def respell(table: pa.Table, columns: Sequence[str], spelled: Mapping[str, str]) -> pa.Table:
-    """The table with other spellings in some columns, which may be dictionary-encoded."""
-    for name in columns if spelled else ():
-        if name in table.column_names and _holds_text(table[name].type):
-            table = table.set_column(table.column_names.index(name), name, _respell(whole(table[name]), spelled))
-    return table
 
 
 def _bare(text: str) -> str:
@@ -521,17 +647,6 @@ def _key(text: str) -> str:
 
 def _stage_key(text: str) -> str:
     return STAGES.get(_key(text).casefold(), _key(text))
-
-
-def _holds_text(kind: pa.DataType) -> bool:
-    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
-
-
-def _respell(array: pa.Array, spelled: Mapping[str, str]) -> pa.Array:
-    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    values = [spelled.get(text, text) for text in encoded.dictionary.to_pylist()]
-    known = pa.array(values, encoded.dictionary.type)
-    return pa.DictionaryArray.from_arrays(encoded.indices, known) if encoded is array else known.take(encoded.indices)
 
 
 # Columns of numbers with decimal commas, as most of Europe writes them: "3,14" is 3.14.
@@ -600,10 +715,7 @@ def read_decimal_commas(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 def with_numbers(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """The table with some columns of texts with decimal commas as numbers."""
-    for name in names:
-        if name in table.column_names and is_text(table[name].type):
-            table = table.set_column(table.column_names.index(name), name, comma_numbers(whole(table[name])))
-    return table
+    return _change(table, names, lambda array: comma_numbers(array) if is_text(array.type) else array)
 
 
 def comma_numbers(array: pa.Array) -> pa.Array:

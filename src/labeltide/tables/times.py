@@ -118,15 +118,12 @@ def _read_timestamps(
         local = _microseconds(pc.local_timestamp(order))
         offset = (local - _microseconds(order)) // MINUTE
     if offset is not None:
-        messages = (*messages, *_say_zone(name, offset[array.is_valid().to_numpy(zero_copy_only=False)], zone, written))
+        known = offset[array.is_valid().to_numpy(zero_copy_only=False)]
+        if written is None:
+            messages = (*messages, f"Hours of {quoted([name])} are those of its time zone, {zone}.")
+        if written is not None or len(np.unique(known)) > 1:
+            messages = (*messages, say_offsets(name, known, None if written is not None else zone))
     return Moments(order, local, True, _texts(local, offset, array.is_null()), messages)
-
-
-def _say_zone(name: str, offset: np.ndarray, zone: str, written: np.ndarray | None) -> tuple[str, ...]:
-    if written is not None:
-        return (say_offsets(name, offset, None),)
-    messages = (f"Hours of {quoted([name])} are those of its time zone, {zone}.",)
-    return (*messages, say_offsets(name, offset, zone)) if len(np.unique(offset)) > 1 else messages
 
 
 def _texts(local: np.ndarray, offset: np.ndarray | None, missing: pa.Array) -> pa.Array:

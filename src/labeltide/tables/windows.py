@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -23,7 +24,7 @@ from labeltide.tables.columns import (
 from labeltide.tables.intake import Column, is_moment, load_columns, open_table, whole
 from labeltide.tables.roles import ROLES, Labels, check_roles, columns_of_role
 from labeltide.tables.rows import common_classes
-from labeltide.tables.tidy import drop_missing
+from labeltide.tables.tidy import drop_missing, read_written_names
 from labeltide.tables.times import DAY, Moments, read_moments
 from labeltide.tables.words import means, quoted
 
@@ -43,6 +44,11 @@ def read_sequences(
         roles["zscore"] = roles["sequence"]
     check_roles(roles, opened.names)
     columns = load_columns(opened, list(dict.fromkeys(name for names in roles.values() for name in names)))
+    names, others = [*roles["label"], *roles["clean"]], [*roles["sequence"], *roles["annotator"]]
+    written, messages = read_written_names(opened.written, names, others, missing)
+    columns |= {name: Column.of_array(name, array) for name, array in written.items()}
+    if messages and missing is None:
+        warnings.warn(" ".join(messages), UserWarning, stacklevel=3)
     steps = find_steps(columns, roles, isinstance(named["sequence"], str))
     windows = cut_consecutive(steps.counts, window, offset, keep_tail)
     lengths, n_steps = windows.lengths, windows.window

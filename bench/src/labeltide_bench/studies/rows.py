@@ -73,7 +73,7 @@ def groups_of_sequences(spec: DatasetSpec, table: pa.Table) -> dict[Any, Any]:
 
 def _open(spec: DatasetSpec, path: Path) -> pa.Table:
     """The columns of one file that the study names."""
-    there, load = open_table(path)
+    there, load, _ = open_table(path)
     by = spec.split.get("by", BY_TIME)
     wanted = [spec.sequence, spec.time, *spec.label_columns, *spec.feature_columns, *spec.keep]
     wanted += [spec.zscore] if spec.zscore not in ("", "sequence") or spec.zscore in there else []
