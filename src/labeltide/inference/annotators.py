@@ -103,9 +103,9 @@ def agreement(
         return cohen_kappas(part, len(names)), fleiss_kappa(votes), observed_agreement(votes)
 
     parts = [labels[index == bin_number] for bin_number in range(bins)]
-    over_clock = [np.array(values) for values in zip(*map(measure, parts), strict=True)]
+    cohen, fleiss, observed = (np.array(values) for values in zip(*map(measure, parts), strict=True))
     steps = np.array([((part >= 0).sum(1) > 1).sum() for part in parts])
-    return Agreement(*measure(labels), edges, *over_clock, steps)
+    return Agreement(*measure(labels), edges, cohen, fleiss, observed, steps)
 
 
 def check_annotators(

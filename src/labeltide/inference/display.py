@@ -228,6 +228,7 @@ class TemporalityDisplay(ShortRepr):
 
     def _tests(self: Any) -> list[tuple[str, int | None, Any, Sequence[float]]]:
         """What is tested, its number, the test and its effects."""
+        tests: list[tuple[str, int | None, Any, Sequence[float]]]
         tests = [("all", None, self, tuple(getattr(self, name) for name in EFFECTS))]
         for of, parts in (("class", self.per_class), ("annotator", self.per_annotator)):
             tests += [(of, number, part, part.change) for number, part in enumerate(parts)]

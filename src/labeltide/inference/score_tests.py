@@ -11,7 +11,6 @@ rows and moments, or with the signs of people flipped, it is a sum of the same r
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -227,10 +226,8 @@ SLOW_WAVES = 4  # by hand
 
 def rows_by_length(rows: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
     """Exchangeable rows: those of the same length, in groups of at least two."""
-    groups = defaultdict(list)
-    for row in rows:
-        groups[lengths[row]].append(row)
-    return [np.array(group) for group in groups.values() if len(group) > 1]
+    groups = [rows[lengths[rows] == length] for length in dict.fromkeys(lengths[rows].tolist())]
+    return [group for group in groups if len(group) > 1]
 
 
 def shuffle_rows(

@@ -118,13 +118,8 @@ class Shifts(ShortRepr):
         return self.to_frame()
 
     def to_frame(self, kind: str = "pandas") -> Any:
-        columns = {
-            "sequence": np.arange(len(self.own_shift)),
-            "shift": self.own_shift,
-            "best_shift": self.own_best,
-            "p_value": self.own_p_value,
-            "is_shifted": self.own_p_value < RECORDING_LEVEL,
-        }
+        columns = {"sequence": np.arange(len(self.own_shift)), "shift": self.own_shift, "best_shift": self.own_best}
+        columns |= {"p_value": self.own_p_value, "is_shifted": self.own_p_value < RECORDING_LEVEL}
         return as_frame(columns, kind)
 
     @property
@@ -163,15 +158,13 @@ class Shifts(ShortRepr):
         if self.lag is None:
             return f"The lag cannot be estimated: {self.reason}"
         low, high = self.interval or (self.lag, self.lag)
-        words = "late" if self.lag >= 0 else "early"
-        common = (
-            f"Labels are {words} by {abs(self.lag)} steps ({low} to {high}, p {p_value(self.p_value)})."
-            + (f" The delay varies by about {self.spread:.1f} steps." if self.spread >= 0.5 else "")
-            if self.is_shifted
-            else f"No shift of all labels was found (best {self.lag}, {low} to {high}, p {p_value(self.p_value)})."
-        )
+        certainty = f"{low} to {high}, p {p_value(self.p_value)}"
+        text = f"No shift of all labels was found (best {self.lag}, {certainty})."
+        if self.is_shifted:
+            text = f"Labels are {'late' if self.lag >= 0 else 'early'} by {abs(self.lag)} steps ({certainty})."
+            text += f" The delay varies by about {self.spread:.1f} steps." if self.spread >= 0.5 else ""
         own = int((self.own_p_value < RECORDING_LEVEL).sum())
-        return common + (f" {own} of {len(self.own_shift)} sequences have a shift of their own." if own else "")
+        return text + (f" {own} of {len(self.own_shift)} sequences have a shift of their own." if own else "")
 
     def _repr_html_(self) -> str:
         shifted = np.flatnonzero(self.own_p_value < RECORDING_LEVEL)[:10]
@@ -314,8 +307,8 @@ def _sums(unit: _Unit, values: np.ndarray, n_classes: int, limit: int) -> np.nda
 
 def _centred_sums(unit: _Unit, n_classes: int, limit: int) -> np.ndarray:
     """Sums of the signals as deviations from their mean over the steps that meet a label at that shift."""
-    present = np.ones((len(unit.labels), 1))
-    sums, met = (_sums(unit, values, n_classes, limit) for values in (unit.signals, present))
+    ones = np.ones((len(unit.labels), 1))
+    sums, met = (_sums(unit, values, n_classes, limit) for values in (unit.signals, ones))
     return sums - met * sums.sum(0) / np.maximum(met.sum(0), 1)
 
 

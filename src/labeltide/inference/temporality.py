@@ -163,17 +163,10 @@ def judge_temporality(
         nulls = {seed + 400 + a: hold_annotator(weakly, a) for a in range(annotators)}
         annotator_tests = change_tests(training, nulls, weakly, fewer, MIN_PART_REPLICATES)
         per_annotator = _parts(annotator_tests, [of_one.change for of_one in annotator_estimates])
-    change = agree_change(estimate.change, whole.p_value)
     return Temporality(
-        statistic=whole.statistic,
-        p_value=whole.p_value,
-        change=change.value,
-        change_lower=change.lower,
-        change_upper=change.upper,
-        worst_at=change.worst_at,
-        best_at=change.best_at,
-        worst_rate=change.worst_rate,
-        best_rate=change.best_rate,
+        whole.statistic,
+        whole.p_value,
+        *agree_change(estimate.change, whole.p_value),
         per_class=_parts(class_tests, estimate.class_change),
         is_noisy_p=is_noisy_p,
         classes_differ_p=differ.p_value,
