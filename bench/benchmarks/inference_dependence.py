@@ -24,15 +24,16 @@ from labeltide._clock import Cells
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
 from labeltide.chain.families import Family, constant_shape, family, hold_annotator, hold_class, pooled, sum_shape
 from labeltide.inference.bootstrap import GRID_POINTS, free_family, free_of, likelihood_ratio_test
-from labeltide.inference.score_tests import clock_moments, fit_nulls, study_design
-from labeltide.inference.temporality import (
-    TEST_SMOOTHNESS,
-    WEAK_POOLING,
+from labeltide.inference.score_tests import (
     ChangeTest,
     change_test,
+    clock_moments,
+    fit_nulls,
     score_test,
+    study_design,
     tested_labels,
 )
+from labeltide.inference.temporality import TEST_SMOOTHNESS, WEAK_POOLING
 from labeltide_bench.simulated import Differences, SimulatedStudy, record_windows, simulate
 
 WINDOWS = {5: 32, 10: 16, 20: 8, 50: 4}  # of each person, by the number of people

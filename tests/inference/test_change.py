@@ -10,7 +10,7 @@ import torch
 
 from labeltide.chain.families import constant_shape, family, hold_class
 from labeltide.inference.bootstrap import coarsen, free_family, likelihood_ratio_test
-from labeltide.inference.temporality import change_test
+from labeltide.inference.score_tests import change_test
 from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import Differences, SimulatedStudy, fit_studies, record_windows, simulate
 

@@ -10,10 +10,10 @@ from labeltide.chain.data import same_data
 from labeltide.chain.passes import expect
 from labeltide.inference.checks import (
     check_confounding,
-    check_identification,
     check_information,
     check_mostly_right,
     clock_accuracy,
+    diagnose,
     frequency_log_likelihood,
 )
 from labeltide.noise.simulate import make_noise
@@ -31,7 +31,7 @@ def fitted(study, **more):
 @pytest.mark.parametrize("study", [SimulatedStudy(SOUND, n=80), SimulatedStudy(SOUND, n=80, stay=None, sharpness=3.0)])
 def test_sound_studies_are_identified(study):
     training, _ = fitted(study)
-    assert not any(check.is_warning or check.denies for check in check_identification(training, ["a", "b"]))
+    assert not any(check.is_warning or check.denies for check in diagnose(training, ["a", "b"]))
 
 
 def test_coin_flips_say_nothing():

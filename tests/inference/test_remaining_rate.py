@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 
 import labeltide as lt
-from labeltide.inference.audit import LabelAudit
-from labeltide.inference.review import after_correction, remaining_rate
+from labeltide.inference.review import remaining_rate
 
 
 def bound(p, wrong_after, n=200, seed=0, **options):
@@ -89,20 +88,3 @@ def test_a_forecast_after_few_items_shrinks_to_the_model():
     assert remaining_rate(p, sample, unlucky).items_needed(0.1) < 600
     assert remaining_rate(p, sample, unlucky).anytime_bound > remaining_rate(p, sample, unlucky).bound
     assert wrong.mean() < 0.06
-
-
-def test_corrections_of_an_audit_carry_the_probability_of_the_suggested_label():
-    labels = np.array([[[0], [1], [-1], [1]]], dtype=np.int8)
-    probabilities = np.array([[[0.9, 0.1], [0.95, 0.05], [0.5, 0.5], [0.6, 0.4]]])
-    audit = LabelAudit(
-        classes=np.array([0, 1]),
-        labels=labels,
-        clock=np.zeros((1, 4)),
-        mask=np.ones((1, 4), bool),
-        probabilities=probabilities,
-        signal=probabilities,
-        error_rates=np.full((1, 4, 2), 0.1),
-    )
-    codes, wrong = after_correction(audit, 0.9)
-    np.testing.assert_array_equal(codes, [[0, 0, -1, 1]])
-    np.testing.assert_allclose(wrong, [[0.1, 0.05, np.nan, 0.6]])

@@ -1,7 +1,7 @@
-"""Inter-annotator agreement: Cohen's kappa (1960) of every pair and Fleiss' kappa (1971) of all, also over the clock.
+"""Several annotators: their agreement (kappas), their consensus with the Q(t) of each, and alarms of drift.
 
 Agreement is not accuracy: annotators who make the same errors agree, and a rare class lowers kappa (Feinstein and
-Cicchetti 1990).
+Cicchetti 1990). Only trusted labels or evidence from elsewhere can show errors that all share.
 """
 
 from __future__ import annotations
@@ -97,17 +97,15 @@ def agreement(
     labels, moments = codes[real], moments[real]  # (steps in all, annotators)
     edges = np.linspace(moments.min(), moments.max(), bins + 1)
     index = np.clip(np.searchsorted(edges, moments, side="right") - 1, 0, bins - 1)
+
+    def measure(part: np.ndarray) -> tuple[np.ndarray, float, float]:
+        votes = count_votes(part, len(names))
+        return cohen_kappas(part, len(names)), fleiss_kappa(votes), observed_agreement(votes)
+
     parts = [labels[index == bin_number] for bin_number in range(bins)]
-    return Agreement(
-        cohen=cohen_kappas(labels, len(names)),
-        fleiss=fleiss_kappa(count_votes(labels, len(names))),
-        observed=observed_agreement(count_votes(labels, len(names))),
-        edges=edges,
-        cohen_over_clock=np.stack([cohen_kappas(part, len(names)) for part in parts]),
-        fleiss_over_clock=np.array([fleiss_kappa(count_votes(part, len(names))) for part in parts]),
-        observed_over_clock=np.array([observed_agreement(count_votes(part, len(names))) for part in parts]),
-        steps_over_clock=np.array([((part >= 0).sum(1) > 1).sum() for part in parts]),
-    )
+    cohen, fleiss, observed = (np.array(values) for values in zip(*map(measure, parts), strict=True))
+    steps = np.array([((part >= 0).sum(1) > 1).sum() for part in parts])
+    return Agreement(*measure(labels), edges, cohen, fleiss, observed, steps)
 
 
 def check_annotators(
@@ -179,12 +177,13 @@ def _beyond_chance(observed: float, by_chance: float, any_seen: bool) -> float:
 
 
 # Consensus of annotators: `chain/annotators.py` fits the model, this part checks the input and describes the result.
-#
-# Agreement is not accuracy: errors that all annotators share look right, and only trusted labels or evidence from
-# elsewhere can show them.
 
 CONSENSUS_POINTS = 32  # by hand: of the clock, at which Q is estimated
 CONFIDENCE = 0.95
+MIN_EXPECTED = 1.0  # by hand: expected labels of a true class below which no rate is given
+MIN_UNITS = 5  # by hand: recordings below which a drift is not tested
+EM_STEPS, SCORING_STEPS = 30, 10  # by hand
+JUMP = 0.01  # of the simple jumper, as published
 
 
 @dataclass(frozen=True, repr=False)
@@ -475,11 +474,6 @@ def _trend(belief: np.ndarray, label: np.ndarray, x: np.ndarray, unit: np.ndarra
     return effect, effect - half, effect + half, float(p_value)
 
 
-MIN_EXPECTED = 1.0  # by hand: expected labels of a true class below which no rate is given
-MIN_UNITS = 5  # by hand: recordings below which a drift is not tested
-EM_STEPS, SCORING_STEPS = 30, 10  # by hand
-
-
 def drift_alarm(errors: ArrayLike, *, random_state: int | None = 0) -> np.ndarray:
     """Watch one annotator while sessions come in: an e-process against "sessions are exchangeable".
 
@@ -521,9 +515,6 @@ def drift_alarm(errors: ArrayLike, *, random_state: int | None = 0) -> np.ndarra
         wealth = wealth * (1 + bets * (chance - 0.5)).clip(0)
         result[session] = wealth.sum()
     return result
-
-
-JUMP = 0.01  # of the simple jumper, as published
 
 
 def _name(codes: np.ndarray, names: tuple[Hashable, ...]) -> np.ndarray:

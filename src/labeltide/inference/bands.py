@@ -24,17 +24,10 @@ from torch import Tensor
 
 from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence, same_data
 from labeltide.chain.em import fit_chains, power_log_prior, power_unit
-from labeltide.chain.families import Coefficients, Families, Family, families_of, pooled
+from labeltide.chain.families import Coefficients, Families, Family, families_of
 from labeltide.chain.passes import expect
 from labeltide.inference.audit import false_alarm_curve, profile_weights
-from labeltide.inference.bootstrap import (
-    BAND_REPLICATES,
-    Replicates,
-    bootstrap_noise,
-    chosen_family,
-    chosen_pooling,
-    coarsen,
-)
+from labeltide.inference.bootstrap import BAND_REPLICATES, Replicates, bootstrap_noise, chosen_family, coarsen, pool
 from labeltide.inference.conclusion import SURE
 from labeltide.inference.display import NoiseDisplay
 from labeltide.inference.review import EffectiveCount, clopper_pearson
@@ -50,7 +43,7 @@ PROBABILITY_FLOOR = 1e-4  # probabilities are kept this far from 0 and 1 before 
 
 
 class Band(NamedTuple):
-    """Lower and upper ends of pointwise and of simultaneous bands."""
+    """Both ends of pointwise and of simultaneous bands."""
 
     lower: np.ndarray
     upper: np.ndarray
@@ -171,12 +164,16 @@ def share_wrong(matrices: np.ndarray, replicates: Replicates) -> tuple[float, fl
 
 
 def _labels_and_rates(matrices: np.ndarray, replicates: Replicates) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Expected labels of each true class, and error rates of the estimate and of replicates; (points, both) last.
+    """Expected labels of each true class, and error rates of the estimate and of replicates.
 
-    The classes of all annotators share the last axis.
+    The classes of all annotators share the last axis: (..., points, annotators * classes).
     """
-    of_estimate = _join_annotators(_class_rates(matrices)[None])[0]
-    return _join_annotators(replicates.totals), of_estimate, _join_annotators(_class_rates(replicates.matrices))
+
+    def join(values: np.ndarray) -> np.ndarray:
+        moved = np.moveaxis(values, -3, -2)
+        return np.ascontiguousarray(moved).reshape(*moved.shape[:-2], -1)
+
+    return join(replicates.totals), join(_class_rates(matrices)[None])[0], join(_class_rates(replicates.matrices))
 
 
 def make_band(mean: np.ndarray, replicates: np.ndarray) -> Band:
@@ -215,15 +212,8 @@ def find_change(grid: np.ndarray, rate: np.ndarray, rates: np.ndarray) -> Change
     low, high = np.quantile(np.ptp(rate + deviation, axis=1) - value, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     error = float((deviation[:, worst] - deviation[:, best]).std(ddof=1))
     lower, upper = min(value - high, value), max(value - low, value + NORMAL_QUANTILE * error)
-    return Change(
-        value=value,
-        lower=max(float(lower), 0.0),
-        upper=min(float(upper), 1.0),
-        worst_at=float(grid[worst]),
-        best_at=float(grid[best]),
-        worst_rate=float(rate[worst]),
-        best_rate=float(rate[best]),
-    )
+    ends = max(float(lower), 0.0), min(float(upper), 1.0)
+    return Change(value, *ends, float(grid[worst]), float(grid[best]), float(rate[worst]), float(rate[best]))
 
 
 def logit(values: np.ndarray) -> np.ndarray:
@@ -236,20 +226,14 @@ def _class_rates(matrices: np.ndarray) -> np.ndarray:
     return 1 - np.diagonal(matrices, axis1=-2, axis2=-1)
 
 
-def _join_annotators(values: np.ndarray) -> np.ndarray:
-    """The classes of all annotators on one axis: (..., annotators, points, classes) → (..., points, both)."""
-    return np.ascontiguousarray(moved := np.moveaxis(values, -3, -2)).reshape(*moved.shape[:-2], -1)
-
-
 # Estimated noise over the clock, as a result that shows itself.
 
 
 def interval_around(share: float, estimate: float, lower: float, upper: float) -> tuple[float, float]:
     """The interval of one estimate moved to another estimate of the same share, which it then holds.
 
-    The share that is stated is the mean over all labels under the averaged Q. The interval belongs to the maximum of a
-    likelihood, sometimes of some of the windows. The upper end keeps its distance. The lower end does, or keeps its
-    ratio where that is smaller, so that it is zero if and only if it was.
+    The upper end keeps its distance. The lower end keeps its distance or ratio, so that it is zero if and only if it
+    was.
     """
     below = max(estimate - lower, 0.0) * min(1.0, share / max(estimate, 1e-12))
     return (max(share - below, 0.0) if lower > 0 else 0.0), min(share + max(upper - estimate, 0.0), 1.0)
@@ -416,8 +400,7 @@ def share_test(training: TrainingEvidence) -> ShareInterval:
         lowest, upper = invert(ahead, root, ROOT_MEAN * ahead.estimate)
         lower = lowest or lower
     lower = lower if is_shown else 0.0
-    # States are named so that recorded labels are mostly right. Beyond the share of wrong labels that are given at
-    # random, a model in which classes have changed their names is as likely.
+    # Above the share of labels that are wrong if given at random, a model with exchanged class names is as likely.
     upper = max(min(upper, 1 - 1 / training.data.n_classes), profile.estimate)
     assert profile.parameters is not None
     shares, roots = _increasing(profile.shares), profile.signed_roots()
@@ -427,11 +410,7 @@ def share_test(training: TrainingEvidence) -> ShareInterval:
 
 
 def stretch_share(data: ChainData) -> float:
-    """The share of all labels in one stretch of equal labels of average length: one over the number of stretches.
-
-    A network that takes one stretch for another class looks like as many wrong labels, and in small studies networks
-    do. Wrong labels that come one by one make stretches short.
-    """
+    """One over the number of stretches of equal labels: a network that mistakes one looks like as many wrong labels."""
     labels = data.labels[0].masked_fill(~data.mask[..., None], -1)  # (rows, steps, annotators)
     there = labels >= 0
     goes_on = there[:, 1:] & (labels[:, 1:] == labels[:, :-1])
@@ -463,9 +442,8 @@ def invert(profile: Profile, critical: float, mean: float = 0.0) -> tuple[float,
 def critical_root(profile: Profile, clusters: np.ndarray, expected_wrong: float) -> float:
     """The critical value of the signed root: by the model, or by the spread between clusters where that is larger.
 
-    The model's is the t quantile for the number of rows in place of the normal one: A, k and the shape of Q are
-    estimated too. With fewer expected wrong labels than clusters, differences between clusters cannot be estimated, and
-    matter little compared with chance (docs/decisions/012-share-interval.md).
+    With fewer expected wrong labels than clusters, differences between clusters cannot be estimated, and matter little
+    compared with chance (docs/decisions/012-share-interval.md).
     """
     tail = (1 + CONFIDENCE) / 2
     by_model = float(student.ppf(tail, max(profile.log_likelihood.shape[1] - 1, 1)))
@@ -508,14 +486,8 @@ def profile_share(training: TrainingEvidence) -> Profile:
     families = TiltedFamilies((), data.n_points, data.n_classes, free, added)
     if start.bursts is not None and not bool(start.bursts.any()):
         start = start._replace(bursts=None)  # the pass without bursts is faster
-    fitted = fit_chains(
-        data,
-        members,
-        families,
-        start.take(torch.zeros(len(added), dtype=torch.int64)),
-        iterations=PROFILE_ITERATIONS,
-        learn_power=data.evidence is not None,
-    )
+    starts, learn = start.take(torch.zeros(len(added), dtype=torch.int64)), data.evidence is not None
+    fitted = fit_chains(data, members, families, starts, iterations=PROFILE_ITERATIONS, learn_power=learn)
     shares = _shares(expect(data, members, fitted.parameters).counts, fitted.parameters)
     log_likelihood = fitted.log_likelihood.double()
     if data.evidence is not None:  # the prior belongs to what EM maximises; rows share it
@@ -549,10 +521,7 @@ class TiltedFamilies(Families):
 
 
 def _family(coarse: TrainingEvidence) -> Family:
-    """The chosen smooth family, with partial pooling where there are several annotators."""
-    unpooled = chosen_family(coarse.data.n_classes, coarse.grid, coarse.families, coarse.period)
-    several = coarse.parameters.matrices.shape[1] > 1
-    return pooled(unpooled, chosen_pooling(coarse.families)) if several else unpooled
+    return pool(coarse, chosen_family(coarse.data.n_classes, coarse.grid, coarse.families, coarse.period))
 
 
 def _count_labels(data: ChainData) -> int:
@@ -576,13 +545,10 @@ def _shares(counts: Tensor, parameters: ChainParameters) -> np.ndarray:
 
 # Intervals that exclude zero if and only if the test of the same quantity rejects zero at 5 %.
 #
-# The interval of a change over the clock comes from a bootstrap of clusters, its test from sign flips, permutations or
-# a parametric bootstrap. The two can differ, so the lower end follows the test. Where the test does not reject, the
-# interval is widened to zero. Where it does and the bootstrap's interval still holds zero, the lower end is the
-# test-based limit :math:`v (1 - z_{.975} / z_p)` of the estimate v, in which :math:`z_p` is the two-sided normal
-# quantile of the p-value (Miettinen 1976). The share of wrong labels is shown where two tests reject that it is zero;
-# otherwise its interval begins at zero. Where annotators differ on a step no test is needed: all but one of their
-# labels at most are right, whatever the truth is.
+# Bootstrap intervals and tests of a change can differ, so the lower end follows the test. Where the test does not
+# reject, the interval is widened to zero. Where it does and the bootstrap's interval still holds zero, the lower end is
+# the test-based limit :math:`v (1 - z_{.975} / z_p)` of the estimate v, with the two-sided normal quantile :math:`z_p`
+# of the p-value (Miettinen 1976). Where annotators differ on a step, one of them is wrong, and no test is needed.
 
 
 def both_p(first: float, second: float) -> float:
@@ -618,8 +584,7 @@ def agree_change(change: Change, p_value: float) -> Change:
 def agree_share(estimate: NoiseEstimate, p_value: float, training: TrainingEvidence) -> NoiseEstimate:
     """The same estimate; its interval of the total share begins at zero where the test does not reject that.
 
-    Where annotators differ it begins no lower than the limit of Clopper and Pearson (1934) for the fewest wrong labels,
-    which takes labels as independent: with few people it is close to the share of these labels themselves.
+    Where annotators differ it begins no lower than the limit of Clopper and Pearson (1934) for the fewest wrong labels.
     """
     least, _ = clopper_pearson(EffectiveCount(*fewest_wrong(training)), 1 - SURE)
     lower = max(estimate.total_lower if p_value < SURE else 0.0, least)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -60,35 +60,23 @@ def refit(
     learn = learn_power and data.evidence is not None
     if parameters.bursts is not None and not bool(parameters.bursts.any()):
         parameters = parameters._replace(bursts=None)  # the pass without bursts is faster
-    job = _Refits(data, members, families, parameters, iterations, learn)
+    job = (data, members, families, parameters, iterations, learn)
     found = dict(engine.run(_refit_part, job, torch.arange(count).split(part_size)))
     parts = [found[number] for number in sorted(found)]
     fitted = cat_parameters([part.parameters for part in parts])
     return FittedChains(fitted, torch.cat([part.log_likelihood for part in parts]))
 
 
-class _Refits(NamedTuple):
-    """What `refit` was asked for."""
-
-    data: ChainData
-    members: Members
-    families: Sequence[Family] | None
-    parameters: ChainParameters
-    iterations: int
-    learn_power: bool
-
-
-def _refit_part(job: _Refits, index: Tensor) -> FittedChains:
+def _refit_part(job: tuple[Any, ...], index: Tensor) -> FittedChains:
     """Refit some of the members."""
-    data, shared = job.data, len(job.parameters.power) == 1
-    start = job.parameters.take(torch.zeros_like(index) if shared else index)
+    data, members, kinds, parameters, iterations, learn = job
+    start = parameters.take(torch.zeros_like(index) if len(parameters.power) == 1 else index)
     families: Families = IdentityNoise((), data.n_points, data.n_classes)
-    if job.families is None:
+    if kinds is None:
         start = start._replace(matrices=families.noise(families.fit_start(start.matrices)))
     else:
-        families = families_of([job.families[member] for member in index.tolist()])
-    members, iterations = job.members.take(index), job.iterations
-    return fit_chains(data, members, families, start, iterations=iterations, learn_power=job.learn_power)
+        families = families_of([kinds[member] for member in index.tolist()])
+    return fit_chains(data, members.take(index), families, start, iterations=iterations, learn_power=learn)
 
 
 class IdentityNoise(Families):
@@ -138,9 +126,8 @@ def bootstrap_noise(training: TrainingEvidence, n_replicates: int, seed: int) ->
     """
     coarse = coarsen(training)
     data, grid = coarse.data, coarse.grid
-    replicate_family = chosen_family(data.n_classes, grid, training.families, training.period, UNDERSMOOTHING)
-    if coarse.parameters.matrices.shape[1] > 1:
-        replicate_family = pooled(replicate_family, weaker_pooling(training.families))
+    rough = chosen_family(data.n_classes, grid, training.families, training.period, UNDERSMOOTHING)
+    replicate_family = pool(training, rough, weaker_pooling(training.families))
     count = affordable(data, replicate_family, BOOTSTRAP_ITERATIONS, n_replicates, MIN_BAND_REPLICATES)
     drawn = draw_rows(data.labels.shape[1], coarse.clusters, count, seed)
     weights = torch.from_numpy(np.concatenate([np.ones((1, drawn.shape[1])), drawn])).float()
@@ -201,6 +188,13 @@ def chosen_pooling(families: Sequence[WeightedFamily]) -> float:
     return max(weights, key=weights.__getitem__)
 
 
+def pool(training: TrainingEvidence, unpooled: Family, strength: float | None = None) -> Family:
+    """The family with partial pooling of annotators where there are several, by default of the chosen strength."""
+    if training.parameters.matrices.shape[1] == 1:
+        return unpooled
+    return pooled(unpooled, chosen_pooling(training.families) if strength is None else strength)
+
+
 def weaker_pooling(families: Sequence[WeightedFamily]) -> float:
     """Weaker pooling than the chosen one, so that shrinkage to the common Q biases an annotator's Q little."""
     strengths = sorted((POOLING, *POOLING_STRENGTHS))
@@ -249,6 +243,15 @@ def simulate_labels(data: ChainData, parameters: ChainParameters, draws: int, se
     recorded = np.stack([_record(data, parameters, true, a, generator) for a in range(data.labels.shape[-1])], -1)
     kept = (data.labels[0] >= 0) & data.mask[..., None]
     return torch.where(kept, torch.from_numpy(recorded), torch.tensor(-1, dtype=torch.int8))
+
+
+def simulate_members(
+    data: ChainData, parameters: ChainParameters, draws: int, seed: int, weights: Tensor
+) -> tuple[ChainData, Members]:
+    """The same data with simulated labels, and a member for each draw, all with the same weights of rows, (1, rows)."""
+    each = torch.arange(draws)
+    members = Members(each, torch.zeros_like(each), weights.expand(draws, -1))
+    return replace(data, labels=simulate_labels(data, parameters, draws, seed)), members
 
 
 def _record(
@@ -368,10 +371,8 @@ def likelihood_ratio_test(
         return (2 * (best - weighted_log_likelihood(of_null, members))).clamp_min(0.0).numpy()
 
     observed = float(statistics(data, single)[0])
-    simulated = replace(data, labels=simulate_labels(data, under_null, n_replicates, seed))
-    each = torch.arange(n_replicates)
-    members = Members(each, torch.zeros_like(each), rows.expand(n_replicates, -1))
-    return LikelihoodRatio(observed, p_value(observed, statistics(simulated, members)))
+    simulated = statistics(*simulate_members(data, under_null, n_replicates, seed, rows))
+    return LikelihoodRatio(observed, p_value(observed, simulated))
 
 
 def p_value(observed: float, replicates: np.ndarray) -> float:

@@ -7,7 +7,6 @@ on those drawn from the model: `bench/benchmarks/inference.py checks` (docs/deci
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,22 +15,19 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import binom, f_oneway, norm
 from scipy.stats import t as student
 
-from labeltide.chain.data import ChainData, ChainParameters, Expected, Members, TrainingEvidence, same_data
+from labeltide.chain.data import ChainData, Expected, Members, TrainingEvidence, same_data
 from labeltide.chain.em import POOLING
-from labeltide.chain.families import constant_shape, family, pooled
-from labeltide.chain.passes import expect, posteriors, predictive_log_likelihood
+from labeltide.chain.families import constant_shape, family
+from labeltide.chain.passes import expect, predictive_log_likelihood
 from labeltide.data.clusters import deal_units
 from labeltide.inference.bands import logit
-from labeltide.inference.bootstrap import refit, simulate_labels
+from labeltide.inference.bootstrap import pool, refit, simulate_members
 from labeltide.inference.conclusion import Diagnostic
 
 MIN_PERSISTENCE = 0.1  # by hand: kappa of consecutive labels under which they do not persist
 MIN_SUPPORT, MIN_SUPPORT_T = 0.05, 2.0  # by hand: kappa of labels and predictions, and its t value over recordings
 MIN_SUPPORT_LABELS, MIN_SUPPORT_CLUSTERS = 20, 10  # by hand: labels and recordings from which recordings are compared
-SUPPORT_MARGIN, SUPPORT_P_VALUE = (
-    0.2,
-    0.01,
-)  # by hand: agreement below that of most recordings, and the level of its test
+SUPPORT_MARGIN, SUPPORT_P_VALUE = 0.2, 0.01  # by hand: agreement below that of most recordings, and level of the test
 BURSTS_WARNING = 0.1  # share of labels whose draw is kept from the step before
 CLOCK_TENTHS = 10
 MIN_LABELS = 30.0  # of a class in a tenth of the clock; with fewer, bands are wider than 15 points either way
@@ -55,12 +51,15 @@ class ClockContrast(NamedTuple):
 
 
 def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagnostic, ...]:
-    """Run all diagnostics of one fit."""
+    """Run all diagnostics of one fit; a cause comes before what follows from it."""
     data = training.data
-    single = same_data(torch.ones(1, data.labels.shape[1]))
-    true = posteriors(data, single, training.parameters)[0].double().numpy()  # (rows, steps, classes)
+    expected = expect(data, same_data(torch.ones(1, data.labels.shape[1])), training.parameters, posterior=True)
+    assert expected.posterior is not None
+    true = expected.posterior[0].double().numpy()  # (rows, steps, classes)
     return (
-        *check_identification(training, class_names),
+        check_confounding(training),
+        check_information(training, expected),
+        check_mostly_right(training, expected, class_names),
         check_identifiability(training),
         *check_support(training),
         check_bursts(training),
@@ -70,6 +69,11 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
         check_folds(training),
         *check_independence(training),
     )
+
+
+def _judge(name: str, bad: bool, sound: str, doubt: str, advice: str, denies: bool = False) -> Diagnostic:
+    """A warning with its advice where the check fails, otherwise what was found."""
+    return Diagnostic(name, True, doubt, advice, denies) if bad else Diagnostic(name, False, sound)
 
 
 def check_identifiability(training: TrainingEvidence) -> Diagnostic:
@@ -160,11 +164,10 @@ def check_bursts(training: TrainingEvidence) -> Diagnostic:
     """Runs of errors can be taken for true labels where features say little."""
     kept = training.parameters.bursts
     share = 0.0 if kept is None else float(kept[0])
-    if share <= BURSTS_WARNING:
-        return Diagnostic("bursts", False, "Mistakes come one by one, not in runs.")
-    sentence = f"Mistakes come in runs: {100 * share:.0f} % of labels repeat what went right or wrong just before."
+    sound = "Mistakes come one by one, not in runs."
+    doubt = f"Mistakes come in runs: {100 * share:.0f} % of labels repeat what went right or wrong just before."
     advice = "Runs without support from the features may be taken for the truth. Check some flagged stretches whole."
-    return Diagnostic("bursts", True, sentence, advice)
+    return _judge("bursts", share > BURSTS_WARNING, sound, doubt, advice)
 
 
 def check_balance(training: TrainingEvidence, true: np.ndarray, class_names: list[str]) -> Diagnostic:
@@ -174,11 +177,9 @@ def check_balance(training: TrainingEvidence, true: np.ndarray, class_names: lis
     contrast = contrasts[index]
     bad = contrast.change > MAX_BALANCE_CHANGE and contrast.z > CHANCE_Z
     moved = f"The share of true {class_names[index]!r} moves by {100 * contrast.change:.0f} points over the clock"
-    if not bad:
-        return Diagnostic("class_balance", False, f"{moved}, which is little or chance.")
-    sentence = f"{moved}, most in tenth {contrast.highest + 1} of 10 and least in tenth {contrast.lowest + 1}."
+    doubt = f"{moved}, most in tenth {contrast.highest + 1} of 10 and least in tenth {contrast.lowest + 1}."
     advice = "Part of a changing error rate may be the changing mix of classes. Compare error rates class by class."
-    return Diagnostic("class_balance", True, sentence, advice)
+    return _judge("class_balance", bad, f"{moved}, which is little or chance.", doubt, advice)
 
 
 def check_drift(training: TrainingEvidence) -> Diagnostic:
@@ -193,11 +194,9 @@ def check_drift(training: TrainingEvidence) -> Diagnostic:
     size = contrast.change / max(float(margin[data.mask.numpy()].std()), 1e-9)
     bad = size > MAX_MARGIN_CHANGE and contrast.z > CHANCE_Z
     moved = f"How clearly the networks tell classes apart moves by {size:.1f} standard deviations over the clock"
-    if not bad:
-        return Diagnostic("drift", False, f"{moved}, which is little or chance.")
-    sentence = f"{moved}: clearest in tenth {contrast.highest + 1} of 10, least clear in tenth {contrast.lowest + 1}."
+    doubt = f"{moved}: clearest in tenth {contrast.highest + 1} of 10, least clear in tenth {contrast.lowest + 1}."
     advice = "The features may drift with the clock, which can be taken for changing noise. Add the clock to them."
-    return Diagnostic("drift", True, sentence, advice)
+    return _judge("drift", bad, f"{moved}, which is little or chance.", doubt, advice)
 
 
 def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) -> Diagnostic:
@@ -208,12 +207,11 @@ def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) 
     counts = np.stack([labels[tenth == part].sum(0) for part in shown])  # (tenths, classes)
     part, index = (int(axis) for axis in np.unravel_index(counts.argmin(), counts.shape))
     count = counts[part, index]
+    sound = f"Every class has at least {count:.0f} labels in every tenth of the clock."
     where = f"in tenth {shown[part] + 1} of 10 of the clock"
-    if count >= MIN_LABELS:
-        sentence = f"Every class has at least {count:.0f} labels in every tenth of the clock."
-        return Diagnostic("few_labels", False, sentence)
-    sentence = f"There are only about {count:.0f} labels of true {class_names[index]!r} {where}."
-    return Diagnostic("few_labels", True, sentence, "Do not read that stretch of its curve without its band.")
+    doubt = f"There are only about {count:.0f} labels of true {class_names[index]!r} {where}."
+    advice = "Do not read that stretch of its curve without its band."
+    return _judge("few_labels", count < MIN_LABELS, sound, doubt, advice)
 
 
 def check_folds(training: TrainingEvidence) -> Diagnostic:
@@ -243,10 +241,9 @@ def check_folds(training: TrainingEvidence) -> Diagnostic:
         return Diagnostic("members", False, sentence)
     p_value = float(f_oneway(*map(logit, rates)).pvalue) if len(counts) > 1 else 1.0
     bad = p_value < FOLD_P_VALUE and float(np.ptp(fold_rates)) > MAX_FOLD_CHANGE
-    if not bad:
-        return Diagnostic("members", False, f"The networks of all folds agree: {summary}.")
-    sentence = f"The networks of the folds disagree beyond chance: {summary}."
-    return Diagnostic("members", True, sentence, "Fit again with another random_state, more epochs or more sequences.")
+    sound = f"The networks of all folds agree: {summary}."
+    doubt = f"The networks of the folds disagree beyond chance: {summary}."
+    return _judge("members", bad, sound, doubt, "Fit again with another random_state, more epochs or more sequences.")
 
 
 def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
@@ -260,37 +257,29 @@ def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     several = (((data.labels[0] >= 0) & data.mask[..., None]).any(1).sum(-1) > 1)[None]  # (1, rows)
     if chain.matrices.shape[1] == 1 or not bool(several.any()):
         return ()
-    simulated = replace(data, labels=simulate_labels(data, chain, DEPENDENCE_DRAWS, seed=0))
-    each = torch.arange(DEPENDENCE_DRAWS)
-    draws = Members(each, torch.zeros_like(each), several.float().expand(DEPENDENCE_DRAWS, -1))
-    observed = _leave_one_out(data, same_data(several.float()), chain)[0]
-    expected = _leave_one_out(simulated, draws, chain)
+
+    def leave_one_out(data: ChainData, members: Members) -> np.ndarray:
+        zeros = torch.zeros_like(members.weights, dtype=torch.float64)
+        chains = chain.take(torch.zeros_like(members.labels))
+        return predictive_log_likelihood(data, members, chains, zeros, members.weights > 0).sum(1).numpy()
+
+    observed = leave_one_out(data, same_data(several.float()))[0]
+    expected = leave_one_out(*simulate_members(data, chain, DEPENDENCE_DRAWS, 0, several.float()))
     bad = bool(observed < expected.mean() - DEPENDENCE_Z * expected.std(ddof=1))
     count = int((data.labels[0] >= 0)[several[0]].sum())
     sentence = "From the labels of the others, what an annotator recorded has a probability of "
     sentence += f"{np.exp(observed / count):.2f} (geometric mean); if they erred independently, "
     sentence += f"{np.exp(expected.mean() / count):.2f}"
-    if not bad:
-        return (Diagnostic("together", False, f"{sentence}, which chance explains."),)
-    sentence += ". They err together, or steps lie between classes."
+    doubt = f"{sentence}. They err together, or steps lie between classes."
     advice = "What is taken for the truth is then what they see in common. Give a few trusted labels."
-    return (Diagnostic("together", True, sentence, advice),)
-
-
-def _leave_one_out(data: ChainData, members: Members, chain: ChainParameters) -> np.ndarray:
-    """Leave-one-annotator-out predictive log-likelihood of each member's rows: (members,)."""
-    zeros = torch.zeros_like(members.weights, dtype=torch.float64)
-    chains = chain.take(torch.zeros_like(members.labels))
-    return predictive_log_likelihood(data, members, chains, zeros, members.weights > 0).sum(1).numpy()
+    return (_judge("together", bad, f"{sentence}, which chance explains.", doubt, advice),)
 
 
 def _error_rates(training: TrainingEvidence, part: np.ndarray, count: int) -> np.ndarray:
     """Error rate in each of several parts of the rows, from a constant Q fitted to that part."""
     data = training.data
     members = same_data(torch.from_numpy(part == np.arange(count)[:, None]).float())
-    static = family(data.n_classes, constant_shape(training.grid), "each")
-    if training.parameters.matrices.shape[1] > 1:
-        static = pooled(static, POOLING)
+    static = pool(training, family(data.n_classes, constant_shape(training.grid), "each"), POOLING)
     fitted = refit(data, members, [static] * count, training.parameters).parameters
     counts = expect(data, members, fitted).counts.sum((1, 2)).double().numpy()  # (parts, true, recorded)
     return np.asarray(1 - np.trace(counts, axis1=1, axis2=2) / counts.sum((1, 2)).clip(1e-12))
@@ -352,24 +341,12 @@ def _tenths(data: ChainData) -> np.ndarray:
 # Each threshold separates sound from misleading studies; its value in the gap between them is by hand
 # (docs/decisions/016-when-nothing-can-be-told.md).
 MIN_GAIN_T = 2.0  # by hand: t value of the gain over label frequencies
-FREQUENCY_PARTS = 10  # by hand: of the clock, each with its own frequencies
 MIN_RIGHT = 0.55  # by hand: share of right labels of a true class under which its name is in doubt
 MAX_DOUBTFUL = 0.25  # by hand: share of the labels whose true class may have changed names
 MAX_EXCHANGED = 0.36  # by hand: share of labels that would be right if the classes had exchanged their names
 MIN_CLOCK_GAIN = 0.3  # by hand: share of the labels outside the most common class that the clock predicts
 MIN_CLOCK_SHARE = 0.9  # by hand: of what the networks tell beyond the most common class; noise lowers both alike
 TRUSTED_LABELS = 30  # by hand: with as many, Q is known from them
-
-
-def check_identification(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagnostic, ...]:
-    """The three checks of one fit; a cause comes before what follows from it."""
-    single = same_data(torch.ones(1, training.data.labels.shape[1]))
-    expected = expect(training.data, single, training.parameters)
-    return (
-        check_confounding(training),
-        check_information(training, expected),
-        check_mostly_right(training, expected, class_names),
-    )
 
 
 def check_information(training: TrainingEvidence, expected: Expected) -> Diagnostic:
@@ -388,22 +365,19 @@ def check_information(training: TrainingEvidence, expected: Expected) -> Diagnos
         n_parameters = 2 * classes * (classes - 1) + classes
         t = float((gains.sum() - n_parameters) / np.sqrt(len(gains) * gains.var(ddof=1)).clip(1e-9))
     bad = t < MIN_GAIN_T and not is_trusted(training.data)
-    if not bad:
-        sentence = "Features or neighbouring labels say more about the labels than their frequencies do."
-        return Diagnostic("information", False, sentence)
-    sentence = "Neither features nor neighbouring labels say clearly more about the labels than their frequencies do."
-    return Diagnostic("information", True, sentence, "Give better features or some trusted labels.", denies=True)
+    sound = "Features or neighbouring labels say more about the labels than their frequencies do."
+    doubt = "Neither features nor neighbouring labels say clearly more about the labels than their frequencies do."
+    return _judge("information", bad, sound, doubt, "Give better features or some trusted labels.", denies=True)
 
 
 def frequency_log_likelihood(data: ChainData) -> np.ndarray:
     """Log-likelihood of each row's labels by the frequencies of each annotator in each tenth of the clock: (rows,)."""
-    labels, index = data.labels[0].numpy(), data.grid_index().numpy()
-    part = np.minimum(index * FREQUENCY_PARTS // data.n_points, FREQUENCY_PARTS - 1)
+    labels, part = data.labels[0].numpy(), _tenths(data)
     total = np.zeros(len(labels))
     for annotator in range(labels.shape[-1]):
         codes = labels[..., annotator]
         shown = (codes >= 0) & data.mask.numpy()
-        counts = np.zeros((FREQUENCY_PARTS, data.n_classes))
+        counts = np.zeros((CLOCK_TENTHS, data.n_classes))
         np.add.at(counts, (part[shown], codes[shown]), 1.0)
         log_share = np.log(counts.clip(1e-9) / counts.sum(1, keepdims=True).clip(1e-9))
         total += np.where(shown, log_share[part, codes.clip(0)], 0.0).sum(1)
@@ -423,10 +397,9 @@ def check_mostly_right(training: TrainingEvidence, expected: Expected, class_nam
     edge = share[doubtful].sum() > MAX_DOUBTFUL or exchanged > MAX_EXCHANGED
     bad = bool(edge) and not is_trusted(training.data)
     summary = f"True {class_names[worst]!r} is recorded as such in {100 * right[worst]:.0f} % of cases"
-    if not bad:
-        return Diagnostic("mostly_right", False, f"{summary}, the least of all classes.")
-    sentence = f"{summary}. Nothing is known unless each class is right more often than not, and this is at its edge."
-    return Diagnostic("mostly_right", True, sentence, "Give some trusted labels of every class.", denies=True)
+    sound = f"{summary}, the least of all classes."
+    doubt = f"{summary}. Nothing is known unless each class is right more often than not, and this is at its edge."
+    return _judge("mostly_right", bad, sound, doubt, "Give some trusted labels of every class.", denies=True)
 
 
 def check_confounding(training: TrainingEvidence) -> Diagnostic:
@@ -436,14 +409,12 @@ def check_confounding(training: TrainingEvidence) -> Diagnostic:
     large = gain > MIN_CLOCK_GAIN * (1 - most_common)
     bad = large and gain > MIN_CLOCK_SHARE * (by_networks - most_common) and not is_trusted(training.data)
     summary = f"The clock alone predicts {100 * by_clock:.0f} % of the labels of other sequences"
-    if not bad:
-        return Diagnostic("confounding", False, f"{summary}.")
-    sentence = (
+    doubt = (
         f"{summary}, features {100 * by_networks:.0f} %: classes come at fixed moments, as in a protocol. A class that "
         "is hard to see cannot be distinguished from one that is mislabelled."
     )
     advice = "Give some trusted labels, or sequences in which the classes come in another order."
-    return Diagnostic("confounding", True, sentence, advice, denies=True)
+    return _judge("confounding", bad, f"{summary}.", doubt, advice, denies=True)
 
 
 def clock_accuracy(training: TrainingEvidence) -> tuple[float, float, float]:
@@ -454,13 +425,12 @@ def clock_accuracy(training: TrainingEvidence) -> tuple[float, float, float]:
     data = training.data
     labels, index, k = data.labels[0].numpy(), data.grid_index().numpy(), data.n_classes
     clusters = np.arange(len(labels)) if training.clusters is None else training.clusters.numpy()
-    n_clusters, cluster = len(np.unique(clusters)), np.unique(clusters, return_inverse=True)[1]
-    shown = (labels >= 0) & data.mask.numpy()[..., None]
-    row, step, annotator = np.nonzero(shown)
+    names, cluster = np.unique(clusters, return_inverse=True)
+    row, step, annotator = np.nonzero((labels >= 0) & data.mask.numpy()[..., None])
     codes, point, of = labels[row, step, annotator], index[row, step], cluster[row]
     everyone = np.zeros((data.n_points, k))
     np.add.at(everyone, (point, codes), 1.0)
-    own = np.zeros((n_clusters, data.n_points, k), dtype=np.float32)
+    own = np.zeros((len(names), data.n_points, k), dtype=np.float32)
     np.add.at(own, (of, point, codes), 1.0)
     overall = everyone.sum(0)
     others = everyone[point] - own[of, point] + 1e-3 * overall / overall.sum()

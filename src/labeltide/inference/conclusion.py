@@ -179,38 +179,25 @@ def find_support(
 def explain(support: Support, classes: Sequence[Any]) -> list[str]:
     """One sentence for every flagged label."""
     names = [str(name) for name in classes]
-    return [_sentence(names, *values) for values in zip(*(column.tolist() for column in support), strict=True)]
+    return [_sentence(names, Support(*values)) for values in zip(*(each.tolist() for each in support), strict=True)]
 
 
-def _sentence(
-    names: Sequence[str],
-    recorded: int,
-    suggested: int,
-    agreeing: int,
-    neighbours: int,
-    signal: int,
-    signal_probability: float,
-    others: int,
-    wrong: float,
-) -> str:
-    if recorded == suggested:
+def _sentence(names: Sequence[str], label: Support) -> str:
+    """The sentence of one flagged label, from its numbers in place of arrays."""
+    if label.recorded == label.suggested:
         return NO_OTHER_LIKELIER
-    was, other = names[recorded], names[suggested]
+    was, other = names[int(label.recorded)], names[int(label.suggested)]
     supporters = []
-    if 2 * agreeing > neighbours:
-        supporters.append(f"{agreeing} of {neighbours} neighbours")
-    if others:
-        supporters.append(f"{others} other annotator{'s' if others > 1 else ''}")
-    if signal == suggested:
-        supporters.append(f"the signal ({_percent(signal_probability)})")
-    share = f"at this time {_percent(wrong)} of labels are wrong"
+    if 2 * label.agreeing > label.neighbours:
+        supporters.append(f"{label.agreeing} of {label.neighbours} neighbours")
+    if label.others:
+        supporters.append(f"{label.others} other annotator{'s' if label.others > 1 else ''}")
+    if label.signal == label.suggested:
+        supporters.append(f"the signal ({100 * label.signal_probability:.0f} %)")
+    share = f"at this time {100 * label.wrong:.0f} % of labels are wrong"
     if not supporters:
         return f"recorded {was}, but {other} is more likely from all around it; {share}"
     says = "says" if len(supporters) == 1 and not supporters[0][0].isdigit() else "say"
     *first, last = supporters
     together = f"{', '.join(first)} and {last}" if first else last
     return f"recorded {was}, but {together} {says} {other}; {share}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -23,6 +23,7 @@ MAX_PARTS = 12  # classes or annotators that are listed
 MAX_CURVES = 4
 CLOCK_BINS = 40
 BINS = 10  # of probabilities
+EFFECTS = ("change", "change_lower", "change_upper", "worst_at", "best_at", "worst_rate", "best_rate")
 BAND_ENDS = ("lower", "upper", "simultaneous_lower", "simultaneous_upper")
 
 
@@ -56,7 +57,7 @@ class NoiseDisplay(ShortRepr):
         classes : names of the classes, numbers when left out
         true : number of the true class whose row of Q is drawn, optional
         """
-        names = [_escape(name) for name in self._class_names(classes)]
+        names = [_escape(name) for name in _names("classes", classes, self.mean.shape[-1])]
         ax = new_axes(ax)
         if true is None:
             curves, prefix = (self.class_rate, *(getattr(self, f"class_rate_{end}") for end in BAND_ENDS)), "true"
@@ -71,13 +72,11 @@ class NoiseDisplay(ShortRepr):
                 ax.fill_between(self.clock, low, high, color=line.get_color(), alpha=alpha, linewidth=0)
         if true is None:
             ax.plot(self.clock, self.rate, color="gray", linestyle="--", label="all labels")
-        ax.set(xlabel="clock", ylim=(0, None), title=f"{100 * self.total:.1f} % of labels wrong")
-        ax.legend(frameon=False)
-        return ax
+        return _finish(ax, ylim=(0, None), title=f"{100 * self.total:.1f} % of labels wrong")
 
     def to_frame(self: Any, kind: str = "pandas", *, classes: Sequence[Hashable] | None = None) -> Any:
         """Q with its bands, one line for each moment, true and recorded class: "pandas", "polars" or "pyarrow"."""
-        names = np.array(self._class_names(classes), dtype=object)
+        names = np.array([str(name) for name in _names("classes", classes, self.mean.shape[-1])], dtype=object)
         n_points, count = self.mean.shape[:2]
         columns: dict[str, Any] = {
             "clock": np.repeat(self.clock, count * count),
@@ -85,12 +84,6 @@ class NoiseDisplay(ShortRepr):
             "recorded": np.tile(names, n_points * count),
         }
         return as_frame(columns | {name: getattr(self, name).ravel() for name in ("mean", *BAND_ENDS)}, kind)
-
-    def _class_names(self: Any, classes: Sequence[Hashable] | None) -> list[str]:
-        count = self.mean.shape[-1]
-        if classes is not None and len(classes) != count:
-            raise ValueError(f"classes must be {count} names. Got {len(classes)}.")
-        return [str(name) for name in (range(count) if classes is None else classes)]
 
 
 class LabelAuditDisplay(ShortRepr):
@@ -159,9 +152,7 @@ class LabelAuditDisplay(ShortRepr):
         ax = new_axes(ax)
         ax.stairs(wrong_shares, edges, label="wrong, by the posterior")
         ax.stairs(flagged_shares, edges, label="to check", fill=True, alpha=0.35)
-        ax.set(xlabel="clock", ylabel="share of labels", ylim=(0, None))
-        ax.legend(frameon=False)
-        return ax
+        return _finish(ax, ylabel="share of labels", ylim=(0, None))
 
     def plot_reliability(self: Any, trusted: ArrayLike, ax: Any = None, *, bins: int = BINS) -> Any:
         """Draw how often labels are right against their probability of being right.
@@ -213,16 +204,12 @@ class TemporalityDisplay(ShortRepr):
         if np.isfinite(self.p_value):
             verb = "changes" if self.p_value < 0.05 else "was not shown to change"
             title = f"The noise {verb} over the clock"
-        tests = [("all labels", self.p_value, (self.change, self.change_lower, self.change_upper))]
-        moments = [(self.worst_at, self.best_at)]
-        for name, parts in (("true class", self.per_class), ("annotator", self.per_annotator)):
-            for number, part in enumerate(parts[:MAX_PARTS]):
-                tests.append((f"{name} {number}", part.p_value, part.change[:3]))
-                moments.append((part.change.worst_at, part.change.best_at))
-        rows = [
-            [name, p_value(p), *map(points, change), *(f"{moment:.4g}" for moment in at)]
-            for (name, p, change), at in zip(tests, moments, strict=True)
-        ]
+        rows = []
+        for of, number, test, change in self._tests():
+            if number is None or number < MAX_PARTS:
+                name = {"all": "all labels", "class": f"true class {number}", "annotator": f"annotator {number}"}[of]
+                at = [f"{moment:.4g}" for moment in change[3:5]]
+                rows.append([name, p_value(test.p_value), *map(points, change[:3]), *at])
         heads = ["of", "p-value", "change", "from", "to", "worst at", "best at"]
         units = f"Test by {self.method}" + (f", {self.n_units} units." if self.n_units else ".")
         others = f"No label is wrong: p {p_value(self.is_noisy_p)}. "
@@ -232,24 +219,20 @@ class TemporalityDisplay(ShortRepr):
 
     def to_frame(self: Any, kind: str = "pandas") -> Any:
         """One line for the test of all labels, of each class and of each annotator: "pandas", "polars" or "pyarrow"."""
-        effects = ("change", "change_lower", "change_upper", "worst_at", "best_at", "worst_rate", "best_rate")
+        tests = self._tests()
+        columns: dict[str, Any] = {"of": [of for of, *_ in tests], "number": [number for _, number, *_ in tests]}
+        columns |= {name: [getattr(test, name) for *_, test, _ in tests] for name in ("statistic", "p_value")}
+        columns |= {name: [change[index] for *_, change in tests] for index, name in enumerate(EFFECTS)}
+        columns |= {name: [getattr(test, name) for *_, test, _ in tests] for name in ("method", "n_units")}
+        return as_frame(columns, kind)
+
+    def _tests(self: Any) -> list[tuple[str, int | None, Any, Sequence[float]]]:
+        """What is tested, its number, the test and its effects."""
         tests: list[tuple[str, int | None, Any, Sequence[float]]]
-        tests = [("all", None, self, tuple(getattr(self, name) for name in effects))]
+        tests = [("all", None, self, tuple(getattr(self, name) for name in EFFECTS))]
         for of, parts in (("class", self.per_class), ("annotator", self.per_annotator)):
             tests += [(of, number, part, part.change) for number, part in enumerate(parts)]
-        rows = [
-            {
-                "of": of,
-                "number": number,
-                "statistic": test.statistic,
-                "p_value": test.p_value,
-                **dict(zip(effects, change, strict=True)),
-                "method": test.method,
-                "n_units": test.n_units,
-            }
-            for of, number, test, change in tests
-        ]
-        return as_frame({name: [row[name] for row in rows] for name in rows[0]}, kind)
+        return tests
 
 
 RATE_COLUMNS = ("rate", "lower", "upper")
@@ -271,20 +254,16 @@ class ConsensusDisplay(ShortRepr):
 
     def plot(self: Any, ax: Any = None, *, annotators: Sequence[Hashable] | None = None) -> Any:
         """Draw the share of right labels of each annotator over the clock."""
-        count = len(self.quality)
-        if annotators is not None and len(annotators) != count:
-            raise ValueError(f"annotators must be {count} names. Got {len(annotators)}.")
+        names = _names("annotators", annotators, len(self.quality))
         ax = new_axes(ax)
-        for name, quality in zip(range(count) if annotators is None else annotators, self.quality, strict=True):
+        for name, quality in zip(names, self.quality, strict=True):
             ax.plot(self.clock, quality, label=f"annotator {_escape(name)}")
-        ax.set(xlabel="clock", ylabel="share of right labels", ylim=(None, 1))
-        ax.legend(frameon=False)
-        return ax
+        return _finish(ax, ylabel="share of right labels", ylim=(None, 1))
 
     def annotator_frame(self: Any, kind: str = "pandas", *, annotators: Sequence[Hashable] | None = None) -> Any:
         """Who differs how: one line for each annotator, true class and recorded class, with 95 % intervals."""
         who, true, recorded = np.nonzero(np.isfinite(self.rates))
-        names = range(len(self.rates)) if annotators is None else annotators
+        names = _names("annotators", annotators, len(self.rates))
         columns = {
             "annotator": [names[index] for index in who.tolist()],
             "true": [self.classes[index] for index in true],
@@ -295,12 +274,11 @@ class ConsensusDisplay(ShortRepr):
 
     def to_frame(self: Any, kind: str = "pandas", *, ids: Sequence[Hashable] | None = None) -> Any:
         """One line for every step: its consensus and the belief in each label: "pandas", "polars" or "pyarrow"."""
-        if ids is not None and len(ids) != len(self.labels):
-            raise ValueError(f"ids must be {len(self.labels)} names, one per sequence. Got {len(ids)}.")
+        names = _names("ids", ids, len(self.labels), ", one per sequence")
         row, step = np.nonzero(self.probabilities.sum(-1) > 0)
         beliefs = self.probabilities[row, step]
         columns: dict[str, Any] = {
-            "sequence": row if ids is None else [ids[index] for index in row.tolist()],
+            "sequence": [names[index] for index in row.tolist()],
             "step": step,
             "consensus": self.labels[row, step].tolist(),
             "probability": beliefs.max(-1),
@@ -375,6 +353,20 @@ def new_axes(ax: Any, size: tuple[float, float] = (7.0, 3.2)) -> Any:
         return ax
     pyplot = import_extra("matplotlib.pyplot", "plots", "A plot")
     return pyplot.subplots(figsize=size, layout="constrained")[1]
+
+
+def _finish(ax: Any, **settings: Any) -> Any:
+    """The axes of curves over the clock, with a legend."""
+    ax.set(xlabel="clock", **settings)
+    ax.legend(frameon=False)
+    return ax
+
+
+def _names(what: str, names: Sequence[Hashable] | None, count: int, each: str = "") -> Sequence[Hashable]:
+    """The names given, numbers when left out."""
+    if names is not None and len(names) != count:
+        raise ValueError(f"{what} must be {count} names{each}. Got {len(names)}.")
+    return range(count) if names is None else names
 
 
 def _table_of_rates(heads: Sequence[str], named: Iterable[tuple[Any, np.ndarray]]) -> Any:

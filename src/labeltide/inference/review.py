@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -98,9 +99,8 @@ class ReviewSample(ShortRepr):
     def first(self, n: int) -> ReviewSample:
         """The first n items, for a review that ended early."""
         _validation.check_number("n", n, 1, len(self), whole=True)
-        return ReviewSample(
-            self.items[:n], self.chances[:n], self.draws[:n], self.least[: self.draws[n - 1] + 1], self.shape
-        )
+        items, chances, draws = self.items[:n], self.chances[:n], self.draws[:n]
+        return ReviewSample(items, chances, draws, self.least[: draws[-1] + 1], self.shape)
 
 
 def review_sample(
@@ -147,7 +147,7 @@ def review_sample(
     _validation.check_number("floor", floor, 0, 1, above=True)
     free = np.isfinite(probabilities).ravel()
     if earlier is not None:
-        _check_same_labels(earlier, probabilities)
+        _check_same_labels(earlier, probabilities.shape)
         free[earlier.items] = False
     remaining = np.flatnonzero(free)
     _validation.check_number(
@@ -298,33 +298,29 @@ def checked_rate(
     _validation.check_number("level", level, 0.5, 0.9999)
     review = read_review(audit_or_probabilities, sample, wrong, clusters)
     everything = np.ones(review.probabilities.size, dtype=bool)
-    audit: Any = audit_or_probabilities
-    if by is None or isinstance(by, Mapping):
-        groupings = dict(by or {})
-    else:
-        groupings = {}
-        for name in [by] if isinstance(by, str) else by:
-            _validation.check_choice("grouping", name, GROUPINGS)
-            if not hasattr(audit, "labels"):
-                raise ValueError(
-                    f"Grouping by {name!r} needs an audit. Pass by={{{name!r}: values}} with probabilities."
-                )
-            if name == "clock":
-                groupings[name] = clock_bins(audit.clock, audit.mask)
-            elif name == "annotator":
-                annotators = np.arange(sample.shape[2]) if len(sample.shape) > 2 else 0
-                groupings[name] = np.broadcast_to(annotators, sample.shape)
-            else:
-                groupings[name] = np.asarray(audit.classes)[audit.labels.reshape(sample.shape)]
-    flat = {name: broadcast(f"The groups {name!r}", of, sample.shape).ravel() for name, of in groupings.items()}
-    groups = {
-        name: [
+    if by is not None and not isinstance(by, Mapping):
+        names = [by] if isinstance(by, str) else by
+        by = {name: _audit_groups(audit_or_probabilities, name, sample.shape) for name in names}
+    groups: dict[str, list[CheckedRate]] = {}
+    for name, of in (by or {}).items():
+        values = broadcast(f"The groups {name!r}", of, sample.shape).ravel()
+        groups[name] = [
             _rate(review, values == value, level, value.item() if isinstance(value, np.generic) else value)
             for value in np.unique(values[np.isfinite(review.probabilities)])
         ]
-        for name, values in flat.items()
-    }
     return CheckedRates(_rate(review, everything, level), groups, level)
+
+
+def _audit_groups(audit: Any, name: str, shape: tuple[int, ...]) -> ArrayLike:
+    """The group of each label by one of the `GROUPINGS` of an audit."""
+    _validation.check_choice("grouping", name, GROUPINGS)
+    if not hasattr(audit, "labels"):
+        raise ValueError(f"Grouping by {name!r} needs an audit. Pass by={{{name!r}: values}} with probabilities.")
+    if name == "clock":
+        return clock_bins(audit.clock, audit.mask)
+    if name == "annotator":
+        return np.broadcast_to(np.arange(shape[2]) if len(shape) > 2 else 0, shape)
+    return np.asarray(audit.classes)[audit.labels.reshape(shape)]
 
 
 def read_review(
@@ -332,7 +328,7 @@ def read_review(
 ) -> Review:
     """Check a reviewed sample and join it with the model's probabilities of all labels."""
     probabilities = wrong_probabilities(source)
-    _check_same_labels(sample, probabilities)
+    _check_same_labels(sample, probabilities.shape)
     predicted = probabilities.ravel()[sample.items]
     if np.isnan(predicted).any():
         raise ValueError("Every label of the sample must have a probability. Some are NaN: was the audit another one?")
@@ -350,14 +346,8 @@ def read_review(
             f"of shape {answers.shape}. For a review that ended early pass sample.first(n)."
         )
     shares = np.bincount(sample.draws, minlength=len(sample.least)) / len(sample)
-    reviewed = Reviewed(
-        wrong=answers.astype(float),
-        predicted=predicted,
-        inclusion=sample.inclusion,
-        draws=sample.draws,
-        shares=shares,
-        clusters=None if codes is None else codes[sample.items],
-    )
+    of_items = None if codes is None else codes[sample.items]
+    reviewed = Reviewed(answers.astype(float), predicted, sample.inclusion, sample.draws, shares, of_items)
     largest = float(np.max(shares / sample.smallest + 1 - shares.cumsum()))
     return Review(probabilities.ravel(), reviewed, sample, codes, largest)
 
@@ -386,9 +376,8 @@ def _rate(review: Review, inside: np.ndarray, level: float, group: Hashable = No
 # An upper confidence bound on the share of labels that are still wrong after correction.
 
 CURVE_POINTS = 40
-FORECAST_ITEMS = (
-    100  # by hand: reviewed items that the model counts for in a forecast (bench/results/review/anytime.md)
-)
+# By hand: reviewed items that the model counts for in a forecast (bench/results/review/anytime.md).
+FORECAST_ITEMS = 100
 
 
 @dataclass(frozen=True)
@@ -435,14 +424,8 @@ class RemainingRate:
     def items_needed(self, target: float) -> int:
         """How many more items are expected to bring the bound to the target; at most all that are left."""
         _validation.check_number("target", target, 0, 1)
-        low, high = 0, self.n_labels - self.n_reviewed
-        while low < high:
-            middle = (low + high) // 2
-            if self.predict_bound(middle)[0] <= target:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        left = range(self.n_labels - self.n_reviewed)
+        return bisect_left(left, True, key=lambda more: bool(self.predict_bound(more)[0] <= target))
 
 
 def remaining_rate(
@@ -459,7 +442,7 @@ def remaining_rate(
     Parameters
     ----------
     probabilities : array of shape (labels,), (n, steps) or (n, steps, annotators)
-        The model's probability that each label is wrong after automatic correction, as of `after_correction`.
+        The model's probability that each label is wrong after automatic correction.
     sample : ReviewSample
     wrong_after : bool array of shape (items,)
         For each reviewed label: would it be wrong after automatic correction, had nobody reviewed it?
@@ -484,18 +467,6 @@ def remaining_rate(
         n_found=int(part.wrong.sum()),
         count=count,
     )
-
-
-def after_correction(audit: LabelAudit, min_confidence: float | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Labels as `audit.corrected` leaves them, and the model's probability that each of them is wrong.
-
-    Compare the first with the reviewers' labels to get `wrong_after`. Both have shape (n, steps[, annotators]).
-    Codes are -1 and probabilities NaN where nothing was recorded.
-    """
-    codes = audit.corrected(min_confidence)
-    flat = codes.reshape(*codes.shape[:2], -1)
-    right = np.take_along_axis(audit.probabilities, flat.clip(0).astype(np.intp), -1).reshape(codes.shape)
-    return codes, np.where(codes >= 0, np.clip(1 - right, 0, 1), np.nan)
 
 
 # The share of wrong labels from a probability sample, with the model's probabilities as a helper.
@@ -536,14 +507,9 @@ class Reviewed:
 
     def take(self, where: np.ndarray) -> Reviewed:
         """Some of the items."""
-        return Reviewed(
-            wrong=self.wrong[where],
-            predicted=self.predicted[where],
-            inclusion=self.inclusion[where],
-            draws=self.draws[where],
-            shares=self.shares,
-            clusters=None if self.clusters is None else self.clusters[where],
-        )
+        wrong, predicted, inclusion = self.wrong[where], self.predicted[where], self.inclusion[where]
+        clusters = None if self.clusters is None else self.clusters[where]
+        return Reviewed(wrong, predicted, inclusion, self.draws[where], self.shares, clusters)
 
 
 class Population(NamedTuple):
@@ -769,11 +735,9 @@ def wrong_probabilities(audit_or_probabilities: LabelAudit | ArrayLike) -> np.nd
     return numbers
 
 
-def _check_same_labels(sample: ReviewSample, probabilities: np.ndarray) -> None:
-    if sample.shape != probabilities.shape:
-        raise ValueError(
-            f"The sample must be of these labels, of shape {probabilities.shape}. Its labels have shape {sample.shape}."
-        )
+def _check_same_labels(sample: ReviewSample, shape: tuple[int, ...]) -> None:
+    if sample.shape != shape:
+        raise ValueError(f"The sample must be of these labels, of shape {shape}. Its labels have shape {sample.shape}.")
 
 
 def broadcast(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:

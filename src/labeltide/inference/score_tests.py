@@ -11,8 +11,7 @@ rows and moments, or with the signs of people flipped, it is a sum of the same r
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from labeltide._clock import cells_of, one_period
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence, same_data
 from labeltide.chain.families import SMOOTH_SHAPES, ClassBlocks, Family, spline_shape
 from labeltide.chain.passes import posteriors
-from labeltide.inference.bootstrap import refit
+from labeltide.inference.bootstrap import MIN_TEST_REPLICATES, likelihood_ratio_test, p_value, refit
 
 # docs/decisions/015-tests-of-change.md
 N_FUNCTIONS = 4  # by hand: smooth functions of the clock along which a change is looked for
@@ -67,8 +66,11 @@ class NullFit(NamedTuple):
         predicted = (labels >= 0).sum(-1) * self.noise[group, self.grid_index, i, j]
         return self.posterior[..., i] * ((labels == j).sum(-1) - predicted)
 
-    def weights(self, group: int) -> Weights:
-        """Complete-data information of the entries' logits at each point, which is block diagonal by true class."""
+    def weights(self, group: int) -> tuple[np.ndarray, np.ndarray]:
+        """Complete-data information of the logits: a block diag(d) - r r' for each point and true class.
+
+        The results d and r have shape (points, true, others).
+        """
         n_points, n_classes = self.noise.shape[1:3]
         off = ~np.eye(n_classes, dtype=bool)
         probs = self.noise[group][:, off].reshape(-1, n_classes, n_classes - 1)  # (points, true, others)
@@ -76,22 +78,7 @@ class NullFit(NamedTuple):
         expected = (self.posterior * labelled[..., None]).reshape(-1, n_classes)  # labels of each true class
         index = self.grid_index.ravel()
         totals = np.stack([np.bincount(index, of_class, n_points) for of_class in expected.T], 1)[..., None]
-        return Weights(totals * probs, np.sqrt(totals) * probs)
-
-
-class Weights(NamedTuple):
-    """Blocks W = diag(diagonal) - root root' of each point and true class, (points, true, others) both."""
-
-    diagonal: np.ndarray
-    root: np.ndarray
-
-    def total(self) -> np.ndarray:
-        """The sum over points: (true, others, others)."""
-        classes = self.diagonal.shape[1]
-        by_class = self.root.transpose(1, 2, 0)  # (true, others, points)
-        diagonal = self.diagonal.sum(0)[..., None] * np.eye(classes - 1)
-        total: np.ndarray = diagonal - by_class @ by_class.transpose(0, 2, 1)
-        return total
+        return totals * probs, np.sqrt(totals) * probs
 
 
 def fit_null_families(training: TrainingEvidence, nulls: Sequence[Family]) -> list[NullFit]:
@@ -205,8 +192,13 @@ class Statistic(NamedTuple):
         """The statistic with the information of a fitted null."""
         n_classes = fit.posterior.shape[-1]
         by_class = change.shares.reshape(n_classes, n_classes - 1, -1)  # (true, others, shares)
-        weighted = [(fit.weights(group).total() @ by_class).reshape(change.shares.shape) for group in change.groups]
-        information = np.stack([change.shares.T @ of_group for of_group in weighted])
+        parts = []
+        for group in change.groups:
+            diagonal, root = fit.weights(group)
+            root = root.transpose(1, 2, 0)  # (true, others, points)
+            total = diagonal.sum(0)[..., None] * np.eye(n_classes - 1) - root @ root.transpose(0, 2, 1)
+            parts.append(change.shares.T @ (total @ by_class).reshape(change.shares.shape))
+        information = np.stack(parts)
         floor = MIN_INFORMATION * np.eye(information.shape[-1])
         return cls(np.linalg.inv(information + floor), np.linalg.inv(information.sum(0) + floor))
 
@@ -234,10 +226,8 @@ SLOW_WAVES = 4  # by hand
 
 def rows_by_length(rows: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
     """Exchangeable rows: those of the same length, in groups of at least two."""
-    groups = defaultdict(list)
-    for row in rows:
-        groups[lengths[row]].append(row)
-    return [np.array(group) for group in groups.values() if len(group) > 1]
+    groups = [rows[lengths[rows] == length] for length in dict.fromkeys(lengths[rows].tolist())]
+    return [group for group in groups if len(group) > 1]
 
 
 def shuffle_rows(
@@ -346,11 +336,11 @@ def effective_design(fit: NullFit, change: Alternative, moments: ClockMoments, n
 
     :math:`X_1 - X_0 (X_0^\top V X_0 + S)^{-1} X_0^\top V X_1` with V the information of the logits and S the penalty.
     """
-    blocks, weights = ClassBlocks.of([null]), fit.weights(group)
-    diagonal, root = (torch.from_numpy(part)[None, None] for part in weights)
+    blocks = ClassBlocks.of([null])
+    diagonal, root = (torch.from_numpy(part)[None, None] for part in fit.weights(group))
     information = blocks.information(diagonal, root)[0] + blocks.penalty  # (1, blocks, size, size)
     functions = torch.from_numpy(change.functions[moments.of_point])  # (points, functions)
-    shares = torch.from_numpy(change.shares).unflatten(0, weights.root.shape[1:])  # (true, others, shares)
+    shares = torch.from_numpy(change.shares).unflatten(0, root.shape[-2:])  # (true, others, shares)
     tested = torch.einsum("pk,ijs->kspij", functions, shares).flatten(0, 1)[None]  # (1, columns, points, true, others)
     weighted = diagonal * tested - root * (root * tested).sum(-1, keepdim=True)
     cross = blocks.project(weighted).unflatten(2, information.shape[1:3])
@@ -422,23 +412,16 @@ def study_design(training: TrainingEvidence, moments: ClockMoments, labelled: np
         return StudyDesign("bootstrap", len(rows), [], mask)
     person = training.clusters.numpy()
     people = [in_order(rows[person[rows] == name], moments, mask) for name in np.unique(person[rows])]
-    return StudyDesign(_method(moments, mask, people), len(people), people, mask)
-
-
-def _method(moments: ClockMoments, mask: np.ndarray, people: list[np.ndarray]) -> str:
-    if not people:
-        return "none"
-    total = _variance(moments, mask, [np.concatenate(people)])
+    everyone = [np.concatenate(people)] if people else []
+    method, total = "none", _variance(moments, mask, everyone)
     if len(people) >= MIN_PEOPLE and total > 0:
-        return "people"
-    between_rows = _variance(moments, mask, [np.concatenate(people)], of_rows=True)
-    if between_rows < MIN_VARIANCE_SHARE * total or total == 0:
-        return "bootstrap"
-    within_people = _variance(moments, mask, people, of_rows=True)
-    many_windows = min(len(rows) for rows in people) >= MIN_WINDOWS
-    if len(people) >= MIN_ROTATED_PEOPLE and many_windows and within_people >= MIN_VARIANCE_SHARE * total:
-        return "rotations"
-    return "none"
+        method = "people"
+    elif people and (total == 0 or _variance(moments, mask, everyone, of_rows=True) < MIN_VARIANCE_SHARE * total):
+        method = "bootstrap"
+    elif len(people) >= MIN_ROTATED_PEOPLE and min(map(len, people)) >= MIN_WINDOWS:
+        movable = _variance(moments, mask, people, of_rows=True)
+        method = "rotations" if movable >= MIN_VARIANCE_SHARE * total else "none"
+    return StudyDesign(method, len(people), people, mask)
 
 
 def _variance(moments: ClockMoments, mask: np.ndarray, groups: list[np.ndarray], *, of_rows: bool = False) -> float:
@@ -527,3 +510,114 @@ def observed_scores(fit: NullFit, change: Alternative, moments: ClockMoments, pe
     projection = np.linalg.solve(information + RIDGE * np.eye(len(information)), cross)
     effective = of_change - scores @ projection
     return effective.reshape(people, 1, tested.functions.shape[1], -1)
+
+
+# Test of whether the noise changes over a clock, with a reference distribution that suits the design of the study.
+
+# Power of slow waves over that of fast ones, above which rotations are not trusted to keep their size
+# (docs/decisions/015-tests-of-change.md).
+MAX_LASTING = 1.75  # by hand
+ROUNDING = 1e-9  # relative difference of statistics that are equal but for the order of sums
+
+
+class ChangeTest(NamedTuple):
+    """A test of change: its statistic, its p-value, its reference distribution and the units behind it."""
+
+    statistic: float  # NaN, like the p-value, where it cannot be told
+    p_value: float
+    method: str  # one of METHODS
+    n_units: int  # people, or rows where people are not known
+
+
+def change_test(
+    training: TrainingEvidence,
+    null: Family,
+    alternative: Family,
+    n_replicates: int,
+    seed: int,
+    min_replicates: int = MIN_TEST_REPLICATES,
+    clock: int = 0,
+) -> ChangeTest:
+    """Test whether the noise changes over a clock in the way that only the alternative allows.
+
+    Labels of one person share causes that the chain does not model: illness, equipment, difficulty. Such causes can
+    last for many windows. Labels drawn from the chain vary too little then, and shuffled windows lose what connects
+    them; by both a cause that lasts passes for a change. The reference distribution is therefore chosen by design
+    (`study_design`): a likelihood-ratio test by parametric bootstrap, or a score test by permuted moments or flipped
+    signs of people. Where no reference keeps its size, the p-value is NaN and the method is "none".
+    """
+    (test,) = change_tests(training, {seed: null}, alternative, n_replicates, min_replicates, clock)
+    return test
+
+
+def change_tests(
+    training: TrainingEvidence,
+    nulls: Mapping[int, Family],
+    alternative: Family,
+    n_replicates: int,
+    min_replicates: int = MIN_TEST_REPLICATES,
+    clock: int = 0,
+) -> list[ChangeTest]:
+    """The same for several nulls, each under its seed, against one alternative; nulls of score tests run together."""
+    moments = clock_moments(training, clock)
+    designs = {seed: study_design(training, moments, tested_labels(training, null)) for seed, null in nulls.items()}
+    scored = [seed for seed, design in designs.items() if design.method not in ("bootstrap", "none")]
+    at_once = max(1, NUMBERS_AT_ONCE // (training.data.mask.numel() * training.data.n_classes))  # posteriors in memory
+    tests = {}
+    for first in range(0, len(scored), at_once):
+        part = scored[first : first + at_once]
+        for seed, fit in zip(part, fit_null_families(training, [nulls[seed] for seed in part]), strict=True):
+            tests[seed] = score_test(fit, moments, designs[seed], nulls[seed], alternative, n_replicates, seed)
+    for seed, design in designs.items():
+        if design.method == "none":
+            tests[seed] = ChangeTest(np.nan, np.nan, "none", design.n_units)
+        elif design.method == "bootstrap":
+            test = likelihood_ratio_test(training, nulls[seed], alternative, n_replicates, seed, min_replicates)
+            used = training.for_bootstrap()
+            units = np.flatnonzero(tested_labels(used, nulls[seed]).any(1))
+            if used.clusters is not None:
+                units = np.unique(used.clusters.numpy()[units])
+            tests[seed] = ChangeTest(*test, "bootstrap", len(units))
+    return [tests[seed] for seed in nulls]
+
+
+def score_test(
+    fit: NullFit,
+    moments: ClockMoments,
+    design: StudyDesign,
+    null: Family,
+    alternative: Family,
+    n_replicates: int,
+    seed: int,
+) -> ChangeTest:
+    """Score test of a fitted null, with people, rotations or permutations as its reference."""
+    change = find_change(fit, moments, null, alternative)
+    generator, statistic = np.random.default_rng([seed, 12]), Statistic.of(fit, change)
+    person = np.zeros(len(design.mask), dtype=np.int64)  # rows without labels count for the first, and add nothing
+    for number, rows in enumerate(design.units):
+        person[rows] = number
+    if design.method == "people":
+        of_people = person_scores(fit, change, moments, null, person)
+        scores = np.concatenate([of_people.sum(0)[None], flip_signs(of_people, n_replicates, generator)])
+    else:
+        residuals, index = step_residuals(fit, change), moments.axis_index
+        if design.method == "permutations":
+            moved = shuffle_rows(index, design.units, n_replicates, generator)
+        elif lasting_causes(residuals, design.units) > MAX_LASTING:  # rotations would not keep their size
+            return ChangeTest(np.nan, np.nan, "none", design.n_units)
+        else:
+            moved = rotate_people(index, design.mask, design.units, n_replicates, generator)
+        scores = np.stack([score_of_moments(residuals, moments_of, change) for moments_of in (index, *moved)])
+    observed, *replicates = statistic(scores).tolist()
+    p = p_value(observed * (1 - ROUNDING), np.array(replicates))
+    if design.method == "rotations":  # approximate; a change must also stand out from how people differ
+        of_people = person_scores(fit, change, moments, null, person)
+        p = max(p, compare_with_people(of_people, statistic.inverses))
+    return ChangeTest(observed, p, design.method, design.n_units)
+
+
+def tested_labels(training: TrainingEvidence, null: Family) -> np.ndarray:
+    """Which steps have labels that the test is about, those of one annotator or of all: (rows, steps)."""
+    recorded = (training.data.labels[0] >= 0).numpy() & training.data.mask.numpy()[..., None]
+    of_tested: np.ndarray = recorded[..., null.held] if null.held is not None else recorded.any(-1)
+    return of_tested

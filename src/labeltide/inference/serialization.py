@@ -51,32 +51,25 @@ def _plain(value: Any) -> Any:
 def _read_estimate(written: dict[str, Any], n_classes: int) -> NoiseEstimate:
     shapes = {3: (n_classes, n_classes), 2: (n_classes,), 1: ()}
     points = len(written["clock"])
-    values: dict[str, Any] = {}
-    for field in fields(NoiseEstimate):
-        if field.name == "total_p":  # not in files of version 0.1
-            values[field.name] = _read_number(written.get(field.name))
-            continue
-        if field.name == "false_alarms":  # neither
-            curve = written.get(field.name)
-            if curve is not None:
-                curve = np.asarray(curve, dtype=np.float64)
-                if curve.shape != QUALITY_GRID.shape or not ((curve >= 0) & (curve <= 1)).all():
-                    raise ValueError
-            values[field.name] = curve
-            continue
-        value = written[field.name]
-        if field.name == "change":
-            values[field.name] = _read_change(value)
-        elif field.name == "class_change":
-            values[field.name] = tuple(_read_change(change) for change in value)
-        elif isinstance(value, list):
-            array = np.asarray(value, dtype=np.float64)
-            if array.shape != (points, *shapes[array.ndim]) or not np.isfinite(array).all():
-                raise ValueError
-            values[field.name] = array
-        else:
-            values[field.name] = float(value)
-    if len(values["class_change"]) != n_classes or not set(written) <= set(values):
+
+    def read_value(value: Any) -> np.ndarray | float:
+        if not isinstance(value, list):
+            return float(value)
+        array = np.asarray(value, dtype=np.float64)
+        if array.shape != (points, *shapes[array.ndim]) or not np.isfinite(array).all():
+            raise ValueError
+        return array
+
+    readers: dict[str, Callable[[Any], Any]] = {
+        "change": _read_change,
+        "class_change": lambda each: tuple(_read_change(change) for change in each),
+        "total_p": _read_number,
+        "false_alarms": _read_false_alarms,
+    }
+    missing = {"total_p": None, "false_alarms": None}  # in files of version 0.1
+    written = missing | written
+    values = {field.name: readers.get(field.name, read_value)(written[field.name]) for field in fields(NoiseEstimate)}
+    if len(values["class_change"]) != n_classes or set(written) != set(values):
         raise ValueError
     return NoiseEstimate(**values)
 
@@ -92,24 +85,25 @@ def _read_temporality(written: dict[str, Any], n_classes: int) -> Temporality:
         "method": _read_method,
         "n_units": int,
     }
-    names = [field.name for field in fields(Temporality)]
-    values: dict[str, Any] = {name: readers.get(name, float)(written[name]) for name in names}
+    values = {field.name: readers.get(field.name, float)(written[field.name]) for field in fields(Temporality)}
     if len(values["per_class"]) != n_classes or set(written) != set(values):
         raise ValueError
     return Temporality(**values)
 
 
 def _read_parts(written: list[Any]) -> tuple[PartTemporality, ...]:
-    return tuple(
-        PartTemporality(
-            _read_number(statistic),
-            _read_probability(p_value),
-            _read_change(change),
-            _read_method(method),
-            int(n_units),
-        )
-        for statistic, p_value, change, method, n_units in written
-    )
+    readers: tuple[Callable[[Any], Any], ...] = (_read_number, _read_probability, _read_change, _read_method, int)
+    each = [[read(value) for read, value in zip(readers, part, strict=True)] for part in written]
+    return tuple(PartTemporality(*values) for values in each)
+
+
+def _read_false_alarms(written: list[float] | None) -> np.ndarray | None:
+    if written is None:
+        return None
+    curve = np.asarray(written, dtype=np.float64)
+    if curve.shape != QUALITY_GRID.shape or not ((curve >= 0) & (curve <= 1)).all():
+        raise ValueError
+    return curve
 
 
 def _read_number(written: float | None) -> float:

@@ -118,13 +118,8 @@ class Shifts(ShortRepr):
         return self.to_frame()
 
     def to_frame(self, kind: str = "pandas") -> Any:
-        columns = {
-            "sequence": np.arange(len(self.own_shift)),
-            "shift": self.own_shift,
-            "best_shift": self.own_best,
-            "p_value": self.own_p_value,
-            "is_shifted": self.own_p_value < RECORDING_LEVEL,
-        }
+        columns = {"sequence": np.arange(len(self.own_shift)), "shift": self.own_shift, "best_shift": self.own_best}
+        columns |= {"p_value": self.own_p_value, "is_shifted": self.own_p_value < RECORDING_LEVEL}
         return as_frame(columns, kind)
 
     @property
@@ -163,15 +158,13 @@ class Shifts(ShortRepr):
         if self.lag is None:
             return f"The lag cannot be estimated: {self.reason}"
         low, high = self.interval or (self.lag, self.lag)
-        words = "late" if self.lag >= 0 else "early"
-        common = (
-            f"Labels are {words} by {abs(self.lag)} steps ({low} to {high}, p {p_value(self.p_value)})."
-            + (f" The delay varies by about {self.spread:.1f} steps." if self.spread >= 0.5 else "")
-            if self.is_shifted
-            else f"No shift of all labels was found (best {self.lag}, {low} to {high}, p {p_value(self.p_value)})."
-        )
+        certainty = f"{low} to {high}, p {p_value(self.p_value)}"
+        text = f"No shift of all labels was found (best {self.lag}, {certainty})."
+        if self.is_shifted:
+            text = f"Labels are {'late' if self.lag >= 0 else 'early'} by {abs(self.lag)} steps ({certainty})."
+            text += f" The delay varies by about {self.spread:.1f} steps." if self.spread >= 0.5 else ""
         own = int((self.own_p_value < RECORDING_LEVEL).sum())
-        return common + (f" {own} of {len(self.own_shift)} sequences have a shift of their own." if own else "")
+        return text + (f" {own} of {len(self.own_shift)} sequences have a shift of their own." if own else "")
 
     def _repr_html_(self) -> str:
         shifted = np.flatnonzero(self.own_p_value < RECORDING_LEVEL)[:10]
@@ -216,17 +209,14 @@ def find_shifts(
     values = values[..., None] if values.ndim == 2 else values
     present = ~_validation.missing_labels(values) & _validation.steps_mask(counts, n_steps)[..., None]
     codes = _validation.encode_labels(values, present, _validation.find_classes(values, present))
-    limit = max(1, min(int(counts.max()) // 2, MAX_SHIFT))
+    limit = _default_limit(counts)
     if max_shift is not None:
         _validation.check_number("max_shift", max_shift, 1, n_steps - 1, whole=True)
         limit = int(max_shift)
     owners = np.arange(n) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1].ravel()
     if len(owners) != n:
         raise ValueError(f"clusters must be {n} names, one per sequence of X. Got {len(owners)}.")
-    rows = [row[:count] for row, count in zip(features, counts, strict=True)]
-    return search_shifts(
-        rows, [row[:count] for row, count in zip(codes, counts, strict=True)], owners, limit, random_state
-    )
+    return search_shifts(_ragged(features, counts), _ragged(codes, counts), owners, limit, random_state)
 
 
 def search_shifts(rows: Rows, codes: Rows, owners: np.ndarray, limit: int = MAX_SHIFT, seed: int = 0) -> Shifts:
@@ -242,14 +232,17 @@ def search_shifts(rows: Rows, codes: Rows, owners: np.ndarray, limit: int = MAX_
 def find_own_shifts(features: np.ndarray, mask: np.ndarray, codes: np.ndarray, owners: np.ndarray | None) -> np.ndarray:
     """The shift that is assumed for each row and annotator, (rows, annotators), of codes (rows, steps, annotators)."""
     counts = mask.sum(1)
-    signals = _whiten([row[:count] for row, count in zip(features, counts, strict=True)])
     owners = np.arange(len(counts)) if owners is None else owners
-    limit = max(1, min(int(counts.max()) // 2, MAX_SHIFT))
-    each = []
-    for annotator in range(codes.shape[2]):
-        labels = [row[:count, [annotator]] for row, count in zip(codes, counts, strict=True)]
-        each.append(_search(signals, labels, owners, limit, seed=0).assumed)
-    return np.stack(each, axis=1)
+    found = search_shifts(_ragged(features, counts), _ragged(codes, counts), owners, _default_limit(counts))
+    return np.stack([each.assumed for each in found.annotators or (found,)], axis=1)
+
+
+def _ragged(values: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+    return [row[:count] for row, count in zip(values, counts, strict=True)]
+
+
+def _default_limit(counts: np.ndarray) -> int:
+    return max(1, min(int(counts.max()) // 2, MAX_SHIFT))
 
 
 def _whiten(rows: Rows) -> list[np.ndarray]:
@@ -264,9 +257,8 @@ def _whiten(rows: Rows) -> list[np.ndarray]:
     for index, row in enumerate(rows):
         padded = np.pad(row, ((CONTEXT, CONTEXT), (0, 0)), mode="edge")
         around = sum(padded[start : start + len(row)] for start in range(2 * CONTEXT + 1)) / (2 * CONTEXT + 1)
-        both = np.hstack([row, around])
-        squared = np.hstack([both, both**2])
-        rows[index] = squared - squared.mean(0)
+        expanded = np.hstack([row, around, row**2, around**2])
+        rows[index] = expanded - expanded.mean(0)
     total = sum(row.T @ row for row in rows) / len(every)
     sizes, directions = np.linalg.eigh(total)
     kept = sizes > 1e-4 * sizes[-1]
@@ -315,8 +307,8 @@ def _sums(unit: _Unit, values: np.ndarray, n_classes: int, limit: int) -> np.nda
 
 def _centred_sums(unit: _Unit, n_classes: int, limit: int) -> np.ndarray:
     """Sums of the signals as deviations from their mean over the steps that meet a label at that shift."""
-    present = np.ones((len(unit.labels), 1))
-    sums, met = (_sums(unit, values, n_classes, limit) for values in (unit.signals, present))
+    ones = np.ones((len(unit.labels), 1))
+    sums, met = (_sums(unit, values, n_classes, limit) for values in (unit.signals, ones))
     return sums - met * sums.sum(0) / np.maximum(met.sum(0), 1)
 
 
@@ -324,11 +316,16 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     n, n_classes = len(codes), max(int(row.max(initial=-1)) for row in codes) + 1
     limit = min(limit, max(map(len, signals)) - 1)
     shifts = np.arange(-limit, limit + 1)
-    units = _cut(signals, codes, limit)
+    fit = np.zeros(len(shifts))
+
+    def unknown(reason: str) -> Shifts:
+        none = np.zeros(n, int)
+        return Shifts(None, None, np.nan, reason, shifts, fit, none, none, np.full(n, np.nan))
+
     if n_classes < 2 or limit < 1:
-        unknown = np.zeros(n, int)
         why = "sequences have one step." if limit < 1 else "all labels are the same." if n_classes else "no labels."
-        return Shifts(None, None, np.nan, why, shifts, np.zeros(len(shifts)), unknown, unknown, np.full(n, np.nan))
+        return unknown(why)
+    units = _cut(signals, codes, limit)
     if len(np.unique(owners)) < MIN_UNITS:
         owners = np.arange(len(units))
     else:
@@ -337,15 +334,16 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     sums = np.zeros((n_classes, signals[0].shape[1], len(shifts)))
     for unit in units:
         sums += _centred_sums(unit, n_classes, limit)
-    per_class = np.maximum(counts.sum(0), 1)[:, None]
+    per_class, scale = np.maximum(counts.sum(0), 1)[:, None], counts.sum() * (n_classes - 1)
     trace = (sums**2).sum(1) / per_class  # (classes, shifts)
-    fit = trace.sum(0) / (counts.sum() * max(1, n_classes - 1))
+    fit = trace.sum(0) / scale
     best = int(fit.argmax())
 
     # How each cluster moves the fit at each shift (its influence function), and its own sums at the best shift.
-    influence = np.zeros((owners.max() + 1, len(shifts)))
-    sums_at_best = np.zeros((owners.max() + 1, *sums.shape[:2]))
-    cluster_counts = np.zeros((owners.max() + 1, n_classes, 1))
+    n_clusters = owners.max() + 1
+    influence = np.zeros((n_clusters, len(shifts)))
+    sums_at_best = np.zeros((n_clusters, *sums.shape[:2]))
+    cluster_counts = np.zeros((n_clusters, n_classes, 1))
     for unit, owner, count in zip(units, owners, counts[..., None], strict=True):
         part = _centred_sums(unit, n_classes, limit)
         influence[owner] += ((2 * (part * sums).sum(1) - trace * count) / per_class).sum(0)
@@ -353,38 +351,29 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
         cluster_counts[owner] += count
     means = (sums[..., best] - sums_at_best) / np.maximum(per_class - cluster_counts, 1)  # of all other clusters
 
-    # The fit of each sequence at each shift, to the class means of the others.
-    evidence = []
+    # The fit of each sequence at each shift, and of each cluster at the best one, to the class means of the others.
+    evidence, gains = [], np.zeros(n_clusters)
     profiles, transitions = np.zeros((n, len(shifts))), np.zeros(n, int)
     for unit, owner in zip(units, owners, strict=True):
         ratios = unit.signals @ means[owner].T - (means[owner] ** 2).sum(1) / 2  # (steps, classes)
         ratios -= ratios.mean(0)
         evidence.append(ratios)
-        profile = _sums(unit, ratios, n_classes, limit)
-        profiles[unit.row] += profile[np.arange(n_classes), np.arange(n_classes)].sum(0)
-        seen = unit.labels[unit.labels >= 0]
-        transitions[unit.row] += int((seen[1:] != seen[:-1]).sum())
-    gains = np.zeros(owners.max() + 1)
-    for unit, owner, ratios in zip(units, owners, evidence, strict=True):
+        profiles[unit.row] += _sums(unit, ratios, n_classes, limit)[range(n_classes), range(n_classes)].sum(0)
         gains[owner] += _scores(unit, ratios, shifts[best]).sum()
+        transitions[unit.row] += np.count_nonzero(np.diff(unit.labels[unit.labels >= 0]))
 
-    tried = max(1.0, len(shifts) * transitions.sum() / counts.sum())  # shifts that differ, about one per run of labels
-    reason = None  # why labels cannot be aligned: a test of the out-of-cluster fit at the best shift
+    # Whether signals and labels are related at all; about one shift per run of labels differs from the others.
     if transitions.sum() < MIN_TRANSITIONS:
-        reason = f"there are {transitions.sum()} changes of label, too few to align."
-    elif _better(gains, tried) > SURE:
-        reason = "the signals do not predict these labels at any shift."
-    if reason is not None:
-        unknown = np.zeros(n, int)
-        return Shifts(None, None, np.nan, reason, shifts, fit, unknown, unknown, np.full(n, np.nan))
-    interval, p = _infer_lag(fit, influence / (counts.sum() * max(1, n_classes - 1)), seed)
-    lag = int(shifts[best])
-    assumed = lag if p < 1 - LEVEL else 0
+        return unknown(f"there are {transitions.sum()} changes of label, too few to align.")
+    if _better(gains, max(1.0, len(shifts) * transitions.sum() / counts.sum())) > SURE:
+        return unknown("the signals do not predict these labels at any shift.")
+    interval, p = _infer_lag(fit, influence / scale, seed)
+    assumed = int(shifts[best]) if p < 1 - LEVEL else 0
     own_best = shifts[profiles.argmax(1)]
-    raw = np.full(n, np.nan)
+    raw = np.where((transitions >= MIN_TRANSITIONS) & (own_best == assumed), 1.0, np.nan)
     for row in np.flatnonzero((transitions >= MIN_TRANSITIONS) & (own_best != assumed)):
         mine = [index for index, unit in enumerate(units) if unit.row == row]
-        labelled = sum(int((units[i].labels >= 0).sum()) for i in mine)
+        labelled = counts[mine].sum()
         run = max(1, round(labelled / (transitions[row] + 1)))
         size = max(run, labelled // MAX_BLOCKS)
         blocks = []  # what the shift gains over the assumed one, in blocks of steps that are taken as independent
@@ -392,8 +381,8 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
             gain = _scores(units[i], evidence[i], own_best[row]) - _scores(units[i], evidence[i], assumed)
             blocks.append(np.add.reduceat(gain, np.arange(0, len(gain), size)))
         every = np.concatenate(blocks)
-        raw[row] = _better(every, max(1.0, len(shifts) / run)) if len(every) >= MIN_BLOCKS else np.nan
-    raw[(transitions >= MIN_TRANSITIONS) & (own_best == assumed)] = 1.0
+        if len(every) >= MIN_BLOCKS:
+            raw[row] = _better(every, max(1.0, len(shifts) / run))
     tested = np.flatnonzero(~np.isnan(raw))
     order = tested[np.argsort(raw[tested])]
     own_p_value = raw.copy()  # adjusted (Holm 1979); NaN stays
@@ -401,7 +390,7 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     own_shift = np.where(own_p_value < RECORDING_LEVEL, own_best, assumed)
     ends = (int(shifts[interval[0]]), int(shifts[interval[1]]))
     spread = _find_spread(units, evidence, own_shift)
-    return Shifts(lag, ends, p, None, shifts, fit, own_shift, own_best, own_p_value, spread)
+    return Shifts(int(shifts[best]), ends, p, None, shifts, fit, own_shift, own_best, own_p_value, spread)
 
 
 def _find_spread(units: list[_Unit], evidence: list[np.ndarray], own_shift: np.ndarray) -> float:
@@ -423,7 +412,8 @@ def _find_spread(units: list[_Unit], evidence: list[np.ndarray], own_shift: np.n
             is_brief = min(change - first, last - change) < MIN_RUN
             if min(before, after) < 0 or is_brief or moved < REACH or moved + REACH > len(ratios):
                 continue
-            gains = ratios[moved - REACH : moved + REACH, before] - ratios[moved - REACH : moved + REACH, after]
+            near = ratios[moved - REACH : moved + REACH]
+            gains = near[:, before] - near[:, after]
             possible = (delays < change - first) & (delays > change - last)
             end = REACH + min(last - change, REACH)
             totals.setdefault((before, after), []).append((len(found), -gains[REACH:end].sum(), end - REACH))

@@ -6,7 +6,7 @@ are parametric bootstrap tests (`likelihood_ratio_test`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -38,41 +38,21 @@ from labeltide.inference.bands import (
 )
 from labeltide.inference.bootstrap import (
     BAND_REPLICATES,
-    MIN_TEST_REPLICATES,
     OBSERVED_ITERATIONS,
     Replicates,
     bootstrap_noise,
-    chosen_pooling,
     chosen_shape,
     coarsen,
     free_family,
     free_of,
     likelihood_ratio_test,
-    p_value,
+    pool,
     refit,
     smooth,
     weighted_log_likelihood,
 )
 from labeltide.inference.display import TemporalityDisplay
-from labeltide.inference.score_tests import (
-    NUMBERS_AT_ONCE,
-    ClockMoments,
-    NullFit,
-    Statistic,
-    StudyDesign,
-    clock_moments,
-    compare_with_people,
-    find_change,
-    fit_null_families,
-    flip_signs,
-    lasting_causes,
-    person_scores,
-    rotate_people,
-    score_of_moments,
-    shuffle_rows,
-    step_residuals,
-    study_design,
-)
+from labeltide.inference.score_tests import ChangeTest, change_test, change_tests
 
 TEST_REPLICATES = 199
 PART_REPLICATES = 99  # for each class or annotator, for any noise at all, and for differences between classes
@@ -157,8 +137,6 @@ def judge_temporality(
     """Run all tests of one fitted chain; the effect sizes are those of the estimates with bands.
 
     The test of "no label is wrong" is made here where its p-value is left out.
-
-    Annotators with a Q of their own are pooled with the strength that the fit chose.
     """
     if is_noisy_p is None:
         tested = judge_presence(training, n_replicates=min(n_replicates, PART_REPLICATES), seed=seed)
@@ -166,12 +144,10 @@ def judge_temporality(
     training = allow_bursts(coarsen(training))
     n_classes, grid, annotators = training.data.n_classes, training.grid, training.parameters.matrices.shape[1]
     fewer = min(n_replicates, PART_REPLICATES)
-    strength = chosen_pooling(training.families) if annotators > 1 else None
     kind, _ = chosen_shape(training.families)
     unpooled = free_family(n_classes, grid, TEST_SMOOTHNESS, training.period, kind)
-    free = _pool(unpooled, strength)
-    static = _pool(family(n_classes, constant_shape(grid), "each"), strength)
-    whole = change_test(training, static, free, n_replicates, seed)
+    free = pool(training, unpooled)
+    whole = change_test(training, _static(training), free, n_replicates, seed)
     counts = torch.bincount(training.data.labels[training.data.labels >= 0].long(), minlength=n_classes)
     common = counts.argsort(descending=True, stable=True)[:MAX_TESTED_CLASSES].sort().values.tolist()
     nulls = {seed + 1 + i: hold_class(free, i) for i in common}  # under the null the noise of other classes may change
@@ -179,7 +155,7 @@ def judge_temporality(
     untested = ChangeTest(np.nan, np.nan, "none", 0)
     class_tests = [of_common.get(i, untested) for i in range(n_classes)]
     shape = SMOOTH_SHAPES[kind](grid, TEST_SMOOTHNESS, training.period)
-    alike, by_class = (_pool(family(n_classes, shape, sharing, sharing), strength) for sharing in ("alike", "by class"))
+    alike, by_class = (pool(training, family(n_classes, shape, each, each)) for each in ("alike", "by class"))
     differ = likelihood_ratio_test(training, alike, by_class, fewer, seed + 200, MIN_PART_REPLICATES)
     per_annotator: tuple[PartTemporality, ...] = ()
     if annotators > 1:  # likewise, the noise of other annotators
@@ -187,17 +163,10 @@ def judge_temporality(
         nulls = {seed + 400 + a: hold_annotator(weakly, a) for a in range(annotators)}
         annotator_tests = change_tests(training, nulls, weakly, fewer, MIN_PART_REPLICATES)
         per_annotator = _parts(annotator_tests, [of_one.change for of_one in annotator_estimates])
-    change = agree_change(estimate.change, whole.p_value)
     return Temporality(
-        statistic=whole.statistic,
-        p_value=whole.p_value,
-        change=change.value,
-        change_lower=change.lower,
-        change_upper=change.upper,
-        worst_at=change.worst_at,
-        best_at=change.best_at,
-        worst_rate=change.worst_rate,
-        best_rate=change.best_rate,
+        whole.statistic,
+        whole.p_value,
+        *agree_change(estimate.change, whole.p_value),
         per_class=_parts(class_tests, estimate.class_change),
         is_noisy_p=is_noisy_p,
         classes_differ_p=differ.p_value,
@@ -210,10 +179,12 @@ def judge_temporality(
 def judge_presence(training: TrainingEvidence, *, n_replicates: int = PART_REPLICATES, seed: int = 0) -> float:
     """p-value of the null that no label is wrong, by a likelihood-ratio test, with one clock or several."""
     training = allow_bursts(coarsen(training))
-    annotators = training.parameters.matrices.shape[1]
-    strength = chosen_pooling(training.families) if annotators > 1 else None
-    static = _pool(family(training.data.n_classes, constant_shape(training.grid), "each"), strength)
-    return likelihood_ratio_test(training, None, static, n_replicates, seed + 300, MIN_PART_REPLICATES).p_value
+    seed += 300
+    return likelihood_ratio_test(training, None, _static(training), n_replicates, seed, MIN_PART_REPLICATES).p_value
+
+
+def _static(training: TrainingEvidence) -> Family:
+    return pool(training, family(training.data.n_classes, constant_shape(training.grid), "each"))
 
 
 def _parts(tests: Sequence[ChangeTest], changes: Sequence[Change]) -> tuple[PartTemporality, ...]:
@@ -240,126 +211,6 @@ def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:
     independent, bursty = (refit(data, single, [free], start, OBSERVED_ITERATIONS) for start in starts)
     gain = float(weighted_log_likelihood(bursty, single) - weighted_log_likelihood(independent, single))
     return training._replace(parameters=bursty.parameters) if gain > BURSTS_WORTH else training
-
-
-def _pool(unpooled: Family, strength: float | None) -> Family:
-    return unpooled if strength is None else pooled(unpooled, strength)
-
-
-# Test of whether the noise changes over a clock, with a reference distribution that suits the design of the study.
-
-# Power of slow waves over that of fast ones, above which rotations are not trusted to keep their size
-# (docs/decisions/015-tests-of-change.md).
-MAX_LASTING = 1.75  # by hand
-ROUNDING = 1e-9  # relative difference of statistics that are equal but for the order of sums
-
-
-class ChangeTest(NamedTuple):
-    """A test of change: its statistic, its p-value, its reference distribution and the units behind it."""
-
-    statistic: float  # NaN, like the p-value, where it cannot be told
-    p_value: float
-    method: str  # one of `score_tests.METHODS`
-    n_units: int  # people, or rows where people are not known
-
-
-def change_test(
-    training: TrainingEvidence,
-    null: Family,
-    alternative: Family,
-    n_replicates: int,
-    seed: int,
-    min_replicates: int = MIN_TEST_REPLICATES,
-    clock: int = 0,
-) -> ChangeTest:
-    """Test whether the noise changes over a clock in the way that only the alternative allows.
-
-    Labels of one person share causes that the chain does not model: illness, equipment, difficulty. Such causes can
-    last for many windows. Labels drawn from the chain vary too little then, and shuffled windows lose what connects
-    them; by both a cause that lasts passes for a change. The reference distribution is therefore chosen by design
-    (`study_design`): a likelihood-ratio test by parametric bootstrap, or a score test by permuted moments or flipped
-    signs of people. Where no reference keeps its size, the p-value is NaN and the method is "none".
-    """
-    (test,) = change_tests(training, {seed: null}, alternative, n_replicates, min_replicates, clock)
-    return test
-
-
-def change_tests(
-    training: TrainingEvidence,
-    nulls: Mapping[int, Family],
-    alternative: Family,
-    n_replicates: int,
-    min_replicates: int = MIN_TEST_REPLICATES,
-    clock: int = 0,
-) -> list[ChangeTest]:
-    """The same for several nulls, each under its seed, against one alternative; nulls of score tests run together."""
-    moments = clock_moments(training, clock)
-    designs = {seed: study_design(training, moments, tested_labels(training, null)) for seed, null in nulls.items()}
-    scored = [seed for seed, design in designs.items() if design.method not in ("bootstrap", "none")]
-    at_once = max(1, NUMBERS_AT_ONCE // (training.data.mask.numel() * training.data.n_classes))  # posteriors in memory
-    tests = {}
-    for first in range(0, len(scored), at_once):
-        part = scored[first : first + at_once]
-        for seed, fit in zip(part, fit_null_families(training, [nulls[seed] for seed in part]), strict=True):
-            tests[seed] = score_test(fit, moments, designs[seed], nulls[seed], alternative, n_replicates, seed)
-    for seed, design in designs.items():
-        if design.method == "none":
-            tests[seed] = ChangeTest(np.nan, np.nan, "none", design.n_units)
-        elif design.method == "bootstrap":
-            test = likelihood_ratio_test(training, nulls[seed], alternative, n_replicates, seed, min_replicates)
-            used = training.for_bootstrap()
-            units = np.flatnonzero(tested_labels(used, nulls[seed]).any(1))
-            if used.clusters is not None:
-                units = np.unique(used.clusters.numpy()[units])
-            tests[seed] = ChangeTest(*test, "bootstrap", len(units))
-    return [tests[seed] for seed in nulls]
-
-
-def score_test(
-    fit: NullFit,
-    moments: ClockMoments,
-    design: StudyDesign,
-    null: Family,
-    alternative: Family,
-    n_replicates: int,
-    seed: int,
-) -> ChangeTest:
-    """Score test of a fitted null, with people, rotations or permutations as its reference."""
-    change = find_change(fit, moments, null, alternative)
-    generator, statistic = np.random.default_rng([seed, 12]), Statistic.of(fit, change)
-    if design.method == "people":
-        of_people = person_scores(fit, change, moments, null, _person(design))
-        scores = np.concatenate([of_people.sum(0)[None], flip_signs(of_people, n_replicates, generator)])
-    else:
-        residuals, index = step_residuals(fit, change), moments.axis_index
-        if design.method == "permutations":
-            moved = shuffle_rows(index, design.units, n_replicates, generator)
-        elif lasting_causes(residuals, design.units) > MAX_LASTING:  # rotations would not keep their size
-            return ChangeTest(np.nan, np.nan, "none", design.n_units)
-        else:
-            moved = rotate_people(index, design.mask, design.units, n_replicates, generator)
-        scores = np.stack([score_of_moments(residuals, moments_of, change) for moments_of in (index, *moved)])
-    observed, *replicates = statistic(scores).tolist()
-    p = p_value(observed * (1 - ROUNDING), np.array(replicates))
-    if design.method == "rotations":  # approximate; a change must also stand out from how people differ
-        of_people = person_scores(fit, change, moments, null, _person(design))
-        p = max(p, compare_with_people(of_people, statistic.inverses))
-    return ChangeTest(observed, p, design.method, design.n_units)
-
-
-def tested_labels(training: TrainingEvidence, null: Family) -> np.ndarray:
-    """Which steps have labels that the test is about, those of one annotator or of all: (rows, steps)."""
-    recorded = (training.data.labels[0] >= 0).numpy() & training.data.mask.numpy()[..., None]
-    of_tested: np.ndarray = recorded[..., null.held] if null.held is not None else recorded.any(-1)
-    return of_tested
-
-
-def _person(design: StudyDesign) -> np.ndarray:
-    """The number of the person of each row; rows without labels count for the first, to whom they add nothing."""
-    person = np.zeros(len(design.mask), dtype=np.int64)
-    for number, rows in enumerate(design.units):
-        person[rows] = number
-    return person
 
 
 # Several clocks: partial dependence of Q on each clock with bands, and a test of each clock's effect.
@@ -422,11 +273,10 @@ def judge_clocks(
     """Test for each clock whether the noise changes over it; under the null it may still change over the others."""
     training = allow_bursts(training)
     clocks = range(training.grid.shape[1])
-    strength = chosen_pooling(training.families) if training.parameters.matrices.shape[1] > 1 else None
 
     def moving(held: int | None) -> Family:
         smoothness = [None if clock == held else TEST_SMOOTHNESS for clock in clocks]
-        return _pool(free_of(training.data.n_classes, sum_shape(training.grid, smoothness, training.period)), strength)
+        return pool(training, free_of(training.data.n_classes, sum_shape(training.grid, smoothness, training.period)))
 
     free = moving(None)
     tests = [change_test(training, moving(held), free, n_replicates, seed + 500 + held, clock=held) for held in clocks]
