@@ -681,7 +681,8 @@ def say_files(table: Any, read: AuditInput) -> list[str]:
 def describe_source(table: Any) -> dict[str, Any]:
     """Where a review finds the table again, and how it sees that the table has changed."""
     if not isinstance(table, str | Path):
-        return {"name": "table"}
+        schema = table.schema if isinstance(table, pa.Table) else pa.schema([])
+        return {"name": as_utf8((schema.metadata or {}).get(b"name", b"table").decode("utf-8", "replace"))}
     path = Path(table)
     if not path.is_file():  # a folder, a glob or an address
         return {"name": as_utf8(Path(address_path(table)).name)}

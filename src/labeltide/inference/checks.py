@@ -97,7 +97,7 @@ def check_bursts(training: TrainingEvidence) -> Diagnostic:
     kept = training.parameters.bursts
     share = 0.0 if kept is None else float(kept[0])
     if share <= BURSTS_WARNING:
-        return Diagnostic("bursts", False, "Mistakes come one by one, not in runs.")
+        return Diagnostic("bursts", False, "Mistakes are isolated; they do not come in runs.")
     sentence = f"Mistakes come in runs: {100 * share:.0f} % of labels repeat what went right or wrong just before."
     advice = "Runs without support from the features may be taken for the truth. Check some flagged stretches whole."
     return Diagnostic("bursts", True, sentence, advice)
@@ -145,11 +145,12 @@ def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) 
     part, index = (int(axis) for axis in np.unravel_index(counts.argmin(), counts.shape))
     count = counts[part, index]
     where = f"in tenth {shown[part] + 1} of 10 of the clock"
+    amount = f"only about {count:.0f} labels" if count >= 1.5 else "hardly any labels"
     if count >= MIN_LABELS:
         sentence = f"Every class has at least {count:.0f} labels in every tenth of the clock."
         return Diagnostic("few_labels", False, sentence)
-    sentence = f"There are only about {count:.0f} labels of true {class_names[index]!r} {where}."
-    return Diagnostic("few_labels", True, sentence, "Do not read that stretch of its curve without its band.")
+    sentence = f"True {class_names[index]!r} has {amount} {where}."
+    return Diagnostic("few_labels", True, sentence, "Read that part of its curve only together with its band.")
 
 
 def check_folds(training: TrainingEvidence) -> Diagnostic:

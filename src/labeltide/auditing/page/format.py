@@ -174,10 +174,10 @@ class Clock:
 
     @property
     def over(self) -> str:
-        """What a change is over: over the hours of the day."""
+        """What a change is over: over the day."""
         known = {
-            "hour_of_day": "over the hours of the day",
-            "day_of_week": "over the days of the week",
+            "hour_of_day": "over the day",
+            "day_of_week": "over the week",
             "days": "over the days",
             "position": "from the start to the end of a sequence",
         }

@@ -73,7 +73,7 @@ def _wrong_line(audit: Mapping[str, Any]) -> str:
         return f"cannot be estimated. {untold(audit)} No label is named or corrected"
     range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
     much = f"about {percent(rate)}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
-    named = f"{count(n_issues, 'label')} to check, the surest first" if n_issues else "no label is named"
+    named = f"{count(n_issues, 'label')} to check, most likely errors first" if n_issues else "no label is named"
     return f"{much}; {named}"
 
 

@@ -137,14 +137,14 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
     much, views = f"About {_in_hundred(rate)} recorded labels are probably wrong", clock_views(audit)
     moving = [view for view in views if is_temporal(view.audit)]
     if not moving:
-        return f"{much}. Whether this changes {' or '.join(view.clock.over for view in views)} is not clear."
-    form, said = "{}: worst {}" if len(moving) == 1 else "{} (worst {})", []
+        return f"{much}. Whether the error rate changes {' or '.join(view.clock.over for view in views)} is not clear."
+    form, said = "{} and is highest {}" if len(moving) == 1 else "{} (highest {})", []
     for view in moving:
         worst = number(view.audit["temporality"].get("worst_at"))
         said.append(form.format(view.clock.over, view.clock.moment(worst)) if is_known(worst) else view.clock.over)
     still = [view.clock.over for view in views if view not in moving]
     end = f" No change is shown {' or '.join(still)}." if still else ""
-    return f"{much}, and it changes {join_words(said)}.{end}"
+    return f"{much}. The error rate changes {join_words(said)}.{end}"
 
 
 def _in_hundred(rate: float) -> str:
@@ -169,12 +169,12 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
     some = count(round(wrong), "label")
     if wrong >= 100:  # two figures are as many as the estimate bears: about 31,000
         some = f"{round(wrong, -max(0, len(str(int(wrong))) - 2)):,.0f} labels"
-    about = f"An estimated {percent(rate)} of {count(labels, 'recorded label')}{surely}: some {some}."
+    about = f"An estimated {percent(rate)} of {count(labels, 'recorded label')}{surely}: about {some}."
     named = "No single label can be named with enough certainty."
     if issues.get("count"):
         false = number(issues.get("expected_false_alarms"))
-        price = f"; about {_in_hundred(false)} of these are expected to be right after all" if is_known(false) else ""
-        named = f"{count(issues['count'], 'label')} can be named one by one{price}."
+        price = f"; about {_in_hundred(false)} of them are expected to be right" if is_known(false) else ""
+        named = f"{count(issues['count'], 'label')} are listed as probably wrong{price}."
     detail = " ".join(filter(None, [about, named, _worst_class(audit)]))
     return Card(question, f"About {percent(rate)}", detail, ("issues", "The labels to check"))
 
@@ -208,11 +208,11 @@ def _when(view: View) -> Card:
         if high < MIN_SHOWN:
             detail = f"The estimate is {percent(high)} throughout."
         return Card(question, "No moment stands out", detail, link)
-    detail = f"There, {percent(high)} of the labels are wrong."
+    detail = f"The estimated error rate is {percent(high)} at its highest"
     if is_known(best, low):
-        detail += f" It is lowest {clock.moment(best)}, at {percent(low)}."
+        detail += f" and {percent(low)} at its lowest, {clock.moment(best)}"
     answer = clock.moment(worst)
-    return Card(question, answer[0].upper() + answer[1:], detail, link)
+    return Card(question, answer[0].upper() + answer[1:], f"{detail}.", link)
 
 
 def _changes(view: View) -> Card:
@@ -245,7 +245,7 @@ def _changes(view: View) -> Card:
     moves = ""
     if is_known(change):
         range_ = f" (95 % interval {points_range(low, high)})" if is_known(low, high) else ""
-        moves = f"The error rate moves by {points(change)}{range_} {clock.over}. "
+        moves = f"The error rate varies by {points(change)}{range_} {clock.over}. "
     clear = ""  # the classes and the annotators whose change is clear, where it is not clear for all
     for part, key, noun in (("per_class", "class", ""), ("per_annotator", "annotator", "labels by ")):
         entries = test.get(part) or []
