@@ -16,7 +16,7 @@ from pyarrow import parquet
 from scipy.special import ndtri, stdtr, stdtrit
 
 from labeltide._files import to_json
-from labeltide.auditing.page.format import number, numbers
+from labeltide.auditing.page.format import numbers, read_interval
 from labeltide.auditing.page.payload import Results
 from labeltide.auditing.page.verdict import comparison_text
 from labeltide.auditing.results import read_labels
@@ -135,7 +135,7 @@ def _describe_issues(issues: pa.Table) -> dict[str, Any]:
 def _compare_rates(
     sides: tuple[Mapping[str, Any], Mapping[str, Any]], lines: tuple[pa.Table, pa.Table], same_labels: float
 ) -> dict[str, Any]:
-    then, now = (Share(*(number(audit["noise"].get(f"rate{end}")) for end in ENDS)) for audit in sides)
+    then, now = (Share(*read_interval(audit["noise"], "rate")) for audit in sides)
     people = _people(lines[0]), _people(lines[1])
     of_people = min(map(len, people)) >= MIN_PEOPLE
     difference = people_difference(then, now, people, same_labels) if of_people else independent_difference(then, now)

@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from labeltide._display import line_path, thinned
-from labeltide.auditing.page.format import Clock, display_name, nice_step, number, numbers, percent
+from labeltide.auditing.page.format import Clock, display_name, nice_step, numbers, percent, read_numbers
 from labeltide.auditing.page.verdict import change_sentence, is_noisy, is_temporal
 
 PANELS = 12  # classes or annotators drawn; the other files of the audit have all
@@ -155,7 +155,7 @@ class Drawer:
         """The worst and the best moment, where the change is sure."""
         test, marks = self.audit["temporality"], list[tuple[float, float, str]]()
         for word in ("worst", "best") if is_temporal(self.audit) else ():
-            place, share = number(test.get(f"{word}_at")), number(test.get(f"{word}_rate"))
+            place, share = read_numbers(test, f"{word}_at", f"{word}_rate")
             if np.isfinite([place, share]).all() and self.ends[0] <= place <= self.ends[1]:
                 at = self.clock.short(place)
                 marks.append((place, share, f"{word}: {percent(share)} at {at}" if size == WIDE else f"{word} {at}"))

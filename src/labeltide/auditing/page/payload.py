@@ -21,7 +21,7 @@ from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.page.draw import Drawer
 from labeltide.auditing.page.format import (
     LONG,
-    SIGN,
+    change_words,
     clock_views,
     count,
     display_name,
@@ -31,7 +31,6 @@ from labeltide.auditing.page.format import (
     numbers,
     p_value,
     percent,
-    points,
     seconds,
     shorten,
     sound,
@@ -281,9 +280,7 @@ def changes(
     rows = []
     for entry in entries:
         name = str(entry[key])
-        moved = number(entry.get("change"))
-        range_ = interval(number(entry.get("change_lower")), number(entry.get("change_upper"))).removesuffix(SIGN)
-        change = f"{points(moved)}{f' ({range_})' if range_ else ''}" if is_known(moved) else "unknown"
+        change = change_words(entry) or "unknown"
         amount = f"{labels[name]:,}" if name in labels else ""
         p = "cannot be tested" if entry.get("method") == "none" else p_value(number(entry.get("p_value")))
         rows.append({"name": name, "labels": amount, "rate": rates.get(name, ""), "change": change, "sure": p})
