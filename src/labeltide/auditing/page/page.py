@@ -256,7 +256,7 @@ def _draw(
     lines = [
         Curve(
             curve["value"],
-            [DrawnBand(curve["lower"], curve["upper"], "near")],
+            [DrawnBand(curve["lower"], curve["upper"])],
             THEN if side == "then" else -1,
             dashed=side == "then",
         )

@@ -27,8 +27,8 @@ from labeltide.auditing.page.format import (
     display_name,
     interval,
     is_known,
+    join_words,
     number,
-    numbers,
     p_value,
     percent,
     seconds,
@@ -270,6 +270,7 @@ def _gaps(times: Sequence[Any]) -> list[int]:
 # The tables of the page: numbers chosen, ordered and put in words, for the template to lay out.
 
 PLAN, PAIRS, SEQUENCES = 50, 30, 15  # rows shown
+NAMES = ("classes", "features", "annotators")  # lists of names in the description of a table
 MOMENTS = 13  # rows of the curve as numbers
 
 
@@ -289,22 +290,17 @@ def changes(
 
 def as_numbers(drawer: Drawer) -> tuple[list[str], list[list[str]]]:
     """The curves at a few moments: headings, then rows of texts."""
-    curve = drawer.curves[0]
-    names = drawer.classes[:8]
-    columns = [("rate", ())] + [("class_rate", (place,)) for place in range(len(names))]
+    names, of_classes = drawer.classes[:8], drawer.class_rates()
+    columns = [
+        drawer.line(drawer.curves[0]),
+        *(tuple(each[place] for each in of_classes[:3]) for place in range(len(names))),
+    ]
     rows = []
-
-    def pick(content: Any, place: tuple[int, ...]) -> float:
-        values = numbers(content)
-        inside = values.ndim == len(place) and all(at < size for at, size in zip(place, values.shape, strict=True))
-        return float(values[place]) if inside else float("nan")
-
     for at in thinned(len(drawer.points), MOMENTS):
         row = [drawer.clock.short(float(drawer.points[at]))]
-        for name, place in columns:
-            value, low, high = (pick(curve.get(f"{name}{end}"), (*place, int(at))) for end in ("", "_lower", "_upper"))
-            range_ = interval(low, high)
-            row.append(f"{percent(value)}{f' ({range_})' if range_ else ''}")
+        for values, lower, upper in columns:
+            range_ = interval(float(lower[at]), float(upper[at]))
+            row.append(f"{percent(float(values[at]))}{f' ({range_})' if range_ else ''}")
         rows.append(row)
     return names, rows
 
@@ -346,21 +342,16 @@ def facts(audit: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Table", str(table["name"])),
         ("Size", ", ".join(count(table[f"{each}s"], each) for each in ("row", "label", "sequence"))),
         ("Columns", "; ".join(columns)),
-        ("Classes", _name_list(table["classes"])),
-        ("Features", _name_list(table.get("features") or [])),
-        ("Annotators", _name_list(table.get("annotators") or [])),
+        *(
+            (part.capitalize(), join_words([display_name(name) for name in table.get(part) or []], 12))
+            for part in NAMES
+        ),
         ("Clocks" if len(clocks) > 1 else "Clock", "; ".join(clocks)),
         ("Made", str(audit.get("created") or "")),
         ("Time", ", ".join(times)),
         ("Command", str(audit.get("command") or "")),
     ]
     return [(name, value) for name, value in rows if value]
-
-
-def _name_list(names: Sequence[Any], most: int = 12) -> str:
-    texts = [display_name(name) for name in names[:most]]
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(texts) + more
 
 
 # The results of an audit that its page shows: in memory, or read from the folder that the audit wrote.
