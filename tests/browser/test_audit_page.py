@@ -291,7 +291,7 @@ def test_fifty_labels_to_check_take_less_than_2500_pixels(visit):
     page = visit().page
     assert len(shown(page)) == 50
     assert page.locator("#issues-table").bounding_box()["height"] < 2500
-    reason = page.locator(".reason").first
+    reason = page.locator(".folded").first
     reason.locator("summary").click()
     assert reason.evaluate("each => each.open")
 

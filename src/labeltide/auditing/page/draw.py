@@ -47,13 +47,15 @@ class Drawer:
 
     def overall(self) -> list[Panel]:
         """The error rate of all labels, once for wide and once for narrow screens."""
-        values, *band = self.line(self.curves[0])
+        values, lower, upper = self.line(self.curves[0])
         alt = f"Share of wrong labels over the clock: {alt_text(values, self.points, self.clock)}."
         said = change_sentence(self.audit["temporality"], self.clock, self.ends) if is_noisy(self.audit) else ""
         panels = []
         for name, size in (("wide", WIDE), ("narrow", NARROW)):
-            frame = Frame(self.clock, self.ends, top_of(values, band[1]), size)
-            drawing = draw_svg([Curve(values, [DrawnBand(*band)], marks=self._marks(size))], self.points, frame, alt)
+            frame = Frame(self.clock, self.ends, top_of(values, upper), size)
+            drawing = draw_svg(
+                [Curve(values, [DrawnBand(lower, upper)], marks=self._marks(size))], self.points, frame, alt
+            )
             panels.append(Panel(name, drawing, sentence=said))
         return panels
 
@@ -83,10 +85,10 @@ class Drawer:
         top = top_of(*(part for values, _, upper in lines for part in (values, upper))) if lines else 1.0
         tests = {str(each["annotator"]): each for each in self.audit["temporality"].get("per_annotator") or []}
         panels = []
-        for curve, (values, *band) in zip(curves, lines, strict=True):
+        for curve, (values, lower, upper) in zip(curves, lines, strict=True):
             alt = f"Annotator {display_name(curve['annotator'])}: {alt_text(values, self.points, self.clock)} wrong."
             frame = Frame(self.clock, self.ends, top, NARROW)
-            drawing = draw_svg([Curve(values, [DrawnBand(*band)])], self.points, frame, alt)
+            drawing = draw_svg([Curve(values, [DrawnBand(lower, upper)])], self.points, frame, alt)
             name = str(curve["annotator"])
             known = name in tests and is_noisy(self.audit)
             said = change_sentence(tests[name], self.clock, self.ends) if known else ""

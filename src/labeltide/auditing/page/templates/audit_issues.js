@@ -32,7 +32,7 @@ function sureness(right) {
 }
 // One line until it is opened, so that many labels fit on a screen.
 function reasonElement(reason) {
-  return element('details', { class: 'reason' }, element('summary', {}, shorten(reason, 160)));
+  return element('details', { class: 'folded' }, element('summary', {}, shorten(reason, 160)));
 }
 function showButton(i) {
   const at = issues.timeline[i];
