@@ -139,7 +139,7 @@ def test_audit_and_predict_go_from_table_to_folder_to_table(run, tmp_path, monke
     assert code == 0
     assert err.startswith("Read study.csv: 120 rows, 120 labels, 6 sequences, 5 columns.")  # before the fit, also piped
     assert "truth text 0 2 left out a column of labels or true labels would give the answer away" in err
-    assert "Decided - I took 'label' for the label." in err
+    assert "Decided - The label is read from 'label'." in err
     assert out.startswith("study.csv: 120 labels in 6 sequences")
     assert out.endswith("Page study-audit/report.html")
     assert (

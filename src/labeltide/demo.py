@@ -49,7 +49,7 @@ class DemoResult(NamedTuple):
 def run_demo(out: Path, *, people: int = 60, days: int = 14, seed: int = 0, verbose: bool = False) -> DemoResult:
     """Simulate a wearable study, audit it by the hour of day, and compare with the truth; opens nothing."""
     table = simulate_study(people=people, days=days, seed=seed)
-    recorded = table.drop_columns(["true_label"])
+    recorded = table.drop_columns(["true_label"]).replace_schema_metadata({"name": "simulated study"})
     roles: dict[str, Any] = {"sequence": "person", "time": "time", "label": "label", "annotator": "annotator"}
     result = audit(
         recorded, **roles, clock="hour_of_day", out=out, seed=seed, verbose=verbose, command="labeltide demo"

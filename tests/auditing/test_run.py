@@ -119,8 +119,8 @@ def test_each_clock_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
     np.testing.assert_allclose(found.labels["clock_2"].to_numpy(), hours)
     page = found.page.read_text()
     assert 'id="clock-2"' in page
-    assert page.count("over the hours of the day (p = ") >= 1
-    assert "over the hours of the day: " in str(found)
+    assert page.count("over the day (p = ") >= 1
+    assert "over the day: " in str(found)
     again = lt.load(found.folder / "model" / "model.safetensors")
     assert again.is_noisy_p_ == found.estimator.is_noisy_p_
     assert predict_table(found.folder, table).num_rows == 800

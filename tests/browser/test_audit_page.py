@@ -291,7 +291,7 @@ def test_fifty_labels_to_check_take_less_than_2500_pixels(visit):
     page = visit().page
     assert len(shown(page)) == 50
     assert page.locator("#issues-table").bounding_box()["height"] < 2500
-    reason = page.locator(".reason").first
+    reason = page.locator(".folded").first
     reason.locator("summary").click()
     assert reason.evaluate("each => each.open")
 
@@ -303,7 +303,7 @@ def test_labels_to_check_are_cards_on_a_phone(visit):
     assert page.locator("#issues-table").bounding_box()["height"] < 2500
     box = cards.first.bounding_box()
     assert box["width"] <= 390
-    assert page.locator("#issues-table tbody tr td.why").first.bounding_box()["x"] < 390
+    assert page.locator("#issues-table tbody tr td.reason").first.bounding_box()["x"] < 390
 
 
 def test_every_stretch_of_the_plan_is_shown_in_a_timeline(visit):

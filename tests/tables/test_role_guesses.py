@@ -36,9 +36,9 @@ def test_a_plain_table_needs_no_options():
     roles = found(PLAIN)
     assert (roles.sequence, roles.time, roles.label, roles.features) == (["person"], "when", ["label"], ["v"])
     assert roles.messages == [
-        "I took 'label' for the label.",
-        "I took 'person' for the sequence.",
-        "I took 'when' for the time.",
+        "The label is read from 'label'.",
+        "The sequence is read from 'person'.",
+        "The time is read from 'when'.",
     ]
 
 

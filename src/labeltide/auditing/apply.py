@@ -26,7 +26,6 @@ from labeltide.auditing.decisions import (
     DECISIONS,
     Decision,
     DecisionStore,
-    Settled,
     audit_identity,
     file_digest,
     settled_labels,
@@ -170,7 +169,8 @@ def _corrections(
     disputed = np.array([], np.int64)
     if decisions or n_other:
         _check_own(folder, decisions, n_other)
-        settled, disputed = settle(decisions, lines)
+        settled = settled_labels(decisions, lines)
+        disputed = settled.disputed
         is_decided[settled.line] = is_decided[disputed] = True
         recorded = lines["recorded"].take(pa.array(settled.line)).to_pylist()
         for index, row in enumerate(settled.row.tolist()):
@@ -608,15 +608,6 @@ def _check_own(folder: Path, decisions: list[Decision], n_other: int) -> None:
             f"The decisions in {str(folder)!r} were made for another audit, so the rows they mean are not known. "
             "Name the folder of the audit that was reviewed."
         )
-
-
-def settle(decisions: list[Decision], lines: pa.Table) -> tuple[Settled, np.ndarray]:
-    """Settled labels, and the lines on which reviewers differ: int64 of shape (disputed,)."""
-    settled = settled_labels(decisions, lines)
-    reviewers = {decision.reviewer for decision in decisions}
-    covered = [settled_labels([d for d in decisions if d.reviewer == name], lines).line for name in sorted(reviewers)]
-    everywhere = np.unique(np.concatenate(covered)) if covered else np.array([], np.int64)
-    return settled, np.setdiff1d(everywhere, settled.line)
 
 
 def trust_decided(

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from scipy.special import ndtri, stdtr, stdtrit
 
 from labeltide._files import to_json
-from labeltide.auditing.page.format import number, numbers
+from labeltide.auditing.page.format import numbers, read_interval
 from labeltide.auditing.page.payload import Results
 from labeltide.auditing.page.verdict import comparison_text
 from labeltide.auditing.results import read_labels
@@ -135,14 +135,14 @@ def _describe_issues(issues: pa.Table) -> dict[str, Any]:
 def _compare_rates(
     sides: tuple[Mapping[str, Any], Mapping[str, Any]], lines: tuple[pa.Table, pa.Table], same_labels: float
 ) -> dict[str, Any]:
-    then, now = (Share(*(number(audit["noise"].get(f"rate{end}")) for end in ENDS)) for audit in sides)
+    then, now = (Share(*read_interval(audit["noise"], "rate")) for audit in sides)
     people = _people(lines[0]), _people(lines[1])
     of_people = min(map(len, people)) >= MIN_PEOPLE
     difference = people_difference(then, now, people, same_labels) if of_people else independent_difference(then, now)
     return {
         "then": then._asdict(),
         "now": now._asdict(),
-        **_describe_difference(difference),
+        **difference._asdict(),
         "method": "people" if of_people else "independent",
         "n_paired": len(people[0].keys() & people[1].keys()),
     }
@@ -154,11 +154,6 @@ def _people(lines: pa.Table) -> dict[str, tuple[float, int]]:
     sums = pa.table({"sequence": lines["sequence"], "wrong": pc.subtract(1.0, right)}).group_by("sequence")
     found = sums.aggregate([("wrong", "sum"), ("wrong", "count")]).to_pylist()
     return {each["sequence"]: (each["wrong_sum"], each["wrong_count"]) for each in found}
-
-
-def _describe_difference(difference: Difference) -> dict[str, float]:
-    limits = {"difference": difference.value, "lower": difference.lower, "upper": difference.upper}
-    return limits | {"p_value": difference.p_value}
 
 
 def _compare_curves(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -184,24 +179,13 @@ def _compare_curves(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dic
         curve = (audit["noise"].get("curves") or [{}])[0]
         rates.append(Share(*(_at(audit, curve.get(f"rate{end}"), points) for end in ENDS)))
     curves = [{"class": None, "then": rates[0]._asdict(), "now": rates[1]._asdict()}]
-    found: dict[str, CurveDifference] = {}
+    classes: list[dict[str, Any]] = []
     for name, ((then, then_band), (now, now_band)) in pairs.items():
         curves.append({"class": name, "then": then._asdict(), "now": now._asdict()})
         test = curve_difference(points, then, now, (then_band + now_band) / 2)
-        if test is not None:
-            found[name] = test
-    corrected = holm([test.difference.p_value for test in found.values()])
-    classes = [
-        {
-            "class": name,
-            "at": test.at,
-            "then": test.then,
-            "now": test.now,
-            **_describe_difference(test.difference),
-            "p_corrected": p_corrected,
-        }
-        for (name, test), p_corrected in zip(found.items(), corrected, strict=True)
-    ]
+        classes += [{"class": name, **test}] if test else []
+    for entry, p_corrected in zip(classes, holm([entry["p_value"] for entry in classes]), strict=True):
+        entry["p_corrected"] = p_corrected
     return {"clock": new["clock"] | {"points": points}, "curves": curves, "classes": classes}, messages
 
 
@@ -254,11 +238,10 @@ class Share(NamedTuple):
     upper: float | np.ndarray
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """Now minus then, with a 95 % interval and the p-value of no difference; NaN where it cannot be estimated."""
 
-    value: float
+    difference: float
     lower: float
     upper: float
     p_value: float
@@ -305,18 +288,10 @@ def _influence(people: People, names: list[str]) -> np.ndarray:
     return np.array([(own_wrong - wrong / labels * own_labels) / labels for own_wrong, own_labels in each_one])
 
 
-@dataclass(frozen=True)
-class CurveDifference:
-    """Two curves at the moment at which they differ most surely; the p-value is corrected for the choice of it."""
+def curve_difference(points: np.ndarray, old: Share, new: Share, critical: float) -> dict[str, float]:
+    """Two curves on the same points at the moment at which they differ most surely; empty where no moment has both.
 
-    at: float
-    then: float
-    now: float
-    difference: Difference  # at that moment, with the limits and the p-value of the whole curve
-
-
-def curve_difference(points: np.ndarray, old: Share, new: Share, critical: float) -> CurveDifference | None:
-    """Compare two curves on the same points; None where no moment has both.
+    Limits and p-value are those of the whole curve, corrected for the choice of the moment.
 
     Parameters
     ----------
@@ -327,7 +302,7 @@ def curve_difference(points: np.ndarray, old: Share, new: Share, critical: float
     side = np.where(value > 0, down, up)
     known = np.isfinite(value + down + up) & (side > 0)
     if not known.any():
-        return None
+        return {}
     z = np.where(known, Z * np.abs(value) / np.where(known, side, 1), -1)
     index = int(z.argmax())
     looks = min(effective_moments(critical), float(known.sum()))
@@ -336,7 +311,7 @@ def curve_difference(points: np.ndarray, old: Share, new: Share, critical: float
     limits = float(value[index] - wide * down[index]), float(value[index] + wide * up[index])
     difference = Difference(float(value[index]), max(-1.0, limits[0]), min(1.0, limits[1]), float(p_value))
     then, now = (float(np.asarray(curve.value)[index]) for curve in (old, new))
-    return CurveDifference(float(points[index]), then, now, difference)
+    return {"at": float(points[index]), "then": then, "now": now, **difference._asdict()}
 
 
 def effective_moments(critical: float) -> float:
@@ -408,9 +383,8 @@ def match_labels(
     timed = [audit["table"]["columns"].get("time") is not None for audit in (old_audit, new_audit)]
     if timed[0] != timed[1]:
         which = ("old", "new")[timed.index(False)]
-        return _unmatched(
-            old, new, f"The {which} audit has no column of times and the other has one, so labels cannot be matched."
-        )
+        why = f"The {which} audit has no column of times and the other has one, so labels cannot be matched."
+        return _unmatched(old, new, why)
     people = [audit["table"].get("annotators") or [] for audit in (old_audit, new_audit)]
     one_each = max(map(len, people)) <= 1
     keys = ["sequence", "time"] if one_each else ["sequence", "time", "annotator"]

@@ -171,17 +171,15 @@ TABLES = (
 
 def prepare_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Create the tables of an empty database; refuse one of a newer version, or of another program."""
-    check_owner(connection, path)
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    check_owner(connection, path)  # before the journal mode of a foreign file would be changed
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":  # as earlier versions wrote it
+        connection.execute("PRAGMA journal_mode = DELETE")
+    connection.execute("PRAGMA synchronous = EXTRA")  # the folder, too, after the journal is gone
+    with _immediate(connection):
         if not connection.execute("PRAGMA user_version").fetchone()[0]:  # another process may have been first
             for statement in TABLES:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        _roll_back(connection)
-        raise
 
 
 def check_owner(connection: sqlite3.Connection, path: Path) -> None:
@@ -197,9 +195,17 @@ def check_owner(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
-    if connection.in_transaction:  # SQLite itself has rolled back where the disk is full
-        connection.execute("ROLLBACK")
+@contextmanager
+def _immediate(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that begins with the right to write."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # SQLite itself has rolled back where the disk is full
+            connection.execute("ROLLBACK")
+        raise
 
 
 DECISIONS = "decisions.sqlite"
@@ -252,10 +258,6 @@ class DecisionStore:
         with _sentences(path):
             connection = sqlite3.connect(opened, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             try:
-                check_owner(connection, path)  # before the journal mode of a foreign file would be changed
-                if connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":  # as earlier versions wrote it
-                    connection.execute("PRAGMA journal_mode = DELETE")
-                connection.execute("PRAGMA synchronous = EXTRA")  # the folder, too, after the journal is gone
                 prepare_schema(connection, path)
                 problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if problem != "ok":
@@ -282,8 +284,9 @@ class DecisionStore:
 
     def add_items(self, items: Iterable[Item]) -> None:
         """Add items in one transaction; those that are there stay as they are."""
+        query = f"INSERT OR IGNORE INTO items({', '.join(_ITEM)}) VALUES ({', '.join('?' * len(_ITEM))})"
         with self.transaction() as connection:
-            _insert_items(connection, items)
+            connection.executemany(query, [astuple(item) for item in items])
 
     def items(self) -> list[Item]:
         """All items in the order of the queue; single steps that were split off come last."""
@@ -310,7 +313,7 @@ class DecisionStore:
                 if row:
                     return int(row[0])
             if item is not None:
-                _insert_items(connection, [item])
+                self.add_items([item])
             return int(connection.execute(f"INSERT INTO decisions({names}) VALUES ({marks})", values).lastrowid or 0)
 
     def undo(self, reviewer: str) -> Decision | None:
@@ -383,13 +386,8 @@ class DecisionStore:
                 yield self._connection
                 return
             self._check_file()
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
+            with _immediate(self._connection):
                 yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                _roll_back(self._connection)
-                raise
             self._check_file()
 
     def _check_file(self) -> None:
@@ -410,12 +408,6 @@ def _file_identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _insert_items(connection: sqlite3.Connection, items: Iterable[Item]) -> None:
-    marks = ", ".join("?" * len(_ITEM))
-    query = f"INSERT OR IGNORE INTO items({', '.join(_ITEM)}) VALUES ({marks})"
-    connection.executemany(query, [astuple(item) for item in items])
 
 
 @contextmanager
@@ -459,7 +451,7 @@ class Settled:
     row : int64 array of shape (settled,), rows of the user's table
     annotator, label, reviewer, comment, action : lists of texts
         The label that is right. Reviewers who agree are joined by ", ".
-    n_disputed : number of lines on which reviewers differ, which are left out
+    disputed : int64 array of shape (disputed,), the lines on which reviewers differ, which are left out
     """
 
     line: np.ndarray
@@ -469,7 +461,11 @@ class Settled:
     reviewer: list[str]
     comment: list[str]
     action: list[str]
-    n_disputed: int
+    disputed: np.ndarray
+
+    @property
+    def n_disputed(self) -> int:
+        return len(self.disputed)
 
     def __len__(self) -> int:
         return len(self.line)
@@ -506,11 +502,11 @@ def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
     indices = sorted(votes)
     table = lines.select(["row", "annotator", "recorded"]).take(pa.array(indices, pa.int64())).to_pylist()
     kept: list[tuple[int, dict[str, object], str, list[Decision]]] = []
-    n_disputed = 0
+    disputed: list[int] = []
     for index, line in zip(indices, table, strict=True):
         said = {d.label if d.action == "label" else line["recorded"]: d.action for d in votes[index].values()}
         if len(said) > 1:
-            n_disputed += 1
+            disputed.append(index)
         elif (label := next(iter(said))) is not None:
             kept.append((index, line, label, list(votes[index].values())))
     return Settled(
@@ -521,7 +517,7 @@ def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
         reviewer=[", ".join(dict.fromkeys(d.reviewer for d in said)) for *_, said in kept],
         comment=["; ".join(d.comment for d in said if d.comment) for *_, said in kept],
         action=["label" if any(d.action == "label" for d in said) else "keep" for *_, said in kept],
-        n_disputed=n_disputed,
+        disputed=np.array(disputed, np.int64),
     )
 
 

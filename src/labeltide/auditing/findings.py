@@ -30,7 +30,7 @@ from labeltide.auditing.results import FORMAT, MODEL, MODEL_FILE
 from labeltide.estimators import TideClassifier
 from labeltide.inference.annotators import cohen_kappas, count_votes, fleiss_kappa, observed_agreement
 from labeltide.inference.audit import KINDS, LabelAudit, averaged_share
-from labeltide.inference.bands import Change, NoiseEstimate, interval_around
+from labeltide.inference.bands import NoiseEstimate, interval_around
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.temporality import PartTemporality
 from labeltide.kernels.library import torch_on_one_thread
@@ -43,13 +43,18 @@ SEQUENCES = 50  # named with their numbers of issues
 PLANNED = 10
 
 
-def describe_clocks(table: AuditInput, estimator: TideClassifier) -> list[dict[str, Any]]:
-    """The parts `clock`, `noise` and `temporality` for each clock."""
-    parts = []
-    for place, (info, estimate) in enumerate(zip(table.clocks, estimator.clock_estimates_, strict=True)):
-        noise, test = describe_noise(table, estimator, estimate), describe_temporality(table, estimator, place)
-        parts.append({"clock": asdict(info), "noise": noise, "temporality": test})
-    return parts
+def describe_noise_found(table: AuditInput, estimator: TideClassifier, checks: Sequence[Diagnostic]) -> dict[str, Any]:
+    """The parts from which `conclude` decides what may be stated: `clock`, `noise` and `temporality` of each clock."""
+    first, *others = (
+        {
+            "clock": asdict(info),
+            "noise": describe_noise(table, estimator, estimate),
+            "temporality": describe_temporality(table, estimator, index),
+        }
+        for index, (info, estimate) in enumerate(zip(table.clocks, estimator.clock_estimates_, strict=True))
+    )
+    diagnostics = [asdict(check) for check in (*checks, *estimator.diagnostics_)]
+    return {**first, "other_clocks": others, "diagnostics": diagnostics}
 
 
 def describe_noise(table: AuditInput, estimator: TideClassifier, estimate: NoiseEstimate) -> dict[str, Any]:
@@ -121,26 +126,30 @@ def noise_table(table: AuditInput, estimator: TideClassifier) -> pa.Table:
 def describe_temporality(table: AuditInput, estimator: TideClassifier, place: int) -> dict[str, Any]:
     """The part `temporality`; over one of several clocks, for all classes and annotators together alone."""
     if len(table.clocks) > 1:
-        over_clock = estimator.clock_temporality_[place]
-        whole: dict[str, Any] = {"statistic": over_clock.statistic, **describe_test(over_clock)}
-        whole |= describe_change(over_clock.change)
+        test = estimator.clock_temporality_[place]
         nothing: dict[str, Any] = {"classes_differ_p": None, "per_class": [], "per_annotator": []}
-        return whole | {"is_noisy_p": estimator.is_noisy_p_} | nothing
+        return {"statistic": test.statistic, **describe_test(test), "is_noisy_p": estimator.is_noisy_p_} | nothing
     tests = estimator.temporality_
-    names = ("statistic", "p_value", "method", "n_units", "change", "change_lower", "change_upper", "worst_at")
-    more = ("best_at", "worst_rate", "best_rate", "is_noisy_p", "classes_differ_p")
-    result = {name: getattr(tests, name) for name in (*names, *more)}
-    result["per_class"] = [
-        {
-            "class": str(name),
-            **describe_test(test),
-            "change": test.change.value,
-            "change_lower": test.change.lower,
-            "change_upper": test.change.upper,
-        }
-        for name, test in zip(estimator.classes_, tests.per_class, strict=True)
+    names = ("statistic", *TEST, "change", "change_lower", "change_upper", *EXTREMES, "is_noisy_p", "classes_differ_p")
+    result = {name: getattr(tests, name) for name in names}
+    of_classes = zip(estimator.classes_, tests.per_class, strict=True)
+    result["per_class"] = [{"class": str(name), **describe_test(test, ())} for name, test in of_classes]
+    named = {name for name, _, _ in annotator_estimates(table, estimator)}
+    of_annotators = zip(table.annotator_names or (), tests.per_annotator, strict=bool(named))
+    result["per_annotator"] = [
+        {"annotator": name, **describe_test(test)} for name, test in of_annotators if name in named
     ]
-    return result | {"per_annotator": annotator_changes(table, estimator)}
+    return result
+
+
+TEST, EXTREMES = ("p_value", "method", "n_units"), ("worst_at", "best_at", "worst_rate", "best_rate")
+
+
+def describe_test(test: PartTemporality, extremes: Sequence[str] = EXTREMES) -> dict[str, Any]:
+    """A test of change with the size of the change, and when the error rate is highest and lowest."""
+    change = {"change": test.change.value, "change_lower": test.change.lower, "change_upper": test.change.upper}
+    known = {name: getattr(test, name) for name in TEST}
+    return known | change | {name: getattr(test.change, name) for name in extremes}
 
 
 def describe_plan(table: AuditInput, judged: LabelAudit, is_issue: np.ndarray) -> list[dict[str, Any]]:
@@ -176,31 +185,10 @@ def describe_plan(table: AuditInput, judged: LabelAudit, is_issue: np.ndarray) -
     return stretches
 
 
-def describe_noise_found(table: AuditInput, estimator: TideClassifier, checks: Sequence[Diagnostic]) -> dict[str, Any]:
-    """The parts from which `conclude` decides what may be said, and those that belong to them."""
-    first, *others = describe_clocks(table, estimator)
-    return {
-        **first,
-        "other_clocks": others,
-        "diagnostics": [asdict(check) for check in (*checks, *estimator.diagnostics_)],
-    }
-
-
 CONTESTED_PARTS = 12  # of the clock
 
 
-class PartTotals(NamedTuple):
-    """Sums over the labels of a part, of the shapes of `Totals`; sequences are those of the part."""
-
-    by_class: list[np.ndarray]
-    by_clock: list[np.ndarray]
-    by_sequence: list[np.ndarray]
-    by_annotator: np.ndarray
-    by_kind: np.ndarray
-    corrected: int
-    false_alarms: float
-    wrong: float
-    lines: int
+PartTotals = Mapping[str, Any]  # sums over the labels of a part by the names of those of `Totals`, and its lines
 
 
 @dataclass
@@ -247,8 +235,8 @@ class Totals:
         at = np.searchsorted(self.edges, part["clock"].to_numpy()[there], side="right") - 1
         at = np.clip(at, 0, CONTESTED_PARTS - 1)
         sequence, people = _codes(part, "sequence")[there], _codes(part, "annotator")[there]
-        n_classes, n_sequences = self.by_class.shape[1], len(_whole(part, "sequence").dictionary)
-        return PartTotals(
+        n_classes, n_sequences = self.by_class.shape[1], len(part["sequence"].combine_chunks().dictionary)
+        return dict(
             by_class=[np.bincount(classes, weights, n_classes) for weights in (None, flags, contested)],
             by_clock=[np.bincount(at, weights, CONTESTED_PARTS) for weights in (None, contested)],
             by_sequence=[np.bincount(chosen, minlength=n_sequences) for chosen in (sequence, sequence[flags])],
@@ -262,15 +250,11 @@ class Totals:
 
     def add(self, part: PartTotals, first_sequence: int) -> None:
         """Add the next part, in the order of the chunks."""
-        self.by_class += part.by_class
-        self.by_clock += part.by_clock
-        self.by_sequence[:, first_sequence : first_sequence + len(part.by_sequence[0])] += part.by_sequence
-        self.by_annotator += part.by_annotator
-        self.by_kind += part.by_kind
-        self.corrected += part.corrected
-        self.false_alarms += part.false_alarms
-        self.wrong += part.wrong
-        self.positions.append(self.positions[-1] + part.lines)
+        for name in ("by_class", "by_clock", "by_annotator", "by_kind", "corrected", "false_alarms", "wrong"):
+            setattr(self, name, getattr(self, name) + part[name])
+        of_part = part["by_sequence"]
+        self.by_sequence[:, first_sequence : first_sequence + len(of_part[0])] += of_part
+        self.positions.append(self.positions[-1] + part["lines"])
 
     @classmethod
     def of(cls, job: JudgeJob, sample: AuditInput) -> Totals:
@@ -341,11 +325,7 @@ class Totals:
 
 def _codes(part: pa.Table, name: str) -> np.ndarray:
     """Codes of a dictionary-encoded column, -1 for null."""
-    return _whole(part, name).indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _whole(part: pa.Table, name: str) -> pa.DictionaryArray:
-    return part[name].chunk(0) if part[name].num_chunks == 1 else part[name].combine_chunks()
+    return part[name].combine_chunks().indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _share(amount: float, labels: float) -> float | None:
@@ -381,28 +361,6 @@ def describe_curve(estimate: NoiseEstimate, kept: np.ndarray, n_labels: int, ann
     for end in ("", "_lower", "_upper", "_simultaneous_lower", "_simultaneous_upper"):
         curve[f"class_rate{end}"] = getattr(estimate, f"class_rate{end}")[kept].T
     return curve
-
-
-def annotator_changes(table: AuditInput, estimator: TideClassifier) -> list[dict[str, Any]]:
-    """The test of a constant error rate and the size of the change, for each annotator with labels."""
-    named = {name for name, _, _ in annotator_estimates(table, estimator)}
-    tests = zip(table.annotator_names or (), estimator.temporality_.per_annotator, strict=bool(named))
-    return [
-        {"annotator": name, **describe_test(test), **describe_change(test.change)}
-        for name, test in tests
-        if name in named
-    ]
-
-
-def describe_test(test: PartTemporality) -> dict[str, Any]:
-    """The p-value of a test of change, its reference distribution and the units behind it."""
-    return {"p_value": test.p_value, "method": test.method, "n_units": test.n_units}
-
-
-def describe_change(change: Change) -> dict[str, float]:
-    """How much an error rate changes, and when it is highest and lowest."""
-    interval = {"change": change.value, "change_lower": change.lower, "change_upper": change.upper}
-    return interval | {name: getattr(change, name) for name in ("worst_at", "best_at", "worst_rate", "best_rate")}
 
 
 def describe_agreement(table: AuditInput) -> dict[str, Any] | None:
@@ -473,7 +431,7 @@ def describe_timelines(
 
     def read(number: int) -> tuple[dict[int, Stretch], dict[int, tuple[Stretch, Stretch]]]:
         with torch_on_one_thread():
-            judged = _JudgedChunk.read(job, number, flags, totals.positions[number], signals)
+            judged = _JudgedChunk(job, number, flags, totals.positions[number], signals)
         shown = {each: judged.worst(each) for each in worst if chunks_of[each][0] == number}
         return shown, {
             order: found
@@ -498,46 +456,32 @@ def describe_timelines(
     return [stretch.timeline for stretch in stretches], lines.take(pa.array(first))
 
 
-@dataclass(frozen=True)
 class _JudgedChunk:
-    """A chunk with its judged and flagged lines."""
+    """A chunk with its judged and flagged lines; `position` is that of its first line in labels.parquet."""
 
-    number: int
-    first_sequence: int
-    table: AuditInput
-    starts: np.ndarray  # the first step of every sequence, and the one after its last
-    ends: np.ndarray
-    first_line: np.ndarray  # of every step
-    lines: pa.Table
-    summed_issues: np.ndarray  # steps with issues before each step
-    signals: dict[str, np.ndarray]
-    position: int  # of the first line in labels.parquet
-
-    @classmethod
-    def read(cls, job: JudgeJob, number: int, flags: Flags, position: int, signals: list[int]) -> _JudgedChunk:
+    def __init__(self, job: JudgeJob, number: int, flags: Flags, position: int, signals: list[int]) -> None:
         chunk = job.table.chunks[number]
         table, lines = job.table.read(chunk)[0], job.read_part(number)
-        flagged = flags.of(lines)
-        n_steps = len(table.place)
+        flagged, n_steps = flags.of(lines), len(table.place)
+        self.number, self.first_sequence, self.position, self.table = number, chunk.first_sequence, position, table
+        ends = np.full(1, n_steps)
+        if not chunk.last_window:
+            ends = np.zeros(len(table.sequence_names), dtype=np.int64)
+            np.maximum.at(ends, table.groups, table.index.max(1) + 1)
+        self.bounds = np.append(0, ends)  # the first step of every sequence, and the one after the last
+        self.first_line = table.first_lines()  # of every step
+        self.lines = lines.append_column("is_issue", pa.array(flagged))
         issues = np.bincount(table.line_step[flagged], minlength=n_steps) > 0
-        starts, ends = (np.zeros(1, np.int64), np.array([n_steps])) if chunk.last_window else sequence_bounds(table)
-        return cls(
-            number,
-            chunk.first_sequence,
-            table,
-            starts,
-            ends,
-            table.first_lines(),
-            lines.append_column("is_issue", pa.array(flagged)),
-            np.append(0, np.cumsum(issues)),
-            {table.feature_names[each]: table.signal(each) for each in signals},
-            position,
-        )
+        self.issues_before = np.append(0, np.cumsum(issues))  # steps with issues before each step
+        self.signals = {table.feature_names[each]: table.signal(each) for each in signals}
 
     def worst(self, sequence: int) -> Stretch:
-        """The stretch with the most issues."""
+        """The whole sequence or, where it is long, those `STEPS` in a row that hold the most issues."""
         start, end = self._bounds(sequence)
-        return self._stretch(sequence, worst_stretch(self.summed_issues, start, end))
+        if end - start > STEPS:
+            before = self.issues_before
+            start += int((before[start + STEPS : end + 1] - before[start : end + 1 - STEPS]).argmax())
+        return self._stretch(sequence, np.arange(start, min(start + STEPS, end)))
 
     def planned(self, sequence: int, entry: Mapping[str, Any]) -> tuple[Stretch, Stretch] | None:
         """A stretch of the plan, and the same with what lies around it; None where its times are not here."""
@@ -547,10 +491,13 @@ class _JudgedChunk:
             return None
         low, high = sorted(times.index(entry[side]) for side in ("first", "last"))
         steps = start + np.arange(low, high + 1)[:STEPS]
-        return self._stretch(sequence, steps), self._stretch(sequence, _with_context(steps, start, end))
+        more = min(max(10, len(steps) // 4), max(0, (STEPS - len(steps)) // 2))  # a quarter of its length on each side
+        around = np.arange(max(start, int(steps[0]) - more), min(end, int(steps[-1]) + 1 + more))
+        return self._stretch(sequence, steps), self._stretch(sequence, around)
 
     def _bounds(self, sequence: int) -> tuple[int, int]:
-        return int(self.starts[sequence - self.first_sequence]), int(self.ends[sequence - self.first_sequence])
+        first = sequence - self.first_sequence
+        return int(self.bounds[first]), int(self.bounds[first + 1])
 
     def _times(self, steps: np.ndarray) -> list[str]:
         return list(self.table.times.take(pa.array(self.table.line_row[self.first_line[steps]])).to_pylist())
@@ -571,19 +518,6 @@ def as_texts(lines: pa.Table) -> pa.Table:
     """Dictionary-encoded columns as plain texts."""
     fields = [pa.field(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type) for f in lines.schema]
     return lines.cast(pa.schema(fields))
-
-
-def _with_context(stretch: np.ndarray, start: int, end: int) -> np.ndarray:
-    """The stretch with a quarter of its length on either side, within its sequence and a timeline's length."""
-    more = min(max(10, len(stretch) // 4), max(0, (STEPS - len(stretch)) // 2))
-    return np.arange(max(start, int(stretch[0]) - more), min(end, int(stretch[-1]) + 1 + more))
-
-
-def sequence_bounds(table: AuditInput) -> tuple[np.ndarray, np.ndarray]:
-    """The first step of every sequence, and the one after its last."""
-    last = np.zeros(len(table.sequence_names), dtype=np.int64)
-    np.maximum.at(last, table.groups, table.index.max(1) + 1)
-    return np.append(0, last[:-1]), last
 
 
 def telling_features(table: AuditInput, judged: LabelAudit) -> list[int]:
@@ -608,14 +542,6 @@ def _averages(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     sums = np.zeros((len(names), values.shape[1]))
     np.add.at(sums, group, values)
     return (sums / np.bincount(group)[:, None])[group]
-
-
-def worst_stretch(summed: np.ndarray, start: int, end: int) -> np.ndarray:
-    """The steps from start to end or, where they are many, those `STEPS` in a row that hold the most issues."""
-    if end - start > STEPS:
-        within = summed[start + STEPS : end + 1] - summed[start : end + 1 - STEPS]
-        start += int(within.argmax())
-    return np.arange(start, min(start + STEPS, end))
 
 
 def rounded(values: np.ndarray) -> list[float | None]:
@@ -687,7 +613,8 @@ def say_files(table: Any, read: AuditInput) -> list[str]:
 def describe_source(table: Any) -> dict[str, Any]:
     """Where a review finds the table again, and how it sees that the table has changed."""
     if not isinstance(table, str | Path):
-        return {"name": "table"}
+        schema = table.schema if isinstance(table, pa.Table) else pa.schema([])
+        return {"name": as_utf8((schema.metadata or {}).get(b"name", b"table").decode("utf-8", "replace"))}
     path = Path(table)
     if not path.is_file():  # a folder, a glob or an address
         return {"name": as_utf8(Path(address_path(table)).name)}

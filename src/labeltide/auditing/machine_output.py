@@ -13,7 +13,15 @@ import pyarrow as pa
 
 from labeltide import __version__
 from labeltide._files import to_json
-from labeltide.auditing.page.format import display_name, interval, is_known, number, percent, terminal_text
+from labeltide.auditing.page.format import (
+    display_name,
+    interval,
+    is_known,
+    number,
+    percent,
+    read_interval,
+    terminal_text,
+)
 from labeltide.auditing.page.summary import summary_text
 from labeltide.auditing.page.verdict import baseline_text, check_title, issues_sentence, rate_sentence, write_verdict
 from labeltide.inference.conclusion import CANNOT_BE_TOLD
@@ -48,7 +56,7 @@ def read_share(text: str) -> float:
 
 def check_limit(audit: Mapping[str, Any], limit: float) -> LimitCheck:
     """Compare the lower end of the interval of the share of wrong labels with a limit."""
-    rate, lower, upper = (number(audit["noise"].get(f"rate{end}")) for end in ("", "_lower", "_upper"))
+    rate, lower, upper = read_interval(audit["noise"], "rate")
     found = (audit.get("conclusion") or {}).get("noise") or {}
     untold = found.get("answer") == CANNOT_BE_TOLD
     if untold or not is_known(rate, lower):

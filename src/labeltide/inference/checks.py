@@ -164,7 +164,7 @@ def check_bursts(training: TrainingEvidence) -> Diagnostic:
     """Runs of errors can be taken for true labels where features say little."""
     kept = training.parameters.bursts
     share = 0.0 if kept is None else float(kept[0])
-    sound = "Mistakes come one by one, not in runs."
+    sound = "Mistakes are isolated; they do not come in runs."
     doubt = f"Mistakes come in runs: {100 * share:.0f} % of labels repeat what went right or wrong just before."
     advice = "Runs without support from the features may be taken for the truth. Check some flagged stretches whole."
     return _judge("bursts", share > BURSTS_WARNING, sound, doubt, advice)
@@ -209,8 +209,9 @@ def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) 
     count = counts[part, index]
     sound = f"Every class has at least {count:.0f} labels in every tenth of the clock."
     where = f"in tenth {shown[part] + 1} of 10 of the clock"
-    doubt = f"There are only about {count:.0f} labels of true {class_names[index]!r} {where}."
-    advice = "Do not read that stretch of its curve without its band."
+    amount = f"only about {count:.0f} labels" if count >= 1.5 else "hardly any labels"
+    doubt = f"True {class_names[index]!r} has {amount} {where}."
+    advice = "Read that part of its curve only together with its band."
     return _judge("few_labels", count < MIN_LABELS, sound, doubt, advice)
 
 

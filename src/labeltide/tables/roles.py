@@ -218,7 +218,7 @@ class _Guess:
 
     def take(self, role: str, names: list[str], why: str = "") -> list[str]:
         self.taken |= set(names)
-        self.messages.append(f"I took {quoted(names)} for the {role}{why}.")
+        self.messages.append(f"The {role} is read from {quoted(names)}{why}.")
         return names
 
     def not_plain(self, role: str, candidates: list[str]) -> ValueError:

@@ -85,7 +85,7 @@ def numbers_of(table, issues, ids, classes, annotators, kind, clock, points, is_
             "classes": list(classes),
             "features": ["acc_x", "acc_y", "acc_z", "heart_rate"],
             "annotators": list(annotators) if annotators else None,
-            "said": ["I took 'person' for the sequence.", "Gaps in 'heart_rate' were filled forward and marked."],
+            "said": ["The sequence is read from 'person'.", "Gaps in 'heart_rate' were filled forward and marked."],
         },
         "clock": {"name": name, "kind": kind, "unit": unit, "period": period},
         "settings": {"model": "gru", "seed": 0, "window": 50, "fdr": 0.1, "device": "cpu"},

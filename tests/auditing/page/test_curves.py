@@ -49,9 +49,9 @@ def test_the_worst_moment_is_marked_only_where_the_change_is_sure(audit):
 def test_many_classes_show_their_largest_mistakes(tmp_path):
     folder = write_audit(tmp_path, sequences=3, steps=40, classes=tuple(f"class {n}" for n in range(9)))
     found = Drawer(json.loads((folder / "audit.json").read_text())).multiples()[0]
-    assert not found.grid
-    assert len(found.pairs) == PAIRS
-    assert all(true != recorded for true, recorded, _ in found.pairs)
+    assert not found["grid"]
+    assert len(found["pairs"]) == PAIRS
+    assert all(true != recorded for true, recorded, _ in found["pairs"])
 
 
 def test_the_axis_of_shares_is_round_and_never_past_the_whole():

@@ -24,7 +24,7 @@ def test_issues_and_timelines_say_what_the_files_say(folder):
     for place, issue in enumerate(issues):
         assert words["class"][found["issues"]["recorded"][place]] == issue["recorded"]
         assert words["sequence"][found["issues"]["sequence"][place]] == issue["sequence"]
-        assert found["issues"]["right"][place] == pytest.approx(issue["probability_right"], abs=1e-4)
+        assert found["issues"]["probability_right"][place] == pytest.approx(issue["probability_right"], abs=1e-4)
     labels = pq.read_table(folder / "labels.parquet").to_pylist()
     for timeline in found["timelines"]:
         for track in timeline["tracks"]:

@@ -9,7 +9,7 @@ TABLE = {
     "labels": 1990,
     "sequences": 4,
     "overview": [COLUMN, {**COLUMN, "name": "id\x1b[31m", "role": "left out", "why": "names someone"}],
-    "said": ["I took 'person' for the sequence."],
+    "said": ["The sequence is read from 'person'."],
 }
 
 
@@ -18,7 +18,7 @@ def test_every_column_and_every_decision_is_said():
     assert lines[0] == "Read       study.csv: 2,000 rows, 1,990 labels, 4 sequences, 2 columns."
     assert lines[2].split() == ["pulse", "number", "3", "many", "feature"]
     assert lines[3].endswith("left out  names someone")
-    assert lines[-1] == "  - I took 'person' for the sequence."
+    assert lines[-1] == "  - The sequence is read from 'person'."
     assert "\x1b" not in reading_text(TABLE)
     assert reading_line(TABLE) == "2 columns, 1 of them used; 1 decision"
 

@@ -30,12 +30,16 @@ def words(audit):
 
 def test_a_sure_change_names_its_moment_its_size_and_its_sureness(audits):
     headline, many, when, changes, then, caution = words(audits["temporal"])
-    assert headline.startswith("About 28 in 100 recorded labels are probably wrong, and it changes over the hours of")
-    assert headline.endswith("the day: worst near 21:30.")
+    assert headline.startswith(
+        "About 28 in 100 recorded labels are probably wrong. The error rate changes over the day"
+    )
+    assert headline.endswith("the day and is highest near 21:30.")
     assert "An estimated 28 % of 480 recorded labels (95 % interval 27 to 30 %)" in many
-    assert when.startswith("Near 21:30. There, 48 % of the labels are wrong. It is lowest near 09:30, at 8.2 %")
+    assert when.startswith(
+        "Near 21:30. The estimated error rate is 48 % at its highest and 8.2 % at its lowest, near 09:30."
+    )
     assert changes.startswith(
-        "Yes, almost certainly. The error rate moves by 40 percentage points (95 % interval 34 to 47)"
+        "Yes, almost certainly. The error rate varies by 40 percentage points (95 % interval 34 to 47)"
     )
     assert "less than once in 1,000 such studies (p < 0.001)" in changes
     assert then.startswith(
@@ -67,7 +71,7 @@ def test_where_no_label_may_be_named_no_list_is_advised(audits):
 
 def test_nothing_is_claimed_that_no_test_carries(audits):
     headline, _, when, changes, _, _ = words(audits["constant"])
-    assert headline.endswith("Whether this changes over the hours of the day is not clear.")
+    assert headline.endswith("Whether the error rate changes over the day is not clear.")
     assert when.startswith("No moment stands out.")
     assert changes.startswith("Not shown. A constant error rate explains these labels equally well (p = 0.41).")
     headline, many, _, _, then, _ = words(audits["clean"])
@@ -171,18 +175,16 @@ def with_second(audit, **test):
 
 def test_of_several_clocks_each_has_its_own_words(audits):
     headline, _, _, _, when, changes, _, _ = words(with_second(audits["temporal"], p_value=0.7))
-    assert headline.endswith("over the hours of the day: worst near 21:30. No change is shown over since.")
+    assert headline.endswith("over the day and is highest near 21:30. No change is shown over since.")
     assert when.startswith("No moment stands out.")
     assert changes.startswith(
         "Not shown. An error rate that follows the other clock alone explains these labels equally w"
     )
     headline, *_, changes, _, _ = words(with_second(audits["temporal"], p_value=0.004, worst_at=3.0))
-    assert headline.endswith(
-        "over the hours of the day (worst near 21:30) and over since (worst where since is near 3)."
-    )
+    assert headline.endswith("over the day (highest near 21:30) and over since (highest where since is near 3).")
     assert "If it did not follow this clock, a change this large would appear about 4 times in 1,000" in changes
     headline, *_ = words(with_second(audits["constant"]))
-    assert headline.endswith("Whether this changes over the hours of the day or over since is not clear.")
+    assert headline.endswith("Whether the error rate changes over the day or over since is not clear.")
     questions = [card.question for card in write_verdict(with_second(audits["constant"])).cards]
     assert terminal_text(questions[4]) == "Does it change over since?"
     assert len(set(questions)) == 6

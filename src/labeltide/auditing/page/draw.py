@@ -10,11 +10,12 @@ import numpy as np
 from markupsafe import Markup
 
 from labeltide._display import line_path, thinned
-from labeltide.auditing.page.format import Clock, display_name, nice_step, number, numbers, percent
+from labeltide.auditing.page.format import Clock, display_name, nice_step, numbers, percent, read_numbers
 from labeltide.auditing.page.verdict import change_sentence, is_noisy, is_temporal
 
 PANELS = 12  # classes or annotators drawn; the other files of the audit have all
 GRID = 6  # classes up to which all of Q is drawn
+ENDS = ("", "_lower", "_upper", "_simultaneous_lower", "_simultaneous_upper")
 PAIRS = 18  # entries of a larger Q that are drawn, the largest first
 
 
@@ -27,17 +28,6 @@ class Panel:
     detail: str = ""
     colour: int = -1
     sentence: str = ""
-
-
-@dataclass(frozen=True)
-class Multiples:
-    """Q over the clock: a full grid for a few classes, else the largest mistakes."""
-
-    annotator: str | None
-    names: list[str]
-    grid: list[list[Panel]]  # [true][recorded]; empty where `pairs` holds the largest
-    pairs: list[tuple[str, str, Panel]]
-    top: str  # the height of every panel
 
 
 class Drawer:
@@ -57,21 +47,21 @@ class Drawer:
 
     def overall(self) -> list[Panel]:
         """The error rate of all labels, once for wide and once for narrow screens."""
-        values, band = self._line(self.curves[0], "rate")
+        values, lower, upper = self.line(self.curves[0])
         alt = f"Share of wrong labels over the clock: {alt_text(values, self.points, self.clock)}."
         said = change_sentence(self.audit["temporality"], self.clock, self.ends) if is_noisy(self.audit) else ""
         panels = []
         for name, size in (("wide", WIDE), ("narrow", NARROW)):
-            frame = Frame(self.clock, self.ends, top_of(values, band.upper), size)
-            drawing = draw_svg([Curve(values, [band], marks=self._marks(size))], self.points, frame, alt)
+            frame = Frame(self.clock, self.ends, top_of(values, upper), size)
+            drawing = draw_svg(
+                [Curve(values, [DrawnBand(lower, upper)], marks=self._marks(size))], self.points, frame, alt
+            )
             panels.append(Panel(name, drawing, sentence=said))
         return panels
 
     def by_class(self) -> list[Panel]:
         """How often each true class is recorded as another, all on one scale."""
-        ends = ("", "_lower", "_upper", "_simultaneous_lower", "_simultaneous_upper")
-        shape = len(self.classes), len(self.points)
-        rates, *limits = (_of_shape(self.curves[0].get(f"class_rate{end}"), shape) for end in ends)
+        rates, *limits = self.class_rates()
         near, far = limits[:2], limits[2:]
         top = top_of(rates, near[1], far[1])
         order = list(range(len(rates)))
@@ -80,7 +70,7 @@ class Drawer:
             order = np.argsort(-means, kind="stable")[:PANELS].tolist()
         panels = []
         for place in order:
-            bands = [DrawnBand(far[0][place], far[1][place], "far"), DrawnBand(near[0][place], near[1][place], "near")]
+            bands = [DrawnBand(far[0][place], far[1][place], "far"), DrawnBand(near[0][place], near[1][place])]
             said = alt_text(rates[place], self.points, self.clock)
             alt = f"True {display_name(self.classes[place])} recorded as another class: {said}."
             frame = Frame(self.clock, self.ends, top, NARROW)
@@ -91,13 +81,14 @@ class Drawer:
     def annotators(self) -> list[Panel]:
         """The error rate of each annotator, all on one scale."""
         curves = [curve for curve in self.curves if curve.get("annotator") is not None][:PANELS]
-        lines = [self._line(curve, "rate") for curve in curves]
-        top = top_of(*(part for values, band in lines for part in (values, band.upper))) if lines else 1.0
+        lines = [self.line(curve) for curve in curves]
+        top = top_of(*(part for values, _, upper in lines for part in (values, upper))) if lines else 1.0
         tests = {str(each["annotator"]): each for each in self.audit["temporality"].get("per_annotator") or []}
         panels = []
-        for curve, (values, band) in zip(curves, lines, strict=True):
+        for curve, (values, lower, upper) in zip(curves, lines, strict=True):
             alt = f"Annotator {display_name(curve['annotator'])}: {alt_text(values, self.points, self.clock)} wrong."
-            drawing = draw_svg([Curve(values, [band])], self.points, Frame(self.clock, self.ends, top, NARROW), alt)
+            frame = Frame(self.clock, self.ends, top, NARROW)
+            drawing = draw_svg([Curve(values, [DrawnBand(lower, upper)])], self.points, frame, alt)
             name = str(curve["annotator"])
             known = name in tests and is_noisy(self.audit)
             said = change_sentence(tests[name], self.clock, self.ends) if known else ""
@@ -116,11 +107,11 @@ class Drawer:
         frame = Frame(self.clock, self.ends, 1.0, NARROW, is_share=False)
         return draw_svg([Curve(np.clip(values, 0, 1))], points, frame, alt)
 
-    def multiples(self) -> list[Multiples]:
-        """Q of all together, then of each annotator."""
+    def multiples(self) -> list[dict[str, Any]]:
+        """Q of all together, then of each annotator: a grid of true and recorded classes, or the largest mistakes."""
         return [self._multiples(curve) for curve in self.curves[: 1 + PANELS // 2]]
 
-    def _multiples(self, curve: Mapping[str, Any]) -> Multiples:
+    def _multiples(self, curve: Mapping[str, Any]) -> dict[str, Any]:
         count = len(self.classes)
         shape = len(self.points), count, count
         mean, lower, upper = (_of_shape(curve.get(name), shape) for name in ("mean", "lower", "upper"))
@@ -132,30 +123,39 @@ class Drawer:
             limit = 1.0 if true == recorded else top
             alt = f"True {display_name(self.classes[true])} recorded as {display_name(self.classes[recorded])}: "
             alt += f"{alt_text(values, self.points, self.clock)}."
-            band = DrawnBand(lower[:, true, recorded], upper[:, true, recorded], "near")
+            band = DrawnBand(lower[:, true, recorded], upper[:, true, recorded])
             frame = Frame(self.clock, self.ends, limit, SMALL)
             return Panel("", draw_svg([Curve(values, [band], true)], self.points, frame, alt), _mean(values))
 
-        who = curve.get("annotator")
+        found = {
+            "annotator": curve.get("annotator"),
+            "names": self.classes,
+            "top": percent(top),
+            "grid": [],
+            "pairs": [],
+        }
         if count <= GRID:
-            grid = [[panel(true, recorded) for recorded in range(count)] for true in range(count)]
-            return Multiples(who, self.classes, grid, [], percent(top))
+            return found | {"grid": [[panel(true, recorded) for recorded in range(count)] for true in range(count)]}
         size = np.where(off, np.nan_to_num(mean, nan=0.0).max(axis=0), -1)
         order = np.argsort(-size, axis=None, kind="stable")[:PAIRS]
         cells = [divmod(int(place), count) for place in order]
         pairs = [(self.classes[true], self.classes[recorded], panel(true, recorded)) for true, recorded in cells]
-        return Multiples(who, self.classes, [], pairs, percent(top))
+        return found | {"pairs": pairs}
 
-    def _line(self, curve: Mapping[str, Any], name: str) -> tuple[np.ndarray, DrawnBand]:
-        shape = (len(self.points),)
-        values, lower, upper = (_of_shape(curve.get(f"{name}{end}"), shape) for end in ("", "_lower", "_upper"))
-        return values, DrawnBand(lower, upper, "near")
+    def line(self, curve: Mapping[str, Any]) -> list[np.ndarray]:
+        """The error rate over the clock and the ends of its band."""
+        return [_of_shape(curve.get(f"rate{end}"), self.points.shape) for end in ENDS[:3]]
+
+    def class_rates(self) -> list[np.ndarray]:
+        """The error rates of the true classes, and the ends of their two bands: (classes, moments) each."""
+        shape = len(self.classes), len(self.points)
+        return [_of_shape(self.curves[0].get(f"class_rate{end}"), shape) for end in ENDS]
 
     def _marks(self, size: tuple[int, int]) -> list[tuple[float, float, str]]:
         """The worst and the best moment, where the change is sure."""
         test, marks = self.audit["temporality"], list[tuple[float, float, str]]()
         for word in ("worst", "best") if is_temporal(self.audit) else ():
-            place, share = number(test.get(f"{word}_at")), number(test.get(f"{word}_rate"))
+            place, share = read_numbers(test, f"{word}_at", f"{word}_rate")
             if np.isfinite([place, share]).all() and self.ends[0] <= place <= self.ends[1]:
                 at = self.clock.short(place)
                 marks.append((place, share, f"{word}: {percent(share)} at {at}" if size == WIDE else f"{word} {at}"))
@@ -184,7 +184,7 @@ class DrawnBand:
 
     lower: np.ndarray
     upper: np.ndarray
-    look: str  # class in the style sheet: near, far
+    look: str = "near"  # class in the style sheet: near, far
 
 
 @dataclass(frozen=True)

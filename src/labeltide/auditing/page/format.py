@@ -25,6 +25,16 @@ def numbers(values: Any) -> np.ndarray:
     return np.array(values if values is not None else [], dtype=float)
 
 
+def read_numbers(entry: Mapping[str, Any], *names: str) -> list[float]:
+    """Some numbers of an entry, NaN where there is none."""
+    return [number(entry.get(name)) for name in names]
+
+
+def read_interval(entry: Mapping[str, Any], name: str) -> list[float]:
+    """An estimate and the ends of its interval."""
+    return read_numbers(entry, name, f"{name}_lower", f"{name}_upper")
+
+
 def is_known(*values: float) -> bool:
     return all(math.isfinite(value) for value in values)
 
@@ -50,6 +60,18 @@ def interval(lower: float, upper: float) -> str:
     if ("." in low) != ("." in high):
         low, high = (f"{100 * end:.1f}" if abs(upper) < 0.2 else f"{100 * end:.0f}" for end in (lower, upper))
     return f"{low} to {high}{SIGN}"
+
+
+def points_range(low: float, high: float) -> str:
+    """The two ends of an interval of percentage points."""
+    return interval(low, high).removesuffix(SIGN)
+
+
+def change_words(entry: Mapping[str, Any], before: str = "") -> str:
+    """The size of a change: 16 percentage points (10 to 20); empty where it is not known."""
+    change, low, high = read_interval(entry, "change")
+    range_ = f" ({before}{points_range(low, high)})" if is_known(low, high) else ""
+    return f"{points(change)}{range_}" if is_known(change) else ""
 
 
 def count(amount: float, noun: str, nouns: str = "") -> str:
@@ -174,10 +196,10 @@ class Clock:
 
     @property
     def over(self) -> str:
-        """What a change is over: over the hours of the day."""
+        """What a change is over: over the day."""
         known = {
-            "hour_of_day": "over the hours of the day",
-            "day_of_week": "over the days of the week",
+            "hour_of_day": "over the day",
+            "day_of_week": "over the week",
             "days": "over the days",
             "position": "from the start to the end of a sequence",
         }

@@ -39,6 +39,8 @@ from labeltide.auditing.page.format import (
     numbers,
     p_value,
     percent,
+    points_range,
+    read_numbers,
     text_markup,
 )
 from labeltide.auditing.page.payload import Results, build_payload, embed
@@ -48,7 +50,6 @@ from labeltide.auditing.page.verdict import (
     is_noisy,
     issues_sentence,
     meaning,
-    points_range,
     prevalence_caveat,
     rate_sentence,
     reading_line,
@@ -205,7 +206,7 @@ def comparison_view(compare: Mapping[str, Any] | None) -> dict[str, Any] | None:
                 "at": clock.short(entry["at"]),
                 "then": percent(entry["then"]),
                 "now": percent(entry["now"]),
-                "difference": points_range(number(entry["lower"]), number(entry["upper"])),
+                "difference": points_range(*read_numbers(entry, "lower", "upper")),
                 "p": p_value(number(entry["p_corrected"])),
             }
             for entry in compare["classes"]
@@ -255,7 +256,7 @@ def _draw(
     lines = [
         Curve(
             curve["value"],
-            [DrawnBand(curve["lower"], curve["upper"], "near")],
+            [DrawnBand(curve["lower"], curve["upper"])],
             THEN if side == "then" else -1,
             dashed=side == "then",
         )

@@ -21,37 +21,41 @@ from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.page.draw import Drawer
 from labeltide.auditing.page.format import (
     LONG,
-    SIGN,
+    change_words,
     clock_views,
     count,
     display_name,
     interval,
     is_known,
+    join_words,
     number,
-    numbers,
     p_value,
     percent,
-    points,
     seconds,
     shorten,
     sound,
 )
-from labeltide.auditing.results import AUDIT, ISSUES, LABELS
+from labeltide.auditing.results import AUDIT, ISSUES, LABEL_COLUMNS, LABELS
 from labeltide.tables.files import format_of
 
 MAX_ISSUES = 20_000
 ISSUE_BYTES, TIMELINE_BYTES = 1_800_000, 2_200_000
 TIME = 60  # letters of a time
-NUMBERS = {"clock": ("clock", 6), "right": ("probability_right", 4), "sure": ("suggested_probability", 4)}  # and digits
-TEXTS = {  # columns of text, and the words they share
-    "sequence": "sequence",
-    "annotator": "annotator",
-    "recorded": "class",
-    "suggested": "class",
-    "corrected": "class",
-    "reason": "reason",
+# The columns of issues.parquet that the page holds and its download has, and what they hold.
+ISSUE_COLUMNS = {"rank": "count"} | {name: holds for name, holds in LABEL_COLUMNS.items() if holds != "flag"}
+SHARED = {"recorded": "class", "suggested": "class", "corrected": "class"}  # columns of text that share their words
+DIGITS = {"number": 6, "chance": 4}
+HEADINGS = {  # of the columns in the list of labels to check, in their order
+    "rank": "Rank",
+    "recorded": "Recorded",
+    "suggested": "Suggested",
+    "probability_right": "Chance wrong",
+    "sequence": "Sequence",
+    "time": "Time",
+    "annotator": "Annotator",
+    "row": "Row",
+    "reason": "Why",
 }
-COLUMNS_SHOWN = ("rank", "row", "time", *(column for column, _ in NUMBERS.values()), *TEXTS)  # of issues.parquet
 TRACKS = 6  # annotators drawn in one timeline
 
 
@@ -79,7 +83,7 @@ class SharedTexts:
 def build_payload(results: Results) -> dict[str, Any]:
     """Everything the script shows."""
     audit = results.audit
-    words = {"sequence": SharedTexts(), "reason": SharedTexts()}
+    words = {"sequence": SharedTexts()}
     words["annotator"] = SharedTexts(audit["table"].get("annotators") or [])
     words["class"] = SharedTexts(audit["table"]["classes"])
     issues = _issues(results, words)
@@ -87,15 +91,18 @@ def build_payload(results: Results) -> dict[str, Any]:
     places = [place_of_row.get(row, (-1, -1)) for row in issues["row"]]
     issues["timeline"], issues["step"] = ([place[which] for place in places] for which in (0, 1))
     found = format_of(str(audit["table"]["name"]))
+    people = audit["table"].get("annotators")
     return {
         "issues": issues,
+        "columns": [{"name": name, "holds": holds, "words": _words_of(name)} for name, holds in ISSUE_COLUMNS.items()],
+        "headings": {name: title for name, title in HEADINGS.items() if name != "annotator" or people},
         "timelines": timelines,
         "plan": [_find_stretch(entry, described) for entry in audit.get("plan") or []],
         # added to a row, counted from 0, to number it as spreadsheet programs do: below a heading in row 1
         "rowBase": 2 if found and found.has_heading else 0,
         "words": {name: each.texts for name, each in words.items()},
         "isCut": any(each.is_cut for each in words.values()),
-        "hasAnnotators": bool(audit["table"].get("annotators")),
+        "hasAnnotators": bool(people),
         "file": shorten(sound(audit["table"]["name"]), LONG),
     }
 
@@ -109,26 +116,31 @@ def embed(payload: Mapping[str, Any]) -> str:
 _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
 
 
-def _issues(results: Results, words: Mapping[str, SharedTexts]) -> dict[str, Any]:
+def _words_of(column: str) -> str:
+    """The list of words that a column of text refers to; times stand as they are."""
+    return SHARED.get(column, column) if ISSUE_COLUMNS[column] == "text" and column != "time" else ""
+
+
+def _issues(results: Results, words: dict[str, SharedTexts]) -> dict[str, Any]:
     parts, total = results.first_issues(MAX_ISSUES)
-    columns: dict[str, list[Any]] = {name: [] for name in ("rank", "row", "time", *NUMBERS, *TEXTS)}
+    columns: dict[str, list[Any]] = {name: [] for name in ISSUE_COLUMNS}
     for part in parts:
-        # An earlier version may have written fewer columns; each line is then empty there.
-        found = {
-            name: part[name].to_pylist() if name in part.schema.names else [None] * len(part) for name in COLUMNS_SHOWN
-        }
-        columns["rank"] += found["rank"]
-        columns["row"] += found["row"]
-        columns["time"] += [None if each is None else shorten(sound(each), TIME) for each in found["time"]]
-        for name, (column, digits) in NUMBERS.items():
-            columns[name] += [None if v is None or not math.isfinite(v) else round(v, digits) for v in found[column]]
-        for name, kind in TEXTS.items():
-            columns[name] += [words[kind].number(each) for each in found[name]]
+        for name, holds in ISSUE_COLUMNS.items():
+            # An earlier version may have written fewer columns; each line is then empty there.
+            values = part[name].to_pylist() if name in part.schema.names else [None] * len(part)
+            if kind := _words_of(name):
+                values = [words.setdefault(kind, SharedTexts()).number(each) for each in values]
+            elif holds == "text":
+                values = [None if each is None else shorten(sound(each), TIME) for each in values]
+            elif holds in DIGITS:
+                values = [None if v is None or not math.isfinite(v) else round(v, DIGITS[holds]) for v in values]
+            columns[name] += values
     # How many rows fit: each costs its numbers, and its texts when they are first met.
     rows = len(columns["rank"])
     cost = np.full(rows, 60.0)
     cost += [4 + len(text.encode()) if text else 5 for text in columns["time"]]
-    for name in ("sequence", "reason"):
+    own = [name for name in columns if _words_of(name) == name and name != "annotator"]
+    for name in own:
         seen: set[int] = set()
         for place, which in enumerate(columns[name]):
             if which >= 0 and which not in seen:
@@ -136,7 +148,7 @@ def _issues(results: Results, words: Mapping[str, SharedTexts]) -> dict[str, Any
                 cost[place] += 6 + len(words[name].texts[which].encode())
     kept = int(np.searchsorted(np.cumsum(cost), ISSUE_BYTES, side="right"))
     if kept < rows:  # drop the texts that only rows left out would have used
-        for name in ("sequence", "reason"):
+        for name in own:
             del words[name].texts[max(columns[name][:kept], default=-1) + 1 :]
             words[name].numbers = {text: n for text, n in words[name].numbers.items() if n < len(words[name].texts)}
     kept = min(MAX_ISSUES, kept)
@@ -258,6 +270,7 @@ def _gaps(times: Sequence[Any]) -> list[int]:
 # The tables of the page: numbers chosen, ordered and put in words, for the template to lay out.
 
 PLAN, PAIRS, SEQUENCES = 50, 30, 15  # rows shown
+NAMES = ("classes", "features", "annotators")  # lists of names in the description of a table
 MOMENTS = 13  # rows of the curve as numbers
 
 
@@ -268,9 +281,7 @@ def changes(
     rows = []
     for entry in entries:
         name = str(entry[key])
-        moved = number(entry.get("change"))
-        range_ = interval(number(entry.get("change_lower")), number(entry.get("change_upper"))).removesuffix(SIGN)
-        change = f"{points(moved)}{f' ({range_})' if range_ else ''}" if is_known(moved) else "unknown"
+        change = change_words(entry) or "unknown"
         amount = f"{labels[name]:,}" if name in labels else ""
         p = "cannot be tested" if entry.get("method") == "none" else p_value(number(entry.get("p_value")))
         rows.append({"name": name, "labels": amount, "rate": rates.get(name, ""), "change": change, "sure": p})
@@ -279,22 +290,17 @@ def changes(
 
 def as_numbers(drawer: Drawer) -> tuple[list[str], list[list[str]]]:
     """The curves at a few moments: headings, then rows of texts."""
-    curve = drawer.curves[0]
-    names = drawer.classes[:8]
-    columns = [("rate", ())] + [("class_rate", (place,)) for place in range(len(names))]
+    names, of_classes = drawer.classes[:8], drawer.class_rates()
+    columns = [
+        drawer.line(drawer.curves[0]),
+        *(tuple(each[place] for each in of_classes[:3]) for place in range(len(names))),
+    ]
     rows = []
-
-    def pick(content: Any, place: tuple[int, ...]) -> float:
-        values = numbers(content)
-        inside = values.ndim == len(place) and all(at < size for at, size in zip(place, values.shape, strict=True))
-        return float(values[place]) if inside else float("nan")
-
     for at in thinned(len(drawer.points), MOMENTS):
         row = [drawer.clock.short(float(drawer.points[at]))]
-        for name, place in columns:
-            value, low, high = (pick(curve.get(f"{name}{end}"), (*place, int(at))) for end in ("", "_lower", "_upper"))
-            range_ = interval(low, high)
-            row.append(f"{percent(value)}{f' ({range_})' if range_ else ''}")
+        for values, lower, upper in columns:
+            range_ = interval(float(lower[at]), float(upper[at]))
+            row.append(f"{percent(float(values[at]))}{f' ({range_})' if range_ else ''}")
         rows.append(row)
     return names, rows
 
@@ -336,21 +342,16 @@ def facts(audit: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Table", str(table["name"])),
         ("Size", ", ".join(count(table[f"{each}s"], each) for each in ("row", "label", "sequence"))),
         ("Columns", "; ".join(columns)),
-        ("Classes", _name_list(table["classes"])),
-        ("Features", _name_list(table.get("features") or [])),
-        ("Annotators", _name_list(table.get("annotators") or [])),
+        *(
+            (part.capitalize(), join_words([display_name(name) for name in table.get(part) or []], 12))
+            for part in NAMES
+        ),
         ("Clocks" if len(clocks) > 1 else "Clock", "; ".join(clocks)),
         ("Made", str(audit.get("created") or "")),
         ("Time", ", ".join(times)),
         ("Command", str(audit.get("command") or "")),
     ]
     return [(name, value) for name, value in rows if value]
-
-
-def _name_list(names: Sequence[Any], most: int = 12) -> str:
-    texts = [display_name(name) for name in names[:most]]
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(texts) + more
 
 
 # The results of an audit that its page shows: in memory, or read from the folder that the audit wrote.

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from labeltide.auditing.page.draw import Drawer
 from labeltide.auditing.page.format import (
     View,
+    change_words,
     clock_views,
     count,
     display_name,
@@ -22,7 +23,8 @@ from labeltide.auditing.page.format import (
     number,
     p_value,
     percent,
-    points,
+    read_interval,
+    read_numbers,
     terminal_text,
 )
 from labeltide.auditing.page.payload import read_audit
@@ -31,7 +33,6 @@ from labeltide.auditing.page.verdict import (
     check_title,
     is_noisy,
     is_temporal,
-    points_range,
     size,
     timing_words,
     units,
@@ -67,13 +68,13 @@ def summary_text(audit: Mapping[str, Any]) -> str:
 
 
 def _wrong_line(audit: Mapping[str, Any]) -> str:
-    noise, n_issues = audit["noise"], audit["issues"].get("count") or 0
-    rate, lower, upper = (number(noise.get(f"rate{end}")) for end in ("", "_lower", "_upper"))
+    n_issues = audit["issues"].get("count") or 0
+    rate, lower, upper = read_interval(audit["noise"], "rate")
     if untold(audit):
         return f"cannot be estimated. {untold(audit)} No label is named or corrected"
     range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
     much = f"about {percent(rate)}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
-    named = f"{count(n_issues, 'label')} to check, the surest first" if n_issues else "no label is named"
+    named = f"{count(n_issues, 'label')} to check, most likely errors first" if n_issues else "no label is named"
     return f"{much}; {named}"
 
 
@@ -85,21 +86,19 @@ def _worst(audit: Mapping[str, Any]) -> str:
     clock, test = moving[0].clock, moving[0].audit["temporality"]
     parts = []
     for word, before in (("worst", ""), ("best", "best ")):
-        at, rate = number(test.get(f"{word}_at")), number(test.get(f"{word}_rate"))
+        at, rate = read_numbers(test, f"{word}_at", f"{word}_rate")
         parts += [f"{before}{clock.moment(at)} ({percent(rate)})"] if is_known(at, rate) else []
     return "; ".join(parts) or "no moment stands out"
 
 
 def _change_line(view: View) -> str:
     test = view.audit["temporality"]
-    p, change = number(test.get("p_value")), number(test.get("change"))
+    p, change = number(test.get("p_value")), change_words(test)
     if not is_known(p) and test.get("method") == "none":
         return f"cannot be tested with {units(test)}"
     if not is_temporal(view.audit):
         return "no change shown, as no wrong labels are" if p < SURE else f"no change shown ({p_value(p)})"
-    range_ = points_range(number(test.get("change_lower")), number(test.get("change_upper")))
-    by = f" by {points(change)}{f' ({range_})' if range_ else ''}" if is_known(change) else ""
-    return f"changes{by}, {p_value(p)}"
+    return f"changes{f' by {change}' if change else ''}, {p_value(p)}"
 
 
 def summary_html(source: Path | str | Mapping[str, Any], folder: Path | None = None) -> str:

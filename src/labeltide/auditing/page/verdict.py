@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from labeltide.auditing.page.format import (
-    SIGN,
     Clock,
     View,
+    change_words,
     clock_views,
     count,
     display_name,
@@ -24,6 +24,9 @@ from labeltide.auditing.page.format import (
     p_value,
     percent,
     points,
+    points_range,
+    read_interval,
+    read_numbers,
     terminal_text,
 )
 from labeltide.inference.conclusion import CANNOT_BE_TOLD, SHOWN, SURE, conclude
@@ -34,6 +37,7 @@ MUCH = 0.05  # share of wrong labels that matters
 NEITHER_KNOWN = "This cannot be answered as long as the share of wrong labels is unknown."
 NOTHING_NAMED = "No label is named or corrected."
 PLAN_LINK = ("plan", "The most informative stretches")
+EXTREMES = ("worst_at", "worst_rate", "best_at", "best_rate")
 MIN_SHOWN = 0.0005  # a smaller share would be shown as 0.0 %
 
 
@@ -119,12 +123,10 @@ def _timing(audit: Mapping[str, Any]) -> list[Card]:
 
 def _headline(audit: Mapping[str, Any]) -> str:
     """What is wrong, in one sentence; labels at the wrong time come first."""
-    if timing(audit):
-        words = timing_words(audit)
-        words = f"{words[0].upper()}{words[1:]} against the signals."
-        share = _share_headline(audit)
-        return f"{words} Apart from that, {share[0].lower()}{share[1:]}"
-    return _share_headline(audit)
+    words, share = timing_words(audit), _share_headline(audit)
+    if not words:
+        return share
+    return f"{words[0].upper()}{words[1:]} against the signals. Apart from that, {share[0].lower()}{share[1:]}"
 
 
 def _share_headline(audit: Mapping[str, Any]) -> str:
@@ -137,14 +139,14 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
     much, views = f"About {_in_hundred(rate)} recorded labels are probably wrong", clock_views(audit)
     moving = [view for view in views if is_temporal(view.audit)]
     if not moving:
-        return f"{much}. Whether this changes {' or '.join(view.clock.over for view in views)} is not clear."
-    form, said = "{}: worst {}" if len(moving) == 1 else "{} (worst {})", []
+        return f"{much}. Whether the error rate changes {' or '.join(view.clock.over for view in views)} is not clear."
+    form, said = "{} and is highest {}" if len(moving) == 1 else "{} (highest {})", []
     for view in moving:
         worst = number(view.audit["temporality"].get("worst_at"))
         said.append(form.format(view.clock.over, view.clock.moment(worst)) if is_known(worst) else view.clock.over)
     still = [view.clock.over for view in views if view not in moving]
     end = f" No change is shown {' or '.join(still)}." if still else ""
-    return f"{much}, and it changes {join_words(said)}.{end}"
+    return f"{much}. The error rate changes {join_words(said)}.{end}"
 
 
 def _in_hundred(rate: float) -> str:
@@ -153,8 +155,8 @@ def _in_hundred(rate: float) -> str:
 
 def _how_many(audit: Mapping[str, Any]) -> Card:
     question, noise, issues = "How many labels are wrong?", audit["noise"], audit["issues"]
-    rate = number(noise.get("rate"))
-    range_ = interval(number(noise.get("rate_lower")), number(noise.get("rate_upper")))
+    rate, *ends = read_interval(noise, "rate")
+    range_ = interval(*ends)
     surely = f" (95 % interval {range_})" if range_ else ""
     if untold(audit):
         detail = f"{untold(audit)} {NOTHING_NAMED}"
@@ -169,12 +171,12 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
     some = count(round(wrong), "label")
     if wrong >= 100:  # two figures are as many as the estimate bears: about 31,000
         some = f"{round(wrong, -max(0, len(str(int(wrong))) - 2)):,.0f} labels"
-    about = f"An estimated {percent(rate)} of {count(labels, 'recorded label')}{surely}: some {some}."
+    about = f"An estimated {percent(rate)} of {count(labels, 'recorded label')}{surely}: about {some}."
     named = "No single label can be named with enough certainty."
     if issues.get("count"):
         false = number(issues.get("expected_false_alarms"))
-        price = f"; about {_in_hundred(false)} of these are expected to be right after all" if is_known(false) else ""
-        named = f"{count(issues['count'], 'label')} can be named one by one{price}."
+        price = f"; about {_in_hundred(false)} of them are expected to be right" if is_known(false) else ""
+        named = f"{count(issues['count'], 'label')} are listed as probably wrong{price}."
     detail = " ".join(filter(None, [about, named, _worst_class(audit)]))
     return Card(question, f"About {percent(rate)}", detail, ("issues", "The labels to check"))
 
@@ -196,8 +198,7 @@ def _worst_class(audit: Mapping[str, Any]) -> str:
 def _when(view: View) -> Card:
     test, clock = view.audit["temporality"], view.clock
     question = f"When is it worst {clock.over}?" if view.others else "When is it worst?"
-    names = ("worst_at", "worst_rate", "best_at", "best_rate")
-    worst, high, best, low = (number(test.get(name)) for name in names)
+    worst, high, best, low = read_numbers(test, *EXTREMES)
     link = (view.anchor, "The error rate over the clock")
     if not is_known(worst, high):
         return Card(question, "Not known", "The error rate over the clock could not be estimated.")
@@ -208,17 +209,16 @@ def _when(view: View) -> Card:
         if high < MIN_SHOWN:
             detail = f"The estimate is {percent(high)} throughout."
         return Card(question, "No moment stands out", detail, link)
-    detail = f"There, {percent(high)} of the labels are wrong."
+    detail = f"The estimated error rate is {percent(high)} at its highest"
     if is_known(best, low):
-        detail += f" It is lowest {clock.moment(best)}, at {percent(low)}."
+        detail += f" and {percent(low)} at its lowest, {clock.moment(best)}"
     answer = clock.moment(worst)
-    return Card(question, answer[0].upper() + answer[1:], detail, link)
+    return Card(question, answer[0].upper() + answer[1:], f"{detail}.", link)
 
 
 def _changes(view: View) -> Card:
     test, clock = view.audit["temporality"], view.clock
-    p, change = number(test.get("p_value")), number(test.get("change"))
-    low, high = number(test.get("change_lower")), number(test.get("change_upper"))
+    p, high = read_numbers(test, "p_value", "change_upper")
     question = f"Does it change {clock.over}?" if view.others else "Does it change over time?"
     if untold(view.audit):
         return Card(question, "Cannot be tested", NEITHER_KNOWN)
@@ -229,23 +229,16 @@ def _changes(view: View) -> Card:
             return Card(question, "Cannot be tested", f"{few} {other}")
         return Card(question, "Not known", "The test for a change over the clock could not be run.")
     if not is_temporal(view.audit) and not is_noisy(view.audit) and p < SURE:
-        return Card(
-            question,
-            "Not shown",
-            "There is no evidence of wrong labels, so a change cannot be shown either.",
-        )
+        none = "There is no evidence of wrong labels, so a change cannot be shown either."
+        return Card(question, "Not shown", none)
     if not is_temporal(view.audit):
-        still = (
-            f" A change of up to {points(high)} cannot be ruled out." if is_known(high) and high >= MIN_SHOWN else ""
-        )
+        still = f" A change of up to {points(high)} cannot be ruled out." if high >= MIN_SHOWN else ""
         constant = f"An error rate that follows the other clock{'s' * (view.others > 1)} alone"
         constant = constant if view.others else "A constant error rate"
         as_well = f"{constant} explains these labels equally well ({p_value(p)})."
         return Card(question, "Not shown", f"{as_well}{still}{units_behind(test)}")
-    moves = ""
-    if is_known(change):
-        range_ = f" (95 % interval {points_range(low, high)})" if is_known(low, high) else ""
-        moves = f"The error rate moves by {points(change)}{range_} {clock.over}. "
+    change = change_words(test, "95 % interval ")
+    moves = f"The error rate varies by {change} {clock.over}. " if change else ""
     clear = ""  # the classes and the annotators whose change is clear, where it is not clear for all
     for part, key, noun in (("per_class", "class", ""), ("per_annotator", "annotator", "labels by ")):
         entries = test.get(part) or []
@@ -257,9 +250,7 @@ def _changes(view: View) -> Card:
 
 def change_sentence(entry: Mapping[str, Any], clock: Clock, ends: tuple[float, float]) -> str:
     """Does it get worse from one end of the clock to the other? Said as surely as the test carries it."""
-    p = number(entry.get("p_value"))
-    names = ("worst_at", "worst_rate", "best_at", "best_rate")
-    worst, high, best, low = (number(entry.get(name)) for name in names)
+    p, worst, high, best, low = read_numbers(entry, "p_value", *EXTREMES)
     if not is_known(p):
         if entry.get("method") == "none":
             return f"Whether this changes {clock.over} cannot be tested with only {units(entry)}."
@@ -284,8 +275,7 @@ def _next_card(audit: Mapping[str, Any]) -> Card:
         )
         return Card(question, f"{by_hand}{named}", detail, PLAN_LINK)
     if not plan and not issues.get("count"):
-        later = "Use the labels as they are, and audit again when more have been recorded."
-        return Card(question, "Nothing urgent", later)
+        return Card(question, "Nothing urgent", "Use the labels as they are, and audit again when there are more.")
     if timing(audit) and not is_noisy(audit):
         detail = "labeltide apply --align moves them, and an audit of the new table shows what is left."
         return Card(question, "Move the labels to their time", detail, ("timing", "Fit against shift"))
@@ -352,14 +342,12 @@ def by_chance(p: float, others: int) -> str:
 # Titles and explanations of the diagnostics of an audit.
 
 
-_SPLIT = "If labels do not persist and nothing is clear-cut, noise cannot be separated from real ambiguity."
-_AGAIN = "The data were fitted several times; if the fits disagree, repeating the audit would give different results."
-_SPARSE = "Where a class has few labels, its curve is uncertain and the band is wide."
 CHECKS = {  # title and meaning by a part of the check's name
     "burst": ("Bursts of mistakes", "Mistakes that come in runs look like true changes, so some may be missed."),
-    "identif": ("Identifiability", _SPLIT),
-    "persist": ("Identifiability", _SPLIT),
-    "confident": ("Identifiability", _SPLIT),
+    "identif": (
+        "Identifiability",
+        "If labels do not persist, a wrong label cannot be separated from a class that the signals do not determine.",
+    ),
     "support": (
         "Signals and labels",
         "If signals do not predict the labels, only single labels that differ from their neighbours can be found.",
@@ -367,6 +355,14 @@ CHECKS = {  # title and meaning by a part of the check's name
     "recordings": (
         "Single recordings",
         "Labels that belong to another recording, or a broken sensor, spoil whole recordings.",
+    ),
+    "planted class": (
+        "Planted errors of a class",
+        "If known errors of a class are not found, neither are unknown ones.",
+    ),
+    "planted": (
+        "Planted errors",
+        "Errors are planted in copies of the study. If they are not found, neither are those that are there.",
     ),
     "information": (
         "Information",
@@ -387,9 +383,11 @@ CHECKS = {  # title and meaning by a part of the check's name
         "Class balance",
         "If classes are more common at some times, this may look like a change in the mistakes.",
     ),
-    "few": ("Labels per class", _SPARSE),
-    "members": ("Repeatability", _AGAIN),
-    "disagree": ("Repeatability", _AGAIN),
+    "few": ("Labels per class", "Where a class has few labels, its curve is uncertain and the band is wide."),
+    "members": (
+        "Repeatability",
+        "The data were fitted several times; if the fits disagree, repeating the audit would give different results.",
+    ),
     "together": ("Shared mistakes", "If annotators make the same mistakes, these are taken for the truth."),
 }
 
@@ -412,7 +410,7 @@ LOW, APART = 0.8, 0.15  # kappa under which it is read as less than full; observ
 
 def prevalence_caveat(agreement: Mapping[str, Any]) -> str:
     """A sentence where kappa falls because one class rules; empty elsewhere."""
-    kappa, observed, share = (number(agreement.get(key)) for key in ("fleiss", "observed", "largest_share"))
+    kappa, observed, share = read_numbers(agreement, "fleiss", "observed", "largest_share")
     if not is_known(kappa, observed, share) or share < RULES or kappa > LOW or observed - kappa < APART:
         return ""
     return (
@@ -464,16 +462,16 @@ HEAD = 11  # letters before each line's words
 
 def comparison_text(compare: Mapping[str, Any]) -> str:
     """The comparison in a few lines, for a terminal."""
-    title = f"{_title(compare['old'])}, then {_title(compare['new'])}."
-    return f"{title}\n{_lines(compare, 'Wrong')}"
+    titles = []
+    for side in (compare["old"], compare["new"]):
+        made = f" of {str(side['created'])[:10]}" if side.get("created") else ""
+        size = f"{count(side['labels'], 'label')}, {count(side['issues'] or 0, 'issue')}"
+        titles.append(f"{display_name(side['name'], 60)}{made} ({size})")
+    return f"{', then '.join(titles)}.\n{baseline_text(compare, 'Wrong')}"
 
 
-def baseline_text(compare: Mapping[str, Any]) -> str:
+def baseline_text(compare: Mapping[str, Any], first: str = "Baseline") -> str:
     """What changed since the baseline, as further lines below the summary of an audit."""
-    return _lines(compare, "Baseline")
-
-
-def _lines(compare: Mapping[str, Any], first: str) -> str:
     lines = {
         first: rate_sentence(compare["rate"]),
         "Issues": issues_sentence(compare),
@@ -536,14 +534,3 @@ def classes_sentence(compare: Mapping[str, Any]) -> str:
         for entry in sorted(sure, key=lambda entry: entry["p_corrected"])
     ]
     return f"The error rate over the clock differs for true {join_words(parts)}."
-
-
-def points_range(low: float, high: float) -> str:
-    """The two ends of an interval of percentage points."""
-    return interval(low, high).removesuffix(SIGN)
-
-
-def _title(side: Mapping[str, Any]) -> str:
-    made = f" of {str(side['created'])[:10]}" if side.get("created") else ""
-    size = f"{count(side['labels'], 'label')}, {count(side['issues'] or 0, 'issue')}"
-    return f"{display_name(side['name'], 60)}{made} ({size})"

@@ -82,10 +82,11 @@ function drawAll() {
   const who = view.annotator === null ? '' : `, labels by ${isolated(view.annotator, 30)}`;
   title.textContent = `Item ${counted(view.position + 1)} of ${counted(state.progress.total)}: ${isolated(view.sequence ?? 'table', 40)}${who}`;
   const recorded = track.recorded[state.mark];
-  const span = first === last ? `At ${shorten(times[first], 40)}` : `From ${shorten(times[first], 40)} to ${shorten(times[last], 40)} (${counted(last - first + 1)} steps)`;
+  const span = first === last ? `At time ${shorten(times[first], 40)}` : `From ${shorten(times[first], 40)} to ${shorten(times[last], 40)} (${counted(last - first + 1)} steps)`;
   byId('question').textContent = `${span}, recorded as ${className(recorded)}.`;
   byId('described').textContent = describe(view, span, recorded);
-  byId('unit-stretch').textContent = `the stretch of ${counted(view.stretch[1] - view.stretch[0] + 1)} steps`;
+  const length = view.stretch[1] - view.stretch[0] + 1;
+  byId('unit-stretch').textContent = length === 1 ? 'the whole stretch (1 step)' : `the whole stretch (${counted(length)} steps)`;
   byId('unit-step').textContent = state.mark === view.target ? 'the marked step' : 'the step at the moved mark';
   for (const input of document.getElementsByName('unit')) input.checked = input.value === state.unit;
   showModel(view.model);

@@ -5,22 +5,26 @@ let chosen = [];
 let page = 0;
 const order = Array.from({ length: issues.shown }, (_, place) => place);
 
-const columns = [
-  ['Rank', 'number rank', (i) => counted(issues.rank[i])],
-  ['Recorded', 'recorded', (i) => classElement(issues.recorded[i])],
-  ['Suggested', 'suggested', (i) => classElement(issues.suggested[i])],
-  ['Chance wrong', 'number sure', (i) => sureness(issues.right[i])],
-  ['Sequence', 'sequence', (i) => (issues.sequence[i] < 0 ? 'none' : nameElement(words.sequence[issues.sequence[i]], 28))],
-  ['Time', 'time', (i) => (issues.time[i] === null ? 'none' : nameElement(issues.time[i], 28))],
-  ...(data.hasAnnotators ? [['Annotator', 'annotator', (i) => annotatorElement(issues.annotator[i])]] : []),
-  ['Row', 'number row', (i) => counted(issues.row[i] + data.rowBase)],
-  ['Why', 'why', (i) => (issues.reason[i] < 0 ? '' : reasonElement(words.reason[issues.reason[i]]))],
-  ['Timeline', 'act', (i) => showButton(i)],
-];
-
-function annotatorElement(number) {
-  return number < 0 ? 'none' : nameElement(words.annotator[number], 24);
+// How the cells of a column look: by its name where it has a form of its own, else by what it holds.
+const forms = { row: (value) => counted(value + data.rowBase), probability_right: sureness, reason: reasonElement };
+function cellOf(column, value) {
+  if (column.words) {
+    if (value < 0) return column.name === 'reason' ? '' : 'none';
+    if (column.words === 'class') return classElement(value);
+    const text = words[column.words][value];
+    return forms[column.name] ? forms[column.name](text) : nameElement(text, 28);
+  }
+  if (forms[column.name]) return forms[column.name](value);
+  if (value === null) return 'none';
+  if (typeof value === 'string') return nameElement(value, 28);
+  return column.holds === 'chance' ? chance(value) : column.holds === 'count' ? counted(value) : scaled(value);
 }
+const columns = Object.entries(data.headings).map(([name, heading]) => {
+  const column = data.columns.find((each) => each.name === name);
+  return [heading, column.holds === 'text' ? name : `number ${name}`, (i) => cellOf(column, issues[name][i])];
+});
+columns.push(['Timeline', 'act', (i) => showButton(i)]);
+
 function sureness(right) {
   if (right === null) return 'unknown';
   const bar = element('i', { class: 'bar', style: `--part: ${(100 * (1 - right)).toFixed(0)}%` });
@@ -28,7 +32,7 @@ function sureness(right) {
 }
 // One line until it is opened, so that many labels fit on a screen.
 function reasonElement(reason) {
-  return element('details', { class: 'reason' }, element('summary', {}, shorten(reason, 160)));
+  return element('details', { class: 'folded' }, element('summary', {}, shorten(reason, 160)));
 }
 function showButton(i) {
   const at = issues.timeline[i];
@@ -55,7 +59,7 @@ function filtered() {
     (recorded === '' || issues.recorded[i] === Number(recorded)) &&
     (suggested === '' || issues.suggested[i] === Number(suggested)) &&
     (annotator === '' || issues.annotator[i] === Number(annotator)) &&
-    (least === 0 || (issues.right[i] !== null && 1 - issues.right[i] >= least - 1e-9)) &&
+    (least === 0 || (issues.probability_right[i] !== null && 1 - issues.probability_right[i] >= least - 1e-9)) &&
     (!text || (issues.sequence[i] >= 0 && holds[issues.sequence[i]])));
 }
 
@@ -98,13 +102,11 @@ function csvCell(value) {
   return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
 }
 function csv(rows) {
-  const text = (kind, number) => (number < 0 ? null : words[kind][number]);
-  const head = ['rank', 'row', 'sequence', 'time', 'annotator', 'clock', 'recorded', 'probability_right', 'suggested', 'suggested_probability', 'corrected', 'reason'];
-  const lines = rows.map((i) => [
-    issues.rank[i], issues.row[i], text('sequence', issues.sequence[i]), issues.time[i], text('annotator', issues.annotator[i]),
-    issues.clock[i], text('class', issues.recorded[i]), issues.right[i], text('class', issues.suggested[i]), issues.sure[i],
-    text('class', issues.corrected[i]), text('reason', issues.reason[i]),
-  ].map(csvCell).join(','));
+  const head = data.columns.map((column) => column.name);
+  const lines = rows.map((i) => data.columns.map((column) => {
+    const value = issues[column.name][i];
+    return csvCell(column.words ? words[column.words][value] : value);
+  }).join(','));
   return '\ufeff' + [head.join(','), ...lines].join('\r\n') + '\r\n'; // the mark lets spreadsheets read it as UTF-8
 }
 function download() {
