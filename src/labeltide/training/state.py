@@ -150,10 +150,7 @@ class TrainingState:
         if self.parameters.dtype == torch.float32 and choose("adam", self.parameters.device) == "c":
             updated = (self.parameters, self.mean, self.variance, gradients.contiguous(), self.count)
             adam_step(updated, (self.rate, group_factor, taking_part), self.diverged, clip)
-        else:
-            self._torch_adam(gradients, taking_part, group_factor, clip)
-
-    def _torch_adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
+            return
         norms = torch.linalg.vector_norm(gradients, dim=1)
         finite = norms.isfinite()
         self.diverged |= taking_part & ~finite
