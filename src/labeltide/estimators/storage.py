@@ -108,7 +108,7 @@ def _to_bytes(estimator: NoisyLabelClassifier) -> bytes:
     parts: dict[str, dict[str, Any]] = {
         "model": estimator.model_.state_dict(),
         "noise": estimator.noise_.state_dict(),
-        "history": vars(estimator.history_),
+        "history": dict(vars(estimator.history_)),
     }
     if estimator.cross_fits:
         parts["judges"] = {} if estimator.fold_model_ is None else estimator.fold_model_.state_dict()
@@ -400,8 +400,8 @@ def read_description(raw: bytes) -> dict[str, Any]:
         _validation.check_number("raw_steps", noise["raw_steps"], n_points, n_points, whole=True)
     noise["annotators"] = int(annotators)
     if not isinstance(about["classes"], list) or not 2 <= len(about["classes"]) <= _validation.MAX_CLASSES:
-        classes = reprlib.repr(about["classes"])
-        raise ValueError(f"it must name 2 to {_validation.MAX_CLASSES} classes. Got {classes}.")
+        names = reprlib.repr(about["classes"])
+        raise ValueError(f"it must name 2 to {_validation.MAX_CLASSES} classes. Got {names}.")
     classes = _check_names("classes", about["classes"])
     return about | {"method": method, "params": params, "noise": noise, "sources": sources, "classes": classes}
 
