@@ -307,7 +307,7 @@ def test_multipliers_equal_a_hand_computation(tmp_path):
     _, history = train_new(
         data, schedule, objective=Watched(OBJECTIVE.loss, OBJECTIVE.penalties), checkpoint=checkpoint
     )
-    saved = checkpoint.load().tensors
+    saved = checkpoint.load()[0]
     for m in range(3):
         linear, quadratic, before, by_epoch = 1.0, 1.0, np.inf, []
         for epoch in range(9):

@@ -46,14 +46,16 @@ def trained(checkpoint=None, lagrangian=None, judged=MEMBERS, penalties=()):
 
 def count_narrowed(monkeypatch):
     sizes = []
-    original = running.Running._only
+    original = running.Running.narrowed
 
-    def counted(self, chosen):
-        sizes.append(len(chosen))
-        return original(self, chosen)
+    def counted(self):
+        narrowed = original(self)
+        if narrowed is not self:
+            sizes.append(len(narrowed.seeds))
+        return narrowed
 
     monkeypatch.setattr(running, "_is_large", lambda step: step.data.members > 1)
-    monkeypatch.setattr(running.Running, "_only", counted)
+    monkeypatch.setattr(running.Running, "narrowed", counted)
     return sizes
 
 

@@ -355,10 +355,6 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         clock = moments if self.cells_ is None else clocks[..., 0]
         return replace(audit, clock=clock, out_of_fold=out_of_fold, labels=labels, aligned=moved)
 
-    def _align(self, features: np.ndarray, mask: np.ndarray, recorded: Recorded) -> np.ndarray:
-        """The labels of an audit, moved to the signals where the fit did so."""
-        return recorded.labels
-
     def corrected_labels(
         self,
         X: ArrayLike,
@@ -401,6 +397,10 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         And which rows, (n,), are predicted out of fold; None where the method does not cross-fit.
         """
         return np.log(predict_scaled([self], features, mask)[0].clip(1e-30)), None
+
+    def _align(self, features: np.ndarray, mask: np.ndarray, recorded: Recorded) -> np.ndarray:
+        """The labels of an audit, moved to the signals where the fit did so."""
+        return recorded.labels
 
     def _find_sources(self, labels: np.ndarray, groups: ArrayLike | None) -> np.ndarray | None:
         """The source of the labels of each sequence, (n, annotators), as an index into Q; None where all share one."""

@@ -112,27 +112,26 @@ def predict_out_of_fold(
     First of both directions, then of the networks that read backwards. Some rows at a time: the predictions of all
     networks would take most of the memory of a fit.
     """
-    data = copies.data
-    rows = max(1, STEPS_AT_ONCE // (model.members * data.mask.shape[1]))
-    predicted = torch.empty(*folds.shape, data.mask.shape[1], copies.n_classes, device=folds.device)
+    mask, count = copies.data.mask, int(folds.max()) + 1
+    rows = max(1, STEPS_AT_ONCE // (model.members * mask.shape[1]))
+    predicted = torch.empty(*folds.shape, mask.shape[1], copies.n_classes, device=folds.device)
     future = None if backwards is None else torch.empty_like(predicted)
-    for start in range(0, len(data.mask), rows):
+
+    def predict(fleet_fit: FleetFit, model: SequenceModel, part: slice) -> Tensor:
+        """Of some rows, in the order in which the networks read them."""
+        log_probs = model_log_probs(model, fleet_fit.data.take_features(part), mask[part], folds.device)
+        return out_of_fold(log_probs, folds[:, part], count)
+
+    for start in range(0, len(mask), rows):
         part = slice(start, start + rows)
-        onwards = predict_rows_out_of_fold(copies, model, folds, part)
+        onwards = predict(copies, model, part)
         if backwards is not None and future is not None:
-            order = reversal(data.mask[part])
+            order = reversal(mask[part])
             index = torch.arange(len(order), device=order.device)[:, None]
-            future[:, part] = predict_rows_out_of_fold(*backwards, folds, part)[:, index, order]
+            future[:, part] = predict(*backwards, part)[:, index, order]
             onwards = join_directions(onwards, future[:, part])
         predicted[:, part] = onwards
     return predicted, future
-
-
-def predict_rows_out_of_fold(copies: FleetFit, model: SequenceModel, folds: Tensor, part: slice) -> Tensor:
-    """Out-of-fold log-probabilities of some rows, in the order in which the networks read them."""
-    data, count = copies.data, int(folds.max()) + 1
-    log_probs = model_log_probs(model, data.take_features(part), data.mask[part], folds.device)
-    return out_of_fold(log_probs, folds[:, part], count)
 
 
 def _reverse(data: FleetData) -> FleetData:

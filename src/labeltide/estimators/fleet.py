@@ -20,7 +20,7 @@ from torch import Tensor
 from labeltide import _validation
 from labeltide._clock import Cells, Period, check_clocks, check_gaps, check_period, find_cells, one_period, wrap_clock
 from labeltide._fleet import member_generators, put_members, stack
-from labeltide._workers import Workers, current_workers
+from labeltide._workers import current_workers
 from labeltide.data.clusters import (
     ClusterWarning,
     Sources,
@@ -206,30 +206,28 @@ def fit_fleet(
     [(20, 10), (20, 10), (20, 10)]
     """
     check_fleet(estimators, labels)
-    device = _validation.check_device(estimators[0].device)
-    seeds = tuple(find_seed(estimator.random_state) for estimator in estimators)
-    held_out = estimators[0].validation_fraction if estimators[0].early_stopping else 0.0
-    more: dict[str, Any] = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
-    more |= {"clusters": clusters, "splits": estimators[0].cross_fits or estimators[0].early_stopping}
-    if np.ndim(clock) == 3 and not estimators[0].several_clocks:  # type: ignore[arg-type]
+    settings = estimators[0]
+    device = _validation.check_device(settings.device)
+    if np.ndim(clock) == 3 and not settings.several_clocks:  # type: ignore[arg-type]
         takers = " and ".join(method.name for method in METHODS.values() if method.several_clocks)
-        raise ValueError(
-            f"Several clocks at once are for {takers} alone. Give {estimators[0].name} one: shape (n, steps)."
+        raise ValueError(f"Several clocks at once are for {takers} alone. Give {settings.name} one: shape (n, steps).")
+    more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
+    fleet_fit, scaling = prepare(estimators, X, labels, **more, clusters=clusters)
+    for number, part in enumerate(_parts(settings, fleet_fit.data, device)):
+        own = replace(
+            fleet_fit,
+            estimators=estimators[part],
+            data=fleet_fit.data.members_in(part).to(device),
+            seeds=fleet_fit.seeds[part],
+            part=f"-{number}" if number else "",
         )
-    more |= {"held_out": held_out, "period": estimators[0].period}
-    data, classes, sources, cells, people = prepare(X, labels, seeds, **more)
-    scaling = None
-    if estimators[0].standardize:
-        scaling = learn_scaling(X, data.mask.numpy())
-        data = replace(
-            data, features=torch.from_numpy(scale_features(X, data.features.numpy(), data.mask.numpy(), scaling))
-        )
-    for number, part in enumerate(_parts(estimators[0], data, device)):
-        name = f"-{number}" if number else ""
-        own = data.members_in(part).to(device)
-        fleet_fit = FleetFit(estimators[part], own, classes, seeds[part], sources, cells, people, name)
-        _store(fleet_fit, estimators[0]._fit_fleet(fleet_fit), scaling)
-    _remove_checkpoints(estimators[0].checkpoint)
+        _store(own, settings._fit_fleet(own), scaling)
+    if settings.checkpoint is not None:
+        folder = Path(settings.checkpoint)
+        for path in folder.glob(f"{CHECKPOINT_PREFIX}*.safetensors"):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # someone else's files lie there too
+            folder.rmdir()
 
 
 def _store(fleet_fit: FleetFit, fitted: FittedFleet, scaling: np.ndarray | None) -> None:
@@ -349,15 +347,6 @@ def as_array(classes: Sequence[Any]) -> np.ndarray:
     return array
 
 
-def _remove_checkpoints(folder: str | Path | None) -> None:
-    if folder is None:
-        return
-    for path in Path(folder).glob(f"{CHECKPOINT_PREFIX}*.safetensors"):
-        path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # someone else's files lie there too
-        Path(folder).rmdir()
-
-
 class Training(NamedTuple):
     """Networks to be trained with the forward loss and a fixed Q, in place."""
 
@@ -372,53 +361,29 @@ class Training(NamedTuple):
         self.fleet_fit.train(self.model, self.noise, Objective(), stage=self.stage, **self.how)
 
 
-class Part(NamedTuple):
-    """Some members of a training, with their untrained networks."""
-
-    training: int  # its index among the trainings
-    members: Tensor
-    model: SequenceModel
-    noise: FixedNoise
-    stage: str
-
-
-def take_fits(fleet_fit: FleetFit, index: Tensor) -> FleetFit:
-    """The same for some of the fits."""
-    chosen = index.tolist()
-    estimators, seeds = [fleet_fit.estimators[i] for i in chosen], tuple(fleet_fit.seeds[i] for i in chosen)
-    return replace(fleet_fit, estimators=estimators, data=fleet_fit.data.members_in(index), seeds=seeds)
-
-
 def train_all(trainings: Sequence[Training]) -> None:
-    """Train independent fleets: one after the other here, or in parts by the workers of the context."""
+    """Train independent fleets: one after the other here, or in parts by the workers of the context.
+
+    There are as many parts of a fleet as workers, each of whole groups that stop together.
+    """
     engine = current_workers()
     if engine.count == 1:
         for training in trainings:
             training.run()
         return
     shared = [(_copy(training.fleet_fit), training.how) for training in trainings]
-    parts = [part for index, training in enumerate(trainings) for part in _parts_of(index, training, engine)]
+    parts = []  # (which of the trainings, members of it, and these untrained)
+    for index, (fleet_fit, model, noise, stage, how) in enumerate(trainings):
+        members = torch.arange(fleet_fit.members).unflatten(0, (-1, how.get("stop_together", 1)))
+        pieces = [piece.flatten() for piece in members.tensor_split(engine.count) if len(piece)]
+        for number, piece in enumerate(pieces, 1):
+            name = f"{stage}, part {number} of {len(pieces)}" if len(pieces) > 1 else stage
+            parts.append((index, piece, model.take(piece).cpu(), noise.take(piece).cpu(), name))
     for number, trained in engine.run(_train_part, shared, parts):
-        part, whole = parts[number], trainings[parts[number].training]
-        device = whole.fleet_fit.data.features.device
-        every = torch.arange(len(part.members), device=device)
-        put_members(whole.model, part.members.to(device), trained.to(device), every)
-
-
-def _parts_of(index: int, training: Training, engine: Workers) -> list[Part]:
-    """As many parts as there are workers, each of whole groups that stop together."""
-    members = torch.arange(training.fleet_fit.members).unflatten(0, (-1, training.how.get("stop_together", 1)))
-    pieces = [piece.flatten() for piece in members.tensor_split(engine.count) if len(piece)]
-    return [
-        Part(
-            index,
-            piece,
-            training.model.take(piece).cpu(),
-            training.noise.take(piece).cpu(),
-            f"{training.stage}, part {number} of {len(pieces)}" if len(pieces) > 1 else training.stage,
-        )
-        for number, piece in enumerate(pieces, 1)
-    ]
+        index, members = parts[number][:2]
+        device = trainings[index].fleet_fit.data.features.device
+        every = torch.arange(len(members), device=device)
+        put_members(trainings[index].model, members.to(device), trained.to(device), every)
 
 
 def _copy(fleet_fit: FleetFit) -> FleetFit:
@@ -428,15 +393,17 @@ def _copy(fleet_fit: FleetFit) -> FleetFit:
     return replace(fleet_fit, data=FleetData(**data))
 
 
-def _train_part(shared: list[tuple[FleetFit, dict[str, Any]]], part: Part) -> SequenceModel:
-    """Train one part, on the device that its worker has."""
-    whole, how = shared[part.training]
+def _train_part(
+    shared: list[tuple[FleetFit, dict[str, Any]]], part: tuple[int, Tensor, SequenceModel, FixedNoise, str]
+) -> SequenceModel:
+    """Train some members of a fleet, on the device that the worker has."""
+    index, members, model, noise, stage = part
+    whole, how = shared[index]
     device = _validation.check_device(whole.settings.device)
     whole.settings.verbose = False  # the bars of several workers would mix
-    fleet_fit = take_fits(whole, part.members)
-    fleet_fit = replace(fleet_fit, data=fleet_fit.data.to(device))
-    model = part.model.to(device)
-    Training(fleet_fit, model, part.noise.to(device), part.stage, how).run()
+    estimators, seeds = zip(*((whole.estimators[i], whole.seeds[i]) for i in members.tolist()), strict=True)
+    fleet_fit = replace(whole, estimators=estimators, data=whole.data.members_in(members).to(device), seeds=seeds)
+    Training(fleet_fit, model.to(device), noise.to(device), stage, how).run()
     return model.cpu()
 
 
@@ -448,9 +415,9 @@ MAX_CLUSTER_SHARE = 0.6  # by hand
 
 
 def prepare(
+    estimators: Sequence[NoisyLabelClassifier],
     X: ArrayLike,
     labels: Sequence[ArrayLike],
-    seeds: Sequence[int],
     *,
     clock: ArrayLike | None,
     lengths: ArrayLike | None,
@@ -458,16 +425,13 @@ def prepare(
     groups: ArrayLike | None,
     gaps: ArrayLike | None,
     clusters: ArrayLike | None,
-    held_out: float,
-    splits: bool,
-    period: Period,
-) -> tuple[FleetData, tuple[Any, ...], Sources, Cells | None, np.ndarray | None]:
-    """Data, classes, sources, cells of several clocks and clusters (rows,), from the arguments of `fit`.
+) -> tuple[FleetFit, np.ndarray | None]:
+    """Check and encode the arguments of `fit_fleet`, hold rows out, and standardise the features.
 
-    Check all inputs, encode labels by the classes of all members, and hold out a share of each member's rows.
-
-    Where the method splits rows, it warns of rows that depend on each other and are told apart by no clusters.
+    Returns the request to fit all members, and the scaling of the features, None without `standardize`. Where the
+    method splits rows, it warns of rows that depend on each other and are told apart by no clusters.
     """
+    settings, seeds = estimators[0], tuple(find_seed(estimator.random_state) for estimator in estimators)
     features, counts = _validation.check_features(X, lengths)
     n, n_steps = features.shape[:2]
     mask = _validation.steps_mask(counts, n_steps)
@@ -476,26 +440,29 @@ def prepare(
     codes, classes = _encode(labels, mask)
     sources = find_sources(codes.shape[-1], groups, n)
     codes = spread_labels(codes, sources.places(groups, n), len(sources.names))
-    grid, points, cells = _find_grid(moments, mask, period, len(classes))
+    grid, points, cells = _find_grid(moments, mask, settings.period, len(classes))
     labelled = np.asarray((codes >= 0).any((2, 3)))  # (members, rows)
     people = None if clusters is None else encode_clusters(clusters, n)
     held = np.zeros((len(labels), n), dtype=bool)
-    if held_out:
-        held = np.stack([hold_out(seed, rows, held_out, people) for seed, rows in zip(seeds, labelled, strict=True)])
-    if splits:
+    if settings.early_stopping:
+        share = settings.validation_fraction
+        held = np.stack([hold_out(seed, rows, share, people) for seed, rows in zip(seeds, labelled, strict=True)])
+    if settings.cross_fits or settings.early_stopping:
         _warn_of_splits(features, mask, labelled, people)
+    known = None if trusted is None else torch.from_numpy(_encode_trusted(trusted, mask, classes))
+    scaling = learn_scaling(X, mask) if settings.standardize else None
     data = FleetData(
-        features=torch.from_numpy(features),
+        features=torch.from_numpy(scale_features(X, features, mask, scaling)),
         mask=torch.from_numpy(mask),
         labels=torch.from_numpy(codes),
         grid=torch.from_numpy(grid),
         points=None if points is None else torch.from_numpy(points),
         weights=torch.from_numpy(~held).float(),
         held_out=torch.from_numpy(held),
-        trusted=None if trusted is None else torch.from_numpy(_encode_trusted(trusted, mask, classes)),
+        trusted=known,
         gaps=None if between is None else torch.from_numpy(between),
     )
-    return data, classes, sources, cells, people
+    return FleetFit(estimators, data, classes, seeds, sources, cells, people), scaling
 
 
 def _find_grid(
@@ -570,7 +537,6 @@ def check_fleet(estimators: Sequence[NoisyLabelClassifier], labels: Sequence[Arr
     if not len(estimators) or len(estimators) != len(labels):
         raise ValueError(f"Give one label array for each estimator. Got {len(estimators)} and {len(labels)}.")
     first = estimators[0]
-    _check_settings(first)
     for other in estimators[1:]:
         theirs, wanted = other.get_params(deep=False), first.get_params(deep=False)
         differing = [name for name in wanted if name not in PER_MEMBER and theirs.get(name) != wanted[name]]
@@ -580,23 +546,20 @@ def check_fleet(estimators: Sequence[NoisyLabelClassifier], labels: Sequence[Arr
                 f"{' and '.join(sorted(PER_MEMBER))} only. Got {type(other).__name__} with other values of "
                 f"{differing}. A module of your own must be the same object in all of them; better pass a factory."
             )
-
-
-def _check_settings(estimator: NoisyLabelClassifier) -> None:
-    if not isinstance(estimator.standardize, bool | np.bool_):
-        raise ValueError(f"standardize must be True or False. Got {estimator.standardize!r}.")
+    if not isinstance(first.standardize, bool | np.bool_):
+        raise ValueError(f"standardize must be True or False. Got {first.standardize!r}.")
     for name in ("hidden_size", "epochs", "batch_size"):
-        _validation.check_number(name, getattr(estimator, name), 1, whole=True)
-    _validation.check_number("learning_rate", estimator.learning_rate, 0, above=True)
-    _validation.check_number("validation_fraction", estimator.validation_fraction, 0, 0.9, above=True)
-    _validation.check_number("max_restarts", estimator.max_restarts, 0, whole=True)
-    if estimator.clip is not None:
-        _validation.check_number("clip", estimator.clip, 0, above=True)
-    check_period(estimator.period)
-    if estimator.checkpoint is not None and not isinstance(estimator.random_state, int | np.integer):
+        _validation.check_number(name, getattr(first, name), 1, whole=True)
+    _validation.check_number("learning_rate", first.learning_rate, 0, above=True)
+    _validation.check_number("validation_fraction", first.validation_fraction, 0, 0.9, above=True)
+    _validation.check_number("max_restarts", first.max_restarts, 0, whole=True)
+    if first.clip is not None:
+        _validation.check_number("clip", first.clip, 0, above=True)
+    check_period(first.period)
+    if first.checkpoint is not None and not isinstance(first.random_state, int | np.integer):
         raise ValueError(
             "With checkpoint, random_state must be a whole number: a resumed fit goes on with the same seed. "
-            f"Got random_state={estimator.random_state!r}."
+            f"Got random_state={first.random_state!r}."
         )
 
 

@@ -96,17 +96,21 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_choice("loss", self.loss, LOSSES)
-        _validation.check_whole_numbers("milestones", self.milestones, 0, may_be_empty=True)
+        how: dict[str, Any] = {"milestones": _check_milestones(self, "milestones"), "shuffle": self.shuffle}
         _check_flags(self, "shuffle")
         grid = fleet_fit.data.grid.cpu().double().numpy()
         known = [_check_noise(estimator.noise, grid, fleet_fit) for estimator in fleet_fit.estimators]
         matrices = np.stack([noise.at(grid) for noise in known])  # (members, [sources,] points, classes, classes)
         common = np.stack([noise.common_at(grid) for noise in known])
         if self.loss == "backward":
-            _check_inverse(matrices, grid)
+            condition = np.linalg.cond(matrices).max(tuple(range(matrices.ndim - 3)))  # (points,)
+            if condition.max() > 1e6:
+                raise ValueError(
+                    "The backward loss needs a Q that can be inverted. At the clock value "
+                    f'{grid[condition.argmax()]:g} it cannot. Use loss="forward".'
+                )
         noise = FixedNoise(matrices, grid, common).to(fleet_fit.data.features.device)
         model = fleet_fit.new_model()
-        how: dict[str, Any] = {"milestones": tuple(self.milestones), "shuffle": self.shuffle}
         history = replace(fleet_fit, extra_inputs=(matrices,)).train(model, noise, Objective(loss=self.loss), **how)
         return FittedFleet(model, noise, history)
 
@@ -115,6 +119,11 @@ def _check_flags(estimator: NoisyLabelClassifier, *names: str) -> None:
     for name in names:
         if not isinstance(getattr(estimator, name), bool):
             raise ValueError(f"{name} must be True or False. Got {getattr(estimator, name)!r}.")
+
+
+def _check_milestones(estimator: Any, name: str = "noise_milestones") -> tuple[int, ...]:
+    _validation.check_whole_numbers(name, getattr(estimator, name), 0, may_be_empty=True)
+    return tuple(getattr(estimator, name))
 
 
 def _check_noise(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, fleet_fit: FleetFit) -> NoiseFunction:
@@ -137,16 +146,6 @@ def _check_noise(noise: NoiseFunction | ArrayLike | None, grid: np.ndarray, flee
         raise ValueError(f"noise must be for one annotator or the {n_sources} of y. Got one for {noise.annotators}.")
     noise.check_covers(grid)
     return noise
-
-
-def _check_inverse(matrices: np.ndarray, grid: np.ndarray) -> None:
-    """The backward loss inverts Q, which must not be close to singular at any moment."""
-    condition = np.linalg.cond(matrices).max(tuple(range(matrices.ndim - 3)))  # (points,)
-    if condition.max() > 1e6:
-        raise ValueError(
-            f"The backward loss needs a Q that can be inverted. At the clock value {grid[condition.argmax()]:g} it "
-            'cannot. Use loss="forward".'
-        )
 
 
 MIN_STEPS = 100  # steps that share one estimate where sequences do not share one clock
@@ -291,10 +290,10 @@ class VolMinClassifier(NoisyLabelClassifier):
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_number("volume_weight", self.volume_weight, 0)
-        _validation.check_whole_numbers("noise_milestones", self.noise_milestones, 0, may_be_empty=True)
+        milestones = _check_milestones(self)
         model, noise = fleet_fit.new_model(), fleet_fit.new_noise(StaticNoise(fleet_fit.members, fleet_fit.n_classes))
         objective = Objective(penalties=(Penalty("log volume", log_volume, self.volume_weight),))
-        history = fleet_fit.train(model, noise, objective, noise_milestones=tuple(self.noise_milestones))
+        history = fleet_fit.train(model, noise, objective, noise_milestones=milestones)
         return FittedFleet(model, noise, history)
 
 
@@ -383,14 +382,28 @@ def _learn_pooled(
 
 
 def _choose_deviations(fleet_fit: FleetFit, learn: Callable[..., tuple[FittedFleet, Objective]]) -> Tensor:
-    """For each member the standard deviation chosen by held-out likelihood: (members,)."""
-    every = torch.tensor(DEVIATIONS, device=fleet_fit.data.features.device)
-    held = _held_out(fleet_fit)
-    if held is None:
-        return every[len(DEVIATIONS) // 2].expand(fleet_fit.members)
-    copies = _with_copies(fleet_fit, held, len(every))
+    """For each member the standard deviation chosen by held-out likelihood: (members,).
+
+    Rows are held out for early stopping, too: at the end of training the networks have memorised their labels, and the
+    likelihood says little about Q.
+    """
+    data, every = fleet_fit.data, torch.tensor(DEVIATIONS, device=fleet_fit.data.features.device)
+    held = data.held_out
+    if not bool(held.any()):
+        labelled = (data.labels >= 0).any(-1).any(-1).cpu().numpy()  # (members, rows)
+        if labelled.sum(1).min() < 2:
+            return every[len(DEVIATIONS) // 2].expand(fleet_fit.members)
+        rows_of_seed = zip(fleet_fit.seeds, labelled, strict=True)
+        drawn = [hold_out(seed, rows, CHOOSING_FRACTION, fleet_fit.clusters) for seed, rows in rows_of_seed]
+        held = torch.from_numpy(np.stack(drawn)).to(data.features.device)
+    copies = replace(
+        fleet_fit,
+        estimators=[estimator for estimator in fleet_fit.estimators for _ in DEVIATIONS],
+        data=replace(data, weights=data.weights * ~held, held_out=held).repeat_members(len(DEVIATIONS)),
+        seeds=tuple(seed for seed in fleet_fit.seeds for _ in DEVIATIONS),
+    )
     trained, objective = learn(copies, every.repeat(fleet_fit.members), stage="pooling")
-    size = math.ceil(CHOOSING_FRACTION * len(fleet_fit.data.features) / N_BLOCKS)
+    size = math.ceil(CHOOSING_FRACTION * len(data.features) / N_BLOCKS)
     fleet, rows = Fleet(trained.model, trained.noise), copies.data.held_out_rows(size)  # (blocks, members, size)
     losses = torch.stack([evaluate(fleet, copies.data, objective, block[None]) for block in rows])
     per_member = losses.unflatten(1, (fleet_fit.members, -1)).cpu().double().numpy().swapaxes(0, 1)
@@ -410,36 +423,6 @@ def choose_last(losses: np.ndarray) -> int:
     worse = losses - losses[:, [losses.mean(0).argmin()]]
     good = worse.mean(0) <= TOLERANCE * worse.std(0, ddof=1) / len(losses) ** 0.5
     return int(np.flatnonzero(good)[-1])
-
-
-def _held_out(fleet_fit: FleetFit) -> Tensor | None:
-    """Sequences held out to choose: those of early stopping, or some drawn from each member's seed; None if too few."""
-    if bool(fleet_fit.data.held_out.any()):
-        return fleet_fit.data.held_out
-    labelled = (fleet_fit.data.labels >= 0).any(-1).any(-1).cpu().numpy()  # (members, rows)
-    if labelled.sum(1).min() < 2:
-        return None
-    rows = [
-        hold_out(seed, has_label, CHOOSING_FRACTION, fleet_fit.clusters)
-        for seed, has_label in zip(fleet_fit.seeds, labelled, strict=True)
-    ]
-    return torch.from_numpy(np.stack(rows)).to(fleet_fit.data.features.device)
-
-
-def _with_copies(fleet_fit: FleetFit, held: Tensor, copies: int) -> FleetFit:
-    """Copies of every member with the same seed and early stopping on the held-out rows.
-
-    At the end of training the networks have memorised their labels, and the likelihood says little about Q.
-    """
-    data = fleet_fit.data
-    tensors: dict[str, Any] = {"labels": data.labels, "weights": data.weights * ~held, "held_out": held}
-    tensors = {name: values.repeat_interleave(copies, 0) for name, values in tensors.items()}
-    return replace(
-        fleet_fit,
-        estimators=[estimator for estimator in fleet_fit.estimators for _ in range(copies)],
-        data=replace(data, **tensors),
-        seeds=tuple(seed for seed in fleet_fit.seeds for _ in range(copies)),
-    )
 
 
 class DiscontinuousClassifier(LearnedNoiseClassifier):
@@ -478,7 +461,7 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         _validation.check_number("volume_weight", self.volume_weight, 0)
-        _validation.check_whole_numbers("noise_milestones", self.noise_milestones, 0, may_be_empty=True)
+        milestones = _check_milestones(self)
         _validation.check_number("diagonal_weight", self.diagonal_weight, 0)
         penalties = [Penalty("log volume", log_volume, self.volume_weight)]
         if _validation.check_choice("objective", self.objective, ("volume", "penalised")) == "penalised":
@@ -487,7 +470,7 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
         def build(members: int, annotators: int) -> StepwiseNoise:
             return StepwiseNoise(members, fleet_fit.n_classes, fleet_fit.data.grid.cpu(), annotators)
 
-        return self._learn(fleet_fit, build, penalties, noise_milestones=tuple(self.noise_milestones))
+        return self._learn(fleet_fit, build, penalties, noise_milestones=milestones)
 
 
 BOUND_MARGIN, BOUND_SHARE = 0.005, 0.9  # Q(t) stays at its bound if it is this near for this share of the clock
@@ -566,18 +549,20 @@ class ContinuousClassifier(LearnedNoiseClassifier):
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
         self._check_settings()
-        is_lagrangian = self.objective == "lagrangian"
+        multipliers = (self.linear, self.quadratic, self.gamma, self.eta)
+        lagrangian: AugmentedLagrangian | None = AugmentedLagrangian(self.epochs_per_round, self.rounds, *multipliers)
         penalties = [Penalty("frobenius", frobenius, 1.0)]
-        if not is_lagrangian:
+        if self.objective == "penalised":
+            lagrangian = None
             penalties = code_penalties(len(fleet_fit.data.grid), VOLUME_WEIGHT, self.diagonal_weight)
         fitted = self._learn(
             fleet_fit,
             self._build_noise(fleet_fit),
             penalties,
             pooled=self.noise_function is None,
-            lagrangian=self._lagrangian() if is_lagrangian else None,
+            lagrangian=lagrangian,
             noise_learning_rate=self.noise_learning_rate,
-            noise_milestones=tuple(self.noise_milestones),
+            noise_milestones=_check_milestones(self),
         )
         _warn_at_bound(fitted.noise.common(fleet_fit.data.grid).detach(), fleet_fit.classes)
         return fitted
@@ -590,16 +575,10 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         _validation.check_number("eta", self.eta, 1)
         _validation.check_number("epochs_per_round", self.epochs_per_round, 1, whole=True)
         _validation.check_whole_numbers("noise_widths", self.noise_widths, 1)
-        _validation.check_whole_numbers("noise_milestones", self.noise_milestones, 0, may_be_empty=True)
         if self.rounds is not None:
             _validation.check_number("rounds", self.rounds, 1, whole=True)
         if self.noise_learning_rate is not None:
             _validation.check_number("noise_learning_rate", self.noise_learning_rate, 0, above=True)
-
-    def _lagrangian(self) -> AugmentedLagrangian:
-        return AugmentedLagrangian(
-            self.epochs_per_round, self.rounds, self.linear, self.quadratic, self.gamma, self.eta
-        )
 
     def _build_noise(self, fleet_fit: FleetFit) -> BuildNoise:
         """Gives the noise function for a number of members and annotators."""
@@ -669,23 +648,19 @@ PAPER_DATASETS = {
     "synthetic": (256, 0.05),
 }
 NOT_IN_THE_PAPER: dict[str, Any] = {"clip": None, "max_restarts": 0, "standardize": False}  # our steps, undone
-TEXT_SETTINGS: dict[str, dict[str, Any]] = {
-    "ignore": {},
-    "known": {},
-    "anchor": {},
-    "plugin": {},
-    "volmin": {"noise_milestones": ()},
-    "discontinuous": {"noise_milestones": ()},
-    "continuous": {"noise_milestones": (), "raw_steps": True, "scaled_weights": False, "bounded_logits": False},
-}
-CODE_SETTINGS: dict[str, dict[str, Any]] = {
-    "ignore": {},
-    "known": {"milestones": (50, 100), "shuffle": False},  # of its figure 5
-    "anchor": {"new_network": True},
-    "plugin": {"new_network": True},
-    "volmin": {"noise_milestones": (50, 100)},
-    "discontinuous": {"noise_milestones": (50, 100), "objective": "penalised"},
-    "continuous": TEXT_SETTINGS["continuous"] | {"noise_milestones": (50, 100), "objective": "penalised"},
+CODE_NETWORK = {"raw_steps": True, "scaled_weights": False, "bounded_logits": False}  # of Q, in text and code
+# The settings of each method in the paper's text, and in its code.
+PAPER_SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "ignore": ({}, {}),
+    "known": ({}, {"milestones": (50, 100), "shuffle": False}),  # of its figure 5
+    "anchor": ({}, {"new_network": True}),
+    "plugin": ({}, {"new_network": True}),
+    "volmin": ({"noise_milestones": ()}, {"noise_milestones": (50, 100)}),
+    "discontinuous": ({"noise_milestones": ()}, {"noise_milestones": (50, 100), "objective": "penalised"}),
+    "continuous": (
+        {"noise_milestones": (), **CODE_NETWORK},
+        {"noise_milestones": (50, 100), **CODE_NETWORK, "objective": "penalised"},
+    ),
 }
 
 
@@ -709,15 +684,12 @@ def published_settings(method: str, source: str = "text", dataset: str | None = 
     >>> clf.objective
     'penalised'
     """
-    by_method = {"text": TEXT_SETTINGS, "code": CODE_SETTINGS}[
-        _validation.check_choice("source", source, ("text", "code"))
-    ]
-    settings = NOT_IN_THE_PAPER | by_method[_validation.check_choice("method of the paper", method, by_method)]
+    _validation.check_choice("source", source, ("text", "code"))
+    _validation.check_choice("method of the paper", method, PAPER_SETTINGS)
+    settings = NOT_IN_THE_PAPER | PAPER_SETTINGS[method][source == "code"]
     if dataset is not None:
-        batch_size, diagonal_weight = PAPER_DATASETS[
-            _validation.check_choice("data set of the paper", dataset, PAPER_DATASETS)
-        ]
-        settings["batch_size"] = batch_size
+        _validation.check_choice("data set of the paper", dataset, PAPER_DATASETS)
+        settings["batch_size"], diagonal_weight = PAPER_DATASETS[dataset]
         if "objective" in settings:
             settings["diagonal_weight"] = diagonal_weight
     return settings

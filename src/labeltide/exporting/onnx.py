@@ -368,7 +368,7 @@ def _read(path: Path) -> OnnxSource:
         raise ValueError(
             f"The folder must be that of an audit, with {AUDIT} and {MODEL}/{MODEL_FILE} in it. Got {str(path)!r}."
         )
-    if read_description(path.read_bytes()).params["model"] is None:
+    if read_description(path.read_bytes())["params"]["model"] is None:
         raise ValueError(_refusal(str(path)))
     return OnnxSource(path.stem, load(path))
 

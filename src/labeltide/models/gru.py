@@ -117,20 +117,20 @@ class GRULayer(FleetModule):
         self.bias_hidden = nn.Parameter(torch.zeros(members, 1, 3 * hidden_size))
 
     def _initialise(self, generators: Sequence[Generator]) -> None:
-        for parameter in (self.weight_input, self.weight_hidden, self.bias_input, self.bias_hidden):
+        for parameter in self.parameters():
             uniform_(parameter, self.hidden_size**-0.5, generators)
 
     def onnx_gates(self, member: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Input weights, hidden weights and biases of one member, with the gates update, reset, new as in ONNX."""
         ordered = []
-        for parameter in (self.weight_input, self.weight_hidden, self.bias_input, self.bias_hidden):
+        for parameter in self.parameters():
             reset, update, new = parameter[member].detach().chunk(3, -1)
             ordered.append(torch.cat([update, reset, new], -1).T.numpy())  # (3 * hidden, inputs)
         return ordered[0], ordered[1], np.concatenate(ordered[2:])[:, 0]
 
     def forward(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """Hidden states of shape (members, batch, steps, hidden)."""
-        parameters = (self.weight_input, self.weight_hidden, self.bias_input, self.bias_hidden)
+        parameters = tuple(self.parameters())
         if mask is None:
             if choose("gru", features.device) == "triton":
                 from labeltide.kernels import gru_triton
@@ -143,10 +143,8 @@ class GRULayer(FleetModule):
         gates = torch.matmul(by_step, self.weight_input) + self.bias_input  # (steps, members, batch, 3 * hidden)
         if mask is not None:
             closed = (~mask).permute(2, 0, 1).unsqueeze(-1) * 1e4  # sigmoid(1e4) = 1 keeps the old state
-            hidden = self.hidden_size
-            gates = torch.cat(
-                [gates[..., :hidden], gates[..., hidden : 2 * hidden] + closed, gates[..., 2 * hidden :]], -1
-            )
+            reset, update, new = gates.chunk(3, -1)
+            gates = torch.cat([reset, update + closed, new], -1)
         return gru_recurrence(gates, self.weight_hidden, self.bias_hidden).permute(1, 2, 0, 3)
 
 

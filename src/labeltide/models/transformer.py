@@ -49,7 +49,10 @@ class TransformerModel(SequenceModel):
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         hidden = self.embed(features)  # (members, batch, steps, hidden)
         hidden = hidden + sinusoids(hidden.shape[-2], hidden.shape[-1], hidden.device).to(hidden.dtype)
-        keys = None if self.is_causal else visible_keys(mask)
+        keys = None  # that attention may see, (members * batch, 1, 1, steps): without padding
+        if not self.is_causal:
+            first = torch.arange(mask.shape[-1], device=mask.device) == 0
+            keys = (mask | first).flatten(0, 1)[:, None, None]  # no key at all, in a row of padding, would give NaN
         for layer in self.layers:
             hidden = layer(hidden, keys)
         return self.head(self.norm(hidden))
@@ -170,10 +173,3 @@ def sinusoids(n_steps: int, size: int, device: torch.device | None = None) -> Te
     frequencies = torch.exp(torch.arange(0, size, 2, device=device) * (-math.log(10000.0) / size))
     angles = torch.arange(n_steps, device=device)[:, None] * frequencies  # (steps, size / 2)
     return torch.cat([angles.sin(), angles.cos()], dim=-1)
-
-
-def visible_keys(mask: Tensor) -> Tensor:
-    """Attention mask that hides padding: (members * batch, 1, 1, steps)."""
-    keys = mask.clone()
-    keys[..., 0] = True  # softmax over no key at all, in a row of padding only, would give NaN
-    return keys.flatten(0, 1)[:, None, None]

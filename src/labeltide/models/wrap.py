@@ -6,6 +6,7 @@ Where vmap does not support the module, every member runs as a module of its own
 from __future__ import annotations
 
 import copy
+import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from torch.nn.parameter import is_lazy
 
 from labeltide.models.base import SequenceModel, check_logits
 
+logger = logging.getLogger("labeltide.models")
 ModuleSource = nn.Module | Callable[[int, int], nn.Module]
 Tensors = dict[str, Tensor]
 
@@ -80,11 +82,7 @@ class ModelFactory:
         return module
 
 
-class Answer(NamedTuple):
-    """Logits, and the buffers after the forward pass."""
-
-    logits: Tensor
-    buffers: Tensors
+Answer = tuple[Tensor, Tensors]  # logits, and the buffers after the forward pass
 
 
 class Copies(NamedTuple):
@@ -127,16 +125,14 @@ class WrappedModel(SequenceModel):
     def _initialise(self, generators: Sequence[Generator]) -> None:
         for index, generator in enumerate(generators):
             seed = int(torch.randint(2**62, (), generator=generator))
-            self._set_member(index, self.factory.build(self.n_features, self.n_classes, seed))
-
-    def _set_member(self, index: int, module: nn.Module) -> None:
-        fleet_tensors = self._stacked_parameters() | self._stacked_buffers()
-        tensors = dict(module.named_parameters()) | dict(module.named_buffers())
-        if {n: t.shape[1:] for n, t in fleet_tensors.items()} != {n: t.shape for n, t in tensors.items()}:
-            raise ValueError("The function given to wrap must make the same parameters every time.")
-        with torch.no_grad():
-            for name, stacked in fleet_tensors.items():
-                stacked[index].copy_(tensors[name])
+            module = self.factory.build(self.n_features, self.n_classes, seed)
+            fleet_tensors = self._stacked_parameters() | self._stacked_buffers()
+            tensors = dict(module.named_parameters()) | dict(module.named_buffers())
+            if {n: t.shape[1:] for n, t in fleet_tensors.items()} != {n: t.shape for n, t in tensors.items()}:
+                raise ValueError("The function given to wrap must make the same parameters every time.")
+            with torch.no_grad():
+                for name, stacked in fleet_tensors.items():
+                    stacked[index].copy_(tensors[name])
 
     def train(self, mode: bool = True) -> Self:
         """Training or evaluation mode, for the wrapped module as well."""
@@ -164,22 +160,20 @@ class WrappedModel(SequenceModel):
         situation = (self.training, torch.is_grad_enabled(), features.device.type)
         if situation in self._together:
             return self._at_once(features) if self._together[situation] else self._one_by_one(features)
-        answer = self._try_at_once(features)
-        works = answer is not None
-        answer = answer or self._one_by_one(features)  # an error of the module itself is raised here
-        self._together[situation] = works
-        return answer
-
-    def _try_at_once(self, features: Tensor) -> Answer | None:
+        answer = None
         try:
             with warnings.catch_warnings():
                 # torch warns where vmap falls back to a slow loop over members.
                 warnings.filterwarnings("error", message=".*performance drop")
-                return self._at_once(features)
+                answer = self._at_once(features)
         except torch.cuda.OutOfMemoryError:
             raise
-        except Exception:  # vmap raises many kinds of error for unsupported operations
-            return None
+        except Exception as error:  # vmap raises many kinds of error for unsupported operations
+            logger.debug("Members of the module run one by one: %s", error)
+        works = answer is not None
+        answer = answer or self._one_by_one(features)  # an error of the module itself is raised here
+        self._together[situation] = works
+        return answer
 
     def _at_once(self, features: Tensor) -> Answer:
         run = vmap(self._run_member, randomness="different")
@@ -187,15 +181,18 @@ class WrappedModel(SequenceModel):
 
     def _one_by_one(self, features: Tensor) -> Answer:
         parameters, copies = self._stacked_parameters(), self._up_to_date_copies()
-        before = _unbind(self._copied_buffers(), self.members)
-        for module, buffers in zip(copies.modules, before, strict=True):
-            self._set_buffers(module, buffers)
+        before = {name: stacked.unbind() for name, stacked in self._copied_buffers().items()}
+        for member, module in enumerate(copies.modules):
+            for place, name in self._places.items() if before else ():
+                if name in before:
+                    path, _, attribute = place.rpartition(".")
+                    module.get_submodule(path)._buffers[attribute] = before[name][member]
         if torch.is_grad_enabled():
             logits = MembersFunction.apply(self._run_copies, copies.parameters, features, *parameters.values())
         else:
             logits = _stack(self._run_copies(features.unbind()))
         after = [dict(module.named_buffers()) for module in copies.modules] if self._buffer_names else []
-        return Answer(logits, {name: _stack([each[name] for each in after]) for name in self._buffer_names})
+        return logits, {name: _stack([each[name] for each in after]) for name in self._buffer_names}
 
     def _run_copies(self, features: Sequence[Tensor]) -> list[Tensor]:
         """The logits of every member, (batch, steps, classes) each."""
@@ -232,18 +229,12 @@ class WrappedModel(SequenceModel):
                 part.flatten_parameters()  # one piece of memory, without which cuDNN copies the weights at every call
         return module
 
-    def _set_buffers(self, module: nn.Module, buffers: Tensors) -> None:
-        for place, name in self._places.items() if buffers else ():
-            if name in buffers:
-                path, _, attribute = place.rpartition(".")
-                module.get_submodule(path)._buffers[attribute] = buffers[name]
-
     def _run_member(self, parameters: Tensors, buffers: Tensors, features: Tensor) -> Answer:
         """The module with one member's tensors: (batch, steps, features) → (batch, steps, classes)."""
         by_name = parameters | buffers
         tensors = {place: by_name[name] for place, name in self._places.items()}
         logits = self._check(functional_call(self._skeleton[0], tensors, (features,), tie_weights=False), features)
-        return Answer(logits, {name: tensors[name] for name in buffers})  # also those that the module replaced
+        return logits, {name: tensors[name] for name in buffers}  # also those that the module replaced
 
     def _check(self, logits: Any, features: Tensor) -> Tensor:
         if not isinstance(logits, Tensor):
@@ -302,7 +293,11 @@ def hollow(module: nn.Module) -> nn.Module:
         raise ValueError("The wrapped module has lazy layers of unknown shape. Run it once, then wrap it.")
     if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
         raise TypeError("wrap needs an ordinary torch module. Got TorchScript, whose parameters cannot be replaced.")
-    return copy.deepcopy(module, {id(tensor): _without_values(tensor) for tensor in tensors})
+    memo: dict[int, Any] = {}
+    for tensor in tensors:
+        empty = torch.empty_like(tensor, device="meta", requires_grad=False)
+        memo[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
+    return copy.deepcopy(module, memo)
 
 
 def _places(module: nn.Module) -> dict[str, str]:
@@ -318,18 +313,8 @@ def _places(module: nn.Module) -> dict[str, str]:
     return places
 
 
-def _without_values(tensor: Tensor) -> Tensor:
-    empty = torch.empty_like(tensor, device="meta", requires_grad=False)
-    return nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
-
-
 def _repeat(tensor: Tensor, members: int) -> Tensor:
     return tensor.detach().expand(members, *tensor.shape).clone()
-
-
-def _unbind(tensors: Tensors, members: int) -> list[Tensors]:
-    slices = {name: stacked.unbind() for name, stacked in tensors.items()}
-    return [{name: slices[name][m] for name in slices} for m in range(members)]
 
 
 def _stack(tensors: Sequence[Tensor]) -> Tensor:

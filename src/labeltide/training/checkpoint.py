@@ -7,7 +7,6 @@ import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,14 +16,6 @@ from torch import Tensor
 
 from labeltide._files import write_atomically
 from labeltide.training.state import TrainingState
-
-
-class Resumed(NamedTuple):
-    """The content of a checkpoint."""
-
-    tensors: dict[str, Tensor]
-    epoch: int
-    losses: np.ndarray  # (epochs, 4, members)
 
 
 @dataclass
@@ -53,17 +44,14 @@ class Checkpoint:
         tensors = {name: value.cpu().contiguous() for name, value in state.tensors().items()}
         tensors["losses"] = torch.from_numpy(losses)
         tensors = dict(sorted(tensors.items()))
-        header = {
-            "fingerprint": self.fingerprint,
-            "epoch": state.epoch,
-            "digest": fingerprint(*tensors.values()),
-        }
+        digest = fingerprint(*tensors.values())
+        header = {"fingerprint": self.fingerprint, "epoch": state.epoch, "digest": digest}
         write_atomically(self.path, save(tensors, metadata={"labeltide": json.dumps(header)}))
         self.written = time.monotonic()
         self.cost = self.written - started if self.seconds else 0.0
 
-    def load(self) -> Resumed | None:
-        """The saved state, or None if there is no file yet."""
+    def load(self) -> tuple[dict[str, Tensor], np.ndarray] | None:
+        """The saved tensors and the losses of every epoch, (epochs, 4, members); None if there is no file yet."""
         if not self.path.exists():
             return None
         try:
@@ -83,7 +71,7 @@ class Checkpoint:
                 f"The checkpoint {self.path} belongs to a fit with other data or settings. Give the same data and "
                 "settings to go on with it, or delete it to start anew."
             )
-        return Resumed(tensors, epoch, losses)
+        return tensors, losses
 
 
 def fingerprint(*parts: object) -> str:

@@ -8,30 +8,20 @@ kernels do not support go through autograd.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from labeltide.kernels import choose, library
 from labeltide.kernels import gru as gru_kernel
-from labeltide.kernels import step as network_kernel
-from labeltide.kernels import step as objective_kernel
+from labeltide.kernels import step as step_kernel
 from labeltide.kernels.gru import TILE_ROWS, GRUTask, SumTask
 from labeltide.kernels.step import ObjectiveTask
 from labeltide.models.base import SequenceModel
 from labeltide.noise.functions import LearnedNoise, NetworkNoise, NoiseFunction
-from labeltide.training.data import BatchTable, FleetData
+from labeltide.training.data import BatchTable, FleetData, compiled_labels
 from labeltide.training.objective import Multipliers, Objective, add_gradient
 from labeltide.training.state import join_flat, learned_parameters
-
-
-class Measured(NamedTuple):
-    """The loss and the gradient of a batch."""
-
-    loss: Tensor  # (members,), sum of the weighted losses of the labels
-    labels: Tensor  # (members,), sum of their weights
-    gradients: Tensor | None  # (members, size); None where nothing is learned
 
 
 def compiled_step(
@@ -68,14 +58,17 @@ class CompiledStep:
         self.noise_parameters = [] if noise is None else learned_parameters(noise)
         n_noise = sum(parameter[0].numel() for parameter in self.noise_parameters)
         self.gradients = torch.zeros(data.members, self.n_model + n_noise)
-        self.network = _network(noise, data.grid)
+        self.network = None
+        if type(noise) is NetworkNoise and all(parameter.requires_grad for parameter in noise.parameters()):
+            plan = noise.plan(data.grid)
+            self.network = step_kernel.CompiledNetwork(*plan) if step_kernel.usable(*plan) else None
         self.fixed_matrices = None if noise is None or self.noise_parameters else noise(data.grid).detach().contiguous()
         self.tables: FleetData | BatchTable = data  # from which rows are read
-        self.labels, self.noisy = (data.labels, _noisy(data)) if data.is_gathered else _labels(data)
+        self.labels = data.labels if data.is_gathered else compiled_labels(data.labels, data.trusted, data.targets)
         self.batch = 0
 
-    def __call__(self, rows: Tensor, multipliers: Multipliers | None) -> Measured:
-        """Loss and gradient of a (members, batch) table of row numbers, -1 for none."""
+    def __call__(self, rows: Tensor, multipliers: Multipliers | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Summed loss, summed weight of the labels and gradient of a (members, batch) table of rows, -1 for none."""
         if rows.shape[1] != self.batch:
             self._make_room(rows.shape[1])
         if isinstance(self.tables, BatchTable):
@@ -87,12 +80,12 @@ class CompiledStep:
         if multipliers is not None:
             task.linear, task.quadratic = multipliers.linear.data_ptr(), multipliers.quadratic.data_ptr()
         task.matrices = None if grid is None else grid.data_ptr()
-        library.run("labeltide_objective", task, objective_kernel.count_items(task))
+        library.run("labeltide_objective", task, step_kernel.count_items(task))
         library.run("labeltide_gru_backward", self.gru_task, self.tiles)
         library.run("labeltide_sum", self.sum_task, self.data.members)
         if grid is not None and self.noise_parameters:
             self._noise_gradient(grid, multipliers)
-        return Measured(self.losses.sum(1), self.counts.sum(1), self.gradients)
+        return self.losses.sum(1), self.counts.sum(1), self.gradients
 
     def _grid(self) -> Tensor | None:
         """Q on the clock grid, or None without noise."""
@@ -152,37 +145,11 @@ class CompiledStep:
     def _objective_task(self) -> ObjectiveTask:
         """Arguments of the objective, but for the rows, Q and the multipliers."""
         data, (_, table, _, annotators) = self.tables, self.labels.shape
-        task = ObjectiveTask(*self.logits.shape, annotators, self.groups, table, len(self.data.grid), self.noisy)
+        noisy = 0 if self.data.targets is not None else self.data.labels.shape[-1]  # annotators whose labels have a Q
+        task = ObjectiveTask(*self.logits.shape, annotators, self.groups, table, len(self.data.grid), noisy)
         task.labels, task.mask, task.weights = self.labels.data_ptr(), data.mask.data_ptr(), data.weights.data_ptr()
         task.places, task.targets = library.pointer(data.points), library.pointer(data.targets)
         task.logits = self.logits.data_ptr()
         task.losses, task.counts = self.losses.data_ptr(), self.counts.data_ptr()
         task.grad_logits, task.grad_matrices = self.grad_logits.data_ptr(), self.grad_matrices.data_ptr()
         return task
-
-
-def _labels(data: FleetData) -> tuple[Tensor, int]:
-    """Labels in the layout of the compiled objective, and the number of annotators whose labels go through Q.
-
-    Trusted labels are one more annotator, whose Q is the identity. Soft targets are one annotator, whose label is 0
-    where there is a target and -1 elsewhere.
-    """
-    if data.targets is not None:
-        return ((data.targets.sum(-1, keepdim=True) > 0).to(torch.int8) - 1).contiguous(), _noisy(data)
-    if data.trusted is None:
-        return data.labels, _noisy(data)
-    trusted = data.trusted[None, ..., None].expand(data.members, -1, -1, -1)
-    return torch.cat([data.labels, trusted], -1), _noisy(data)
-
-
-def _noisy(data: FleetData) -> int:
-    """The number of annotators whose labels go through Q."""
-    return 0 if data.targets is not None else data.labels.shape[-1]
-
-
-def _network(noise: NoiseFunction | None, grid: Tensor) -> network_kernel.CompiledNetwork | None:
-    """The compiled network of Q, where Q is a network and all its parameters are learned."""
-    if type(noise) is not NetworkNoise or not all(parameter.requires_grad for parameter in noise.parameters()):
-        return None
-    plan = noise.plan(grid)
-    return network_kernel.CompiledNetwork(*plan) if network_kernel.usable(*plan) else None

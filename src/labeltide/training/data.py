@@ -233,7 +233,7 @@ class BatchTable:
         self.mask.copy_(batch.mask.flatten(0, 1))
         if self.points is not None and batch.points is not None:
             self.points.copy_(batch.points.flatten(0, 1))
-        self._own(self.labels).copy_(batch_labels(batch))
+        self._own(self.labels).copy_(compiled_labels(batch.labels, batch.trusted, batch.targets))
         self._own(self.weights).copy_(batch.weights)
         if self.targets is not None and batch.targets is not None:
             self._own(self.targets).copy_(batch.targets)
@@ -245,10 +245,14 @@ class BatchTable:
         return values.unflatten(1, (members, -1)).diagonal(dim1=0, dim2=1).movedim(-1, 0)
 
 
-def batch_labels(batch: Batch) -> Tensor:
-    """Labels of a batch in the layout of the compiled objective; see `compiled._labels`."""
-    if batch.targets is not None:
-        return (batch.targets.sum(-1, keepdim=True) > 0).to(torch.int8) - 1
-    if batch.trusted is None:
-        return batch.labels
-    return torch.cat([batch.labels, batch.trusted[..., None]], -1)
+def compiled_labels(labels: Tensor, trusted: Tensor | None, targets: Tensor | None) -> Tensor:
+    """Labels in the layout of the compiled objective: (members, rows, steps, annotators).
+
+    Trusted labels are one more annotator, whose Q is the identity. Soft targets are one annotator, whose label is 0
+    where there is a target and -1 elsewhere.
+    """
+    if targets is not None:
+        return ((targets.sum(-1, keepdim=True) > 0).to(torch.int8) - 1).contiguous()
+    if trusted is None:
+        return labels
+    return torch.cat([labels, trusted[..., None].expand(*labels.shape[:3], 1)], -1)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self
@@ -51,8 +50,8 @@ def train(
     parameters = flatten_parameters(fleet, data.members).to(data.features.device)
     state = TrainingState.start(parameters, schedule.learning_rate, dict(fleet.model.named_buffers()))
     if schedule.lagrangian is not None:
-        start = schedule.lagrangian.start(data.members, state.parameters.device)
-        state.linear, state.quadratic = start.linear, start.quadratic
+        state.linear.fill_(schedule.lagrangian.linear)
+        state.quadratic.fill_(schedule.lagrangian.quadratic)
     losses = _resume(state, checkpoint)
     step = TrainingStep(fleet, data, objective, schedule, state)
     running = Running.all_members(step, seeds)
@@ -68,9 +67,15 @@ def train(
             checkpoint.save(state, np.stack(losses))
     if running.held_out is not None:
         state.return_to(state.best, state.best_buffers, torch.ones_like(state.active))
-    _leave_finite(step, seeds)
+    # Members whose loss is not finite after the last step go back to their last safe parameters.
+    rows = data.epoch_rows(seeds, state.epoch, schedule.batch_size)[:1]
+    broken = evaluate(fleet, data, objective, rows).isposinf()
+    state.return_to(state.safe, state.safe_buffers, broken)
     fleet.eval()
-    return _history(state, losses, data.members)
+    table = np.stack(losses) if losses else np.zeros((0, HISTORY_ROWS, data.members))
+    best = state.best_epoch if np.isfinite(table[:, 1]).any() else torch.full_like(state.best_epoch, state.epoch)
+    restarts = state.restarts.cpu().numpy()
+    return History(table[:, 0], table[:, 1], best.cpu().numpy(), restarts, table[:, 2], table[:, 3])
 
 
 def _run_epoch(running: Running) -> Tensor:
@@ -122,38 +127,23 @@ def evaluate(fleet: Fleet, data: FleetData, objective: Objective, rows: Tensor) 
     return torch.where(count > 0, (total / count).nan_to_num(float("inf")), torch.nan)
 
 
-def _leave_finite(step: TrainingStep, seeds: Sequence[int]) -> None:
-    """Reset members whose loss is not finite after the last step to their last safe parameters."""
-    state = step.state
-    rows = step.data.epoch_rows(seeds, state.epoch, step.schedule.batch_size)[:1]
-    broken = evaluate(step.fleet, step.data, step.objective, rows).isposinf()
-    state.return_to(state.safe, state.safe_buffers, broken)
-
-
 def _resume(state: TrainingState, checkpoint: Checkpoint | None) -> list[np.ndarray]:
     """Restore the state from a checkpoint; returns the losses of the finished epochs."""
     saved = checkpoint.load() if checkpoint is not None else None
-    if saved is None:
+    if checkpoint is None or saved is None:
         return []
-    current = state.tensors()
-    forms = [{k: (v.shape, v.dtype) for k, v in tensors.items()} for tensors in (current, saved.tensors)]
-    if forms[0] != forms[1] or saved.losses.shape[1:] != (HISTORY_ROWS, len(state.active)):
-        raise ValueError(f"The checkpoint {checkpoint.path} does not fit this model. Delete it to start anew.")  # type: ignore[union-attr]
+    current, (tensors, losses) = state.tensors(), saved
+    forms = [{k: (v.shape, v.dtype) for k, v in each.items()} for each in (current, tensors)]
+    if forms[0] != forms[1] or losses.shape[1:] != (HISTORY_ROWS, len(state.active)):
+        raise ValueError(f"The checkpoint {checkpoint.path} does not fit this model. Delete it to start anew.")
     for name, value in current.items():
-        value.copy_(saved.tensors[name])
-    state.epoch = saved.epoch
-    logger.info("Going on from epoch %d.", saved.epoch)
-    return list(saved.losses)
+        value.copy_(tensors[name])
+    state.epoch = len(losses)
+    logger.info("Going on from epoch %d.", state.epoch)
+    return list(losses)
 
 
-def _history(state: TrainingState, losses: list[np.ndarray], members: int) -> History:
-    table = np.stack(losses) if losses else np.zeros((0, HISTORY_ROWS, members))
-    best = state.best_epoch if np.isfinite(table[:, 1]).any() else torch.full_like(state.best_epoch, state.epoch)
-    restarts = state.restarts.cpu().numpy()
-    return History(table[:, 0], table[:, 1], best.cpu().numpy(), restarts, table[:, 2], table[:, 3])
-
-
-@contextlib.contextmanager
+@contextmanager
 def _seeded(seeds: Sequence[int], epoch: int, device: torch.device) -> Iterator[None]:
     """Seed the global random generator within an epoch, for users' models that draw from it (dropout)."""
     seed = int(np.random.SeedSequence([*map(int, seeds), epoch]).generate_state(1)[0])
@@ -165,10 +155,10 @@ def _seeded(seeds: Sequence[int], epoch: int, device: torch.device) -> Iterator[
         yield
 
 
-def _threads_for(model: SequenceModel) -> contextlib.AbstractContextManager[None]:
+def _threads_for(model: SequenceModel) -> AbstractContextManager[None]:
     """One thread for our own networks on a CPU: beside another job a transformer took 14 s with one, 140 with two."""
     small = model.is_small and next(model.parameters()).device.type == "cpu"
-    return torch_on_one_thread() if small else contextlib.nullcontext()
+    return torch_on_one_thread() if small else nullcontext()
 
 
 @dataclass(frozen=True, repr=False)
@@ -288,13 +278,21 @@ def epoch_bar(title: str, epochs: int, shown: bool) -> Iterator[OnEpoch]:
     if watcher is not None:
         yield lambda done, loss: watcher(done / epochs)
         return
-    console = Console(stderr=True)
     if not shown:  # a disabled bar of rich below 14.3 still writes an empty line
         yield lambda done, loss: None
         return
+    console = Console(stderr=True)
     if not console.is_terminal:
-        with _logged_epochs(title, epochs) as on_epoch:
+        last = f"0 of {epochs} epochs"
+
+        def on_epoch(done: int, loss: float) -> None:
+            nonlocal last
+            last = f"{done} of {epochs} epochs{_describe_loss(loss)}"
+            lines.say_seldom(f"{title}: {last}", done / epochs)
+
+        with progress_log() as lines:
             yield on_epoch
+            lines.say(f"{title}: done after {last}")
         return
     columns = (
         TextColumn("{task.description}"),
@@ -310,18 +308,3 @@ def epoch_bar(title: str, epochs: int, shown: bool) -> Iterator[OnEpoch]:
 
 def _describe_loss(loss: float) -> str:
     return "" if math.isnan(loss) else f", loss {loss:.3f}"
-
-
-@contextmanager
-def _logged_epochs(title: str, epochs: int) -> Iterator[OnEpoch]:
-    """A line every ten seconds and one at the end."""
-    last = (0, float("nan"))
-
-    def on_epoch(done: int, loss: float) -> None:
-        nonlocal last
-        last = (done, loss)
-        lines.say_seldom(f"{title}: {done} of {epochs} epochs{_describe_loss(loss)}", done / epochs)
-
-    with progress_log() as lines:
-        yield on_epoch
-        lines.say(f"{title}: done after {last[0]} of {epochs} epochs{_describe_loss(last[1])}")

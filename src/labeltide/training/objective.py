@@ -49,17 +49,7 @@ def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
     tensor([[0.2877, 0.5108]])
     """
     _check_inputs(log_probs, labels, matrices)
-    return forward_values(log_probs, labels, matrices)
-
-
-def forward_values(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
-    """`forward_loss` without the check of its logarithms, for the training loop."""
-    _check_matrices(matrices, log_probs)
-    labels, squeeze = _with_annotators(labels, log_probs)
-    columns = _columns(_per_annotator(matrices, log_probs), labels)  # (..., steps, classes, annotators)
-    tiny = torch.finfo(columns.dtype).tiny  # keeps log Q finite where Q is exactly zero; the gradient is zero there
-    joint = log_probs.unsqueeze(-1) + columns.clamp_min(tiny).log()
-    return _finish(-joint.logsumexp(-2), labels, squeeze)
+    return corrected_loss("forward", log_probs, labels, matrices)
 
 
 def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
@@ -79,7 +69,7 @@ def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor
     """
     _check_inputs(log_probs, labels, matrices)
     try:
-        return backward_values(log_probs, labels, matrices)
+        return corrected_loss("backward", log_probs, labels, matrices)
     except torch.linalg.LinAlgError:
         raise ValueError(
             "Every Q must be invertible for the backward correction. Some are singular: recorded labels say nothing "
@@ -87,13 +77,21 @@ def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor
         ) from None
 
 
-def backward_values(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
-    """`backward_loss` without the check of its logarithms, for the training loop."""
+LOSSES = ("forward", "backward")
+
+
+def corrected_loss(loss: str, log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
+    """`forward_loss` or `backward_loss` without the check of logarithms, for the training loop."""
     _check_matrices(matrices, log_probs)
     labels, squeeze = _with_annotators(labels, log_probs)
-    inverse = torch.linalg.inv(_per_annotator(matrices, log_probs))
-    rows = _columns(inverse.transpose(-1, -2), labels)  # (..., steps, classes, annotators)
-    return _finish(-(rows * log_probs.unsqueeze(-1)).sum(-2), labels, squeeze)
+    matrices = _per_annotator(matrices, log_probs)
+    if loss == "backward":
+        rows = _columns(torch.linalg.inv(matrices).transpose(-1, -2), labels)  # (..., steps, classes, annotators)
+        return _finish(-(rows * log_probs.unsqueeze(-1)).sum(-2), labels, squeeze)
+    columns = _columns(matrices, labels)  # (..., steps, classes, annotators)
+    tiny = torch.finfo(columns.dtype).tiny  # keeps log Q finite where Q is exactly zero; the gradient is zero there
+    joint = log_probs.unsqueeze(-1) + columns.clamp_min(tiny).log()
+    return _finish(-joint.logsumexp(-2), labels, squeeze)
 
 
 def cross_entropy(log_probs: Tensor, labels: Tensor) -> Tensor:
@@ -176,7 +174,6 @@ def _columns(matrices: Tensor, labels: Tensor) -> Tensor:
 
 
 MIN_WEIGHT = 1e-12  # denominator of an average over no labels, which is then zero
-LOSSES = {"forward": forward_values, "backward": backward_values}
 
 
 class Scored(NamedTuple):
@@ -268,9 +265,17 @@ class Objective:
             values = -(targets * log_probs).sum(-1, keepdim=True)
             labels = targets.sum(-1, keepdim=True).ceil() - 1  # -1 where there is no target
         else:
-            values, labels = self._label_losses(log_probs, labels, trusted, matrices)
+            if matrices is None:
+                values = cross_entropy(log_probs, labels)
+            else:
+                values = corrected_loss(self.loss, log_probs, labels, matrices)
+            if trusted is not None:
+                values = torch.cat([values, cross_entropy(log_probs, trusted).unsqueeze(-1)], -1)
+                labels = torch.cat([labels, trusted.unsqueeze(-1)], -1)
         weights = weights * (labels >= 0)
-        per_step, shares = _step_averages(values, weights)
+        counts = weights.sum((1, 3))  # (members, steps)
+        per_step = (values * weights).sum((1, 3)) / counts.clamp_min(MIN_WEIGHT)
+        shares = counts / counts.sum(1, keepdim=True).clamp_min(MIN_WEIGHT)
         data = (shares * per_step).sum(1)  # (members,)
         total = data
         if multipliers is not None:
@@ -280,26 +285,6 @@ class Objective:
             for penalty in self.penalties:
                 total = total + average(penalty.function, penalty.weigh(multipliers), grid)
         return Scored(total, data, weights.sum((1, 2, 3)))
-
-    def _label_losses(
-        self, log_probs: Tensor, labels: Tensor, trusted: Tensor | None, matrices: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of every label, and the labels, with trusted ones as the last annotator."""
-        if matrices is None:
-            values = cross_entropy(log_probs, labels)
-        else:
-            values = LOSSES[self.loss](log_probs, labels, matrices)
-        if trusted is None:
-            return values, labels
-        trusted_values = cross_entropy(log_probs, trusted).unsqueeze(-1)
-        return torch.cat([values, trusted_values], -1), torch.cat([labels, trusted.unsqueeze(-1)], -1)
-
-
-def _step_averages(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """The average loss of each step and the step's share of all labels: shape (members, steps) each."""
-    counts = weights.sum((1, 3))
-    per_step = (values * weights).sum((1, 3)) / counts.clamp_min(MIN_WEIGHT)
-    return per_step, counts / counts.sum(1, keepdim=True).clamp_min(MIN_WEIGHT)
 
 
 JITTER = 1e-4  # added to the diagonal of Q before its determinant is taken

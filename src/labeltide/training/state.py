@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from labeltide.kernels import choose
 from labeltide.kernels.step import adam_step
-from labeltide.training.objective import Multipliers
 
 BETA_MEAN, BETA_VARIANCE, EPSILON = 0.9, 0.999, 1e-8  # the defaults of Kingma and Ba (2015)
 
@@ -151,10 +150,7 @@ class TrainingState:
         if self.parameters.dtype == torch.float32 and choose("adam", self.parameters.device) == "c":
             updated = (self.parameters, self.mean, self.variance, gradients.contiguous(), self.count)
             adam_step(updated, (self.rate, group_factor, taking_part), self.diverged, clip)
-        else:
-            self._torch_adam(gradients, taking_part, group_factor, clip)
-
-    def _torch_adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
+            return
         norms = torch.linalg.vector_norm(gradients, dim=1)
         finite = norms.isfinite()
         self.diverged |= taking_part & ~finite
@@ -189,10 +185,10 @@ class TrainingState:
 
     def next_round(self, lagrangian: AugmentedLagrangian, violation: Tensor) -> None:
         """Update the multipliers after a round with this average loss, shape (members,)."""
-        update = lagrangian.update(Multipliers(self.linear, self.quadratic), violation, self.violation)
         finite = violation.isfinite()
-        _replace(self.linear, update.linear, finite)
-        _replace(self.quadratic, update.quadratic, finite)
+        grown = violation > lagrangian.gamma * self.violation  # infinite in the first round
+        _replace(self.linear, self.linear + self.quadratic * violation, finite)
+        _replace(self.quadratic, torch.where(grown, lagrangian.eta * self.quadratic, self.quadratic), finite)
         _replace(self.violation, violation, finite)
         self.active &= violation != 0
 
@@ -256,19 +252,6 @@ class AugmentedLagrangian:
         """Whether the multipliers change after this epoch, counted from 0."""
         number, left = divmod(epoch + 1, self.epochs_per_round)
         return left == 0 and (self.rounds is None or number <= self.rounds)
-
-    def start(self, members: int, device: torch.device) -> Multipliers:
-        """The initial multipliers, the same for every member."""
-        return Multipliers(
-            torch.full((members,), float(self.linear), device=device),
-            torch.full((members,), float(self.quadratic), device=device),
-        )
-
-    def update(self, multipliers: Multipliers, violation: Tensor, previous: Tensor) -> Multipliers:
-        """The multipliers of the next round, from the losses of this and the previous round, (members,) each."""
-        linear = multipliers.linear + multipliers.quadratic * violation
-        grown = violation > self.gamma * previous  # infinite in the first round
-        return Multipliers(linear, torch.where(grown, self.eta * multipliers.quadratic, multipliers.quadratic))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from labeltide.models.base import SequenceModel
 from labeltide.noise.functions import NoiseFunction
-from labeltide.training.compiled import Measured, compiled_step
+from labeltide.training.compiled import compiled_step
 from labeltide.training.data import Batch, FleetData
 from labeltide.training.objective import Multipliers, Objective, Scored
 from labeltide.training.state import Schedule, TrainingState, flatten_parameters, join_flat, learned_parameters
@@ -132,7 +132,7 @@ class TrainingStep:
         self.batch: Batch | None = None
         self.logits: Tensor | None = None
         self.gradients: Tensor | None = None
-        self.gather = Replay(self._gather, self.in_parts)
+        self.gather = Replay(lambda: self.data.batch(self.rows), self.in_parts)  # type: ignore[arg-type]
         self.score = Replay(self._score, self.in_parts)
         self.update = Replay(self._update, self.in_parts)
         self.whole = Replay(self._step, self.is_recorded)
@@ -162,20 +162,24 @@ class TrainingStep:
 
     def _step(self) -> None:
         assert self.rows is not None
-        measured = self.compiled(self.rows, self._multipliers()) if self.compiled else self._by_autograd()
-        if measured.gradients is not None:
-            self.gradients = self._fix(self.gradients, measured.gradients)
+        step = self.compiled(self.rows, self._multipliers()) if self.compiled else self._by_autograd()
+        loss, labels, gradients = step
+        if gradients is not None:
+            self.gradients = self._fix(self.gradients, gradients)
             if self.in_parts and self.update.graph is None:  # capture it on filler rows
                 rows = self.rows.clone()
                 self.rows.fill_(-1)
                 self.update.prepare()
                 self.rows.copy_(rows)
             self.update()
-        self.total += measured.loss
-        self.labels += measured.labels
+        self.total += loss
+        self.labels += labels
 
-    def _by_autograd(self) -> Measured:
-        """Differentiate the objective by the logits, then the model by its parameters."""
+    def _by_autograd(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Differentiate the objective by the logits, then the model by its parameters.
+
+        Returns the summed loss, the summed weight of the labels, and the gradient, None where nothing is learned.
+        """
         self.batch = self.gather()
         logits = self.fleet.model(self.batch.features, self.batch.mask)
         self.logits = self._fix(self.logits, logits.detach()).requires_grad_(bool(self.model_parameters))
@@ -185,7 +189,7 @@ class TrainingStep:
         if self.model_parameters:
             grad_logits = pieces.pop(0)
             pieces = [*_gradients(logits, self.model_parameters, grad_logits), *pieces]
-        return Measured(loss, labels, join_flat(pieces) if pieces else None)
+        return loss, labels, join_flat(pieces) if pieces else None
 
     def _fix(self, old: Tensor | None, new: Tensor) -> Tensor:
         """A tensor that a captured part reads, always in the same memory."""
@@ -195,10 +199,6 @@ class TrainingStep:
             return new.clone()
         old.detach().copy_(new)
         return old
-
-    def _gather(self) -> Batch:
-        assert self.rows is not None
-        return self.data.batch(self.rows)
 
     def _score(self) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
         """The loss of a batch, the weight of its labels, and the gradients by the logits and the parameters of Q."""
@@ -259,20 +259,19 @@ class Running:
     @classmethod
     def all_members(cls, step: TrainingStep, seeds: Sequence[int]) -> Self:
         """The whole fleet."""
-        held_out = _held_out(step) if bool(step.data.held_out.any()) else None
-        return cls(step.state, None, step, seeds, held_out)
+        rows = step.data.held_out_rows(4 * step.schedule.batch_size) if bool(step.data.held_out.any()) else None
+        return cls(step.state, None, step, seeds, rows)
 
     def narrowed(self) -> Self:
         """The active members as a smaller fleet, where that saves time."""
         step, active = self.step, self.step.state.active
         in_turn = not step.fleet.model.is_recordable
-        if not (in_turn or _is_large(step)) or not _is_shared(step.objective):
-            return self
+        # A penalty with a weight for each member would not match a smaller fleet.
+        is_shared = not any(isinstance(penalty.weight, Tensor) for penalty in step.objective.penalties)
         most = len(active) - 1 if in_turn else len(active) // 2
-        return self if int(active.sum()) > most else self._only(active.nonzero().flatten())
-
-    def _only(self, chosen: Tensor) -> Self:
-        step = self.step
+        if not (in_turn or _is_large(step)) or not is_shared or int(active.sum()) > most:
+            return self
+        chosen = active.nonzero().flatten()
         step.reset()  # frees memory of graphs, which are not replayed again
         fleet = step.fleet.take(chosen).train()
         flat = flatten_parameters(fleet, len(chosen))
@@ -281,7 +280,7 @@ class Running:
         index = chosen if self.index is None else self.index[chosen]
         seeds = [self.seeds[number] for number in chosen.tolist()]
         # A table without batches where only other members have validation rows.
-        held_out = None if self.held_out is None else _held_out(smaller)
+        held_out = None if self.held_out is None else smaller.data.held_out_rows(4 * step.schedule.batch_size)
         return replace(self, index=index, step=smaller, seeds=seeds, held_out=held_out)
 
     def write_back(self) -> None:
@@ -314,12 +313,3 @@ class Running:
 
 def _is_large(step: TrainingStep) -> bool:
     return step.is_recorded and step.data.members >= MIN_MEMBERS
-
-
-def _is_shared(objective: Objective) -> bool:
-    """Whether no penalty has a weight per member, which would not match a smaller fleet."""
-    return not any(isinstance(penalty.weight, Tensor) for penalty in objective.penalties)
-
-
-def _held_out(step: TrainingStep) -> Tensor:
-    return step.data.held_out_rows(4 * step.schedule.batch_size)
