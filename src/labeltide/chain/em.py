@@ -18,7 +18,8 @@ from torch import Tensor
 from labeltide._clock import Period
 from labeltide.chain.data import ChainData, ChainParameters, Expected, Members, cat_parameters, informedness
 from labeltide.chain.families import Families, families_of, family, pooled, spline_shape
-from labeltide.chain.passes import TINY, expect, is_compiled, label_likelihoods, normalise, predictive_log_likelihood
+from labeltide.chain.passes import TINY, expect, label_likelihoods, normalise, predictive_log_likelihood
+from labeltide.kernels import choose
 from labeltide.kernels.library import torch_on_one_thread
 
 PSEUDO_COUNT = 0.5  # by hand: added to every expected transition and its exposure (docs/decisions/008-starts-of-em.md)
@@ -49,7 +50,7 @@ def fit_chains(
     learn_power: bool = False,
 ) -> FittedChains:
     """Run EM on all members together; Q starts at the least-squares fit of the families to that of `parameters`."""
-    with torch_on_one_thread() if is_compiled(data) else contextlib.nullcontext():
+    with torch_on_one_thread() if choose("chain", data.labels.device) == "c" else contextlib.nullcontext():
         coefficients = families.fit_start(parameters.matrices)
         recorded = (data.labels >= 0) & data.mask[..., None]  # (sets, rows, steps, annotators)
         both = recorded[:, :, 1:] & recorded[:, :, :-1]
@@ -79,8 +80,8 @@ def _maximise(
     damped Newton step with the complete-data information and its prior, in units of `power_unit`; None keeps it.
     """
     power, bursts = parameters.power, parameters.bursts
-    start = _normalise((expected.starts[:, 0] + PSEUDO_COUNT) / (expected.starts[:, 1] + PSEUDO_COUNT))
-    transition = _normalise((expected.pairs[:, 0] + PSEUDO_COUNT) / (expected.pairs[:, 1] + PSEUDO_COUNT))
+    start = normalise((expected.starts[:, 0] + PSEUDO_COUNT) / (expected.starts[:, 1] + PSEUDO_COUNT))
+    transition = normalise((expected.pairs[:, 0] + PSEUDO_COUNT) / (expected.pairs[:, 1] + PSEUDO_COUNT))
     if power_unit is not None:
         slope, curvature = expected.power.unbind(1)
         away = power - POWER_CENTRE * power_unit
@@ -105,10 +106,6 @@ def power_unit(data: ChainData, members: Members, matrices: Tensor) -> Tensor:
 def power_log_prior(power: Tensor, unit: Tensor | float = 1.0) -> Tensor:
     """Logarithm of the prior density of each member's power in its unit, zero at its centre."""
     return -(1 + ((power / unit - POWER_CENTRE) / POWER_SCALE) ** 2).log()
-
-
-def _normalise(values: Tensor) -> Tensor:
-    return values / values.sum(-1, keepdim=True)
 
 
 # Starting values of the hidden Markov model: EM from the labels alone, then with evidence.
@@ -302,8 +299,8 @@ def _from_votes(data: ChainData, fits: Members, other: ChainParameters) -> Chain
         counts.append(torch.einsum("mrti,mrtaj->maij", truth, recorded))
         pairs.append(torch.einsum("mrti,mrtj->mij", truth[:, :, :-1], after))
     recordings, transitions = torch.stack(counts).sum(0) + 1, torch.stack(pairs).sum(0) + 1
-    matrices = (recordings / recordings.sum(-1, keepdim=True))[:, :, None].expand_as(other.matrices)
-    return other._replace(transition=transitions / transitions.sum(-1, keepdim=True), matrices=matrices)
+    matrices = normalise(recordings)[:, :, None].expand_as(other.matrices)
+    return other._replace(transition=normalise(transitions), matrices=matrices)
 
 
 def _mostly(classes: int, right: float, device: torch.device) -> Tensor:
