@@ -13,10 +13,11 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -55,7 +56,11 @@ class Processes(Workers):
         left, tries, problem = set(range(len(parts))), 0, None
         threads = max(1, usable_cores() // max(1, min(self.count, len(parts))))  # few tasks share all cores
         while left and problem is None:
-            waiting = {self._submit(threads, task, shared, parts[number]): number for number in sorted(left)}
+            if self._pool is None:
+                context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+                self._pool = ProcessPoolExecutor(self.count, context, initializer=_start_worker)
+            submit = partial(self._pool.submit, _run_with_threads, threads, task, shared)
+            waiting = {submit(parts[number]): number for number in sorted(left)}
             for future in as_completed(waiting):
                 error = CancelledError() if future.cancelled() else future.exception()
                 if error is None:
@@ -75,12 +80,6 @@ class Processes(Workers):
                     )
         if problem is not None:
             raise problem
-
-    def _submit(self, threads: int, task: Task, shared: Any, part: Any) -> Future[Any]:
-        if self._pool is None:
-            context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-            self._pool = ProcessPoolExecutor(self.count, context, initializer=_start_worker)
-        return self._pool.submit(_run_with_threads, threads, task, shared, part)
 
     def close(self, kill: bool = False) -> None:
         pool, self._pool = self._pool, None

@@ -91,8 +91,11 @@ class _FusedGRU(torch.autograd.Function):
         parts = features.new_empty(task.members, tiles, sum(sizes))
         task.kept, task.grad_out, task.gradients = kept.data_ptr(), grad.data_ptr(), parts.data_ptr()
         library.run("labeltide_gru_backward", task, task.members * tiles)
-        gradients = sum_parts(parts).split(sizes, 1)
-        return None, None, *(g.view(p.shape) for g, p in zip(gradients, parameters, strict=True))
+        sums = features.new_empty(task.members, sum(sizes))
+        sum_task = SumTask(task.members, tiles, sum(sizes), sum(sizes), parts.data_ptr(), sums.data_ptr())
+        library.run("labeltide_sum", sum_task, task.members)
+        gradients = zip(sums.split(sizes, 1), parameters, strict=True)
+        return None, None, *(gradient.view(parameter.shape) for gradient, parameter in gradients)
 
 
 def kept_size(task: GRUTask) -> int:
@@ -113,17 +116,9 @@ def make_gru_task(features: Tensor, parameters: Sequence[Tensor]) -> GRUTask:
 
 
 class SumTask(ctypes.Structure):
-    """The arguments of one call, laid out as in c/pool.c. Results have the same bits on any number of threads."""
+    """The arguments of a sum over the second axis, laid out as in c/pool.c; the bits do not depend on threads."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "count", "size", "stride")),
         *((name, ctypes.c_void_p) for name in ("parts", "sums")),
     ]
-
-
-def sum_parts(parts: Tensor) -> Tensor:
-    """Sum (members, count, size) over its second axis."""
-    members, count, size = parts.shape
-    sums = parts.new_empty(members, size)
-    library.run("labeltide_sum", SumTask(members, count, size, size, parts.data_ptr(), sums.data_ptr()), members)
-    return sums
