@@ -17,7 +17,6 @@ from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -59,8 +58,10 @@ class Processes(Workers):
             if self._pool is None:
                 context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
                 self._pool = ProcessPoolExecutor(self.count, context, initializer=_start_worker)
-            submit = partial(self._pool.submit, _run_with_threads, threads, task, shared)
-            waiting = {submit(parts[number]): number for number in sorted(left)}
+            waiting = {
+                self._pool.submit(_run_with_threads, threads, task, shared, parts[number]): number
+                for number in sorted(left)
+            }
             for future in as_completed(waiting):
                 error = CancelledError() if future.cancelled() else future.exception()
                 if error is None:

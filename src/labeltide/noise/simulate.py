@@ -221,6 +221,10 @@ def _mixed(n_steps: int, a: float, b: float, c: float, **growth: float) -> tuple
     return _decay(n_steps, a, b, c), _growth(n_steps, **{name.removeprefix("mix_"): v for name, v in growth.items()})
 
 
+def _jump(n_steps: int, a: float, c: float) -> np.ndarray:
+    return np.where(np.linspace(0, 1, n_steps) < 0.5, c, a)
+
+
 def _for_both(curve: Callable[..., np.ndarray]) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
     """The same curve for both halves of the classes."""
     return lambda n_steps, **constants: (curve(n_steps, **constants),) * 2
@@ -234,7 +238,7 @@ _CURVES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
     "growth": _for_both(_growth),
     "periodic": _for_both(_periodic),
     "mixed": _mixed,
-    "jump": _for_both(lambda n_steps, a, c: np.where(np.linspace(0, 1, n_steps) < 0.5, c, a)),
+    "jump": _for_both(_jump),
 }
 
 
