@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labeltide.chain.families import RIDGE, Family, shared
+
 
 def matrix_of(
     matrices: np.ndarray, member: int | None, row: int, step: int, kind: str, annotator: int = 0
@@ -194,3 +196,19 @@ def choose_issues(quality, may_flag, fdr):
     last = np.searchsorted(candidates, candidates, side="right")
     worst = candidates[candidates.cumsum()[last - 1] / last <= fdr]
     return may_flag & (quality <= worst[-1]) if worst.size else np.zeros(quality.shape, dtype=bool)
+
+
+def family_design(kind: Family) -> np.ndarray:
+    """Dense design matrix of a family of Q(t), (points, entries, coefficients), those of the level first."""
+    constant, moving = shared(kind.n_classes, kind.level), kind.moving_shares()
+    level = np.broadcast_to(constant, (len(kind.basis), *constant.shape))
+    movement = np.einsum("tk,es->teks", kind.basis, moving).reshape(len(kind.basis), len(moving), -1)
+    return np.concatenate([level, movement], 2)
+
+
+def family_penalty(kind: Family) -> np.ndarray:
+    """Roughness penalty and ridge penalty of a family of Q(t): (coefficients, coefficients)."""
+    n_level, n_moving = shared(kind.n_classes, kind.level).shape[1], kind.moving_shares().shape[1]
+    penalty = RIDGE * np.eye(n_level + len(kind.shape.penalty) * n_moving)
+    penalty[n_level:, n_level:] += np.kron(kind.shape.penalty, np.eye(n_moving))
+    return penalty

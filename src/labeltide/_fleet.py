@@ -41,12 +41,9 @@ class FleetModule(nn.Module):
     def take(self, index: Tensor) -> Self:
         """A copy of some members as a fleet."""
         tensors = [*self.parameters(), *self.buffers()]
-        memo = {id(tensor): _take_like(tensor, index) for tensor in tensors}
-        clone = copy.deepcopy(self, memo)
-        for module in clone.modules():
-            if isinstance(module, FleetModule):
-                module.members = len(index)
-        return clone
+        return _with_tensors(
+            self, [(tensor, tensor.detach()[index.to(tensor.device)]) for tensor in tensors], len(index)
+        )
 
 
 def put_members(fleet: FleetModule, index: Tensor, others: FleetModule, other_index: Tensor) -> None:
@@ -59,16 +56,21 @@ def put_members(fleet: FleetModule, index: Tensor, others: FleetModule, other_in
 
 def stack(modules: Sequence[FleetModuleT]) -> FleetModuleT:
     """Join modules of one kind into one fleet: the inverse of `FleetModule.member`."""
-    memo: dict[int, Any] = {}
-    for tensors in zip(*([*module.parameters(), *module.buffers()] for module in modules), strict=True):
-        joined = torch.cat([tensor.detach() for tensor in tensors])
-        first = tensors[0]
-        memo[id(first)] = nn.Parameter(joined, first.requires_grad) if isinstance(first, nn.Parameter) else joined
-    fleet = copy.deepcopy(modules[0], memo)
-    for module in fleet.modules():
-        if isinstance(module, FleetModule):
-            module.members = sum(part.members for part in modules)
-    return fleet
+    tensors = zip(*([*module.parameters(), *module.buffers()] for module in modules), strict=True)
+    joined = [(parts[0], torch.cat([part.detach() for part in parts])) for parts in tensors]
+    return _with_tensors(modules[0], joined, sum(module.members for module in modules))
+
+
+def _with_tensors(module: FleetModuleT, tensors: Sequence[tuple[Tensor, Tensor]], members: int) -> FleetModuleT:
+    """A copy of a module with new values for its tensors, in pairs of old and new, of another number of members."""
+    memo: dict[int, Any] = {
+        id(old): nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new for old, new in tensors
+    }
+    clone = copy.deepcopy(module, memo)
+    for part in clone.modules():
+        if isinstance(part, FleetModule):
+            part.members = members
+    return clone
 
 
 class MemberLinear(FleetModule):
@@ -115,8 +117,3 @@ def uniform_(parameter: Tensor, bound: float, generators: Sequence[Generator], c
 def member_generators(seeds: Sequence[int]) -> list[Generator]:
     """One random generator per member, on the CPU so that initial values are the same on every device."""
     return [torch.Generator().manual_seed(int(seed)) for seed in seeds]
-
-
-def _take_like(tensor: Tensor, members: Tensor) -> Tensor:
-    values = tensor.detach()[members.to(tensor.device)]
-    return nn.Parameter(values, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else values

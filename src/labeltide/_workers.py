@@ -13,11 +13,11 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from labeltide._files import import_extra
@@ -29,27 +29,21 @@ PATIENCE = 5.0  # seconds for a connection to a cluster
 CLIENT_PORT = 10001  # of ray:// addresses that name none
 
 
-class Workers(Protocol):
-    """Something that runs tasks."""
+class Workers:
+    """Runs tasks one after another, in this process; subclasses run them elsewhere."""
 
-    count: int  # tasks at a time
+    count = 1  # tasks at a time
 
     def run(self, task: Task, shared: Any, parts: Sequence[Any]) -> Iterator[Result]:
         """Call ``task(shared, part)`` for every part; yields (number of the part, result) as they finish."""
-        ...
-
-
-class Serial:
-    """One after another, in this process."""
-
-    count = 1
-
-    def run(self, task: Task, shared: Any, parts: Sequence[Any]) -> Iterator[Result]:
         for number, part in enumerate(parts):
             yield number, task(shared, part)
 
+    def close(self, kill: bool = False) -> None:
+        """End what was started; with `kill` in the middle of its tasks."""
 
-class Processes:
+
+class Processes(Workers):
     """Several processes of this machine, which end with this one however it ends."""
 
     def __init__(self, count: int) -> None:
@@ -61,13 +55,19 @@ class Processes:
         left, tries, problem = set(range(len(parts))), 0, None
         threads = max(1, usable_cores() // max(1, min(self.count, len(parts))))  # few tasks share all cores
         while left and problem is None:
-            waiting = {self._submit(threads, task, shared, parts[number]): number for number in sorted(left)}
-            for future in _as_finished(waiting):
-                error = future.exception()
+            if self._pool is None:
+                context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+                self._pool = ProcessPoolExecutor(self.count, context, initializer=_start_worker)
+            waiting = {
+                self._pool.submit(_run_with_threads, threads, task, shared, parts[number]): number
+                for number in sorted(left)
+            }
+            for future in as_completed(waiting):
+                error = CancelledError() if future.cancelled() else future.exception()
                 if error is None:
                     left.discard(waiting[future])
                     yield waiting[future], future.result()
-                elif not isinstance(error, BrokenProcessPool) and problem is None:
+                elif not isinstance(error, BrokenProcessPool | CancelledError) and problem is None:
                     problem = error
                     for other in waiting:
                         other.cancel()
@@ -82,24 +82,16 @@ class Processes:
         if problem is not None:
             raise problem
 
-    def _submit(self, threads: int, task: Task, shared: Any, part: Any) -> Future[Any]:
-        if self._pool is None:
-            context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-            self._pool = ProcessPoolExecutor(self.count, context, initializer=_start_worker)
-        return self._pool.submit(_run_with_threads, threads, task, shared, part)
-
     def close(self, kill: bool = False) -> None:
-        """End the processes; with `kill` in the middle of their tasks."""
         pool, self._pool = self._pool, None
         if pool is None:
             return
-        children = list((pool._processes or {}).values()) if kill else []
-        for child in children:
+        for child in list((pool._processes or {}).values()) if kill else ():
             child.terminate()
         pool.shutdown(cancel_futures=True)
 
 
-class RayCluster:
+class RayCluster(Workers):
     """The machines of a Ray cluster (Moritz and others 2018); nodes with GPUs give each task one."""
 
     def __init__(self, address: str) -> None:
@@ -129,8 +121,7 @@ class RayCluster:
             for reference in waiting:
                 ray.cancel(reference, force=True)
 
-    def close(self) -> None:
-        """Leave the cluster if it was entered here."""
+    def close(self, kill: bool = False) -> None:
         if self._ours:
             self._ray.shutdown()
 
@@ -140,7 +131,7 @@ _current: ContextVar[Workers | None] = ContextVar("labeltide workers", default=N
 
 def current_workers() -> Workers:
     """Where independent work runs now; this process unless `workers` said otherwise."""
-    return _current.get() or Serial()
+    return _current.get() or Workers()
 
 
 @contextmanager
@@ -166,33 +157,22 @@ def workers(n: int | None = None, ray: str | None = None) -> Iterator[Workers]:
         raise ValueError(f"workers takes a number of processes or a Ray cluster, not both. Got n={n!r}, ray={ray!r}.")
     if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 1):
         raise ValueError(f"n must be a whole number of processes, at least 1. Got {n!r}.")
-    engine: Serial | Processes | RayCluster
     count = usable_cores() if n is None else n
-    engine = RayCluster(ray) if ray is not None else Processes(count) if count > 1 else Serial()
+    engine = RayCluster(ray) if ray is not None else Processes(count) if count > 1 else Workers()
     token = _current.set(engine)
     try:
         yield engine
     except BaseException:
-        if isinstance(engine, Processes):
-            engine.close(kill=True)
+        engine.close(kill=True)
         raise
     finally:
         _current.reset(token)
-        if not isinstance(engine, Serial):
-            engine.close()
+        engine.close()
 
 
 def usable_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _as_finished(waiting: dict[Future[Any], int]) -> Iterator[Future[Any]]:
-    """Futures as they finish; those that were cancelled are passed over."""
-    left = set(waiting)
-    while left:
-        done, left = wait(left, return_when=FIRST_COMPLETED)
-        yield from (future for future in done if not future.cancelled())
 
 
 def _check_reachable(address: str) -> None:
@@ -254,11 +234,11 @@ def _result(ray: Any, reference: Any) -> Any:
 def _start_worker() -> None:
     """Ignore Ctrl-C, which the parent handles, and end when the parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
-    if parent is not None:
+    assert parent is not None
+
+    def end_with_parent() -> None:
         parent.join()
         os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()

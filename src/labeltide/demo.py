@@ -12,34 +12,27 @@ from labeltide.auditing.run import TableAudit, audit
 from labeltide.data.studies import simulate_study
 
 
-class Truth(NamedTuple):
-    """How an audit fares against the true labels."""
+class DemoResult(NamedTuple):
+    """An audit and how it fares against the true labels; shows itself as text."""
 
+    audit: TableAudit
     wrong: float  # share of recorded labels that are wrong
     found: float  # share of the wrong labels that are to be checked
     false_alarms: float  # share of the labels to check that are right
     wrong_after: float  # share of wrong labels once corrected
     rate_error: float  # mean distance between the estimated and the true error rate over the clock
 
-
-class DemoResult(NamedTuple):
-    """The audit and its comparison; shows itself as text."""
-
-    audit: TableAudit
-    truth: Truth
-
     def __str__(self) -> str:
-        truth = self.truth
         return "\n".join(
             [
                 str(self.audit),
                 "",
                 "Against the known truth, which the audit did not see:",
-                f"  {truth.wrong:.1%} of the labels are wrong; {truth.found:.1%} of these are to be checked.",
-                f"  {truth.false_alarms:.1%} of the labels to check are right (at most "
+                f"  {self.wrong:.1%} of the labels are wrong; {self.found:.1%} of these are to be checked.",
+                f"  {self.false_alarms:.1%} of the labels to check are right (at most "
                 f"{self.audit.summary['issues']['fdr']:.0%} were allowed).",
-                f"  After correction {truth.wrong_after:.1%} of the labels are wrong.",
-                f"  The error rate over the day is off by {100 * truth.rate_error:.1f} points on average.",
+                f"  After correction {self.wrong_after:.1%} of the labels are wrong.",
+                f"  The error rate over the day is off by {100 * self.rate_error:.1f} points on average.",
                 "",
                 f"Page       {self.audit.page}",
             ]
@@ -54,10 +47,10 @@ def run_demo(out: Path, *, people: int = 60, days: int = 14, seed: int = 0, verb
     result = audit(
         recorded, **roles, clock="hour_of_day", out=out, seed=seed, verbose=verbose, command="labeltide demo"
     )
-    return DemoResult(result, compare_with_truth(result, table["true_label"]))
+    return compare_with_truth(result, table["true_label"])
 
 
-def compare_with_truth(result: TableAudit, truth: pa.ChunkedArray) -> Truth:
+def compare_with_truth(result: TableAudit, truth: pa.ChunkedArray) -> DemoResult:
     """Compare an audit of a table with its true labels, one for each row."""
     true = np.asarray(truth.to_pylist(), dtype=object)[result.labels["row"].to_numpy()]
     wrong = np.asarray(result.labels["recorded"].to_pylist(), dtype=object) != true
@@ -69,7 +62,8 @@ def compare_with_truth(result: TableAudit, truth: pa.ChunkedArray) -> Truth:
     counts = np.bincount(nearest, minlength=len(clock))
     rate = np.bincount(nearest, wrong, minlength=len(clock)) / np.maximum(counts, 1)
     error = np.abs(np.array(noise["curves"][0]["rate"], dtype=float) - rate)
-    return Truth(
+    return DemoResult(
+        result,
         wrong=float(wrong.mean()),
         found=float(issue[wrong].mean()) if wrong.any() else 1.0,
         false_alarms=float(1 - wrong[issue].mean()) if issue.any() else 0.0,

@@ -15,7 +15,6 @@ import torch
 
 from labeltide import __version__
 from labeltide.kernels import KERNELS, choose, library
-from labeltide.kernels.library import CheckResult
 
 PROCESSORS = ("no AVX2", "AVX2", "AVX-512")  # what `labeltide_processor` tells apart on x86
 
@@ -54,39 +53,40 @@ def examine() -> Report:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what a failed check would warn of stands in the report
         checked = {name: library.load(name).checks for name in library.runnable()}
-        kernels = {
-            name: "; ".join(_describe(kernel, verdict) for kernel, verdict in verdicts.items())
-            for name, verdicts in checked.items()
-        }
         chosen = {kernel: _chosen(kernel) for kernel in KERNELS}
+    kernels = {
+        name: "; ".join(
+            f"{kernel} {'passed' if result.passed else 'FAILED'} "
+            f"({result.difference:.0e}, {1e3 * result.seconds:.1f} ms)"
+            for kernel, result in results.items()
+        )
+        for name, results in checked.items()
+    }
     for name in library.VARIANTS:
         if name not in kernels:
             kernels[name] = "built, but this processor cannot run it" if name in library.built() else "not built"
+    threads = f"{torch.get_num_threads()} within operations, {torch.get_num_interop_threads()} between them"
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return Report(
         {
-            "System": _system(),
+            "System": {
+                "labeltide": __version__,
+                "python": sys.version.replace("\n", " "),
+                "executable": sys.executable,
+                "machine": platform.platform(),
+                "processor": f"{_processor()}, {os.cpu_count()} cores",
+            },
             "Dependencies": _dependencies(),
-            "Torch": _torch(),
+            "Torch": {
+                "capability": torch.backends.cpu.get_cpu_capability(),
+                "threads": threads,
+                "GPU": ", ".join(gpus) if torch.cuda.is_available() else "none",
+            },
             "Kernels found, with the result of their self-check (difference from torch, time)": kernels,
             f"Kernels in use ({library.ENVIRONMENT}={os.environ.get(library.ENVIRONMENT, '')!r})": chosen,
         },
-        all(verdict.passed for verdicts in checked.values() for verdict in verdicts.values()),
+        all(result.passed for results in checked.values() for result in results.values()),
     )
-
-
-def _describe(kernel: str, verdict: CheckResult) -> str:
-    passed = "passed" if verdict.passed else "FAILED"
-    return f"{kernel} {passed} ({verdict.difference:.0e}, {1e3 * verdict.seconds:.1f} ms)"
-
-
-def _system() -> dict[str, str]:
-    return {
-        "labeltide": __version__,
-        "python": sys.version.replace("\n", " "),
-        "executable": sys.executable,
-        "machine": platform.platform(),
-        "processor": f"{_processor()}, {os.cpu_count()} cores",
-    }
 
 
 def _processor() -> str:
@@ -115,17 +115,6 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _torch() -> dict[str, str]:
-    gpu = "none"
-    if torch.cuda.is_available():
-        gpu = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
-    return {
-        "capability": torch.backends.cpu.get_cpu_capability(),
-        "threads": f"{torch.get_num_threads()} within operations, {torch.get_num_interop_threads()} between them",
-        "GPU": gpu,
-    }
 
 
 def _chosen(kernel: str) -> str:

@@ -13,6 +13,7 @@ from labeltide.chain.families import (
     pieces_shape,
     spline_shape,
 )
+from oracles import family_design, family_penalty
 
 GRID = np.linspace(0, 1, 9)
 SHARINGS = [
@@ -30,7 +31,7 @@ SHAPES = [spline_shape(GRID, 2.0), constant_shape(GRID), pieces_shape(np.arange(
 
 def dense_design(blocks, kind):
     """The logits of unit vectors: (points * entries, coefficients)."""
-    units = torch.eye(blocks.n_coefficients, dtype=torch.float64)[None]  # one annotator for each coefficient
+    units = torch.eye(blocks.n_blocks * blocks.size, dtype=torch.float64)[None]  # one annotator for each coefficient
     design = blocks.logits(units)[0].flatten(1).mT
     assert design.shape[0] == len(kind.basis) * kind.n_classes * (kind.n_classes - 1)
     return design
@@ -56,11 +57,11 @@ def test_projection_and_information_are_those_of_the_dense_design(n_classes, lev
 @pytest.mark.parametrize(("level", "movement"), SHARINGS[:5])
 def test_the_blocks_span_the_design_of_their_family(level, movement):
     kind = family(3, spline_shape(GRID, 2.0), level, movement)
-    found, wanted = dense_design(ClassBlocks.of([kind]), kind), torch.from_numpy(kind.design).flatten(0, 1)
+    found, wanted = dense_design(ClassBlocks.of([kind]), kind), torch.from_numpy(family_design(kind)).flatten(0, 1)
     assert sorted(map(tuple, found.mT.tolist())) == sorted(map(tuple, wanted.mT.tolist()))
     costs = [
         np.sort(np.linalg.eigvalsh(each))
-        for each in (kind.penalty, torch.block_diag(*ClassBlocks.of([kind]).penalty[0]))
+        for each in (family_penalty(kind), torch.block_diag(*ClassBlocks.of([kind]).penalty[0]))
     ]
     np.testing.assert_allclose(*costs, atol=1e-9)
 

@@ -121,7 +121,7 @@ def test_rounding_moves_no_change_point():
 def test_newton_finds_the_noise_behind_exact_counts(shape, level, movement):
     kinds = Families.of([family(3, shape, level, movement)])
     generator = torch.Generator().manual_seed(1)
-    size = kinds.groups[0].blocks.n_coefficients
+    size = kinds.groups[0].blocks.n_blocks * kinds.groups[0].blocks.size
     true = [0.4 * torch.randn(1, 1, size, generator=generator, dtype=torch.float64)]
     wanted = kinds.noise(true)
     found = kinds.fit_start(torch.full_like(wanted, 1 / 3))

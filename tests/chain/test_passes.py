@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from chains import make_case
 from labeltide.chain import passes
-from labeltide.chain.passes import fused_pass, plain_pass
+from labeltide.chain.passes import kernel_inputs, plain_pass
+from labeltide.kernels.chain import compiled_pass
 
 compiled = pytest.mark.usefixtures("compiled_variant")
 
@@ -122,7 +123,8 @@ def test_the_compiled_pass_equals_the_plain_one(
 ):
     groups = 1 + seed % 2 * (annotators - 1)
     case = make_case(seed, members, rows, steps, classes, annotators, groups, 5, evidence, bursts, jumps)
-    for one, two in zip(plain_pass(*case, posterior=True), fused_pass(*case, posterior=True), strict=True):
+    compiled = compiled_pass(kernel_inputs(*case), posterior=True)
+    for one, two in zip(plain_pass(*case, posterior=True), compiled, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4 * (1 + float(two.abs().max())))
 
 

@@ -41,7 +41,7 @@ def fitted(kinds, counts, steps=30):
 def objective(kinds, beta, counts):
     """The log-likelihood of counts and both priors, written out."""
     (group,) = kinds.groups
-    prior, penalty = (torch.block_diag(*blocks[0]) for blocks in (kinds._prior(group), group.penalty))
+    prior, penalty = (torch.block_diag(*blocks[0]) for blocks in (kinds._prior(group), group.blocks.penalty))
     apart = beta[:, 1:] - beta[:, :1]
     cost = (apart @ prior * apart).sum() + (beta[:, :1] @ penalty * beta[:, :1]).sum()
     return (counts * kinds._noise(group, beta[:, 1:]).log()).sum() - cost / 2

@@ -9,6 +9,7 @@ from labeltide.inference.bootstrap import free_family
 from labeltide.inference.temporality import allow_bursts, judge_temporality
 from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
+from oracles import family_design
 
 CLOCK = np.linspace(0, 1, 25)
 
@@ -64,16 +65,16 @@ def test_labels_without_mistakes_are_not_called_noisy():
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 def test_a_held_class_has_no_coefficient_that_moves_it(n_classes):
     free = free_family(n_classes, CLOCK, 10.0)
-    held = hold_class(free, 1).design.reshape(25, n_classes, n_classes - 1, -1)
+    held = family_design(hold_class(free, 1)).reshape(25, n_classes, n_classes - 1, -1)
     assert np.ptp(held[:, 1], axis=0).max() == 0
     assert np.ptp(held[:, 0], axis=0).max() > 0
-    assert held.shape[-1] < free.design.shape[-1]
+    assert held.shape[-1] < family_design(free).shape[-1]
 
 
 def test_holding_a_class_leaves_levels_alone():
     free = family(2, spline_shape(CLOCK, 10.0), "each", "each")
     held = hold_class(free, 0)
-    assert held.design.shape[-1] == 2 + (free.design.shape[-1] - 2) // 2
+    assert family_design(held).shape[-1] == 2 + (family_design(free).shape[-1] - 2) // 2
 
 
 def test_holding_a_class_keeps_the_pooling_of_annotators():

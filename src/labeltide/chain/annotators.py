@@ -66,6 +66,10 @@ class Crowd:
         """The number of each label's step among all steps of all rows."""
         return self.row * self.mask.shape[1] + self.step
 
+    def shared(self) -> np.ndarray:
+        """Whether the step of each label has labels of other annotators, too."""
+        return self.votes().sum(1)[self.flat_step()] > 1
+
     def votes(self) -> np.ndarray:
         """How many annotators gave each label: (rows * steps, classes)."""
         size = self.mask.size * self.n_classes
@@ -109,7 +113,7 @@ def fit_annotators(
 ) -> Annotators:
     """Fit each annotator's Q(t), and give the belief in every true label."""
     first = Candidate(power=0.0 if crowd.evidence is None else POWERS[1])
-    shared = _shared(crowd)
+    shared = crowd.shared()
     comparable = bool(shared.any())
     fits: dict[Candidate, _Fit] = {}
     scores: dict[Candidate, np.ndarray] = {}
@@ -119,9 +123,10 @@ def fit_annotators(
         for option in options:
             progress(f"fit {option}")
             start = None if best is None or option.sequential != best.sequential else fits[best].posterior
-            fits[option] = _fit(crowd, option, start)
-            if comparable:
-                scores[option] = fits[option].score(crowd)[shared]
+            fits[option] = fit = _fit(crowd, option, start)
+            if comparable:  # log-probability of each label given those of the other annotators
+                emission = fit.noise[crowd.annotator, crowd.point, :, crowd.label]
+                scores[option] = np.log((fit.left_out * emission).sum(-1).clip(1e-12))[shared]
             if best is None:
                 best = option
             elif comparable:
@@ -131,23 +136,15 @@ def fit_annotators(
         assert best is not None
         return best
 
-    if candidates is not None:
-        best = best_of(candidates, None, 0.0)
-    else:
-        best = best_of([first], None, 0.0)
-        if comparable:
-            best = best_of([best._replace(sequential=False)], best, 2.0)
-            if crowd.evidence is not None:
-                best = best_of([best._replace(power=power) for power in POWERS if power != best.power], best, 0.0)
-            if crowd.n_points > 1:
-                best = best_of([best._replace(bandwidth=width) for width in BANDWIDTHS], best, 1.0)
+    best = best_of([first] if candidates is None else candidates, None, 0.0)
+    if candidates is None and comparable:
+        best = best_of([best._replace(sequential=False)], best, 2.0)
+        if crowd.evidence is not None:
+            best = best_of([best._replace(power=power) for power in POWERS if power != best.power], best, 0.0)
+        if crowd.n_points > 1:
+            best = best_of([best._replace(bandwidth=width) for width in BANDWIDTHS], best, 1.0)
     tried = {candidate: float(score.mean()) for candidate, score in scores.items()}
     return _conclude(crowd, fits[best], shared, best, tried)
-
-
-def _shared(crowd: Crowd) -> np.ndarray:
-    """Whether the step of each label has labels of other annotators, too."""
-    return crowd.votes().sum(1)[crowd.flat_step()] > 1
 
 
 class _Fit(NamedTuple):
@@ -155,11 +152,6 @@ class _Fit(NamedTuple):
     left_out: np.ndarray  # (labels, classes), posterior without the label's annotator in its row
     noise: np.ndarray  # (annotators, points, classes, classes)
     common: np.ndarray  # (points, classes, classes)
-
-    def score(self, crowd: Crowd) -> np.ndarray:
-        """Log-probability of each label given those of the other annotators."""
-        emission = self.noise[crowd.annotator, crowd.point, :, crowd.label]
-        return np.log((self.left_out * emission).sum(-1).clip(1e-12))
 
 
 def _fit(crowd: Crowd, candidate: Candidate, posterior: np.ndarray | None) -> _Fit:
@@ -183,8 +175,9 @@ def _fit(crowd: Crowd, candidate: Candidate, posterior: np.ndarray | None) -> _F
         other = np.where((known >= 0) & (known != np.arange(n_classes)), -50.0, other)
     votes = crowd.votes()
     share = votes.sum(0) / votes.sum()
-    iterations = FIRST_ITERATIONS if posterior is None else MORE_ITERATIONS
+    iterations = MORE_ITERATIONS
     if posterior is None:
+        iterations = FIRST_ITERATIONS
         start = np.exp(other.reshape(-1, n_classes)) * (votes + 0.01 * share)
         posterior = (start / start.sum(1, keepdims=True)).reshape(shape)
     table = np.zeros((len(cells), n_classes))
@@ -192,8 +185,7 @@ def _fit(crowd: Crowd, candidate: Candidate, posterior: np.ndarray | None) -> _F
     starts: np.ndarray | None = None
     noise = common = np.zeros(0)
     for _ in range(iterations):
-        flat = posterior.reshape(-1, n_classes)
-        counts = incidence @ flat  # (cells, true)
+        counts = incidence @ posterior.reshape(-1, n_classes)  # (cells, true)
         noise, common, table = _tables(crowd, candidate, counts, (owner, before, moment), cell_group, cell_label)
         real = posterior * crowd.mask[..., None]
         share = real.sum((0, 1)) / real.sum()
@@ -314,46 +306,48 @@ def _conclude(
 ) -> Annotators:
     """Pool the chain with the votes, with the weights that best predict each annotator from the others."""
     n_classes, shape, at = crowd.n_classes, fit.posterior.shape, crowd.flat_step()
-    votes = crowd.votes()
     point = np.zeros(crowd.mask.size, dtype=np.int64)
     point[at] = crowd.point
     posterior = fit.posterior.reshape(-1, n_classes)
     expected = _expected(posterior, fit.common, point)
-    others = [] if crowd.evidence is None else [np.exp(crowd.evidence).reshape(-1, n_classes)]
-    counts = torch.from_numpy(votes)
-    prior = votes_prior(counts.double(), n_classes).numpy()
+    votes = crowd.votes()
+    prior = votes_prior(torch.from_numpy(votes).double(), n_classes).numpy()
     vote_share = (votes + prior) / (votes + prior).sum(1, keepdims=True)
-    if not shared.any():
-        weights = torch.tensor(EQUAL, dtype=torch.float64)
-        another = pool(weights, stack_opinions(*map(torch.from_numpy, (expected, vote_share))))
-        parts = posterior.reshape(shape), another.numpy().reshape(shape), fit.noise, fit.common, fit.left_out
-        return Annotators(*parts, tuple(weights.tolist()), chosen, tried)
     rest = votes[at] - (crowd.label[:, None] == np.arange(n_classes))
     rest_share = (rest + prior) / (rest + prior).sum(1, keepdims=True)
-    chain_says = _expected(fit.left_out, fit.common, crowd.point)
-    says = [chain_says, rest_share, *(opinion[at] for opinion in others)]
-    opinions = stack_opinions(*(torch.from_numpy(opinion[shared]) for opinion in says))
-    recorded = torch.from_numpy(crowd.label[shared])
-    weights = fit_weights(opinions, recorded)
-    averaged, n_shared = np.zeros_like(posterior), np.bincount(at[shared], minlength=len(posterior))[:, None]
-    for true in range(n_classes):
-        averaged[:, true] = np.bincount(at[shared], chain_says[shared, true], minlength=len(posterior))
-    averaged = np.where(n_shared > 0, averaged / np.maximum(n_shared, 1), expected)
-    another = pool(weights, stack_opinions(*map(torch.from_numpy, (averaged, vote_share, *others))))
-    # Linear opinion pool (Stone 1961): the weight of the chain is that of a mixture which predicts left-out labels.
-    index = np.arange(int(shared.sum()))
-    chain_chance, vote_chance = (opinion[shared][index, crowd.label[shared]] for opinion in says[:2])
-    weight = 0.5
-    for _ in range(100):
-        weight = float(np.mean(weight * chain_chance / (weight * chain_chance + (1 - weight) * vote_chance)))
-    weight = min(max(weight, MIN_CHAIN), MAX_CHAIN)
+    weights, chain_weight = torch.tensor(EQUAL, dtype=torch.float64), 1.0
+    others: list[np.ndarray] = []
+    if shared.any():
+        others = [] if crowd.evidence is None else [np.exp(crowd.evidence).reshape(-1, n_classes)]
+        left_out = _expected(fit.left_out, fit.common, crowd.point)
+        opinions = [opinion[shared] for opinion in (left_out, rest_share, *(other[at] for other in others))]
+        label = crowd.label[shared]
+        weights = fit_weights(stack_opinions(*map(torch.from_numpy, opinions)), torch.from_numpy(label))
+        averaged, n_shared = np.zeros_like(posterior), np.bincount(at[shared], minlength=len(posterior))[:, None]
+        np.add.at(averaged, at[shared], opinions[0])
+        expected = np.where(n_shared > 0, averaged / np.maximum(n_shared, 1), expected)
+        # Linear opinion pool (Stone 1961): the weight of the chain is that of a mixture which predicts left-out labels.
+        by_chain, by_votes = (opinion[np.arange(len(label)), label] for opinion in opinions[:2])
+        chain_weight = 0.5
+        for _ in range(100):
+            mixed = chain_weight * by_chain + (1 - chain_weight) * by_votes
+            chain_weight = float(np.mean(chain_weight * by_chain / mixed))
+        chain_weight = min(max(chain_weight, MIN_CHAIN), MAX_CHAIN)
+    another = pool(weights, stack_opinions(*map(torch.from_numpy, (expected, vote_share, *others)))).numpy()
     settled = votes.sum(1) == 0
     if crowd.trusted is not None:
         settled |= crowd.trusted.ravel() >= 0
-    belief = np.where(settled[:, None], posterior, weight * posterior + (1 - weight) * vote_share)
-    left_out = weight * fit.left_out + (1 - weight) * rest_share
-    parts = belief.reshape(shape), another.numpy().reshape(shape), fit.noise, fit.common, left_out
-    return Annotators(*parts, tuple(weights.tolist()), chosen, tried)
+    belief = np.where(settled[:, None], posterior, chain_weight * posterior + (1 - chain_weight) * vote_share)
+    return Annotators(
+        belief.reshape(shape),
+        another.reshape(shape),
+        fit.noise,
+        fit.common,
+        chain_weight * fit.left_out + (1 - chain_weight) * rest_share,
+        tuple(weights.tolist()),
+        chosen,
+        tried,
+    )
 
 
 def _expected(belief: np.ndarray, common: np.ndarray, point: np.ndarray) -> np.ndarray:
@@ -375,10 +369,7 @@ def _expected(belief: np.ndarray, common: np.ndarray, point: np.ndarray) -> np.n
 # is what the weights were fitted to. The chain of all annotators was never put to the test. With two annotators who
 # differ, it decides by error rates that it learned from just such steps (docs/decisions/010-opinion-pool.md).
 
-MIN_CHAIN, MAX_CHAIN = (
-    0.5,
-    0.7,
-)  # by hand: weight of the chain in the belief; votes alone, and the chain alone, are too sure
+MIN_CHAIN, MAX_CHAIN = 0.5, 0.7  # by hand: weight of the chain in the belief; either alone is too sure
 EQUAL = (0.5, 0.5)  # by hand: weights of the chain and of the votes where nothing can be compared
 VOTE_PRIOR = 0.5  # votes added to every class (Krichevsky and Trofimov 1981) where annotators cannot be compared
 MIN_VOTES = 1e-3  # added to every class in any case

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from labeltide._clock import Period, gap_ladder
 from labeltide.chain.families import WeightedFamily
+from labeltide.kernels.chain import Expected as Expected
 
 
 @dataclass(frozen=True)
@@ -35,21 +36,20 @@ class ChainData:
 
     def of_fit(self, fit: int) -> Self:
         """The labels and evidence of one fit, on the CPU."""
-        part = slice(fit, fit + 1)
-        by_fit = {name: getattr(self, name) for name in ("evidence", "future_evidence", "trained_with")}
-        taken: dict[str, Any] = {name: None if sets is None else sets[part] for name, sets in by_fit.items()}
-        selected = replace(self, labels=self.labels[part], **taken)
+        part = self._index(slice(fit, fit + 1), "labels", "evidence", "future_evidence", "trained_with")
+        selected = replace(self, **part)
         on_cpu: dict[str, Any] = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in vars(selected).items()}
         return type(self)(**on_cpu)
 
     def take_rows(self, rows: Tensor) -> Self:
         """Some of the rows, of all sets."""
-        by_row = {name: getattr(self, name) for name in ("mask", "points", "trusted", "jumps")}
-        taken: dict[str, Any] = {name: None if part is None else part[rows] for name, part in by_row.items()}
-        for name in ("evidence", "future_evidence"):
-            sets = getattr(self, name)
-            taken[name] = None if sets is None else sets[:, rows]
-        return replace(self, labels=self.labels[:, rows], **taken)
+        of_rows = self._index(rows, "mask", "points", "trusted", "jumps")
+        return replace(self, **of_rows, **self._index((slice(None), rows), "labels", "evidence", "future_evidence"))
+
+    def _index(self, index: Any, *names: str) -> dict[str, Any]:
+        """Some tensors by name, indexed where they are there."""
+        tensors = {name: getattr(self, name) for name in names}
+        return {name: None if tensor is None else tensor[index] for name, tensor in tensors.items()}
 
     def with_evidence(
         self, evidence: Tensor | None, trained_with: Tensor | None = None, future_evidence: Tensor | None = None
@@ -162,18 +162,6 @@ class TrainingEvidence(NamedTuple):
         if self.parameters.matrices.shape[1] == 1:
             return np.ones(1)
         return (self.data.label_shares()[0] if self.shares is None else self.shares).double().numpy()
-
-
-class Expected(NamedTuple):
-    """Result of a forward-backward pass: the likelihood and the expected sufficient statistics of EM."""
-
-    log_likelihood: Tensor  # (members, rows)
-    counts: Tensor  # (members, annotators, points, classes, classes): true i recorded as j
-    starts: Tensor  # (members, 2, classes): expected first labels, and their exposure (what weight one would give)
-    pairs: Tensor  # (members, 2, classes, classes): the same for transitions
-    power: Tensor  # (members, 2): gradient and information of the power
-    kept: Tensor  # (members,): expected labels whose draw was kept from the step before
-    posterior: Tensor | None  # (members, rows, steps, classes)
 
 
 def informedness(matrices: Tensor) -> Tensor:

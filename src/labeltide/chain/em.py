@@ -16,9 +16,10 @@ from scipy.stats import t as student
 from torch import Tensor
 
 from labeltide._clock import Period
-from labeltide.chain.data import ChainData, ChainParameters, Expected, Members, cat_parameters, informedness
+from labeltide.chain.data import ChainData, ChainParameters, Members, cat_parameters, informedness
 from labeltide.chain.families import Families, families_of, family, pooled, spline_shape
-from labeltide.chain.passes import TINY, expect, is_compiled, label_likelihoods, normalise, predictive_log_likelihood
+from labeltide.chain.passes import TINY, expect, label_likelihoods, normalise, predictive_log_likelihood
+from labeltide.kernels import choose
 from labeltide.kernels.library import torch_on_one_thread
 
 PSEUDO_COUNT = 0.5  # by hand: added to every expected transition and its exposure (docs/decisions/008-starts-of-em.md)
@@ -48,8 +49,13 @@ def fit_chains(
     iterations: int,
     learn_power: bool = False,
 ) -> FittedChains:
-    """Run EM on all members together; Q starts at the least-squares fit of the families to that of `parameters`."""
-    with torch_on_one_thread() if is_compiled(data) else contextlib.nullcontext():
+    r"""Run EM on all members together; Q starts at the least-squares fit of the families to that of `parameters`.
+
+    A also enters the normaliser :math:`\sum_j A_{ij} P_{tj}^k`. Bounding its logarithm by the tangent (a
+    minorise-maximise step, Hunter and Lange 2004) gives :math:`A_{ij} = N_{ij} / D_{ij}`, expected transitions over
+    their exposure, and never lowers the likelihood. Without evidence it is the Baum-Welch update.
+    """
+    with torch_on_one_thread() if choose("chain", data.labels.device) == "c" else contextlib.nullcontext():
         coefficients = families.fit_start(parameters.matrices)
         recorded = (data.labels >= 0) & data.mask[..., None]  # (sets, rows, steps, annotators)
         both = recorded[:, :, 1:] & recorded[:, :, :-1]
@@ -61,34 +67,23 @@ def fit_chains(
             expected = expect(data, members, parameters)
             coefficients = families.step(coefficients, expected.counts)
             matrices = families.noise(coefficients)
-            unit = power_unit(data, members, matrices) if learn_power else None
-            parameters = _maximise(parameters, expected, matrices, unit)
-            if parameters.bursts is not None:
-                parameters = parameters._replace(bursts=(expected.kept / linked).clamp(0.0, MAX_BURSTS))
+            start, transition = (
+                normalise((counts[:, 0] + PSEUDO_COUNT) / (counts[:, 1] + PSEUDO_COUNT))
+                for counts in (expected.starts, expected.pairs)
+            )
+            power, bursts = parameters.power, parameters.bursts
+            if learn_power:  # a damped Newton step with the complete-data information and the prior
+                unit = power_unit(data, members, matrices)
+                slope, curvature = expected.power.unbind(1)
+                away = power - POWER_CENTRE * unit
+                # The precision of the normal density that bounds the prior from below.
+                precision = 2 / ((POWER_SCALE * unit) ** 2 + away**2)
+                step = ((slope - away * precision) / (curvature + precision)).clamp(-0.5, 0.5)
+                power = (power + step).clamp(0.0, MAX_POWER)
+            if bursts is not None:
+                bursts = (expected.kept / linked).clamp(0.0, MAX_BURSTS)
+            parameters = ChainParameters(start, transition, power, matrices, bursts)
         return FittedChains(parameters, expect(data, members, parameters).log_likelihood)
-
-
-def _maximise(
-    parameters: ChainParameters, expected: Expected, matrices: Tensor, power_unit: Tensor | None
-) -> ChainParameters:
-    r"""M-step for the start, the transition matrix and the power.
-
-    A also enters the normaliser :math:`\sum_j A_{ij} P_{tj}^k`. Bounding its logarithm by the tangent (a
-    minorise-maximise step, Hunter and Lange 2004) gives :math:`A_{ij} = N_{ij} / D_{ij}`, expected transitions over
-    their exposure, and never lowers the likelihood. Without evidence it is the Baum-Welch update. The power takes a
-    damped Newton step with the complete-data information and its prior, in units of `power_unit`; None keeps it.
-    """
-    power, bursts = parameters.power, parameters.bursts
-    start = _normalise((expected.starts[:, 0] + PSEUDO_COUNT) / (expected.starts[:, 1] + PSEUDO_COUNT))
-    transition = _normalise((expected.pairs[:, 0] + PSEUDO_COUNT) / (expected.pairs[:, 1] + PSEUDO_COUNT))
-    if power_unit is not None:
-        slope, curvature = expected.power.unbind(1)
-        away = power - POWER_CENTRE * power_unit
-        # The precision of the normal density that bounds the prior from below.
-        precision = 2 / ((POWER_SCALE * power_unit) ** 2 + away**2)
-        step = ((slope - away * precision) / (curvature + precision)).clamp(-0.5, 0.5)
-        power = (power + step).clamp(0.0, MAX_POWER)
-    return ChainParameters(start, transition, power, matrices, bursts)
 
 
 def power_unit(data: ChainData, members: Members, matrices: Tensor) -> Tensor:
@@ -105,10 +100,6 @@ def power_unit(data: ChainData, members: Members, matrices: Tensor) -> Tensor:
 def power_log_prior(power: Tensor, unit: Tensor | float = 1.0) -> Tensor:
     """Logarithm of the prior density of each member's power in its unit, zero at its centre."""
     return -(1 + ((power / unit - POWER_CENTRE) / POWER_SCALE) ** 2).log()
-
-
-def _normalise(values: Tensor) -> Tensor:
-    return values / values.sum(-1, keepdim=True)
 
 
 # Starting values of the hidden Markov model: EM from the labels alone, then with evidence.
@@ -302,8 +293,8 @@ def _from_votes(data: ChainData, fits: Members, other: ChainParameters) -> Chain
         counts.append(torch.einsum("mrti,mrtaj->maij", truth, recorded))
         pairs.append(torch.einsum("mrti,mrtj->mij", truth[:, :, :-1], after))
     recordings, transitions = torch.stack(counts).sum(0) + 1, torch.stack(pairs).sum(0) + 1
-    matrices = (recordings / recordings.sum(-1, keepdim=True))[:, :, None].expand_as(other.matrices)
-    return other._replace(transition=transitions / transitions.sum(-1, keepdim=True), matrices=matrices)
+    matrices = normalise(recordings)[:, :, None].expand_as(other.matrices)
+    return other._replace(transition=normalise(transitions), matrices=matrices)
 
 
 def _mostly(classes: int, right: float, device: torch.device) -> Tensor:

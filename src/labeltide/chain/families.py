@@ -50,22 +50,6 @@ class Family(NamedTuple):
         return self.shape.basis
 
     @property
-    def design(self) -> np.ndarray:
-        """The design matrix: (points, entries, coefficients), those of the level first."""
-        constant, moving = shared(self.n_classes, self.level), self.moving_shares()
-        level = np.broadcast_to(constant, (len(self.basis), *constant.shape))
-        movement = np.einsum("tk,es->teks", self.basis, moving).reshape(len(self.basis), len(moving), -1)
-        return np.concatenate([level, movement], 2)
-
-    @property
-    def penalty(self) -> np.ndarray:
-        """The roughness penalty and the ridge penalty: (coefficients, coefficients)."""
-        n_level, n_moving = shared(self.n_classes, self.level).shape[1], self.moving_shares().shape[1]
-        penalty: np.ndarray = RIDGE * np.eye(n_level + len(self.shape.penalty) * n_moving)
-        penalty[n_level:, n_level:] += np.kron(self.shape.penalty, np.eye(n_moving))
-        return penalty
-
-    @property
     def of_class(self) -> int:
         """The number of coefficients that the entries of one true class use."""
         n_level, n_moving = (self.n_classes - 1 if sharing == "each" else 1 for sharing in (self.level, self.movement))
@@ -222,15 +206,6 @@ class Group:
     blocks: ClassBlocks
     held: int | None = None  # the annotator whose noise does not change over the clock
 
-    @property
-    def penalty(self) -> Tensor:
-        """(members of the group or 1, blocks, size, size)."""
-        return self.blocks.penalty
-
-    def split(self, coefficients: Tensor) -> Tensor:
-        """Coefficients by block: (..., coefficients) → (..., blocks, size)."""
-        return coefficients.unflatten(-1, (self.blocks.n_blocks, self.blocks.size))
-
 
 @dataclass(frozen=True)
 class Families:
@@ -288,9 +263,9 @@ class Families:
 
     def _newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
         score, information = self._slopes(group, coefficients, counts)
-        pull = (group.penalty.unsqueeze(1) @ group.split(coefficients)[..., None])[..., 0]
-        factor = torch.linalg.cholesky_ex(information + group.penalty.unsqueeze(1)).L
-        step = torch.cholesky_solve((group.split(score) - pull)[..., None], factor)[..., 0].flatten(2)
+        pull = (group.blocks.penalty.unsqueeze(1) @ group.blocks.split(coefficients)[..., None])[..., 0]
+        factor = torch.linalg.cholesky_ex(information + group.blocks.penalty.unsqueeze(1)).L
+        step = torch.cholesky_solve((group.blocks.split(score) - pull)[..., None], factor)[..., 0].flatten(2)
         largest = group.blocks.logits(step).abs().amax((2, 3, 4))[..., None]  # (members, annotators, 1)
         return coefficients + step * (MAX_STEP / largest.clamp_min(MAX_STEP))
 
@@ -312,7 +287,7 @@ class Families:
         if group.held is not None:
             ridge = RIGID * blocks.moving().to(score)
             score[:, group.held] -= ridge * coefficients[:, group.held]
-            information[:, group.held] += torch.diag_embed(group.split(ridge))
+            information[:, group.held] += torch.diag_embed(group.blocks.split(ridge))
         return score, information
 
 
@@ -329,12 +304,11 @@ def _least_squares(group: Group, target: Tensor, kept: Tensor | None = None) -> 
     Only those that are kept; the others are zero.
     """
     blocks = group.blocks
-    gram = blocks.information(
-        target.new_ones(len(blocks.basis), 1, *target.shape[2:])
-    )  # (members or 1, 1, blocks, ...)
-    right = group.split(blocks.project(target))
+    ones = target.new_ones(len(blocks.basis), 1, *target.shape[2:])
+    gram = blocks.information(ones)  # (members or 1, 1, blocks, size, size)
+    right = group.blocks.split(blocks.project(target))
     if kept is not None:
-        used = group.split(kept.to(right))
+        used = group.blocks.split(kept.to(right))
         gram, right = gram * used[..., None] * used[..., None, :], right * used
     trace = gram.diagonal(dim1=-2, dim2=-1).mean((-2, -1))[..., None, None, None]
     eye = torch.eye(blocks.size, dtype=gram.dtype, device=gram.device)
@@ -409,10 +383,9 @@ class ClassBlocks:
         """Coefficients of the level of one class."""
         return self.n_classes - 1 if self.level_each else 1
 
-    @property
-    def n_coefficients(self) -> int:
-        """Coefficients of all blocks."""
-        return self.n_blocks * self.size
+    def split(self, coefficients: Tensor) -> Tensor:
+        """Coefficients by block: (..., coefficients) → (..., blocks, size)."""
+        return coefficients.unflatten(-1, (self.n_blocks, self.size))
 
     def moving(self) -> Tensor:
         """Which coefficients make Q change over the clock: bool (coefficients,)."""
@@ -536,8 +509,8 @@ class PooledFamilies(Families):
         coefficients = []
         for group, annotators in zip(self.groups, super().fit_start(matrices), strict=True):
             prior = self._prior(group)  # the common coefficients are their posterior mode given those of annotators
-            right = prior @ group.split(annotators.sum(1))[..., None]
-            common = torch.linalg.solve(group.penalty + annotators.shape[1] * prior, right)[..., 0].flatten(1)
+            right = prior @ group.blocks.split(annotators.sum(1))[..., None]
+            common = torch.linalg.solve(group.blocks.penalty + annotators.shape[1] * prior, right)[..., 0].flatten(1)
             coefficients.append(torch.cat([common.unsqueeze(1), annotators], 1))
         return coefficients
 
@@ -557,13 +530,13 @@ class PooledFamilies(Families):
         :math:`(S + \sum_a H_a (H_a + G)^{-1} G)\, d_0 = g_0 + \sum_a G (H_a + G)^{-1} g_a`.
         """
         common, annotators = coefficients[:, :1], coefficients[:, 1:]
-        prior, penalty = self._prior(group).unsqueeze(1), group.penalty.unsqueeze(1)
+        prior, penalty = self._prior(group).unsqueeze(1), group.blocks.penalty.unsqueeze(1)
         score, information = self._slopes(group, annotators, counts)
-        pull = prior @ group.split(annotators - common)[..., None]  # (members, annotators, blocks, size, 1)
-        gradient = group.split(score)[..., None] - pull
+        pull = prior @ group.blocks.split(annotators - common)[..., None]  # (members, annotators, blocks, size, 1)
+        gradient = group.blocks.split(score)[..., None] - pull
         factor = torch.linalg.cholesky_ex(information + prior).L
         carried = torch.cholesky_solve(torch.cat([gradient, prior.expand_as(information)], -1), factor)
-        of_common = pull.sum(1, keepdim=True) - penalty @ group.split(common)[..., None]
+        of_common = pull.sum(1, keepdim=True) - penalty @ group.blocks.split(common)[..., None]
         right = of_common + (prior @ carried[..., :1]).sum(1, keepdim=True)
         left = penalty + (information @ carried[..., 1:]).sum(1, keepdim=True)
         first = torch.linalg.solve(left, right)  # (members, 1, blocks, size, 1)
@@ -577,7 +550,7 @@ class PooledFamilies(Families):
         ones = blocks.basis.new_ones(len(blocks.basis), 1, self.n_points, self.n_classes, self.n_classes - 1)
         eye = torch.eye(blocks.size, dtype=ones.dtype, device=ones.device)
         mean_square = blocks.information(ones)[:, 0] / self.n_points + RIDGE * eye
-        return self.strength[group.members][:, None, None, None] * mean_square + group.penalty
+        return self.strength[group.members][:, None, None, None] * mean_square + group.blocks.penalty
 
 
 def families_of(families: Sequence[Family], device: torch.device | None = None) -> Families:

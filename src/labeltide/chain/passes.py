@@ -14,26 +14,23 @@ from labeltide.kernels.chain import ChainInputs, compiled_pass
 NUMBERS_AT_ONCE = 2**29  # kept by a pass: in torch three matrices for every step and member, in Triton one vector
 
 
-def is_compiled(data: ChainData) -> bool:
-    """Whether a pass over these data runs in C."""
-    return choose("chain", data.labels.device) == "c"
-
-
 def expect(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
     """E-step: the likelihood of the recorded labels and the expected sufficient statistics of every member."""
     backend = choose("chain", data.labels.device)
     if backend == "c":
-        return fused_pass(data, members, parameters, posterior=posterior)
-    run, kept = plain_pass, 3 * data.n_classes**2
+        return compiled_pass(kernel_inputs(data, members, parameters), posterior=posterior)
+    in_triton = False
     if backend == "triton":
-        from labeltide.kernels.chain_triton import MAX_TRITON_CLASSES
+        from labeltide.kernels.chain_triton import MAX_TRITON_CLASSES, triton_pass
 
-        if data.n_classes <= MAX_TRITON_CLASSES:
-            run, kept = triton_pass, data.n_classes + 1
+        in_triton = data.n_classes <= MAX_TRITON_CLASSES
+    kept = data.n_classes + 1 if in_triton else 3 * data.n_classes**2
     at_once = max(1, NUMBERS_AT_ONCE // (data.mask.numel() * kept))
     parts = []
     for part in torch.arange(len(parameters.power), device=data.mask.device).split(at_once):
-        parts.append(run(data, members.take(part), parameters.take(part), posterior=posterior))
+        some = data, members.take(part), parameters.take(part)
+        run = triton_pass(kernel_inputs(*some), posterior=posterior) if in_triton else plain_pass(*some, posterior)
+        parts.append(run)
     joined = [torch.cat(tensors) for tensors in zip(*(part[:6] for part in parts), strict=True)]
     smoothed = [part.posterior for part in parts if part.posterior is not None]
     return Expected(*joined, torch.cat(smoothed) if smoothed else None)  # type: ignore[call-arg]
@@ -44,19 +41,6 @@ def posteriors(data: ChainData, members: Members, parameters: ChainParameters) -
     posterior = expect(data, members, parameters, posterior=True).posterior
     assert posterior is not None
     return posterior
-
-
-def fused_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
-    """A pass in C."""
-    out = Expected(*compiled_pass(kernel_inputs(data, members, parameters), posterior=posterior))
-    return out._replace(log_likelihood=out.log_likelihood.to(parameters.power.dtype))
-
-
-def triton_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
-    """A pass in Triton."""
-    from labeltide.kernels import chain_triton
-
-    return Expected(*chain_triton.triton_pass(kernel_inputs(data, members, parameters), posterior=posterior))
 
 
 def kernel_inputs(data: ChainData, members: Members, parameters: ChainParameters) -> ChainInputs:
@@ -150,7 +134,7 @@ def pair_likelihoods(
     return total.clamp_min(TINY), kept
 
 
-def plain_pass(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
+def plain_pass(data: ChainData, members: Members, parameters: ChainParameters, posterior: bool = False) -> Expected:
     """One forward and one backward recursion over all rows of all members; see `expect`."""
     start, transition, exponent, matrices, bursts = parameters
     likelihood = label_likelihoods(data, members, matrices)
@@ -220,9 +204,8 @@ def plain_pass(data: ChainData, members: Members, parameters: ChainParameters, *
 
 def _follows(data: ChainData, t: int) -> Tensor:
     """1 for rows whose step t follows at once, 0 after a gap: (rows,)."""
-    return (
-        torch.ones_like(data.mask[:, t], dtype=torch.float32) if data.jumps is None else (data.jumps[:, t] == 0).float()
-    )
+    jumps = torch.zeros_like(data.mask[:, t]) if data.jumps is None else data.jumps[:, t]
+    return (jumps == 0).float()
 
 
 def normalise(values: Tensor) -> Tensor:
@@ -296,9 +279,7 @@ def _leave_one_out(data: ChainData, members: Members, parameters: ChainParameter
         others[..., left_out] = -1
         posterior = posteriors(replace(data, labels=others), members, parameters)
         alone = replace(data, labels=data.labels[..., left_out], trusted=None)
-        emission = label_likelihoods(
-            alone, members, parameters.matrices[:, left_out]
-        )  # (members, rows, steps, classes)
+        emission = label_likelihoods(alone, members, parameters.matrices[:, left_out])
         recorded = (alone.labels[members.labels, ..., 0] >= 0) & data.mask
         total += ((posterior * emission).sum(-1).clamp_min(1e-30).log() * recorded).sum(-1)
     return total

@@ -400,7 +400,7 @@ def _differences(
     n_classes = crowd.n_classes
     rates = np.full((3, crowd.n_annotators, n_classes, n_classes), np.nan)
     drift = np.full((crowd.n_annotators, 4), np.nan)
-    shared = crowd.votes().sum(1)[crowd.flat_step()] > 1
+    shared = crowd.shared()
     for annotator in range(crowd.n_annotators):
         mine = np.flatnonzero(shared & (crowd.annotator == annotator))
         if not len(mine):

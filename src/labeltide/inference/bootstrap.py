@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from labeltide._clock import Period, one_period
-from labeltide._workers import Serial, Workers, current_workers
+from labeltide._workers import Workers, current_workers
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence, cat_parameters, same_data
 from labeltide.chain.em import POOLING, POOLING_STRENGTHS, FittedChains, fit_chains
 from labeltide.chain.families import (
@@ -52,7 +52,7 @@ def refit(
     """
     count = len(members.labels)
     # Workers of the context, if there are enough refits to pay for sending them the data.
-    engine: Workers = current_workers() if count * data.mask.numel() >= MIN_STEPS_FOR_WORKERS else Serial()
+    engine = current_workers() if count * data.mask.numel() >= MIN_STEPS_FOR_WORKERS else Workers()
     largest = 1  # numbers that a Newton step for one member holds: weighted designs and information of classes
     for kind in families or ():
         largest = max(largest, kind.n_classes * kind.of_class * (len(kind.basis) + kind.of_class))

@@ -30,15 +30,15 @@ class ChainInputs(NamedTuple):
     bursts: Tensor | None  # (members,)
 
 
-class ChainOutputs(NamedTuple):
-    """Log-likelihood, expected counts and posterior of one pass, in the order of `chain.data.Expected`."""
+class Expected(NamedTuple):
+    """Result of a forward-backward pass: the likelihood and the expected sufficient statistics of EM."""
 
-    log_likelihood: Tensor  # float64 (members, rows)
-    counts: Tensor  # (members, groups, points, classes, classes)
-    starts: Tensor  # (members, 2, classes)
-    pairs: Tensor  # (members, 2, classes, classes)
-    slope: Tensor  # (members, 2), slope and curvature in the power
-    kept: Tensor  # (members,)
+    log_likelihood: Tensor  # (members, rows)
+    counts: Tensor  # (members, annotators, points, classes, classes): true i recorded as j
+    starts: Tensor  # (members, 2, classes): expected first labels, and their exposure (what weight one would give)
+    pairs: Tensor  # (members, 2, classes, classes): the same for transitions
+    power: Tensor  # (members, 2): gradient and information of the power
+    kept: Tensor  # (members,): expected labels whose draw was kept from the step before
     posterior: Tensor | None  # (members, rows, steps, classes)
 
 
@@ -48,17 +48,18 @@ class ChainTask(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "rows", "steps", "classes", "annotators", "groups")),
         *((name, ctypes.c_int64) for name in ("points", "gaps")),
-        *((name, ctypes.c_void_p) for name in (*ChainInputs._fields, *ChainOutputs._fields)),
+        *((name, ctypes.c_void_p) for name in ChainInputs._fields),
+        *((f"out_{name}", ctypes.c_void_p) for name in Expected._fields),
     ]
 
 
-def compiled_pass(inputs: ChainInputs, *, posterior: bool = False) -> ChainOutputs:
+def compiled_pass(inputs: ChainInputs, *, posterior: bool = False) -> Expected:
     """Forward-backward over all sequences of all members, on the CPU."""
     ready = ChainInputs(*(None if tensor is None else as_floats(tensor).contiguous() for tensor in inputs))  # type: ignore[arg-type]
     out = make_outputs(ready, posterior)
     task = make_chain_task(ready, out)
     library.run("labeltide_chain", task, task.members)
-    return out
+    return out._replace(log_likelihood=out.log_likelihood.to(inputs.power.dtype))
 
 
 def as_floats(tensor: Tensor) -> Tensor:
@@ -66,11 +67,11 @@ def as_floats(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.is_floating_point() else tensor
 
 
-def make_outputs(inputs: ChainInputs, posterior: bool) -> ChainOutputs:
-    """Outputs of a pass, filled with zeros."""
+def make_outputs(inputs: ChainInputs, posterior: bool) -> Expected:
+    """Outputs of a pass, filled with zeros; the log-likelihood is summed in double precision."""
     members, groups, points, classes = inputs.matrices.shape[:4]
     _, rows, steps, _ = inputs.labels.shape
-    return ChainOutputs(
+    return Expected(
         torch.zeros(members, rows, dtype=torch.float64),
         torch.zeros(members, groups, points, classes, classes),
         torch.zeros(members, 2, classes),
@@ -81,7 +82,7 @@ def make_outputs(inputs: ChainInputs, posterior: bool) -> ChainOutputs:
     )
 
 
-def make_chain_task(inputs: ChainInputs, out: ChainOutputs) -> ChainTask:
+def make_chain_task(inputs: ChainInputs, out: Expected) -> ChainTask:
     """The arguments of one call; the tensors must outlive them."""
     members, groups, points, classes = inputs.matrices.shape[:4]
     _, rows, steps, annotators = inputs.labels.shape

@@ -12,18 +12,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from labeltide.kernels.chain import ChainInputs, ChainOutputs, as_floats
+from labeltide.kernels.chain import ChainInputs, Expected, as_floats
 
 MAX_TRITON_CLASSES = 16  # the matrices of a row must fit into registers
 ENTRIES_PER_THREAD = 64  # of a (rows, from, to) tensor, at most
 
 
-def triton_pass(inputs: ChainInputs, *, posterior: bool = False) -> ChainOutputs:
+def triton_pass(inputs: ChainInputs, *, posterior: bool = False) -> Expected:
     """Forward-backward over all sequences of all members, on a GPU; arguments and results as of `compiled_pass`."""
     _, rows, steps, annotators = inputs.labels.shape
     m, groups, points, classes = inputs.matrices.shape[:4]
     width = triton.next_power_of_2(classes)
-    block = _block(width)
+    block = max(1, min(32, ENTRIES_PER_THREAD * 32 // width**2))  # rows that one program processes together
     blocks = triton.cdiv(rows, block)
 
     def new(*shape: int) -> Tensor:
@@ -39,38 +39,27 @@ def triton_pass(inputs: ChainInputs, *, posterior: bool = False) -> ChainOutputs
         EVIDENCE=inputs.evidence is not None, TRUSTED=inputs.trusted is not None, JUMPS=inputs.jumps is not None,
         BURSTS=inputs.bursts is not None, num_warps=1,
     )  # fmt: skip
+    # Expected counts of recorded label by true label at every point.
+    places = inputs.places.flatten()
+    order = places.argsort(stable=True)
+    ends = torch.searchsorted(places[order], torch.arange(points + 1, device=places.device))
+    counts = new(m, groups, points, classes, classes)
+    _count[(m, points)](
+        inputs.labels.contiguous(), order, ends, inputs.label_set, inputs.weights.float().contiguous(), gamma, counts,
+        rows, steps, points, CLASSES=classes, WIDTH=width, ENTRIES=block,
+        ANNOTATORS=annotators, GROUPS=groups, num_warps=1,
+    )  # fmt: skip
     slope, curvature, kept = sums.sum(1).unbind(1)
     start, transition = inputs.start.clamp_min(1e-30), inputs.transitions[:, 0].clamp_min(1e-30)
-    return ChainOutputs(
+    return Expected(
         log_likelihood,
-        _counts(inputs, gamma, width),
+        counts,
         starts.sum(1) / torch.stack([torch.ones_like(start), start], 1),
         pairs.sum(1) / torch.stack([torch.ones_like(transition), transition], 1),
         torch.stack([slope, curvature], 1),
         kept,
         gamma if posterior else None,
     )
-
-
-def _block(width: int) -> int:
-    """Rows that one program processes together."""
-    return max(1, min(32, ENTRIES_PER_THREAD * 32 // width**2))
-
-
-def _counts(inputs: ChainInputs, gamma: Tensor, width: int) -> Tensor:
-    """Expected counts of recorded label by true label at every point: (members, groups, points, true, recorded)."""
-    m, rows, steps, classes = gamma.shape
-    groups, points = inputs.matrices.shape[1:3]
-    places = inputs.places.flatten()
-    order = places.argsort(stable=True)
-    ends = torch.searchsorted(places[order], torch.arange(points + 1, device=places.device))
-    counts = gamma.new_zeros(m, groups, points, classes, classes)
-    _count[(m, points)](
-        inputs.labels.contiguous(), order, ends, inputs.label_set, inputs.weights.float().contiguous(), gamma, counts,
-        rows, steps, points, CLASSES=classes, WIDTH=width, ENTRIES=_block(width),
-        ANNOTATORS=inputs.labels.shape[-1], GROUPS=groups, num_warps=1,
-    )  # fmt: skip
-    return counts
 
 
 @triton.jit

@@ -45,43 +45,29 @@ def usable(features: Tensor, *parameters: Tensor) -> bool:
     )
 
 
-def fused_gru(
-    features: Tensor, weight_input: Tensor, weight_hidden: Tensor, bias_input: Tensor, bias_hidden: Tensor
-) -> Tensor:
-    """Hidden states of every step, starting from zero: shape (members, batch, steps, hidden).
+def fused_gru(features: Tensor, *parameters: Tensor) -> Tensor:
+    """Hidden states of every step, (members, batch, steps, hidden), or logits where the parameters have a linear head.
 
     Parameters
     ----------
     features : Tensor of shape (members, batch, steps, inputs)
-    weight_input, weight_hidden : Tensor of shape (members, inputs or hidden, 3 * hidden)
-    bias_input, bias_hidden : Tensor of shape (members, 1, 3 * hidden)
+    parameters : weights of inputs and hidden states, of shape (members, inputs or hidden, 3 * hidden), their biases
+        (members, 1, 3 * hidden) and, for logits, the head's weight (members, hidden, classes) and bias
     """
-    return _apply(features, weight_input, weight_hidden, bias_input, bias_hidden)
-
-
-def fused_logits(features: Tensor, *parameters: Tensor) -> Tensor:
-    """Logits of a GRU with a linear head: shape (members, batch, steps, classes).
-
-    Takes the parameters of `fused_gru`, then the head's weight (members, hidden, classes) and bias.
-    """
-    return _apply(features, *parameters)
+    keep = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
+    return _FusedGRU.apply(keep, features.contiguous(), *parameters)
 
 
 def fused_advance(features: Tensor, state: Tensor, *parameters: Tensor) -> Tensor:
     """Logits of the next steps of sequences whose hidden state is `state`, shape (members, batch, hidden).
 
-    The state is updated in place and no gradient is kept. Step by step gives the same bits as `fused_logits` at once.
+    The state is updated in place and no gradient is kept. Step by step gives the same bits as `fused_gru` at once.
     """
     task = make_gru_task(features, parameters)
     out = features.new_empty(*features.shape[:3], task.classes)
     task.out, task.state = out.data_ptr(), state.data_ptr()
     library.run("labeltide_gru_forward", task, task.members * -(-task.batch // TILE_ROWS))
     return out
-
-
-def _apply(features: Tensor, *parameters: Tensor) -> Tensor:
-    keep = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
-    return _FusedGRU.apply(keep, features.contiguous(), *parameters)
 
 
 class _FusedGRU(torch.autograd.Function):
@@ -105,8 +91,11 @@ class _FusedGRU(torch.autograd.Function):
         parts = features.new_empty(task.members, tiles, sum(sizes))
         task.kept, task.grad_out, task.gradients = kept.data_ptr(), grad.data_ptr(), parts.data_ptr()
         library.run("labeltide_gru_backward", task, task.members * tiles)
-        gradients = sum_parts(parts).split(sizes, 1)
-        return None, None, *(g.view(p.shape) for g, p in zip(gradients, parameters, strict=True))
+        sums = features.new_empty(task.members, sum(sizes))
+        sum_task = SumTask(task.members, tiles, sum(sizes), sum(sizes), parts.data_ptr(), sums.data_ptr())
+        library.run("labeltide_sum", sum_task, task.members)
+        gradients = zip(sums.split(sizes, 1), parameters, strict=True)
+        return None, None, *(gradient.view(parameter.shape) for gradient, parameter in gradients)
 
 
 def kept_size(task: GRUTask) -> int:
@@ -127,17 +116,9 @@ def make_gru_task(features: Tensor, parameters: Sequence[Tensor]) -> GRUTask:
 
 
 class SumTask(ctypes.Structure):
-    """The arguments of one call, laid out as in c/pool.c. Results have the same bits on any number of threads."""
+    """The arguments of a sum over the second axis, laid out as in c/pool.c; the bits do not depend on threads."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "count", "size", "stride")),
         *((name, ctypes.c_void_p) for name in ("parts", "sums")),
     ]
-
-
-def sum_parts(parts: Tensor) -> Tensor:
-    """Sum (members, count, size) over its second axis."""
-    members, count, size = parts.shape
-    sums = parts.new_empty(members, size)
-    library.run("labeltide_sum", SumTask(members, count, size, size, parts.data_ptr(), sums.data_ptr()), members)
-    return sums

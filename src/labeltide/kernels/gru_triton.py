@@ -32,11 +32,8 @@ def usable(features: Tensor, *parameters: Tensor) -> bool:
     )
 
 
-def triton_gru(
-    features: Tensor, weight_input: Tensor, weight_hidden: Tensor, bias_input: Tensor, bias_hidden: Tensor
-) -> Tensor:
+def triton_gru(features: Tensor, *parameters: Tensor) -> Tensor:
     """Hidden states of every step: shape (members, batch, steps, hidden). Arguments as of `kernels.gru.fused_gru`."""
-    parameters = (weight_input, weight_hidden, bias_input, bias_hidden)
     keep = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
     return _TritonGRU.apply(keep, features.contiguous(), *parameters)
 
@@ -55,7 +52,10 @@ class _TritonGRU(torch.autograd.Function):
             "PROJECTED": inputs > MAX_INPUTS,
             "num_warps": 4 if hidden <= 32 else 8,
         }
-        source = _project(features, parameters[0], parameters[2]) if inputs > MAX_INPUTS else features
+        source = features
+        if inputs > MAX_INPUTS:  # the input part of the gates of all steps: (members, batch, steps, 3 * hidden)
+            gates = torch.baddbmm(parameters[2], features.flatten(1, 2), parameters[0])
+            source = gates.unflatten(1, (batch, steps))
         strides = [parameter.stride(0) for parameter in parameters]
         arguments = (source, *parameters, *strides, out, kept, batch, steps, inputs)
         _forward[(members, triton.cdiv(batch, PROGRAM_ROWS))](*arguments, KEEP=keep, **ctx.sizes)
@@ -78,11 +78,6 @@ class _TritonGRU(torch.autograd.Function):
         if projected:
             weight_input = features.flatten(1, 2).transpose(1, 2) @ gates.flatten(1, 2)
         return None, None, weight_input, *others
-
-
-def _project(features: Tensor, weight_input: Tensor, bias_input: Tensor) -> Tensor:
-    """Input part of the gates of all steps: shape (members, batch, steps, 3 * hidden)."""
-    return torch.baddbmm(bias_input, features.flatten(1, 2), weight_input).unflatten(1, features.shape[1:3])
 
 
 @triton.jit

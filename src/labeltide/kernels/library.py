@@ -13,7 +13,7 @@ import struct
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
@@ -40,7 +40,6 @@ class Library:
     """One variant, loaded and checked."""
 
     name: str
-    path: Path
     compiled: ctypes.CDLL
     checks: dict[str, CheckResult]  # by kernel
 
@@ -50,24 +49,19 @@ class Library:
 
 
 @cache
-def built() -> dict[str, Path]:
-    """The variants that setup built and that this system can load, with their paths."""
-    paths = {}
+def built() -> dict[str, ctypes.CDLL]:
+    """The variants that setup built and that this system can load."""
+    loaded = {}
     for name in VARIANTS:
-        path = FOLDER / f"labeltide_{name}{SUFFIX}"
-        if path.exists() and _load(path) is not None:
-            paths[name] = path
-    return paths
+        with suppress(OSError):  # not built, or for another system
+            loaded[name] = ctypes.CDLL(str(FOLDER / f"labeltide_{name}{SUFFIX}"))
+    return loaded
 
 
 @cache
 def processor_level() -> int | None:
     """The vector width of this processor as a level of `NEEDS`; None where no variant was built."""
-    for path in built().values():
-        compiled = _load(path)
-        assert compiled is not None
-        return int(compiled.labeltide_processor())
-    return None
+    return next((int(compiled.labeltide_processor()) for compiled in built().values()), None)
 
 
 @cache
@@ -103,10 +97,8 @@ def active() -> Library | None:
 @cache
 def load(name: str) -> Library:
     """Load one variant and self-check its kernels; a kernel that fails is named in a warning and not used."""
-    path = built()[name]
-    compiled = _load(path)
-    assert compiled is not None
-    library = Library(name, path, compiled, check_library(compiled))
+    compiled = built()[name]
+    library = Library(name, compiled, check_library(compiled))
     for kernel, result in library.checks.items():
         if not result.passed:
             warnings.warn(
@@ -143,14 +135,6 @@ def pointer(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-@cache
-def _load(path: Path) -> ctypes.CDLL | None:
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError:  # built for another system
-        return None
-
-
 LINE_BYTES = 64  # bytes in a cache line, on which the memory of a case starts
 THREADS = 2  # so that another thread computes part of the items
 
@@ -167,37 +151,25 @@ def check_library(compiled: ctypes.CDLL) -> dict[str, CheckResult]:
     """The self-check of every kernel of a loaded library."""
     results: dict[str, CheckResult] = {}
     for case in read_cases():
-        earlier = results.get(case.kernel, CheckResult(True, 0.0, 0.0))
-        result = _check_case(compiled, case)
-        results[case.kernel] = CheckResult(
-            earlier.passed and result.passed,
-            max(earlier.difference, result.difference),
-            earlier.seconds + result.seconds,
-        )
+        passed, worst, seconds = results.get(case.kernel, CheckResult(True, 0.0, 0.0))
+        started = time.perf_counter()
+        room = np.zeros(case.size + LINE_BYTES, np.uint8)
+        memory = room[-room.ctypes.data % LINE_BYTES :][: case.size]
+        for offset, values in case.inputs:
+            memory[offset : offset + len(values)] = np.frombuffer(values, np.uint8)
+        for stored in case.calls:
+            task = ctypes.create_string_buffer(stored.task, len(stored.task))
+            for position, offset in stored.pointers:
+                ctypes.c_void_p.from_buffer(task, position).value = memory.ctypes.data + offset
+            call(compiled, stored.function, task, stored.items, THREADS)
+        for start, expected, tolerance in case.comparisons:
+            computed = memory[start : start + expected.nbytes].view(expected.dtype)
+            scale = max(1.0, float(np.abs(expected.astype(np.float64)).max(initial=0.0)))
+            difference = float(np.abs(computed - expected.astype(np.float64)).max(initial=0.0)) / scale
+            worst = max(worst, difference if np.isfinite(difference) else np.inf)
+            passed &= difference <= tolerance  # False where the difference is NaN
+        results[case.kernel] = CheckResult(passed, worst, seconds + time.perf_counter() - started)
     return results
-
-
-def _check_case(compiled: ctypes.CDLL, case: Case) -> CheckResult:
-    started = time.perf_counter()
-    room = np.zeros(case.size + LINE_BYTES, np.uint8)
-    memory = room[-room.ctypes.data % LINE_BYTES :][: case.size]
-    for offset, values in case.inputs:
-        memory[offset : offset + len(values)] = np.frombuffer(values, np.uint8)
-    for stored in case.calls:
-        task = ctypes.create_string_buffer(stored.task, len(stored.task))
-        for position, offset in stored.pointers:
-            ctypes.c_void_p.from_buffer(task, position).value = memory.ctypes.data + offset
-        call(compiled, stored.function, task, stored.items, THREADS)
-    passed, worst = True, 0.0
-    for comparison in case.comparisons:
-        start, stored_values = comparison.offset, comparison.expected
-        expected = stored_values.astype(np.float64)
-        computed = memory[start : start + stored_values.nbytes].view(stored_values.dtype)
-        scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
-        difference = float(np.abs(computed - expected).max(initial=0.0)) / scale
-        worst = max(worst, difference if np.isfinite(difference) else np.inf)
-        passed &= difference <= comparison.tolerance  # False where the difference is NaN
-    return CheckResult(passed, worst, time.perf_counter() - started)
 
 
 PATH = Path(__file__).parent / "cases.bin"
@@ -206,8 +178,7 @@ KINDS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8))
 NAME_BYTES = 32
 
 
-@dataclass
-class Call:
+class Call(NamedTuple):
     """One kernel function, its task as bytes, and its pointers: (offset in the task, offset in the memory) each."""
 
     function: str
@@ -216,8 +187,7 @@ class Call:
     pointers: list[tuple[int, int]]
 
 
-@dataclass
-class Comparison:
+class Comparison(NamedTuple):
     """Expected values of a part of the memory after the calls; the tolerance is relative to the largest of them."""
 
     offset: int
@@ -247,24 +217,23 @@ def read_cases(path: Path = PATH) -> list[Case]:
     reader = _Reader(path.read_bytes())
     if reader.take(8) != MAGIC:
         raise ValueError(f"{path} does not hold kernel cases.")
-    return [_read_case(reader) for _ in range(reader.number())]
-
-
-def _read_case(reader: _Reader) -> Case:
-    case = Case(reader.name(), reader.name(), reader.number())
+    cases = []
     for _ in range(reader.number()):
-        offset, size = reader.number(), reader.number()
-        case.inputs.append((offset, reader.take(size)))
-    for _ in range(reader.number()):
-        function, items, size = reader.name(), reader.number(), reader.number()
-        task = reader.take(size)
-        case.calls.append(Call(function, items, task, [reader.numbers(2) for _ in range(reader.number())]))  # type: ignore[misc]
-    for _ in range(reader.number()):
-        offset, count, kind = reader.numbers(3)
-        (tolerance,) = struct.unpack("<d", reader.take(8))
-        expected = np.frombuffer(reader.take(count * KINDS[kind].itemsize), KINDS[kind])
-        case.comparisons.append(Comparison(offset, expected, tolerance))
-    return case
+        case = Case(reader.name(), reader.name(), reader.number())
+        for _ in range(reader.number()):
+            offset, size = reader.numbers(2)
+            case.inputs.append((offset, reader.take(size)))
+        for _ in range(reader.number()):
+            function, (items, size) = reader.name(), reader.numbers(2)
+            task = reader.take(size)
+            case.calls.append(Call(function, items, task, [reader.numbers(2) for _ in range(reader.number())]))  # type: ignore[misc]
+        for _ in range(reader.number()):
+            offset, count, kind = reader.numbers(3)
+            (tolerance,) = struct.unpack("<d", reader.take(8))
+            expected = np.frombuffer(reader.take(count * KINDS[kind].itemsize), KINDS[kind])
+            case.comparisons.append(Comparison(offset, expected, tolerance))
+        cases.append(case)
+    return cases
 
 
 class _Reader:

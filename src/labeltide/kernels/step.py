@@ -77,7 +77,18 @@ class CompiledNetwork:
     def __init__(self, layers: Sequence[MemberLinear], inputs: NetworkInput, keep: bool = True) -> None:
         self.inputs, self.keep = inputs, keep
         sizes = [layer.weight.shape[-2:] for layer in layers]
-        self.task = task = _make_task(layers, inputs)
+        copies = layers[0].copies
+        self.task = task = NetworkTask(
+            layers[0].members * copies, copies, len(inputs.clock), len(layers) - 1, inputs.classes
+        )
+        task.scale, task.shift, task.bound = inputs.scale, inputs.shift, inputs.bound
+        task.clock, task.ends = inputs.clock.data_ptr(), inputs.ends.data_ptr()
+        for i, layer in enumerate(layers):
+            weight, bias, task.units[i] = layer.weight, layer.bias, layer.unit
+            task.weights[i], task.weight_strides[i] = weight.data_ptr(), weight.stride(0)
+            task.biases[i], task.bias_strides[i] = bias.data_ptr(), bias.stride(0)
+            if layer is not layers[-1]:
+                task.widths[i] = weight.shape[-1]
         self.tiles = -(-task.points // TILE_POINTS)
         self.parts = sum(-(-size[0] // GRADIENT_ROWS) for size in sizes)
         self.size = task.copies * sum((size[0] + 1) * size[1] for size in sizes)
@@ -99,11 +110,8 @@ class CompiledNetwork:
     def backward(self, grad: Tensor, gradients: Tensor) -> None:
         """Write the gradients of all parameters into (members, size), from that of the Q of the last `forward`."""
         task = self.task
-        task.grad_matrices, task.gradients, task.gradient_stride = (
-            grad.data_ptr(),
-            gradients.data_ptr(),
-            gradients.stride(0),
-        )
+        task.grad_matrices = grad.data_ptr()
+        task.gradients, task.gradient_stride = gradients.data_ptr(), gradients.stride(0)
         library.run("labeltide_network_backward", task, task.members * self.tiles)
         library.run("labeltide_network_gradients", task, task.members * self.parts)
 
@@ -122,20 +130,6 @@ class _FusedNetwork(torch.autograd.Function):
         ctx.network.backward(grads[0].contiguous(), gradients)
         pieces = gradients.split([parameter[0].numel() for parameter in parameters], 1)
         return None, *(piece.view(parameter.shape) for piece, parameter in zip(pieces, parameters, strict=True))
-
-
-def _make_task(layers: Sequence[MemberLinear], inputs: NetworkInput) -> NetworkTask:
-    copies = layers[0].copies
-    task = NetworkTask(layers[0].members * copies, copies, len(inputs.clock), len(layers) - 1, inputs.classes)
-    task.scale, task.shift, task.bound = inputs.scale, inputs.shift, inputs.bound
-    task.clock, task.ends = inputs.clock.data_ptr(), inputs.ends.data_ptr()
-    for i, layer in enumerate(layers):
-        weight, bias, task.units[i] = layer.weight, layer.bias, layer.unit
-        task.weights[i], task.weight_strides[i] = weight.data_ptr(), weight.stride(0)
-        task.biases[i], task.bias_strides[i] = bias.data_ptr(), bias.stride(0)
-        if layer is not layers[-1]:
-            task.widths[i] = weight.shape[-1]
-    return task
 
 
 def _padded(width: int) -> int:

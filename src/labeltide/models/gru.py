@@ -50,7 +50,7 @@ class GRUModel(SequenceModel):
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         parameters = (*self.forwards.parameters(), *self.head.parameters())
         if self.backwards is None and kernel.usable(features, *parameters):
-            return kernel.fused_logits(features, *parameters)
+            return kernel.fused_gru(features, *parameters)
         hidden = self.forwards(features)
         if self.backwards is not None:
             # Padding comes first in reversed time. An update gate of 1 keeps the state at zero there.

@@ -323,17 +323,8 @@ class NetworkNoise(LearnedNoise):
 
     The network of the paper's code has raw steps, weights that are not scaled and logits that are not bounded.
 
-    Parameters
-    ----------
-    bounds : the first and last moment of the clock
-    raw_steps : int, optional
-        The number of steps of the clock: the network then reads the step index 0, 1, ..., raw_steps - 1.
-    annotators : int, default 1
-        How many have a network each.
-    widths : the hidden layers
-    scaled_weights : bool, default True
-        False: PyTorch's default initialisation and parametrisation.
-    bounded_logits : bool, default True
+    With ``raw_steps``, the number of steps of the clock, the network reads the step index 0, 1, ..., raw_steps - 1.
+    Without ``scaled_weights`` it has PyTorch's default initialisation and parametrisation.
     """
 
     bounds: Tensor

@@ -103,100 +103,51 @@ DEFAULTS: dict[str, dict[str, float]] = {
 SHAPES: tuple[str, ...] = tuple(DEFAULTS)
 
 # The noise levels of the paper's experiments: the percentage at which its figures show a level, which is its average
-# rate, rounded, and its constants. Constants that are not named have their defaults.
-LEVELS: dict[str, dict[int, dict[str, float]]] = {
-    "static": {percent: {"a": percent / 100} for percent in (0, 10, 15, 20, 25, 30, 35, 40)},
+# rate, rounded, and its constants. Constants that are not named have their defaults. The last column, which is not
+# the paper's, has the most noise at which every class is still recorded right more often than not.
+_LEVELS: dict[str, dict[str, tuple[float, ...]]] = {
+    "static": {
+        "percent": (0, 10, 15, 20, 25, 30, 35, 40, 49),
+        "a": (0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.49),
+    },
     "linear": {
-        percent: {"a": a, "b": b}
-        for percent, a, b in (
-            (0, 0, 0),
-            (10, 0.2, 0),
-            (12, 0.25, 0),
-            (15, 0.3, 0),
-            (17, 0.35, 0),
-            (20, 0.4, 0),
-            (25, 0.49, 0),
-            (27, 0.49, 0.05),
-            (30, 0.49, 0.1),
-            (34, 0.49, 0.2),
-            (39, 0.49, 0.3),
-            (40, 0.49, 0.31),
-        )
+        "percent": (0, 10, 12, 15, 17, 20, 25, 27, 30, 34, 39, 40, 49),
+        "a": (0, 0.2, 0.25, 0.3, 0.35, 0.4, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49),
+        "b": (0, 0, 0, 0, 0, 0, 0, 0.05, 0.1, 0.2, 0.3, 0.31, 0.49),
     },
     "decay": {
-        percent: {"a": a, "b": b}
-        for percent, a, b in (
-            (0, 0, 0.06),
-            (8, 0.49, 0.06),
-            (16, 0.49, 0.03),
-            (18, 0.49, 0.025),
-            (20, 0.49, 0.022),
-            (25, 0.49, 0.015),
-            (31, 0.49, 0.01),
-            (34, 0.49, 0.008),
-            (40, 0.49, 0.004),
-        )
+        "percent": (0, 8, 16, 18, 20, 25, 31, 34, 40, 49),
+        "a": (0, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49),
+        "b": (0.06, 0.06, 0.03, 0.025, 0.022, 0.015, 0.01, 0.008, 0.004, 0),
     },
     "growth": {
-        percent: {"a": a, "c": c}
-        for percent, a, c in (
-            (0, 0, 0),
-            (10, 0.2, 0),
-            (15, 0.3, 0),
-            (20, 0.4, 0),
-            (25, 0.45, 0.05),
-            (29, 0.49, 0.1),
-            (35, 0.49, 0.2),
-            (40, 0.49, 0.3),
-        )
+        "percent": (0, 10, 15, 20, 25, 29, 35, 40, 49),
+        "a": (0, 0.2, 0.3, 0.4, 0.45, 0.49, 0.49, 0.49, 0.49),
+        "c": (0, 0, 0, 0, 0.05, 0.1, 0.2, 0.3, 0.49),
     },
     "periodic": {
-        percent: {"b": b, "c": c}
-        for percent, b, c in (
-            (0, 0, 0),
-            (9, 0.15, 0),
-            (12, 0.2, 0),
-            (15, 0.25, 0),
-            (18, 0.3, 0),
-            (20, 0.33, 0),
-            (25, 0.41, 0),
-            (27, 0.45, 0),
-            (30, 0.49, 0),
-            (34, 0.49, 0.1),
-            (40, 0.49, 0.26),
-        )
+        "percent": (0, 9, 12, 15, 18, 20, 25, 27, 30, 34, 40, 49),
+        "b": (0, 0.15, 0.2, 0.25, 0.3, 0.33, 0.41, 0.45, 0.49, 0.49, 0.49, 0.49),
+        "c": (0, 0, 0, 0, 0, 0, 0, 0, 0, 0.1, 0.26, 0.49),
     },
-    "mixed": {
-        percent: {"a": a, "b": b, "mix_a": mix_a, "mix_c": mix_c}
-        for percent, a, b, mix_a, mix_c in (
-            (0, 0, 0.08, 0, 0),  # the paper has b = 1 here, which changes nothing where a = 0
-            (9, 0.49, 0.08, 0.25, 0),
-            (11, 0.49, 0.07, 0.3, 0),
-            (13, 0.49, 0.06, 0.35, 0),
-            (15, 0.49, 0.05, 0.4, 0),
-            (20, 0.49, 0.04, 0.45, 0.1),
-            (25, 0.49, 0.03, 0.49, 0.2),
-            (29, 0.49, 0.02, 0.49, 0.25),
-            (35, 0.49, 0.01, 0.49, 0.3),
-            (40, 0.49, 0.005, 0.49, 0.35),
-        )
+    "mixed": {  # at 0 % the paper has b = 1, which changes nothing where a = 0
+        "percent": (0, 9, 11, 13, 15, 20, 25, 29, 35, 40, 49),
+        "a": (0, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49),
+        "b": (0.08, 0.08, 0.07, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.005, 0),
+        "mix_a": (0, 0.25, 0.3, 0.35, 0.4, 0.45, 0.49, 0.49, 0.49, 0.49, 0.49),
+        "mix_c": (0, 0, 0, 0, 0, 0.1, 0.2, 0.25, 0.3, 0.35, 0.49),
     },
-    "jump": {0: {"a": 0, "c": 0}, 25: {"a": 0.49, "c": 0.01}, 40: {"a": 0.49, "c": 0.31}},  # ours
+    "jump": {"percent": (0, 25, 40, 49), "a": (0, 0.49, 0.49, 0.49), "c": (0, 0.01, 0.31, 0.49)},  # ours
 }
-
-MIN_PHASE = -100.0  # radians; every other constant is at least zero
-
-# Beyond the paper's last level: the most noise at which every class is still recorded right more often than not.
+LEVELS: dict[str, dict[int, dict[str, float]]] = {  # by shape and percentage, without the last column
+    shape: {
+        int(percent): {name: values[number] for name, values in columns.items() if name != "percent"}
+        for number, percent in enumerate(columns["percent"][:-1])
+    }
+    for shape, columns in _LEVELS.items()
+}
 MAX_RATE = 0.49
-MAX_CONSTANTS: dict[str, dict[str, float]] = {
-    "static": {"a": 0.49},
-    "linear": {"a": 0.49, "b": 0.49},
-    "decay": {"a": 0.49, "b": 0},
-    "growth": {"a": 0.49, "c": 0.49},
-    "periodic": {"b": 0.49, "c": 0.49},
-    "mixed": {"a": 0.49, "b": 0, "mix_a": 0.49, "mix_c": 0.49},
-    "jump": {"a": 0.49, "c": 0.49},
-}
+MIN_PHASE = -100.0  # radians; every other constant is at least zero
 MAX_STEPS = 10**8  # of one sequence
 
 
@@ -209,12 +160,9 @@ def level_constants(shape: str, rate: float) -> dict[str, float]:
             f"The rate must be at most {MAX_RATE:g}, so that every class is recorded right more often than not. "
             f"Got rate={rate:g}. Lower it or name `constants`."
         )
-    corners = {percent / 100: named for percent, named in LEVELS[shape].items()} | {MAX_RATE: MAX_CONSTANTS[shape]}
-    moving = {
-        name: float(np.interp(rate, list(corners), [named[name] for named in corners.values()]))
-        for name in MAX_CONSTANTS[shape]
-    }
-    return {**DEFAULTS[shape], **moving}
+    columns = dict(_LEVELS[shape])
+    rates = [percent / 100 for percent in columns.pop("percent")]
+    return {**DEFAULTS[shape], **{name: float(np.interp(rate, rates, values)) for name, values in columns.items()}}
 
 
 def noise_matrices(
