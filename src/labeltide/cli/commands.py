@@ -366,13 +366,14 @@ def predict(
     """Predict the true label of every row of another table."""
     from labeltide.auditing.predict import predict_to_file
 
-    started = monotonic()
+    started, progress_console = monotonic(), Console(stderr=True)
     with Progress(
         TextColumn("predicting, {task.completed:,.0f} of {task.total:,.0f} rows"),
         BarColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=progress_console,
         transient=True,
+        disable=not progress_console.is_terminal,  # rich would end it with an empty line
     ) as bar:
         task = bar.add_task("predicting", total=1, visible=False)
 

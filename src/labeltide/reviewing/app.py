@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from labeltide import _validation, auditing
-from labeltide._files import import_extra, write_json
+from labeltide._files import import_extra, os_error_text, write_json
 from labeltide.auditing.decisions import ACTIONS, MAX_TEXT, Decision, Item
+from labeltide.auditing.page.format import shorten
 from labeltide.reviewing.session import CONTEXT, Session, find_item, open_session, stretch_of, target_place, view_item
 from labeltide.reviewing.summary import REVIEW, publish, summarise
 
@@ -66,18 +69,17 @@ def make_app(session: Session, port: int, token: str | None = None) -> Guard:
 
         async def route(request: Request) -> Response:
             try:
+                asked = {**request.query_params, **request.path_params}
                 if request.method == "POST":
-                    body = json.loads(await request.body() or b"{}")
-                    asked = body if isinstance(body, dict) else {}
-                else:
-                    asked = {**request.query_params, **request.path_params}
+                    asked = _json_object(await request.body())
                 return JSONResponse(await run_in_threadpool(work, asked))
             except OSError as error:
-                reason = error.strerror or "the system refuses"
-                where = f"{str(error.filename)!r}" if error.filename else "A file of the audit"
-                return JSONResponse({"error": f"{where} cannot be read or written: {reason}. Nothing was kept."}, 400)
-            except (ValueError, RecursionError) as error:
-                return JSONResponse({"error": str(error)}, 400)
+                sentence = f"{os_error_text(error)} Nothing was kept."
+            except pa.ArrowException:  # before ValueError, of which some are
+                sentence = "A file of the audit or its table is damaged or was replaced. Audit again, then review."
+            except ValueError as error:
+                sentence = shorten(str(error), MAX_SENTENCE)
+            return JSONResponse({"error": sentence}, 400)
 
         return route
 
@@ -283,12 +285,21 @@ def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
 
 MAX_NAME = 200  # characters of a reviewer's name
 MAX_SHOWN = 40  # characters of a wrong number that are repeated
+MAX_SENTENCE = 500  # characters of a refusal, which may repeat what was sent
 
 
-def decide(session: Session, body: Any) -> Item:
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):  # numbers of too many digits and nesting too deep, too
+        asked = None
+    if not isinstance(asked, dict):
+        raise ValueError("A request must be a JSON object, as the page sends it. Reload the page, then try again.")
+    return asked
+
+
+def decide(session: Session, body: Mapping[str, Any]) -> Item:
     """Keep a decision that the page sent; returns the item that it is about."""
-    if not isinstance(body, Mapping):
-        raise ValueError("A decision must be a JSON object.")
     session.audit.check_current()
     item = find_item(session, body.get("position"))
     decided, (first, last) = _unit(session, item, body)
