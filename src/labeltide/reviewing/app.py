@@ -77,7 +77,7 @@ def make_app(session: Session, port: int, token: str | None = None) -> Guard:
                 sentence = f"{os_error_text(error)} Nothing was kept."
             except pa.ArrowException:  # before ValueError, of which some are
                 sentence = "A file of the audit or its table is damaged or was replaced. Audit again, then review."
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 sentence = shorten(str(error), MAX_SENTENCE)
             return JSONResponse({"error": sentence}, 400)
 
@@ -435,7 +435,6 @@ def review(
 
 
 def check_extra() -> None:
-    """The server is an extra."""
     for module in ("starlette", "uvicorn"):
         import_extra(module, "review", "The page of `labeltide review`")
 
