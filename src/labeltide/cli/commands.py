@@ -72,12 +72,9 @@ def export(
     from labeltide.exporting.spans import export_audit
 
     written = export_audit(source, to, out, what)
-    for sentence in (*written.messages, _count(len(written.files), "file", written.folder)):
+    count = f"{len(written.files)} file{'s' if len(written.files) != 1 else ''}: {written.folder}"
+    for sentence in (*written.messages, count):
         console.print(sentence, markup=False, highlight=False)
-
-
-def _count(count: int, noun: str, path: Path) -> str:
-    return f"{count} {noun}{'s' if count != 1 else ''}: {path}"
 
 
 # Commands of a review: review.

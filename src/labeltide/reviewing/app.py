@@ -159,11 +159,7 @@ class Guard:
     site. The first part of the path must be the token, or the cookie must be the one that the server set in exchange
     for a one-time secret; both are compared in constant time.
 
-    Parameters
-    ----------
-    app : what answers the requests that pass, with the token as root of their path
-    token : random text
-    port : the port of the server
+    The app answers the requests that pass, with the token as root of their path.
     """
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
@@ -307,10 +303,8 @@ def decide(session: Session, body: Mapping[str, Any]) -> Item:
     if action not in ACTIONS:
         raise ValueError(f"Unknown action {action!r}. Choose one of: {', '.join(ACTIONS)}.")
     if action == "label":
-        if not isinstance(code, int) or isinstance(code, bool) or not 0 <= code < len(classes):
-            raise ValueError(
-                f"There is no class number {code!r}. The audit has {len(classes)} classes, numbered from 0."
-            )
+        if type(code) is not int or not 0 <= code < len(classes):
+            raise ValueError(f"There is no class number {code!r}. The audit has {len(classes)}, numbered from 0.")
         label = classes[code]
     decision = Decision(
         item_id=decided.item_id,
@@ -354,7 +348,7 @@ def _unit(session: Session, item: Item, body: Mapping[str, Any]) -> tuple[Item, 
         raise ValueError(f"Unknown unit {unit!r}. Choose one of: stretch, step.")
     row = body.get("row", item.target)
     lines = session.audit.lines
-    is_row = isinstance(row, int) and not isinstance(row, bool) and 0 <= row < _validation.MAX_ROWS
+    is_row = type(row) is int and 0 <= row < _validation.MAX_ROWS
     index = lines.find(row, item.annotator) if is_row else None
     if index is None or lines.sequence[index] != lines.sequence[target_place(session, item)]:
         raise ValueError(f"A step must be a table row of the item's sequence and annotator. Got {row!r}.")
@@ -398,32 +392,25 @@ def _text(value: Any, name: str, most: int, *, may_be_empty: bool = True) -> str
 def review(
     folder: Path,
     *,
-    table: Path | None = None,
-    items: int | None = None,
-    sample: int | None = None,
-    is_blind: bool = False,
     reviewer: str = "reviewer",
     port: int | None = None,
     opens_browser: bool = True,
     say: Callable[[str], None] = print,
+    **how: Any,
 ) -> None:
     """Serve the review of an audit's folder until it is stopped, then write review.json.
 
     Parameters
     ----------
-    table : the table of the audit, where it is no longer where it was
-    items, sample : how many stretches that are likely wrong, and how many labels of the probability sample, to queue
     say : called with the address as soon as the server listens
+    how : options of `open_session`
     """
     check_extra()
-    listener = listen(port)
-    with listener:
-        session = open_session(
-            folder, table=table, items=items, sample=sample, is_blind=is_blind, reviewer=check_reviewer(reviewer)
-        )
+    with listen(port) as listener:
+        session = open_session(folder, reviewer=check_reviewer(reviewer), **how)
         with session.store:
-            app = make_app(session, listener.getsockname()[1])
-            server = f"http://{HOST}:{listener.getsockname()[1]}"
+            port = listener.getsockname()[1]
+            app, server = make_app(session, port), f"http://{HOST}:{port}"
             say(f"{server}/{app.token}/")
             entry = open_browser(server + app.make_entry()) if opens_browser else None
             try:
