@@ -100,7 +100,9 @@ def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: b
     taken: set[str] = set()
     for kind, spans in kinds.items():
         for recording, part in by_recording(spans).items():
-            for annotator, own in by_annotator(part).items() if recording is not None else ():
+            if recording is None:
+                continue
+            for annotator, own in by_annotator(part).items():
                 start, end = _single_name(stems[recording], kind, annotator if several else None, to)
                 name, letter = start + end, "b"
                 while name in taken:  # of annotators r1 and r2, only the letters may be in the name of a file of WFDB
@@ -142,7 +144,11 @@ def _known(to: str, recording: str, places: dict[str, Place]) -> dict[str, Any]:
     if to == "labelstudio":
         return {"files": {name: place.signals for name, place in places.items() if place.signals}}
     place = places.get(recording, Place(None, None, 1000.0))
-    options = {"edf": {"start": place.began}, "wfdb": {"rate": place.rate}, "textgrid": {"end": place.end}}
+    options: dict[str, dict[str, Any]] = {
+        "edf": {"start": place.began},
+        "wfdb": {"rate": place.rate},
+        "textgrid": {"end": place.end},
+    }
     return options.get(to, {"bids": True} if to == "bids" else {})
 
 
