@@ -159,3 +159,29 @@ def test_json_is_one_document_and_nothing_else(run, study):
     code, out, err = run("compare", "a", "a", "--format", "json")
     assert (code, err) == (0, "")
     assert json.loads(out)["issues"]["new"]["count"] == 0
+
+
+def test_a_place_that_the_system_refuses_is_told_in_our_words(run, study, tmp_path):
+    assert run("audit", "study.csv", *ROLES, "--out", "a", "--quiet") == (0, "", "")
+    for command in (
+        ("apply", "a", "--above", "0.9", "--out", "study.csv/new.csv"),
+        ("export", "a", "--to", "csv", "--out", "study.csv/new"),
+        ("compare", "a", "a", "--out", "study.csv/new.html"),
+    ):
+        code, _, err = run(*command)
+        assert code == 2
+        assert err.startswith("labeltide: ")
+        assert "study.csv' cannot be read or written: File exists." in err
+        assert "Errno" not in err
+
+
+def test_an_audit_of_several_files_is_not_called_a_data_frame(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "parts").mkdir()
+    table = make_table()
+    for name, part in (("a", table.slice(0, 120)), ("b", table.slice(120))):
+        csv.write_csv(part, tmp_path / "parts" / f"{name}.csv")
+    assert run("audit", "parts", *ROLES, "--out", "a", "--quiet")[0] == 0
+    code, _, err = run("apply", "a", "--above", "0.9", "--out", "new.csv")
+    assert code == 2
+    assert "or of several files. Name one file with the same table: --table FILE." in err

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -76,6 +77,15 @@ def to_json(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def os_error_text(error: OSError) -> str:
+    """An error of the system as a sentence with the file's name; a sentence of our own stays as it is."""
+    if error.errno is None:
+        return str(error)
+    quoted = re.search("'(.+?)'", str(error.strerror))  # Arrow names the file within its text alone
+    name = str(error.filename) if error.filename else quoted[1] if quoted else None
+    return f"{'A file' if name is None else repr(name)} cannot be read or written: {os.strerror(error.errno)}."
 
 
 # Libraries that only some functions need: imported when used, with a sentence where one is not installed.

@@ -159,6 +159,12 @@ def test_wrong_requests_are_refused_with_a_sentence(tmp_path):
         export_onnx(tmp_path / "own.safetensors")
 
 
+def test_a_file_that_is_no_model_is_named(tmp_path):
+    (tmp_path / "table.csv").write_text("a,b")
+    with pytest.raises(ValueError, match=r"table.csv' is not a model that labeltide saved"):
+        export_onnx(tmp_path / "table.csv")
+
+
 def test_a_saved_model_is_found_by_its_file_and_computes_on_the_cpu(tmp_path):
     estimator = fitted("linear", networks=1)
     estimator.save(tmp_path / "kept.safetensors")

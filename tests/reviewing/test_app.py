@@ -192,6 +192,35 @@ def test_a_body_that_is_no_decision_is_refused(opened, content):
     assert session.store.all() == []
 
 
+@pytest.mark.parametrize("content", [b"\xff\xfe", "1" * 6000, '{"position": ' + "1" * 6000 + "}", '"text"'])
+def test_a_body_that_json_refuses_is_told_in_our_words(opened, content):
+    _, page = opened()
+    answer = page.client.post(f"/{TOKEN}/api/undo", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("A request must be a JSON object")
+
+
+@pytest.mark.parametrize("body", [{"unit": "y" * 50_000}, {"action": "x" * 50_000}, {"position": 10**4000}])
+def test_a_refusal_does_not_repeat_all_that_was_sent(opened, body):
+    _, page = opened()
+    answer = page.decide(body.pop("position", 0), body.pop("action", "keep"), **body)
+    assert answer["status"] == 400
+    assert len(answer["error"]) <= 500
+
+
+@pytest.mark.parametrize("content", [None, b"x" * 50])
+def test_labels_that_go_while_a_review_is_open_are_told_in_our_words(opened, folder, content):
+    _, page = opened()
+    (folder / "labels.parquet").unlink()
+    if content is not None:
+        (folder / "labels.parquet").write_bytes(content)
+    answer = page.get("item/0")
+    assert answer["status"] == 400
+    assert "errno" not in answer["error"].lower()
+    assert "magic" not in answer["error"]
+    assert "cannot be read or written" in answer["error"] or "is damaged" in answer["error"]
+
+
 def test_blind_items_tell_nothing_of_the_model_or_of_their_kind(opened):
     session, page = opened(is_blind=True)
     kinds: dict[str, set[str]] = {"suspect": set(), "sample": set()}

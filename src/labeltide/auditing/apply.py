@@ -134,7 +134,8 @@ def _open_table(audit: Any, folder: Path, named: str | Path | None) -> parquet.P
     about = audit["table"]
     if named is None and not about.get("path"):
         raise ValueError(
-            f"The audit in {str(folder)!r} was of a data frame. Name a file with the same table: --table FILE."
+            f"The audit in {str(folder)!r} was of a data frame or of several files. Name one file with the same table: "
+            "--table FILE."
         )
     path = Path(named or about["path"])
     if named is None and not path.is_file():

@@ -18,6 +18,7 @@ from cyclopts import CycloptsError, Parameter
 from rich.console import Console
 
 import labeltide
+from labeltide._files import os_error_text
 from labeltide.cli.commands import app, console
 
 __all__ = ["app", "console", "main"]
@@ -30,10 +31,10 @@ WAYS_ON = {  # from a command that was stopped
 
 
 NO_MEMORY = "labeltide: The memory is not enough for this. Free some, or give fewer rows or features."
-SYSTEM = (
-    ((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "Free some space, or name another place with --out."),
-    ((errno.EACCES, errno.EPERM, errno.EROFS), "Name a place where you may write with --out."),
-)
+WAYS_OUT = {  # where the system refused to write
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), " Free some space, or name another place."),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), " Name a place where you may write."),
+}
 
 
 def _add_bench() -> None:
@@ -75,8 +76,11 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         _end_after_closed_output()
-    except (ValueError, OSError) as error:
-        _say(f"labeltide: {error}{_way_out(error)}", style="red")
+    except OSError as error:
+        _say(f"labeltide: {os_error_text(error)}{WAYS_OUT.get(error.errno or 0, '')}", style="red")
+        sys.exit(2)
+    except ValueError as error:
+        _say(f"labeltide: {error}", style="red")
         sys.exit(3 if isinstance(error, labeltide.UnanswerableError) else 2)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's own words
@@ -108,12 +112,6 @@ def _stopped_by_sigterm() -> Iterator[None]:
 
 def _terminate(*_: object) -> NoReturn:
     raise Terminated
-
-
-def _way_out(error: Exception) -> str:
-    """What to do where the system refused to write."""
-    words = [(errnos, way) for errnos, way in SYSTEM if getattr(error, "errno", None) in errnos]
-    return f". {words[0][1]}" if words else ""
 
 
 def _say(sentence: str, style: str | None = None) -> None:

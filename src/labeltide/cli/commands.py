@@ -72,12 +72,9 @@ def export(
     from labeltide.exporting.spans import export_audit
 
     written = export_audit(source, to, out, what)
-    for sentence in (*written.messages, _count(len(written.files), "file", written.folder)):
+    count = f"{len(written.files)} file{'s' if len(written.files) != 1 else ''}: {written.folder}"
+    for sentence in (*written.messages, count):
         console.print(sentence, markup=False, highlight=False)
-
-
-def _count(count: int, noun: str, path: Path) -> str:
-    return f"{count} {noun}{'s' if count != 1 else ''}: {path}"
 
 
 # Commands of a review: review.
@@ -366,13 +363,14 @@ def predict(
     """Predict the true label of every row of another table."""
     from labeltide.auditing.predict import predict_to_file
 
-    started = monotonic()
+    started, progress_console = monotonic(), Console(stderr=True)
     with Progress(
         TextColumn("predicting, {task.completed:,.0f} of {task.total:,.0f} rows"),
         BarColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=progress_console,
         transient=True,
+        disable=not progress_console.is_terminal,  # rich would end it with an empty line
     ) as bar:
         task = bar.add_task("predicting", total=1, visible=False)
 

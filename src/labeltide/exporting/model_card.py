@@ -12,7 +12,7 @@ from labeltide import __version__
 from labeltide._files import to_json
 
 if TYPE_CHECKING:
-    from labeltide.exporting.onnx import Case, OnnxExport, OnnxSource
+    from labeltide.exporting.onnx import OnnxExport, OnnxSource
 
 
 MOMENTS = 5  # of the clock, at which the card gives error rates
@@ -39,41 +39,48 @@ def beside_json(result: OnnxExport, found: OnnxSource) -> dict[str, Any]:
     )
 
 
-def model_card(result: OnnxExport, found: OnnxSource, described: dict[str, Any]) -> str:
+def model_card(result: OnnxExport, found: OnnxSource) -> str:
     """The card as Markdown."""
-    parts = [
-        [f"# Model card: {_text(found.name)}"],
-        _what(found),
-        ["## Data", *_data(found)],
-        ["## Noise of the labels it learned from", *_noise(found)],
-        ["## How to run it", *_running(result, found)],
-        ["## How it was checked", *_checked(result)],
-        ["## Limits", *_limits(found)],
-    ]
-    return "\n\n".join("\n\n".join(part) for part in parts) + "\n"
-
-
-def _what(found: OnnxSource) -> list[str]:
-    model = found.estimator.model_
+    estimator, model, table = found.estimator, found.estimator.model_, (found.audit or {}).get("table")
     kind = f"an average of {model.members} networks" if model.members > 1 else "one network"
     sees = "the step itself and earlier steps" if model.is_causal else "all steps of the sequence"
-    classes = ", ".join(_text(name) for name in found.estimator.classes_)
-    return [
+    data = [f"{estimator.n_features_in_} features. The saved model does not say which data it was fitted to."]
+    if table is not None:
+        data = [
+            f"{_text(table['name'])}: {table['rows']:,} rows, {table['sequences']:,} sequences, {table['labels']:,} "
+            "recorded labels. The labels were not corrected beforehand; the model learned with their noise modelled.",
+            f"Columns: {', '.join(_text(encoder.column) for encoder in found.encoders)}.",
+        ]
+    runs = [("whole", case) for case in result.checks] + [("step by step", case) for case in result.step_checks]
+    parts = [
+        f"# Model card: {_text(found.name)}",
         f"Gives the probability of each true label at every step of a time series: {kind} ({model.name}), fitted by "
-        f"labeltide {__version__} with the method `{found.estimator.name}`. A prediction depends on {sees}.",
-        f"Classes, in the order of the output: {classes}.",
+        f"labeltide {__version__} with the method `{estimator.name}`. A prediction depends on {sees}.",
+        f"Classes, in the order of the output: {', '.join(_text(name) for name in estimator.classes_)}.",
+        "## Data",
+        *data,
+        "## Noise of the labels it learned from",
+        *_noise(found),
+        "## How to run it",
+        *_running(result, found),
+        "## How it was checked",
+        "The files ran with onnxruntime in a fresh process on random features and were compared with labeltide's own "
+        "predictions. They are kept only where no probability differs by 1e-5 or more.",
+        _table(
+            ["how", "sequences", "steps", "largest difference"],
+            [[how, str(case.sequences), str(case.steps), f"{case.difference:.1e}"] for how, case in runs],
+        ),
+        "## Limits",
+        "- It predicts the true label as the annotators would give it without mistakes. A mistake that all of them "
+        "always make looks right to it.\n"
+        "- Its accuracy on your data is not known from the noisy labels. Measure it on labels that you trust.\n"
+        "- It knows the people, devices and ranges of its training data. Outside them its probabilities may be too "
+        "sure.",
     ]
-
-
-def _data(found: OnnxSource) -> list[str]:
-    if found.audit is None:
-        return [f"{found.estimator.n_features_in_} features. The saved model does not say which data it was fitted to."]
-    table = found.audit["table"]
-    return [
-        f"{_text(table['name'])}: {table['rows']:,} rows, {table['sequences']:,} sequences, {table['labels']:,} "
-        "recorded labels. The labels were not corrected beforehand; the model learned with their noise modelled.",
-        f"Columns: {', '.join(_text(encoder.column) for encoder in found.encoders)}.",
-    ]
+    for check in (found.audit or {}).get("diagnostics") or []:
+        if check.get("is_warning"):
+            parts[-1] += f"\n- The audit warned: {_text(check.get('sentence', ''))}"
+    return "\n\n".join(parts) + "\n"
 
 
 def _noise(found: OnnxSource) -> list[str]:
@@ -101,61 +108,29 @@ def _running(result: OnnxExport, found: OnnxSource) -> list[str]:
     model, count = found.estimator.model_, found.estimator.n_features_in_
     kind = "float32" if found.scaling is None else "float64"
     lengths = "" if model.is_causal else ", `lengths` int64 (batch)"
-    parts = [
+    files = (
         f"- `{result.whole.name}`: input `features` {kind} (batch, steps, {count}){lengths}; output `probabilities`."
-    ]
+    )
     if result.step is not None:
         start = "no past step" if model.name == "transformer" else "zeros"
-        parts.append(
-            f"- `{result.step.name}`: one step with its state. Inputs `features` {kind} (streams, {count}) and "
+        files += (
+            f"\n- `{result.step.name}`: one step with its state. Inputs `features` {kind} (streams, {count}) and "
             f"`state`, which begins with {start}; outputs `probabilities` and `next_state`."
         )
     elif model.is_causal:
-        parts.append("- Every step is judged by itself: a single step is a sequence of one.")
-    paragraphs = ["\n".join(parts)]
+        files += "\n- Every step is judged by itself: a single step is a sequence of one."
     if found.scaling is None:
-        paragraphs.append("Features must be scaled as those that the model was fitted to.")
-    elif not found.encoders:
-        paragraphs.append(
-            "Features are in the units of the training data: the graph pulls outliers in, centres and scales."
-        )
-    else:
-        paragraphs.append(
-            "Features are in the units of the table: the graph pulls outliers in, centres and scales. Gaps in numbers "
-            "are filled beforehand with the last value before them in the sequence, else with `fill` of the JSON file. "
-            "A feature `NAME (missing)` is 1 where one was filled and 0 elsewhere. A feature `NAME=LEVEL` is 1 where "
-            "the column has this level and 0 elsewhere."
-        )
-        paragraphs.append(f"Order of the features: {', '.join(_text(name) for name in found.feature_names)}.")
-    return paragraphs
-
-
-def _checked(result: OnnxExport) -> list[str]:
-    rows = [_case("whole", case) for case in result.checks] + [
-        _case("step by step", case) for case in result.step_checks
-    ]
+        return [files, "Features must be scaled as those that the model was fitted to."]
+    inside = "the graph pulls outliers in, centres and scales."
+    if not found.encoders:
+        return [files, f"Features are in the units of the training data: {inside}"]
     return [
-        "The files ran with onnxruntime in a fresh process on random features and were compared with labeltide's own "
-        "predictions. They are kept only where no probability differs by 1e-5 or more.",
-        _table(["how", "sequences", "steps", "largest difference"], rows),
+        files,
+        f"Features are in the units of the table: {inside} Gaps in numbers are filled beforehand with the last value "
+        "before them in the sequence, else with `fill` of the JSON file. A feature `NAME (missing)` is 1 where one was "
+        "filled and 0 elsewhere. A feature `NAME=LEVEL` is 1 where the column has this level and 0 elsewhere.",
+        f"Order of the features: {', '.join(_text(name) for name in found.feature_names)}.",
     ]
-
-
-def _case(how: str, case: Case) -> list[str]:
-    return [how, str(case.sequences), str(case.steps), f"{case.difference:.1e}"]
-
-
-def _limits(found: OnnxSource) -> list[str]:
-    items = [
-        "It predicts the true label as the annotators would give it without mistakes. A mistake that all of them "
-        "always make looks right to it.",
-        "Its accuracy on your data is not known from the noisy labels. Measure it on labels that you trust.",
-        "It knows the people, devices and ranges of its training data. Outside them its probabilities may be too sure.",
-    ]
-    for check in (found.audit or {}).get("diagnostics") or []:
-        if check.get("is_warning"):
-            items.append(f"The audit warned: {_text(check.get('sentence', ''))}")
-    return ["\n".join(f"- {item}" for item in items)]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

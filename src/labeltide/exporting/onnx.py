@@ -94,7 +94,13 @@ def export_onnx(source: str | Path | NoisyLabelClassifier | Any, out: str | Path
     """
     found = find_source(source)
     model = found.estimator.model_
-    paths = _new_paths(found, out)
+    path = Path(f"{found.name}.onnx") if out is None else Path(out)
+    if path.suffix.lower() != ".onnx":
+        raise ValueError(f"The file must end in .onnx. Got {str(path)!r}.")
+    paths = {kind: path.with_name(path.name[: -len(".onnx")] + suffix) for kind, suffix in SUFFIXES.items()}
+    existing = [str(each) for each in paths.values() if each.exists()]
+    if existing:
+        raise ValueError(f"The files must be new. {existing[0]!r} exists; remove it or name another with --out.")
     whole = write_graph(found)
     checks = _compare(whole, found, CASES, state=None)
     has_state = model.is_causal and model.onnx_state is not None
@@ -103,24 +109,13 @@ def export_onnx(source: str | Path | NoisyLabelClassifier | Any, out: str | Path
     result = OnnxExport(
         paths["whole"], paths["step"] if step else None, paths["json"], paths["card"], checks, step_checks
     )
-    described = beside_json(result, found)
-    write_atomically(result.card, model_card(result, found, described).encode())
-    write_atomically(result.json, (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode())
+    described = json.dumps(beside_json(result, found), ensure_ascii=False, indent=1)
+    write_atomically(result.card, model_card(result, found).encode())
+    write_atomically(result.json, f"{described}\n".encode())
     if step is not None:
         write_atomically(paths["step"], step)
     write_atomically(result.whole, whole)  # last, so that where it is, the others are
     return result
-
-
-def _new_paths(found: OnnxSource, out: str | Path | None) -> dict[str, Path]:
-    path = Path(f"{found.name}.onnx") if out is None else Path(out)
-    if path.suffix.lower() != ".onnx":
-        raise ValueError(f"The file must end in .onnx. Got {str(path)!r}.")
-    paths = {kind: path.with_name(path.name[: -len(".onnx")] + suffix) for kind, suffix in SUFFIXES.items()}
-    existing = [str(each) for each in paths.values() if each.exists()]
-    if existing:
-        raise ValueError(f"The files must be new. {existing[0]!r} exists; remove it or name another with --out.")
-    return paths
 
 
 class Graph:
@@ -368,7 +363,15 @@ def _read(path: Path) -> OnnxSource:
         raise ValueError(
             f"The folder must be that of an audit, with {AUDIT} and {MODEL}/{MODEL_FILE} in it. Got {str(path)!r}."
         )
+<<<<<<< HEAD
     if read_description(path.read_bytes())["params"]["model"] is None:
+=======
+    try:
+        is_own = read_description(path.read_bytes()).params["model"] is None
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is not a model that labeltide saved: {error}") from None
+    if is_own:
+>>>>>>> outer
         raise ValueError(_refusal(str(path)))
     return OnnxSource(path.stem, load(path))
 

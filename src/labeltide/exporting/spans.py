@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -24,16 +24,11 @@ from labeltide.recordings.spans.table import by_annotator, by_recording, make_sp
 from labeltide.tables.words import words
 
 WHAT = ("issues", "corrected", "both")
-EVERYTHING = {"csv": ".csv", "labelstudio": ".json"}  # one file for all recordings
 TIERS = {"elan": ".eaf", "textgrid": ".TextGrid"}  # one file for each recording, with a tier for each annotator
-SINGLE = {
-    "edf": ".edf",
-    "bids": "_events.tsv",
-    "wfdb": "",
-    "nsrr": ".xml",
-    "mne": "-annot.fif",
-}  # one for each annotator
-FORMATS = (*EVERYTHING, *TIERS, *SINGLE)
+SINGLE = {"edf": ".edf", "bids": "_events.tsv", "wfdb": "", "nsrr": ".xml", "mne": "-annot.fif"}  # for each annotator
+FORMATS = ("csv", "labelstudio", *TIERS, *SINGLE)  # the first two write one file for all recordings
+MODULES = {"csv": delimited, "bids": delimited, "labelstudio": label_studio, "elan": elan, "textgrid": textgrid}
+MODULES |= {"edf": edf, "wfdb": wfdb_notes, "nsrr": nsrr, "mne": mne_annotations}
 
 
 @dataclass(frozen=True)
@@ -77,7 +72,7 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     if planned:
         with draft_beside(place) as draft:
             for name, spans, recording in planned:
-                messages += _writer(to, recording, places)(spans, draft / name) or ()
+                messages += MODULES[to].write(spans, draft / name, **_known(to, recording, places)) or ()
             if place.exists():  # an empty folder; all files appear at once
                 place.resolve().rmdir()
             os.rename(draft, place.resolve())
@@ -101,31 +96,28 @@ def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: b
         if to == "labelstudio":
             return [("tasks.json", whole, "")]
         return [(stems[name] + TIERS[to], part, name) for name, part in by_recording(whole).items() if name is not None]
-    parts = [
-        (_single_name(stems[name], kind, annotator if several else None, to), own, name)
-        for kind, spans in kinds.items()
-        for name, part in by_recording(spans).items()
-        if name is not None
-        for annotator, own in by_annotator(part).items()
-    ]
+    parts: list[tuple[str, pa.Table, str]] = []
     taken: set[str] = set()
-    for index, (name, own, recording) in enumerate(parts):
-        end = "" if to == "wfdb" else SINGLE[to]
-        letter = "b"
-        while name in taken:  # of annotators r1 and r2, only the letters may be in the name of a file of WFDB
-            name = f"{parts[index][0].removesuffix(end)}{letter}{end}"
-            letter = chr(ord(letter) + 1)
-        taken.add(name)
-        parts[index] = (name, own, recording)
+    for kind, spans in kinds.items():
+        for recording, part in by_recording(spans).items():
+            if recording is None:
+                continue
+            for annotator, own in by_annotator(part).items():
+                start, end = _single_name(stems[recording], kind, annotator if several else None, to)
+                name, letter = start + end, "b"
+                while name in taken:  # of annotators r1 and r2, only the letters may be in the name of a file of WFDB
+                    name, letter = f"{start}{letter}{end}", chr(ord(letter) + 1)
+                taken.add(name)
+                parts.append((name, own, recording))
     return parts
 
 
-def _single_name(stem: str, kind: str, annotator: str | None, to: str) -> str:
+def _single_name(stem: str, kind: str, annotator: str | None, to: str) -> tuple[str, str]:
     if to == "wfdb":  # the extension is the annotator, of letters alone
         record, letters = re.sub(r"[^-\w]", "_", stem), re.sub("[^a-zA-Z]", "", annotator or "")
-        return f"{record}.{kind}{letters}"
+        return f"{record}.{kind}{letters}", ""
     joint = "_" if to == "bids" else "-"
-    return joint.join([stem, kind, *([_file_names([annotator])[0]] if annotator else [])]) + SINGLE[to]
+    return joint.join([stem, kind, *(_file_names([annotator]) if annotator else [])]), SINGLE[to]
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
@@ -147,22 +139,17 @@ def _distinct(names: Sequence[str], form: str = "{} ({})") -> list[str]:
     return found
 
 
-def _writer(to: str, recording: str, places: dict[str, Place]) -> Callable[[pa.Table, Path], Any]:
-    """The function that writes a format, with what it needs to know of the recording."""
-    place = places.get(recording)
+def _known(to: str, recording: str, places: dict[str, Place]) -> dict[str, Any]:
+    """What the writer of a format needs to know of the recording."""
     if to == "labelstudio":
-        files: dict[str | None, str] = {name: one.signals for name, one in places.items() if one.signals}
-        return lambda spans, path: label_studio.write(spans, path, files=files)
-    if to == "edf":
-        return lambda spans, path: edf.write(spans, path, start=place.began if place else None)
-    if to == "wfdb":
-        return lambda spans, path: wfdb_notes.write(spans, path, rate=place.rate if place else 1000.0)
-    if to == "textgrid":
-        return lambda spans, path: textgrid.write(spans, path, end=place.end if place else None)
-    if to == "bids":
-        return lambda spans, path: delimited.write(spans, path, bids=True)
-    modules = {"csv": delimited, "elan": elan, "nsrr": nsrr, "mne": mne_annotations}
-    return modules[to].write
+        return {"files": {name: place.signals for name, place in places.items() if place.signals}}
+    place = places.get(recording, Place(None, None, 1000.0))
+    options: dict[str, dict[str, Any]] = {
+        "edf": {"start": place.began},
+        "wfdb": {"rate": place.rate},
+        "textgrid": {"end": place.end},
+    }
+    return options.get(to, {"bids": True} if to == "bids" else {})
 
 
 # The issues and the corrected labels of an audit as spans of its recordings.
@@ -184,7 +171,7 @@ class Place:
     """Where a recording lies: the wall clock at second 0, its end, its samples in a second, and its file of signals."""
 
     began: datetime | None
-    end: float
+    end: float | None
     rate: float
     signals: str | None = None
 

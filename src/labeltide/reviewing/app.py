@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from labeltide import _validation, auditing
-from labeltide._files import import_extra, write_json
+from labeltide._files import import_extra, os_error_text, write_json
 from labeltide.auditing.decisions import ACTIONS, MAX_TEXT, Decision, Item
+from labeltide.auditing.page.format import shorten
 from labeltide.reviewing.session import CONTEXT, Session, find_item, open_session, stretch_of, target_place, view_item
 from labeltide.reviewing.summary import REVIEW, publish, summarise
 
@@ -66,18 +69,17 @@ def make_app(session: Session, port: int, token: str | None = None) -> Guard:
 
         async def route(request: Request) -> Response:
             try:
+                asked = {**request.query_params, **request.path_params}
                 if request.method == "POST":
-                    body = json.loads(await request.body() or b"{}")
-                    asked = body if isinstance(body, dict) else {}
-                else:
-                    asked = {**request.query_params, **request.path_params}
+                    asked = _json_object(await request.body())
                 return JSONResponse(await run_in_threadpool(work, asked))
             except OSError as error:
-                reason = error.strerror or "the system refuses"
-                where = f"{str(error.filename)!r}" if error.filename else "A file of the audit"
-                return JSONResponse({"error": f"{where} cannot be read or written: {reason}. Nothing was kept."}, 400)
+                sentence = f"{os_error_text(error)} Nothing was kept."
+            except pa.ArrowException:  # before ValueError, of which some are
+                sentence = "A file of the audit or its table is damaged or was replaced. Audit again, then review."
             except (ValueError, RecursionError) as error:
-                return JSONResponse({"error": str(error)}, 400)
+                sentence = shorten(str(error), MAX_SENTENCE)
+            return JSONResponse({"error": sentence}, 400)
 
         return route
 
@@ -157,11 +159,7 @@ class Guard:
     site. The first part of the path must be the token, or the cookie must be the one that the server set in exchange
     for a one-time secret; both are compared in constant time.
 
-    Parameters
-    ----------
-    app : what answers the requests that pass, with the token as root of their path
-    token : random text
-    port : the port of the server
+    The app answers the requests that pass, with the token as root of their path.
     """
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
@@ -283,12 +281,21 @@ def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
 
 MAX_NAME = 200  # characters of a reviewer's name
 MAX_SHOWN = 40  # characters of a wrong number that are repeated
+MAX_SENTENCE = 500  # characters of a refusal, which may repeat what was sent
 
 
-def decide(session: Session, body: Any) -> Item:
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):  # numbers of too many digits and nesting too deep, too
+        asked = None
+    if not isinstance(asked, dict):
+        raise ValueError("A request must be a JSON object, as the page sends it. Reload the page, then try again.")
+    return asked
+
+
+def decide(session: Session, body: Mapping[str, Any]) -> Item:
     """Keep a decision that the page sent; returns the item that it is about."""
-    if not isinstance(body, Mapping):
-        raise ValueError("A decision must be a JSON object.")
     session.audit.check_current()
     item = find_item(session, body.get("position"))
     decided, (first, last) = _unit(session, item, body)
@@ -296,10 +303,8 @@ def decide(session: Session, body: Any) -> Item:
     if action not in ACTIONS:
         raise ValueError(f"Unknown action {action!r}. Choose one of: {', '.join(ACTIONS)}.")
     if action == "label":
-        if not isinstance(code, int) or isinstance(code, bool) or not 0 <= code < len(classes):
-            raise ValueError(
-                f"There is no class number {code!r}. The audit has {len(classes)} classes, numbered from 0."
-            )
+        if type(code) is not int or not 0 <= code < len(classes):
+            raise ValueError(f"There is no class number {code!r}. The audit has {len(classes)}, numbered from 0.")
         label = classes[code]
     decision = Decision(
         item_id=decided.item_id,
@@ -343,7 +348,7 @@ def _unit(session: Session, item: Item, body: Mapping[str, Any]) -> tuple[Item, 
         raise ValueError(f"Unknown unit {unit!r}. Choose one of: stretch, step.")
     row = body.get("row", item.target)
     lines = session.audit.lines
-    is_row = isinstance(row, int) and not isinstance(row, bool) and 0 <= row < _validation.MAX_ROWS
+    is_row = type(row) is int and 0 <= row < _validation.MAX_ROWS
     index = lines.find(row, item.annotator) if is_row else None
     if index is None or lines.sequence[index] != lines.sequence[target_place(session, item)]:
         raise ValueError(f"A step must be a table row of the item's sequence and annotator. Got {row!r}.")
@@ -387,32 +392,25 @@ def _text(value: Any, name: str, most: int, *, may_be_empty: bool = True) -> str
 def review(
     folder: Path,
     *,
-    table: Path | None = None,
-    items: int | None = None,
-    sample: int | None = None,
-    is_blind: bool = False,
     reviewer: str = "reviewer",
     port: int | None = None,
     opens_browser: bool = True,
     say: Callable[[str], None] = print,
+    **how: Any,
 ) -> None:
     """Serve the review of an audit's folder until it is stopped, then write review.json.
 
     Parameters
     ----------
-    table : the table of the audit, where it is no longer where it was
-    items, sample : how many stretches that are likely wrong, and how many labels of the probability sample, to queue
     say : called with the address as soon as the server listens
+    how : options of `open_session`
     """
     check_extra()
-    listener = listen(port)
-    with listener:
-        session = open_session(
-            folder, table=table, items=items, sample=sample, is_blind=is_blind, reviewer=check_reviewer(reviewer)
-        )
+    with listen(port) as listener:
+        session = open_session(folder, reviewer=check_reviewer(reviewer), **how)
         with session.store:
-            app = make_app(session, listener.getsockname()[1])
-            server = f"http://{HOST}:{listener.getsockname()[1]}"
+            port = listener.getsockname()[1]
+            app, server = make_app(session, port), f"http://{HOST}:{port}"
             say(f"{server}/{app.token}/")
             entry = open_browser(server + app.make_entry()) if opens_browser else None
             try:
@@ -424,7 +422,6 @@ def review(
 
 
 def check_extra() -> None:
-    """The server is an extra."""
     for module in ("starlette", "uvicorn"):
         import_extra(module, "review", "The page of `labeltide review`")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +25,12 @@ OTHER_AUDIT = (
 )
 
 
-def _stamp(folder: Path) -> tuple[int, ...]:
-    """What changes whenever audit.json is written; a FileNotFoundError where it is gone."""
-    found = (folder / AUDIT).stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
 @dataclass
 class AuditFolder:
     """An audit that can be reviewed."""
 
     folder: Path
     summary: Mapping[str, Any]
-    stamp: tuple[int, ...] = ()  # of audit.json when it was read
 
     @classmethod
     def open(cls, folder: Path) -> AuditFolder:
@@ -49,14 +41,13 @@ class AuditFolder:
                 f"{str(folder)!r} is not the folder of an audit: it holds no {AUDIT}. Make one with: labeltide audit "
                 "TABLE --out FOLDER."
             )
-        stamp = _stamp(folder)
         try:
             summary = read_audit(folder)
         except (UnicodeDecodeError, RecursionError, ValueError) as error:
             raise ValueError(f"{str(folder / AUDIT)!r} cannot be read: {error}") from None
         if not isinstance(summary.get("table"), Mapping) or not summary["table"].get("classes"):
             raise ValueError(f"{str(folder / AUDIT)!r} must name the classes of its table. Audit again.")
-        return cls(folder, summary, stamp)
+        return cls(folder, summary)
 
     @cached_property
     def identity(self) -> str:
@@ -64,10 +55,8 @@ class AuditFolder:
 
     def check_current(self) -> None:
         """Refuse to write into a folder that holds another audit by now: its rows may be other rows."""
-        stamp = _stamp(self.folder)
-        if stamp != self.stamp and audit_identity(read_audit(self.folder)) != self.identity:
+        if audit_identity(read_audit(self.folder)) != self.identity:
             raise ValueError(OTHER_AUDIT.format(str(self.folder)))
-        self.stamp = stamp
 
     @property
     def table(self) -> Mapping[str, Any]:
@@ -86,12 +75,10 @@ class AuditFolder:
         kept, name = self.table.get("path"), str(self.table.get("name"))
         if named is not None and not named.exists():
             raise ValueError(f"There is no table {str(named)!r}. Name the table of the audit with --table.")
-        places = [named] if named is not None else []
-        if named is None and kept:
-            places = [Path(kept), self.folder / name, self.folder.absolute().parent / name, Path(name)]
-        elif named is None:
+        if named is None and not kept:
             return None
-        path = next((place for place in places if place.exists()), None)
+        paths = [Path(kept or ""), self.folder / name, self.folder.absolute().parent / name, Path(name)]
+        path = named or next((path for path in paths if path.exists()), None)
         if path is None:
             raise ValueError(
                 f"The table of the audit is no longer at {kept!r}. Say where it is now with --table FILE; it is needed "
@@ -185,7 +172,8 @@ class Lines:
 
     def find(self, row: int, annotator: str | None) -> int | None:
         """The index of the line of a table row and an annotator."""
-        code = -1 if annotator is None else self._annotator_codes.get(annotator, -2)
+        names = [None, *self.annotator_names]
+        code = names.index(annotator) - 1 if annotator in names else -2
         low, high = np.searchsorted(self._rows_sorted, [row, row + 1])
         indices = self._by_row[low:high]
         found = indices[self.annotator[indices] == code]
@@ -194,18 +182,7 @@ class Lines:
     def texts(self, indices: np.ndarray, columns: list[str]) -> dict[str, list[str | None]]:
         """Texts of some lines, read from the row groups that hold them."""
         file = parquet.ParquetFile(self.path)
-        sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
-        ends = np.cumsum(sizes)
-        group = np.searchsorted(ends, indices, side="right")
-        found: dict[str, list[str | None]] = {name: [None] * len(indices) for name in columns}
-        for number in np.unique(group).tolist():
-            inside = np.flatnonzero(group == number)
-            local = pa.array(indices[inside] - (ends[number] - sizes[number]))
-            table = file.read_row_group(number, columns=columns).take(local)
-            for name in columns:
-                for index, text in zip(inside.tolist(), table[name].to_pylist(), strict=True):
-                    found[name][index] = text
-        return found
+        return take_rows(file, indices, partial(file.read_row_group, columns=columns)).to_pydict()
 
     @cached_property
     def _by_row(self) -> np.ndarray:
@@ -214,10 +191,6 @@ class Lines:
     @cached_property
     def _rows_sorted(self) -> np.ndarray:
         return self.row[self._by_row]
-
-    @cached_property
-    def _annotator_codes(self) -> dict[str, int]:
-        return {name: code for code, name in enumerate(self.annotator_names)}
 
 
 def read_lines(folder: Path, classes: list[str]) -> Lines:
@@ -254,9 +227,26 @@ def read_lines(folder: Path, classes: list[str]) -> Lines:
     )
 
 
+def take_rows(source: parquet.ParquetFile, rows: np.ndarray, read_group: Callable[[int], pa.Table]) -> pa.Table:
+    """Some rows of a file in their order; only the row groups that hold them are read."""
+    sizes = [source.metadata.row_group(group).num_rows for group in range(source.num_row_groups)]
+    ends = np.cumsum(sizes)
+    group = np.searchsorted(ends, rows, side="right")
+    order = np.argsort(group, kind="stable")
+    parts = []
+    for number in np.unique(group).tolist() or [0]:  # of no rows, still the columns
+        inside = rows[order[group[order] == number]]
+        parts.append(read_group(number).take(pa.array(inside - (ends[number] - sizes[number]))))
+    return pa.concat_tables(parts).take(pa.array(np.argsort(order)))
+
+
+def _encode(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    encoded = column.combine_chunks().dictionary_encode()
+    return encoded if isinstance(encoded, pa.DictionaryArray) else pa.concat_arrays(encoded.chunks)
+
+
 def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
-    encoded = column.cast(pa.string()).combine_chunks().dictionary_encode()
-    encoded = encoded if isinstance(encoded, pa.DictionaryArray) else pa.concat_arrays(encoded.chunks)
+    encoded = _encode(column.cast(pa.string()))
     return pc.fill_null(encoded.indices, -1).to_numpy(), encoded.dictionary.to_pylist()
 
 
@@ -267,8 +257,7 @@ def _sortable(times: pa.ChunkedArray, row: np.ndarray) -> np.ndarray:
     try:
         return read_times(times)[0]
     except pa.ArrowException:
-        encoded = times.combine_chunks().dictionary_encode()
-        encoded = encoded if isinstance(encoded, pa.DictionaryArray) else pa.concat_arrays(encoded.chunks)
+        encoded = _encode(times)
         rank = np.empty(len(encoded.dictionary), np.int64)
         rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
         return rank[encoded.indices.to_numpy()]
@@ -293,39 +282,20 @@ class Signals:
     def __init__(self, source: parquet.ParquetFile | pa.Table, names: list[str]) -> None:
         self.names = names
         self._source = source if isinstance(source, parquet.ParquetFile) else source.select(names)
-        self._groups: OrderedDict[int, pa.Table] = OrderedDict()
         if isinstance(source, parquet.ParquetFile):
-            groups = [source.metadata.row_group(group).num_rows for group in range(source.num_row_groups)]
-        else:
-            groups = [len(source)]
-        self._ends = np.cumsum(groups)
-
-    @property
-    def n_rows(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
+            self._read_group = lru_cache(maxsize=CACHED)(partial(source.read_row_group, columns=names))
 
     def read(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Values of some table rows, NaN where there is none: arrays of shape (rows,)."""
-        found = {name: np.full(len(rows), np.nan) for name in self.names}
-        group = np.searchsorted(self._ends, rows, side="right")
-        for number in np.unique(group).tolist():
-            inside = np.flatnonzero(group == number)
-            start = self._ends[number - 1] if number else 0
-            part = self._group(number).take(pa.array(rows[inside] - start))
-            for name in self.names:
-                numbers = pc.fill_null(part[name].cast(pa.float64(), safe=False), np.nan).to_numpy()
-                found[name][inside] = np.where(np.isfinite(numbers), numbers, np.nan)
-        return found
-
-    def _group(self, number: int) -> pa.Table:
         if isinstance(self._source, pa.Table):
-            return self._source
-        if number not in self._groups:
-            self._groups[number] = self._source.read_row_group(number, columns=self.names)
-            while len(self._groups) > CACHED:
-                self._groups.popitem(last=False)
-        self._groups.move_to_end(number)
-        return self._groups[number]
+            part = self._source.take(pa.array(rows))
+        else:
+            part = take_rows(self._source, rows, self._read_group)
+        found = {}
+        for name in self.names:
+            numbers = pc.fill_null(part[name].cast(pa.float64(), safe=False), np.nan).to_numpy()
+            found[name] = np.where(np.isfinite(numbers), numbers, np.nan)
+        return found
 
 
 def open_signals(path: Path, summary: Mapping[str, Any], lines: Lines) -> Signals:
@@ -335,13 +305,14 @@ def open_signals(path: Path, summary: Mapping[str, Any], lines: Lines) -> Signal
     columns = {encoder["column"] for encoder in summary.get("encoders") or []}
     columns |= set(summary["table"].get("features") or [])
     names = [name for name in schema.names if name in columns and is_number(schema.field(name).type)]
-    signals = Signals(source, names)
+    n_rows = source.metadata.num_rows if isinstance(source, parquet.ParquetFile) else len(source)
     rows = int(summary["table"].get("rows") or 0)
-    if rows and signals.n_rows != rows:
+    if rows and n_rows != rows:
         raise ValueError(
-            f"The table {str(path)!r} must have the {rows} rows that were audited. It has {signals.n_rows}. Name the "
-            "table as it was with --table."
+            f"The table {str(path)!r} must have the {rows} rows that were audited. It has {n_rows}. Name the table as "
+            "it was with --table."
         )
+    signals = Signals(source, names)
     if len(names) <= MAX_SIGNALS:
         return signals
     # The features with the largest correlation ratio (Fisher 1925), in the table's order.

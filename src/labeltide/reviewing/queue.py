@@ -75,8 +75,7 @@ def check_same_audit(store: DecisionStore, audit: AuditFolder) -> None:
 
 def kept_sample(store: DecisionStore, items: Sequence[Item], lines: Lines) -> ReviewSample | None:
     """The probability sample as it was drawn, from the items in the database."""
-    sample = [item for item in items if item.kind == "sample" and item.position is not None]
-    sample.sort(key=lambda item: (item.draw, item.position))
+    sample = _sampled(items)
     if not sample:
         return None
     indices = [lines.find(int(item.target or 0), item.annotator) for item in sample]
@@ -93,6 +92,12 @@ def kept_sample(store: DecisionStore, items: Sequence[Item], lines: Lines) -> Re
         least=np.array(kept[:n_draws], float),
         shape=(len(lines),),
     )
+
+
+def _sampled(items: Sequence[Item]) -> list[Item]:
+    """The items of the sample in the order in which they were drawn."""
+    sample = [item for item in items if item.kind == "sample" and item.position is not None]
+    return sorted(sample, key=lambda item: (item.draw, item.position))
 
 
 def _sample_items(store: DecisionStore, audit: AuditFolder, queued: Sequence[Item], more: int) -> list[Item]:
@@ -265,10 +270,8 @@ def sample_outcomes(store: DecisionStore, items: Sequence[Item], lines: Lines) -
     sample = kept_sample(store, items, lines)
     if sample is None:
         return Outcomes(None, np.zeros(0, np.int64), 0, 0, settled)
-    drawn = [item for item in items if item.kind == "sample" and item.position is not None]
-    drawn.sort(key=lambda item: (item.draw, item.position))
     decided = {decision.item_id for decision in standing}
-    seen = np.array([item.item_id in decided for item in drawn]) | (truth[sample.items] >= 0)
+    seen = np.array([item.item_id in decided for item in _sampled(items)]) | (truth[sample.items] >= 0)
     reviewed = len(seen) if seen.all() else int(np.argmin(seen))
     said = np.maximum(truth[sample.items[:reviewed]], UNTOLD)
     first = sample.first(reviewed) if reviewed else None

@@ -20,15 +20,7 @@ from labeltide.reviewing.queue import REACH, prepare_queue, same_label_run
 
 @dataclass
 class Session:
-    """What the server answers from.
-
-    Attributes
-    ----------
-    queue : items in their order
-    signals : None where the table cannot be read
-    is_blind : whether everything of the model is hidden
-    reviewer : the name with which the page begins
-    """
+    """What the server answers from; without signals where the table cannot be read."""
 
     audit: AuditFolder
     store: DecisionStore
@@ -88,7 +80,15 @@ def open_session(
     is_blind: bool = False,
     reviewer: str = "reviewer",
 ) -> Session:
-    """Open the review of an audit's folder: check its table, make or read the queue."""
+    """Open the review of an audit's folder: check its table, make or read the queue.
+
+    Parameters
+    ----------
+    table : the table of the audit, where it is no longer where it was
+    items, sample : how many stretches that are likely wrong, and how many labels of the probability sample, to queue
+    is_blind : whether everything of the model is hidden
+    reviewer : the name with which the page begins
+    """
     audit = AuditFolder.open(folder)
     signals = audit.open_table(table)
     store = DecisionStore.open(audit.folder, create=True)

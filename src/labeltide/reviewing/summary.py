@@ -39,13 +39,6 @@ def review_summary(folder: Path) -> dict[str, Any]:
         return summarise(audit, store)
 
 
-def write_summary(folder: Path) -> Path:
-    """Write review.json into the folder of an audit."""
-    path = Path(folder) / REVIEW
-    write_json(path, review_summary(folder))
-    return path
-
-
 def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
     """The same with the audit and the decisions open."""
     check_same_audit(store, audit)
@@ -99,29 +92,26 @@ def _checked(lines: Lines, outcomes: Outcomes) -> dict[str, Any]:
     for name in groups:
         entries = zip(*(rates.groups[name] for rates in fair), strict=True)
         found[name] = [
-            {"name": names[name][rate.group], **_describe(rate, low, high)}
-            for rate, low, high in entries
-            if rate.group >= 0
+            {"name": names[name][low.group], **_describe(low, high)} for low, high in entries if low.group >= 0
         ]
     return found
 
 
 def _both_ways(
     probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes, **how: Any
-) -> tuple[CheckedRates, CheckedRates, CheckedRates]:
-    """The rates; with every untold label taken as right; and with every one taken as wrong."""
+) -> tuple[CheckedRates, CheckedRates]:
+    """The rates with every untold label taken as right, and with every one taken as wrong."""
     from labeltide.inference.review import checked_rate  # a local import, because scipy.stats is slow to load
 
     assert outcomes.sample is not None
     wrong = (outcomes.truth != labels[outcomes.sample.items]) & ~outcomes.untold
     low = checked_rate(probabilities, outcomes.sample, wrong, **how)
     if not outcomes.untold.any():
-        return low, low, low
-    high = checked_rate(probabilities, outcomes.sample, wrong | outcomes.untold, **how)
-    return low, low, high
+        return low, low
+    return low, checked_rate(probabilities, outcomes.sample, wrong | outcomes.untold, **how)
 
 
-def _describe(rate: CheckedRate, low: CheckedRate, high: CheckedRate) -> dict[str, Any]:
+def _describe(low: CheckedRate, high: CheckedRate) -> dict[str, Any]:
     """A rate whose interval holds whatever is true of the labels that nobody could tell."""
     lower, upper = low.anytime_lower, high.anytime_upper
     if np.isnan(lower):  # for more people there is none that may be watched
@@ -132,11 +122,11 @@ def _describe(rate: CheckedRate, low: CheckedRate, high: CheckedRate) -> dict[st
         "upper": upper,
         "fixed_lower": low.lower,  # for a number of items that was fixed beforehand
         "fixed_upper": high.upper,
-        "model": rate.model_rate,
-        "disagrees": not lower <= rate.model_rate <= upper,
-        "labels": rate.n_labels,
-        "reviewed": rate.n_reviewed,
-        "wrong": rate.n_wrong,
+        "model": low.model_rate,
+        "disagrees": not lower <= low.model_rate <= upper,
+        "labels": low.n_labels,
+        "reviewed": low.n_reviewed,
+        "wrong": low.n_wrong,
     }
 
 
