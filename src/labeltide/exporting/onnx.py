@@ -363,15 +363,11 @@ def _read(path: Path) -> OnnxSource:
         raise ValueError(
             f"The folder must be that of an audit, with {AUDIT} and {MODEL}/{MODEL_FILE} in it. Got {str(path)!r}."
         )
-<<<<<<< HEAD
-    if read_description(path.read_bytes())["params"]["model"] is None:
-=======
     try:
-        is_own = read_description(path.read_bytes()).params["model"] is None
+        is_own = read_description(path.read_bytes())["params"]["model"] is None
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is not a model that labeltide saved: {error}") from None
     if is_own:
->>>>>>> outer
         raise ValueError(_refusal(str(path)))
     return OnnxSource(path.stem, load(path))
 
