@@ -16,6 +16,7 @@ from labeltide.inference.temporality import PartTemporality, Temporality
 def use_stub(patch: pytest.MonkeyPatch) -> None:
     """Put the stub in place of the fit of every audit."""
     patch.setattr(fitting, "TideClassifier", StubTide)
+    patch.setattr(fitting, "plant", lambda *_: ())
     patch.setattr(run, "make_scorer", StubScorer)
     patch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
     for name in ("thin_evidence", "thin_for_tests"):

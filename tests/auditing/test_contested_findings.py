@@ -20,6 +20,7 @@ def describe(labels, another):
         {
             "recorded": label,
             "corrected": label,
+            "kind": nobody,
             "sequence": pa.array(["s"] * len(codes)).dictionary_encode(),
             "annotator": nobody,
             "clock": clock,

@@ -22,7 +22,16 @@ from labeltide.demo import compare_with_truth
 from labeltide.training import Checkpoint
 
 COLUMNS = ["row", "sequence", "time", "annotator", "clock", "recorded", "probability_right"]
-COLUMNS += ["probability_contested", "suggested", "suggested_probability", "shift", "corrected", "is_issue", "reason"]
+COLUMNS += [
+    "probability_contested",
+    "suggested",
+    "suggested_probability",
+    "shift",
+    "corrected",
+    "is_issue",
+    "kind",
+    "reason",
+]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 

@@ -76,6 +76,7 @@ def test_audits_in_memory_and_in_parts_learn_from_as_many_labels(tmp_path, monke
     from pyarrow import parquet
 
     monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
+    monkeypatch.setattr(fitting, "plant", lambda *_: ())
     for name in ("thin_evidence", "thin_for_tests"):
         monkeypatch.setattr(fitting, name, lambda training, *_: training)
     monkeypatch.setattr(reading, "_may_be_large", lambda path: True)

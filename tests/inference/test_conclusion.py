@@ -182,7 +182,8 @@ def test_wrong_labels_that_are_shown_are_named_and_corrected_by_one_rule():
     assert clf.conclusion_.answer == SHOWN
     assert audit.is_issue.sum() > 200
     corrected = clf.corrected_labels(study.features, recorded)
-    np.testing.assert_array_equal(corrected, np.where(audit.is_issue, audit.suggested, recorded))
+    single = audit.is_issue & (audit.kind != "run")  # in runs, the signals may be at fault
+    np.testing.assert_array_equal(corrected, np.where(single, audit.suggested, recorded))
     assert (corrected != study.labels[..., 0]).mean() < (recorded != study.labels[..., 0]).mean() / 3
 
 

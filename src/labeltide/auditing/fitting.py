@@ -119,7 +119,7 @@ def plant(
     estimator: TideClassifier, table: Learned, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions
 ) -> tuple[PlantedErrors, ...]:
     """What is found of errors that are planted in the windows that were learned from; nothing in a fast audit."""
-    if options.pace.is_fast or getattr(estimator, "fold_model_", None) is None:
+    if options.pace.is_fast or estimator.fold_model_ is None:
         return ()
     features, labels, inputs, _ = _inputs(table, windows, clusters)
     with warnings.catch_warnings():

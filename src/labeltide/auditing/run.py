@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -375,8 +375,9 @@ def _check(read: AuditInput, learned: Learned, options: AuditOptions) -> tuple[n
 def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline: Results | None) -> TableAudit:
     options, sample, whole, work = study.options, study.sample, study.table, kept.folder
     coded, estimator, planted, messages = _fit(study, kept, stages)
-    checks = (*study.checks, *check_planted(planted, sample.class_names))
-    findings = to_json({**describe_noise_found(sample, estimator, checks), "planted": [vars(each) for each in planted]})
+    found = describe_noise_found(sample, estimator, study.checks)
+    found["diagnostics"] += [asdict(check) for check in check_planted(planted, sample.class_names)]
+    findings = to_json({**found, "planted": [vars(each) for each in planted]})
     noise, false_alarms = noise_table(sample, estimator), estimator.clock_estimates_[0].false_alarms
     conclusion = conclude(findings).to_json()
     about, n_windows = study.about, len(study.windows)

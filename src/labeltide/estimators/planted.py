@@ -26,7 +26,7 @@ RUN_STEPS = 6  # by hand: of runs of planted errors
 MAX_SHIFT = 10  # by hand: steps by which recordings are shifted
 MIN_RESPONSE, MAX_RESPONSE = 0.5, 1.5  # by hand: rise of the estimated share, against what was planted
 MIN_FOUND = 0.5  # by hand: share of the planted errors of a class, below which its labels are not named
-MIN_PLANTED = 10  # by hand: planted or flagged labels of a class, from which it is judged
+MIN_PLANTED = 20  # by hand: planted or flagged labels, of a class or of all, from which they are judged
 MAX_STEPS = 30_000  # by hand: of the copies
 KINDS = ("at random", "by Q(t)", "in runs", "shifted")
 SINGLE = KINDS[:2]  # errors of single steps, which labels that persist identify
@@ -125,7 +125,7 @@ def check_planted(planted: Sequence[PlantedErrors], class_names: Sequence[str]) 
         f"Of {n_planted} labels that were changed in copies of the study, {n_found} were found, and the estimated "
         f"share of wrong labels rose by {response:.1f} times what was added"
     )
-    if not MIN_RESPONSE <= response <= MAX_RESPONSE:
+    if n_planted >= 2 * MIN_PLANTED and not MIN_RESPONSE <= response <= MAX_RESPONSE:
         advice = "Check a random sample of labels: a review gives the share without a model."
         return (Diagnostic("planted", True, f"{sentence}, where 1 is right.", advice, denies=True),)
     checks = [Diagnostic("planted", False, f"{sentence} (1 is right).")]

@@ -54,6 +54,7 @@ class QuickTide(TideClassifier):
 def stream_quickly(monkeypatch):
     """No training, small parts, and every file read in parts."""
     monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
+    monkeypatch.setattr(fitting, "plant", lambda *_: ())
     for name in ("thin_evidence", "thin_for_tests"):
         monkeypatch.setattr(fitting, name, lambda training, *_: training)
     monkeypatch.setattr(reading, "MAX_ROWS", 100)

@@ -27,6 +27,7 @@ PARTS = ("The table is read in", "The rows were not in the order")  # sentences 
 def quick(monkeypatch):
     """No training, and small parts."""
     monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
+    monkeypatch.setattr(fitting, "plant", lambda *_: ())
     for name in ("thin_evidence", "thin_for_tests"):
         monkeypatch.setattr(fitting, name, lambda training, *_: training)
     monkeypatch.setattr(source, "_may_be_large", lambda path: True)

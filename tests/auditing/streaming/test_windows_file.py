@@ -32,6 +32,7 @@ def in_parts(monkeypatch):
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
+    monkeypatch.setattr(fitting, "plant", lambda *_: ())
     for name in ("thin_evidence", "thin_for_tests"):
         monkeypatch.setattr(fitting, name, lambda training, *_: training)
 
