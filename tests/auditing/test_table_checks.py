@@ -41,6 +41,13 @@ def test_copies_of_a_recording_are_one_cluster():
     assert check.sentence.startswith("1 sequence has the features of another (such as 'p1' and 'p4')")
 
 
+def test_copies_that_were_scaled_shifted_and_rounded_are_one_cluster():
+    random, true = persistent(6, 30)
+    signal = random.normal(size=(6, 30, 2))
+    signal[4] = np.round(1.1 * signal[1] + 0.3, 1)
+    assert clusters_of_copies(read(true, signal)).tolist() == [0, 1, 2, 3, 1, 5]
+
+
 def test_where_all_sequences_are_copies_nothing_can_be_told():
     random, true = persistent(5, 30)
     table = read(true, np.tile(random.normal(size=(1, 30, 2)), (5, 1, 1)))

@@ -148,3 +148,16 @@ def test_the_lag_of_a_fit_is_in_its_file(late_fit, tmp_path):
     _, clf = late_fit
     clf.save_fit(tmp_path / "model.safetensors")
     assert lt.load(tmp_path / "model.safetensors").lags_.tolist() == [4]
+
+
+def test_an_annotator_who_repeats_the_last_label_has_no_common_delay():
+    random = np.random.default_rng(0)
+    truth = lt.make_sequences(n=40, n_steps=80, n_features=1, n_classes=3, stay=0.8, random_state=0).clean_labels
+    recorded = truth.copy()
+    for step in range(1, 80):
+        again = random.random(40) < 0.8
+        recorded[again, step] = recorded[again, step - 1]
+    found = lt.find_shifts(np.eye(3)[truth] * 4 + random.normal(size=(40, 80, 3)), recorded)
+    assert found.is_shifted
+    assert found.varies
+    assert not found.assumed.any()

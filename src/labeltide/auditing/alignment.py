@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labeltide.auditing.reading import AuditInput
+from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.shifts import RECORDING_LEVEL, Shifts, search_shifts
 
 MAX_STEPS = 400_000  # by hand: of the sequences that are searched; the others get the lag of these
@@ -26,6 +27,13 @@ class TableShifts(NamedTuple):
         if not self.own and not self.common.any():
             return table
         return table.move_labels(np.stack([self.own.get(name, self.common) for name in table.sequence_names]))
+
+    def check(self) -> tuple[Diagnostic, ...]:
+        """A warning where labels are late or early, but by no common number of steps."""
+        if not self.described["varies"]:
+            return ()
+        sentence = f"{self.described['sentence']} Labels were left where they are."
+        return (Diagnostic("delay", True, sentence, "Check how changes of class were recorded."),)
 
 
 def find_table_shifts(table: AuditInput) -> TableShifts:
@@ -60,6 +68,7 @@ def _describe(found: Shifts, names: list[str]) -> dict[str, Any]:
         "spread": found.spread,
         "reason": found.reason,
         "is_shifted": found.is_shifted,
+        "varies": found.varies,
         "assumed": int(np.median(found.assumed)),
         "sentence": str(found),
         "recordings": [

@@ -1,7 +1,7 @@
 """Sequences with the same features: the same recording under several ids.
 
 Copies must not lie on both sides of a split, or networks judge labels that they have seen. Windows are compared by
-digests of their features.
+digests of their features, and by correlations.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from labeltide.tables.words import quoted
 # Different steps in a window; shorter or simpler ones may be equal by chance
 # (docs/decisions/016-when-nothing-can-be-told.md).
 MIN_DISTINCT = 8  # by hand
+MIN_CORRELATION, MAX_COMPARED = 0.99, 4_000  # by hand: of windows that are near copies, and windows that are compared
 
 
 def clusters_of_copies(table: Learned) -> np.ndarray:
@@ -34,12 +35,29 @@ def clusters_of_copies(table: Learned) -> np.ndarray:
     for window, digest in enumerate(digest_rows(table.features, mask)):
         windows[digest.tobytes()].append(window)
     cluster = np.arange(len(table.sequence_names))
-    for alike in windows.values():
+    for alike in [*windows.values(), *_near_copies(table.features, mask)]:
         sequences = np.unique(table.groups[alike])
         if len(sequences) > 1 and _is_distinct(table.features[alike[0], mask[alike[0]]]):
             joined = np.isin(cluster, cluster[sequences])
             cluster[joined] = cluster[joined].min()
     return cluster
+
+
+def _near_copies(features: np.ndarray, mask: np.ndarray) -> list[list[int]]:
+    """Pairs of windows that are the same but for scales, offsets and rounding; none is looked for among very many."""
+    if len(features) > MAX_COMPARED:
+        return []
+    shown = mask[..., None]
+    count = shown.sum(1, keepdims=True)
+    centred = np.where(shown, features - (features * shown).sum(1, keepdims=True) / count, 0.0)
+    spread = np.sqrt(np.square(centred).sum(1, keepdims=True) / count)
+    flat = (centred / np.where(spread > 0, spread, 1.0)).reshape(len(features), -1).astype(np.float32)
+    flat /= np.linalg.norm(flat, axis=1, keepdims=True).clip(1e-9)
+    pairs = []
+    for start in range(0, len(flat), 500):
+        first, second = np.nonzero(flat[start : start + 500] @ flat.T > MIN_CORRELATION)
+        pairs += [[a, b] for a, b in zip((first + start).tolist(), second.tolist(), strict=True) if a < b]
+    return pairs
 
 
 def _is_distinct(steps: np.ndarray) -> bool:

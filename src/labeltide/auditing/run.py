@@ -375,7 +375,7 @@ def _check(read: AuditInput, learned: Learned, options: AuditOptions) -> tuple[n
 def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline: Results | None) -> TableAudit:
     options, sample, whole, work = study.options, study.sample, study.table, kept.folder
     coded, estimator, planted, messages = _fit(study, kept, stages)
-    found = describe_noise_found(sample, estimator, study.checks)
+    found = describe_noise_found(sample, estimator, (*study.checks, *study.shifts.check()))
     found["diagnostics"] += [asdict(check) for check in check_planted(planted, sample.class_names)]
     findings = to_json({**found, "planted": [vars(each) for each in planted]})
     noise, false_alarms = noise_table(sample, estimator), estimator.clock_estimates_[0].false_alarms

@@ -113,6 +113,11 @@ class Shifts(ShortRepr):
         return bool(self.lag) and self.p_value < 1 - LEVEL
 
     @property
+    def varies(self) -> bool:
+        """Whether labels are late or early by so different numbers of steps that none moves them to their time."""
+        return self.is_shifted and self.spread > abs(self.lag or 0)
+
+    @property
     def recordings(self) -> Any:
         """A frame with one line per sequence."""
         return self.to_frame()
@@ -124,8 +129,11 @@ class Shifts(ShortRepr):
 
     @property
     def assumed(self) -> np.ndarray:
-        """The shift of each sequence that a fit or an audit acts on: what is found at 1 %, else none."""
-        common = self.lag if self.lag is not None and self.p_value < ALIGN_LEVEL else 0
+        """The shift of each sequence that a fit or an audit acts on: what is found at 1 %, else none.
+
+        Where the delay varies by more than its mean, as of an annotator who repeats the last label, labels stay.
+        """
+        common = self.lag if self.lag is not None and self.p_value < ALIGN_LEVEL and not self.varies else 0
         return np.where(self.own_p_value < ALIGN_LEVEL, self.own_shift, common)
 
     def align(self, y: ArrayLike) -> np.ndarray:

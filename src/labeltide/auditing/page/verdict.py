@@ -356,6 +356,10 @@ CHECKS = {  # title and meaning by a part of the check's name
         "Single recordings",
         "Labels that belong to another recording, or a broken sensor, spoil whole recordings.",
     ),
+    "delay": (
+        "Delays that vary",
+        "If labels follow the signals with delays that vary, labels after each change are wrong.",
+    ),
     "planted class": (
         "Planted errors of a class",
         "If known errors of a class are not found, neither are unknown ones.",
