@@ -27,7 +27,7 @@ MAX_SHIFT = 10  # by hand: steps by which recordings are shifted
 MIN_RESPONSE, MAX_RESPONSE = 0.5, 1.5  # by hand: rise of the estimated share, against what was planted
 MIN_FOUND = 0.5  # by hand: share of the planted errors of a class, below which its labels are not named
 MIN_PLANTED = 20  # by hand: planted or flagged labels, of a class or of all, from which they are judged
-MAX_STEPS = 30_000  # by hand: of the copies
+MAX_STEPS = 12_000  # by hand: of the copies, so that they at most double the time of an audit
 KINDS = ("at random", "by Q(t)", "in runs", "shifted")
 SINGLE = KINDS[:2]  # errors of single steps, which labels that persist identify
 
