@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -204,31 +204,20 @@ class Group:
 
     members: Tensor  # (members of the group,)
     blocks: ClassBlocks
-    held: int | None = None  # the annotator whose noise does not change over the clock
+    held: int | None  # the annotator whose noise does not change over the clock
+    pooling: float | None  # see `Family`
 
 
 @dataclass(frozen=True)
 class Families:
-    """The family of each member of a fleet of chains, and the M-step for their coefficients."""
+    """The family of each member of a fleet of chains, and the M-step for their coefficients.
+
+    Where annotators are pooled, the common coefficients stand before those of each annotator.
+    """
 
     groups: tuple[Group, ...]
     n_points: int
     n_classes: int
-
-    @classmethod
-    def of(cls, families: Sequence[Family], device: torch.device | None = None) -> Self:
-        """From the family of each member; those of one name and size form a group."""
-        keys: dict[tuple[str, int], list[int]] = {}
-        for member, family in enumerate(families):
-            keys.setdefault((family.name, family.basis.shape[1]), []).append(member)
-        groups = []
-        for members in keys.values():
-            in_group = [families[member] for member in members]
-            if all(family is in_group[0] for family in in_group):
-                in_group = in_group[:1]
-            blocks = ClassBlocks.of(in_group, device)
-            groups.append(Group(torch.tensor(members, device=device), blocks, in_group[0].held))
-        return cls(tuple(groups), len(families[0].basis), families[0].n_classes)
 
     def fit_start(self, matrices: Tensor) -> Coefficients:
         """Least-squares coefficients for the logits of Q, (members, annotators, points, classes, classes)."""
@@ -240,12 +229,18 @@ class Families:
             if group.held is not None:
                 of_held = target[group.members][:, [group.held]]
                 fitted[:, group.held] = _least_squares(group, of_held, ~group.blocks.moving())[:, 0]
+            if group.pooling is not None:  # the common ones are their posterior mode given those of annotators
+                prior = self._prior(group)
+                right = prior @ group.blocks.split(fitted.sum(1))[..., None]
+                common = torch.linalg.solve(group.blocks.penalty + fitted.shape[1] * prior, right)[..., 0].flatten(1)
+                fitted = torch.cat([common.unsqueeze(1), fitted], 1)
             coefficients.append(fitted)
         return coefficients
 
     def noise(self, coefficients: Coefficients) -> Tensor:
         """Q on the grid: (members, annotators, points, true, recorded)."""
-        parts = [self._noise(group, of_group) for group, of_group in zip(self.groups, coefficients, strict=True)]
+        pairs = zip(self.groups, coefficients, strict=True)
+        parts = [self._noise(group, beta if group.pooling is None else beta[:, 1:]) for group, beta in pairs]
         order = torch.cat([group.members for group in self.groups]).argsort()
         return torch.cat(parts)[order].float()
 
@@ -262,12 +257,49 @@ class Families:
         return whole.softmax(-1)
 
     def _newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
+        if group.pooling is not None:
+            return self._joint_newton(group, coefficients, counts)
         score, information = self._slopes(group, coefficients, counts)
         pull = (group.blocks.penalty.unsqueeze(1) @ group.blocks.split(coefficients)[..., None])[..., 0]
         factor = torch.linalg.cholesky_ex(information + group.blocks.penalty.unsqueeze(1)).L
         step = torch.cholesky_solve((group.blocks.split(score) - pull)[..., None], factor)[..., 0].flatten(2)
         largest = group.blocks.logits(step).abs().amax((2, 3, 4))[..., None]  # (members, annotators, 1)
         return coefficients + step * (MAX_STEP / largest.clamp_min(MAX_STEP))
+
+    def _joint_newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
+        r"""One Newton step for the common and all annotators' coefficients: partial pooling (Gelman and Hill 2007).
+
+        Coefficients of annotator a have the prior :math:`\beta_a \sim N(\beta_0, (\lambda M + S)^{-1})`. M is the mean
+        squared difference of logits over the clock, and S is the roughness penalty of both. The strength
+        :math:`\lambda` is the precision of a logit around the common one. Alternating steps would converge slowly under
+        strong pooling. With :math:`H_a` the information of annotator a and :math:`G = \lambda M + S`, eliminating the
+        annotators' steps (a Schur complement) leaves
+        :math:`(S + \sum_a H_a (H_a + G)^{-1} G)\, d_0 = g_0 + \sum_a G (H_a + G)^{-1} g_a`.
+        """
+        common, annotators = coefficients[:, :1], coefficients[:, 1:]
+        prior, penalty = self._prior(group).unsqueeze(1), group.blocks.penalty.unsqueeze(1)
+        score, information = self._slopes(group, annotators, counts)
+        pull = prior @ group.blocks.split(annotators - common)[..., None]  # (members, annotators, blocks, size, 1)
+        gradient = group.blocks.split(score)[..., None] - pull
+        factor = torch.linalg.cholesky_ex(information + prior).L
+        carried = torch.cholesky_solve(torch.cat([gradient, prior.expand_as(information)], -1), factor)
+        of_common = pull.sum(1, keepdim=True) - penalty @ group.blocks.split(common)[..., None]
+        right = of_common + (prior @ carried[..., :1]).sum(1, keepdim=True)
+        left = penalty + (information @ carried[..., 1:]).sum(1, keepdim=True)
+        first = torch.linalg.solve(left, right)  # (members, 1, blocks, size, 1)
+        steps = torch.cat([first, carried[..., :1] + carried[..., 1:] @ first], 1)[..., 0].flatten(2)
+        largest = group.blocks.logits(steps).abs().amax((1, 2, 3, 4))[:, None, None]
+        return coefficients + steps * (MAX_STEP / largest.clamp_min(MAX_STEP))
+
+    def _prior(self, group: Group) -> Tensor:
+        """The precision of an annotator's coefficients around the common ones: (members, blocks, size, size)."""
+        assert group.pooling is not None
+        blocks = group.blocks
+        ones = blocks.basis.new_ones(len(blocks.basis), 1, self.n_points, self.n_classes, self.n_classes - 1)
+        eye = torch.eye(blocks.size, dtype=ones.dtype, device=ones.device)
+        strength = torch.full((len(group.members), 1, 1, 1), group.pooling, dtype=ones.dtype, device=ones.device)
+        mean_square = blocks.information(ones)[:, 0] / self.n_points + RIDGE * eye
+        return strength * mean_square + group.blocks.penalty
 
     def _slopes(self, group: Group, coefficients: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
         """Score (members, annotators, coefficients) and Fisher information (members, annotators, blocks, size, size).
@@ -289,6 +321,21 @@ class Families:
             score[:, group.held] -= ridge * coefficients[:, group.held]
             information[:, group.held] += torch.diag_embed(group.blocks.split(ridge))
         return score, information
+
+
+def families_of(families: Sequence[Family], device: torch.device | None = None) -> Families:
+    """From the family of each member; those of one name and size form a group."""
+    keys: dict[tuple[str, int], list[int]] = {}
+    for member, kind in enumerate(families):
+        keys.setdefault((kind.name, kind.basis.shape[1]), []).append(member)
+    groups = []
+    for members in keys.values():
+        in_group = [families[member] for member in members]
+        if all(kind is in_group[0] for kind in in_group):
+            in_group = in_group[:1]
+        blocks = ClassBlocks.of(in_group, device)
+        groups.append(Group(torch.tensor(members, device=device), blocks, in_group[0].held, in_group[0].pooling))
+    return Families(tuple(groups), len(families[0].basis), families[0].n_classes)
 
 
 def _others(values: Tensor) -> Tensor:
@@ -481,78 +528,3 @@ def _columns(family: Family, n_level: int, n_movement: int) -> np.ndarray:
 
     level = numbers(family.level, n_level, 0)
     return np.concatenate([level, numbers(family.movement, functions * n_movement, int(level.max()) + 1)], 1)
-
-
-# Partial pooling of annotators (Gelman and Hill 2007): a hierarchical multinomial logit for Q(t) of each annotator.
-#
-# Coefficients of annotator a have the prior :math:`\beta_a \sim N(\beta_0, (\lambda M + S)^{-1})` around the common
-# ones. M is the mean squared difference of logits over the clock, and S is the family's roughness penalty, which the
-# common coefficients have too. The estimate of an annotator with few labels stays close to the common one. The strength
-# :math:`\lambda` is the precision of a logit around the common one.
-
-
-@dataclass(frozen=True)
-class PooledFamilies(Families):
-    """Families whose coefficients hold the common ones first, then those of each annotator."""
-
-    strength: Tensor  # (members,)
-
-    @classmethod
-    def of(cls, families: Sequence[Family], device: torch.device | None = None) -> Self:
-        """The pooled family of each member."""
-        plain = Families.of(families, device)
-        strength = torch.tensor([family.pooling for family in families], dtype=torch.float64, device=device)
-        return cls(plain.groups, plain.n_points, plain.n_classes, strength)
-
-    def fit_start(self, matrices: Tensor) -> Coefficients:
-        """Least-squares coefficients for the logits of Q, (members, annotators, points, classes, classes)."""
-        coefficients = []
-        for group, annotators in zip(self.groups, super().fit_start(matrices), strict=True):
-            prior = self._prior(group)  # the common coefficients are their posterior mode given those of annotators
-            right = prior @ group.blocks.split(annotators.sum(1))[..., None]
-            common = torch.linalg.solve(group.blocks.penalty + annotators.shape[1] * prior, right)[..., 0].flatten(1)
-            coefficients.append(torch.cat([common.unsqueeze(1), annotators], 1))
-        return coefficients
-
-    def noise(self, coefficients: Coefficients) -> Tensor:
-        """Q of each annotator on the grid: (members, annotators, points, true, recorded)."""
-        return super().noise([of_group[:, 1:] for of_group in coefficients])
-
-    def common(self, matrices: Tensor) -> Tensor:
-        """The common Q(t) behind those of fitted annotators: (members, points, true, recorded)."""
-        return super().noise([of_group[:, :1] for of_group in self.fit_start(matrices)])[:, 0]
-
-    def _newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
-        r"""One joint Newton step for the common and all annotators' coefficients.
-
-        Alternating steps would converge slowly under strong pooling. With :math:`H_a` the information of annotator a
-        and :math:`G = \lambda M + S`, eliminating the annotators' steps (a Schur complement) leaves
-        :math:`(S + \sum_a H_a (H_a + G)^{-1} G)\, d_0 = g_0 + \sum_a G (H_a + G)^{-1} g_a`.
-        """
-        common, annotators = coefficients[:, :1], coefficients[:, 1:]
-        prior, penalty = self._prior(group).unsqueeze(1), group.blocks.penalty.unsqueeze(1)
-        score, information = self._slopes(group, annotators, counts)
-        pull = prior @ group.blocks.split(annotators - common)[..., None]  # (members, annotators, blocks, size, 1)
-        gradient = group.blocks.split(score)[..., None] - pull
-        factor = torch.linalg.cholesky_ex(information + prior).L
-        carried = torch.cholesky_solve(torch.cat([gradient, prior.expand_as(information)], -1), factor)
-        of_common = pull.sum(1, keepdim=True) - penalty @ group.blocks.split(common)[..., None]
-        right = of_common + (prior @ carried[..., :1]).sum(1, keepdim=True)
-        left = penalty + (information @ carried[..., 1:]).sum(1, keepdim=True)
-        first = torch.linalg.solve(left, right)  # (members, 1, blocks, size, 1)
-        steps = torch.cat([first, carried[..., :1] + carried[..., 1:] @ first], 1)[..., 0].flatten(2)
-        largest = group.blocks.logits(steps).abs().amax((1, 2, 3, 4))[:, None, None]
-        return coefficients + steps * (MAX_STEP / largest.clamp_min(MAX_STEP))
-
-    def _prior(self, group: Group) -> Tensor:
-        """The precision of an annotator's coefficients around the common ones: (members, blocks, size, size)."""
-        blocks = group.blocks
-        ones = blocks.basis.new_ones(len(blocks.basis), 1, self.n_points, self.n_classes, self.n_classes - 1)
-        eye = torch.eye(blocks.size, dtype=ones.dtype, device=ones.device)
-        mean_square = blocks.information(ones)[:, 0] / self.n_points + RIDGE * eye
-        return self.strength[group.members][:, None, None, None] * mean_square + group.blocks.penalty
-
-
-def families_of(families: Sequence[Family], device: torch.device | None = None) -> Families:
-    """The family of each member, for annotators who are pooled or for one Q."""
-    return (Families if families[0].pooling is None else PooledFamilies).of(families, device)
