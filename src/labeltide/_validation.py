@@ -96,19 +96,13 @@ def steps_mask(lengths: np.ndarray, n_steps: int) -> np.ndarray:
 
 def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> np.ndarray:
     """A finite moment for every step, of shape (n, steps); without `clock` from 0 at the first step to 1 at the end."""
-    shape = (len(lengths), n_steps)
     if clock is None:
-        return np.broadcast_to(np.arange(n_steps) / max(n_steps - 1, 1), shape).copy()
+        return np.broadcast_to(np.arange(n_steps) / max(n_steps - 1, 1), (len(lengths), n_steps)).copy()
     try:
         values = np.array(plain_array(clock), dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"clock must be numbers. Got {_describe(clock)}; turn dates into days or hours.") from None
-    if values.shape not in (shape, shape[1:]):
-        raise ValueError(
-            f"clock must have shape {shape}, one moment per step, or {shape[1:]}, shared by all sequences. "
-            f"Got shape {values.shape}."
-        )
-    values = np.broadcast_to(values, shape).copy()
+    values = spread_steps("clock", "one moment per step", values, (len(lengths), n_steps))
     real = steps_mask(lengths, n_steps)
     bad = np.argwhere(~np.isfinite(values) & real)
     if len(bad):
@@ -117,6 +111,16 @@ def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> n
         )
     values[~real] = values[0, 0]  # any valid moment, as padding never counts
     return values
+
+
+def spread_steps(name: str, rule: str, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Values of each step of each sequence, (n, steps), from that shape or from (steps,)."""
+    if values.shape not in (shape, shape[1:]):
+        raise ValueError(
+            f"{name} must have shape {shape}, {rule}, or {shape[1:]}, shared by all sequences. "
+            f"Got shape {values.shape}."
+        )
+    return np.broadcast_to(values, shape).copy()
 
 
 def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray:
