@@ -222,10 +222,10 @@ def _tables(
     cell_group: np.ndarray,
     cell_label: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """M-step: Q of each annotator over the clock, the common Q, and the log-probability of each cell's label.
+    """M-step from counts (cells, true): Q of each annotator over the clock, the common Q, and log-probabilities of cells.
 
-    Expected counts have shape (cells, true). With s pseudo-labels of its prior mean, a row of Q is the mean of its
-    Dirichlet posterior. The common Q is the prior mean of an annotator's, which is that of Q given the last label.
+    A row of Q is the mean of its Dirichlet posterior. The common Q is the prior mean of an annotator's, which is that
+    of Q given the last label.
     """
     owner, before, moment = group
     n_classes, n_points, n_annotators = crowd.n_classes, crowd.n_points, crowd.n_annotators
@@ -360,14 +360,10 @@ def _expected(belief: np.ndarray, common: np.ndarray, point: np.ndarray) -> np.n
 
 # Logarithmic opinion pool (Genest and Zidek 1986) of the chain's prediction and the annotators' votes.
 #
-# Annotators err together on hard steps (item difficulty, Whitehill and others 2009), so their labels are not
-# independent given the true label, and the chain's posterior is too sure. The pool :math:`p_j \propto \prod_k
-# p_{kj}^{w_k}` contains the chain alone (w = 1, 0), the shares of votes alone (w = 0, 1) and everything between. Its
-# weights are those that best predict an annotator who was left out.
-#
-# The chain's opinion is the mean over the chains that each leave out one annotator (as in bagging, Breiman 1996): that
-# is what the weights were fitted to. The chain of all annotators was never put to the test. With two annotators who
-# differ, it decides by error rates that it learned from just such steps (docs/decisions/010-opinion-pool.md).
+# Annotators err together on hard steps (item difficulty, Whitehill and others 2009), so the chain's posterior is too
+# sure. Weights of the pool :math:`p_j \propto \prod_k p_{kj}^{w_k}` are those that best predict an annotator who was
+# left out. The chain's opinion is the mean over the chains that each leave out one annotator, which is what the weights
+# were fitted to (docs/decisions/010-opinion-pool.md).
 
 MIN_CHAIN, MAX_CHAIN = 0.5, 0.7  # by hand: weight of the chain in the belief; either alone is too sure
 EQUAL = (0.5, 0.5)  # by hand: weights of the chain and of the votes where nothing can be compared
@@ -386,17 +382,15 @@ def count_votes(labels: Tensor, n_classes: int) -> Tensor:
 
 
 def vote_prior(labels: Tensor, n_classes: int) -> Tensor:
-    r"""Votes added to those of each step: the parameters of a Dirichlet-multinomial distribution of votes, (classes,).
-
-    If each step has label probabilities of its own, from which all annotators draw, the intraclass correlation is
-    :math:`1 / (1 + \sum_j \alpha_j)`. Fleiss' kappa (1971) estimates it, and :math:`\alpha` is proportional to the
-    shares of the classes.
-    """
+    """Votes that are added to those of each step, (classes,), from labels (..., annotators)."""
     return votes_prior(count_votes(labels, n_classes).flatten(0, -2), n_classes)
 
 
 def votes_prior(votes: Tensor, n_classes: int) -> Tensor:
-    """The same from the votes of each step, (steps, classes)."""
+    r"""The parameters :math:`\alpha` of a Dirichlet-multinomial distribution of votes, (steps, classes).
+
+    Fleiss' kappa (1971) estimates its intraclass correlation :math:`1 / (1 + \sum_j \alpha_j)`.
+    """
     raters = votes.sum(-1)
     votes, raters = votes[raters > 1], raters[raters > 1]
     if not len(votes):
@@ -420,23 +414,12 @@ def shared_labels(labels: Tensor, mask: Tensor) -> Tensor:
     return recorded & (recorded.sum(-1, keepdim=True) > 1)
 
 
-def average_left_out(whole: Tensor, left_out: Tensor, shared: Tensor) -> Tensor:
-    """The mean of predictions without one annotator each, over the annotators of a step; `whole` where it has one.
-
-    Shapes (rows, steps, classes), (annotators, rows, steps, classes) and (rows, steps, annotators).
-    """
-    mean = torch.einsum("artj,rta->rtj", left_out.double(), shared.double())
-    count = shared.sum(-1, keepdim=True)
-    return torch.where(count > 0, mean / count.clamp_min(1), whole.double())
-
-
 def left_out_opinions(
     labels: Tensor, shared: Tensor, left_out: Tensor, prior: Tensor, others: Sequence[Tensor] = ()
 ) -> tuple[Tensor, Tensor]:
-    """Opinions of the chain, the votes and others about each label from the other annotators, and the label itself.
+    """Log-probabilities (labels, opinions, classes) of each label from the other annotators, and the label itself.
 
-    `others` are opinions (rows, steps, classes) that no annotator's label at the step is part of; for the rest see
-    `average_left_out` and `vote_prior`. Log-probabilities have shape (labels, opinions, classes).
+    `left_out` has shape (annotators, rows, steps, classes); `others` (rows, steps, classes) depend on no label.
     """
     opinions, wanted = [], []
     for annotator, predicted in enumerate(left_out):
@@ -462,9 +445,8 @@ def pool(weights: Tensor, log_probs: Tensor) -> Tensor:
 def fit_weights(log_probs: Tensor, labels: Tensor, start: Tensor | None = None) -> Tensor:
     """Weights that maximise the log-likelihood of labels: a conditional logit (McFadden 1974), by Newton's method.
 
-    The log-likelihood is concave in the weights. Negative weights are set to zero and the others fitted again; where no
-    opinion is left, all classes are equally likely. Log-probabilities have shape (labels, opinions, classes). `start`,
-    equal by default, is also the mean of a normal prior worth `PRIOR_LABELS`.
+    The log-likelihood is concave in the weights. Negative weights are set to zero and the others fitted again.
+    `start`, equal by default, is also the mean of a normal prior worth `PRIOR_LABELS`.
     """
     if start is None:
         start = torch.full((log_probs.shape[1],), 1 / log_probs.shape[1], dtype=torch.float64)
