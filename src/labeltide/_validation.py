@@ -177,10 +177,7 @@ def check_not_one_hot(labels: np.ndarray) -> None:
 
 
 def as_labels(y: ArrayLike) -> np.ndarray:
-    """Labels as an array that keeps missing values, and texts in one Unicode form (NFC).
-
-    NumPy would turn the NaN of a list of strings into 'nan', and ignore the mask of a masked array.
-    """
+    """Labels as an array that keeps NaN among texts, and masked values, as missing; texts in one Unicode form (NFC)."""
     if isinstance(y, np.ma.MaskedArray):
         labels = _unmask(y)
     else:

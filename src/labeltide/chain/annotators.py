@@ -222,7 +222,7 @@ def _tables(
     cell_group: np.ndarray,
     cell_label: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """M-step from counts (cells, true): Q of each annotator over the clock, the common Q, and log-probabilities of cells.
+    """M-step from counts (cells, true): each annotator's Q(t), the common Q(t), and log-probabilities of the cells.
 
     A row of Q is the mean of its Dirichlet posterior. The common Q is the prior mean of an annotator's, which is that
     of Q given the last label.
@@ -275,11 +275,8 @@ def _tables(
 def _forward_backward(
     log_emission: np.ndarray, mask: np.ndarray, start: np.ndarray, transition: np.ndarray, gaps: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Posterior (rows, steps, classes), expected first labels and transitions, for any emission probabilities.
-
-    The passes read emissions from Q at the points of a grid. Here step s is label s mod K at point s // K, so that the
-    columns of Q are the emissions of the steps.
-    """
+    """Posterior (rows, steps, classes), expected first labels and transitions, for any emission probabilities."""
+    # Step s is label s mod K at point s // K of the grid, so that the columns of Q are the emissions of the steps.
     rows, steps, n_classes = log_emission.shape
     number = np.arange(rows * steps)
     n_points = -(-len(number) // n_classes)

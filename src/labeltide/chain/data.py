@@ -164,8 +164,7 @@ class TrainingEvidence(NamedTuple):
 def informedness(matrices: Tensor) -> Tensor:
     r"""The mean of :math:`J = (\mathrm{tr}\, Q - 1) / (K - 1)`, what recorded labels say about true ones: (members,).
 
-    It is 1 where labels are right and 0 where they are drawn at random (Youden 1950). Matrices have shape (members,
-    annotators or 1, points, classes, classes).
+    It is 1 where labels are right and 0 where they are drawn at random (Youden 1950).
     """
     trace = matrices.diagonal(dim1=-2, dim2=-1).sum(-1).mean((1, 2))
     return (trace - 1) / (matrices.shape[-1] - 1)

@@ -30,10 +30,7 @@ RIDGE = 1e-2  # by hand: ridge penalty, so that logits of labels that were never
 
 
 class Family(NamedTuple):
-    """A multinomial logit, by what its design matrix is made of: functions of the clock, and sharings among entries.
-
-    The design matrix itself is large with many classes; `ClassBlocks` computes with it without forming it.
-    """
+    """A multinomial logit, by what its design matrix is made of: functions of the clock, and sharings among entries."""
 
     name: str
     n_classes: int
@@ -115,8 +112,7 @@ def constant_shape(grid: np.ndarray) -> Shape:
 def spline_shape(grid: np.ndarray, smoothness: float, period: Period = None) -> Shape:
     r"""P-spline (Eilers and Marx 1996): cubic B-splines with penalty :math:`\lambda \lVert D_2 \beta \rVert^2`.
 
-    `smoothness` is :math:`\lambda`. With a period the basis is cyclic. Over several clocks, a grid of shape
-    (points, clocks), it is an additive model with one spline for each clock.
+    With a period the basis is cyclic. Over several clocks, a grid (points, clocks), there is one spline for each.
     """
     if grid.ndim == 2:
         return sum_shape(grid, [smoothness] * grid.shape[1], period)
@@ -302,11 +298,8 @@ class Families:
         return strength * mean_square + group.blocks.penalty
 
     def _slopes(self, group: Group, coefficients: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Score (members, annotators, coefficients) and Fisher information (members, annotators, blocks, size, size).
-
-        Some annotators at a time, to save memory.
-        """
-        blocks = group.blocks
+        """Score (members, annotators, coefficients) and information (members, annotators, blocks, size, size)."""
+        blocks = group.blocks  # some annotators at a time, to save memory
         numbers = len(counts) * self.n_points * self.n_classes * blocks.size
         at_once = max(1, NUMBERS_AT_ONCE // numbers)
         scores, informations = [], []
@@ -346,10 +339,7 @@ def _others(values: Tensor) -> Tensor:
 
 
 def _least_squares(group: Group, target: Tensor, kept: Tensor | None = None) -> Tensor:
-    """Coefficients of logits (members, annotators, points, true, others), by the normal equations.
-
-    Only those that are kept; the others are zero.
-    """
+    """Coefficients of logits (members, annotators, points, true, others), by the normal equations; zero if not kept."""
     blocks = group.blocks
     ones = target.new_ones(len(blocks.basis), 1, *target.shape[2:])
     gram = blocks.information(ones)  # (members or 1, 1, blocks, size, size)
@@ -366,19 +356,15 @@ def _least_squares(group: Group, target: Tensor, kept: Tensor | None = None) -> 
 # Blocks of the Fisher information of a multinomial logit, one for each true class.
 #
 # Labels of one true class are one multinomial draw, so the information of all logits is block diagonal by true class i.
-# At each point t the block is :math:`W_{ti} = \mathrm{diag}(d) - r r^\top`, and with the functions of the clock
-# :math:`c_t = (1, b_t)` the information of the coefficients of class i is a sum over points of few products. Design
-# matrices are never formed: with 18 classes they hold 560 coefficients of 306 logits, and a block 31. Where classes
-# share coefficients the blocks are added up into one.
+# At each point t the block is :math:`W_{ti} = \mathrm{diag}(d) - r r^\top`. Design matrices are never formed: with 18
+# classes they hold 560 coefficients of 306 logits, and a block 31. Where classes share coefficients, blocks are added.
 
 
 @dataclass(frozen=True)
 class ClassBlocks:
-    """Coefficients of families of one name and size, ordered by true class, and products with their design.
+    """Coefficients of families of one name and size, and products with their design.
 
-    Every class has the coefficients of its level, then those of its change over the clock. `size` is the number of
-    coefficients of each of `n_blocks` blocks: one for each true class, or a single one where classes
-    share coefficients; `columns` then says which of them each class uses.
+    Every true class has the coefficients of its level, then those of its change over the clock.
     """
 
     n_classes: int
@@ -387,8 +373,8 @@ class ClassBlocks:
     movement_each: bool  # the same for the change over the clock
     moves: Tensor  # (classes,), 0 where the entries of a true class do not change, else 1
     columns: Tensor | None  # (classes, coefficients of a class); None where no two classes share a coefficient
-    n_blocks: int
-    size: int
+    n_blocks: int  # one for each true class, or a single one where classes share coefficients
+    size: int  # coefficients of a block
     penalty: Tensor  # (members or 1, blocks, size, size)
 
     @classmethod
@@ -476,10 +462,7 @@ class ClassBlocks:
         return joined.index_add_(2, self.columns.flatten(), of_class.flatten(2))
 
     def information(self, diagonal: Tensor, root: Tensor | None = None) -> Tensor:
-        """Information from W = diag(diagonal) - root root': (members, annotators, blocks, size, size).
-
-        Both have shape (members, annotators, points, true, others).
-        """
+        """Information from W = diag(diagonal) - root root', of logits: (members, annotators, blocks, size, size)."""
         blocks = self._diagonal_part(diagonal.transpose(2, 3))
         if root is not None:  # the design of a class, weighted: (..., true, points, coefficients of a class)
             by_class = root.transpose(2, 3)

@@ -199,9 +199,8 @@ class Comparison(NamedTuple):
 class Case:
     """A memory of `size` bytes, its initial content, the calls and the comparisons.
 
-    Pointers in a task are stored as offsets into that memory. `tools/kernel_cases.py` writes the cases; the Python
-    self-check and the C program `tools/kernels/replay.c`, which also runs under emulators, read them. All numbers are
-    little-endian, and every part starts at a multiple of eight bytes.
+    `tools/kernel_cases.py` writes the cases; the self-check and the C program `tools/kernels/replay.c` read them. All
+    numbers are little-endian, and every part starts at a multiple of eight bytes.
     """
 
     name: str
@@ -265,11 +264,9 @@ def kernel_threads() -> int:
 def torch_on_one_thread() -> Iterator[None]:
     """Limit torch's operations to one thread while compiled kernels use as many as torch had; also a decorator.
 
-    Around a fused kernel torch's operations are small. Threads speed them up little on an idle machine, and on a busy
-    machine every operation waits for the slowest thread: a fit took ten times as long beside one other process.
-    OpenMP keeps this number per Python thread (`torch.set_num_threads` would set it for the process), so fits in
-    several Python threads do not affect each other, and the number is restored at the end. MKL follows OpenMP's number
-    only until `torch.set_num_threads` is called, so that MKL's own number for this Python thread is set as well.
+    On a busy machine every small operation waits for the slowest thread: a fit took ten times as long beside one other
+    process. OpenMP keeps this number per Python thread (`torch.set_num_threads` would set it for the process). MKL
+    follows it only until `torch.set_num_threads` is called, so that MKL's own number for this thread is set as well.
     """
     token = _kernel_threads.set(kernel_threads())
     set_for_products = _mkl_local()
