@@ -178,24 +178,18 @@ def check_not_one_hot(labels: np.ndarray) -> None:
 
 def as_labels(y: ArrayLike) -> np.ndarray:
     """Labels as an array that keeps NaN among texts, and masked values, as missing; texts in one Unicode form (NFC)."""
-    if isinstance(y, np.ma.MaskedArray):
-        labels = _unmask(y)
+    if isinstance(y, np.ma.MaskedArray) and y.dtype.kind in "iu":
+        labels = np.ma.filled(y.astype(np.int64), -1)
+    elif isinstance(y, np.ma.MaskedArray) and y.dtype.kind == "f":
+        labels = np.ma.filled(y, np.nan)
+    elif isinstance(y, np.ma.MaskedArray):
+        labels = np.where(np.ma.getmaskarray(y), None, y.data.astype(object))
     else:
         labels = np.asarray(plain_array(y))
         if not isinstance(y, np.ndarray) and labels.dtype.kind in "US":
             objects = np.asarray(y, dtype=object)
             labels = labels if all(isinstance(value, str) for value in objects.ravel()) else objects
     return _in_one_form(labels) if labels.dtype.kind in "UO" else labels
-
-
-def _unmask(y: np.ma.MaskedArray) -> np.ndarray:
-    if y.dtype.kind in "iu":
-        return np.ma.filled(y.astype(np.int64), -1)
-    if y.dtype.kind == "f":
-        return np.ma.filled(y, np.nan)
-    labels = y.data.astype(object)
-    labels[np.ma.getmaskarray(y)] = None
-    return labels
 
 
 def _in_one_form(labels: np.ndarray) -> np.ndarray:
@@ -320,16 +314,6 @@ def check_matrices(matrices: ArrayLike, clock: ArrayLike | None) -> tuple[np.nda
     if moments.shape != (points,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) <= 0):
         raise ValueError(f"The clock of {points} matrices must be {points} rising numbers. Got {_describe(moments)}.")
     return values, moments
-
-
-def check_common(common: ArrayLike, matrices: np.ndarray) -> np.ndarray:
-    """Valid common noise matrices, in the shape of `matrices` without its annotator axis."""
-    shape = (*matrices.shape[:1], *matrices.shape[2:])
-    if np.shape(common) != shape:
-        raise ValueError(
-            f"The common noise matrices must have shape {shape}, without annotators. Got {np.shape(common)}."
-        )
-    return check_matrices(common, None)[0]
 
 
 def check_whole_numbers(name: str, values: Any, low: int, *, may_be_empty: bool = False) -> None:

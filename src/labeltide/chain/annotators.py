@@ -57,11 +57,6 @@ class Crowd:
     evidence: np.ndarray | None = None  # log-probabilities (rows, steps, classes)
     trusted: np.ndarray | None = None  # codes (rows, steps), -1 where the true label is not known
 
-    @property
-    def n_points(self) -> int:
-        """How many points the grid has."""
-        return len(self.grid)
-
     def flat_step(self) -> np.ndarray:
         """The number of each label's step among all steps of all rows."""
         return self.row * self.mask.shape[1] + self.step
@@ -141,7 +136,7 @@ def fit_annotators(
         best = best_of([best._replace(sequential=False)], best, 2.0)
         if crowd.evidence is not None:
             best = best_of([best._replace(power=power) for power in POWERS if power != best.power], best, 0.0)
-        if crowd.n_points > 1:
+        if len(crowd.grid) > 1:
             best = best_of([best._replace(bandwidth=width) for width in BANDWIDTHS], best, 1.0)
     tried = {candidate: float(score.mean()) for candidate, score in scores.items()}
     return _conclude(crowd, fits[best], shared, best, tried)
@@ -159,14 +154,14 @@ def _fit(crowd: Crowd, candidate: Candidate, posterior: np.ndarray | None) -> _F
     n_classes, shape = crowd.n_classes, (*crowd.mask.shape, crowd.n_classes)
     last = crowd.last if candidate.sequential else np.full_like(crowd.last, n_classes)
     # A group is an annotator, a last label and a point of the clock; a cell is a group and a recorded label.
-    keys = (crowd.annotator * (n_classes + 1) + last) * crowd.n_points + crowd.point
+    keys = (crowd.annotator * (n_classes + 1) + last) * len(crowd.grid) + crowd.point
     groups, group = np.unique(keys, return_inverse=True)
     cells, cell = np.unique(group * n_classes + crowd.label, return_inverse=True)
     ones = np.ones(len(cell))
     incidence = sparse.csr_matrix((ones, (cell, crowd.flat_step())), shape=(len(cells), crowd.mask.size))
     by_step = incidence.T.tocsr()
-    owner, before = np.divmod(groups // crowd.n_points, n_classes + 1)
-    moment, cell_group, cell_label = groups % crowd.n_points, *np.divmod(cells, n_classes)
+    owner, before = np.divmod(groups // len(crowd.grid), n_classes + 1)
+    moment, cell_group, cell_label = groups % len(crowd.grid), *np.divmod(cells, n_classes)
     other = np.zeros(shape)
     if crowd.evidence is not None and candidate.power:
         other = candidate.power * (crowd.evidence - np.log(np.exp(crowd.evidence)[crowd.mask].mean(0).clip(1e-6)))
@@ -228,7 +223,7 @@ def _tables(
     of Q given the last label.
     """
     owner, before, moment = group
-    n_classes, n_points, n_annotators = crowd.n_classes, crowd.n_points, crowd.n_annotators
+    n_classes, n_points, n_annotators = crowd.n_classes, len(crowd.grid), crowd.n_annotators
     own = np.zeros((n_annotators, n_points, n_classes, n_classes))  # [annotator, point, recorded, true]
     np.add.at(own, (owner[cell_group], moment[cell_group], cell_label), counts)
     own = own.swapaxes(-1, -2)  # [annotator, point, true, recorded]

@@ -463,7 +463,24 @@ class ClassBlocks:
 
     def information(self, diagonal: Tensor, root: Tensor | None = None) -> Tensor:
         """Information from W = diag(diagonal) - root root', of logits: (members, annotators, blocks, size, size)."""
-        blocks = self._diagonal_part(diagonal.transpose(2, 3))
+        diagonal = diagonal.transpose(2, 3)  # (members, annotators, true, points, others)
+        total = diagonal.sum(-1, keepdim=True)
+        level = diagonal if self.level_each else total
+        blocks = torch.diag_embed(level.sum(3))  # (members, annotators, true, levels, levels)
+        if self.basis.shape[2]:
+            moves = self.moves[:, None, None]
+            basis = self.basis[:, None, None]  # (members or 1, 1, 1, points, functions)
+            squares = (basis[..., :, None] * basis[..., None, :]).flatten(-2)  # (..., points, functions ** 2)
+            shared = (diagonal if self.movement_each else total) * moves
+            last = (squares.mT @ shared).unflatten(3, (basis.shape[-1], -1))  # (..., functions, functions, others or 1)
+            last = torch.diag_embed(last).transpose(4, 5).flatten(5).flatten(3, 4)  # (..., movements, movements)
+            cross = basis.mT @ (level * moves)  # (..., functions, levels)
+            if self.movement_each and self.level_each:
+                cross = torch.diag_embed(cross).flatten(3, 4)  # (..., functions * others, levels)
+            elif self.movement_each:
+                cross = (basis.mT @ (diagonal * moves)).flatten(3).unsqueeze(-1)
+            rows = torch.cat([blocks, cross.mT], -1), torch.cat([cross, last], -1)
+            blocks = torch.cat(rows, -2)
         if root is not None:  # the design of a class, weighted: (..., true, points, coefficients of a class)
             by_class = root.transpose(2, 3)
             total = by_class.sum(-1, keepdim=True)
@@ -478,27 +495,6 @@ class ClassBlocks:
         index = (self.columns[:, :, None] * self.size + self.columns[:, None]).flatten()
         joined = blocks.new_zeros(*blocks.shape[:2], self.size**2).index_add_(2, index, blocks.flatten(2))
         return joined.unflatten(2, (1, self.size, self.size))
-
-    def _diagonal_part(self, diagonal: Tensor) -> Tensor:
-        """The information from diag(diagonal), (members, annotators, true, points, others)."""
-        total = diagonal.sum(-1, keepdim=True)
-        level = diagonal if self.level_each else total
-        first = torch.diag_embed(level.sum(3))  # (members, annotators, true, levels, levels)
-        if not self.basis.shape[2]:
-            return first
-        moves = self.moves[:, None, None]
-        basis = self.basis[:, None, None]  # (members or 1, 1, 1, points, functions)
-        squares = (basis[..., :, None] * basis[..., None, :]).flatten(-2)  # (..., points, functions ** 2)
-        shared = (diagonal if self.movement_each else total) * moves
-        last = (squares.mT @ shared).unflatten(3, (basis.shape[-1], -1))  # (..., functions, functions, others or 1)
-        last = torch.diag_embed(last).transpose(4, 5).flatten(5).flatten(3, 4)  # (..., movements, movements)
-        cross = basis.mT @ (level * moves)  # (..., functions, levels)
-        if self.movement_each and self.level_each:
-            cross = torch.diag_embed(cross).flatten(3, 4)  # (..., functions * others, levels)
-        elif self.movement_each:
-            cross = (basis.mT @ (diagonal * moves)).flatten(3).unsqueeze(-1)
-        rows = torch.cat([first, cross.mT], -1), torch.cat([cross, last], -1)
-        return torch.cat(rows, -2)
 
 
 def _columns(family: Family, n_level: int, n_movement: int) -> np.ndarray:

@@ -188,7 +188,12 @@ class FixedNoise(NoiseFunction):
         # Double precision: neighbouring seconds since 1970 are equal in single precision.
         self.register_buffer("clock", torch.tensor(moments, dtype=torch.float64).expand(self.members, -1).clone())
         if self.annotators > 1:
-            whole = values.mean(1) if common is None else _validation.check_common(common, values)
+            whole = values.mean(1)
+            if common is not None and np.shape(common) != whole.shape:
+                rule = f"The common noise matrices must have shape {whole.shape}, without annotators."
+                raise ValueError(f"{rule} Got {np.shape(common)}.")
+            if common is not None:
+                whole = _validation.check_matrices(common, None)[0]
             self.register_buffer("common_matrices", torch.tensor(whole, dtype=torch.float32))
 
     def forward(self, clock: Tensor) -> Tensor:
