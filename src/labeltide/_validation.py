@@ -183,7 +183,7 @@ def as_labels(y: ArrayLike) -> np.ndarray:
     elif isinstance(y, np.ma.MaskedArray) and y.dtype.kind == "f":
         labels = np.ma.filled(y, np.nan)
     elif isinstance(y, np.ma.MaskedArray):
-        labels = np.where(np.ma.getmaskarray(y), None, y.data.astype(object))
+        labels = np.where(np.ma.getmaskarray(y), None, y.data.astype(object))  # type: ignore[call-overload]
     else:
         labels = np.asarray(plain_array(y))
         if not isinstance(y, np.ndarray) and labels.dtype.kind in "US":
