@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from labeltide._validation import check_clock, check_number, steps_mask
+from labeltide._validation import check_clock, check_number, spread_steps, steps_mask
 
 Period = float | tuple[float | None, ...] | None  # of one clock, or of each of several
 MAX_GAP = 1000  # steps of time; longer gaps are cut to it, as the transition matrix hardly changes any more
@@ -44,17 +44,11 @@ def check_gaps(gaps: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> np.
     """
     if gaps is None:
         return None
-    shape = (len(lengths), n_steps)
     try:
         values = np.array(gaps, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError("gaps must be whole numbers: how many steps of time lie between two steps.") from None
-    if values.shape not in (shape, shape[1:]):
-        raise ValueError(
-            f"gaps must have shape {shape}, one per step, or {shape[1:]}, shared by all sequences. "
-            f"Got shape {values.shape}."
-        )
-    values = np.broadcast_to(values, shape).copy()
+    values = spread_steps("gaps", "one per step", values, (len(lengths), n_steps))
     values[:, 0] = 1
     values[~steps_mask(lengths, n_steps)] = 1
     bad = np.argwhere(~(values >= 1) | (values != np.floor(values)))

@@ -1,7 +1,4 @@
-"""Batched ensembles: torch modules whose tensors have a leading members axis, so that a fleet trains as one program.
-
-Width-scaled layers use the NTK parametrisation (Jacot and others 2018).
-"""
+"""Batched ensembles: torch modules whose tensors have a leading members axis, so that a fleet trains as one program."""
 
 from __future__ import annotations
 
@@ -77,12 +74,8 @@ class MemberLinear(FleetModule):
     r"""One affine map per member: ``(members, ..., inputs)`` → ``(members, ..., outputs)``.
 
     Without a `gain` it is `torch.nn.Linear`. With a `gain` it uses the NTK parametrisation (Jacot and others 2018):
-    :math:`y = x W / \sqrt{\mathrm{inputs}} + b`, with the entries of W of standard deviation `gain`. The output has
-    `gain` times the root mean square of the input, Adam's fixed step changes wide and narrow layers alike, and deep
-    stacks of wide layers train stably at the learning rate of a small network.
-
-    With several ``copies`` every member has that many maps with the same initial values, and the first axis of inputs
-    and outputs has ``members * copies`` entries.
+    :math:`y = x W / \sqrt{\mathrm{inputs}} + b`, with the entries of W of standard deviation `gain`, so that Adam's
+    fixed step changes wide and narrow layers alike. Every member has ``copies`` maps with the same initial values.
     """
 
     def __init__(self, members: int, inputs: int, outputs: int, gain: float | None = None, copies: int = 1) -> None:

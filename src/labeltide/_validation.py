@@ -96,19 +96,13 @@ def steps_mask(lengths: np.ndarray, n_steps: int) -> np.ndarray:
 
 def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> np.ndarray:
     """A finite moment for every step, of shape (n, steps); without `clock` from 0 at the first step to 1 at the end."""
-    shape = (len(lengths), n_steps)
     if clock is None:
-        return np.broadcast_to(np.arange(n_steps) / max(n_steps - 1, 1), shape).copy()
+        return np.broadcast_to(np.arange(n_steps) / max(n_steps - 1, 1), (len(lengths), n_steps)).copy()
     try:
         values = np.array(plain_array(clock), dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"clock must be numbers. Got {_describe(clock)}; turn dates into days or hours.") from None
-    if values.shape not in (shape, shape[1:]):
-        raise ValueError(
-            f"clock must have shape {shape}, one moment per step, or {shape[1:]}, shared by all sequences. "
-            f"Got shape {values.shape}."
-        )
-    values = np.broadcast_to(values, shape).copy()
+    values = spread_steps("clock", "one moment per step", values, (len(lengths), n_steps))
     real = steps_mask(lengths, n_steps)
     bad = np.argwhere(~np.isfinite(values) & real)
     if len(bad):
@@ -117,6 +111,16 @@ def check_clock(clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> n
         )
     values[~real] = values[0, 0]  # any valid moment, as padding never counts
     return values
+
+
+def spread_steps(name: str, rule: str, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Values of each step of each sequence, (n, steps), from that shape or from (steps,)."""
+    if values.shape not in (shape, shape[1:]):
+        raise ValueError(
+            f"{name} must have shape {shape}, {rule}, or {shape[1:]}, shared by all sequences. "
+            f"Got shape {values.shape}."
+        )
+    return np.broadcast_to(values, shape).copy()
 
 
 def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray:
@@ -173,28 +177,19 @@ def check_not_one_hot(labels: np.ndarray) -> None:
 
 
 def as_labels(y: ArrayLike) -> np.ndarray:
-    """Labels as an array that keeps missing values, and texts in one Unicode form (NFC).
-
-    NumPy would turn the NaN of a list of strings into 'nan', and ignore the mask of a masked array.
-    """
-    if isinstance(y, np.ma.MaskedArray):
-        labels = _unmask(y)
+    """Labels as an array that keeps NaN among texts, and masked values, as missing; texts in one Unicode form (NFC)."""
+    if isinstance(y, np.ma.MaskedArray) and y.dtype.kind in "iu":
+        labels = np.ma.filled(y.astype(np.int64), -1)
+    elif isinstance(y, np.ma.MaskedArray) and y.dtype.kind == "f":
+        labels = np.ma.filled(y, np.nan)
+    elif isinstance(y, np.ma.MaskedArray):
+        labels = np.where(np.ma.getmaskarray(y), None, y.data.astype(object))  # type: ignore[call-overload]
     else:
         labels = np.asarray(plain_array(y))
         if not isinstance(y, np.ndarray) and labels.dtype.kind in "US":
             objects = np.asarray(y, dtype=object)
             labels = labels if all(isinstance(value, str) for value in objects.ravel()) else objects
     return _in_one_form(labels) if labels.dtype.kind in "UO" else labels
-
-
-def _unmask(y: np.ma.MaskedArray) -> np.ndarray:
-    if y.dtype.kind in "iu":
-        return np.ma.filled(y.astype(np.int64), -1)
-    if y.dtype.kind == "f":
-        return np.ma.filled(y, np.nan)
-    labels = y.data.astype(object)
-    labels[np.ma.getmaskarray(y)] = None
-    return labels
 
 
 def _in_one_form(labels: np.ndarray) -> np.ndarray:
@@ -319,16 +314,6 @@ def check_matrices(matrices: ArrayLike, clock: ArrayLike | None) -> tuple[np.nda
     if moments.shape != (points,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) <= 0):
         raise ValueError(f"The clock of {points} matrices must be {points} rising numbers. Got {_describe(moments)}.")
     return values, moments
-
-
-def check_common(common: ArrayLike, matrices: np.ndarray) -> np.ndarray:
-    """Valid common noise matrices, in the shape of `matrices` without its annotator axis."""
-    shape = (*matrices.shape[:1], *matrices.shape[2:])
-    if np.shape(common) != shape:
-        raise ValueError(
-            f"The common noise matrices must have shape {shape}, without annotators. Got {np.shape(common)}."
-        )
-    return check_matrices(common, None)[0]
 
 
 def check_whole_numbers(name: str, values: Any, low: int, *, may_be_empty: bool = False) -> None:

@@ -1,8 +1,6 @@
 """Where independent work runs: in this process, in several processes of this machine, or on a Ray cluster.
 
-One small interface, `Workers.run`: submit many tasks, take the results as they finish. A task is large: a part of a
-fleet, or a range of row groups. What all tasks share goes once into Ray's object store. A task whose worker dies is
-tried again, so that deaths change no number.
+A task is large: a part of a fleet, or a range of row groups. One whose worker dies is tried again.
 """
 
 from __future__ import annotations
@@ -176,10 +174,7 @@ def usable_cores() -> int:
 
 
 def _check_reachable(address: str) -> None:
-    """Refuse an address at which no cluster listens: Ray itself goes on trying for minutes.
-
-    Without an address, "auto" is left to Ray, which looks among the processes of this machine and ends at once.
-    """
+    """Refuse an address at which no cluster listens: Ray itself goes on trying for minutes, except for "auto"."""
     named = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
     scheme, _, host_and_port = named.rpartition("://")
     if named in ("auto", "local") or scheme not in ("", "ray"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,46 +12,33 @@ from labeltide.auditing.run import TableAudit, audit
 from labeltide.data.studies import simulate_study
 
 
-class DemoResult(NamedTuple):
-    """An audit and how it fares against the true labels; shows itself as text."""
-
-    audit: TableAudit
-    wrong: float  # share of recorded labels that are wrong
-    found: float  # share of the wrong labels that are to be checked
-    false_alarms: float  # share of the labels to check that are right
-    wrong_after: float  # share of wrong labels once corrected
-    rate_error: float  # mean distance between the estimated and the true error rate over the clock
-
-    def __str__(self) -> str:
-        return "\n".join(
-            [
-                str(self.audit),
-                "",
-                "Against the known truth, which the audit did not see:",
-                f"  {self.wrong:.1%} of the labels are wrong; {self.found:.1%} of these are to be checked.",
-                f"  {self.false_alarms:.1%} of the labels to check are right (at most "
-                f"{self.audit.summary['issues']['fdr']:.0%} were allowed).",
-                f"  After correction {self.wrong_after:.1%} of the labels are wrong.",
-                f"  The error rate over the day is off by {100 * self.rate_error:.1f} points on average.",
-                "",
-                f"Page       {self.audit.page}",
-            ]
-        )
-
-
-def run_demo(out: Path, *, people: int = 60, days: int = 14, seed: int = 0, verbose: bool = False) -> DemoResult:
-    """Simulate a wearable study, audit it by the hour of day, and compare with the truth; opens nothing."""
+def run_demo(out: Path, *, people: int = 60, days: int = 14, seed: int = 0, verbose: bool = False) -> str:
+    """Simulate a wearable study, audit it by the hour of day, and describe how it fares against the truth."""
     table = simulate_study(people=people, days=days, seed=seed)
     recorded = table.drop_columns(["true_label"]).replace_schema_metadata({"name": "simulated study"})
     roles: dict[str, Any] = {"sequence": "person", "time": "time", "label": "label", "annotator": "annotator"}
     result = audit(
         recorded, **roles, clock="hour_of_day", out=out, seed=seed, verbose=verbose, command="labeltide demo"
     )
-    return compare_with_truth(result, table["true_label"])
+    shares = compare_with_truth(result, table["true_label"])
+    return "\n".join(
+        [
+            str(result),
+            "",
+            "Against the known truth, which the audit did not see:",
+            f"  {shares['wrong']:.1%} of the labels are wrong; {shares['found']:.1%} of these are to be checked.",
+            f"  {shares['false_alarms']:.1%} of the labels to check are right (at most "
+            f"{result.summary['issues']['fdr']:.0%} were allowed).",
+            f"  After correction {shares['wrong_after']:.1%} of the labels are wrong.",
+            f"  The error rate over the day is off by {100 * shares['rate_error']:.1f} points on average.",
+            "",
+            f"Page       {result.page}",
+        ]
+    )
 
 
-def compare_with_truth(result: TableAudit, truth: pa.ChunkedArray) -> DemoResult:
-    """Compare an audit of a table with its true labels, one for each row."""
+def compare_with_truth(result: TableAudit, truth: pa.ChunkedArray) -> dict[str, float]:
+    """Shares of labels by which an audit of a table compares with its true labels, one for each row."""
     true = np.asarray(truth.to_pylist(), dtype=object)[result.labels["row"].to_numpy()]
     wrong = np.asarray(result.labels["recorded"].to_pylist(), dtype=object) != true
     issue = result.labels["is_issue"].to_numpy()
@@ -62,11 +49,10 @@ def compare_with_truth(result: TableAudit, truth: pa.ChunkedArray) -> DemoResult
     counts = np.bincount(nearest, minlength=len(clock))
     rate = np.bincount(nearest, wrong, minlength=len(clock)) / np.maximum(counts, 1)
     error = np.abs(np.array(noise["curves"][0]["rate"], dtype=float) - rate)
-    return DemoResult(
-        result,
-        wrong=float(wrong.mean()),
-        found=float(issue[wrong].mean()) if wrong.any() else 1.0,
-        false_alarms=float(1 - wrong[issue].mean()) if issue.any() else 0.0,
-        wrong_after=float(after.mean()),
-        rate_error=float(np.average(error, weights=counts)),
-    )
+    return {
+        "wrong": float(wrong.mean()),
+        "found": float(issue[wrong].mean()) if wrong.any() else 1.0,
+        "false_alarms": float(1 - wrong[issue].mean()) if issue.any() else 0.0,
+        "wrong_after": float(after.mean()),
+        "rate_error": float(np.average(error, weights=counts)),
+    }

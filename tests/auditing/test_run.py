@@ -145,9 +145,9 @@ def test_several_clocks_and_annotators_go_together(stub, tmp_path):
 
 def test_an_audit_finds_wrong_labels(real):
     truth = compare_with_truth(real, make_table()["truth"])
-    assert truth.found > 0.2
-    assert truth.false_alarms < 0.3
-    assert truth.wrong_after < truth.wrong
+    assert truth["found"] > 0.2
+    assert truth["false_alarms"] < 0.3
+    assert truth["wrong_after"] < truth["wrong"]
 
 
 def test_the_share_of_wrong_labels_is_that_of_labels_parquet(real, stub):

@@ -6,8 +6,8 @@ import torch
 
 from labeltide.chain.families import (
     ClassBlocks,
-    Families,
     constant_shape,
+    families_of,
     family,
     hold_class,
     pieces_shape,
@@ -67,7 +67,7 @@ def test_the_blocks_span_the_design_of_their_family(level, movement):
 
 
 def test_a_held_class_stays_where_it_is():
-    kinds = Families.of([hold_class(family(3, spline_shape(GRID, 2.0), "each", "each"), 1)])
+    kinds = families_of([hold_class(family(3, spline_shape(GRID, 2.0), "each", "each"), 1)])
     counts = 10 * torch.rand(1, 1, 9, 3, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     found = kinds.fit_start(counts / counts.sum(-1, keepdim=True))
     for _ in range(5):

@@ -18,8 +18,8 @@ from labeltide.chain.em import (
     power_unit,
 )
 from labeltide.chain.families import (
-    Families,
     constant_shape,
+    families_of,
     family,
     pieces_shape,
     spline_shape,
@@ -52,7 +52,7 @@ def test_every_iteration_raises_the_likelihood(with_evidence):
     if with_evidence:
         right = torch.nn.functional.one_hot(torch.tensor(truth).long(), 2).float()
         data = data.with_evidence((0.3 + 0.4 * right).log()[None])
-    kinds = Families.of([family(2, constant_shape(GRID), "each")])
+    kinds = families_of([family(2, constant_shape(GRID), "each")])
     chain, reached = flat_chain(1, 1, data, 0.8), []
     for _ in range(12):
         fitted = fit_chains(data, fits, kinds, chain, iterations=1, learn_power=with_evidence)
@@ -119,7 +119,7 @@ def test_rounding_moves_no_change_point():
     "shape", [spline_shape(GRID, 1.0), wave_shape(GRID, 0.5), pieces_shape(np.arange(STEPS) // 10)]
 )
 def test_newton_finds_the_noise_behind_exact_counts(shape, level, movement):
-    kinds = Families.of([family(3, shape, level, movement)])
+    kinds = families_of([family(3, shape, level, movement)])
     generator = torch.Generator().manual_seed(1)
     size = kinds.groups[0].blocks.n_blocks * kinds.groups[0].blocks.size
     true = [0.4 * torch.randn(1, 1, size, generator=generator, dtype=torch.float64)]
@@ -170,7 +170,7 @@ def power_of_careful_evidence(n):
     sure = 3 * (2.0 * torch.tensor(true) - 1) + torch.randn(true.shape, generator=torch.Generator().manual_seed(0))
     evidence = torch.nn.functional.logsigmoid(torch.stack([-sure, sure], -1) / 10)
     data = data.with_evidence(evidence[None])
-    kinds = Families.of([family(2, constant_shape(GRID), "each")])
+    kinds = families_of([family(2, constant_shape(GRID), "each")])
     start = flat_chain(1, 1, data)
     return float(fit_chains(data, fits, kinds, start, iterations=40, learn_power=True).parameters.power[0])
 
@@ -205,7 +205,7 @@ def test_the_noise_is_drawn_less_to_that_of_training_where_labels_do_not_persist
         torch.from_numpy(true.astype(np.int8))[None, ..., None], torch.ones(300, 1, dtype=torch.bool), None, 1, 2
     )
     fits = Members(*torch.zeros(2, 1, dtype=torch.long), torch.ones(1, 300))
-    kinds = Families.of([family(2, constant_shape(np.zeros(1)), "each")])
+    kinds = families_of([family(2, constant_shape(np.zeros(1)), "each")])
     said = []
     for trained in (None, informedness(flat_chain(1, 1, data).matrices)):
         told = data.with_evidence(sure[None], trained)

@@ -8,7 +8,6 @@ import torch
 
 import labeltide as lt
 from labeltide.chain.annotators import (
-    average_left_out,
     fit_weights,
     pool,
     shared_labels,
@@ -45,11 +44,10 @@ def test_the_prior_of_votes_is_that_of_the_dirichlet_multinomial_they_were_drawn
     assert vote_prior(torch.from_numpy(labels[:, :1]), 3).tolist() == [0.5] * 3
 
 
-def test_predictions_are_averaged_over_the_annotators_of_a_step():
+def test_a_label_is_shared_where_another_annotator_labelled_the_step():
     labels = torch.tensor([[[0, 1, -1], [0, -1, -1]]])
     shared = shared_labels(labels, torch.ones(1, 2, dtype=torch.bool))
-    whole, left_out = torch.zeros(1, 2, 2), torch.arange(3.0)[:, None, None, None].expand(3, 1, 2, 2)
-    assert average_left_out(whole, left_out, shared)[0, :, 0].tolist() == [0.5, 0.0]
+    assert shared.tolist() == [[[True, True, False], [False] * 3]]
 
 
 def test_a_calibrated_opinion_gets_weight_one_and_an_empty_one_none():

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from labeltide.chain.families import (
-    Families,
-    PooledFamilies,
     constant_shape,
+    families_of,
     family,
     hold_annotator,
     pooled,
@@ -50,7 +49,7 @@ def objective(kinds, beta, counts):
 @pytest.mark.parametrize("strength", [0.01, 1.0, 1e6])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_steps_end_where_nothing_can_be_gained(strength, n_classes):
-    kinds = PooledFamilies.of([pooled(family(n_classes, spline_shape(GRID, 1.0), "each", "by class"), strength)])
+    kinds = families_of([pooled(family(n_classes, spline_shape(GRID, 1.0), "each", "by class"), strength)])
     counts = some_counts(n_classes=n_classes)
     (beta,) = fitted(kinds, counts)
     beta = beta.clone().requires_grad_()
@@ -59,11 +58,11 @@ def test_the_steps_end_where_nothing_can_be_gained(strength, n_classes):
 
 
 def test_without_labels_an_annotator_is_the_common_one_and_with_few_lies_between():
-    kinds = PooledFamilies.of([pooled(family(2, constant_shape(GRID), "each"), 5.0)])
-    alone = Families.of([family(2, constant_shape(GRID), "each")])
+    kinds = families_of([pooled(family(2, constant_shape(GRID), "each"), 5.0)])
+    alone = families_of([family(2, constant_shape(GRID), "each")])
     counts = some_counts((400.0, 1.0, 0.0))
-    beta, own = fitted(kinds, counts), fitted(alone, counts[:, :2])
-    noise, common = kinds.noise(beta)[0, :, 0, 0, 1], kinds.common(kinds.noise(beta))[0, 0, 0, 1]
+    (beta,), own = fitted(kinds, counts), fitted(alone, counts[:, :2])
+    noise, common = kinds.noise([beta])[0, :, 0, 0, 1], kinds._noise(kinds.groups[0], beta[:, :1])[0, 0, 0, 0, 1]
     assert noise[2] == pytest.approx(float(common), abs=1e-4)
     apart = alone.noise(own)[0, :, 0, 0, 1]
     assert abs(noise[0] - apart[0]) < 0.01
@@ -73,8 +72,8 @@ def test_without_labels_an_annotator_is_the_common_one_and_with_few_lies_between
 def test_strong_pooling_is_one_q_for_all_and_weak_pooling_is_each_alone():
     shape = family(2, spline_shape(GRID, 1.0), "each", "each")
     counts = some_counts((400.0, 400.0, 400.0))
-    strong, weak = (PooledFamilies.of([pooled(shape, strength)]) for strength in (1e7, 1e-6))
-    together = Families.of([shape])
+    strong, weak = (families_of([pooled(shape, strength)]) for strength in (1e7, 1e-6))
+    together = families_of([shape])
     alike = together.noise(fitted(together, counts.sum(1, keepdim=True)))
     assert torch.allclose(strong.noise(fitted(strong, counts)), alike.expand(-1, 3, -1, -1, -1), atol=2e-3)
     assert torch.allclose(weak.noise(fitted(weak, counts)), together.noise(fitted(together, counts)), atol=0.01)
@@ -83,19 +82,19 @@ def test_strong_pooling_is_one_q_for_all_and_weak_pooling_is_each_alone():
 def test_members_with_other_strengths_do_not_mix():
     shapes = [family(2, spline_shape(GRID, 1.0), "each"), family(2, constant_shape(GRID), "each")]
     strengths = (1.0, 10.0, 100.0)
-    both = PooledFamilies.of(
+    both = families_of(
         [pooled(shape, strength) for shape, strength in zip([*shapes, shapes[0]], strengths, strict=True)]
     )
     counts = some_counts()
     noise = both.noise(fitted(both, counts.expand(3, -1, -1, -1, -1)))
     for member, (shape, strength) in enumerate([(shapes[0], 1.0), (shapes[1], 10.0), (shapes[0], 100.0)]):
-        alone = PooledFamilies.of([pooled(shape, strength)])
+        alone = families_of([pooled(shape, strength)])
         assert torch.allclose(noise[member], alone.noise(fitted(alone, counts))[0], atol=1e-5)
 
 
 def test_who_is_held_does_not_move_and_the_others_gain_all_they_can():
     free = family(2, spline_shape(GRID, 1.0), "each", "each")
-    kinds = PooledFamilies.of([hold_annotator(pooled(free, 0.1), 1)])
+    kinds = families_of([hold_annotator(pooled(free, 0.1), 1)])
     counts = some_counts()
     (beta,) = fitted(kinds, counts)
     noise = kinds.noise([beta])[0]
@@ -110,7 +109,7 @@ def test_who_is_held_does_not_move_and_the_others_gain_all_they_can():
 
 
 def test_holding_works_without_pooling_too():
-    kinds = Families.of([hold_annotator(family(2, spline_shape(GRID, 1.0), "each", "each"), 0)])
+    kinds = families_of([hold_annotator(family(2, spline_shape(GRID, 1.0), "each", "each"), 0)])
     noise = kinds.noise(fitted(kinds, some_counts()))[0]
     assert np.ptp(noise[0].numpy(), axis=0).max() < 1e-4
     assert noise[0, 0, 0, 1] == pytest.approx(0.25, abs=0.01)  # the mean of 0.1 + 0.3 t

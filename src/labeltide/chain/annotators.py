@@ -57,11 +57,6 @@ class Crowd:
     evidence: np.ndarray | None = None  # log-probabilities (rows, steps, classes)
     trusted: np.ndarray | None = None  # codes (rows, steps), -1 where the true label is not known
 
-    @property
-    def n_points(self) -> int:
-        """How many points the grid has."""
-        return len(self.grid)
-
     def flat_step(self) -> np.ndarray:
         """The number of each label's step among all steps of all rows."""
         return self.row * self.mask.shape[1] + self.step
@@ -141,7 +136,7 @@ def fit_annotators(
         best = best_of([best._replace(sequential=False)], best, 2.0)
         if crowd.evidence is not None:
             best = best_of([best._replace(power=power) for power in POWERS if power != best.power], best, 0.0)
-        if crowd.n_points > 1:
+        if len(crowd.grid) > 1:
             best = best_of([best._replace(bandwidth=width) for width in BANDWIDTHS], best, 1.0)
     tried = {candidate: float(score.mean()) for candidate, score in scores.items()}
     return _conclude(crowd, fits[best], shared, best, tried)
@@ -159,14 +154,14 @@ def _fit(crowd: Crowd, candidate: Candidate, posterior: np.ndarray | None) -> _F
     n_classes, shape = crowd.n_classes, (*crowd.mask.shape, crowd.n_classes)
     last = crowd.last if candidate.sequential else np.full_like(crowd.last, n_classes)
     # A group is an annotator, a last label and a point of the clock; a cell is a group and a recorded label.
-    keys = (crowd.annotator * (n_classes + 1) + last) * crowd.n_points + crowd.point
+    keys = (crowd.annotator * (n_classes + 1) + last) * len(crowd.grid) + crowd.point
     groups, group = np.unique(keys, return_inverse=True)
     cells, cell = np.unique(group * n_classes + crowd.label, return_inverse=True)
     ones = np.ones(len(cell))
     incidence = sparse.csr_matrix((ones, (cell, crowd.flat_step())), shape=(len(cells), crowd.mask.size))
     by_step = incidence.T.tocsr()
-    owner, before = np.divmod(groups // crowd.n_points, n_classes + 1)
-    moment, cell_group, cell_label = groups % crowd.n_points, *np.divmod(cells, n_classes)
+    owner, before = np.divmod(groups // len(crowd.grid), n_classes + 1)
+    moment, cell_group, cell_label = groups % len(crowd.grid), *np.divmod(cells, n_classes)
     other = np.zeros(shape)
     if crowd.evidence is not None and candidate.power:
         other = candidate.power * (crowd.evidence - np.log(np.exp(crowd.evidence)[crowd.mask].mean(0).clip(1e-6)))
@@ -222,13 +217,13 @@ def _tables(
     cell_group: np.ndarray,
     cell_label: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """M-step: Q of each annotator over the clock, the common Q, and the log-probability of each cell's label.
+    """M-step from counts (cells, true): each annotator's Q(t), the common Q(t), and log-probabilities of the cells.
 
-    Expected counts have shape (cells, true). With s pseudo-labels of its prior mean, a row of Q is the mean of its
-    Dirichlet posterior. The common Q is the prior mean of an annotator's, which is that of Q given the last label.
+    A row of Q is the mean of its Dirichlet posterior. The common Q is the prior mean of an annotator's, which is that
+    of Q given the last label.
     """
     owner, before, moment = group
-    n_classes, n_points, n_annotators = crowd.n_classes, crowd.n_points, crowd.n_annotators
+    n_classes, n_points, n_annotators = crowd.n_classes, len(crowd.grid), crowd.n_annotators
     own = np.zeros((n_annotators, n_points, n_classes, n_classes))  # [annotator, point, recorded, true]
     np.add.at(own, (owner[cell_group], moment[cell_group], cell_label), counts)
     own = own.swapaxes(-1, -2)  # [annotator, point, true, recorded]
@@ -275,11 +270,8 @@ def _tables(
 def _forward_backward(
     log_emission: np.ndarray, mask: np.ndarray, start: np.ndarray, transition: np.ndarray, gaps: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Posterior (rows, steps, classes), expected first labels and transitions, for any emission probabilities.
-
-    The passes read emissions from Q at the points of a grid. Here step s is label s mod K at point s // K, so that the
-    columns of Q are the emissions of the steps.
-    """
+    """Posterior (rows, steps, classes), expected first labels and transitions, for any emission probabilities."""
+    # Step s is label s mod K at point s // K of the grid, so that the columns of Q are the emissions of the steps.
     rows, steps, n_classes = log_emission.shape
     number = np.arange(rows * steps)
     n_points = -(-len(number) // n_classes)
@@ -360,14 +352,10 @@ def _expected(belief: np.ndarray, common: np.ndarray, point: np.ndarray) -> np.n
 
 # Logarithmic opinion pool (Genest and Zidek 1986) of the chain's prediction and the annotators' votes.
 #
-# Annotators err together on hard steps (item difficulty, Whitehill and others 2009), so their labels are not
-# independent given the true label, and the chain's posterior is too sure. The pool :math:`p_j \propto \prod_k
-# p_{kj}^{w_k}` contains the chain alone (w = 1, 0), the shares of votes alone (w = 0, 1) and everything between. Its
-# weights are those that best predict an annotator who was left out.
-#
-# The chain's opinion is the mean over the chains that each leave out one annotator (as in bagging, Breiman 1996): that
-# is what the weights were fitted to. The chain of all annotators was never put to the test. With two annotators who
-# differ, it decides by error rates that it learned from just such steps (docs/decisions/010-opinion-pool.md).
+# Annotators err together on hard steps (item difficulty, Whitehill and others 2009), so the chain's posterior is too
+# sure. Weights of the pool :math:`p_j \propto \prod_k p_{kj}^{w_k}` are those that best predict an annotator who was
+# left out. The chain's opinion is the mean over the chains that each leave out one annotator, which is what the weights
+# were fitted to (docs/decisions/010-opinion-pool.md).
 
 MIN_CHAIN, MAX_CHAIN = 0.5, 0.7  # by hand: weight of the chain in the belief; either alone is too sure
 EQUAL = (0.5, 0.5)  # by hand: weights of the chain and of the votes where nothing can be compared
@@ -386,17 +374,15 @@ def count_votes(labels: Tensor, n_classes: int) -> Tensor:
 
 
 def vote_prior(labels: Tensor, n_classes: int) -> Tensor:
-    r"""Votes added to those of each step: the parameters of a Dirichlet-multinomial distribution of votes, (classes,).
-
-    If each step has label probabilities of its own, from which all annotators draw, the intraclass correlation is
-    :math:`1 / (1 + \sum_j \alpha_j)`. Fleiss' kappa (1971) estimates it, and :math:`\alpha` is proportional to the
-    shares of the classes.
-    """
+    """Votes that are added to those of each step, (classes,), from labels (..., annotators)."""
     return votes_prior(count_votes(labels, n_classes).flatten(0, -2), n_classes)
 
 
 def votes_prior(votes: Tensor, n_classes: int) -> Tensor:
-    """The same from the votes of each step, (steps, classes)."""
+    r"""The parameters :math:`\alpha` of a Dirichlet-multinomial distribution of votes, (steps, classes).
+
+    Fleiss' kappa (1971) estimates its intraclass correlation :math:`1 / (1 + \sum_j \alpha_j)`.
+    """
     raters = votes.sum(-1)
     votes, raters = votes[raters > 1], raters[raters > 1]
     if not len(votes):
@@ -420,23 +406,12 @@ def shared_labels(labels: Tensor, mask: Tensor) -> Tensor:
     return recorded & (recorded.sum(-1, keepdim=True) > 1)
 
 
-def average_left_out(whole: Tensor, left_out: Tensor, shared: Tensor) -> Tensor:
-    """The mean of predictions without one annotator each, over the annotators of a step; `whole` where it has one.
-
-    Shapes (rows, steps, classes), (annotators, rows, steps, classes) and (rows, steps, annotators).
-    """
-    mean = torch.einsum("artj,rta->rtj", left_out.double(), shared.double())
-    count = shared.sum(-1, keepdim=True)
-    return torch.where(count > 0, mean / count.clamp_min(1), whole.double())
-
-
 def left_out_opinions(
     labels: Tensor, shared: Tensor, left_out: Tensor, prior: Tensor, others: Sequence[Tensor] = ()
 ) -> tuple[Tensor, Tensor]:
-    """Opinions of the chain, the votes and others about each label from the other annotators, and the label itself.
+    """Log-probabilities (labels, opinions, classes) of each label from the other annotators, and the label itself.
 
-    `others` are opinions (rows, steps, classes) that no annotator's label at the step is part of; for the rest see
-    `average_left_out` and `vote_prior`. Log-probabilities have shape (labels, opinions, classes).
+    `left_out` has shape (annotators, rows, steps, classes); `others` (rows, steps, classes) depend on no label.
     """
     opinions, wanted = [], []
     for annotator, predicted in enumerate(left_out):
@@ -462,9 +437,8 @@ def pool(weights: Tensor, log_probs: Tensor) -> Tensor:
 def fit_weights(log_probs: Tensor, labels: Tensor, start: Tensor | None = None) -> Tensor:
     """Weights that maximise the log-likelihood of labels: a conditional logit (McFadden 1974), by Newton's method.
 
-    The log-likelihood is concave in the weights. Negative weights are set to zero and the others fitted again; where no
-    opinion is left, all classes are equally likely. Log-probabilities have shape (labels, opinions, classes). `start`,
-    equal by default, is also the mean of a normal prior worth `PRIOR_LABELS`.
+    The log-likelihood is concave in the weights. Negative weights are set to zero and the others fitted again.
+    `start`, equal by default, is also the mean of a normal prior worth `PRIOR_LABELS`.
     """
     if start is None:
         start = torch.full((log_probs.shape[1],), 1 / log_probs.shape[1], dtype=torch.float64)

@@ -17,10 +17,7 @@ from labeltide.kernels.chain import Expected as Expected
 
 @dataclass(frozen=True)
 class ChainData:
-    """Recorded labels and evidence (out-of-fold log-probabilities), on one device.
-
-    Labels and evidence come in sets; a set may serve several members.
-    """
+    """Recorded labels and evidence (out-of-fold log-probabilities) in sets, each of which may serve several members."""
 
     labels: Tensor  # int8 (sets, rows, steps, annotators), -1 where nothing was recorded
     mask: Tensor  # bool (rows, steps), False on padding, which stands at the end
@@ -167,8 +164,7 @@ class TrainingEvidence(NamedTuple):
 def informedness(matrices: Tensor) -> Tensor:
     r"""The mean of :math:`J = (\mathrm{tr}\, Q - 1) / (K - 1)`, what recorded labels say about true ones: (members,).
 
-    It is 1 where labels are right and 0 where they are drawn at random (Youden 1950). Matrices have shape (members,
-    annotators or 1, points, classes, classes).
+    It is 1 where labels are right and 0 where they are drawn at random (Youden 1950).
     """
     trace = matrices.diagonal(dim1=-2, dim2=-1).sum(-1).mean((1, 2))
     return (trace - 1) / (matrices.shape[-1] - 1)
@@ -189,20 +185,13 @@ MIN_CLUSTERS = 20  # sequences whose windows bands, checks and tests are compute
 
 
 def thin_evidence(training: TrainingEvidence, seed: int, steps: int, fewest: int = MIN_CLUSTERS) -> TrainingEvidence:
-    """A random subset of windows with about so many steps; the same evidence where it has no more.
-
-    Whole clusters are drawn. Where fewer than `fewest` would be left, so many are, with a share of the windows of each:
-    what is known of Q grows with the number of people more than with the windows of each.
-    """
+    """A random subset of windows with about so many steps: whole clusters, or a share of each of `fewest`."""
     chosen = _choose_rows(training, seed, steps, fewest)
     return training if chosen is None else training.take_rows(chosen)
 
 
 def thin_for_tests(training: TrainingEvidence, seed: int, steps: int) -> TrainingEvidence:
-    """The evidence of tests: as much as is cheap, of all people, for score tests; so many steps of it for the others.
-
-    A score test is one fit of the chain, a parametric bootstrap test is a hundred. Sign flips go by people.
-    """
+    """The evidence of tests: of all people for score tests, which are one fit each; `steps` of it for the bootstrap."""
     annotators, classes = training.parameters.matrices.shape[1], training.data.n_classes
     tests = 1 + classes + (annotators if annotators > 1 else 0)
     most = max(steps, SCORE_TEST_WORK // (tests * classes))

@@ -87,10 +87,7 @@ def fit_chains(
 
 
 def power_unit(data: ChainData, members: Members, matrices: Tensor) -> Tensor:
-    """Informedness of the Q with which each member's networks were trained, divided by that of its Q: (members,).
-
-    It is one where the Q of training is not told.
-    """
+    """Informedness of the Q of training, one where it is not known, divided by that of a member's Q: (members,)."""
     if data.trained_with is None:
         return torch.ones(len(matrices), dtype=matrices.dtype, device=matrices.device)
     now = informedness(matrices).clamp_min(MIN_INFORMEDNESS)
@@ -102,9 +99,7 @@ def power_log_prior(power: Tensor, unit: Tensor | float = 1.0) -> Tensor:
     return -(1 + ((power / unit - POWER_CENTRE) / POWER_SCALE) ** 2).log()
 
 
-# Starting values of the hidden Markov model: EM from the labels alone, then with evidence.
-#
-# EM finds local maxima. Each function therefore starts it from several points and keeps the best.
+# Starting values: EM from the labels alone, then with evidence, each from several points, as EM finds local maxima.
 
 START_SMOOTHNESS = 10.0  # by hand: roughness penalty of Q(t) before it is selected
 # docs/decisions/009-several-annotators.md
@@ -138,16 +133,13 @@ def flat_chain(members: int, groups: int, data: ChainData, stay: float | None = 
 def label_chain(
     data: ChainData, fits: Members, grid: np.ndarray, period: Period = None, groups: int = 1
 ) -> ChainParameters:
-    """Fit A and Q(t) to the recorded labels alone, with one Q for all annotators or one for each (`groups` of them).
-
-    Without features the states are identified up to a permutation (label switching). It is resolved so that recorded
-    labels are mostly right.
-    """
+    """Fit A and Q(t) to the recorded labels alone, with one Q for all annotators or one for each (`groups` of them)."""
     labels_only = data.with_evidence(None)
     kinds = _spline(data, len(fits.labels), 1, grid, period)
     flat = flat_chain(len(fits.labels), 1, labels_only, STAY)
     fitted = fit_chains(labels_only, fits, kinds, flat, iterations=LABEL_ITERATIONS)
-    # Match hidden states to labels by the assignment problem (Kuhn 1955) on how often each label is recorded.
+    # States are identified up to a permutation (label switching): match them to labels so that most are right, by the
+    # assignment problem (Kuhn 1955).
     start, transition, power, matrices, bursts = fitted.parameters
     counts = expect(labels_only, fits, fitted.parameters).counts
     totals = counts.sum((1, 2)).double().cpu().numpy()  # (members, state, recorded)
@@ -164,10 +156,7 @@ def label_chain(
 def tell_apart(
     data: ChainData, fits: Members, alike: ChainParameters, grid: np.ndarray, period: Period = None
 ) -> ChainParameters:
-    """Fit a Q for each annotator by EM from two starts, all alike and a majority vote, and keep the likelier.
-
-    Both starts prevent label switching within an annotator.
-    """
+    """Fit a Q for each annotator by EM from all alike and from a majority vote, and keep the likelier."""
     n_fits, groups = len(fits.labels), data.labels.shape[-1]
     alike = alike._replace(matrices=alike.matrices.expand(-1, groups, -1, -1, -1))
     both = Members(*(torch.cat([tensor] * 2) for tensor in fits))
@@ -190,9 +179,8 @@ def join_evidence(
     """Fit the chain with evidence by EM from four starts and keep the best by predictive log-likelihood.
 
     The starts are the chain of the labels and an uninformed one, each without bursts of errors and with them. Bursts
-    must gain `BURSTS_WORTH`, clearly over clusters, over the chain without them; and over a chain in which the
-    networks fail in runs and labels do not (docs/decisions/003-bursts.md). `clusters` are the person or recording of
-    each row; every row is one when left out.
+    must gain `BURSTS_WORTH`, clearly over clusters such as people, over the chain without them; and over a chain in
+    which the networks fail in runs and labels do not (docs/decisions/003-bursts.md).
     """
     n_fits = len(fits.labels)
     kinds = _spline(data, 4 * n_fits, start.matrices.shape[1], grid, period)
@@ -216,10 +204,7 @@ def join_evidence(
 
 
 def _is_clear(gain: Tensor, clusters: Tensor | None) -> Tensor:
-    """Whether gains in log-likelihood (fits, rows) are above zero at level `CLEAR`, by a t test over clusters: (fits,).
-
-    Rows are the units where there are fewer than two clusters.
-    """
+    """Whether gains (fits, rows) are above zero at level `CLEAR`, by a t test over clusters or else rows: (fits,)."""
     if clusters is not None:
         names, cluster_of_row = clusters.to(gain.device).unique(return_inverse=True)
         if len(names) > 1:
@@ -233,10 +218,9 @@ def _is_clear(gain: Tensor, clusters: Tensor | None) -> Tensor:
 def failing_networks(data: ChainData, fits: Members, chain: ChainParameters) -> Tensor:
     """Log-likelihood of each row if networks fail in runs, in which true labels follow A alone: (fits, rows).
 
-    Runs of steps at which networks and labels differ look the same, whichever of them is wrong. But labels that are
-    right change with A inside a run, too, and labels in a burst of errors change where it begins and ends. A run begins
-    and ends at any step with fixed probabilities. The best of a grid of these, and of exponents of the evidence outside
-    runs, is taken for each fit; all else is that of `chain`.
+    Labels that are right change with A inside a run, too, and labels in a burst of errors change where it begins and
+    ends. The best of a grid of probabilities that a run begins or ends, and of exponents of the evidence outside runs,
+    is taken for each fit; all else is that of `chain`.
     """
     assert data.evidence is not None
     likelihood, evidence = label_likelihoods(data, fits, chain.matrices), data.evidence[fits.evidence]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,10 +30,7 @@ RIDGE = 1e-2  # by hand: ridge penalty, so that logits of labels that were never
 
 
 class Family(NamedTuple):
-    """A multinomial logit, by what its design matrix is made of: functions of the clock, and sharings among entries.
-
-    The design matrix itself is large with many classes; `ClassBlocks` computes with it without forming it.
-    """
+    """A multinomial logit, by what its design matrix is made of: functions of the clock, and sharings among entries."""
 
     name: str
     n_classes: int
@@ -115,8 +112,7 @@ def constant_shape(grid: np.ndarray) -> Shape:
 def spline_shape(grid: np.ndarray, smoothness: float, period: Period = None) -> Shape:
     r"""P-spline (Eilers and Marx 1996): cubic B-splines with penalty :math:`\lambda \lVert D_2 \beta \rVert^2`.
 
-    `smoothness` is :math:`\lambda`. With a period the basis is cyclic. Over several clocks, a grid of shape
-    (points, clocks), it is an additive model with one spline for each clock.
+    With a period the basis is cyclic. Over several clocks, a grid (points, clocks), there is one spline for each.
     """
     if grid.ndim == 2:
         return sum_shape(grid, [smoothness] * grid.shape[1], period)
@@ -204,31 +200,20 @@ class Group:
 
     members: Tensor  # (members of the group,)
     blocks: ClassBlocks
-    held: int | None = None  # the annotator whose noise does not change over the clock
+    held: int | None  # the annotator whose noise does not change over the clock
+    pooling: float | None  # see `Family`
 
 
 @dataclass(frozen=True)
 class Families:
-    """The family of each member of a fleet of chains, and the M-step for their coefficients."""
+    """The family of each member of a fleet of chains, and the M-step for their coefficients.
+
+    Where annotators are pooled, the common coefficients stand before those of each annotator.
+    """
 
     groups: tuple[Group, ...]
     n_points: int
     n_classes: int
-
-    @classmethod
-    def of(cls, families: Sequence[Family], device: torch.device | None = None) -> Self:
-        """From the family of each member; those of one name and size form a group."""
-        keys: dict[tuple[str, int], list[int]] = {}
-        for member, family in enumerate(families):
-            keys.setdefault((family.name, family.basis.shape[1]), []).append(member)
-        groups = []
-        for members in keys.values():
-            in_group = [families[member] for member in members]
-            if all(family is in_group[0] for family in in_group):
-                in_group = in_group[:1]
-            blocks = ClassBlocks.of(in_group, device)
-            groups.append(Group(torch.tensor(members, device=device), blocks, in_group[0].held))
-        return cls(tuple(groups), len(families[0].basis), families[0].n_classes)
 
     def fit_start(self, matrices: Tensor) -> Coefficients:
         """Least-squares coefficients for the logits of Q, (members, annotators, points, classes, classes)."""
@@ -240,12 +225,18 @@ class Families:
             if group.held is not None:
                 of_held = target[group.members][:, [group.held]]
                 fitted[:, group.held] = _least_squares(group, of_held, ~group.blocks.moving())[:, 0]
+            if group.pooling is not None:  # the common ones are their posterior mode given those of annotators
+                prior = self._prior(group)
+                right = prior @ group.blocks.split(fitted.sum(1))[..., None]
+                common = torch.linalg.solve(group.blocks.penalty + fitted.shape[1] * prior, right)[..., 0].flatten(1)
+                fitted = torch.cat([common.unsqueeze(1), fitted], 1)
             coefficients.append(fitted)
         return coefficients
 
     def noise(self, coefficients: Coefficients) -> Tensor:
         """Q on the grid: (members, annotators, points, true, recorded)."""
-        parts = [self._noise(group, of_group) for group, of_group in zip(self.groups, coefficients, strict=True)]
+        pairs = zip(self.groups, coefficients, strict=True)
+        parts = [self._noise(group, beta if group.pooling is None else beta[:, 1:]) for group, beta in pairs]
         order = torch.cat([group.members for group in self.groups]).argsort()
         return torch.cat(parts)[order].float()
 
@@ -262,6 +253,8 @@ class Families:
         return whole.softmax(-1)
 
     def _newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
+        if group.pooling is not None:
+            return self._joint_newton(group, coefficients, counts)
         score, information = self._slopes(group, coefficients, counts)
         pull = (group.blocks.penalty.unsqueeze(1) @ group.blocks.split(coefficients)[..., None])[..., 0]
         factor = torch.linalg.cholesky_ex(information + group.blocks.penalty.unsqueeze(1)).L
@@ -269,12 +262,44 @@ class Families:
         largest = group.blocks.logits(step).abs().amax((2, 3, 4))[..., None]  # (members, annotators, 1)
         return coefficients + step * (MAX_STEP / largest.clamp_min(MAX_STEP))
 
-    def _slopes(self, group: Group, coefficients: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Score (members, annotators, coefficients) and Fisher information (members, annotators, blocks, size, size).
+    def _joint_newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
+        r"""One Newton step for the common and all annotators' coefficients: partial pooling (Gelman and Hill 2007).
 
-        Some annotators at a time, to save memory.
+        Coefficients of annotator a have the prior :math:`\beta_a \sim N(\beta_0, (\lambda M + S)^{-1})`. M is the mean
+        squared difference of logits over the clock, and S is the roughness penalty of both. The strength
+        :math:`\lambda` is the precision of a logit around the common one. Alternating steps would converge slowly under
+        strong pooling. With :math:`H_a` the information of annotator a and :math:`G = \lambda M + S`, eliminating the
+        annotators' steps (a Schur complement) leaves
+        :math:`(S + \sum_a H_a (H_a + G)^{-1} G)\, d_0 = g_0 + \sum_a G (H_a + G)^{-1} g_a`.
         """
+        common, annotators = coefficients[:, :1], coefficients[:, 1:]
+        prior, penalty = self._prior(group).unsqueeze(1), group.blocks.penalty.unsqueeze(1)
+        score, information = self._slopes(group, annotators, counts)
+        pull = prior @ group.blocks.split(annotators - common)[..., None]  # (members, annotators, blocks, size, 1)
+        gradient = group.blocks.split(score)[..., None] - pull
+        factor = torch.linalg.cholesky_ex(information + prior).L
+        carried = torch.cholesky_solve(torch.cat([gradient, prior.expand_as(information)], -1), factor)
+        of_common = pull.sum(1, keepdim=True) - penalty @ group.blocks.split(common)[..., None]
+        right = of_common + (prior @ carried[..., :1]).sum(1, keepdim=True)
+        left = penalty + (information @ carried[..., 1:]).sum(1, keepdim=True)
+        first = torch.linalg.solve(left, right)  # (members, 1, blocks, size, 1)
+        steps = torch.cat([first, carried[..., :1] + carried[..., 1:] @ first], 1)[..., 0].flatten(2)
+        largest = group.blocks.logits(steps).abs().amax((1, 2, 3, 4))[:, None, None]
+        return coefficients + steps * (MAX_STEP / largest.clamp_min(MAX_STEP))
+
+    def _prior(self, group: Group) -> Tensor:
+        """The precision of an annotator's coefficients around the common ones: (members, blocks, size, size)."""
+        assert group.pooling is not None
         blocks = group.blocks
+        ones = blocks.basis.new_ones(len(blocks.basis), 1, self.n_points, self.n_classes, self.n_classes - 1)
+        eye = torch.eye(blocks.size, dtype=ones.dtype, device=ones.device)
+        strength = torch.full((len(group.members), 1, 1, 1), group.pooling, dtype=ones.dtype, device=ones.device)
+        mean_square = blocks.information(ones)[:, 0] / self.n_points + RIDGE * eye
+        return strength * mean_square + group.blocks.penalty
+
+    def _slopes(self, group: Group, coefficients: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Score (members, annotators, coefficients) and information (members, annotators, blocks, size, size)."""
+        blocks = group.blocks  # some annotators at a time, to save memory
         numbers = len(counts) * self.n_points * self.n_classes * blocks.size
         at_once = max(1, NUMBERS_AT_ONCE // numbers)
         scores, informations = [], []
@@ -291,6 +316,21 @@ class Families:
         return score, information
 
 
+def families_of(families: Sequence[Family], device: torch.device | None = None) -> Families:
+    """From the family of each member; those of one name and size form a group."""
+    keys: dict[tuple[str, int], list[int]] = {}
+    for member, kind in enumerate(families):
+        keys.setdefault((kind.name, kind.basis.shape[1]), []).append(member)
+    groups = []
+    for members in keys.values():
+        in_group = [families[member] for member in members]
+        if all(kind is in_group[0] for kind in in_group):
+            in_group = in_group[:1]
+        blocks = ClassBlocks.of(in_group, device)
+        groups.append(Group(torch.tensor(members, device=device), blocks, in_group[0].held, in_group[0].pooling))
+    return Families(tuple(groups), len(families[0].basis), families[0].n_classes)
+
+
 def _others(values: Tensor) -> Tensor:
     """Leave out the diagonal: (..., true, recorded) → (..., true, recorded - 1)."""
     classes = values.shape[-1]
@@ -299,10 +339,7 @@ def _others(values: Tensor) -> Tensor:
 
 
 def _least_squares(group: Group, target: Tensor, kept: Tensor | None = None) -> Tensor:
-    """Coefficients of logits (members, annotators, points, true, others), by the normal equations.
-
-    Only those that are kept; the others are zero.
-    """
+    """Coefficients of logits (members, annotators, points, true, others), by the normal equations; zero if not kept."""
     blocks = group.blocks
     ones = target.new_ones(len(blocks.basis), 1, *target.shape[2:])
     gram = blocks.information(ones)  # (members or 1, 1, blocks, size, size)
@@ -319,19 +356,15 @@ def _least_squares(group: Group, target: Tensor, kept: Tensor | None = None) -> 
 # Blocks of the Fisher information of a multinomial logit, one for each true class.
 #
 # Labels of one true class are one multinomial draw, so the information of all logits is block diagonal by true class i.
-# At each point t the block is :math:`W_{ti} = \mathrm{diag}(d) - r r^\top`, and with the functions of the clock
-# :math:`c_t = (1, b_t)` the information of the coefficients of class i is a sum over points of few products. Design
-# matrices are never formed: with 18 classes they hold 560 coefficients of 306 logits, and a block 31. Where classes
-# share coefficients the blocks are added up into one.
+# At each point t the block is :math:`W_{ti} = \mathrm{diag}(d) - r r^\top`. Design matrices are never formed: with 18
+# classes they hold 560 coefficients of 306 logits, and a block 31. Where classes share coefficients, blocks are added.
 
 
 @dataclass(frozen=True)
 class ClassBlocks:
-    """Coefficients of families of one name and size, ordered by true class, and products with their design.
+    """Coefficients of families of one name and size, and products with their design.
 
-    Every class has the coefficients of its level, then those of its change over the clock. `size` is the number of
-    coefficients of each of `n_blocks` blocks: one for each true class, or a single one where classes
-    share coefficients; `columns` then says which of them each class uses.
+    Every true class has the coefficients of its level, then those of its change over the clock.
     """
 
     n_classes: int
@@ -340,8 +373,8 @@ class ClassBlocks:
     movement_each: bool  # the same for the change over the clock
     moves: Tensor  # (classes,), 0 where the entries of a true class do not change, else 1
     columns: Tensor | None  # (classes, coefficients of a class); None where no two classes share a coefficient
-    n_blocks: int
-    size: int
+    n_blocks: int  # one for each true class, or a single one where classes share coefficients
+    size: int  # coefficients of a block
     penalty: Tensor  # (members or 1, blocks, size, size)
 
     @classmethod
@@ -429,11 +462,25 @@ class ClassBlocks:
         return joined.index_add_(2, self.columns.flatten(), of_class.flatten(2))
 
     def information(self, diagonal: Tensor, root: Tensor | None = None) -> Tensor:
-        """Information from W = diag(diagonal) - root root': (members, annotators, blocks, size, size).
-
-        Both have shape (members, annotators, points, true, others).
-        """
-        blocks = self._diagonal_part(diagonal.transpose(2, 3))
+        """Information from W = diag(diagonal) - root root', of logits: (members, annotators, blocks, size, size)."""
+        diagonal = diagonal.transpose(2, 3)  # (members, annotators, true, points, others)
+        total = diagonal.sum(-1, keepdim=True)
+        level = diagonal if self.level_each else total
+        blocks = torch.diag_embed(level.sum(3))  # (members, annotators, true, levels, levels)
+        if self.basis.shape[2]:
+            moves = self.moves[:, None, None]
+            basis = self.basis[:, None, None]  # (members or 1, 1, 1, points, functions)
+            squares = (basis[..., :, None] * basis[..., None, :]).flatten(-2)  # (..., points, functions ** 2)
+            shared = (diagonal if self.movement_each else total) * moves
+            last = (squares.mT @ shared).unflatten(3, (basis.shape[-1], -1))  # (..., functions, functions, others or 1)
+            last = torch.diag_embed(last).transpose(4, 5).flatten(5).flatten(3, 4)  # (..., movements, movements)
+            cross = basis.mT @ (level * moves)  # (..., functions, levels)
+            if self.movement_each and self.level_each:
+                cross = torch.diag_embed(cross).flatten(3, 4)  # (..., functions * others, levels)
+            elif self.movement_each:
+                cross = (basis.mT @ (diagonal * moves)).flatten(3).unsqueeze(-1)
+            rows = torch.cat([blocks, cross.mT], -1), torch.cat([cross, last], -1)
+            blocks = torch.cat(rows, -2)
         if root is not None:  # the design of a class, weighted: (..., true, points, coefficients of a class)
             by_class = root.transpose(2, 3)
             total = by_class.sum(-1, keepdim=True)
@@ -449,27 +496,6 @@ class ClassBlocks:
         joined = blocks.new_zeros(*blocks.shape[:2], self.size**2).index_add_(2, index, blocks.flatten(2))
         return joined.unflatten(2, (1, self.size, self.size))
 
-    def _diagonal_part(self, diagonal: Tensor) -> Tensor:
-        """The information from diag(diagonal), (members, annotators, true, points, others)."""
-        total = diagonal.sum(-1, keepdim=True)
-        level = diagonal if self.level_each else total
-        first = torch.diag_embed(level.sum(3))  # (members, annotators, true, levels, levels)
-        if not self.basis.shape[2]:
-            return first
-        moves = self.moves[:, None, None]
-        basis = self.basis[:, None, None]  # (members or 1, 1, 1, points, functions)
-        squares = (basis[..., :, None] * basis[..., None, :]).flatten(-2)  # (..., points, functions ** 2)
-        shared = (diagonal if self.movement_each else total) * moves
-        last = (squares.mT @ shared).unflatten(3, (basis.shape[-1], -1))  # (..., functions, functions, others or 1)
-        last = torch.diag_embed(last).transpose(4, 5).flatten(5).flatten(3, 4)  # (..., movements, movements)
-        cross = basis.mT @ (level * moves)  # (..., functions, levels)
-        if self.movement_each and self.level_each:
-            cross = torch.diag_embed(cross).flatten(3, 4)  # (..., functions * others, levels)
-        elif self.movement_each:
-            cross = (basis.mT @ (diagonal * moves)).flatten(3).unsqueeze(-1)
-        rows = torch.cat([first, cross.mT], -1), torch.cat([cross, last], -1)
-        return torch.cat(rows, -2)
-
 
 def _columns(family: Family, n_level: int, n_movement: int) -> np.ndarray:
     """The number of each coefficient of each class, where some are shared: (classes, coefficients of a class)."""
@@ -481,78 +507,3 @@ def _columns(family: Family, n_level: int, n_movement: int) -> np.ndarray:
 
     level = numbers(family.level, n_level, 0)
     return np.concatenate([level, numbers(family.movement, functions * n_movement, int(level.max()) + 1)], 1)
-
-
-# Partial pooling of annotators (Gelman and Hill 2007): a hierarchical multinomial logit for Q(t) of each annotator.
-#
-# Coefficients of annotator a have the prior :math:`\beta_a \sim N(\beta_0, (\lambda M + S)^{-1})` around the common
-# ones. M is the mean squared difference of logits over the clock, and S is the family's roughness penalty, which the
-# common coefficients have too. The estimate of an annotator with few labels stays close to the common one. The strength
-# :math:`\lambda` is the precision of a logit around the common one.
-
-
-@dataclass(frozen=True)
-class PooledFamilies(Families):
-    """Families whose coefficients hold the common ones first, then those of each annotator."""
-
-    strength: Tensor  # (members,)
-
-    @classmethod
-    def of(cls, families: Sequence[Family], device: torch.device | None = None) -> Self:
-        """The pooled family of each member."""
-        plain = Families.of(families, device)
-        strength = torch.tensor([family.pooling for family in families], dtype=torch.float64, device=device)
-        return cls(plain.groups, plain.n_points, plain.n_classes, strength)
-
-    def fit_start(self, matrices: Tensor) -> Coefficients:
-        """Least-squares coefficients for the logits of Q, (members, annotators, points, classes, classes)."""
-        coefficients = []
-        for group, annotators in zip(self.groups, super().fit_start(matrices), strict=True):
-            prior = self._prior(group)  # the common coefficients are their posterior mode given those of annotators
-            right = prior @ group.blocks.split(annotators.sum(1))[..., None]
-            common = torch.linalg.solve(group.blocks.penalty + annotators.shape[1] * prior, right)[..., 0].flatten(1)
-            coefficients.append(torch.cat([common.unsqueeze(1), annotators], 1))
-        return coefficients
-
-    def noise(self, coefficients: Coefficients) -> Tensor:
-        """Q of each annotator on the grid: (members, annotators, points, true, recorded)."""
-        return super().noise([of_group[:, 1:] for of_group in coefficients])
-
-    def common(self, matrices: Tensor) -> Tensor:
-        """The common Q(t) behind those of fitted annotators: (members, points, true, recorded)."""
-        return super().noise([of_group[:, :1] for of_group in self.fit_start(matrices)])[:, 0]
-
-    def _newton(self, group: Group, coefficients: Tensor, counts: Tensor) -> Tensor:
-        r"""One joint Newton step for the common and all annotators' coefficients.
-
-        Alternating steps would converge slowly under strong pooling. With :math:`H_a` the information of annotator a
-        and :math:`G = \lambda M + S`, eliminating the annotators' steps (a Schur complement) leaves
-        :math:`(S + \sum_a H_a (H_a + G)^{-1} G)\, d_0 = g_0 + \sum_a G (H_a + G)^{-1} g_a`.
-        """
-        common, annotators = coefficients[:, :1], coefficients[:, 1:]
-        prior, penalty = self._prior(group).unsqueeze(1), group.blocks.penalty.unsqueeze(1)
-        score, information = self._slopes(group, annotators, counts)
-        pull = prior @ group.blocks.split(annotators - common)[..., None]  # (members, annotators, blocks, size, 1)
-        gradient = group.blocks.split(score)[..., None] - pull
-        factor = torch.linalg.cholesky_ex(information + prior).L
-        carried = torch.cholesky_solve(torch.cat([gradient, prior.expand_as(information)], -1), factor)
-        of_common = pull.sum(1, keepdim=True) - penalty @ group.blocks.split(common)[..., None]
-        right = of_common + (prior @ carried[..., :1]).sum(1, keepdim=True)
-        left = penalty + (information @ carried[..., 1:]).sum(1, keepdim=True)
-        first = torch.linalg.solve(left, right)  # (members, 1, blocks, size, 1)
-        steps = torch.cat([first, carried[..., :1] + carried[..., 1:] @ first], 1)[..., 0].flatten(2)
-        largest = group.blocks.logits(steps).abs().amax((1, 2, 3, 4))[:, None, None]
-        return coefficients + steps * (MAX_STEP / largest.clamp_min(MAX_STEP))
-
-    def _prior(self, group: Group) -> Tensor:
-        """The precision of an annotator's coefficients around the common ones: (members, blocks, size, size)."""
-        blocks = group.blocks
-        ones = blocks.basis.new_ones(len(blocks.basis), 1, self.n_points, self.n_classes, self.n_classes - 1)
-        eye = torch.eye(blocks.size, dtype=ones.dtype, device=ones.device)
-        mean_square = blocks.information(ones)[:, 0] / self.n_points + RIDGE * eye
-        return self.strength[group.members][:, None, None, None] * mean_square + group.blocks.penalty
-
-
-def families_of(families: Sequence[Family], device: torch.device | None = None) -> Families:
-    """The family of each member, for annotators who are pooled or for one Q."""
-    return (Families if families[0].pooling is None else PooledFamilies).of(families, device)

@@ -235,9 +235,8 @@ def count_labels(data: ChainData, members: Members, weighted: Tensor, groups: in
 #
 # The labels of annotator a are predicted from the labels of all others:
 # :math:`\sum_t \log \sum_i P(y_t = i \mid \text{labels of others})\, Q_a(t)_{i \tilde y_{ta}}`, as in leave-one-out
-# cross-validation. The ordinary likelihood misleads where annotators err together or a step lies between two classes:
-# the likeliest model is then the one that explains how each annotator continues from step to step, and its posterior
-# drifts away from what the annotators agree on. Labels of other annotators predict only through the true label
+# cross-validation. Where annotators err together, the likeliest model is the one that explains how each annotator
+# continues from step to step; labels of others predict only through the true label
 # (docs/decisions/009-several-annotators.md).
 
 POSTERIORS_AT_ONCE = 2**24  # numbers of the posteriors that are held in memory together
@@ -247,11 +246,7 @@ MEMBERS_AT_ONCE = 8  # members that a block of rows leaves room for
 def predictive_log_likelihood(
     data: ChainData, members: Members, parameters: ChainParameters, log_likelihood: Tensor, scored: Tensor
 ) -> Tensor:
-    """Predictive log-likelihood of the scored rows: (members, rows).
-
-    Rows with labels of several annotators are predicted, each annotator's labels from those of the others. All other
-    rows, and all rows where annotators share one Q, keep `log_likelihood`.
-    """
+    """Predictive log-likelihood of scored rows with several annotators, each with a Q; `log_likelihood` elsewhere."""
     several = ((data.labels >= 0) & data.mask[..., None]).any(2).sum(-1) > 1  # (sets, rows)
     predicted = scored & several[members.labels]
     if parameters.matrices.shape[1] == 1 or not bool(predicted.any()):

@@ -118,8 +118,7 @@ def choose_noise(
 ) -> NoiseMixture:
     """Compare sharings first, then shapes under the best sharing, then strengths of pooling.
 
-    `fits` are one member for each fit, with all its rows, `parameters` their chains after EM, and `folds` have shape
-    (fits, rows). The grid has shape (points,), or (points, clocks) with several clocks.
+    `folds` have shape (fits, rows); the grid has shape (points,), or (points, clocks) with several clocks.
     """
     n_fits, n_folds = len(fits.labels), int(folds.max()) + 1
     each_annotator = parameters.matrices.shape[1] > 1

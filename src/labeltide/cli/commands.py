@@ -143,7 +143,7 @@ def demo(
     from labeltide.demo import run_demo
 
     result = run_demo(out, people=people, days=days, seed=seed, verbose=True)
-    console.print(str(result), markup=False, highlight=False)  # rich would show its fields
+    console.print(result, markup=False, highlight=False)
 
 
 @app.command

@@ -8,6 +8,7 @@ torch computes everything.
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 import struct
 import time
@@ -136,7 +137,6 @@ def pointer(tensor: Tensor | None) -> int | None:
 
 
 LINE_BYTES = 64  # bytes in a cache line, on which the memory of a case starts
-THREADS = 2  # so that another thread computes part of the items
 
 
 class CheckResult(NamedTuple):
@@ -161,7 +161,7 @@ def check_library(compiled: ctypes.CDLL) -> dict[str, CheckResult]:
             task = ctypes.create_string_buffer(stored.task, len(stored.task))
             for position, offset in stored.pointers:
                 ctypes.c_void_p.from_buffer(task, position).value = memory.ctypes.data + offset
-            call(compiled, stored.function, task, stored.items, THREADS)
+            call(compiled, stored.function, task, stored.items, threads=2)
         for start, expected, tolerance in case.comparisons:
             computed = memory[start : start + expected.nbytes].view(expected.dtype)
             scale = max(1.0, float(np.abs(expected.astype(np.float64)).max(initial=0.0)))
@@ -172,7 +172,7 @@ def check_library(compiled: ctypes.CDLL) -> dict[str, CheckResult]:
     return results
 
 
-PATH = Path(__file__).parent / "cases.bin"
+PATH = FOLDER / "cases.bin"
 MAGIC = b"LTCASES1"
 KINDS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8))
 NAME_BYTES = 32
@@ -199,9 +199,8 @@ class Comparison(NamedTuple):
 class Case:
     """A memory of `size` bytes, its initial content, the calls and the comparisons.
 
-    Pointers in a task are stored as offsets into that memory. `tools/kernel_cases.py` writes the cases; the Python
-    self-check and the C program `tools/kernels/replay.c`, which also runs under emulators, read them. All numbers are
-    little-endian, and every part starts at a multiple of eight bytes.
+    `tools/kernel_cases.py` writes the cases; the self-check and the C program `tools/kernels/replay.c` read them. All
+    numbers are little-endian, and every part starts at a multiple of eight bytes.
     """
 
     name: str
@@ -214,46 +213,36 @@ class Case:
 
 def read_cases(path: Path = PATH) -> list[Case]:
     """All stored cases."""
-    reader = _Reader(path.read_bytes())
-    if reader.take(8) != MAGIC:
+    file = io.BytesIO(path.read_bytes())
+
+    def take(size: int) -> bytes:
+        return file.read(-(-size // 8) * 8)[:size]
+
+    def numbers(count: int = 1) -> tuple[int, ...]:
+        return struct.unpack(f"<{count}q", take(8 * count))
+
+    def name() -> str:
+        return take(NAME_BYTES).rstrip(b"\0").decode()
+
+    if take(8) != MAGIC:
         raise ValueError(f"{path} does not hold kernel cases.")
     cases = []
-    for _ in range(reader.number()):
-        case = Case(reader.name(), reader.name(), reader.number())
-        for _ in range(reader.number()):
-            offset, size = reader.numbers(2)
-            case.inputs.append((offset, reader.take(size)))
-        for _ in range(reader.number()):
-            function, (items, size) = reader.name(), reader.numbers(2)
-            task = reader.take(size)
-            case.calls.append(Call(function, items, task, [reader.numbers(2) for _ in range(reader.number())]))  # type: ignore[misc]
-        for _ in range(reader.number()):
-            offset, count, kind = reader.numbers(3)
-            (tolerance,) = struct.unpack("<d", reader.take(8))
-            expected = np.frombuffer(reader.take(count * KINDS[kind].itemsize), KINDS[kind])
+    for _ in range(*numbers()):
+        case = Case(name(), name(), numbers()[0])
+        for _ in range(*numbers()):
+            offset, size = numbers(2)
+            case.inputs.append((offset, take(size)))
+        for _ in range(*numbers()):
+            function, (items, size) = name(), numbers(2)
+            task = take(size)
+            case.calls.append(Call(function, items, task, [numbers(2) for _ in range(*numbers())]))  # type: ignore[misc]
+        for _ in range(*numbers()):
+            offset, count, kind = numbers(3)
+            (tolerance,) = struct.unpack("<d", take(8))
+            expected = np.frombuffer(take(count * KINDS[kind].itemsize), KINDS[kind])
             case.comparisons.append(Comparison(offset, expected, tolerance))
         cases.append(case)
     return cases
-
-
-class _Reader:
-    """Reads numbers and bytes in order; every part starts at a multiple of eight bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.position = data, 0
-
-    def take(self, size: int) -> bytes:
-        start, self.position = self.position, self.position + -(-size // 8) * 8
-        return self.data[start : start + size]
-
-    def number(self) -> int:
-        return self.numbers(1)[0]
-
-    def numbers(self, count: int) -> tuple[int, ...]:
-        return struct.unpack(f"<{count}q", self.take(8 * count))
-
-    def name(self) -> str:
-        return self.take(NAME_BYTES).rstrip(b"\0").decode()
 
 
 def call(compiled: ctypes.CDLL, name: str, task: ctypes.Structure | ctypes.Array, items: int, threads: int) -> None:
@@ -275,11 +264,9 @@ def kernel_threads() -> int:
 def torch_on_one_thread() -> Iterator[None]:
     """Limit torch's operations to one thread while compiled kernels use as many as torch had; also a decorator.
 
-    Around a fused kernel torch's operations are small. Threads speed them up little on an idle machine, and on a busy
-    machine every operation waits for the slowest thread: a fit took ten times as long beside one other process.
-    OpenMP keeps this number per Python thread (`torch.set_num_threads` would set it for the process), so fits in
-    several Python threads do not affect each other, and the number is restored at the end. MKL follows OpenMP's number
-    only until `torch.set_num_threads` is called, so that MKL's own number for this Python thread is set as well.
+    On a busy machine every small operation waits for the slowest thread: a fit took ten times as long beside one other
+    process. OpenMP keeps this number per Python thread (`torch.set_num_threads` would set it for the process). MKL
+    follows it only until `torch.set_num_threads` is called, so that MKL's own number for this thread is set as well.
     """
     token = _kernel_threads.set(kernel_threads())
     set_for_products = _mkl_local()

@@ -150,12 +150,8 @@ class AdamTask(ctypes.Structure):
 def adam_step(updated: tuple[Tensor, ...], settings: tuple[Tensor, ...], diverged: Tensor, clip: float) -> None:
     """Take one step of Adam in place, with each member's gradient clipped to the norm `clip`.
 
-    Parameters
-    ----------
-    updated : parameters, mean, variance, gradients of shape (members, size), and count of shape (members, 1)
-    settings : rate (members, 1), factor (size,), taking_part (members,)
-    diverged : bool Tensor of shape (members,)
-        Set to True for members that take part and whose gradient is not finite.
+    Updated are parameters, mean, variance, gradients (members, size), and count (members, 1); settings are rate
+    (members, 1), factor (size,), taking_part (members,). Members whose gradient is not finite become `diverged`.
     """
     gradients = updated[3]
     tensors = (*updated, *settings, diverged)

@@ -94,18 +94,11 @@ class NoiseFunction(FleetModule):
 
 
 class LearnedNoise(NoiseFunction):
-    """A noise function with learned parameters; annotators with a Q each start from the same values.
+    """A noise function with learned parameters; annotators with a Q each start from the same values."""
 
-    Attributes
-    ----------
-    shares : Tensor of shape (members, annotators)
-        Weight of each annotator in the common Q: the share of the labels. Only with several annotators.
-    tied : bool Tensor of shape (members,)
-        Members whose annotators share one Q, learned from all labels.
-    """
-
-    shares: Tensor
-    tied: Tensor
+    # Only with several annotators:
+    shares: Tensor  # (members, annotators), share of the labels: the weight of each annotator in the common Q
+    tied: Tensor  # bool (members,), whether a member's annotators share one Q, learned from all labels
 
     def _add_annotators(self, annotators: int) -> tuple[int, ...]:
         """Register the buffers for several annotators; returns the leading axes of every parameter."""
@@ -117,10 +110,7 @@ class LearnedNoise(NoiseFunction):
         return (self.members, annotators)
 
     def tie(self, values: Tensor) -> Tensor:
-        """Average over annotators for tied members: of Q and, in the same way, of its gradient.
-
-        Tied annotators start and move alike, so a tied member learns as a member with a single Q does.
-        """
+        """Average Q over annotators for tied members, and so its gradient: they learn as with a single Q."""
         if self.annotators == 1:
             return values
         tied = self.tied.reshape(-1, *[1] * (values.ndim - 1))
@@ -137,10 +127,6 @@ def dominant_rows(logits: Tensor) -> Tensor:
     r"""Diagonally dominant noise matrices from logits: :math:`Q = (I + \mathrm{softmax}(\mathrm{logits})) / 2`.
 
     Every diagonal entry exceeds one half, one of the conditions under which Q is identified (Nagaraj and others 2025).
-
-    Parameters
-    ----------
-    logits : Tensor of shape (..., classes, classes)
     """
     identity = torch.eye(logits.shape[-1], dtype=logits.dtype, device=logits.device)
     return (identity + logits.softmax(-1)) / 2
@@ -202,7 +188,12 @@ class FixedNoise(NoiseFunction):
         # Double precision: neighbouring seconds since 1970 are equal in single precision.
         self.register_buffer("clock", torch.tensor(moments, dtype=torch.float64).expand(self.members, -1).clone())
         if self.annotators > 1:
-            whole = values.mean(1) if common is None else _validation.check_common(common, values)
+            whole = values.mean(1)
+            if common is not None and np.shape(common) != whole.shape:
+                rule = f"The common noise matrices must have shape {whole.shape}, without annotators."
+                raise ValueError(f"{rule} Got {np.shape(common)}.")
+            if common is not None:
+                whole = _validation.check_matrices(common, None)[0]
             self.register_buffer("common_matrices", torch.tensor(whole, dtype=torch.float32))
 
     def forward(self, clock: Tensor) -> Tensor:
@@ -272,15 +263,7 @@ class StaticNoise(NoiseFunction):
 
 
 class StepwiseNoise(LearnedNoise):
-    """One learned noise matrix per grid point; Q is piecewise constant and takes the nearest point.
-
-    Parameters
-    ----------
-    clock : array of shape (points,)
-        The rising grid. All logits start equal.
-    annotators : int, default 1
-        How many annotators have a Q each.
-    """
+    """One learned noise matrix per point of a rising grid; Q takes the nearest point, and all logits start equal."""
 
     clock: Tensor
 
@@ -303,28 +286,18 @@ class StepwiseNoise(LearnedNoise):
 
 
 # Q as a multilayer perceptron of the clock: the Continuous method of Nagaraj and others (2025).
-#
-# Width-scaled weights follow the NTK parametrisation (Jacot and others 2018).
 
 BOUND = 4.0  # noise rates between 0.02 and 49.98 % for two classes
 WIDTHS = (16, 32, 64, 128, 128, 128, 128, 128, 128, 128)  # the ten hidden layers of the paper's code
 
 
 class NetworkNoise(LearnedNoise):
-    """Hidden layers with ReLU from the clock to the logits of Q.
+    """Hidden layers with ReLU from the clock, whose ``bounds`` are mapped to [-1, 1], to the logits of Q.
 
-    The clock is mapped linearly so that ``bounds`` become [-1, 1]. Hidden layers use He initialisation (He and others
-    2015) and the NTK parametrisation (Jacot and others 2018): weights are multiplied by ``1 / sqrt(inputs)``, so that
-    Adam's fixed step changes wide and narrow layers alike. Q starts as a smooth function of time, and training is
-    stable. Logits z are soft-clipped to :math:`b z / (b + |z|)` with b = ``BOUND``. A penalty on Q can make all its
-    rows equal, where the classifier no longer affects the loss; there an unbounded softmax saturates, its gradient is
-    exactly zero and training cannot leave that state. Clipped logits keep a gradient, so the data term wins once the
-    augmented Lagrangian gives it enough weight.
-
-    The network of the paper's code has raw steps, weights that are not scaled and logits that are not bounded.
-
-    With ``raw_steps``, the number of steps of the clock, the network reads the step index 0, 1, ..., raw_steps - 1.
-    Without ``scaled_weights`` it has PyTorch's default initialisation and parametrisation.
+    Logits z are soft-clipped to :math:`b z / (b + |z|)` with b = ``BOUND``. A penalty on Q can make all its rows equal,
+    where the classifier no longer affects the loss; there an unbounded softmax saturates, and training cannot leave
+    that state. The network of the paper's code has unbounded logits, PyTorch's own initialisation without scaled
+    weights (see `MemberLinear`), and reads the step index 0, 1, ..., raw_steps - 1 in place of the clock.
     """
 
     bounds: Tensor

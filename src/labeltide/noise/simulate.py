@@ -61,12 +61,7 @@ def make_noise(
 
 
 def average_rate(noise_matrices: ArrayLike) -> float:
-    r"""The share of wrong labels when all classes and moments weigh the same: the mean of :math:`1 - Q_{ii}`.
-
-    Parameters
-    ----------
-    noise_matrices : array of shape (..., classes, classes), or a FixedNoise
-    """
+    r"""The share of wrong labels when all classes and moments weigh the same: the mean of :math:`1 - Q_{ii}`."""
     diagonal = np.diagonal(np.asarray(noise_matrices, dtype=np.float64), axis1=-2, axis2=-1)
     return float(1 - diagonal.mean())
 
@@ -186,7 +181,7 @@ def noise_matrices(
     for name, value in changed.items():
         _validation.check_number(f"The constant {name} of {shape} noise", value, MIN_PHASE if name == "phase" else 0)
     constants = {**level_constants(shape, rate), **changed}
-    first, rest = _CURVES[shape](n_steps, **constants)
+    first, rest = _curves(shape, n_steps, constants)
     every = np.arange(n_classes)
     rates = np.where(every < n_classes // 2, first[:, None], rest[:, None])  # of leaving a class: (steps, classes)
     if class_conditional:
@@ -202,44 +197,28 @@ def noise_matrices(
     return matrices
 
 
-def _decay(n_steps: int, a: float, b: float, c: float) -> np.ndarray:
-    return c + (a - c) * max(1 - b * 100 / n_steps, 0) ** np.arange(n_steps)
-
-
-def _growth(n_steps: int, a: float, b: float, c: float, inflection: float) -> np.ndarray:
+def _curves(shape: str, n_steps: int, constants: Constants) -> tuple[np.ndarray, np.ndarray]:
+    """The rates of leaving the first and the second half of the classes, (steps,) each."""
+    if shape == "mixed":
+        growth = {name.removeprefix("mix_"): value for name, value in constants.items() if name.startswith("mix_")}
+        return _curves("decay", n_steps, constants)[0], _curves("growth", n_steps, growth)[0]
+    a, b, c = (constants.get(name, 0.0) for name in "abc")
     x = np.linspace(0, n_steps, n_steps)
-    exponent = b * 100 / n_steps * (x - n_steps * inflection)
-    return (a - c) * (1 + np.tanh(exponent / 2)) / 2 + c  # the logistic function, without overflow
-
-
-def _periodic(n_steps: int, b: float, c: float, frequency: float, phase: float) -> np.ndarray:
-    x = np.linspace(0, n_steps, n_steps)
-    return c + (b - c) / 2 * (1 + np.sin(frequency * 100 / n_steps * x + phase))
-
-
-def _mixed(n_steps: int, a: float, b: float, c: float, **growth: float) -> tuple[np.ndarray, np.ndarray]:
-    return _decay(n_steps, a, b, c), _growth(n_steps, **{name.removeprefix("mix_"): v for name, v in growth.items()})
-
-
-def _jump(n_steps: int, a: float, c: float) -> np.ndarray:
-    return np.where(np.linspace(0, 1, n_steps) < 0.5, c, a)
-
-
-def _for_both(curve: Callable[..., np.ndarray]) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    """The same curve for both halves of the classes."""
-    return lambda n_steps, **constants: (curve(n_steps, **constants),) * 2
-
-
-# Each gives the curves of the first and the second half of the classes, two arrays of shape (steps,).
-_CURVES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
-    "static": _for_both(lambda n_steps, a: np.full(n_steps, float(a))),
-    "linear": _for_both(lambda n_steps, a, b: np.linspace(a, b, n_steps)),
-    "decay": _for_both(_decay),
-    "growth": _for_both(_growth),
-    "periodic": _for_both(_periodic),
-    "mixed": _mixed,
-    "jump": _for_both(_jump),
-}
+    if shape == "static":
+        curve = np.full(n_steps, float(a))
+    elif shape == "linear":
+        curve = np.linspace(a, b, n_steps)
+    elif shape == "decay":
+        curve = c + (a - c) * max(1 - b * 100 / n_steps, 0) ** np.arange(n_steps)
+    elif shape == "growth":
+        exponent = b * 100 / n_steps * (x - n_steps * constants["inflection"])
+        curve = (a - c) * (1 + np.tanh(exponent / 2)) / 2 + c  # the logistic function, without overflow
+    elif shape == "periodic":
+        angle = constants["frequency"] * 100 / n_steps * x + constants["phase"]
+        curve = c + (b - c) / 2 * (1 + np.sin(angle))
+    else:
+        curve = np.where(np.linspace(0, 1, n_steps) < 0.5, c, a)
+    return curve, curve
 
 
 # Sampling from the noise model: recorded labels drawn from true ones by inverse transform sampling.
@@ -251,14 +230,11 @@ NoiseLike: TypeAlias = "NoiseFunction | ArrayLike"
 
 
 class Lookup(NamedTuple):
-    """Cumulative distributions of the recorded label, looked up for a block of sequences.
-
-    `of_rows` gives thresholds of shape (points * classes, a power of two) and the point of each step, an
-    index of shape (rows or 1, steps).
-    """
+    """Cumulative distributions of the recorded label, looked up for a block of sequences."""
 
     n_classes: int
     labels_at_once: int
+    # Thresholds (points * classes, a power of two) and the point of each step (rows or 1, steps).
     of_rows: Callable[[slice], tuple[np.ndarray, np.ndarray]]
 
 
