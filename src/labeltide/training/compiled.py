@@ -19,7 +19,7 @@ from labeltide.kernels.gru import TILE_ROWS, GRUTask, SumTask
 from labeltide.kernels.step import ObjectiveTask
 from labeltide.models.base import SequenceModel
 from labeltide.noise.functions import LearnedNoise, NetworkNoise, NoiseFunction
-from labeltide.training.data import BatchTable, FleetData, compiled_labels
+from labeltide.training.data import Batch, FleetData
 from labeltide.training.objective import Multipliers, Objective, add_gradient
 from labeltide.training.state import join_flat, learned_parameters
 
@@ -63,16 +63,17 @@ class CompiledStep:
             plan = noise.plan(data.grid)
             self.network = step_kernel.CompiledNetwork(*plan) if step_kernel.usable(*plan) else None
         self.fixed_matrices = None if noise is None or self.noise_parameters else noise(data.grid).detach().contiguous()
-        self.tables: FleetData | BatchTable = data  # from which rows are read
-        self.labels = data.labels if data.is_gathered else compiled_labels(data.labels, data.trusted, data.targets)
+        self.labels = None if data.is_gathered else compiled_labels(data)
         self.batch = 0
 
     def __call__(self, rows: Tensor, multipliers: Multipliers | None) -> tuple[Tensor, Tensor, Tensor]:
         """Summed loss, summed weight of the labels and gradient of a (members, batch) table of rows, -1 for none."""
         if rows.shape[1] != self.batch:
             self._make_room(rows.shape[1])
-        if isinstance(self.tables, BatchTable):
-            rows = self.tables.fill(rows)
+        if self.labels is None:
+            batch = self.data.batch(rows)
+            self._read(batch, compiled_labels(batch), 0)  # the rows of one member after those of the other
+            rows = torch.arange(rows.numel()).view(rows.shape).masked_fill(rows < 0, -1)
         task = self.objective_task
         self.gru_task.rows = task.rows = rows.data_ptr()
         library.run("labeltide_gru_forward", self.gru_task, self.tiles)
@@ -112,11 +113,7 @@ class CompiledStep:
 
     def _make_room(self, batch: int) -> None:
         """Allocate the tensors and kernel tasks for batches of this size."""
-        self.batch = batch
-        if self.data.is_gathered:
-            self.tables = BatchTable(self.data, batch)
-            self.labels = self.tables.labels
-        members, _, steps, _ = self.labels.shape
+        self.batch, members, steps = batch, self.data.members, self.data.mask.shape[1]
         classes, tiles = self.parameters[4].shape[2], -(-batch // TILE_ROWS)
         self.tiles = members * tiles
         self.logits, self.grad_logits = torch.zeros(2, members, batch, steps, classes)
@@ -128,28 +125,42 @@ class CompiledStep:
         self.gru_task = self._gru_task()
         self.sum_task = SumTask(members, tiles, self.n_model, self.gradients.stride(0))
         self.sum_task.parts, self.sum_task.sums = self.parts.data_ptr(), self.gradients.data_ptr()
-        self.objective_task = self._objective_task()
+        # Annotators whose labels have a Q; `_read` sets the others.
+        noisy = 0 if self.data.targets is not None else self.data.labels.shape[-1]
+        task = ObjectiveTask(*self.logits.shape, 0, self.groups, 0, len(self.data.grid), noisy)
+        task.logits, task.losses, task.counts = (t.data_ptr() for t in (self.logits, self.losses, self.counts))
+        task.grad_logits, task.grad_matrices = self.grad_logits.data_ptr(), self.grad_matrices.data_ptr()
+        self.objective_task = task
+        if self.labels is not None:
+            self._read(self.data, self.labels, self.labels.shape[1])
 
     def _gru_task(self) -> GRUTask:
-        """Arguments of the GRU, but for the rows."""
+        """Arguments of the GRU, but for the rows and their features."""
         members, batch, steps, classes = self.logits.shape
-        features, hidden = self.tables.features, self.parameters[4].shape[1]
-        task = GRUTask(members, batch, steps, features.shape[2], hidden, classes)
+        task = GRUTask(members, batch, steps, self.data.features.shape[2], self.parameters[4].shape[1], classes)
         for i, parameter in enumerate(self.parameters):
             task.strides[i], task.parameters[i] = parameter.stride(0), parameter.data_ptr()
         self.kept = torch.empty(self.tiles * gru_kernel.kept_size(task))
-        task.features, task.out, task.kept = features.data_ptr(), self.logits.data_ptr(), self.kept.data_ptr()
+        task.out, task.kept = self.logits.data_ptr(), self.kept.data_ptr()
         task.grad_out, task.gradients = self.grad_logits.data_ptr(), self.parts.data_ptr()
         return task
 
-    def _objective_task(self) -> ObjectiveTask:
-        """Arguments of the objective, but for the rows, Q and the multipliers."""
-        data, (_, table, _, annotators) = self.tables, self.labels.shape
-        noisy = 0 if self.data.targets is not None else self.data.labels.shape[-1]  # annotators whose labels have a Q
-        task = ObjectiveTask(*self.logits.shape, annotators, self.groups, table, len(self.data.grid), noisy)
-        task.labels, task.mask, task.weights = self.labels.data_ptr(), data.mask.data_ptr(), data.weights.data_ptr()
-        task.places, task.targets = library.pointer(data.points), library.pointer(data.targets)
-        task.logits = self.logits.data_ptr()
-        task.losses, task.counts = self.losses.data_ptr(), self.counts.data_ptr()
-        task.grad_logits, task.grad_matrices = self.grad_logits.data_ptr(), self.grad_matrices.data_ptr()
-        return task
+    def _read(self, tables: FleetData | Batch, labels: Tensor, table: int) -> None:
+        """Read rows from these tables, of which each member has so many rows of labels, weights and targets."""
+        self.kept_tables, task = (tables, labels), self.objective_task
+        self.gru_task.features, task.annotators, task.table = tables.features.data_ptr(), labels.shape[-1], table
+        task.labels, task.mask, task.weights = labels.data_ptr(), tables.mask.data_ptr(), tables.weights.data_ptr()
+        task.places, task.targets = library.pointer(tables.points), library.pointer(tables.targets)
+
+
+def compiled_labels(data: FleetData | Batch) -> Tensor:
+    """Labels in the layout of the compiled objective: (members, rows, steps, annotators).
+
+    Trusted labels are one more annotator, whose Q is the identity. Soft targets are one annotator, whose label is 0
+    where there is a target and -1 elsewhere.
+    """
+    if data.targets is not None:
+        return ((data.targets.sum(-1, keepdim=True) > 0).to(torch.int8) - 1).contiguous()
+    if data.trusted is None:
+        return data.labels
+    return torch.cat([data.labels, data.trusted[..., None].expand(*data.labels.shape[:3], 1)], -1)
