@@ -60,10 +60,9 @@ class PredictionFit(Inferred):
         labels = labels.with_evidence(evidence, torch.ones(1))
         folds = make_folds(data.labels, units, [self.random_state])
         clusters = None if units is None else torch.from_numpy(units)
-        posterior = find_posterior(labels, folds, grid, self.period, clusters)
-        self.cells_, self.noise_ = cells, posterior.noise
-        self.chain_, self.families_ = posterior.learned[0]["chain_"], posterior.learned[0]["families_"]
-        self.findings_, whole = {}, posterior.learned[0]["training_"]
+        _, self.noise_, (learned,) = find_posterior(labels, folds, grid, self.period, clusters)
+        self.cells_, self.chain_, self.families_ = cells, learned["chain_"], learned["families_"]
+        self.findings_, whole = {}, learned["training_"]
         self.training_ = thin_evidence(whole, self.random_state, INFERENCE_STEPS)
         self._for_tests = thin_for_tests(whole, self.random_state, TEST_STEPS)
         self.predictions_ = check_predictions(whole.data, whole.parameters, grid, self.period)

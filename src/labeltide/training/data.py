@@ -31,45 +31,20 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class FleetData:
-    """Features, labels and weights of a fleet as tensors on one device.
+    """Features, labels and weights of a fleet as tensors on one device."""
 
-    Attributes
-    ----------
-    features : Tensor of shape (rows, steps, features)
-    mask : bool Tensor of shape (rows, steps)
-    labels : int8 Tensor of shape (members or sets, rows, steps, annotators)
-    grid : Tensor of shape (points,)
-        The distinct moments of the clock, rising.
-    points : int64 Tensor of shape (rows, steps), or None
-        The grid point of each step; None where step t of every row is point t.
-    weights : Tensor of shape (members, rows)
-        The training weight of a row; zero leaves it out.
-    held_out : bool Tensor of shape (members, rows)
-        Validation rows, for early stopping.
-    trusted : int8 Tensor of shape (rows, steps), optional
-        Labels known to be right, -1 elsewhere.
-    targets : Tensor of shape (members or sets, rows, steps, classes), optional
-        Soft labels, probabilities of the true label, in place of the labels.
-    gaps : int64 Tensor of shape (rows, steps), optional
-        Time before each step in units of steps; None where all are one.
-    sets : int64 Tensor of shape (members,), optional
-        The set of labels and of targets of each member; None where every member has its own.
-    backwards : bool
-        Whether networks read the features of each row from its last step to its first. All else is in that order.
-    """
-
-    features: Tensor
-    mask: Tensor
-    labels: Tensor
-    grid: Tensor
-    points: Tensor | None
-    weights: Tensor
-    held_out: Tensor
-    trusted: Tensor | None = None
-    targets: Tensor | None = None
-    gaps: Tensor | None = None
-    sets: Tensor | None = None
-    backwards: bool = False
+    features: Tensor  # (rows, steps, features)
+    mask: Tensor  # bool (rows, steps)
+    labels: Tensor  # int8 (members or sets, rows, steps, annotators)
+    grid: Tensor  # (points,), the distinct moments of the clock, rising
+    points: Tensor | None  # int64 (rows, steps), the grid point of each step; None where step t of every row is point t
+    weights: Tensor  # (members, rows), of a row in training; zero leaves it out
+    held_out: Tensor  # bool (members, rows), validation rows for early stopping
+    trusted: Tensor | None = None  # int8 (rows, steps), labels known to be right, -1 elsewhere
+    targets: Tensor | None = None  # (members or sets, rows, steps, classes), soft labels in place of the labels
+    gaps: Tensor | None = None  # int64 (rows, steps), steps of time before each step; None where all are one
+    sets: Tensor | None = None  # int64 (members,), of labels and targets; None where every member has its own
+    backwards: bool = False  # whether networks read features from the last step to the first; all else is in that order
 
     @property
     def members(self) -> int:
@@ -175,13 +150,7 @@ def free_memory(device: str) -> int:
 
 
 def clock_grid(clock: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """The distinct moments of a clock and the grid point of each step (None where rows share one clock).
-
-    Parameters
-    ----------
-    clock : array of shape (rows, steps)
-    mask : bool array of shape (rows, steps)
-    """
+    """The distinct moments of a clock (rows, steps), and the grid point of each step; None where rows share it."""
     longest = clock[mask.sum(1).argmax()]
     if mask.any(0).all() and np.all(np.diff(longest) > 0) and np.all((clock == longest) | ~mask):
         return longest, None

@@ -186,21 +186,12 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Penalty:
-    """A penalty on Q, averaged over annotators and the clock, and its weight.
-
-    Attributes
-    ----------
-    function : from Q on the grid to one number per matrix
-    weight : a number, or a Tensor of shape (members, annotators or 1)
-    with_data : bool
-        Whether the weight is multiplied by the linear multiplier of the data term, as that of a prior is. Needs a
-        Tensor.
-    """
+    """A penalty on Q, averaged over annotators and the clock, and its weight."""
 
     name: str
-    function: Callable[[Tensor], Tensor]
-    weight: float | Tensor
-    with_data: bool = False
+    function: Callable[[Tensor], Tensor]  # from Q on the grid to one number per matrix
+    weight: float | Tensor  # a number, or of shape (members, annotators or 1)
+    with_data: bool = False  # whether the linear multiplier of the data term multiplies a Tensor, as that of a prior
 
     def weigh(self, multipliers: Multipliers | None) -> float | Tensor:
         """The weight under the current multipliers."""
@@ -294,10 +285,6 @@ def log_volume(matrices: Tensor) -> Tensor:
     r"""Log-volume of the simplex spanned by the rows of Q (Li and others 2021): :math:`\log |\det Q|`.
 
     A Q with equal rows has no volume; `JITTER` on the diagonal keeps the logarithm and its gradient finite.
-
-    Parameters
-    ----------
-    matrices : Tensor of shape (..., classes, classes)
     """
     jitter = JITTER * torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
     return torch.linalg.slogdet(matrices + jitter).logabsdet
@@ -316,18 +303,10 @@ def diagonal_norm(matrices: Tensor) -> Tensor:
 def spread(matrices: Tensor, shares: Tensor) -> Tensor:
     r"""Partial pooling: squared distance of each annotator to the common Q, :math:`\|Q_a - \sum_b s_b Q_b\|_F^2`.
 
-    Parameters
-    ----------
-    matrices : Tensor of shape (members, annotators, points, classes, classes)
-    shares : Tensor of shape (members, annotators)
-        Each annotator's share of the labels.
-
-    Returns
-    -------
-    Tensor of shape (members, annotators, points)
+    Q has shape (members, annotators, points, classes, classes), the shares of labels (members, annotators).
     """
     common = (shares[..., None, None, None] * matrices).sum(1, keepdim=True)
-    return (matrices - common).square().sum((-2, -1))
+    return (matrices - common).square().sum((-2, -1))  # (members, annotators, points)
 
 
 def average(function: Callable[[Tensor], Tensor], weight: float | Tensor, matrices: Tensor) -> Tensor:

@@ -140,12 +140,7 @@ class TrainingState:
     def adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
         """One step of Adam with gradient clipping; members whose gradient is not finite are marked as diverged.
 
-        Parameters
-        ----------
-        gradients : Tensor of shape (members, size)
-        taking_part : bool Tensor of shape (members,)
-        group_factor : Tensor of shape (size,)
-            Factor of the learning rate of each parameter.
+        `group_factor`, of shape (size,), is a factor of the learning rate of each parameter.
         """
         if self.parameters.dtype == torch.float32 and choose("adam", self.parameters.device) == "c":
             updated = (self.parameters, self.mean, self.variance, gradients.contiguous(), self.count)
@@ -256,35 +251,21 @@ class AugmentedLagrangian:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The settings of one call of `train`; the defaults are the paper's.
-
-    Attributes
-    ----------
-    noise_learning_rate : learning rate of Q; None: that of the network
-    noise_milestones : epochs at which the learning rate of Q alone is halved
-    milestones : epochs at which all learning rates are divided by ten
-    shuffle : whether every epoch draws a new order of the rows
-    cosine : whether the learning rate follows cosine annealing to zero (Loshchilov and Hutter 2017)
-    clip : largest Euclidean norm of one member's gradient (gradient clipping; Pascanu and others 2013), None: any
-    patience : epochs without a better held-out likelihood after which a member stops (early stopping)
-        Only where rows are held out; the best parameters are then kept.
-    stop_together : so many consecutive members stop at the same epoch, that of their smallest mean held-out loss
-    max_restarts : how often a member that diverges may restart, each time at half the learning rate
-    """
+    """The settings of one call of `train`; the defaults are the paper's."""
 
     epochs: int = 150
     batch_size: int = 64
     learning_rate: float = 0.01
-    noise_learning_rate: float | None = None
-    noise_milestones: tuple[int, ...] = (50, 100)
-    milestones: tuple[int, ...] = ()
-    shuffle: bool = True
-    cosine: bool = False
-    clip: float | None = 5.0
-    patience: int = 20
-    stop_together: int = 1
+    noise_learning_rate: float | None = None  # of Q; None: that of the network
+    noise_milestones: tuple[int, ...] = (50, 100)  # epochs at which the learning rate of Q alone is halved
+    milestones: tuple[int, ...] = ()  # epochs at which all learning rates are divided by ten
+    shuffle: bool = True  # whether every epoch draws a new order of the rows
+    cosine: bool = False  # whether the learning rate follows cosine annealing to zero (Loshchilov and Hutter 2017)
+    clip: float | None = 5.0  # largest Euclidean norm of a member's gradient (Pascanu and others 2013); None: any
+    patience: int = 20  # epochs without a better loss of held-out rows, if any, after which a member stops
+    stop_together: int = 1  # so many consecutive members stop at one epoch, that of their smallest mean held-out loss
     lagrangian: AugmentedLagrangian | None = None
-    max_restarts: int = 8
+    max_restarts: int = 8  # of a member that diverges, each time at half the learning rate
 
     def noise_factor(self, epoch: int) -> float:
         """Learning rate of Q in an epoch, as a multiple of that of the network."""
