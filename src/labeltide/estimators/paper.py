@@ -195,16 +195,7 @@ class AnchorPointClassifier(NoisyLabelClassifier):
 
 
 def anchor_rows(probabilities: Tensor, percentile: float) -> Tensor:
-    """The rows of Q: for each class, the prediction at the step on that percentile of the class's probability.
-
-    Parameters
-    ----------
-    probabilities : Tensor of shape (members, steps, classes)
-
-    Returns
-    -------
-    Tensor of shape (members, classes, classes)
-    """
+    """The rows of Q: for each class, the prediction at the step on that percentile of the class's probability."""
     order = probabilities.argsort(1)  # (members, steps, classes)
     kth_largest = max(1, int((1 - percentile / 100) * order.shape[1]))
     member = torch.arange(len(order), device=order.device)[:, None]
@@ -411,11 +402,9 @@ def _choose_deviations(fleet_fit: FleetFit, learn: Callable[..., tuple[FittedFle
 
 
 def choose_last(losses: np.ndarray) -> int:
-    """The last candidate within `TOLERANCE` standard errors of the best, from paired differences over blocks.
+    """The last of the candidates within `TOLERANCE` standard errors of the best, from paired differences over blocks.
 
-    Parameters
-    ----------
-    losses : array of shape (blocks, candidates), NaN for blocks without labels
+    Losses have shape (blocks, candidates), NaN for blocks without labels.
     """
     losses = losses[~np.isnan(losses).any(1)].clip(max=1e6)
     if len(losses) < 2:

@@ -335,48 +335,38 @@ def cross_predict(
 
 
 def _pad_sequences(given: dict[str, Any], lengths: Any) -> tuple[dict[str, Any], Any]:
-    """Lists of sequences, and flat arrays with one sequence after the other, as arrays with steps; and lengths."""
+    """Lists of sequences, and flat arrays with one sequence after the other, as arrays with steps; and lengths.
+
+    Padding, which lengths tell apart, repeats the last step.
+    """
     probabilities = _validation.plain_array(given["pred_probs"])
     is_list = isinstance(probabilities, list | tuple) or np.asarray(probabilities).dtype.kind == "O"
     if is_list and len(probabilities) and all(np.ndim(part) == 2 for part in probabilities):
         if lengths is not None:
             raise ValueError("A list of sequences has the lengths of its arrays. Leave out lengths.")
-        counts = [len(part) for part in probabilities]
-        parts = {name: _same_lengths(name, values, counts) for name, values in given.items()}
+        counts, ends = [len(part) for part in probabilities], None
+        rule = f"must be a list of {len(counts)} sequences as long as those of pred_probs"
     elif np.ndim(probabilities) == 2:
-        flat = np.asarray(probabilities)
-        counts = [len(flat)] if lengths is None else np.asarray(lengths).tolist()
+        n_steps = len(probabilities)
+        counts = [n_steps] if lengths is None else np.asarray(lengths).tolist()
         _validation.check_whole_numbers("lengths", counts, 1)
-        if sum(counts) != len(flat):
-            raise ValueError(f"lengths must sum to the {len(flat)} steps of pred_probs. They sum to {sum(counts)}.")
-        ends = np.cumsum(counts)[:-1]
-        parts = {}
-        for name, values in given.items():
-            array = None if values is None else np.asarray(_validation.plain_array(values))
-            if array is not None and (array.ndim == 0 or len(array) != len(flat)):
-                raise ValueError(f"{name} must hold {len(flat)} steps, as pred_probs does. Got shape {array.shape}.")
-            parts[name] = None if array is None else np.split(array, ends)
+        if sum(counts) != n_steps:
+            raise ValueError(f"lengths must sum to the {n_steps} steps of pred_probs. They sum to {sum(counts)}.")
+        ends, rule = np.cumsum(counts)[:-1], f"must hold {n_steps} steps, as pred_probs does"
     else:
         return given, lengths
-    return {
-        name: None if part is None else _stack_padded(name, part, max(counts)) for name, part in parts.items()
-    }, counts
-
-
-def _same_lengths(name: str, values: Any, counts: list[int]) -> list[np.ndarray] | None:
-    if values is None:
-        return None
-    arrays = [np.asarray(_validation.plain_array(part)) for part in values]
-    if [len(part) if part.ndim else 0 for part in arrays] != counts:
-        raise ValueError(f"{name} must be a list of {len(counts)} sequences as long as those of pred_probs.")
-    return arrays
-
-
-def _stack_padded(name: str, parts: list[np.ndarray], n_steps: int) -> np.ndarray:
-    """Sequences one below the other; padding, which lengths tell apart, repeats the last step."""
-    if len({part.shape[1:] for part in parts}) > 1:
-        raise ValueError(f"The sequences of {name} must have one shape beyond their steps.")
-    return np.stack([part[np.minimum(np.arange(n_steps), len(part) - 1)] for part in parts])
+    padded = dict(given)
+    for name, values in given.items():
+        if values is None:
+            continue
+        parts = values if ends is None else np.split(np.atleast_1d(_validation.plain_array(values)), ends)
+        parts = [np.asarray(_validation.plain_array(part)) for part in parts]
+        if [len(part) if part.ndim else 0 for part in parts] != counts:
+            raise ValueError(f"{name} {rule}.")
+        if len({part.shape[1:] for part in parts}) > 1:
+            raise ValueError(f"The sequences of {name} must have one shape beyond their steps.")
+        padded[name] = np.stack([part[np.minimum(np.arange(max(counts)), len(part) - 1)] for part in parts])
+    return padded, counts
 
 
 def _check_probabilities(values: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -97,7 +97,7 @@ def _run_epoch(running: Running) -> Tensor:
     if bool(lost.any()):  # the only synchronisation with the device in an epoch
         logger.warning(
             "Members %s diverged in epoch %d; they go on from the epoch before at half the rate.",
-            running.numbers(lost),
+            running.index[lost].tolist(),
             state.epoch + 1,
         )
     state.epoch += 1
@@ -217,18 +217,15 @@ class LogLines:
     def __init__(self) -> None:
         self.started = self._last = time.monotonic()
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.started
-
     def say(self, text: str) -> None:
         self._last = time.monotonic()
-        progress_logger.info("%s (%.0f s)", text, self.seconds)
+        progress_logger.info("%s (%.0f s)", text, self._last - self.started)
 
     def say_seldom(self, text: str, share: float = 0.0) -> None:
         """A line with the time left, where the share that is done says it."""
-        if time.monotonic() - self._last >= LOG_EVERY:
-            self.say(f"{text}, about {self.seconds * (1 / share - 1):.0f} s left" if share else text)
+        now = time.monotonic()
+        if now - self._last >= LOG_EVERY:
+            self.say(f"{text}, about {(now - self.started) * (1 / share - 1):.0f} s left" if share else text)
 
 
 @contextmanager

@@ -224,34 +224,17 @@ class Objective:
 
     def __call__(
         self,
-        log_probs: Tensor,
-        labels: Tensor,
-        weights: Tensor,
+        log_probs: Tensor,  # (members, batch, steps, classes)
+        labels: Tensor,  # (members, batch, steps, annotators)
+        weights: Tensor,  # broadcasts to labels; zero on padding and on rows that are left out; -1 never counts
         *,
-        trusted: Tensor | None = None,
-        targets: Tensor | None = None,
-        matrices: Tensor | None = None,
-        grid: Tensor | None = None,
+        trusted: Tensor | None = None,  # (members, batch, steps), one more annotator whose Q is the identity
+        targets: Tensor | None = None,  # (members, batch, steps, classes), soft labels in place of all; zero for none
+        matrices: Tensor | None = None,  # Q in the shapes of the losses; without it, cross-entropy
+        grid: Tensor | None = None,  # Q over the clock, (members, [annotators,] points, classes, classes)
         multipliers: Multipliers | None = None,
     ) -> Scored:
-        """Evaluate the objective on a batch.
-
-        Parameters
-        ----------
-        log_probs : Tensor of shape (members, batch, steps, classes)
-        labels : Tensor of shape (members, batch, steps, annotators)
-        weights : Tensor that broadcasts to the shape of labels
-            Zero on padding and on rows that are left out. Labels of -1 never count.
-        trusted : Tensor of shape (members, batch, steps), optional
-            Labels known to be right (-1 elsewhere), treated as one more annotator whose Q is the identity.
-        targets : Tensor of shape (members, batch, steps, classes), optional
-            Soft labels: probabilities of the true label in place of all labels; zero where there is none.
-        matrices : Tensor, optional
-            Q in the shapes of the losses; without it, cross-entropy of the recorded labels.
-        grid : Tensor of shape (members, [annotators,] points, classes, classes), optional
-            Q over the whole clock, for the penalties.
-        multipliers : Multipliers, optional
-        """
+        """Evaluate the objective on a batch."""
         if targets is not None:
             values = -(targets * log_probs).sum(-1, keepdim=True)
             labels = targets.sum(-1, keepdim=True).ceil() - 1  # -1 where there is no target
