@@ -61,11 +61,6 @@ def _has_memory(model: SequenceModel, data: FleetData) -> bool:
     return not torch.allclose(onwards, backwards.flip(2), rtol=1e-5, atol=1e-6)
 
 
-def reads_both_ways(model: SequenceModel, n_folds: int) -> bool:
-    """Whether the second half of the cross-fitted networks reads rows backwards."""
-    return model.is_causal and model.members // n_folds % 2 == 0
-
-
 def hold_out_folds(fleet_fit: FleetFit, folds: Tensor, first_seed: int) -> FleetFit:
     """Copies of each fit for each fold, which hold that fold out of training."""
     count = int(folds.max()) + 1

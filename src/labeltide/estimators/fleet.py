@@ -211,8 +211,8 @@ def fit_fleet(
     if np.ndim(clock) == 3 and not settings.several_clocks:  # type: ignore[arg-type]
         takers = " and ".join(method.name for method in METHODS.values() if method.several_clocks)
         raise ValueError(f"Several clocks at once are for {takers} alone. Give {settings.name} one: shape (n, steps).")
-    more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
-    fleet_fit, scaling = prepare(estimators, X, labels, **more, clusters=clusters)
+    inputs = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
+    fleet_fit, scaling = prepare(estimators, X, labels, {**inputs, "clusters": clusters})
     for number, part in enumerate(_parts(settings, fleet_fit.data, device)):
         own = replace(
             fleet_fit,
@@ -418,25 +418,20 @@ def prepare(
     estimators: Sequence[NoisyLabelClassifier],
     X: ArrayLike,
     labels: Sequence[ArrayLike],
-    *,
-    clock: ArrayLike | None,
-    lengths: ArrayLike | None,
-    trusted: ArrayLike | None,
-    groups: ArrayLike | None,
-    gaps: ArrayLike | None,
-    clusters: ArrayLike | None,
+    inputs: Mapping[str, Any],
 ) -> tuple[FleetFit, np.ndarray | None]:
     """Check and encode the arguments of `fit_fleet`, hold rows out, and standardise the features.
 
     Returns the request to fit all members, and the scaling of the features, None without `standardize`. Where the
     method splits rows, it warns of rows that depend on each other and are told apart by no clusters.
     """
+    groups, clusters, trusted = inputs["groups"], inputs["clusters"], inputs["trusted"]
     settings, seeds = estimators[0], tuple(find_seed(estimator.random_state) for estimator in estimators)
-    features, counts = _validation.check_features(X, lengths)
+    features, counts = _validation.check_features(X, inputs["lengths"])
     n, n_steps = features.shape[:2]
     mask = _validation.steps_mask(counts, n_steps)
-    moments = check_clocks(clock, counts, n_steps)
-    between = check_gaps(gaps, counts, n_steps)
+    moments = check_clocks(inputs["clock"], counts, n_steps)
+    between = check_gaps(inputs["gaps"], counts, n_steps)
     codes, classes = _encode(labels, mask)
     sources = find_sources(codes.shape[-1], groups, n)
     codes = spread_labels(codes, sources.places(groups, n), len(sources.names))

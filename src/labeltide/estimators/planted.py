@@ -67,8 +67,9 @@ def plant_errors(
     posterior, n_classes = _posterior(training), training.data.n_classes
     trusted = inputs.get("trusted")
     may_change = (labels >= 0) & (True if trusted is None else (trusted < 0)[..., None])
+    at_random = may_change & (generator.random(labels.shape) < PLANTED_SHARE)
     copies = [
-        _at_random(generator, labels, may_change, n_classes),
+        np.where(at_random, _other(generator, labels, n_classes), labels),
         _by_noise(generator, labels, may_change, training, posterior),
         _in_runs(generator, labels, may_change, n_classes),
         _shifted(generator, labels, may_change, unit),
@@ -149,13 +150,6 @@ def _judge(labels: np.ndarray, posterior: np.ndarray) -> tuple[np.ndarray, float
 def _other(generator: np.random.Generator, codes: np.ndarray, n_classes: int) -> np.ndarray:
     """Another class for each, drawn evenly."""
     return ((codes + generator.integers(1, n_classes, codes.shape)) % n_classes).astype(codes.dtype)
-
-
-def _at_random(
-    generator: np.random.Generator, labels: np.ndarray, may_change: np.ndarray, n_classes: int
-) -> np.ndarray:
-    changed = may_change & (generator.random(labels.shape) < PLANTED_SHARE)
-    return np.where(changed, _other(generator, labels, n_classes), labels)
 
 
 def _by_noise(

@@ -49,18 +49,17 @@ class PredictionFit(Inferred):
     Its attributes are those of `TideClassifier`, which has the same ones after cross-fitting.
     """
 
-    def __init__(self, classes: np.ndarray, period: Period, seed: int) -> None:
-        self.classes_, self.period, self.random_state = classes, period, seed
-
-    def learn(self, data: FleetData, units: np.ndarray | None, cells: Any) -> None:
+    def __init__(
+        self, classes: np.ndarray, period: Period, seed: int, data: FleetData, units: np.ndarray, cells: Any
+    ) -> None:
         """Fit chain and Q(t) to labels and the probabilities in `data.features`; `units` are clusters of rows."""
+        self.classes_, self.period, self.random_state = classes, period, seed
         labels, grid = chain_data(data, len(self.classes_), cells)
         # The model has learned the labels as they are, as if Q were the identity.
         evidence = data.features.clamp_min(LEAST_PROBABILITY).log().log_softmax(-1)[None]
         labels = labels.with_evidence(evidence, torch.ones(1))
-        folds = make_folds(data.labels, units, [self.random_state])
-        clusters = None if units is None else torch.from_numpy(units)
-        _, self.noise_, (learned,) = find_posterior(labels, folds, grid, self.period, clusters)
+        folds = make_folds(data.labels, units, [seed])
+        _, self.noise_, (learned,) = find_posterior(labels, folds, grid, period, torch.from_numpy(units))
         self.cells_, self.chain_, self.families_ = cells, learned["chain_"], learned["families_"]
         self.findings_, whole = {}, learned["training_"]
         self.training_ = thin_evidence(whole, self.random_state, INFERENCE_STEPS)
@@ -219,7 +218,7 @@ def audit_predictions(
     clocks, between = check_clocks(padded["clock"], counts, n_steps), check_gaps(padded["gaps"], counts, n_steps)
     people = None if clusters is None else encode_clusters(clusters, n)
 
-    fit = PredictionFit(as_array(names), period, find_seed(random_state))
+    seed = find_seed(random_state)
     grid, points, cells = _find_grid(clocks, mask, period, len(names))
     if points is None:
         points = np.broadcast_to(np.arange(n_steps), mask.shape)
@@ -229,7 +228,7 @@ def audit_predictions(
         units = np.arange(len(row))
     most = max(2, FIT_STEPS // inside.shape[1])
     if len(row) > most:
-        drawn = draw_rows(units, most, most, np.random.default_rng([fit.random_state, 10]))
+        drawn = draw_rows(units, most, most, np.random.default_rng([seed, 10]))
         row, step, inside, units = row[drawn], step[drawn], inside[drawn], units[drawn]
 
     def take(values: np.ndarray) -> torch.Tensor:
@@ -246,7 +245,7 @@ def audit_predictions(
         trusted=None if known is None else torch.where(torch.from_numpy(inside), take(known), -1),
         gaps=None if between is None else take(between),
     )
-    fit.learn(learned, np.unique(units, return_inverse=True)[1], cells)
+    fit = PredictionFit(as_array(names), period, seed, learned, np.unique(units, return_inverse=True)[1], cells)
     for check in fit.predictions_:
         if check.is_warning:
             warnings.warn(f"{check.sentence} {check.advice}", NoiseWarning, stacklevel=2)

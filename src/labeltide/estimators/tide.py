@@ -30,7 +30,6 @@ from labeltide.estimators.cross_fit import (
     digest_rows,
     every_weight,
     hold_out_folds,
-    reads_both_ways,
     repeat,
     small_batches,
 )
@@ -292,7 +291,8 @@ class FoldNetworks:
 
     def __init__(self, model: SequenceModel, rows: TrainingRows, device: str) -> None:
         self.device, self.n_folds = device, int(rows.folds.max()) + 1
-        halves = torch.arange(model.members).chunk(2 if reads_both_ways(model, self.n_folds) else 1)
+        reads_both_ways = model.is_causal and model.members // self.n_folds % 2 == 0
+        halves = torch.arange(model.members).chunk(2 if reads_both_ways else 1)
         self.directions = [model.take(half).eval().to(device) for half in halves]  # onwards and, if any, backwards
 
     def predict(self, features: np.ndarray, mask: np.ndarray, folds: np.ndarray, each: Any = map) -> Tensor:

@@ -49,7 +49,7 @@ def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
     tensor([[0.2877, 0.5108]])
     """
     _check_inputs(log_probs, labels, matrices)
-    return corrected_loss("forward", log_probs, labels, matrices)
+    return label_losses(log_probs, labels, matrices)
 
 
 def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor
     """
     _check_inputs(log_probs, labels, matrices)
     try:
-        return corrected_loss("backward", log_probs, labels, matrices)
+        return label_losses(log_probs, labels, matrices, "backward")
     except torch.linalg.LinAlgError:
         raise ValueError(
             "Every Q must be invertible for the backward correction. Some are singular: recorded labels say nothing "
@@ -80,24 +80,27 @@ def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor
 LOSSES = ("forward", "backward")
 
 
-def corrected_loss(loss: str, log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
-    """`forward_loss` or `backward_loss` without the check of logarithms, for the training loop."""
-    _check_matrices(matrices, log_probs)
-    labels, squeeze = _with_annotators(labels, log_probs)
-    matrices = _per_annotator(matrices, log_probs)
-    if loss == "backward":
-        rows = _columns(torch.linalg.inv(matrices).transpose(-1, -2), labels)  # (..., steps, classes, annotators)
-        return _finish(-(rows * log_probs.unsqueeze(-1)).sum(-2), labels, squeeze)
-    columns = _columns(matrices, labels)  # (..., steps, classes, annotators)
-    tiny = torch.finfo(columns.dtype).tiny  # keeps log Q finite where Q is exactly zero; the gradient is zero there
-    joint = log_probs.unsqueeze(-1) + columns.clamp_min(tiny).log()
-    return _finish(-joint.logsumexp(-2), labels, squeeze)
-
-
-def cross_entropy(log_probs: Tensor, labels: Tensor) -> Tensor:
-    r"""Cross-entropy of the recorded labels, without a correction: :math:`-\log p_{t, \tilde y_t}`."""
-    labels, squeeze = _with_annotators(labels, log_probs)
-    return _finish(-log_probs.gather(-1, labels.clamp_min(0)), labels, squeeze)
+def label_losses(
+    log_probs: Tensor, labels: Tensor, matrices: Tensor | None = None, correction: str = "forward"
+) -> Tensor:
+    r"""`forward_loss`, `backward_loss` or, without Q, cross-entropy :math:`-\log p_{t, \tilde y_t}`; for training."""
+    single = labels.ndim < log_probs.ndim
+    labels = (labels.unsqueeze(-1) if single else labels).long()
+    if matrices is None:
+        losses = -log_probs.gather(-1, labels.clamp_min(0))
+    else:
+        _check_matrices(matrices, log_probs)
+        if matrices.ndim < log_probs.ndim + 2:  # to (..., batch or 1, steps, annotators or 1, classes, classes)
+            matrices = (matrices.unsqueeze(-4) if matrices.ndim == log_probs.ndim else matrices).unsqueeze(-3)
+        if correction == "backward":
+            rows = _columns(torch.linalg.inv(matrices).transpose(-1, -2), labels)  # (..., steps, classes, annotators)
+            losses = -(rows * log_probs.unsqueeze(-1)).sum(-2)
+        else:
+            columns = _columns(matrices, labels)  # (..., steps, classes, annotators)
+            tiny = torch.finfo(columns.dtype).tiny  # keeps log Q finite where Q is zero; the gradient is zero there
+            losses = -(log_probs.unsqueeze(-1) + columns.clamp_min(tiny).log()).logsumexp(-2)
+    losses = losses.masked_fill(labels < 0, 0.0)
+    return losses.squeeze(-1) if single else losses
 
 
 def _check_inputs(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> None:
@@ -142,24 +145,6 @@ def _check_matrices(matrices: Tensor, log_probs: Tensor) -> None:
             f"matrices must have shape {(n_classes, n_classes)} or {('...', n_steps, n_classes, n_classes)}, one Q for "
             f"all steps or for each. Got shape {tuple(matrices.shape)}."
         )
-
-
-def _with_annotators(labels: Tensor, log_probs: Tensor) -> tuple[Tensor, bool]:
-    single = labels.ndim < log_probs.ndim
-    return (labels.unsqueeze(-1) if single else labels).long(), single
-
-
-def _finish(losses: Tensor, labels: Tensor, squeeze: bool) -> Tensor:
-    losses = losses.masked_fill(labels < 0, 0.0)
-    return losses.squeeze(-1) if squeeze else losses
-
-
-def _per_annotator(matrices: Tensor, log_probs: Tensor) -> Tensor:
-    """Insert the missing axes: (..., batch or 1, steps, annotators or 1, classes, classes)."""
-    if matrices.ndim == log_probs.ndim + 2:
-        return matrices
-    matrices = matrices.unsqueeze(-4) if matrices.ndim == log_probs.ndim else matrices
-    return matrices.unsqueeze(-3)
 
 
 def _columns(matrices: Tensor, labels: Tensor) -> Tensor:
@@ -239,12 +224,9 @@ class Objective:
             values = -(targets * log_probs).sum(-1, keepdim=True)
             labels = targets.sum(-1, keepdim=True).ceil() - 1  # -1 where there is no target
         else:
-            if matrices is None:
-                values = cross_entropy(log_probs, labels)
-            else:
-                values = corrected_loss(self.loss, log_probs, labels, matrices)
+            values = label_losses(log_probs, labels, matrices, self.loss)
             if trusted is not None:
-                values = torch.cat([values, cross_entropy(log_probs, trusted).unsqueeze(-1)], -1)
+                values = torch.cat([values, label_losses(log_probs, trusted).unsqueeze(-1)], -1)
                 labels = torch.cat([labels, trusted.unsqueeze(-1)], -1)
         weights = weights * (labels >= 0)
         counts = weights.sum((1, 3))  # (members, steps)

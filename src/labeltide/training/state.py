@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -105,19 +105,22 @@ class TrainingState:
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name."""
         tensors: dict[str, Tensor] = {}
-        for name in (f.name for f in fields(self) if f.name != "epoch"):
-            value = getattr(self, name)
-            tensors |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+        for name, value in vars(self).items():
+            if isinstance(value, dict):
+                tensors |= {f"{name}.{key}": tensor for key, tensor in value.items()}
+            elif name != "epoch":
+                tensors[name] = value
         return tensors
 
     def take(self, index: Tensor, parameters: Tensor, buffers: dict[str, Tensor]) -> Self:
         """A copy of the state of some members; `parameters` and `buffers` are those of the smaller fleet."""
-        taken: dict[str, Any] = {}
-        for name in (f.name for f in fields(self) if f.name != "epoch"):
-            value = getattr(self, name)
-            many = isinstance(value, dict)
-            taken[name] = {key: v[index] for key, v in value.items()} if many else value[index]
-        return type(self)(**taken | {"parameters": parameters, "buffers": buffers}, epoch=self.epoch)
+        taken: dict[str, Any] = dict(vars(self))
+        for name, value in taken.items():
+            if isinstance(value, dict):
+                taken[name] = {key: tensor[index] for key, tensor in value.items()}
+            elif name != "epoch":
+                taken[name] = value[index]
+        return type(self)(**taken | {"parameters": parameters, "buffers": buffers})
 
     def put(self, index: Tensor, part: TrainingState) -> None:
         """Overwrite the state of some members, in place."""
@@ -130,12 +133,12 @@ class TrainingState:
         """Snapshot parameters and buffers of the members that `asked` selects and whose gradient is finite."""
         sound = _finite(gradients) & asked
         _replace(self.safe, self.parameters, sound)
-        _replace_all(self.safe_buffers, self.buffers, sound)
+        _replace(self.safe_buffers, self.buffers, sound)
 
     def return_to(self, parameters: Tensor, buffers: dict[str, Tensor], chosen: Tensor) -> None:
         """Reset the chosen members to a snapshot of parameters and buffers."""
         _replace(self.parameters, parameters, chosen)
-        _replace_all(self.buffers, buffers, chosen)
+        _replace(self.buffers, buffers, chosen)
 
     def adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
         """One step of Adam with gradient clipping; members whose gradient is not finite are marked as diverged.
@@ -194,7 +197,7 @@ class TrainingState:
         """
         better = self.active & (scores.isnan() | (scores < self.best_score))
         _replace(self.best, self.parameters, better)
-        _replace_all(self.best_buffers, self.buffers, better)
+        _replace(self.best_buffers, self.buffers, better)
         _replace(self.best_score, scores, better & ~scores.isnan())
         self.best_epoch.masked_fill_(better, self.epoch)
         self.waited += 1
@@ -202,17 +205,15 @@ class TrainingState:
         self.active &= self.waited < patience
 
 
-def _replace(old: Tensor, new: Tensor, chosen: Tensor) -> None:
-    """Overwrite the chosen members of `old` in place."""
-    if not chosen.is_cuda and bool(chosen.all()):  # the usual case; on a GPU this test would synchronise with the host
+def _replace(old: Tensor | dict[str, Tensor], new: Any, chosen: Tensor) -> None:
+    """Overwrite the chosen members of a tensor, or of each in a dictionary, in place."""
+    if isinstance(old, dict):
+        for name, values in old.items():
+            _replace(values, new[name], chosen)
+    elif not chosen.is_cuda and bool(chosen.all()):  # the usual case; on a GPU this test would wait for the device
         old.copy_(new)
-        return
-    torch.where(chosen.reshape(-1, *[1] * (old.ndim - 1)), new, old, out=old)
-
-
-def _replace_all(old: dict[str, Tensor], new: dict[str, Tensor], chosen: Tensor) -> None:
-    for name, values in old.items():
-        _replace(values, new[name], chosen)
+    else:
+        torch.where(chosen.reshape(-1, *[1] * (old.ndim - 1)), new, old, out=old)
 
 
 def _finite(values: Tensor) -> Tensor:

@@ -260,12 +260,6 @@ class Running:
     seeds: Sequence[int]
     held_out: Tensor | None  # (batches, members, batch), validation rows
 
-    @classmethod
-    def all_members(cls, step: TrainingStep, seeds: Sequence[int]) -> Self:
-        """The whole fleet."""
-        rows = step.data.held_out_rows(4 * step.schedule.batch_size) if bool(step.data.held_out.any()) else None
-        return cls(step.state, torch.arange(step.data.members, device=step.state.active.device), step, seeds, rows)
-
     def narrowed(self) -> Self:
         """The active members as a smaller fleet, where that saves time."""
         step, active = self.step, self.step.state.active
