@@ -132,20 +132,12 @@ class FleetFit:
         objective: Objective,
         *,
         stage: str = "train",
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        **more: Any,
+        **options: Any,
     ) -> History:
-        """Train networks and noise jointly, in place; `more` goes to the `Schedule`."""
+        """Train networks and noise jointly, in place; `options` of the `Schedule` precede those of the estimators."""
         settings = self.settings
-        schedule = Schedule(
-            epochs=settings.epochs if epochs is None else epochs,
-            batch_size=settings.batch_size if batch_size is None else batch_size,
-            learning_rate=settings.learning_rate,
-            clip=settings.clip,
-            max_restarts=settings.max_restarts,
-            **more,
-        )
+        names = ("epochs", "batch_size", "learning_rate", "clip", "max_restarts")
+        schedule = Schedule(**{name: getattr(settings, name) for name in names} | options)
         fleet = Fleet(model, noise)
         checkpoint = self._checkpoint(stage, fleet, objective, schedule)
         with epoch_bar(f"{settings.name} {stage}", schedule.epochs, settings.verbose) as on_epoch:

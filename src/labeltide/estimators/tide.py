@@ -243,9 +243,11 @@ def distill(
 
 
 def _with_targets(networks: FleetFit, targets: Tensor) -> FleetFit:
-    """The same with the soft targets of each fit for its networks."""
-    trusted = () if networks.data.trusted is None else (networks.data.trusted,)
-    return replace(networks, data=networks.data.with_targets(targets), extra_inputs=trusted)
+    """The same with the soft targets (fits, rows, steps, classes) of each fit for all its networks."""
+    data, trusted = networks.data, () if networks.data.trusted is None else (networks.data.trusted,)
+    if data.sets is None and len(targets) < data.members:
+        targets = targets.repeat_interleave(data.members // len(targets), 0)
+    return replace(networks, data=replace(data, targets=targets, trusted=None), extra_inputs=trusted)
 
 
 def _train(networks: FleetFit, stage: str, **schedule: Any) -> tuple[SequenceModel, History]:
@@ -266,14 +268,10 @@ def _side_by_side(fleets: list[tuple[SequenceModel, History]], fits: int) -> tup
             values = [np.pad(v, ((0, longest - len(v)), (0, 0)), constant_values=np.nan) for v in values]
         return np.ma.masked_invalid(np.concatenate([v.reshape(*v.shape[:-1], fits, -1) for v in values], -1))
 
-    history = History(
-        networks("loss").mean(-1).filled(np.nan),
-        networks("held_out").mean(-1).filled(np.nan),
-        networks("best_epoch").max(-1).filled(0).astype(np.int64),
-        networks("restarts").sum(-1).filled(0).astype(np.int64),
-        networks("linear").mean(-1).filled(np.nan),
-        networks("quadratic").mean(-1).filled(np.nan),
-    )
+    names = ("loss", "held_out", "linear", "quadratic")
+    means = {name: networks(name).mean(-1).filled(np.nan) for name in names}
+    best = networks("best_epoch").max(-1).filled(0).astype(np.int64)
+    history = History(best_epoch=best, restarts=networks("restarts").sum(-1).filled(0).astype(np.int64), **means)
     order = torch.arange(len(fleets) * len(histories[0].best_epoch)).reshape(len(fleets), fits, -1)
     return stack([model for model, _ in fleets]).take(order.movedim(1, 0).flatten()), history
 
@@ -516,13 +514,6 @@ class Inferred:
     def _inference_seed(self) -> int:
         return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
 
-    def _write_findings(self) -> dict[str, Any]:
-        if "is_noisy_p" in self.findings_:
-            for name in {"noise_estimate", "clock_estimates"} & set(self.findings_):
-                self._agree(self.findings_[name], name)
-        kept = {name: found for name, found in self.findings_.items() if name not in (SHARE, WARNED, FALSE_ALARMS)}
-        return write_findings(kept)
-
 
 # Parts of the model in older files, by their key in the header.
 REMOVED_PARTS = {"difficulty": "levels of difficulty", "timing": "a model of timing errors"}
@@ -683,9 +674,13 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         return self.chain_
 
     def _learned(self) -> dict[str, Any]:
+        if "is_noisy_p" in self.findings_:
+            for name in {"noise_estimate", "clock_estimates"} & set(self.findings_):
+                self._agree(self.findings_[name], name)
+        kept = {name: found for name, found in self.findings_.items() if name not in (SHARE, WARNED, FALSE_ALARMS)}
         start, transition, power, bursts = self.chain_
         chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power, "bursts": bursts}
-        learned = {"chain": chain, "families": self.families_, "findings": self._write_findings()}
+        learned = {"chain": chain, "families": self.families_, "findings": write_findings(kept)}
         if not {"noise_estimate", "clock_estimates"} & set(self.findings_):
             share = self.findings_.get(SHARE)
             curve = self.findings_.get(FALSE_ALARMS) if share is None else share.false_alarms

@@ -48,8 +48,8 @@ class GRUModel(SequenceModel):
         self.head = MemberLinear(members, hidden_size * (1 if causal else 2), n_classes)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        parameters = (*self.forwards.parameters(), *self.head.parameters())
-        if self.backwards is None and kernel.usable(features, *parameters):
+        parameters = self.fused_parameters()
+        if parameters is not None and kernel.usable(features, *parameters):
             return kernel.fused_gru(features, *parameters)
         hidden = self.forwards(features)
         if self.backwards is not None:

@@ -55,11 +55,6 @@ class FleetData:
         """Whether nothing as large as the features is to be held in memory once more; a GPU holds what fits there."""
         return self.mask.is_cpu and self.mask.numel() > MANY_STEPS
 
-    @property
-    def is_gathered(self) -> bool:
-        """Whether a batch cannot be read from the tables as they are."""
-        return self.sets is not None or self.backwards
-
     def to(self, device: str | torch.device) -> Self:
         """The same data on another device."""
         moved: dict[str, Any] = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in vars(self).items()}
@@ -74,21 +69,12 @@ class FleetData:
 
     def repeat_members(self, copies: int) -> Self:
         """Each member several times; where there are many steps, all copies share one set of labels."""
-        by_member: tuple[str, ...] = ("weights", "held_out")
-        sets = None
-        if self.sets is not None or self.has_many_steps:
-            own = torch.arange(self.members, device=self.mask.device) if self.sets is None else self.sets
-            sets = own.repeat_interleave(copies)
-        else:
-            by_member = ("labels", *by_member)
+        sets = self.sets
+        if sets is None and self.has_many_steps:
+            sets = torch.arange(self.members, device=self.mask.device)
+        by_member = ("weights", "held_out", *(("labels",) if sets is None else ()))
         repeated: dict[str, Any] = {name: getattr(self, name).repeat_interleave(copies, 0) for name in by_member}
-        return replace(self, **repeated, sets=sets)
-
-    def with_targets(self, targets: Tensor) -> Self:
-        """The same rows with soft labels of shape (fits, rows, steps, classes), the same for all members of a fit."""
-        if self.sets is None and len(targets) < self.members:
-            targets = targets.repeat_interleave(self.members // len(targets), 0)
-        return replace(self, targets=targets, trusted=None)
+        return replace(self, **repeated, sets=None if sets is None else sets.repeat_interleave(copies))
 
     def take_features(self, rows: slice | Tensor) -> Tensor:
         """The features of some rows, (..., steps, features), in the order in which networks read them."""

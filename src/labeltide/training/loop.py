@@ -107,9 +107,10 @@ def _run_epoch(running: Running) -> Tensor:
     if held_out is not None:
         scores = evaluate(step.fleet, step.data, step.objective, held_out)
         state.keep_best(running.stopping_scores(scores), schedule.patience)
-    running.write_back()
-    losses = (values.masked_fill(~active, torch.nan) for values in (training, scores, *multipliers))
-    return torch.stack([running.among_all(values) for values in losses])
+    if state is not running.whole:
+        running.whole.put(running.index, state)
+    losses = torch.stack([values.masked_fill(~active, torch.nan) for values in (training, scores, *multipliers)])
+    return losses.new_full((len(losses), len(running.whole.active)), torch.nan).index_copy(1, running.index, losses)
 
 
 @torch.no_grad()

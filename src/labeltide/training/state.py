@@ -221,9 +221,6 @@ def _finite(values: Tensor) -> Tensor:
     return values.sum(1).isfinite()  # a sum that overflows counts as infinite
 
 
-NO_CLIP = 3e38  # no finite gradient in single precision has a larger norm
-
-
 @dataclass(frozen=True)
 class AugmentedLagrangian:
     r"""Augmented Lagrangian method (Bertsekas 1982; Nocedal and Wright 2006, chapter 17).
@@ -272,11 +269,6 @@ class Schedule:
         """Learning rate of Q in an epoch, as a multiple of that of the network."""
         own = 1.0 if self.noise_learning_rate is None else self.noise_learning_rate / self.learning_rate
         return own * 0.5 ** sum(epoch >= milestone for milestone in self.noise_milestones)
-
-    @property
-    def max_norm(self) -> float:
-        """The largest norm of a gradient as a finite number."""
-        return NO_CLIP if self.clip is None else self.clip
 
     def rate_factor(self, epoch: int) -> float:
         """Factor of the learning rate of all parameters in an epoch."""

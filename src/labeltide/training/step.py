@@ -219,7 +219,8 @@ class TrainingStep:
         state = self.state
         if self.is_recorded or self.in_parts or self.is_first:
             state.keep_safe(self.gradients, self.first)
-        state.adam(self.gradients, state.active & (self.rows >= 0).any(1), self.rate_factor, self.schedule.max_norm)
+        clip = NO_CLIP if self.schedule.clip is None else self.schedule.clip
+        state.adam(self.gradients, state.active & (self.rows >= 0).any(1), self.rate_factor, clip)
 
     def _multipliers(self) -> Multipliers | None:
         return Multipliers(self.state.linear, self.state.quadratic) if self.schedule.lagrangian is not None else None
@@ -242,6 +243,7 @@ def _at_points(grid: Tensor | None, points: Tensor | None) -> Tensor | None:
     return grid[member, points]  # (members, batch, steps, [annotators,] classes, classes)
 
 
+NO_CLIP = 3e38  # no finite gradient in single precision has a larger norm
 MIN_MEMBERS = 128  # the smallest fleet for which compaction saves time
 
 
@@ -280,11 +282,6 @@ class Running:
         held_out = None if self.held_out is None else smaller.data.held_out_rows(4 * step.schedule.batch_size)
         return replace(self, index=self.index[chosen], step=smaller, seeds=seeds, held_out=held_out)
 
-    def write_back(self) -> None:
-        """Copy the state of these members into that of the whole fleet."""
-        if self.step.state is not self.whole:
-            self.whole.put(self.index, self.step.state)
-
     def stopping_scores(self, scores: Tensor) -> Tensor:
         """The held-out losses (members,) by which members stop: the mean of those that stop together, NaN for none."""
         together = self.step.schedule.stop_together
@@ -294,10 +291,6 @@ class Running:
         sums = scores.new_zeros(2, len(self.whole.active) // together)  # of losses, and their number
         sums.index_add_(1, team, torch.stack([torch.where(scored, scores, 0.0), scored.to(scores)]))
         return (sums[0] / sums[1])[team]
-
-    def among_all(self, values: Tensor) -> Tensor:
-        """Scatter one number per member of this fleet to the whole fleet, NaN for the others."""
-        return values.new_full(self.whole.active.shape, torch.nan).index_copy(0, self.index, values)
 
 
 def _is_large(step: TrainingStep) -> bool:
@@ -348,7 +341,7 @@ class CompiledStep:
             plan = noise.plan(data.grid)
             self.network = step_kernel.CompiledNetwork(*plan) if step_kernel.usable(*plan) else None
         self.fixed_matrices = None if noise is None or self.noise_parameters else noise(data.grid).detach().contiguous()
-        self.labels = None if data.is_gathered else compiled_labels(data)
+        self.labels = None if data.sets is not None or data.backwards else compiled_labels(data)  # None: gathered
         self.batch = 0
 
     def __call__(self, rows: Tensor, multipliers: Multipliers | None) -> tuple[Tensor, Tensor, Tensor]:
