@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.models.gru import GRULayer, GRUModel, gru_recurrence
+from labeltide.models.gru import GRULayer, GRUModel, Recurrence
 from models.laws import (
     LENGTHS,
     N_FEATURES,
@@ -123,13 +123,13 @@ def test_recurrence_gradients_equal_finite_differences(steps):
         return torch.randn(*shape, generator=generator, dtype=torch.float64, requires_grad=True)
 
     inputs = draw(steps, 2, 3, 6), draw(2, 2, 6), draw(2, 1, 6)
-    assert torch.autograd.gradcheck(gru_recurrence, inputs)
+    assert torch.autograd.gradcheck(Recurrence.apply, inputs)
 
 
 def test_recurrence_takes_gradients_that_are_expanded_or_come_for_some_inputs_only():
     gates = torch.randn(3, 2, 4, 6, generator=torch.Generator().manual_seed(0))
     weight, bias = torch.full((2, 2, 6), 0.1, requires_grad=True), torch.zeros(2, 1, 6)
-    gru_recurrence(gates, weight, bias).sum().backward()  # the gradient of a sum is one number, expanded
+    Recurrence.apply(gates, weight, bias).sum().backward()  # the gradient of a sum is one number, expanded
     assert weight.grad.isfinite().all()
     assert (weight.grad != 0).any()
 

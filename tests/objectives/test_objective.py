@@ -12,10 +12,10 @@ from labeltide.training.objective import (
     Objective,
     Penalty,
     backward_loss,
-    cross_entropy,
     diagonal_norm,
     forward_loss,
     frobenius,
+    label_losses,
     log_volume,
 )
 from oracles import slow_objective
@@ -81,7 +81,7 @@ def test_every_annotator_speaks_through_the_own_matrices_and_penalties_average_o
     case = make_case(0)
     grid = torch.stack([case.matrices, make_case(1).matrices], 1)  # (members, annotators, steps, classes, classes)
     alone = [forward_loss(case.log_probs, case.labels[..., a], grid[:, a]) for a in range(2)]
-    trusted = cross_entropy(case.log_probs, case.trusted)
+    trusted = label_losses(case.log_probs, case.trusted)
     values = torch.stack([*alone, trusted], -1).numpy()
     labels = torch.cat([case.labels, case.trusted[..., None]], -1)
     narrow = case._replace(weights=case.weights[..., :1])
@@ -113,7 +113,7 @@ def test_a_penalty_that_weighs_with_the_data_grows_with_their_multiplier():
 def test_objective_takes_labels_for_true_without_matrices():
     case = make_case(0)
     scored = case.score(Objective(), matrices=None, grid=None, trusted=None, multipliers=None)
-    values = cross_entropy(case.log_probs, case.labels).numpy()
+    values = label_losses(case.log_probs, case.labels).numpy()
     weights = (case.weights * (case.labels >= 0)).numpy()
     for m in range(2):
         assert float(scored.total[m]) == pytest.approx(np.average(values[m], weights=weights[m]))

@@ -7,8 +7,8 @@ import torch
 
 from labeltide.kernels import library
 from labeltide.training import reversal
-from labeltide.training.compiled import compiled_step
 from labeltide.training.objective import Objective
+from labeltide.training.step import compiled_step
 from training.test_compiled import make_data, make_fleet
 from variants import COMPILED, NONE
 

@@ -12,10 +12,9 @@ from labeltide.kernels import library
 from labeltide.models.gru import GRUModel
 from labeltide.noise.functions import NetworkNoise, StaticNoise
 from labeltide.training import Fleet, FleetData, Schedule
-from labeltide.training.compiled import compiled_step
 from labeltide.training.objective import Multipliers, Objective, Penalty, diagonal_norm, frobenius, log_volume, spread
 from labeltide.training.state import TrainingState, flatten_parameters, join_flat, learned_parameters
-from labeltide.training.step import TrainingStep
+from labeltide.training.step import TrainingStep, compiled_step
 
 compiled = pytest.mark.usefixtures("compiled_variant")
 PENALTIES = (

@@ -61,16 +61,6 @@ def _has_memory(model: SequenceModel, data: FleetData) -> bool:
     return not torch.allclose(onwards, backwards.flip(2), rtol=1e-5, atol=1e-6)
 
 
-def reads_both_ways(model: SequenceModel, n_folds: int) -> bool:
-    """Whether the second half of the cross-fitted networks reads rows backwards."""
-    return model.is_causal and model.members // n_folds % 2 == 0
-
-
-def join_directions(onwards: Tensor, backwards: Tensor) -> Tensor:
-    """The normalised geometric mean of both predictions (a logarithmic opinion pool)."""
-    return ((onwards + backwards) / 2).log_softmax(-1)
-
-
 def hold_out_folds(fleet_fit: FleetFit, folds: Tensor, first_seed: int) -> FleetFit:
     """Copies of each fit for each fold, which hold that fold out of training."""
     count = int(folds.max()) + 1
@@ -78,20 +68,6 @@ def hold_out_folds(fleet_fit: FleetFit, folds: Tensor, first_seed: int) -> Fleet
     fold = torch.arange(count, device=folds.device).repeat(fleet_fit.members)
     held_out = folds.repeat_interleave(count, 0) == fold[:, None]
     return replace(copies, data=replace(copies.data, held_out=held_out, weights=(~held_out).float()))
-
-
-def out_of_fold(log_probs: Tensor, folds: Tensor, count: int) -> Tensor:
-    """For each row the prediction of the network trained without it: (fits, rows, steps, classes).
-
-    Parameters
-    ----------
-    log_probs : Tensor of shape (fits * folds, rows, steps, classes)
-    folds : int64 Tensor of shape (fits, rows)
-    count : of the folds
-    """
-    every = log_probs.unflatten(0, (len(folds), count))  # (fits, folds, rows, ...)
-    index = folds[:, None, :, None, None].expand(-1, 1, -1, *every.shape[3:])
-    return every.gather(1, index)[:, 0]
 
 
 def _untrained(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str) -> Training:
@@ -120,7 +96,9 @@ def predict_out_of_fold(
     def predict(fleet_fit: FleetFit, model: SequenceModel, part: slice) -> Tensor:
         """Of some rows, in the order in which the networks read them."""
         log_probs = model_log_probs(model, fleet_fit.data.take_features(part), mask[part], folds.device)
-        return out_of_fold(log_probs, folds[:, part], count)
+        every = log_probs.unflatten(0, (len(folds), count))  # (fits, folds, rows, ...)
+        index = folds[:, None, part, None, None].expand(-1, 1, -1, *every.shape[3:])
+        return every.gather(1, index)[:, 0]
 
     for start in range(0, len(mask), rows):
         part = slice(start, start + rows)
@@ -129,7 +107,7 @@ def predict_out_of_fold(
             order = reversal(mask[part])
             index = torch.arange(len(order), device=order.device)[:, None]
             future[:, part] = predict(*backwards, part)[:, index, order]
-            onwards = join_directions(onwards, future[:, part])
+            onwards = ((onwards + future[:, part]) / 2).log_softmax(-1)  # geometric mean: a logarithmic opinion pool
         predicted[:, part] = onwards
     return predicted, future
 

@@ -132,20 +132,12 @@ class FleetFit:
         objective: Objective,
         *,
         stage: str = "train",
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        **more: Any,
+        **options: Any,
     ) -> History:
-        """Train networks and noise jointly, in place; `more` goes to the `Schedule`."""
+        """Train networks and noise jointly, in place; `options` of the `Schedule` precede those of the estimators."""
         settings = self.settings
-        schedule = Schedule(
-            epochs=settings.epochs if epochs is None else epochs,
-            batch_size=settings.batch_size if batch_size is None else batch_size,
-            learning_rate=settings.learning_rate,
-            clip=settings.clip,
-            max_restarts=settings.max_restarts,
-            **more,
-        )
+        names = ("epochs", "batch_size", "learning_rate", "clip", "max_restarts")
+        schedule = Schedule(**{name: getattr(settings, name) for name in names} | options)
         fleet = Fleet(model, noise)
         checkpoint = self._checkpoint(stage, fleet, objective, schedule)
         with epoch_bar(f"{settings.name} {stage}", schedule.epochs, settings.verbose) as on_epoch:
@@ -211,8 +203,8 @@ def fit_fleet(
     if np.ndim(clock) == 3 and not settings.several_clocks:  # type: ignore[arg-type]
         takers = " and ".join(method.name for method in METHODS.values() if method.several_clocks)
         raise ValueError(f"Several clocks at once are for {takers} alone. Give {settings.name} one: shape (n, steps).")
-    more = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
-    fleet_fit, scaling = prepare(estimators, X, labels, **more, clusters=clusters)
+    inputs = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
+    fleet_fit, scaling = prepare(estimators, X, labels, {**inputs, "clusters": clusters})
     for number, part in enumerate(_parts(settings, fleet_fit.data, device)):
         own = replace(
             fleet_fit,
@@ -418,25 +410,20 @@ def prepare(
     estimators: Sequence[NoisyLabelClassifier],
     X: ArrayLike,
     labels: Sequence[ArrayLike],
-    *,
-    clock: ArrayLike | None,
-    lengths: ArrayLike | None,
-    trusted: ArrayLike | None,
-    groups: ArrayLike | None,
-    gaps: ArrayLike | None,
-    clusters: ArrayLike | None,
+    inputs: Mapping[str, Any],
 ) -> tuple[FleetFit, np.ndarray | None]:
     """Check and encode the arguments of `fit_fleet`, hold rows out, and standardise the features.
 
     Returns the request to fit all members, and the scaling of the features, None without `standardize`. Where the
     method splits rows, it warns of rows that depend on each other and are told apart by no clusters.
     """
+    groups, clusters, trusted = inputs["groups"], inputs["clusters"], inputs["trusted"]
     settings, seeds = estimators[0], tuple(find_seed(estimator.random_state) for estimator in estimators)
-    features, counts = _validation.check_features(X, lengths)
+    features, counts = _validation.check_features(X, inputs["lengths"])
     n, n_steps = features.shape[:2]
     mask = _validation.steps_mask(counts, n_steps)
-    moments = check_clocks(clock, counts, n_steps)
-    between = check_gaps(gaps, counts, n_steps)
+    moments = check_clocks(inputs["clock"], counts, n_steps)
+    between = check_gaps(inputs["gaps"], counts, n_steps)
     codes, classes = _encode(labels, mask)
     sources = find_sources(codes.shape[-1], groups, n)
     codes = spread_labels(codes, sources.places(groups, n), len(sources.names))

@@ -195,16 +195,7 @@ class AnchorPointClassifier(NoisyLabelClassifier):
 
 
 def anchor_rows(probabilities: Tensor, percentile: float) -> Tensor:
-    """The rows of Q: for each class, the prediction at the step on that percentile of the class's probability.
-
-    Parameters
-    ----------
-    probabilities : Tensor of shape (members, steps, classes)
-
-    Returns
-    -------
-    Tensor of shape (members, classes, classes)
-    """
+    """The rows of Q: for each class, the prediction at the step on that percentile of the class's probability."""
     order = probabilities.argsort(1)  # (members, steps, classes)
     kth_largest = max(1, int((1 - percentile / 100) * order.shape[1]))
     member = torch.arange(len(order), device=order.device)[:, None]
@@ -335,8 +326,29 @@ class LearnedNoiseClassifier(NoisyLabelClassifier):
             model, noise = fleet_fit.new_model(), fleet_fit.new_noise(build(fleet_fit.members, 1))
             history = fleet_fit.train(model, noise, Objective(penalties=tuple(penalties)), **schedule)
             return FittedFleet(model, noise, history)
-        learn = partial(_learn_pooled, build=build, penalties=penalties, schedule=schedule)
-        return learn(fleet_fit, deviations=_choose_deviations(fleet_fit, learn))[0]
+
+        def learn(fleet_fit: FleetFit, deviations: Tensor, stage: str = "train") -> tuple[FittedFleet, Objective]:
+            r"""Train with a Q for each annotator under a Gaussian prior of standard deviation s around the common Q.
+
+            On the scale of the average label its penalty is :math:`A \,\mathrm{mean}_a \lVert Q_a - Q \rVert^2 /
+            (2 s^2 N)` for A annotators and N labels. Other penalties of each Q are weighted by the annotator's share of
+            the labels, so that their weight relative to these labels is as if the annotator were alone.
+            """
+            data, annotators = fleet_fit.data, fleet_fit.data.labels.shape[-1]
+            counts = ((data.labels >= 0) * data.weights[..., None, None]).sum((1, 2))  # (members, annotators)
+            shares = counts / counts.sum(1, keepdim=True)
+            model, noise = fleet_fit.new_model(), fleet_fit.new_noise(build(fleet_fit.members, annotators))
+            noise.shares.copy_(shares)
+            noise.tied.copy_(deviations == 0)
+            strength = annotators / (2 * deviations.square() * counts.sum(1))  # infinite where all are alike
+            pull = torch.where(noise.tied, 0.0, strength)[:, None]
+            sizes = [replace(penalty, weight=penalty.weight * annotators * shares) for penalty in penalties]
+            pooling = Penalty("pooling", partial(spread, shares=noise.shares), pull, with_data=True)
+            objective = Objective(penalties=(*sizes, pooling))
+            history = fleet_fit.train(model, noise, objective, stage=stage, **schedule)
+            return FittedFleet(model, noise, history), objective
+
+        return learn(fleet_fit, _choose_deviations(fleet_fit, learn))[0]
 
 
 def code_penalties(n_points: int, volume_weight: float, diagonal_weight: float) -> list[Penalty]:
@@ -348,37 +360,6 @@ def code_penalties(n_points: int, volume_weight: float, diagonal_weight: float) 
 def _has_several_annotators(data: FleetData) -> bool:
     """Whether any member has labels of more than one annotator."""
     return bool(((data.labels >= 0).any(1).any(1).sum(1) > 1).any())
-
-
-def _learn_pooled(
-    fleet_fit: FleetFit,
-    deviations: Tensor,
-    *,
-    build: BuildNoise,
-    penalties: Sequence[Penalty],
-    schedule: dict[str, Any],
-    stage: str = "train",
-) -> tuple[FittedFleet, Objective]:
-    r"""Train with a Q for each annotator under a Gaussian prior of standard deviation s around the common Q.
-
-    On the scale of the average label the penalty is :math:`A \,\mathrm{mean}_a \lVert Q_a - Q \rVert^2 / (2 s^2 N)` for
-    A annotators and N labels. The other penalties of each Q are weighted by the annotator's share of the labels, so
-    that their weight relative to the annotator's labels is as if the annotator were alone.
-    """
-    data = fleet_fit.data
-    annotators = data.labels.shape[-1]
-    counts = ((data.labels >= 0) * data.weights[..., None, None]).sum((1, 2))  # (members, annotators)
-    shares = counts / counts.sum(1, keepdim=True)
-    model, noise = fleet_fit.new_model(), fleet_fit.new_noise(build(fleet_fit.members, annotators))
-    noise.shares.copy_(shares)
-    noise.tied.copy_(deviations == 0)
-    strength = annotators / (2 * deviations.square() * counts.sum(1))  # infinite where all are alike
-    pull = torch.where(noise.tied, 0.0, strength)[:, None]
-    sizes = [replace(penalty, weight=penalty.weight * annotators * shares) for penalty in penalties]
-    pooling = Penalty("pooling", partial(spread, shares=noise.shares), pull, with_data=True)
-    objective = Objective(penalties=(*sizes, pooling))
-    history = fleet_fit.train(model, noise, objective, stage=stage, **schedule)
-    return FittedFleet(model, noise, history), objective
 
 
 def _choose_deviations(fleet_fit: FleetFit, learn: Callable[..., tuple[FittedFleet, Objective]]) -> Tensor:
@@ -411,11 +392,9 @@ def _choose_deviations(fleet_fit: FleetFit, learn: Callable[..., tuple[FittedFle
 
 
 def choose_last(losses: np.ndarray) -> int:
-    """The last candidate within `TOLERANCE` standard errors of the best, from paired differences over blocks.
+    """The last of the candidates within `TOLERANCE` standard errors of the best, from paired differences over blocks.
 
-    Parameters
-    ----------
-    losses : array of shape (blocks, candidates), NaN for blocks without labels
+    Losses have shape (blocks, candidates), NaN for blocks without labels.
     """
     losses = losses[~np.isnan(losses).any(1)].clip(max=1e6)
     if len(losses) < 2:
@@ -585,21 +564,10 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         grid, n_classes = fleet_fit.data.grid, fleet_fit.n_classes
         if self.noise_function is not None:
             return lambda members, _: _own_noise(self.noise_function, members, n_classes, grid.cpu())
-        bounds = (float(grid[0]), float(grid[-1]))
-
-        def build(members: int, annotators: int) -> NetworkNoise:
-            return NetworkNoise(
-                members,
-                n_classes,
-                bounds,
-                len(grid) if self.raw_steps else None,
-                annotators,
-                tuple(self.noise_widths),
-                scaled_weights=self.scaled_weights,
-                bounded_logits=self.bounded_logits,
-            )
-
-        return build
+        bounds, steps = (float(grid[0]), float(grid[-1])), len(grid) if self.raw_steps else None
+        widths = tuple(self.noise_widths)
+        flags = {"scaled_weights": self.scaled_weights, "bounded_logits": self.bounded_logits}
+        return lambda members, annotators: NetworkNoise(members, n_classes, bounds, steps, annotators, widths, **flags)
 
 
 def _warn_at_bound(matrices: Tensor, classes: Sequence[Any]) -> None:

@@ -34,22 +34,14 @@ SINGLE = KINDS[:2]  # errors of single steps, which labels that persist identify
 
 @dataclass(frozen=True)
 class PlantedErrors:
-    """What became of errors that were planted in one copy of a study.
+    """What became of errors that were planted in one copy of a study; arrays (classes,) are by recorded class."""
 
-    Attributes
-    ----------
-    kind : one of "at random", "by Q(t)", "in runs" and "shifted"
-    planted, found : arrays of shape (classes,), by recorded class: labels changed, and flagged among them
-    response : rise of the estimated share of wrong labels against what was planted; 1 is right
-    named, named_again : arrays of shape (classes,): labels flagged in the study itself, and again in the copy
-    """
-
-    kind: str
-    planted: np.ndarray
-    found: np.ndarray
-    response: float
-    named: np.ndarray
-    named_again: np.ndarray
+    kind: str  # one of KINDS
+    planted: np.ndarray  # labels changed
+    found: np.ndarray  # of these, labels flagged
+    response: float  # rise of the estimated share of wrong labels against what was planted; 1 is right
+    named: np.ndarray  # labels flagged in the study itself
+    named_again: np.ndarray  # and again in the copy
 
 
 class _Refit(TideClassifier):
@@ -61,15 +53,9 @@ class _Refit(TideClassifier):
 def plant_errors(
     estimator: TideClassifier, X: np.ndarray, labels: np.ndarray, *, seed: int = 0, **inputs: Any
 ) -> tuple[PlantedErrors, ...]:
-    """Fit copies of a study with planted errors of each kind.
+    """Fit copies of a study with planted errors of each kind, from what `fit` took; labels are codes or -1.
 
     Of a large study some recordings are taken, and a copy without planted errors is fitted to compare with.
-
-    Parameters
-    ----------
-    estimator : fitted
-    X, labels : as `fit` took them, labels as codes of shape (n, steps, annotators), -1 where nothing was recorded
-    inputs : arrays as `fit` took them, with one entry for each row, or None
     """
     training, generator = estimator.training_, np.random.default_rng([seed, 21])
     unit = np.arange(len(labels)) if training.clusters is None else training.clusters.numpy()
@@ -81,8 +67,9 @@ def plant_errors(
     posterior, n_classes = _posterior(training), training.data.n_classes
     trusted = inputs.get("trusted")
     may_change = (labels >= 0) & (True if trusted is None else (trusted < 0)[..., None])
+    at_random = may_change & (generator.random(labels.shape) < PLANTED_SHARE)
     copies = [
-        _at_random(generator, labels, may_change, n_classes),
+        np.where(at_random, _other(generator, labels, n_classes), labels),
         _by_noise(generator, labels, may_change, training, posterior),
         _in_runs(generator, labels, may_change, n_classes),
         _shifted(generator, labels, may_change, unit),
@@ -138,16 +125,12 @@ def check_planted(planted: Sequence[PlantedErrors], class_names: Sequence[str]) 
 
 
 def unreliable_classes(planted: Sequence[PlantedErrors]) -> np.ndarray:
-    """Recorded classes whose labels are not named: most of their planted errors are missed, or flags do not recur.
-
-    bool of shape (classes,).
-    """
+    """Recorded classes whose labels are not named: most of their planted errors are missed, or flags do not recur."""
     single = [each for each in planted if each.kind in SINGLE]
-    totals = {
-        name: sum(getattr(each, name) for each in single) for name in ("planted", "found", "named", "named_again")
-    }
-    missed = (totals["planted"] >= MIN_PLANTED) & (totals["found"] < MIN_FOUND * totals["planted"])
-    return missed | ((totals["named"] >= MIN_PLANTED) & (totals["named_again"] < MIN_FOUND * totals["named"]))
+    names = ("planted", "found", "named", "named_again")
+    n_planted, found, named, named_again = (sum(getattr(each, name) for each in single) for name in names)
+    missed = (n_planted >= MIN_PLANTED) & (found < MIN_FOUND * n_planted)
+    return missed | ((named >= MIN_PLANTED) & (named_again < MIN_FOUND * named))
 
 
 def _posterior(training: TrainingEvidence) -> np.ndarray:
@@ -167,13 +150,6 @@ def _judge(labels: np.ndarray, posterior: np.ndarray) -> tuple[np.ndarray, float
 def _other(generator: np.random.Generator, codes: np.ndarray, n_classes: int) -> np.ndarray:
     """Another class for each, drawn evenly."""
     return ((codes + generator.integers(1, n_classes, codes.shape)) % n_classes).astype(codes.dtype)
-
-
-def _at_random(
-    generator: np.random.Generator, labels: np.ndarray, may_change: np.ndarray, n_classes: int
-) -> np.ndarray:
-    changed = may_change & (generator.random(labels.shape) < PLANTED_SHARE)
-    return np.where(changed, _other(generator, labels, n_classes), labels)
 
 
 def _by_noise(

@@ -49,21 +49,19 @@ class PredictionFit(Inferred):
     Its attributes are those of `TideClassifier`, which has the same ones after cross-fitting.
     """
 
-    def __init__(self, classes: np.ndarray, period: Period, seed: int) -> None:
-        self.classes_, self.period, self.random_state = classes, period, seed
-
-    def learn(self, data: FleetData, units: np.ndarray | None, cells: Any) -> None:
+    def __init__(
+        self, classes: np.ndarray, period: Period, seed: int, data: FleetData, units: np.ndarray, cells: Any
+    ) -> None:
         """Fit chain and Q(t) to labels and the probabilities in `data.features`; `units` are clusters of rows."""
+        self.classes_, self.period, self.random_state = classes, period, seed
         labels, grid = chain_data(data, len(self.classes_), cells)
         # The model has learned the labels as they are, as if Q were the identity.
         evidence = data.features.clamp_min(LEAST_PROBABILITY).log().log_softmax(-1)[None]
         labels = labels.with_evidence(evidence, torch.ones(1))
-        folds = make_folds(data.labels, units, [self.random_state])
-        clusters = None if units is None else torch.from_numpy(units)
-        posterior = find_posterior(labels, folds, grid, self.period, clusters)
-        self.cells_, self.noise_ = cells, posterior.noise
-        self.chain_, self.families_ = posterior.learned[0]["chain_"], posterior.learned[0]["families_"]
-        self.findings_, whole = {}, posterior.learned[0]["training_"]
+        folds = make_folds(data.labels, units, [seed])
+        _, self.noise_, (learned,) = find_posterior(labels, folds, grid, period, torch.from_numpy(units))
+        self.cells_, self.chain_, self.families_ = cells, learned["chain_"], learned["families_"]
+        self.findings_, whole = {}, learned["training_"]
         self.training_ = thin_evidence(whole, self.random_state, INFERENCE_STEPS)
         self._for_tests = thin_for_tests(whole, self.random_state, TEST_STEPS)
         self.predictions_ = check_predictions(whole.data, whole.parameters, grid, self.period)
@@ -220,7 +218,7 @@ def audit_predictions(
     clocks, between = check_clocks(padded["clock"], counts, n_steps), check_gaps(padded["gaps"], counts, n_steps)
     people = None if clusters is None else encode_clusters(clusters, n)
 
-    fit = PredictionFit(as_array(names), period, find_seed(random_state))
+    seed = find_seed(random_state)
     grid, points, cells = _find_grid(clocks, mask, period, len(names))
     if points is None:
         points = np.broadcast_to(np.arange(n_steps), mask.shape)
@@ -230,7 +228,7 @@ def audit_predictions(
         units = np.arange(len(row))
     most = max(2, FIT_STEPS // inside.shape[1])
     if len(row) > most:
-        drawn = draw_rows(units, most, most, np.random.default_rng([fit.random_state, 10]))
+        drawn = draw_rows(units, most, most, np.random.default_rng([seed, 10]))
         row, step, inside, units = row[drawn], step[drawn], inside[drawn], units[drawn]
 
     def take(values: np.ndarray) -> torch.Tensor:
@@ -247,7 +245,7 @@ def audit_predictions(
         trusted=None if known is None else torch.where(torch.from_numpy(inside), take(known), -1),
         gaps=None if between is None else take(between),
     )
-    fit.learn(learned, np.unique(units, return_inverse=True)[1], cells)
+    fit = PredictionFit(as_array(names), period, seed, learned, np.unique(units, return_inverse=True)[1], cells)
     for check in fit.predictions_:
         if check.is_warning:
             warnings.warn(f"{check.sentence} {check.advice}", NoiseWarning, stacklevel=2)
@@ -336,48 +334,38 @@ def cross_predict(
 
 
 def _pad_sequences(given: dict[str, Any], lengths: Any) -> tuple[dict[str, Any], Any]:
-    """Lists of sequences, and flat arrays with one sequence after the other, as arrays with steps; and lengths."""
+    """Lists of sequences, and flat arrays with one sequence after the other, as arrays with steps; and lengths.
+
+    Padding, which lengths tell apart, repeats the last step.
+    """
     probabilities = _validation.plain_array(given["pred_probs"])
     is_list = isinstance(probabilities, list | tuple) or np.asarray(probabilities).dtype.kind == "O"
     if is_list and len(probabilities) and all(np.ndim(part) == 2 for part in probabilities):
         if lengths is not None:
             raise ValueError("A list of sequences has the lengths of its arrays. Leave out lengths.")
-        counts = [len(part) for part in probabilities]
-        parts = {name: _same_lengths(name, values, counts) for name, values in given.items()}
+        counts, ends = [len(part) for part in probabilities], None
+        rule = f"must be a list of {len(counts)} sequences as long as those of pred_probs"
     elif np.ndim(probabilities) == 2:
-        flat = np.asarray(probabilities)
-        counts = [len(flat)] if lengths is None else np.asarray(lengths).tolist()
+        n_steps = len(probabilities)
+        counts = [n_steps] if lengths is None else np.asarray(lengths).tolist()
         _validation.check_whole_numbers("lengths", counts, 1)
-        if sum(counts) != len(flat):
-            raise ValueError(f"lengths must sum to the {len(flat)} steps of pred_probs. They sum to {sum(counts)}.")
-        ends = np.cumsum(counts)[:-1]
-        parts = {}
-        for name, values in given.items():
-            array = None if values is None else np.asarray(_validation.plain_array(values))
-            if array is not None and (array.ndim == 0 or len(array) != len(flat)):
-                raise ValueError(f"{name} must hold {len(flat)} steps, as pred_probs does. Got shape {array.shape}.")
-            parts[name] = None if array is None else np.split(array, ends)
+        if sum(counts) != n_steps:
+            raise ValueError(f"lengths must sum to the {n_steps} steps of pred_probs. They sum to {sum(counts)}.")
+        ends, rule = np.cumsum(counts)[:-1], f"must hold {n_steps} steps, as pred_probs does"
     else:
         return given, lengths
-    return {
-        name: None if part is None else _stack_padded(name, part, max(counts)) for name, part in parts.items()
-    }, counts
-
-
-def _same_lengths(name: str, values: Any, counts: list[int]) -> list[np.ndarray] | None:
-    if values is None:
-        return None
-    arrays = [np.asarray(_validation.plain_array(part)) for part in values]
-    if [len(part) if part.ndim else 0 for part in arrays] != counts:
-        raise ValueError(f"{name} must be a list of {len(counts)} sequences as long as those of pred_probs.")
-    return arrays
-
-
-def _stack_padded(name: str, parts: list[np.ndarray], n_steps: int) -> np.ndarray:
-    """Sequences one below the other; padding, which lengths tell apart, repeats the last step."""
-    if len({part.shape[1:] for part in parts}) > 1:
-        raise ValueError(f"The sequences of {name} must have one shape beyond their steps.")
-    return np.stack([part[np.minimum(np.arange(n_steps), len(part) - 1)] for part in parts])
+    padded = dict(given)
+    for name, values in given.items():
+        if values is None:
+            continue
+        parts = values if ends is None else np.split(np.atleast_1d(_validation.plain_array(values)), ends)
+        parts = [np.asarray(_validation.plain_array(part)) for part in parts]
+        if [len(part) if part.ndim else 0 for part in parts] != counts:
+            raise ValueError(f"{name} {rule}.")
+        if len({part.shape[1:] for part in parts}) > 1:
+            raise ValueError(f"The sequences of {name} must have one shape beyond their steps.")
+        padded[name] = np.stack([part[np.minimum(np.arange(max(counts)), len(part) - 1)] for part in parts])
+    return padded, counts
 
 
 def _check_probabilities(values: np.ndarray, mask: np.ndarray) -> np.ndarray:

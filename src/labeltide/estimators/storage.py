@@ -352,10 +352,6 @@ def _take_part(tensors: Tensors, prefix: str) -> Tensors:
 # The header, and the digest of the whole file within it.
 
 
-class LongNumberError(ValueError):
-    """A whole number with more digits than any of ours."""
-
-
 def seal(raw: bytes) -> bytes:
     """The file with its digest in place."""
     digest, start = _digest(raw)
@@ -416,8 +412,8 @@ def _read_about(raw: bytes) -> dict[str, Any]:
         about = json.loads(header.pop("__metadata__")["labeltide"], parse_int=_whole_number)
         end = start + max(entry["data_offsets"][1] for entry in header.values())
         truncated = len(raw) < end
-    except LongNumberError as error:
-        raise ValueError(f"it holds a whole number of {error.args[0]} digits.") from None
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         cut = "it is truncated." if len(raw) < start else "it is not a labeltide file, or its header is corrupted."
         raise ValueError(cut) from None
@@ -440,7 +436,7 @@ def _read_about(raw: bytes) -> dict[str, Any]:
 def _whole_number(digits: str) -> int:
     """A whole number of JSON that fits into 64 bits."""
     if len(digits) > MAX_DIGITS:
-        raise LongNumberError(len(digits))
+        raise OverflowError(f"it holds a whole number of {len(digits)} digits.")
     return int(digits)
 
 

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from labeltide._fleet import stack
 from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence, informedness
 from labeltide.chain.em import flat_chain, join_evidence, label_chain
 from labeltide.chain.passes import expect
-from labeltide.chain.select import NoiseMixture, choose_noise
+from labeltide.chain.select import choose_noise
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.cross_fit import (
@@ -30,7 +30,6 @@ from labeltide.estimators.cross_fit import (
     digest_rows,
     every_weight,
     hold_out_folds,
-    reads_both_ways,
     repeat,
     small_batches,
 )
@@ -74,15 +73,6 @@ CLEAN_ERROR_RATE = 0.1  # by hand: by the labels alone, below which bursts of er
 Predict = Callable[[FixedNoise], tuple[Tensor, Tensor | None, tuple[SequenceModel, ...]]]
 
 
-class Posterior(NamedTuple):
-    """The posterior of the true labels (forward-backward smoothing), and Q(t)."""
-
-    labels: Tensor  # (fits, rows, steps, classes), zero on padding
-    folds: Tensor  # (fits, rows)
-    noise: FixedNoise
-    learned: list[dict[str, Any]]  # more attributes for each estimator
-
-
 def find_posterior(
     data: ChainData,
     folds: Tensor,
@@ -90,14 +80,18 @@ def find_posterior(
     period: Period,
     clusters: Tensor | None,
     predict: Predict | None = None,
-) -> Posterior:
-    """Estimate the posterior of the true labels and Q(t) from recorded labels and evidence.
+) -> tuple[Tensor, FixedNoise, list[dict[str, Any]]]:
+    """Estimate the true labels and Q(t) from recorded labels and evidence.
 
-    `data` holds out-of-sample evidence; otherwise `predict` trains networks with a first Q and gives theirs.
+    `data` holds out-of-sample evidence; otherwise `predict` trains networks with a first Q and gives theirs. Returns
+    the posterior (forward-backward smoothing), (fits, rows, steps, classes) and zero on padding; Q of the average of
+    all families; and more attributes for each estimator.
     """
-    fits = _every_row(folds)
+    index = torch.arange(len(folds), device=folds.device)
+    fits = Members(index, index, torch.ones_like(folds, dtype=torch.float32))
     networks: tuple[SequenceModel, ...] = ()
-    annotators = data.labels.shape[-1] if _has_several_annotators(data) else 1
+    shares = data.label_shares().cpu()
+    annotators = data.labels.shape[-1] if bool((shares > 0).sum(1).max() > 1) else 1
     chain = label_chain(data, fits, grid, period, annotators)
     all_known = data.trusted is not None and bool((data.trusted >= 0)[data.mask].all())
     if predict is not None and not all_known:
@@ -107,11 +101,36 @@ def find_posterior(
         data = data.with_evidence(log_probs, informedness(taught.matrices), future)
     if data.evidence is not None:
         chain = join_evidence(data, fits, chain, grid, period, clusters)
-    posterior = _conclude(data, fits, folds, chain, grid, period, networks)
-    for attributes in posterior.learned:
-        attributes["findings_"] = {}
-        attributes["training_"] = attributes["training_"]._replace(clusters=clusters)
-    return posterior
+    chosen = choose_noise(data, fits, chain, folds, grid, period)
+    labels = expect(data, fits, chosen.parameters, posterior=True).posterior
+    assert labels is not None
+    count = networks[0].members // len(folds) if networks else 0  # networks of one fit and direction
+    learned: list[dict[str, Any]] = []
+    for fit in range(len(folds)):
+        parameters = chosen.parameters.take(torch.tensor([fit], device=folds.device)).cpu()
+        start, transition, power = (tensor[0].double().numpy() for tensor in parameters[:3])
+        bursts = 0.0 if parameters.bursts is None else parameters.bursts.tolist()[0]
+        evidence = TrainingEvidence(
+            data.of_fit(fit),
+            parameters,
+            folds[fit : fit + 1].cpu(),
+            grid,
+            shares=shares[fit],
+            period=period,
+            families=chosen.weighted(fit),
+            clusters=clusters,
+        )
+        of_fit = [fleet.member(fit * count, count).cpu().eval() for fleet in networks]
+        learned.append(
+            {
+                "chain_": Chain(start, transition, float(power), bursts),
+                "families_": dict(zip(chosen.names[fit], chosen.weights[fit].double().tolist(), strict=True)),
+                "training_": evidence,
+                "fold_model_": stack(of_fit) if networks else None,
+                "findings_": {},
+            }
+        )
+    return labels, _noise_function(data, chosen.parameters, grid, period).to(folds.device), learned
 
 
 def _training_noise(data: ChainData, chain: ChainParameters) -> Tensor:
@@ -180,45 +199,6 @@ def chain_data(data: FleetData, n_classes: int, cells: Cells | None = None) -> t
     return labels.with_gaps(None if data.gaps is None else data.gaps.cpu().numpy()), grid
 
 
-def _has_several_annotators(data: ChainData) -> bool:
-    """Whether any fit has labels of more than one annotator."""
-    return bool((data.label_shares() > 0).sum(1).max() > 1)
-
-
-def _conclude(
-    data: ChainData,
-    fits: Members,
-    folds: Tensor,
-    chain: ChainParameters,
-    grid: np.ndarray,
-    period: Period,
-    networks: tuple[SequenceModel, ...],
-) -> Posterior:
-    """Select the families of Q, and compute the posterior of the true labels under their average."""
-    chosen = choose_noise(data, fits, chain, folds, grid, period)
-    labels = expect(data, fits, chosen.parameters, posterior=True).posterior
-    assert labels is not None
-    shares = data.label_shares().cpu()
-    learned = _learned(chosen)
-    count = networks[0].members // len(learned) if networks else 0  # networks of one fit and direction
-    for fit, attributes in enumerate(learned):
-        parameters = chosen.parameters.take(torch.tensor([fit], device=folds.device)).cpu()
-        fold = folds[fit : fit + 1].cpu()
-        attributes["training_"] = TrainingEvidence(
-            data.of_fit(fit),
-            parameters,
-            fold,
-            grid,
-            shares=shares[fit],
-            period=period,
-            families=chosen.weighted(fit),
-        )
-        of_fit = [fleet.member(fit * count, count).cpu().eval() for fleet in networks]
-        attributes["fold_model_"] = stack(of_fit) if networks else None
-    noise = _noise_function(data, chosen.parameters, grid, period).to(folds.device)
-    return Posterior(labels, folds, noise, learned)
-
-
 def _noise_function(data: ChainData, chain: ChainParameters, grid: np.ndarray, period: Period) -> FixedNoise:
     """Q of each annotator, and the common Q: their mean weighted by shares of the labels."""
     # With several clocks, the indices of cells stand for moments.
@@ -230,25 +210,6 @@ def _noise_function(data: ChainData, chain: ChainParameters, grid: np.ndarray, p
     return FixedNoise(matrices.numpy(), moments, common.numpy(), length)
 
 
-def _learned(chosen: NoiseMixture) -> list[dict[str, Any]]:
-    chain = chosen.parameters.cpu()
-    start, transition, power = (tensor.double().numpy() for tensor in chain[:3])
-    bursts = [0.0] * len(power) if chain.bursts is None else chain.bursts.tolist()
-    weights = chosen.weights.double().cpu().numpy()
-    return [
-        {
-            "chain_": Chain(start[fit], transition[fit], float(power[fit]), bursts[fit]),
-            "families_": dict(zip(chosen.names[fit], weights[fit].tolist(), strict=True)),
-        }
-        for fit in range(len(weights))
-    ]
-
-
-def _every_row(folds: Tensor) -> Members:
-    index = torch.arange(len(folds), device=folds.device)
-    return Members(index, index, torch.ones_like(folds, dtype=torch.float32))
-
-
 DISTILLATION_PATIENCE = 30  # by hand: epochs without a better held-out loss, after which a network stops
 KINDS = ("stopped", "whole")  # of networks: with early stopping on a held-out fold, and on all rows for all epochs
 
@@ -256,20 +217,12 @@ KINDS = ("stopped", "whole")  # of networks: with early stopping on a held-out f
 def distill(
     fleet_fit: FleetFit, labels: Tensor, folds: Tensor, ensemble: bool
 ) -> tuple[SequenceModel, History, list[int]]:
-    """Train an ensemble for each fit on the posterior as soft targets; or distil the ensemble into a single network.
+    """Train an ensemble for each fit on the posterior, (fits, rows, steps, classes), or a single network on it.
 
     One network for each fold leaves it out and is stopped on it; as many are trained on all rows to the end. How long
     decisions improve differs between data sets, and the two kinds make different errors
-    (docs/decisions/004-distillation.md).
-
-    Parameters
-    ----------
-    labels : Tensor of shape (fits, rows, steps, classes)
-    folds : int64 Tensor of shape (fits, rows)
-
-    Returns
-    -------
-    The networks of all fits, those of a fit next to each other; their history; their number in each fit.
+    (docs/decisions/004-distillation.md). Returns the networks of all fits, those of a fit next to each other; their
+    history; and their number in each fit.
     """
     count = int(folds.max()) + 1
     fleets = []
@@ -290,9 +243,11 @@ def distill(
 
 
 def _with_targets(networks: FleetFit, targets: Tensor) -> FleetFit:
-    """The same with the soft targets of each fit for its networks."""
-    trusted = () if networks.data.trusted is None else (networks.data.trusted,)
-    return replace(networks, data=networks.data.with_targets(targets), extra_inputs=trusted)
+    """The same with the soft targets (fits, rows, steps, classes) of each fit for all its networks."""
+    data, trusted = networks.data, () if networks.data.trusted is None else (networks.data.trusted,)
+    if data.sets is None and len(targets) < data.members:
+        targets = targets.repeat_interleave(data.members // len(targets), 0)
+    return replace(networks, data=replace(data, targets=targets, trusted=None), extra_inputs=trusted)
 
 
 def _train(networks: FleetFit, stage: str, **schedule: Any) -> tuple[SequenceModel, History]:
@@ -313,14 +268,10 @@ def _side_by_side(fleets: list[tuple[SequenceModel, History]], fits: int) -> tup
             values = [np.pad(v, ((0, longest - len(v)), (0, 0)), constant_values=np.nan) for v in values]
         return np.ma.masked_invalid(np.concatenate([v.reshape(*v.shape[:-1], fits, -1) for v in values], -1))
 
-    history = History(
-        networks("loss").mean(-1).filled(np.nan),
-        networks("held_out").mean(-1).filled(np.nan),
-        networks("best_epoch").max(-1).filled(0).astype(np.int64),
-        networks("restarts").sum(-1).filled(0).astype(np.int64),
-        networks("linear").mean(-1).filled(np.nan),
-        networks("quadratic").mean(-1).filled(np.nan),
-    )
+    names = ("loss", "held_out", "linear", "quadratic")
+    means = {name: networks(name).mean(-1).filled(np.nan) for name in names}
+    best = networks("best_epoch").max(-1).filled(0).astype(np.int64)
+    history = History(best_epoch=best, restarts=networks("restarts").sum(-1).filled(0).astype(np.int64), **means)
     order = torch.arange(len(fleets) * len(histories[0].best_epoch)).reshape(len(fleets), fits, -1)
     return stack([model for model, _ in fleets]).take(order.movedim(1, 0).flatten()), history
 
@@ -338,7 +289,8 @@ class FoldNetworks:
 
     def __init__(self, model: SequenceModel, rows: TrainingRows, device: str) -> None:
         self.device, self.n_folds = device, int(rows.folds.max()) + 1
-        halves = torch.arange(model.members).chunk(2 if reads_both_ways(model, self.n_folds) else 1)
+        reads_both_ways = model.is_causal and model.members // self.n_folds % 2 == 0
+        halves = torch.arange(model.members).chunk(2 if reads_both_ways else 1)
         self.directions = [model.take(half).eval().to(device) for half in halves]  # onwards and, if any, backwards
 
     def predict(self, features: np.ndarray, mask: np.ndarray, folds: np.ndarray, each: Any = map) -> Tensor:
@@ -380,6 +332,9 @@ SHARE, WARNED = "share", "warned"  # what files do not hold: the estimates have 
 FALSE_ALARMS = "false_alarms"  # what they hold of it where there are no estimates
 
 
+Found = TypeVar("Found")
+
+
 class Inferred:
     """Bands, tests and checks of a method that keeps the evidence from which it learned Q."""
 
@@ -408,24 +363,23 @@ class Inferred:
         self._check_one_clock("annotator_estimates_", "noise_at(clock, annotator)")
         if self.noise_.annotators == 1:
             return (self.noise_estimate_,)
-        estimates: tuple[NoiseEstimate, ...] = self._find(
-            "annotator_estimates", lambda: self._estimate()["annotator_estimates"]
-        )
+        estimates: tuple[NoiseEstimate, ...]
+        estimates = self._find("annotator_estimates", lambda: self._estimate()["annotator_estimates"])
         return estimates
 
     @property
     def temporality_(self) -> Temporality:
         """Whether the noise changes over the clock, whose, whether there is any, and whether classes differ in it."""
         self._check_one_clock("temporality_", "clock_temporality_")
-        temporality: Temporality = self._find("temporality", self._judge)
-        return temporality
+        return self._find("temporality", self._judge)
 
     @property
     def clock_estimates_(self) -> tuple[NoiseEstimate, ...]:
         """Q along each clock with 95 % bands, averaged over the other clocks (partial dependence)."""
         if self.cells_ is None:
             return (self.noise_estimate_,)
-        estimates: tuple[NoiseEstimate, ...] = self._find("clock_estimates", self._estimate_clocks)
+        seed = self._inference_seed()
+        estimates = self._find("clock_estimates", lambda: estimate_clocks(self.training_, self._share, seed=seed))
         self._warn()
         return self._agree(estimates, "clock_estimates")
 
@@ -436,14 +390,13 @@ class Inferred:
             whole = self.temporality_
             test = (whole.statistic, whole.p_value, self.noise_estimate_.change, whole.method, whole.n_units)
             return (PartTemporality(*test),)
-        tests: tuple[PartTemporality, ...] = self._find("clock_temporality", self._judge_clocks)
-        return tests
+        seed = self._inference_seed()
+        return self._find("clock_temporality", lambda: judge_clocks(self.training_, self.clock_estimates_, seed=seed))
 
     @property
     def is_noisy_p_(self) -> float:
         """p-value of the null hypothesis that labels have no errors, with one clock or several."""
-        p_value: float = self._find("is_noisy_p", self._judge_presence)
-        return p_value
+        return self._find("is_noisy_p", self._judge_presence)
 
     @property
     def conclusion_(self) -> Finding:
@@ -462,10 +415,8 @@ class Inferred:
 
     def _false_alarms(self) -> np.ndarray | None:
         """Expected shares of false alarms, by which the flags of an audit are limited (`false_alarm_curve`)."""
-        estimates = (self.findings_.get("noise_estimate"), *self.findings_.get("clock_estimates", ())[:1])
-        for estimate in estimates:
-            if estimate is not None:
-                return estimate.false_alarms
+        if (estimate := self._first_estimate()) is not None:
+            return estimate.false_alarms
         if hasattr(self, "training_") and self.training_.data.evidence is not None:
             return self._share.false_alarms
         return self.findings_.get(FALSE_ALARMS)
@@ -499,7 +450,12 @@ class Inferred:
             self.findings_[name] = agreed if several else agreed[0]
         return self.findings_[name]
 
-    def _find(self, name: str, compute: Callable[[], Any]) -> Any:
+    def _first_estimate(self) -> NoiseEstimate | None:
+        """That of the only or the first clock, if it has been computed."""
+        estimates = [self.findings_.get("noise_estimate"), *self.findings_.get("clock_estimates", ())]
+        return next((estimate for estimate in estimates if estimate is not None), None)
+
+    def _find(self, name: str, compute: Callable[[], Found]) -> Found:
         self._check_fitted()
         if name not in self.findings_:
             if not hasattr(self, "training_"):
@@ -509,7 +465,8 @@ class Inferred:
                 )
             with torch_on_one_thread():
                 self.findings_[name] = compute()
-        return self.findings_[name]
+        found: Found = self.findings_[name]
+        return found
 
     def _estimate(self) -> dict[str, Any]:
         """The common estimate and those of annotators, from one bootstrap."""
@@ -519,25 +476,18 @@ class Inferred:
             self.findings_["annotator_estimates"] = annotators
         return self.findings_
 
-    def _estimate_clocks(self) -> tuple[NoiseEstimate, ...]:
-        return estimate_clocks(self.training_, self._share, seed=self._inference_seed())
-
-    def _judge_clocks(self) -> tuple[PartTemporality, ...]:
-        return judge_clocks(self.training_, self.clock_estimates_, seed=self._inference_seed())
-
     def _judge_presence(self) -> float:
         if "temporality" in self.findings_:  # of a file of an earlier version
             return float(self.findings_["temporality"].is_noisy_p)
         tested = judge_presence(self.training_, seed=self._inference_seed())
-        estimates = (self.findings_.get("noise_estimate"), *self.findings_.get("clock_estimates", ())[:1])
-        of_share = next((each.total_p for each in estimates if each is not None), None)
+        estimate = self._first_estimate()
+        of_share = None if estimate is None else estimate.total_p
         return presence_p(tested, self._share.p_value if of_share is None else of_share, self.training_)
 
     @property
     def _share(self) -> ShareInterval:
         """Interval and test of the share of wrong labels, computed once for bands and the conclusion."""
-        share: ShareInterval = self._find(SHARE, lambda: share_test(self.training_))
-        return share
+        return self._find(SHARE, lambda: share_test(self.training_))
 
     def _check_one_clock(self, name: str, instead: str) -> None:
         self._check_fitted()
@@ -552,8 +502,7 @@ class Inferred:
     @property
     def _checks(self) -> tuple[Diagnostic, ...]:
         names = [str(name) for name in self.classes_]
-        checks: tuple[Diagnostic, ...] = self._find("diagnostics", lambda: diagnose(self.training_, names))
-        return checks
+        return self._find("diagnostics", lambda: diagnose(self.training_, names))
 
     def _warn(self) -> None:
         """Warn of checks that fail, once, when the estimates that they doubt are first asked for."""
@@ -564,16 +513,6 @@ class Inferred:
 
     def _inference_seed(self) -> int:
         return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
-
-    def _write_findings(self) -> dict[str, Any]:
-        if "is_noisy_p" in self.findings_:
-            for name in {"noise_estimate", "clock_estimates"} & set(self.findings_):
-                self._agree(self.findings_[name], name)
-        kept = {name: found for name, found in self.findings_.items() if name not in (SHARE, WARNED, FALSE_ALARMS)}
-        return write_findings(kept)
-
-    def _read_findings(self, written: Any) -> None:
-        self.findings_ = read_findings(written, len(self.classes_))
 
 
 # Parts of the model in older files, by their key in the header.
@@ -676,19 +615,20 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         folds = make_folds(fleet_fit.data.labels, fleet_fit.clusters, fleet_fit.seeds)
         data, grid = chain_data(fleet_fit.data, fleet_fit.n_classes, fleet_fit.cells)
         clusters = None if fleet_fit.clusters is None else torch.from_numpy(fleet_fit.clusters)
-        posterior = find_posterior(data, folds, grid, self.period, clusters, partial(cross_fit, fleet_fit, folds))
+        predict = partial(cross_fit, fleet_fit, folds)
+        labels, noise, learned = find_posterior(data, folds, grid, self.period, clusters, predict)
         digests = digest_rows(fleet_fit.data.features.cpu().numpy(), fleet_fit.data.mask.cpu().numpy())
-        for fit, attributes in enumerate(posterior.learned):
+        for fit, attributes in enumerate(learned):
             attributes["lags_"] = np.zeros(fleet_fit.data.labels.shape[-1], int) if lags is None else lags[fit]
             attributes["training_rows_"] = TrainingRows(digests, attributes["training_"].folds[0].numpy())
         if not self.distils:
-            folds_of_fits = [attributes["fold_model_"] for attributes in posterior.learned]
+            folds_of_fits = [attributes["fold_model_"] for attributes in learned]
             none, zeros = np.zeros((0, fleet_fit.members)), np.zeros(fleet_fit.members, np.int64)
             history = History(none, none, zeros, zeros, none, none)
             counts = [model.members for model in folds_of_fits]
-            return FittedFleet(stack(folds_of_fits), posterior.noise, history, posterior.learned, counts)
-        model, history, networks = distill(fleet_fit, posterior.labels, posterior.folds, self.ensemble)
-        return FittedFleet(model, posterior.noise, history, posterior.learned, networks)
+            return FittedFleet(stack(folds_of_fits), noise, history, learned, counts)
+        model, history, networks = distill(fleet_fit, labels, folds, self.ensemble)
+        return FittedFleet(model, noise, history, learned, networks)
 
     def _evidence(self, features: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         if self.fold_model_ is None:  # every label was trusted: nothing was cross-fitted
@@ -702,10 +642,8 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         """Labels of an audit moved to the signals: by the lags of the fit, and by shifts of single rows."""
         if not self.align:
             return recorded.labels
-        labels, lags = (
-            recorded.labels,
-            np.zeros((len(recorded.labels), recorded.labels.shape[-1]), int),
-        )  # (n, annotators)
+        labels = recorded.labels
+        lags = np.zeros((len(labels), labels.shape[-1]), int)  # (n, annotators)
         if recorded.sources is not None:
             lags = self.lags_[recorded.sources]
         elif len(self.lags_) in (1, lags.shape[1]):
@@ -736,9 +674,13 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         return self.chain_
 
     def _learned(self) -> dict[str, Any]:
+        if "is_noisy_p" in self.findings_:
+            for name in {"noise_estimate", "clock_estimates"} & set(self.findings_):
+                self._agree(self.findings_[name], name)
+        kept = {name: found for name, found in self.findings_.items() if name not in (SHARE, WARNED, FALSE_ALARMS)}
         start, transition, power, bursts = self.chain_
         chain = {"start": start.tolist(), "transition": transition.tolist(), "power": power, "bursts": bursts}
-        learned = {"chain": chain, "families": self.families_, "findings": self._write_findings()}
+        learned = {"chain": chain, "families": self.families_, "findings": write_findings(kept)}
         if not {"noise_estimate", "clock_estimates"} & set(self.findings_):
             share = self.findings_.get(SHARE)
             curve = self.findings_.get(FALSE_ALARMS) if share is None else share.false_alarms
@@ -770,6 +712,6 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
             )
         self.chain_, self.families_ = Chain(start, transition, power, bursts), dict(families)
         self.lags_ = lags
-        self._read_findings(findings)
+        self.findings_ = read_findings(findings, n_classes)
         if FALSE_ALARMS in learned:
             self.findings_[FALSE_ALARMS] = curve

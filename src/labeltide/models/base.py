@@ -126,15 +126,7 @@ def check_logits(shape: Sequence[int], expected: Sequence[int]) -> None:
 
 
 class LinearModel(SequenceModel):
-    """Multinomial logistic regression, applied to every step on its own.
-
-    Parameters
-    ----------
-    hidden_size : int
-        Unused: there is no hidden layer. Accepted because every model is built with the same arguments.
-    causal : bool
-        Unused: the model is always causal, as a step depends on its own features only.
-    """
+    """Multinomial logistic regression of every step on its own; `hidden_size` and `causal` have no effect."""
 
     name = "linear"
     reach = 1

@@ -48,8 +48,8 @@ class GRUModel(SequenceModel):
         self.head = MemberLinear(members, hidden_size * (1 if causal else 2), n_classes)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        parameters = (*self.forwards.parameters(), *self.head.parameters())
-        if self.backwards is None and kernel.usable(features, *parameters):
+        parameters = self.fused_parameters()
+        if parameters is not None and kernel.usable(features, *parameters):
             return kernel.fused_gru(features, *parameters)
         hidden = self.forwards(features)
         if self.backwards is not None:
@@ -72,8 +72,12 @@ class GRUModel(SequenceModel):
         if kernel.usable(steps[:, :, None], *parameters):
             state = state.clone()  # updated in place
             return kernel.fused_advance(steps[:, :, None].contiguous(), state, *parameters)[:, :, 0], state
+        hidden = 2 * state.shape[-1]  # columns of the reset and update gates
         gates = torch.baddbmm(layer.bias_input, steps, layer.weight_input)
-        state = gru_step(gates, state, layer.weight_hidden, layer.bias_hidden)
+        hidden_part = torch.baddbmm(layer.bias_hidden, state, layer.weight_hidden)
+        reset, update = (gates[..., :hidden] + hidden_part[..., :hidden]).sigmoid().chunk(2, -1)
+        new = torch.addcmul(gates[..., hidden:], reset, hidden_part[..., hidden:]).tanh()
+        state = torch.lerp(new, state, update)
         return self.head(state), state
 
     @property
@@ -145,36 +149,15 @@ class GRULayer(FleetModule):
             closed = (~mask).permute(2, 0, 1).unsqueeze(-1) * 1e4  # sigmoid(1e4) = 1 keeps the old state
             reset, update, new = gates.chunk(3, -1)
             gates = torch.cat([reset, update + closed, new], -1)
-        return gru_recurrence(gates, self.weight_hidden, self.bias_hidden).permute(1, 2, 0, 3)
+        return Recurrence.apply(gates, self.weight_hidden, self.bias_hidden).permute(1, 2, 0, 3)
 
 
-def gru_recurrence(gates: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Hidden states of every step, starting from zero.
+class Recurrence(torch.autograd.Function):
+    """Hidden states of every step, (steps, members, batch, hidden), starting from zero.
 
-    Parameters
-    ----------
-    gates : Tensor of shape (steps, members, batch, 3 * hidden)
-        The input part, in the order reset, update, new.
-    weight : Tensor of shape (members, hidden, 3 * hidden)
-    bias : Tensor of shape (members, 1, 3 * hidden)
-
-    Returns
-    -------
-    Tensor of shape (steps, members, batch, hidden)
+    The input part of the gates, (steps, members, batch, 3 * hidden), comes in the order reset, update, new.
     """
-    return _Recurrence.apply(gates, weight, bias)
 
-
-def gru_step(gates: Tensor, state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """One step of the recurrence: the hidden states after it, (members, batch, hidden), from those before it."""
-    hidden = state.shape[-1]
-    hidden_part = torch.baddbmm(bias, state, weight)
-    reset, update = (gates[..., : 2 * hidden] + hidden_part[..., : 2 * hidden]).sigmoid().chunk(2, -1)
-    new = torch.addcmul(gates[..., 2 * hidden :], reset, hidden_part[..., 2 * hidden :]).tanh()
-    return torch.lerp(new, state, update)
-
-
-class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gates: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         steps, members, batch, width = gates.shape

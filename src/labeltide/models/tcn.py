@@ -14,6 +14,7 @@ from labeltide.models.base import SequenceModel
 
 KERNEL_SIZE = 3
 DILATIONS = (1, 2, 4, 8, 16)  # two convolutions each: the receptive field of a causal output is 125 steps
+PASTS = [(KERNEL_SIZE - 1) * dilation for dilation in DILATIONS for _ in range(2)]  # earlier inputs of a convolution
 
 
 class TCNModel(SequenceModel):
@@ -45,20 +46,15 @@ class TCNModel(SequenceModel):
             hidden = block(hidden, padding)
         return self.head(hidden.permute(1, 0, 3, 2))
 
-    def _pasts(self) -> list[int]:
-        """How many earlier inputs each convolution sees."""
-        return [(KERNEL_SIZE - 1) * dilation for dilation in DILATIONS for _ in range(2)]
-
     @property
     def onnx_state(self) -> tuple[int | str, ...] | None:
         """The earlier inputs of all convolutions."""
-        return ("streams", self.members * self.embed.weight.shape[-1], sum(self._pasts()))
+        return ("streams", self.members * self.embed.weight.shape[-1], sum(PASTS))
 
     def write_onnx(self, graph: Any, features: str, lengths: str | None, state: str | None) -> tuple[str, str | None]:
-        pasts, afters, mask = self._pasts(), [], None
-        befores = iter(
-            () if state is None else graph.add_many("Split", [state, graph.whole(*pasts)], len(pasts), axis=2)
-        )
+        afters, mask = [], None
+        splits = () if state is None else graph.add_many("Split", [state, graph.whole(*PASTS)], len(PASTS), axis=2)
+        befores = iter(splits)
         if lengths is not None:  # (batch, 1, steps)
             mask = graph.to_float(graph.add("Unsqueeze", graph.real_steps(features, lengths), graph.whole(1)))
 
@@ -116,13 +112,7 @@ class MemberConv(FleetModule):
         uniform_(self.bias, bound, generators)
 
     def forward(self, hidden: Tensor, padding: Tensor | None) -> Tensor:
-        """The convolved sequences, in the shape of `hidden`.
-
-        Parameters
-        ----------
-        hidden : Tensor of shape (batch, members, hidden, steps)
-        padding : bool Tensor of shape (batch, members, 1, steps), or None where the convolution is causal
-        """
+        """Convolve sequences (batch, members, hidden, steps); padding, (batch, members, 1, steps), counts as zero."""
         if padding is not None:
             hidden = hidden.masked_fill(padding, 0)
         reach = self.dilation * (KERNEL_SIZE - 1)

@@ -1,19 +1,17 @@
 """The training loop of fleets: Adam, gradient clipping, early stopping and the augmented Lagrangian method."""
 
 from labeltide.training.checkpoint import Checkpoint, fingerprint
-from labeltide.training.data import Batch, FleetData, clock_grid, free_memory, reversal
-from labeltide.training.loop import History, OnEpoch, OnEpochShare, epoch_bar, evaluate, stages_bar, train, watch_epochs
+from labeltide.training.data import FleetData, clock_grid, free_memory, reversal
+from labeltide.training.loop import History, OnEpochShare, epoch_bar, evaluate, stages_bar, train, watch_epochs
 from labeltide.training.state import AugmentedLagrangian, Schedule
 from labeltide.training.step import Fleet
 
 __all__ = [
     "AugmentedLagrangian",
-    "Batch",
     "Checkpoint",
     "Fleet",
     "FleetData",
     "History",
-    "OnEpoch",
     "OnEpochShare",
     "Schedule",
     "clock_grid",

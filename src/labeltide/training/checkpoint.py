@@ -20,19 +20,11 @@ from labeltide.training.state import TrainingState
 
 @dataclass
 class Checkpoint:
-    """A file with the latest state of one call of `train`, replaced atomically.
-
-    Attributes
-    ----------
-    path : the file
-    fingerprint : a digest of data and settings
-        A file of another fit is refused.
-    seconds : the shortest time between two writes
-    """
+    """A file with the latest state of one call of `train`, replaced atomically."""
 
     path: Path
-    fingerprint: str
-    seconds: float = 10.0
+    fingerprint: str  # a digest of data and settings; a file of another fit is refused
+    seconds: float = 10.0  # the shortest time between two writes
     written: float = field(default_factory=time.monotonic, init=False)
     cost: float = field(default=0.0, init=False)  # seconds that the last write took
 

@@ -31,45 +31,20 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class FleetData:
-    """Features, labels and weights of a fleet as tensors on one device.
+    """Features, labels and weights of a fleet as tensors on one device."""
 
-    Attributes
-    ----------
-    features : Tensor of shape (rows, steps, features)
-    mask : bool Tensor of shape (rows, steps)
-    labels : int8 Tensor of shape (members or sets, rows, steps, annotators)
-    grid : Tensor of shape (points,)
-        The distinct moments of the clock, rising.
-    points : int64 Tensor of shape (rows, steps), or None
-        The grid point of each step; None where step t of every row is point t.
-    weights : Tensor of shape (members, rows)
-        The training weight of a row; zero leaves it out.
-    held_out : bool Tensor of shape (members, rows)
-        Validation rows, for early stopping.
-    trusted : int8 Tensor of shape (rows, steps), optional
-        Labels known to be right, -1 elsewhere.
-    targets : Tensor of shape (members or sets, rows, steps, classes), optional
-        Soft labels, probabilities of the true label, in place of the labels.
-    gaps : int64 Tensor of shape (rows, steps), optional
-        Time before each step in units of steps; None where all are one.
-    sets : int64 Tensor of shape (members,), optional
-        The set of labels and of targets of each member; None where every member has its own.
-    backwards : bool
-        Whether networks read the features of each row from its last step to its first. All else is in that order.
-    """
-
-    features: Tensor
-    mask: Tensor
-    labels: Tensor
-    grid: Tensor
-    points: Tensor | None
-    weights: Tensor
-    held_out: Tensor
-    trusted: Tensor | None = None
-    targets: Tensor | None = None
-    gaps: Tensor | None = None
-    sets: Tensor | None = None
-    backwards: bool = False
+    features: Tensor  # (rows, steps, features)
+    mask: Tensor  # bool (rows, steps)
+    labels: Tensor  # int8 (members or sets, rows, steps, annotators)
+    grid: Tensor  # (points,), the distinct moments of the clock, rising
+    points: Tensor | None  # int64 (rows, steps), the grid point of each step; None where step t of every row is point t
+    weights: Tensor  # (members, rows), of a row in training; zero leaves it out
+    held_out: Tensor  # bool (members, rows), validation rows for early stopping
+    trusted: Tensor | None = None  # int8 (rows, steps), labels known to be right, -1 elsewhere
+    targets: Tensor | None = None  # (members or sets, rows, steps, classes), soft labels in place of the labels
+    gaps: Tensor | None = None  # int64 (rows, steps), steps of time before each step; None where all are one
+    sets: Tensor | None = None  # int64 (members,), of labels and targets; None where every member has its own
+    backwards: bool = False  # whether networks read features from the last step to the first; all else is in that order
 
     @property
     def members(self) -> int:
@@ -79,11 +54,6 @@ class FleetData:
     def has_many_steps(self) -> bool:
         """Whether nothing as large as the features is to be held in memory once more; a GPU holds what fits there."""
         return self.mask.is_cpu and self.mask.numel() > MANY_STEPS
-
-    @property
-    def is_gathered(self) -> bool:
-        """Whether a batch cannot be read from the tables as they are."""
-        return self.sets is not None or self.backwards
 
     def to(self, device: str | torch.device) -> Self:
         """The same data on another device."""
@@ -99,21 +69,12 @@ class FleetData:
 
     def repeat_members(self, copies: int) -> Self:
         """Each member several times; where there are many steps, all copies share one set of labels."""
-        by_member: tuple[str, ...] = ("weights", "held_out")
-        sets = None
-        if self.sets is not None or self.has_many_steps:
-            own = torch.arange(self.members, device=self.mask.device) if self.sets is None else self.sets
-            sets = own.repeat_interleave(copies)
-        else:
-            by_member = ("labels", *by_member)
+        sets = self.sets
+        if sets is None and self.has_many_steps:
+            sets = torch.arange(self.members, device=self.mask.device)
+        by_member = ("weights", "held_out", *(("labels",) if sets is None else ()))
         repeated: dict[str, Any] = {name: getattr(self, name).repeat_interleave(copies, 0) for name in by_member}
-        return replace(self, **repeated, sets=sets)
-
-    def with_targets(self, targets: Tensor) -> Self:
-        """The same rows with soft labels of shape (fits, rows, steps, classes), the same for all members of a fit."""
-        if self.sets is None and len(targets) < self.members:
-            targets = targets.repeat_interleave(self.members // len(targets), 0)
-        return replace(self, targets=targets, trusted=None)
+        return replace(self, **repeated, sets=None if sets is None else sets.repeat_interleave(copies))
 
     def take_features(self, rows: slice | Tensor) -> Tensor:
         """The features of some rows, (..., steps, features), in the order in which networks read them."""
@@ -175,13 +136,7 @@ def free_memory(device: str) -> int:
 
 
 def clock_grid(clock: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """The distinct moments of a clock and the grid point of each step (None where rows share one clock).
-
-    Parameters
-    ----------
-    clock : array of shape (rows, steps)
-    mask : bool array of shape (rows, steps)
-    """
+    """The distinct moments of a clock (rows, steps), and the grid point of each step; None where rows share it."""
     longest = clock[mask.sum(1).argmax()]
     if mask.any(0).all() and np.all(np.diff(longest) > 0) and np.all((clock == longest) | ~mask):
         return longest, None
@@ -200,59 +155,3 @@ def _fill_up(orders: Sequence[np.ndarray], batch_size: int) -> Tensor:
     for member, order in enumerate(orders):
         table[member, : len(order)] = order
     return torch.from_numpy(table.reshape(len(orders), batches, width).swapaxes(0, 1).copy())
-
-
-class BatchTable:
-    """The rows of every member's batch, one member after the other: members * batch rows.
-
-    Attributes
-    ----------
-    features, mask, points : Tensors of shape (rows, steps, ...), as in `FleetData`
-    labels, weights, targets : Tensors of shape (members, rows, ...)
-        Each member has its own rows alone; the others are never read.
-    """
-
-    def __init__(self, data: FleetData, batch: int) -> None:
-        self.data = data
-        rows = data.members * batch
-        annotators = 1 if data.targets is not None else data.labels.shape[-1] + (data.trusted is not None)
-        steps = data.mask.shape[1]
-        self.features = data.features.new_zeros(rows, *data.features.shape[1:])
-        self.mask = data.mask.new_zeros(rows, steps)
-        self.points = None if data.points is None else data.points.new_zeros(rows, steps)
-        self.labels = data.labels.new_full((data.members, rows, steps, annotators), -1)
-        self.weights = data.weights.new_zeros(data.members, rows)
-        classes = () if data.targets is None else (data.targets.shape[-1],)
-        self.targets = None if data.targets is None else data.targets.new_zeros(data.members, rows, steps, *classes)
-        self._numbers = torch.arange(rows).view(data.members, batch)
-
-    def fill(self, rows: Tensor) -> Tensor:
-        """Gather a (members, batch) table of row numbers, -1 for none; returns their numbers here."""
-        batch = self.data.batch(rows)
-        self.features.copy_(batch.features.flatten(0, 1))
-        self.mask.copy_(batch.mask.flatten(0, 1))
-        if self.points is not None and batch.points is not None:
-            self.points.copy_(batch.points.flatten(0, 1))
-        self._own(self.labels).copy_(compiled_labels(batch.labels, batch.trusted, batch.targets))
-        self._own(self.weights).copy_(batch.weights)
-        if self.targets is not None and batch.targets is not None:
-            self._own(self.targets).copy_(batch.targets)
-        return self._numbers.masked_fill(rows < 0, -1)
-
-    def _own(self, values: Tensor) -> Tensor:
-        """A view of each member's own rows: (members, batch, ...)."""
-        members = len(values)
-        return values.unflatten(1, (members, -1)).diagonal(dim1=0, dim2=1).movedim(-1, 0)
-
-
-def compiled_labels(labels: Tensor, trusted: Tensor | None, targets: Tensor | None) -> Tensor:
-    """Labels in the layout of the compiled objective: (members, rows, steps, annotators).
-
-    Trusted labels are one more annotator, whose Q is the identity. Soft targets are one annotator, whose label is 0
-    where there is a target and -1 elsewhere.
-    """
-    if targets is not None:
-        return ((targets.sum(-1, keepdim=True) > 0).to(torch.int8) - 1).contiguous()
-    if trusted is None:
-        return labels
-    return torch.cat([labels, trusted[..., None].expand(*labels.shape[:3], 1)], -1)

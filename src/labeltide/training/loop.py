@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self
@@ -20,7 +20,6 @@ from torch import Tensor
 
 from labeltide._display import ShortRepr
 from labeltide.kernels.library import torch_on_one_thread
-from labeltide.models.base import SequenceModel
 from labeltide.training.checkpoint import Checkpoint
 from labeltide.training.data import FleetData
 from labeltide.training.objective import Objective
@@ -54,10 +53,13 @@ def train(
         state.quadratic.fill_(schedule.lagrangian.quadratic)
     losses = _resume(state, checkpoint)
     step = TrainingStep(fleet, data, objective, schedule, state)
-    running = Running.all_members(step, seeds)
+    held_out = data.held_out_rows(4 * schedule.batch_size) if bool(data.held_out.any()) else None
+    running = Running(state, torch.arange(data.members, device=state.active.device), step, seeds, held_out)
     fleet.train()
+    # One thread for our own networks on a CPU: beside another job a transformer took 14 s with one, 140 with two.
+    is_small = fleet.model.is_small and data.features.device.type == "cpu"
     while state.epoch < schedule.epochs and bool(state.active.any()):
-        with _seeded(seeds, state.epoch, state.parameters.device), _threads_for(fleet.model):
+        with _seeded(seeds, state.epoch, state.parameters.device), torch_on_one_thread() if is_small else nullcontext():
             running = running.narrowed()
             epoch = _run_epoch(running)
         losses.append(epoch.double().cpu().numpy())
@@ -97,7 +99,7 @@ def _run_epoch(running: Running) -> Tensor:
     if bool(lost.any()):  # the only synchronisation with the device in an epoch
         logger.warning(
             "Members %s diverged in epoch %d; they go on from the epoch before at half the rate.",
-            running.numbers(lost),
+            running.index[lost].tolist(),
             state.epoch + 1,
         )
     state.epoch += 1
@@ -105,9 +107,10 @@ def _run_epoch(running: Running) -> Tensor:
     if held_out is not None:
         scores = evaluate(step.fleet, step.data, step.objective, held_out)
         state.keep_best(running.stopping_scores(scores), schedule.patience)
-    running.write_back()
-    losses = (values.masked_fill(~active, torch.nan) for values in (training, scores, *multipliers))
-    return torch.stack([running.among_all(values) for values in losses])
+    if state is not running.whole:
+        running.whole.put(running.index, state)
+    losses = torch.stack([values.masked_fill(~active, torch.nan) for values in (training, scores, *multipliers)])
+    return losses.new_full((len(losses), len(running.whole.active)), torch.nan).index_copy(1, running.index, losses)
 
 
 @torch.no_grad()
@@ -155,35 +158,15 @@ def _seeded(seeds: Sequence[int], epoch: int, device: torch.device) -> Iterator[
         yield
 
 
-def _threads_for(model: SequenceModel) -> AbstractContextManager[None]:
-    """One thread for our own networks on a CPU: beside another job a transformer took 14 s with one, 140 with two."""
-    small = model.is_small and next(model.parameters()).device.type == "cpu"
-    return torch_on_one_thread() if small else nullcontext()
-
-
 @dataclass(frozen=True, repr=False)
 class History(ShortRepr):
-    """One value per epoch and member.
+    """What became of each member in each epoch; NaN once it has stopped."""
 
-    Attributes
-    ----------
-    loss : array of shape (epochs, members)
-        The average loss of a recorded label during the epoch; NaN once the member has stopped.
-    held_out : array of shape (epochs, members)
-        The same on the validation rows; NaN where there are none.
-    best_epoch : array of shape (members,)
-        The epoch whose parameters are kept.
-    restarts : array of shape (members,)
-        How often a member diverged and started again at a lower rate.
-    linear, quadratic : arrays of shape (epochs, members)
-        The multipliers of the augmented Lagrangian during the epoch; NaN without one and once the member has stopped.
-    """
-
-    loss: np.ndarray
-    held_out: np.ndarray
-    best_epoch: np.ndarray
-    restarts: np.ndarray
-    linear: np.ndarray
+    loss: np.ndarray  # (epochs, members), the average loss of a recorded label during the epoch
+    held_out: np.ndarray  # (epochs, members), the same on the validation rows; NaN where there are none
+    best_epoch: np.ndarray  # (members,), the epoch whose parameters are kept
+    restarts: np.ndarray  # (members,), how often it diverged and started again at a lower rate
+    linear: np.ndarray  # (epochs, members), the multipliers of the augmented Lagrangian; NaN without one
     quadratic: np.ndarray
 
     def member(self, index: int) -> Self:
@@ -217,18 +200,15 @@ class LogLines:
     def __init__(self) -> None:
         self.started = self._last = time.monotonic()
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.started
-
     def say(self, text: str) -> None:
         self._last = time.monotonic()
-        progress_logger.info("%s (%.0f s)", text, self.seconds)
+        progress_logger.info("%s (%.0f s)", text, self._last - self.started)
 
     def say_seldom(self, text: str, share: float = 0.0) -> None:
         """A line with the time left, where the share that is done says it."""
-        if time.monotonic() - self._last >= LOG_EVERY:
-            self.say(f"{text}, about {self.seconds * (1 / share - 1):.0f} s left" if share else text)
+        now = time.monotonic()
+        if now - self._last >= LOG_EVERY:
+            self.say(f"{text}, about {(now - self.started) * (1 / share - 1):.0f} s left" if share else text)
 
 
 @contextmanager
@@ -274,15 +254,18 @@ def stages_bar(title: str, stages: int, epochs: int, shown: bool) -> Iterator[No
 @contextmanager
 def epoch_bar(title: str, epochs: int, shown: bool) -> Iterator[OnEpoch]:
     """Yield the callback that advances the bar on a terminal's standard error, or writes lines where there is none."""
-    watcher = _watcher.get()
+    watcher, console = _watcher.get(), Console(stderr=True)
     if watcher is not None:
         yield lambda done, loss: watcher(done / epochs)
-        return
-    if not shown:  # a disabled bar of rich below 14.3 still writes an empty line
+    elif not shown:  # a disabled bar of rich below 14.3 still writes an empty line
         yield lambda done, loss: None
-        return
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    elif console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        more = (TextColumn("epochs{task.fields[loss]}"), TimeRemainingColumn())
+        with Progress(*columns, *more, console=console) as progress:
+            task = progress.add_task(title, total=epochs, loss="")
+            yield lambda done, loss: progress.update(task, completed=done, loss=_describe_loss(loss))
+    else:
         last = f"0 of {epochs} epochs"
 
         def on_epoch(done: int, loss: float) -> None:
@@ -293,17 +276,6 @@ def epoch_bar(title: str, epochs: int, shown: bool) -> Iterator[OnEpoch]:
         with progress_log() as lines:
             yield on_epoch
             lines.say(f"{title}: done after {last}")
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("epochs{task.fields[loss]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(title, total=epochs, loss="")
-        yield lambda done, loss: progress.update(task, completed=done, loss=_describe_loss(loss))
 
 
 def _describe_loss(loss: float) -> str:

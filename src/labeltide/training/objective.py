@@ -49,7 +49,7 @@ def forward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
     tensor([[0.2877, 0.5108]])
     """
     _check_inputs(log_probs, labels, matrices)
-    return corrected_loss("forward", log_probs, labels, matrices)
+    return label_losses(log_probs, labels, matrices)
 
 
 def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor
     """
     _check_inputs(log_probs, labels, matrices)
     try:
-        return corrected_loss("backward", log_probs, labels, matrices)
+        return label_losses(log_probs, labels, matrices, "backward")
     except torch.linalg.LinAlgError:
         raise ValueError(
             "Every Q must be invertible for the backward correction. Some are singular: recorded labels say nothing "
@@ -80,24 +80,27 @@ def backward_loss(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor
 LOSSES = ("forward", "backward")
 
 
-def corrected_loss(loss: str, log_probs: Tensor, labels: Tensor, matrices: Tensor) -> Tensor:
-    """`forward_loss` or `backward_loss` without the check of logarithms, for the training loop."""
-    _check_matrices(matrices, log_probs)
-    labels, squeeze = _with_annotators(labels, log_probs)
-    matrices = _per_annotator(matrices, log_probs)
-    if loss == "backward":
-        rows = _columns(torch.linalg.inv(matrices).transpose(-1, -2), labels)  # (..., steps, classes, annotators)
-        return _finish(-(rows * log_probs.unsqueeze(-1)).sum(-2), labels, squeeze)
-    columns = _columns(matrices, labels)  # (..., steps, classes, annotators)
-    tiny = torch.finfo(columns.dtype).tiny  # keeps log Q finite where Q is exactly zero; the gradient is zero there
-    joint = log_probs.unsqueeze(-1) + columns.clamp_min(tiny).log()
-    return _finish(-joint.logsumexp(-2), labels, squeeze)
-
-
-def cross_entropy(log_probs: Tensor, labels: Tensor) -> Tensor:
-    r"""Cross-entropy of the recorded labels, without a correction: :math:`-\log p_{t, \tilde y_t}`."""
-    labels, squeeze = _with_annotators(labels, log_probs)
-    return _finish(-log_probs.gather(-1, labels.clamp_min(0)), labels, squeeze)
+def label_losses(
+    log_probs: Tensor, labels: Tensor, matrices: Tensor | None = None, correction: str = "forward"
+) -> Tensor:
+    r"""`forward_loss`, `backward_loss` or, without Q, cross-entropy :math:`-\log p_{t, \tilde y_t}`; for training."""
+    single = labels.ndim < log_probs.ndim
+    labels = (labels.unsqueeze(-1) if single else labels).long()
+    if matrices is None:
+        losses = -log_probs.gather(-1, labels.clamp_min(0))
+    else:
+        _check_matrices(matrices, log_probs)
+        if matrices.ndim < log_probs.ndim + 2:  # to (..., batch or 1, steps, annotators or 1, classes, classes)
+            matrices = (matrices.unsqueeze(-4) if matrices.ndim == log_probs.ndim else matrices).unsqueeze(-3)
+        if correction == "backward":
+            rows = _columns(torch.linalg.inv(matrices).transpose(-1, -2), labels)  # (..., steps, classes, annotators)
+            losses = -(rows * log_probs.unsqueeze(-1)).sum(-2)
+        else:
+            columns = _columns(matrices, labels)  # (..., steps, classes, annotators)
+            tiny = torch.finfo(columns.dtype).tiny  # keeps log Q finite where Q is zero; the gradient is zero there
+            losses = -(log_probs.unsqueeze(-1) + columns.clamp_min(tiny).log()).logsumexp(-2)
+    losses = losses.masked_fill(labels < 0, 0.0)
+    return losses.squeeze(-1) if single else losses
 
 
 def _check_inputs(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> None:
@@ -144,24 +147,6 @@ def _check_matrices(matrices: Tensor, log_probs: Tensor) -> None:
         )
 
 
-def _with_annotators(labels: Tensor, log_probs: Tensor) -> tuple[Tensor, bool]:
-    single = labels.ndim < log_probs.ndim
-    return (labels.unsqueeze(-1) if single else labels).long(), single
-
-
-def _finish(losses: Tensor, labels: Tensor, squeeze: bool) -> Tensor:
-    losses = losses.masked_fill(labels < 0, 0.0)
-    return losses.squeeze(-1) if squeeze else losses
-
-
-def _per_annotator(matrices: Tensor, log_probs: Tensor) -> Tensor:
-    """Insert the missing axes: (..., batch or 1, steps, annotators or 1, classes, classes)."""
-    if matrices.ndim == log_probs.ndim + 2:
-        return matrices
-    matrices = matrices.unsqueeze(-4) if matrices.ndim == log_probs.ndim else matrices
-    return matrices.unsqueeze(-3)
-
-
 def _columns(matrices: Tensor, labels: Tensor) -> Tensor:
     """``matrices[..., i, labels]`` for every true label i: shape (..., steps, classes, annotators)."""
     if matrices.shape[-3] > 1:
@@ -186,21 +171,12 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Penalty:
-    """A penalty on Q, averaged over annotators and the clock, and its weight.
-
-    Attributes
-    ----------
-    function : from Q on the grid to one number per matrix
-    weight : a number, or a Tensor of shape (members, annotators or 1)
-    with_data : bool
-        Whether the weight is multiplied by the linear multiplier of the data term, as that of a prior is. Needs a
-        Tensor.
-    """
+    """A penalty on Q, averaged over annotators and the clock, and its weight."""
 
     name: str
-    function: Callable[[Tensor], Tensor]
-    weight: float | Tensor
-    with_data: bool = False
+    function: Callable[[Tensor], Tensor]  # from Q on the grid to one number per matrix
+    weight: float | Tensor  # a number, or of shape (members, annotators or 1)
+    with_data: bool = False  # whether the linear multiplier of the data term multiplies a Tensor, as that of a prior
 
     def weigh(self, multipliers: Multipliers | None) -> float | Tensor:
         """The weight under the current multipliers."""
@@ -233,44 +209,24 @@ class Objective:
 
     def __call__(
         self,
-        log_probs: Tensor,
-        labels: Tensor,
-        weights: Tensor,
+        log_probs: Tensor,  # (members, batch, steps, classes)
+        labels: Tensor,  # (members, batch, steps, annotators)
+        weights: Tensor,  # broadcasts to labels; zero on padding and on rows that are left out; -1 never counts
         *,
-        trusted: Tensor | None = None,
-        targets: Tensor | None = None,
-        matrices: Tensor | None = None,
-        grid: Tensor | None = None,
+        trusted: Tensor | None = None,  # (members, batch, steps), one more annotator whose Q is the identity
+        targets: Tensor | None = None,  # (members, batch, steps, classes), soft labels in place of all; zero for none
+        matrices: Tensor | None = None,  # Q in the shapes of the losses; without it, cross-entropy
+        grid: Tensor | None = None,  # Q over the clock, (members, [annotators,] points, classes, classes)
         multipliers: Multipliers | None = None,
     ) -> Scored:
-        """Evaluate the objective on a batch.
-
-        Parameters
-        ----------
-        log_probs : Tensor of shape (members, batch, steps, classes)
-        labels : Tensor of shape (members, batch, steps, annotators)
-        weights : Tensor that broadcasts to the shape of labels
-            Zero on padding and on rows that are left out. Labels of -1 never count.
-        trusted : Tensor of shape (members, batch, steps), optional
-            Labels known to be right (-1 elsewhere), treated as one more annotator whose Q is the identity.
-        targets : Tensor of shape (members, batch, steps, classes), optional
-            Soft labels: probabilities of the true label in place of all labels; zero where there is none.
-        matrices : Tensor, optional
-            Q in the shapes of the losses; without it, cross-entropy of the recorded labels.
-        grid : Tensor of shape (members, [annotators,] points, classes, classes), optional
-            Q over the whole clock, for the penalties.
-        multipliers : Multipliers, optional
-        """
+        """Evaluate the objective on a batch."""
         if targets is not None:
             values = -(targets * log_probs).sum(-1, keepdim=True)
             labels = targets.sum(-1, keepdim=True).ceil() - 1  # -1 where there is no target
         else:
-            if matrices is None:
-                values = cross_entropy(log_probs, labels)
-            else:
-                values = corrected_loss(self.loss, log_probs, labels, matrices)
+            values = label_losses(log_probs, labels, matrices, self.loss)
             if trusted is not None:
-                values = torch.cat([values, cross_entropy(log_probs, trusted).unsqueeze(-1)], -1)
+                values = torch.cat([values, label_losses(log_probs, trusted).unsqueeze(-1)], -1)
                 labels = torch.cat([labels, trusted.unsqueeze(-1)], -1)
         weights = weights * (labels >= 0)
         counts = weights.sum((1, 3))  # (members, steps)
@@ -294,10 +250,6 @@ def log_volume(matrices: Tensor) -> Tensor:
     r"""Log-volume of the simplex spanned by the rows of Q (Li and others 2021): :math:`\log |\det Q|`.
 
     A Q with equal rows has no volume; `JITTER` on the diagonal keeps the logarithm and its gradient finite.
-
-    Parameters
-    ----------
-    matrices : Tensor of shape (..., classes, classes)
     """
     jitter = JITTER * torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
     return torch.linalg.slogdet(matrices + jitter).logabsdet
@@ -316,18 +268,10 @@ def diagonal_norm(matrices: Tensor) -> Tensor:
 def spread(matrices: Tensor, shares: Tensor) -> Tensor:
     r"""Partial pooling: squared distance of each annotator to the common Q, :math:`\|Q_a - \sum_b s_b Q_b\|_F^2`.
 
-    Parameters
-    ----------
-    matrices : Tensor of shape (members, annotators, points, classes, classes)
-    shares : Tensor of shape (members, annotators)
-        Each annotator's share of the labels.
-
-    Returns
-    -------
-    Tensor of shape (members, annotators, points)
+    Q has shape (members, annotators, points, classes, classes), the shares of labels (members, annotators).
     """
     common = (shares[..., None, None, None] * matrices).sum(1, keepdim=True)
-    return (matrices - common).square().sum((-2, -1))
+    return (matrices - common).square().sum((-2, -1))  # (members, annotators, points)
 
 
 def average(function: Callable[[Tensor], Tensor], weight: float | Tensor, matrices: Tensor) -> Tensor:

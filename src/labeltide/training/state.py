@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -105,19 +105,22 @@ class TrainingState:
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name."""
         tensors: dict[str, Tensor] = {}
-        for name in (f.name for f in fields(self) if f.name != "epoch"):
-            value = getattr(self, name)
-            tensors |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+        for name, value in vars(self).items():
+            if isinstance(value, dict):
+                tensors |= {f"{name}.{key}": tensor for key, tensor in value.items()}
+            elif name != "epoch":
+                tensors[name] = value
         return tensors
 
     def take(self, index: Tensor, parameters: Tensor, buffers: dict[str, Tensor]) -> Self:
         """A copy of the state of some members; `parameters` and `buffers` are those of the smaller fleet."""
-        taken: dict[str, Any] = {}
-        for name in (f.name for f in fields(self) if f.name != "epoch"):
-            value = getattr(self, name)
-            many = isinstance(value, dict)
-            taken[name] = {key: v[index] for key, v in value.items()} if many else value[index]
-        return type(self)(**taken | {"parameters": parameters, "buffers": buffers}, epoch=self.epoch)
+        taken: dict[str, Any] = dict(vars(self))
+        for name, value in taken.items():
+            if isinstance(value, dict):
+                taken[name] = {key: tensor[index] for key, tensor in value.items()}
+            elif name != "epoch":
+                taken[name] = value[index]
+        return type(self)(**taken | {"parameters": parameters, "buffers": buffers})
 
     def put(self, index: Tensor, part: TrainingState) -> None:
         """Overwrite the state of some members, in place."""
@@ -130,22 +133,17 @@ class TrainingState:
         """Snapshot parameters and buffers of the members that `asked` selects and whose gradient is finite."""
         sound = _finite(gradients) & asked
         _replace(self.safe, self.parameters, sound)
-        _replace_all(self.safe_buffers, self.buffers, sound)
+        _replace(self.safe_buffers, self.buffers, sound)
 
     def return_to(self, parameters: Tensor, buffers: dict[str, Tensor], chosen: Tensor) -> None:
         """Reset the chosen members to a snapshot of parameters and buffers."""
         _replace(self.parameters, parameters, chosen)
-        _replace_all(self.buffers, buffers, chosen)
+        _replace(self.buffers, buffers, chosen)
 
     def adam(self, gradients: Tensor, taking_part: Tensor, group_factor: Tensor, clip: float) -> None:
         """One step of Adam with gradient clipping; members whose gradient is not finite are marked as diverged.
 
-        Parameters
-        ----------
-        gradients : Tensor of shape (members, size)
-        taking_part : bool Tensor of shape (members,)
-        group_factor : Tensor of shape (size,)
-            Factor of the learning rate of each parameter.
+        `group_factor`, of shape (size,), is a factor of the learning rate of each parameter.
         """
         if self.parameters.dtype == torch.float32 and choose("adam", self.parameters.device) == "c":
             updated = (self.parameters, self.mean, self.variance, gradients.contiguous(), self.count)
@@ -199,7 +197,7 @@ class TrainingState:
         """
         better = self.active & (scores.isnan() | (scores < self.best_score))
         _replace(self.best, self.parameters, better)
-        _replace_all(self.best_buffers, self.buffers, better)
+        _replace(self.best_buffers, self.buffers, better)
         _replace(self.best_score, scores, better & ~scores.isnan())
         self.best_epoch.masked_fill_(better, self.epoch)
         self.waited += 1
@@ -207,25 +205,20 @@ class TrainingState:
         self.active &= self.waited < patience
 
 
-def _replace(old: Tensor, new: Tensor, chosen: Tensor) -> None:
-    """Overwrite the chosen members of `old` in place."""
-    if not chosen.is_cuda and bool(chosen.all()):  # the usual case; on a GPU this test would synchronise with the host
+def _replace(old: Tensor | dict[str, Tensor], new: Any, chosen: Tensor) -> None:
+    """Overwrite the chosen members of a tensor, or of each in a dictionary, in place."""
+    if isinstance(old, dict):
+        for name, values in old.items():
+            _replace(values, new[name], chosen)
+    elif not chosen.is_cuda and bool(chosen.all()):  # the usual case; on a GPU this test would wait for the device
         old.copy_(new)
-        return
-    torch.where(chosen.reshape(-1, *[1] * (old.ndim - 1)), new, old, out=old)
-
-
-def _replace_all(old: dict[str, Tensor], new: dict[str, Tensor], chosen: Tensor) -> None:
-    for name, values in old.items():
-        _replace(values, new[name], chosen)
+    else:
+        torch.where(chosen.reshape(-1, *[1] * (old.ndim - 1)), new, old, out=old)
 
 
 def _finite(values: Tensor) -> Tensor:
     """Which members' values, shape (members, size), are all finite, in one pass; `isfinite` would take six."""
     return values.sum(1).isfinite()  # a sum that overflows counts as infinite
-
-
-NO_CLIP = 3e38  # no finite gradient in single precision has a larger norm
 
 
 @dataclass(frozen=True)
@@ -256,45 +249,26 @@ class AugmentedLagrangian:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The settings of one call of `train`; the defaults are the paper's.
-
-    Attributes
-    ----------
-    noise_learning_rate : learning rate of Q; None: that of the network
-    noise_milestones : epochs at which the learning rate of Q alone is halved
-    milestones : epochs at which all learning rates are divided by ten
-    shuffle : whether every epoch draws a new order of the rows
-    cosine : whether the learning rate follows cosine annealing to zero (Loshchilov and Hutter 2017)
-    clip : largest Euclidean norm of one member's gradient (gradient clipping; Pascanu and others 2013), None: any
-    patience : epochs without a better held-out likelihood after which a member stops (early stopping)
-        Only where rows are held out; the best parameters are then kept.
-    stop_together : so many consecutive members stop at the same epoch, that of their smallest mean held-out loss
-    max_restarts : how often a member that diverges may restart, each time at half the learning rate
-    """
+    """The settings of one call of `train`; the defaults are the paper's."""
 
     epochs: int = 150
     batch_size: int = 64
     learning_rate: float = 0.01
-    noise_learning_rate: float | None = None
-    noise_milestones: tuple[int, ...] = (50, 100)
-    milestones: tuple[int, ...] = ()
-    shuffle: bool = True
-    cosine: bool = False
-    clip: float | None = 5.0
-    patience: int = 20
-    stop_together: int = 1
+    noise_learning_rate: float | None = None  # of Q; None: that of the network
+    noise_milestones: tuple[int, ...] = (50, 100)  # epochs at which the learning rate of Q alone is halved
+    milestones: tuple[int, ...] = ()  # epochs at which all learning rates are divided by ten
+    shuffle: bool = True  # whether every epoch draws a new order of the rows
+    cosine: bool = False  # whether the learning rate follows cosine annealing to zero (Loshchilov and Hutter 2017)
+    clip: float | None = 5.0  # largest Euclidean norm of a member's gradient (Pascanu and others 2013); None: any
+    patience: int = 20  # epochs without a better loss of held-out rows, if any, after which a member stops
+    stop_together: int = 1  # so many consecutive members stop at one epoch, that of their smallest mean held-out loss
     lagrangian: AugmentedLagrangian | None = None
-    max_restarts: int = 8
+    max_restarts: int = 8  # of a member that diverges, each time at half the learning rate
 
     def noise_factor(self, epoch: int) -> float:
         """Learning rate of Q in an epoch, as a multiple of that of the network."""
         own = 1.0 if self.noise_learning_rate is None else self.noise_learning_rate / self.learning_rate
         return own * 0.5 ** sum(epoch >= milestone for milestone in self.noise_milestones)
-
-    @property
-    def max_norm(self) -> float:
-        """The largest norm of a gradient as a finite number."""
-        return NO_CLIP if self.clip is None else self.clip
 
     def rate_factor(self, epoch: int) -> float:
         """Factor of the learning rate of all parameters in an epoch."""
